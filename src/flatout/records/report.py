@@ -1,0 +1,181 @@
+"""What one watched run comes to: the record behind the terminal verdict and `--json` (schema 1).
+
+`None` always means "not measured"; a zero is a measured zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+SCHEMA = 1
+
+Bound = Literal["input", "transfer", "sync", "host", "compute", "cadence", "memory", "balanced"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """Which run this is. `device` is the GPU's name, or "cpu"."""
+
+    id: str
+    argv: tuple[str, ...]
+    exit_code: int | None
+    steps: int
+    wall_s: float
+    ranks: int
+    device: str
+    torch: str | None
+    python: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """Rates over the steady part of the run, summed over ranks; warm-up steps are left out."""
+
+    steps_per_s: float | None
+    samples_per_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseShare:
+    """`share` of the step's wall time (0..1) and mean milliseconds a step."""
+
+    share: float
+    ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class GpuUse:
+    """How busy the GPU was. Shares are 0..1, utilisation in percent, memory in bytes."""
+
+    starved_share: float | None = None
+    util_mean: float | None = None
+    util_spread: float | None = None
+    power_share: float | None = None
+    sm_active: float | None = None
+    tensor_active: float | None = None
+    memory_peak: int | None = None
+    # Share of sampled phase boundaries at which the device had already run dry (it waits for the host).
+    drained_share: float | None = None
+    # Device-timeline milliseconds a step: forward, backward, optimizer, other, step.
+    device_ms: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What bounds the run, in one word and one sentence."""
+
+    bound: Bound
+    healthy: bool
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    file: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """Predicted ratio of samples/s after the fix, from this run's own figures."""
+
+    low: float
+    mid: float
+    high: float
+    method: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    code: str
+    family: str
+    title: str
+    severity: str
+    location: Location | None
+    evidence: dict[str, float | int | str]
+    cause: str
+    remedy: str | None
+    change: str | None
+    predicted_gain: Gain | None
+
+
+@dataclass(frozen=True, slots=True)
+class Overhead:
+    """What flatout itself cost the training process."""
+
+    us_per_step: float | None
+    share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LineCost:
+    """A line of the user's code and the share (0..1) of the step's wall time spent under it in one phase."""
+
+    location: Location
+    function: str
+    phase: str
+    share: float
+    ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class SyncSite:
+    """A place where the host waits for the device. `op` is item, cpu, bool, synchronize, hidden …"""
+
+    location: Location
+    function: str
+    op: str
+    per_step: float
+    ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class CopySite:
+    """A place where the script copies from host to device."""
+
+    location: Location
+    function: str
+    per_step: float
+    ms: float
+    bytes_per_step: float
+    pinned_share: float
+    non_blocking_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerCost:
+    """What the loader's workers (or the main process, with 0 workers) spend on a sample."""
+
+    loader: int
+    workers: int
+    samples: int
+    fetch_ms_per_sample: float
+    collate_ms_per_sample: float
+    slowest_batch_ms: float
+    busy_share: float | None
+    startup_s: float | None
+    queue_depth: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """Everything a reporter may show. Additive: new fields come with defaults."""
+
+    run: RunFacts
+    throughput: Throughput
+    phases: dict[str, PhaseShare]
+    gpu: GpuUse | None
+    verdict: Verdict
+    findings: tuple[Finding, ...]
+    overhead: Overhead
+    lines: tuple[LineCost, ...] = ()
+    syncs: tuple[SyncSite, ...] = ()
+    copies: tuple[CopySite, ...] = ()
+    workers: tuple[WorkerCost, ...] = ()
+    # Settings read from the living objects: loaders, cudnn/TF32/precision/compile state, optimizers.
+    live: dict[str, object] = field(default_factory=dict)
+    environment: dict[str, object] = field(default_factory=dict)
+    # One line each on what was not measured, lost, or noteworthy about the recording itself.
+    notices: tuple[str, ...] = ()
+    schema: int = SCHEMA
