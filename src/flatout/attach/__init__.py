@@ -1,0 +1,34 @@
+"""What enters the user's process. Imports the standard library and the user's own torch, nothing else of flatout.
+
+Loaded by file location as `_flatout_attach`, so that flatout may live in another environment than the script.
+Nothing below may raise into a training run: every hook guards its own part, and a failing one switches itself off.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+# The first moment of ours in this process, for the worker's start-up time.
+STARTED_NS = time.perf_counter_ns()
+
+
+def wait_for_torch() -> None:
+    """Arrange for `install` to run as soon as the script has imported torch."""
+    from .imports import after_import
+
+    after_import("torch", lambda module: install())
+
+
+def install() -> bool:
+    """Start watching this process; a second call does nothing. Returns whether it is being watched."""
+    from . import session
+
+    return session.install(os.environ)
+
+
+def detach() -> None:
+    """Put back every original that was replaced, and stop recording."""
+    from . import session
+
+    session.detach()

@@ -1,0 +1,107 @@
+"""The command line. One file in this folder is one verb: it holds a click command of the file's name.
+
+A verb is imported only when it is called, so `flatout --help` stays quick and a verb whose extra is not installed does
+not disturb the others. The first line of the file's docstring is its line in `flatout --help`.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from flatout import __version__
+from flatout.errors import FlatoutError
+
+_FOLDER = Path(__file__).parent
+_NOT_VERBS = {"options"}
+_PROG = "flatout"
+
+
+class _Verbs(click.Group):
+    """A group whose commands are the files beside this one."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        names = (path.stem for path in _FOLDER.glob("*.py"))
+        return sorted(n.replace("_", "-") for n in names if not n.startswith("_") and n not in _NOT_VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        attribute = cmd_name.replace("-", "_")
+        try:
+            module = importlib.import_module(f"{__name__}.{attribute}")
+        except ImportError as error:
+            raise FlatoutError(f"{cmd_name} cannot be used here: {error}; install what is missing and try again") from error
+        command = getattr(module, attribute)
+        assert isinstance(command, click.Command), cmd_name
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _first_line(name)) for name in self.list_commands(ctx)])
+
+
+def _first_line(verb: str) -> str:
+    """The help line of a verb, read from its file without importing it."""
+    try:
+        tree = ast.parse((_FOLDER / f"{verb.replace('-', '_')}.py").read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return "(cannot be loaded)"
+    text = (ast.get_docstring(tree) or "").partition("\n")[0]
+    return text.partition(": ")[2] if text.startswith(("`flatout", "flatout ")) and ": " in text else text
+
+
+@click.group(
+    cls=_Verbs,
+    name=_PROG,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Start with: flatout run train.py",
+)
+@click.version_option(__version__, "-V", "--version", prog_name=_PROG)
+@click.pass_context
+def _group(ctx: click.Context) -> None:
+    """Find what keeps a GPU idle while a PyTorch model trains, fix it, and prove the fix."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run one verb and leave with its exit code. A user's mistake is one line, never a traceback."""
+    sys.exit(_exit_code(argv))
+
+
+def _exit_code(argv: Sequence[str] | None) -> int:
+    try:
+        # Without standalone mode click hands its errors to us, so that all of them look the same.
+        result = _group.main(None if argv is None else list(argv), prog_name=_PROG, standalone_mode=False)
+    except FlatoutError as error:
+        return _complain(str(error), error.exit_code)
+    except click.UsageError as error:
+        return _complain(_usage(error), 2)
+    except click.ClickException as error:
+        return _complain(error.format_message(), 2)
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except BrokenPipeError:
+        # The reader went away (`flatout runs | head`): nothing is wrong, but Python would complain when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 0
+    return result if isinstance(result, int) else 0
+
+
+def _usage(error: click.UsageError) -> str:
+    where = error.ctx.command_path if error.ctx else _PROG
+    return f"{error.format_message().rstrip('.')} (see {where} --help)"
+
+
+def _complain(message: str, code: int) -> int:
+    # Paths in messages may hold bytes that are no UTF-8; never fail over printing them.
+    click.echo(f"{_PROG}: {message}".encode(errors="surrogateescape"), err=True)
+    return code

@@ -30,7 +30,10 @@ class RunFacts:
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """Rates over the steady part of the run, summed over ranks; warm-up steps are left out."""
+    """Rates over the steady part of the run; warm-up steps are left out.
+
+    Samples are summed over ranks. A step that all ranks take together is one step, so steps/s is the mean over ranks.
+    """
 
     steps_per_s: float | None
     samples_per_s: float | None
@@ -159,6 +162,34 @@ class WorkerCost:
 
 
 @dataclass(frozen=True, slots=True)
+class PauseSite:
+    """A place that writes a checkpoint or logs: how often in the whole run, and what it took in all and at most."""
+
+    location: Location
+    function: str
+    op: str
+    count: int
+    total_s: float
+    max_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RankUse:
+    """One training process. Compare durations between ranks, never their clocks: hosts disagree about the time."""
+
+    rank: int | None
+    host: str | None
+    pid: int | None
+    steps: int
+    step_ms: float | None
+    samples_per_s: float | None
+    # Mean milliseconds a step in each phase.
+    phase_ms: dict[str, float]
+    # Whether the process came to a normal end.
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True)
 class RunReport:
     """Everything a reporter may show. Additive: new fields come with defaults."""
 
@@ -178,4 +209,8 @@ class RunReport:
     environment: dict[str, object] = field(default_factory=dict)
     # One line each on what was not measured, lost, or noteworthy about the recording itself.
     notices: tuple[str, ...] = ()
+    pauses: tuple[PauseSite, ...] = ()
+    ranks: tuple[RankUse, ...] = ()
+    # Steps at the start that are in no rate and no share, because the run had not settled; the most of any rank.
+    warmup_steps: int = 0
     schema: int = SCHEMA

@@ -1,0 +1,1 @@
+"""Scripts that benchmarks run in processes of their own."""

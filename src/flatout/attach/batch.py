@@ -1,0 +1,88 @@
+"""How many samples a batch holds, read off the batch itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_MOST_TENSORS = 32
+_DEEPEST = 4
+# Objects that say it themselves: graph batches, tensor dictionaries.
+_OWN_WORD = ("num_graphs", "batch_size")
+Path = tuple[tuple[str, Any], ...]
+_paths: dict[type, Path] = {}
+
+
+def size_of(batch: Any) -> int:
+    """Number of samples, 0 if it cannot be told. The way to the telling tensor is remembered per type of batch."""
+    path = _paths.get(type(batch))
+    if path is not None:
+        try:
+            value = batch
+            for how, key in path:
+                value = value[key] if how == "item" else getattr(value, key)
+            return int(value if type(value) is int else value.shape[0])
+        except (LookupError, AttributeError, TypeError):
+            pass  # this batch is built otherwise: look again
+    found = _search(batch)
+    if found is None:
+        return _length(batch)
+    path, size = found
+    _paths[type(batch)] = path
+    return size
+
+
+def _search(batch: Any) -> tuple[Path, int] | None:
+    for name in _OWN_WORD:
+        if isinstance(getattr(batch, name, None), int):
+            return (("attribute", name),), getattr(batch, name)
+    sizes: list[tuple[Path, int]] = []
+    for path, size in _leading_sizes(batch, (), 0):
+        sizes.append((path, size))
+        if len(sizes) == _MOST_TENSORS:
+            break
+    if not sizes:
+        return None
+    # Most tensors of a batch agree on the leading dimension; odd ones (an index, a camera matrix) are outvoted.
+    winner, _ = Counter(size for _, size in sizes).most_common(1)[0]
+    return next((path, size) for path, size in sizes if size == winner)
+
+
+def _leading_sizes(value: Any, path: Path, depth: int) -> Iterator[tuple[Path, int]]:
+    shape = getattr(value, "shape", None)
+    if shape is not None and hasattr(value, "dtype"):
+        if len(shape) > 0:
+            yield path, int(shape[0])
+        return
+    if depth == _DEEPEST or isinstance(value, str | bytes | int | float) or value is None:
+        return
+    if isinstance(value, Mapping):
+        parts = [("item", key, part) for key, part in value.items()]
+    elif isinstance(value, list | tuple):
+        parts = [("item", i, part) for i, part in enumerate(value)]
+    else:
+        parts = [("attribute", key, part) for key, part in _attributes(value)]
+    for how, key, part in parts[:_MOST_TENSORS]:
+        yield from _leading_sizes(part, (*path, (how, key)), depth + 1)
+
+
+def _attributes(value: Any) -> list[tuple[str, Any]]:
+    names = list(getattr(value, "__dict__", {})) or [
+        name for kind in type(value).__mro__ for name in _as_names(getattr(kind, "__slots__", ()))
+    ]
+    return [(name, getattr(value, name)) for name in names if hasattr(value, name)]
+
+
+def _as_names(slots: Any) -> tuple[str, ...]:
+    return (slots,) if isinstance(slots, str) else tuple(slots)
+
+
+def _length(batch: Any) -> int:
+    """No tensor anywhere: a list of samples, or columns of plain values."""
+    if isinstance(batch, Mapping):
+        batch = next(iter(batch.values()), ())
+    if isinstance(batch, list | tuple):
+        inner = batch[0] if batch and isinstance(batch[0], list | tuple) else batch
+        return len(inner)
+    return 0

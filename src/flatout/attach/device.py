@@ -1,0 +1,178 @@
+"""Where the device's time goes, from pooled CUDA events that are only ever queried, never waited for.
+
+Between two events recorded around the wait for a batch, the device's own timeline shows how long it had nothing to do:
+with work still queued both complete together (0), with an empty queue they lie apart by the wait.
+Short steps are sampled at random, so that the cost per step stays a few microseconds.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from . import wire
+
+clock = time.perf_counter_ns
+_PACK = wire.packer("device").pack
+_KIND = wire.KINDS["device"][0]
+_NAN = float("nan")
+REQUEST, ARRIVED, BACKWARD_BEGINS, BACKWARD_ENDS, OPTIMIZER_ENDS, END = range(6)
+_MOST_PENDING = 16  # samples waiting for the device to catch up; beyond that sampling pauses
+_SAMPLE_EVERY_NS = 5_000_000
+_LONGEST_PERIOD = 64
+
+
+class _Sample:
+    __slots__ = ("index", "events", "marked", "boundaries", "drained", "loaderless")
+
+    def __init__(self, make_event: Callable[[], Any]) -> None:
+        self.events = [make_event() for _ in range(6)]
+        self.index = self.marked = self.boundaries = self.drained = 0
+        self.loaderless = False
+
+
+class DeviceClock:
+    """Samples the device timeline of some steps. Does nothing until the script has initialised CUDA."""
+
+    def __init__(self, torch: Any, append: Callable[[bytes], int]) -> None:
+        self._cuda = torch.cuda
+        self._is_capturing = torch.cuda.is_current_stream_capturing
+        self._append = append
+        self._make_event = lambda: torch.cuda.Event(enable_timing=True)
+        self._random = random.Random(20260)  # our own: the script's random state is not ours to move
+        self._free: list[_Sample] = []
+        self._pending: deque[_Sample] = deque()
+        self._sample: _Sample | None = None
+        self._countdown = 1
+        self._ready = False
+        self._requests = 0
+        self._last_ns = 0
+        self._step_ns = 0
+        self.own_ns = 0
+
+    def request(self, index: int) -> None:
+        self._requests += 1
+        if self._sample is not None:
+            if self._sample.loaderless:
+                self.drop()
+            else:
+                self._finish()
+        self._maybe_begin(index, loaderless=False)
+
+    def arrived(self) -> None:
+        if self._sample is not None:
+            self._mark(ARRIVED, look=False)
+
+    def backward_begins(self) -> None:
+        sample = self._sample
+        if sample is not None and not sample.marked & 1 << BACKWARD_BEGINS:
+            self._mark(BACKWARD_BEGINS, look=True)
+
+    def backward_ends(self) -> None:
+        if self._sample is not None:
+            self._mark(BACKWARD_ENDS, look=True)
+
+    def optimizer_ends(self, index: int) -> None:
+        sample = self._sample
+        if sample is not None:
+            self._mark(OPTIMIZER_ENDS, look=True)
+        if self._requests == 0:
+            # Without a loader a sample runs from one optimizer step to the next.
+            if sample is not None:
+                self._finish()
+            self._maybe_begin(index + 1, loaderless=True)
+        self._requests = 0
+
+    def capturing(self) -> bool:
+        """Is a CUDA graph being captured? Never asks a CUDA that the script has not initialised."""
+        return self._ready and bool(self._is_capturing())
+
+    def drop(self) -> None:
+        """Give the open sample up: its step did not take the usual course."""
+        if self._sample is not None:
+            self._free.append(self._sample)
+            self._sample = None
+
+    def _maybe_begin(self, index: int, loaderless: bool) -> None:
+        now = clock()
+        step_ns = now - self._last_ns
+        self._last_ns = now
+        # A running mean, so that one evaluation or a first compile does not set the pace.
+        self._step_ns += (min(step_ns, 4 * self._step_ns + 1_000_000) - self._step_ns) // 8
+        self._countdown -= 1
+        if self._countdown > 0 or not self._is_ready():
+            return
+        self._harvest()
+        period = min(_LONGEST_PERIOD, _SAMPLE_EVERY_NS / (self._step_ns + 1))
+        self._countdown = 1 if period <= 1 else 1 + int(self._random.random() * 2 * period)
+        if len(self._pending) >= _MOST_PENDING:
+            return
+        sample = self._free.pop() if self._free else _Sample(self._make_event)
+        sample.index, sample.loaderless = index, loaderless
+        sample.marked = sample.boundaries = sample.drained = 0
+        self._sample = sample
+        self._mark(REQUEST, look=True)
+        self.own_ns += clock() - now
+
+    def _is_ready(self) -> bool:
+        if not self._ready:
+            self._ready = self._cuda.is_initialized()
+        return self._ready
+
+    def _mark(self, which: int, look: bool) -> None:
+        begun = clock()
+        sample = self._sample
+        assert sample is not None
+        if self.capturing():
+            # An event recorded now would become part of the user's graph.
+            self.drop()
+            return
+        stream = self._cuda.current_stream()
+        if look:
+            sample.boundaries += 1
+            sample.drained += stream.query()
+        sample.events[which].record(stream)
+        sample.marked |= 1 << which
+        self.own_ns += clock() - begun
+
+    def _finish(self) -> None:
+        self._mark(END, look=False)
+        if self._sample is not None:
+            self._pending.append(self._sample)
+            self._sample = None
+
+    def _harvest(self) -> None:
+        """Write down the samples whose events the device has passed."""
+        while self._pending and not self.capturing() and self._pending[0].events[END].query():
+            sample = self._pending.popleft()
+            try:
+                self._append(self._body(sample))
+            except RuntimeError:
+                pass  # events of two devices in one step cannot be compared
+            self._free.append(sample)
+
+    def _body(self, sample: _Sample) -> bytes:
+        def between(a: int, b: int) -> float:
+            if not (sample.marked >> a & 1 and sample.marked >> b & 1):
+                return _NAN
+            return float(sample.events[a].elapsed_time(sample.events[b]))
+
+        forward_from = REQUEST if sample.loaderless else ARRIVED
+        return _PACK(
+            _KIND, 0, 0, sample.index,
+            between(REQUEST, ARRIVED),
+            between(forward_from, BACKWARD_BEGINS),
+            between(BACKWARD_BEGINS, BACKWARD_ENDS),
+            between(BACKWARD_ENDS, OPTIMIZER_ENDS),
+            between(OPTIMIZER_ENDS, END),
+            between(REQUEST, END),
+            sample.boundaries, sample.drained,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """Take what is ready at the end of the process, without waiting for the rest."""
+        if self._ready:
+            self._harvest()

@@ -1,0 +1,88 @@
+"""Finds synchronisations nobody wrote down (masks, nonzero, a device scalar used as a shape), in sampled steps.
+
+For a step now and then, PyTorch's own sync debug mode is set to "warn" and its warnings are taken for ourselves:
+they never reach the user, and a user's "error" filter never sees them.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import warnings
+from typing import Any
+
+from .sites import Sites
+
+_MESSAGE = "called a synchronizing CUDA operation"
+_FILTER = ("always", re.compile(f".*{_MESSAGE}|.*Synchronization debug mode", re.DOTALL), Warning, None, 0)
+_FIRST_STEP = 3
+_FIRST_PAUSE_NS = 2_000_000_000
+_LONGEST_PAUSE_NS = 60_000_000_000
+
+
+class SyncWindows:
+    """Opens at the end of one step, closes at the end of the next."""
+
+    def __init__(self, torch: Any, sites: Sites, watched_call: list[bool]) -> None:
+        self._torch = torch
+        self._sites = sites
+        # True while a call that is timed as a sync anyway is under way: no need to report it twice.
+        self._watched_call = watched_call
+        self._show_before: Any = None
+        self._pause_ns = _FIRST_PAUSE_NS
+        self._due_ns = 0
+        self._failed = False
+        self.is_open = False
+        self.steps = 0
+
+    def at_step_end(self, index: int, now: int) -> int:
+        """Open or close as the schedule has it; returns when to be called again (0: at the next step)."""
+        if self._failed:
+            return now + _LONGEST_PAUSE_NS
+        if self.is_open:
+            self.close()
+            self.steps += 1
+            if self.steps % 2 == 0:
+                self._due_ns = now + self._pause_ns
+                self._pause_ns = min(2 * self._pause_ns, _LONGEST_PAUSE_NS)
+        if index >= _FIRST_STEP and now >= self._due_ns and self._torch.cuda.is_initialized():
+            self._open()
+            return 0
+        return self._due_ns
+
+    def _open(self) -> None:
+        cuda = self._torch.cuda
+        if cuda.is_current_stream_capturing() or cuda.get_sync_debug_mode() != 0:
+            return  # the user looks for syncs themselves, or captures a graph
+        self._show_before = warnings.showwarning
+        warnings.showwarning = self._show
+        warnings.filters.insert(0, _FILTER)  # type: ignore[attr-defined]
+        warnings._filters_mutated()  # type: ignore[attr-defined]
+        self.is_open = True
+        try:
+            cuda.set_sync_debug_mode("warn")
+        except Exception:
+            self._failed = True
+            self.close()
+
+    def close(self) -> None:
+        if not self.is_open:
+            return
+        self.is_open = False
+        cuda = self._torch.cuda
+        if cuda.get_sync_debug_mode() == 1:
+            cuda.set_sync_debug_mode(0)
+        if _FILTER in warnings.filters:
+            warnings.filters.remove(_FILTER)  # type: ignore[attr-defined]
+        warnings._filters_mutated()  # type: ignore[attr-defined]
+        # If the script has put its own in place since, that one stays and hands over to nobody.
+        if warnings.showwarning == self._show:
+            warnings.showwarning = self._show_before
+
+    def _show(self, message: Any, category: Any, filename: str, lineno: int, file: Any = None, line: Any = None) -> None:
+        text = str(message)
+        if _MESSAGE in text:
+            if self.is_open and not self._watched_call[0]:
+                self._sites.at("hidden", sys._getframe(1)).add(0)
+        elif "Synchronization debug mode" not in text:
+            self._show_before(message, category, filename, lineno, file, line)

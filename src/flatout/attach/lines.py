@@ -1,0 +1,133 @@
+"""A light sampler: under which line of the user's code is the training thread, and in which phase?
+
+A daemon thread wakes now and then at irregular times and looks at one stack. It measures what that costs and slows
+down to stay within its budget. It writes a recording of its own, because a recording has one writer.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from . import wire
+from .sites import user_frame
+from .tracer import PENDING, Tracer
+from .wire import OTHER
+
+THREAD_NAME = "flatout-lines"
+_PACK = wire.packer("line").pack
+_KIND = wire.KINDS["line"][0]
+_BUDGET = 0.002  # of one core, the sampler's own CPU time; waking the training thread costs about as much again
+_SHORTEST_S, _LONGEST_S = 0.02, 1.0
+_WRITE_EVERY_S = 0.5
+
+
+class Output(Protocol):
+    def append(self, body: bytes) -> int: ...
+    def put(self, place: int, body: bytes) -> int: ...
+    def text(self, what: str, value: object) -> None: ...
+    def close(self) -> None: ...
+
+
+class _Line:
+    __slots__ = ("number", "samples", "seconds", "place", "dirty")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.samples, self.seconds = 0, 0.0
+        self.place, self.dirty = -1, False
+
+
+class LineSampler:
+    """Runs until `stop`; `make_output` is called on its own thread, at the first write."""
+
+    def __init__(self, tracer: Tracer, make_output: Callable[[], Output | None], hz: float = 25.0) -> None:
+        self._tracer = tracer
+        self._make_output = make_output
+        self._interval_s = min(_LONGEST_S, max(_SHORTEST_S, 1 / hz))
+        self._fastest_s = self._interval_s
+        self._random = random.Random(20261)
+        self._lines: dict[tuple[str, int, int], _Line] = {}
+        self._numbers: dict[tuple[str, int], int] = {}
+        self._output: Output | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(timeout=1.0)
+
+    def _run(self) -> None:
+        try:
+            last = time.perf_counter()
+            next_write = last + _WRITE_EVERY_S
+            while not self._stop.wait(self._interval_s * (0.5 + self._random.random())):
+                now = time.perf_counter()
+                self._look(now - last)
+                last = now
+                if now >= next_write:
+                    self._write()
+                    next_write = time.perf_counter() + _WRITE_EVERY_S
+                    self._keep_to_budget()
+            self._write()
+        except Exception:
+            pass  # a sampler that fails is a sampler less, never a training less
+        finally:
+            if self._output is not None:
+                self._output.close()
+
+    def _look(self, seconds: float) -> None:
+        tracer = self._tracer
+        phase = tracer.cur
+        frame = user_frame(sys._current_frames().get(tracer.owner))
+        if frame is None:
+            return
+        code = frame.f_code
+        key = (code.co_filename, frame.f_lineno or code.co_firstlineno, OTHER if phase == PENDING else phase)
+        line = self._lines.get(key)
+        if line is None:
+            line = self._lines[key] = _Line(self._number(key[0], key[1], code.co_name))
+        line.samples += 1
+        line.seconds += seconds
+        line.dirty = True
+
+    def _number(self, filename: str, lineno: int, function: str) -> int:
+        number = self._numbers.get((filename, lineno))
+        if number is None:
+            number = self._numbers[filename, lineno] = len(self._numbers)
+            if self._open():
+                assert self._output is not None
+                value = {"id": number, "file": os.path.abspath(filename), "line": lineno, "function": function}
+                self._output.text("line", value)
+        return number
+
+    def _open(self) -> bool:
+        if self._output is None:
+            self._output = self._make_output()
+        return self._output is not None
+
+    def _write(self) -> None:
+        if not self._lines or not self._open():
+            return
+        assert self._output is not None
+        for (_, _, phase), line in self._lines.items():
+            if line.dirty:
+                body = _PACK(_KIND, 0, 0, line.number, phase, line.samples, line.seconds)
+                line.place = self._output.put(line.place, body)
+                line.dirty = False
+
+    def _keep_to_budget(self) -> None:
+        """Sample less often where a sample is dear, more often again where it is cheap."""
+        samples = sum(line.samples for line in self._lines.values())
+        if samples < 5:
+            return
+        cost_s = time.thread_time() / samples
+        self._interval_s = min(_LONGEST_S, max(self._fastest_s, cost_s / _BUDGET))

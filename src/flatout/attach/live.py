@@ -1,0 +1,76 @@
+"""Settings as they live in the process: what the script really runs with, whatever its config says."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from .autograd import GraphLook
+
+
+def torch_state(torch: Any, graph: GraphLook) -> dict[str, object]:
+    """Backends, precision and threads now. Touches CUDA only if the script has."""
+    state: dict[str, object] = {
+        "version": str(torch.__version__),
+        "cuda": torch.version.cuda,
+        "device_name": None,
+        "matmul_precision": torch.get_float32_matmul_precision(),
+        "cudnn_benchmark": torch.backends.cudnn.benchmark,
+        "cudnn_deterministic": torch.backends.cudnn.deterministic,
+        "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
+        "anomaly_mode": torch.is_anomaly_enabled(),
+        "num_threads": torch.get_num_threads(),
+        "default_dtype": str(torch.get_default_dtype()).removeprefix("torch."),
+        "compiled": graph.compiled or _compiled_frames() > 0,
+        "compiled_frames": _compiled_frames(),
+        "graph_breaks": _counter("graph_break"),
+        "grad_dtypes": _shares(graph.dtypes),
+    }
+    # Old and new names for TF32 may not be mixed in one process: reading is safe only through the old ones.
+    for name, owner in (("matmul_allow_tf32", torch.backends.cuda.matmul), ("cudnn_allow_tf32", torch.backends.cudnn)):
+        try:
+            state[name] = bool(owner.allow_tf32)
+        except (RuntimeError, AttributeError):
+            state[name] = None
+    if torch.cuda.is_initialized():
+        index = torch.cuda.current_device()
+        state["device_name"] = torch.cuda.get_device_name(index)
+        state["device_uuid"] = str(getattr(torch.cuda.get_device_properties(index), "uuid", "")) or None
+        state["devices_used"] = torch.cuda.device_count()
+        state["memory_peak"] = torch.cuda.max_memory_reserved(index)
+        state["alloc_retries"] = torch.cuda.memory_stats(index).get("num_alloc_retries")
+    return state
+
+
+def _shares(counts: dict[str, int]) -> dict[str, float]:
+    total = sum(counts.values())
+    return {name: round(count / total, 4) for name, count in counts.items()} if total else {}
+
+
+def _compiled_frames() -> int:
+    return sum(_dynamo_counters().get("frames", {}).values())
+
+
+def _counter(name: str) -> int:
+    return sum(_dynamo_counters().get(name, {}).values())
+
+
+def _dynamo_counters() -> dict[str, dict[str, int]]:
+    # Looked up, never imported: torch._dynamo costs seconds.
+    utils = sys.modules.get("torch._dynamo.utils")
+    return dict(getattr(utils, "counters", {})) if utils is not None else {}
+
+
+def rank_facts() -> dict[str, int | None]:
+    """Which rank this process is, by the variables torchrun and its like set."""
+
+    def number(name: str) -> int | None:
+        text = os.environ.get(name, "")
+        return int(text) if text.isdigit() else None
+
+    return {
+        "rank": number("RANK"),
+        "local_rank": number("LOCAL_RANK"),
+        "world_size": number("WORLD_SIZE"),
+    }

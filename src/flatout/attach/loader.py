@@ -1,0 +1,183 @@
+"""Watches DataLoaders in the training process: when a batch is asked for, when it arrives, what is in it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from . import wire
+from .batch import size_of
+from .patching import Patches
+from .sites import user_frame
+from .tracer import Tracer
+
+clock = time.perf_counter_ns
+_EPOCH = wire.packer("epoch").pack
+_EPOCH_KIND = wire.KINDS["epoch"][0]
+_MOST_PATHS = 8
+
+
+class Output(Protocol):
+    def append(self, body: bytes) -> int: ...
+    def text(self, what: str, value: object) -> None: ...
+
+
+class LoaderWatch:
+    """Patches of one process's DataLoader classes."""
+
+    def __init__(
+        self, torch: Any, tracer: Tracer, output: Callable[[], Output], trouble: Callable[[Exception], None]
+    ) -> None:
+        self._grad = torch.is_grad_enabled
+        self._tracer = tracer
+        self._output = output
+        self._trouble = trouble
+        self._loaders = 0
+
+    def install(self, module: Any, patches: Patches) -> None:
+        """`module` is torch.utils.data.dataloader."""
+        patches.replace(module.DataLoader, "__init__", self._make_init)
+        patches.replace(module.DataLoader, "__iter__", self._make_iter)
+        patches.replace(module._BaseDataLoaderIter, "__next__", self._make_next)
+
+    def _make_init(self, original: Any) -> Any:
+        def __init__(loader: Any, *args: Any, **kwargs: Any) -> None:
+            original(loader, *args, **kwargs)
+            try:
+                frame = user_frame(sys._getframe(1))
+                if frame is not None:
+                    loader._flatout_made_at = (os.path.abspath(frame.f_code.co_filename), frame.f_lineno)
+            except Exception as error:
+                self._trouble(error)
+
+        return __init__
+
+    def _make_iter(self, original: Any) -> Any:
+        tracer, grad, trouble = self._tracer, self._grad, self._trouble
+
+        def __iter__(loader: Any) -> Any:
+            begun, number = clock(), 0
+            try:
+                if tracer.mine():
+                    number = self._number(loader)
+                    tracer.request(number, grad())
+            except Exception as error:
+                trouble(error)
+                number = 0
+            iterator = original(loader)
+            if not number:
+                return iterator
+            try:
+                tracer.iterator_made()
+                iterator._flatout_loader = number
+                self._note_epoch(number, iterator, begun)
+            except Exception as error:
+                trouble(error)
+            return iterator
+
+        return __iter__
+
+    def _make_next(self, original: Any) -> Any:
+        tracer, grad, trouble = self._tracer, self._grad, self._trouble
+
+        def __next__(iterator: Any) -> Any:
+            watched, queue = False, -1
+            try:
+                if tracer.mine():
+                    tracer.request(iterator.__dict__.get("_flatout_loader", 0), grad())
+                    if iterator._num_workers:
+                        queue = _queue_depth(iterator)
+                    watched = True
+            except Exception as error:
+                trouble(error)
+            if not watched:
+                return original(iterator)
+            try:
+                batch = original(iterator)
+            except BaseException:
+                _guarded(tracer.exhausted, trouble)
+                raise
+            try:
+                tracer.arrived(size_of(batch), queue)
+            except Exception as error:
+                trouble(error)
+            return batch
+
+        return __next__
+
+    def _number(self, loader: Any) -> int:
+        """This loader's number; its settings as they live now go into the recording when it is first used."""
+        number: int | None = loader.__dict__.get("_flatout_number")
+        if number is None:
+            self._loaders += 1
+            number = loader._flatout_number = self._loaders
+            self._output().text("loader", {"id": number, **_settings(loader)})
+        return number
+
+    def _note_epoch(self, number: int, iterator: Any, begun: int) -> None:
+        workers = getattr(iterator, "_workers", [])
+        output = self._output()
+        output.append(_EPOCH(_EPOCH_KIND, 0, 0, number, len(workers), begun, clock()))
+        if workers:
+            output.text("workers", {"loader": number, "pids": [w.pid for w in workers], "start_ns": begun})
+
+
+def _guarded(call: Callable[[], object], trouble: Callable[[Exception], None]) -> None:
+    try:
+        call()
+    except Exception as error:
+        trouble(error)
+
+
+def _queue_depth(iterator: Any) -> int:
+    """Batches already made when one is asked for."""
+    try:
+        ready = iterator._data_queue.qsize()
+        if iterator._pin_memory:
+            ready += iterator._worker_result_queue.qsize()
+        return min(int(ready), 0x7FFF)
+    except (NotImplementedError, AttributeError):
+        return -1
+
+
+def _settings(loader: Any) -> dict[str, object]:
+    dataset = loader.dataset
+    context = getattr(loader, "multiprocessing_context", None)
+    made_at = loader.__dict__.get("_flatout_made_at", (None, None))
+    return {
+        "file": made_at[0],
+        "line": made_at[1],
+        "class": type(loader).__qualname__,
+        "num_workers": loader.num_workers,
+        "batch_size": loader.batch_size,
+        "batch_sampler_size": getattr(getattr(loader, "batch_sampler", None), "batch_size", None),
+        "pin_memory": bool(loader.pin_memory),
+        "prefetch_factor": loader.prefetch_factor,
+        "persistent_workers": loader.persistent_workers,
+        "drop_last": loader.drop_last,
+        "timeout": loader.timeout,
+        "sampler": type(getattr(loader, "sampler", None)).__name__,
+        "dataset": f"{type(dataset).__module__}.{type(dataset).__qualname__}",
+        "dataset_len": _length(dataset),
+        "collate_fn": getattr(loader.collate_fn, "__qualname__", type(loader.collate_fn).__qualname__),
+        "multiprocessing_context": context.get_start_method() if context is not None else None,
+        "paths": _paths_in(dataset),
+    }
+
+
+def _length(dataset: Any) -> int | None:
+    # A length that has to be computed is the user's code; only look where it is a stored one.
+    try:
+        return len(dataset) if hasattr(type(dataset), "__getitem__") else None
+    except Exception:
+        return None
+
+
+def _paths_in(dataset: Any) -> list[str]:
+    """Folders and files the dataset names in its attributes, to learn which file system the data is on."""
+    values = list(getattr(dataset, "__dict__", {}).values())[:64]
+    texts = [os.fspath(v) for v in values if isinstance(v, str | os.PathLike)]
+    return [os.path.abspath(t) for t in texts if isinstance(t, str) and len(t) < 4096 and os.path.exists(t)][:_MOST_PATHS]

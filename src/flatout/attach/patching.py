@@ -1,0 +1,38 @@
+"""Replace attributes of classes and modules, and put the very same originals back."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+_INHERITED = object()
+
+
+class Patches:
+    """The replacements made in this process, newest last."""
+
+    def __init__(self) -> None:
+        self._made: list[tuple[Any, str, Any, Any]] = []
+
+    def replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+        """Set `owner.name` to `make(original)`. Absent names and names already replaced are left alone."""
+        current = getattr(owner, name, None)
+        if current is None or getattr(current, "__flatout__", False):
+            return
+        wrapper = functools.update_wrapper(make(current), current)
+        wrapper.__flatout__ = True  # type: ignore[attr-defined]
+        before = owner.__dict__.get(name, _INHERITED)
+        setattr(owner, name, wrapper)
+        self._made.append((owner, name, before, wrapper))
+
+    def restore(self) -> None:
+        """Undo all. Where someone else has wrapped ours since, theirs stays; ours then only passes through."""
+        for owner, name, before, wrapper in reversed(self._made):
+            if owner.__dict__.get(name) is not wrapper:
+                continue
+            if before is _INHERITED:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, before)
+        self._made.clear()

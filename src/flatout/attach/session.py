@@ -1,0 +1,254 @@
+"""One watched process: what is installed in it, where it records, and how it all ends."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import platform
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from . import STARTED_NS, imports
+from .autograd import BackwardWatch, GraphLook
+from .collector import CollectorWatch
+from .device import DeviceClock
+from .fetching import FetchWatch
+from .graphs import GraphWatch
+from .hidden import SyncWindows
+from .lines import LineSampler
+from .live import rank_facts, torch_state
+from .loader import LoaderWatch
+from .optimizers import OptimizerWatch
+from .outputs import OutputWatch
+from .patching import Patches
+from .recorder import Recorder
+from .sites import Sites
+from .steps import StepWriter
+from .tracer import Tracer
+from .transfers import TransferWatch
+
+OLDEST_TORCH = (2, 4)
+_HOUSEKEEPING_NS = 250_000_000
+_STATE_EVERY_NS = 10_000_000_000
+_WORKER_CHUNK_BYTES = 1 << 16
+
+
+class _Nothing:
+    """Takes the place of a recording that could not be made: the script runs on, unrecorded."""
+
+    def append(self, body: bytes) -> int:
+        return -1
+
+    def put(self, place: int, body: bytes) -> int:
+        return -1
+
+    def text(self, what: str, value: object) -> None:
+        return
+
+    def close(self) -> None:
+        return
+
+
+class Session:
+    """Owns every part of ours in this process."""
+
+    def __init__(self, torch: Any, folder: str, settings: Mapping[str, Any]) -> None:
+        self._torch = torch
+        self._folder = folder
+        self._settings = settings
+        self._recorder: Recorder | _Nothing | None = None
+        self._role = "trainer"
+        self._started_ns = STARTED_NS
+        self._state: dict[str, object] = {}
+        self._next_state = 0
+        self._sampler: LineSampler | None = None
+        self.writer = StepWriter(self.output)
+        self.tracer = Tracer(self.writer)
+        self.sites = Sites(self.output)
+        self.graph = GraphLook(self.tracer)
+        self._patches = Patches()
+        self._optimizers = OptimizerWatch(torch, self.tracer, self.output, self.trouble)
+        self._collector = CollectorWatch(self.tracer, self.trouble)
+        self._windows: SyncWindows | None = None
+        self.writer.housekeeping = self._housekeeping
+        self.writer.on_begin = self._first_boundary
+
+    def install(self) -> None:
+        torch, tracer, patches = self._torch, self.tracer, self._patches
+        BackwardWatch(torch, tracer, self.graph, self.trouble).install(torch.autograd, patches)
+        patches.replace(torch.nn.Module, "eval", self._make_eval)
+        self._optimizers.install(torch, patches)
+        self._collector.install()
+        loaders = LoaderWatch(torch, tracer, self.output, self.trouble)
+        imports.after_import("torch.utils.data.dataloader", lambda m: loaders.install(m, patches))
+        imports.after_import("torch.utils.data._utils.fetch", self._watch_fetching)
+        OutputWatch(tracer, self.writer, self.sites, self.trouble).install(patches)
+        if torch.version.cuda is not None or self._settings.get("device_patches"):
+            transfers = TransferWatch(torch, tracer, self.sites, self.trouble)
+            transfers.install(patches)
+            GraphWatch(torch, tracer, self.trouble).install(patches)
+            tracer.device = DeviceClock(torch, lambda body: self.output().append(body))
+            if self._settings.get("sync_windows", True):
+                self._windows = SyncWindows(torch, self.sites, transfers.watched_call)
+        os.register_at_fork(after_in_child=self._forked)
+        atexit.register(self.close)
+
+    def output(self) -> Recorder | _Nothing:
+        """This process's recording, made when there is first something to record."""
+        if self._recorder is None:
+            self._recorder = self._open("main")
+        return self._recorder
+
+    def _open(self, thread: str) -> Recorder | _Nothing:
+        name = f"{os.getpid()}-{time.perf_counter_ns()}{'' if thread == 'main' else '.' + thread}.rec"
+        facts: dict[str, object] = {
+            "pid": os.getpid(),
+            "ppid": os.getppid(),
+            "role": self._role,
+            "thread": thread,
+            **rank_facts(),
+            "host": socket.gethostname(),
+            "start_ns": self._started_ns,
+            "start_unix_ns": time.time_ns() - time.perf_counter_ns() + self._started_ns,
+            "python": platform.python_version(),
+            "argv0": sys.argv[0] if getattr(sys, "argv", None) else "",
+        }
+        chunk = 1 << 20 if self._role == "trainer" and thread == "main" else _WORKER_CHUNK_BYTES
+        try:
+            folder = os.path.join(self._folder, "proc")
+            os.makedirs(folder, exist_ok=True)
+            return Recorder(os.path.join(folder, name), facts, chunk)
+        except OSError as error:
+            sys.stderr.write(f"flatout: cannot record process {os.getpid()} ({error}); it runs unrecorded\n")
+            return _Nothing()
+
+    def _first_boundary(self) -> None:
+        hz = float(self._settings.get("lines_hz", 25.0))
+        if hz > 0 and self._sampler is None:
+            self._sampler = LineSampler(self.tracer, lambda: self._open("lines"), hz)
+            self._sampler.start()
+
+    def _make_eval(self, original: Any) -> Any:
+        tracer = self.tracer
+
+        def eval(module: Any) -> Any:  # noqa: A001 - the name it replaces
+            tracer.eval_called = True
+            return original(module)
+
+        return eval
+
+    def _watch_fetching(self, module: Any) -> None:
+        from torch.utils.data import get_worker_info
+
+        FetchWatch(get_worker_info, self.output, self._enter_worker, self.trouble).install(module, self._patches)
+
+    def _enter_worker(self, info: Any) -> None:
+        """This process turns out to be a loader's worker: only the cost of samples is of interest here."""
+        self.tracer.on = False
+        self._role = "worker"
+        value = {"loader": None, "worker": info.id, "num_workers": info.num_workers, "start_ns": self._started_ns}
+        self.output().text("worker", value)
+
+    def _housekeeping(self, now: int) -> int:
+        """Now and then, at the end of a step: bring running totals up to date. Returns when to come again."""
+        due = now + _HOUSEKEEPING_NS
+        if self._windows is not None:
+            due = min(due, self._windows.at_step_end(self.writer.index, now))
+        self.sites.flush(self._windows.steps if self._windows is not None else 0)
+        if now >= self._next_state and self.writer.index >= 2:
+            self._note_state()
+            self._next_state = now + _STATE_EVERY_NS
+        return due
+
+    def _note_state(self) -> None:
+        state = torch_state(self._torch, self.graph)
+        if state != self._state:
+            self._state = state
+            self.output().text("torch", state)
+
+    def _forked(self) -> None:
+        """In a forked child: nothing of the parent's recording is ours, and its threads are gone."""
+        recorder, self._recorder = self._recorder, None
+        if recorder is not None:
+            recorder.close()
+        self._sampler = None
+        self._started_ns = time.perf_counter_ns()
+        self.writer.forget()
+        self.tracer.forget()
+        self.sites.forget()
+
+    def trouble(self, error: Exception) -> None:
+        """A hook of ours failed: say so once, put everything back, and let the script run on bare."""
+        if not self.tracer.on:
+            return
+        self.tracer.on = False
+        try:
+            sys.stderr.write(f"flatout: stopped watching process {os.getpid()} ({type(error).__name__}: {error})\n")
+            self.output().text("notice", f"stopped watching: {type(error).__name__}: {error}")
+            self.uninstall()
+        except Exception:
+            pass
+
+    def uninstall(self) -> None:
+        self.tracer.on = False
+        self._patches.restore()
+        self._optimizers.remove()
+        self._collector.remove()
+        imports.forget()
+        if self._windows is not None:
+            self._windows.close()
+
+    def close(self) -> None:
+        """The end of the process, or of watching it."""
+        try:
+            if self._sampler is not None:
+                self._sampler.stop()
+                self._sampler = None
+            if self._windows is not None:
+                self._windows.close()
+            if self._recorder is not None:
+                if self.writer.index >= 0 and self.tracer.on:
+                    if self.tracer.device is not None:
+                        self.tracer.device.close()
+                    self._note_state()
+                self.sites.flush(self._windows.steps if self._windows is not None else 0)
+                self._recorder.text("exit", {"end_ns": time.perf_counter_ns()})
+                self._recorder.close()
+                self._recorder = _Nothing()
+        except Exception:
+            pass
+
+
+_session: Session | None = None
+
+
+def install(environ: Mapping[str, str]) -> bool:
+    """Watch this process if its torch can be watched."""
+    global _session
+    if _session is not None:
+        return True
+    folder = environ.get("FLATOUT_RUN_DIR")
+    torch = sys.modules.get("torch")
+    if not folder or torch is None:
+        return False
+    version = tuple(int(part) for part in str(torch.__version__).split("+")[0].split(".")[:2])
+    if version < OLDEST_TORCH:
+        sys.stderr.write(f"flatout: torch {torch.__version__} is older than 2.4; the script runs unwatched\n")
+        return False
+    session = Session(torch, folder, json.loads(environ.get("FLATOUT_SETTINGS") or "{}"))
+    session.install()
+    _session = session
+    return True
+
+
+def detach() -> None:
+    """Undo `install`."""
+    global _session
+    if _session is not None:
+        _session.uninstall()
+        _session.close()
+        _session = None

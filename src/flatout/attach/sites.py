@@ -1,0 +1,130 @@
+"""Which line of the user's code a call came from, and running totals per line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any, Protocol
+
+from . import wire
+
+_PACK = wire.packer("site").pack
+_KIND = wire.KINDS["site"][0]
+_OURS = os.path.dirname(os.path.abspath(__file__))
+_STDLIB = os.path.dirname(os.__file__)
+_DEEPEST = 200
+# How much a frame is the user's own: their code, then a library they use, then torch and Python itself.
+_NOBODY, _LIBRARY, _USER = 0, 1, 2
+_ranks: dict[str, int] = {}
+
+
+def rank_of(filename: str) -> int:
+    """Is this file the user's code (2), an installed library (1), or torch, Python, flatout (0)?"""
+    rank = _ranks.get(filename)
+    if rank is None:
+        rank = _ranks[filename] = _look_at(filename)
+    return rank
+
+
+def _look_at(filename: str) -> int:
+    if filename.startswith("<"):
+        return _USER if filename in ("<stdin>", "<string>") else _NOBODY
+    path = os.path.abspath(filename)
+    torch_folder = os.path.dirname(getattr(sys.modules.get("torch"), "__file__", "") or "/nowhere/")
+    if path.startswith((_OURS + os.sep, torch_folder + os.sep)):
+        return _NOBODY
+    if "site-packages" in path or "dist-packages" in path:
+        return _LIBRARY
+    return _NOBODY if path.startswith(_STDLIB + os.sep) else _USER
+
+
+def user_frame(frame: FrameType | None) -> FrameType | None:
+    """The innermost frame of the user's own code; failing that of a library; failing that the frame itself."""
+    first, library = frame, None
+    for _ in range(_DEEPEST):
+        if frame is None:
+            break
+        rank = rank_of(frame.f_code.co_filename)
+        if rank == _USER:
+            return frame
+        if rank == _LIBRARY and library is None:
+            library = frame
+        frame = frame.f_back
+    return library or first
+
+
+class Output(Protocol):
+    def append(self, body: bytes) -> int: ...
+    def put(self, place: int, body: bytes) -> int: ...
+    def text(self, what: str, value: object) -> None: ...
+
+
+class Site:
+    """Running totals of one kind of call at one line."""
+
+    __slots__ = ("number", "count", "ns", "max_ns", "bytes", "pinned", "non_blocking", "window_steps", "dirty", "place")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.count = self.ns = self.max_ns = self.bytes = self.pinned = self.non_blocking = self.window_steps = 0
+        self.dirty = False
+        self.place = -1
+
+    def add(self, ns: int) -> None:
+        self.count += 1
+        self.ns += ns
+        if ns > self.max_ns:
+            self.max_ns = ns
+        self.dirty = True
+
+
+class Sites:
+    """All call sites seen in this process."""
+
+    def __init__(self, output: Callable[[], Output]) -> None:
+        self._output = output
+        # By the caller's code and instruction: a dict lookup instead of a walk up the stack.
+        self._near: dict[tuple[str, CodeType, int], Site] = {}
+        self._by_line: dict[tuple[str, str, int], Site] = {}
+
+    def forget(self) -> None:
+        """Start afresh, as in a forked child."""
+        self._near.clear()
+        self._by_line.clear()
+
+    def at(self, op: str, frame: FrameType) -> Site:
+        """The site of `op` for a call made from `frame`, which may lie in a library."""
+        if rank_of(frame.f_code.co_filename) != _USER:
+            # The same library line may be reached from many user lines: no shortcut.
+            user = user_frame(frame) or frame
+            return self._on_line(op, user)
+        key = (op, frame.f_code, frame.f_lasti)
+        site = self._near.get(key)
+        if site is None:
+            site = self._near[key] = self._on_line(op, frame)
+        return site
+
+    def _on_line(self, op: str, frame: FrameType) -> Site:
+        code = frame.f_code
+        key = (op, code.co_filename, frame.f_lineno or 0)
+        site = self._by_line.get(key)
+        if site is None:
+            site = self._by_line[key] = Site(len(self._by_line))
+            place: dict[str, Any] = {"id": site.number, "op": op, "file": os.path.abspath(code.co_filename), "line": key[2]}
+            self._output().text("site", {**place, "function": code.co_name})
+        return site
+
+    def flush(self, window_steps: int) -> None:
+        """Bring the totals in the recording up to date."""
+        for (op, _, _), site in self._by_line.items():
+            if op == "hidden" and site.window_steps != window_steps:
+                site.window_steps, site.dirty = window_steps, True
+            if site.dirty:
+                body = _PACK(
+                    _KIND, 0, 0, site.number, site.count, site.ns, site.max_ns, site.bytes, site.pinned,
+                    site.non_blocking, site.window_steps,
+                )  # fmt: skip
+                site.place = self._output().put(site.place, body)
+                site.dirty = False

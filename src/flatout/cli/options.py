@@ -1,0 +1,113 @@
+"""Where an option's value comes from: flag, then FLATOUT_* variable, then flatout.toml, then pyproject.toml."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from flatout.errors import FlatoutError
+
+Value = str | float | bool
+
+# Every option that may be set outside the command line. The name is the key of the file and, in capitals after
+# FLATOUT_, of the environment.
+KINDS: dict[str, type] = {
+    "out": str,
+    "json": str,
+    "python": str,
+    "name": str,
+    "interval": float,
+    "telemetry": bool,
+    "lines": bool,
+    "live": bool,
+    "quiet": bool,
+    "verbose": bool,
+}
+_PATHS = {"out", "json", "python"}
+_TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
+_WORDS = {str: "text", float: "a number", bool: "true or false"}
+
+
+def resolve(flags: Mapping[str, Value | None], environ: Mapping[str, str], cwd: Path) -> dict[str, Value]:
+    """Every option that is set anywhere, the strongest source winning. `flags` holds None for what was not given."""
+    found: dict[str, Value] = {}
+    for file, table in _tables(cwd):
+        found.update(_checked(file, table))
+    found.update(_from_environment(environ))
+    found.update({name: value for name, value in flags.items() if value is not None})
+    return found
+
+
+def _tables(cwd: Path) -> Iterator[tuple[Path, dict[str, object]]]:
+    """The weaker file first."""
+    pyproject = _nearest(cwd, "pyproject.toml")
+    if pyproject:
+        tool = _read(pyproject).get("tool", {})
+        table = tool.get("flatout", {}) if isinstance(tool, dict) else {}
+        if not isinstance(table, dict):
+            raise FlatoutError(f"{pyproject}: tool.flatout must be a table, got {table!r}")
+        yield pyproject, table
+    own = _nearest(cwd, "flatout.toml")
+    if own:
+        yield own, _read(own)
+
+
+def _nearest(cwd: Path, name: str) -> Path | None:
+    """The file of this name here or above, within the same repository."""
+    for folder in (cwd, *cwd.parents):
+        if (folder / name).is_file():
+            return folder / name
+        if (folder / ".git").exists():
+            return None
+    return None
+
+
+def _read(file: Path) -> dict[str, object]:
+    # Only where there is a file: the import would delay every start of a script.
+    import tomllib
+
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise FlatoutError(f"{file} cannot be read: {error}") from error
+
+
+def _checked(file: Path, table: Mapping[str, object]) -> dict[str, Value]:
+    result: dict[str, Value] = {}
+    for key, value in table.items():
+        kind = KINDS.get(key)
+        if kind is None:
+            raise FlatoutError(f"{file}: unknown key {key!r}; known are {', '.join(sorted(KINDS))}")
+        if kind is float and type(value) is int:
+            value = float(value)
+        if type(value) is not kind:
+            raise FlatoutError(f"{file}: {key} must be {_WORDS[kind]}, got {value!r}")
+        assert isinstance(value, str | float | bool)
+        # A path in a file is meant from that file's folder; a bare `python3.12` is a command on PATH, "-" is stdout.
+        if key in _PATHS and isinstance(value, str) and value != "-" and (key != "python" or "/" in value):
+            value = str(file.parent / Path(value).expanduser())
+        result[key] = value
+    return result
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Value]:
+    result: dict[str, Value] = {}
+    for key, kind in KINDS.items():
+        variable = f"FLATOUT_{key.upper()}"
+        text = environ.get(variable, "")
+        if text:
+            result[key] = _parsed(variable, text, kind)
+    return result
+
+
+def _parsed(variable: str, text: str, kind: type) -> Value:
+    if kind is str:
+        return text
+    if kind is bool and text.lower() in _TRUE | _FALSE:
+        return text.lower() in _TRUE
+    if kind is float:
+        try:
+            return float(text)
+        except ValueError:
+            pass
+    raise FlatoutError(f"{variable} must be {_WORDS[kind]}, got {text!r}")

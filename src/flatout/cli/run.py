@@ -1,0 +1,78 @@
+"""Watch a training script, unmodified, and say where each step's time went."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from flatout.cli.options import resolve
+from flatout.errors import FlatoutError
+
+
+class _UpToTheScript(click.Command):
+    """Our options end where the script begins: at the first word, at `--`, or at python's `-m`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        at = self._end_of_options(args)
+        if at < len(args) and args[at].startswith("-m"):
+            args = [*args[:at], "--", *args[at:]]
+        return super().parse_args(ctx, args)
+
+    def _end_of_options(self, args: list[str]) -> int:
+        valued = {
+            name for p in self.params if isinstance(p, click.Option) and not p.is_flag and not p.count for name in p.opts
+        }
+        at = 0
+        while at < len(args) and args[at].startswith("-") and args[at] not in ("-", "--") and args[at][:2] != "-m":
+            at += 2 if args[at] in valued else 1
+        return at
+
+
+@click.command(
+    cls=_UpToTheScript,
+    context_settings={"allow_interspersed_args": False},
+    options_metavar="[OPTIONS] [--]",
+)
+@click.option("--out", metavar="DIR", help="File the run in DIR instead of .flatout/runs/<id>.")
+@click.option("--json", "json", metavar="FILE", help="Also write the result as JSON ('-': to stdout).")
+@click.option("--python", metavar="PATH", help="Interpreter for a bare script or -m (default: flatout's own).")
+@click.option("--name", metavar="NAME", help="Name of the run (default: the script's).")
+@click.option("--interval", type=float, metavar="S", help="Seconds between two readings of GPU and host (default: 0.2).")
+@click.option("--telemetry/--no-telemetry", default=None, help="Sample GPU and host (default: yes).")
+@click.option("--lines/--no-lines", default=None, help="Find the slow lines of your code (default: yes).")
+@click.option("--live/--no-live", default=None, help="Full screen while it runs (default: one line).")
+@click.option("-q", "--quiet", is_flag=True, default=None, help="No live line and no verdict.")
+@click.option("-v", "--verbose", is_flag=True, default=None, help="Show every phase, line and notice.")
+@click.argument("cmd", nargs=-1, type=click.UNPROCESSED, required=True, metavar="CMD [ARGS]...")
+def run(cmd: tuple[str, ...], **flags: str | float | bool | None) -> int:
+    """Watch a training script, unmodified, and say where each step's time went.
+
+    CMD is a script (train.py), a module (-m pkg.train) or any command that starts Python (python -u train.py, torchrun
+    --nproc-per-node 2 train.py, accelerate launch train.py). All that follows its first word is passed on untouched, and
+    the exit code is the script's. The verdict goes to stderr; stdout holds what the script printed.
+    """
+    # Imported here, because completion and --help have no need of it.
+    from flatout.app.run import Options, watch
+
+    values = resolve(flags, os.environ, Path.cwd())
+    interval_s = float(values.pop("interval", 0.2))
+    if not 0.01 <= interval_s <= 3600:
+        raise FlatoutError(f"--interval must be between 0.01 and 3600 seconds, got {interval_s:g}")
+    texts = {k: str(v) for k, v in values.items() if isinstance(v, str)}
+    return watch(
+        cmd,
+        Options(
+            out=Path(texts["out"]) if "out" in texts else None,
+            json=texts.get("json"),
+            python=texts.get("python"),
+            name=texts.get("name"),
+            interval_s=interval_s,
+            telemetry=bool(values.get("telemetry", True)),
+            lines=bool(values.get("lines", True)),
+            live=bool(values.get("live", False)),
+            quiet=bool(values.get("quiet", False)),
+            verbose=bool(values.get("verbose", False)),
+        ),
+    )

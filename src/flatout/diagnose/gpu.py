@@ -1,0 +1,106 @@
+"""How busy the GPU was: from the device timeline of sampled steps, and from what the parent process sampled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from flatout.diagnose.ranks import Floats, Rank
+from flatout.records.report import GpuUse
+from flatout.store.rows import Rows
+from flatout.store.run import StoredRun
+
+_TIMES = ("starved", "forward", "backward", "optimizer", "other", "step")
+
+
+def gpu_use(run: StoredRun, ranks: Sequence[Rank]) -> GpuUse | None:
+    """None where there is no GPU, or nothing of it was measured."""
+    rows = run.rows("gpu")
+    rows = _own(_during_steps(rows, ranks)) if rows is not None else None
+    has_rows = rows is not None and len(rows.values) > 0
+    timed = any(rank.recording.count("device") for rank in ranks)
+    if not has_rows and not timed:
+        return None
+    column = {name: rows.column(name) if rows is not None else np.empty(0) for name in _SAMPLED}
+    own, used = column["own_memory_bytes"], column["memory_used_bytes"]
+    peak = _max(own) if np.isfinite(own).any() else _max(used)
+    starved, drained, device_ms = _timeline(ranks)
+    return GpuUse(
+        starved_share=starved,
+        util_mean=_mean(column["util_gpu_percent"]),
+        util_spread=_spread(column["util_gpu_percent"]),
+        power_share=_mean(column["power_w"] / column["power_limit_w"]),
+        sm_active=_mean(column["sm_active"]),
+        tensor_active=_mean(column["tensor_active"]),
+        memory_peak=None if peak is None else int(peak),
+        drained_share=drained,
+        device_ms=device_ms,
+    )
+
+
+_SAMPLED = (
+    "util_gpu_percent",
+    "power_w",
+    "power_limit_w",
+    "sm_active",
+    "tensor_active",
+    "own_memory_bytes",
+    "memory_used_bytes",
+)
+
+
+def _timeline(ranks: Sequence[Rank]) -> tuple[float | None, float | None, dict[str, float]]:
+    """Starved share, drained share, and milliseconds a step on the device, over all ranks' sampled steady steps."""
+    times: dict[str, list[Floats]] = {name: [] for name in _TIMES}
+    boundaries = drained = 0.0
+    for rank in ranks:
+        recording = rank.recording
+        if not recording.count("device") or not len(rank.steady):
+            continue
+        first = int(rank.steady.index[0]) - int(rank.steady.count[0]) + 1
+        steady = recording.column("device", "index") >= first
+        for name in _TIMES:
+            times[name].append(np.asarray(recording.column("device", f"{name}_ms")[steady], np.float64))
+        boundaries += float(np.nansum(recording.column("device", "boundaries")[steady]))
+        drained += float(np.nansum(recording.column("device", "drained")[steady]))
+    joined = {name: np.concatenate(parts) if parts else np.empty(0) for name, parts in times.items()}
+    both = np.isfinite(joined["starved"]) & np.isfinite(joined["step"])
+    step_ms = float(joined["step"][both].sum())
+    starved = min(1.0, float(joined["starved"][both].sum()) / step_ms) if step_ms > 0 else None
+    means = {name: _mean(values) for name, values in joined.items()}
+    return starved, drained / boundaries if boundaries else None, {k: v for k, v in means.items() if v is not None}
+
+
+def _during_steps(rows: Rows, ranks: Sequence[Rank]) -> Rows:
+    """The samples taken while training was steady; all, if none fell there (a very short run)."""
+    spans = [rank.steady for rank in ranks if len(rank.steady)]
+    if not spans:
+        return rows
+    start_s = min(int(steps.start_ns[0]) for steps in spans) * 1e-9
+    end_s = max(int(steps.start_ns[-1]) * 1e-9 + float(steps.wall_s[-1]) for steps in spans)
+    t_s = rows.column("t_s")
+    inside = (t_s >= start_s) & (t_s <= end_s)
+    return Rows(rows.columns, rows.values[inside], rows.lost) if inside.any() else rows
+
+
+def _own(rows: Rows) -> Rows:
+    """Only the GPUs on which our processes hold memory, where that is known."""
+    gpu, own = rows.column("gpu"), rows.column("own_memory_bytes")
+    used = np.unique(gpu[own > 0])
+    return Rows(rows.columns, rows.values[np.isin(gpu, used)], rows.lost) if len(used) else rows
+
+
+def _mean(values: Floats) -> float | None:
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if len(finite) else None
+
+
+def _spread(values: Floats) -> float | None:
+    finite = values[np.isfinite(values)]
+    return float(finite.std()) if len(finite) else None
+
+
+def _max(values: Floats) -> float | None:
+    finite = values[np.isfinite(values)]
+    return float(finite.max()) if len(finite) else None

@@ -1,0 +1,171 @@
+"""The processes that trained, and their steps as plain arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flatout.diagnose.steady import warmup_length
+from flatout.records.phases import PHASES
+from flatout.store.recording import Recording
+from flatout.store.run import StoredRun
+
+_UNKNOWN_SAMPLES = 0xFFFFFFFF
+# A negative duration written as unsigned: the clock stepped back.
+_NEGATIVE = 1 << 63
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Steps in order, a row for each record (a record may hold several steps of a very long run)."""
+
+    index: NDArray[Any]
+    start_ns: NDArray[Any]
+    wall_s: Floats
+    count: Floats
+    samples: Floats  # NaN: not known
+    phase_s: NDArray[np.float32]  # one column a phase, in the order of PHASES
+    own_s: Floats
+    queue_depth: Floats  # NaN: not measured
+
+    def __len__(self) -> int:
+        return len(self.wall_s)
+
+    def since(self, first: int) -> Steps:
+        return Steps(
+            self.index[first:],
+            self.start_ns[first:],
+            self.wall_s[first:],
+            self.count[first:],
+            self.samples[first:],
+            self.phase_s[first:],
+            self.own_s[first:],
+            self.queue_depth[first:],
+        )
+
+    @cached_property
+    def total(self) -> int:
+        return int(self.count.sum())
+
+    @cached_property
+    def total_wall_s(self) -> float:
+        return float(self.wall_s.sum())
+
+    @cached_property
+    def step_ms(self) -> float | None:
+        return 1e3 * self.total_wall_s / self.total if self.total else None
+
+    @cached_property
+    def phase_total_s(self) -> Floats:
+        """Seconds in each phase. They add up to the wall time: what rounding leaves over is `other`."""
+        total = self.phase_s.sum(axis=0, dtype=np.float64)
+        named = total[:-1].sum()
+        if named > self.total_wall_s:
+            total[:-1] *= self.total_wall_s / named
+            named = self.total_wall_s
+        total[-1] = self.total_wall_s - named
+        return np.asarray(total)
+
+    @cached_property
+    def samples_per_s(self) -> float | None:
+        """Over the steps whose batch size is known, provided that most are."""
+        known = np.isfinite(self.samples)
+        wall_s = float(self.wall_s[known].sum())
+        if wall_s <= 0 or wall_s < 0.5 * self.total_wall_s:
+            return None
+        return float(self.samples[known].sum()) / wall_s
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One training process: everything it did, and the part after warm-up."""
+
+    recording: Recording
+    lines: Recording | None
+    steps: Steps
+    steady: Steps
+    warmup_steps: int
+
+    @property
+    def number(self) -> int | None:
+        rank = self.recording.facts.get("rank")
+        return rank if isinstance(rank, int) else None
+
+    @property
+    def host(self) -> str | None:
+        return self.recording.facts.get("host")
+
+    @property
+    def name(self) -> str:
+        if self.number is not None:
+            return f"rank {self.number}"
+        return f"process {self.recording.facts.get('pid', self.recording.path.stem)}"
+
+    @property
+    def exit(self) -> dict[str, Any] | None:
+        """What the process wrote when it came to an end by itself."""
+        exits = self.recording.values("exit")
+        return exits[-1] if exits and isinstance(exits[-1], dict) else None
+
+    def last_seen_ns(self) -> int:
+        """The end of its last record, by its own host's clock."""
+        ends = [int(self.steps.start_ns[-1]) + int(self.steps.wall_s[-1] * 1e9)] if len(self.steps) else [0]
+        for kind in ("span", "epoch", "fetch"):
+            if self.recording.count(kind):
+                ends.append(int(self.recording.column(kind, "end_ns").max()))
+        return max(ends)
+
+
+def training_ranks(run: StoredRun) -> tuple[Rank, ...]:
+    """Every process that took steps, by rank. A launcher and a loader's workers took none."""
+    ranks = []
+    for recording in run.recordings:
+        if recording.count("step") and recording.facts.get("role") != "worker":
+            steps = read_steps(recording)
+            first = warmup_length(steps.wall_s / steps.count)
+            warmup = int(steps.count[:first].sum())
+            lines = run.line_recordings.get(recording.path.name)
+            ranks.append(Rank(recording, lines, steps, steps.since(first), warmup))
+    return tuple(sorted(ranks, key=lambda rank: (rank.number is None, rank.number or 0, rank.recording.path.name)))
+
+
+def read_steps(recording: Recording) -> Steps:
+    rows = recording.records["step"]
+    # A record that was still open when its chunk was full is written again in the next: the later one counts.
+    start_ns = rows["start_ns"]
+    rows = rows[np.append(start_ns[1:] != start_ns[:-1], True)]
+    picked = {name: _column(rows, name) for name in ("wall_ns", "steps", "samples", "own_ns", "queue_depth")}
+    wall_ns = np.where(rows["wall_ns"] < _NEGATIVE, rows["wall_ns"], 0)
+    samples = np.where(picked["samples"] == _UNKNOWN_SAMPLES, np.nan, picked["samples"])
+    return Steps(
+        index=rows["index"],
+        start_ns=rows["start_ns"],
+        wall_s=wall_ns.astype(np.float64) * 1e-9,
+        count=np.maximum(picked["steps"], 1.0),
+        samples=samples,
+        phase_s=_by_phase(rows["phase_s"], recording.phases),
+        own_s=picked["own_ns"] * 1e-9,
+        queue_depth=np.where(picked["queue_depth"] < 0, np.nan, picked["queue_depth"]),
+    )
+
+
+def _column(rows: NDArray[Any], name: str) -> Floats:
+    if name not in (rows.dtype.names or ()):
+        return np.full(len(rows), np.nan)
+    return np.asarray(rows[name], np.float64)
+
+
+def _by_phase(phase_s: NDArray[np.float32], names: tuple[str, ...]) -> NDArray[np.float32]:
+    """The recording's phases in our order. A phase that is new to us is `other`."""
+    if names == PHASES:
+        return np.nan_to_num(phase_s, nan=0.0)
+    ours = np.zeros((len(phase_s), len(PHASES)), np.float32)
+    for column, name in enumerate(names[: phase_s.shape[1]]):
+        ours[:, PHASES.index(name) if name in PHASES else -1] += np.nan_to_num(phase_s[:, column], nan=0.0)
+    return ours

@@ -1,0 +1,341 @@
+"""The verdict of a run for the terminal: what bounds it, where a step goes, and which lines to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from flatout.records.phases import PHASES
+from flatout.records.report import Finding, GpuUse, PhaseShare, RunReport, WorkerCost
+from flatout.report import text
+
+_SAY = {
+    "none": "No training step was seen.",
+    "bound": "{bound}-bound",
+    "healthy": "healthy, {bound}",
+    "balanced": "balanced",
+    "steps": "{steps:,} steps",
+    "wall": "{wall} in all",
+    "ranks": "{ranks} ranks",
+    "exit": "exit code {code}",
+    "cpu": "CPU",
+    "speed": "Speed",
+    "samples": "{rate} samples/s",
+    "no_samples": "samples/s not measured",
+    "its": "{rate} it/s",
+    "per_step": "{ms} a step",
+    "no_speed": "not measured: too few steps",
+    "phases": "Where a step goes",
+    "rest": "{n} more below 1%: {names}",
+    "gpu": "GPU",
+    "no_gpu": "not used",
+    "not_measured": "not measured",
+    "starved": "starved",
+    "drained": "waits for the host at {share} of launches",
+    "util": "util",
+    "power": "power",
+    "sm": "SM",
+    "tensor": "tensor cores",
+    "memory": "memory peak",
+    "findings": "What to fix",
+    "gain": "×{low:.2f} to ×{high:.2f}",
+    "lines": "Slowest lines of your code",
+    "syncs": "Syncs: where the host waits for the device",
+    "per": "{n} a step",
+    "window": "hidden",
+    "loader": "Loader",
+    "workers": "{n} workers",
+    "worker": "1 worker",
+    "no_workers": "in the main process",
+    "fetch": "a sample: {fetch} fetch + {collate} collate",
+    "busy": "busy {share}",
+    "queue": "{n} batches ready",
+    "startup": "start-up {s}",
+    "own": "Own cost",
+    "own_cost": "{us} µs a step",
+    "own_share": "{share} of the step",
+    "note": "Note",
+    "kept": "Kept",
+    "next": "`flatout runs` lists what is stored",
+}
+_LABEL = 11  # cells of the left column
+PHASE_STYLE = {
+    "data": "magenta",
+    "h2d": "yellow",
+    "forward": "green",
+    "backward": "blue",
+    "optimizer": "cyan",
+    "sync": "red",
+    "eval": "bright_magenta",
+    "checkpoint": "bright_yellow",
+    "logging": "bright_red",
+    "gc": "bright_blue",
+    "other": "bright_black",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """What every part of the page needs to know."""
+
+    report: RunReport
+    width: int
+    cwd: Path | None
+    verbose: bool
+
+
+def render(
+    report: RunReport,
+    *,
+    width: int = 80,
+    color: bool = False,
+    unicode: bool = True,
+    cwd: Path | None = None,
+    verbose: bool = False,
+    kept: str | None = None,
+) -> str:
+    """The whole verdict as text, ending in a newline. `kept` is where the run is stored."""
+    page = _Page(report, max(40, min(width, 120)), cwd, verbose)
+    parts = [_headline(page)]
+    if report.run.steps:
+        parts += [_speed(page), _phases(page), _devices(page), _findings(page), _lines(page), _syncs(page)]
+    parts.append(_footer(page, kept))
+    lines = _spaced(list(part) for part in parts)
+    return _drawn(lines, page.width, color, unicode)
+
+
+def _spaced(parts: Iterator[list[Text]]) -> list[Text]:
+    lines: list[Text] = []
+    for part in parts:
+        if part:
+            lines += [Text(), *part]
+    return lines
+
+
+def _drawn(lines: list[Text], width: int, color: bool, unicode: bool) -> str:
+    out = StringIO()
+    console = Console(
+        file=out,
+        width=width,
+        force_terminal=color,
+        color_system="standard" if color else None,
+        no_color=not color,
+        legacy_windows=False,
+        highlight=False,
+    )
+    for line in lines:
+        line.rstrip()
+        console.print(line, soft_wrap=True)
+    result = out.getvalue()
+    return result if unicode else text.ascii_only(result)
+
+
+def _row(label: str, body: list[Text], page: _Page, style: str = "bold") -> Iterator[Text]:
+    """A label at the left and pieces that stay whole, as many to a line as fit."""
+    room = page.width - _LABEL - 2
+    line, first = Text(), True
+    for piece in body:
+        if line and line.cell_len + 3 + piece.cell_len > room:
+            yield _labelled(label if first else "", line, style)
+            line, first = Text(), False
+        line += (Text(" · ", "dim") + piece) if line else piece
+    if line:
+        yield _labelled(label if first else "", line, style)
+
+
+def _labelled(label: str, body: Text, style: str = "bold") -> Text:
+    return Text.assemble(" ", (label.ljust(_LABEL), style), " ", body)
+
+
+def _paragraph(label: str, words: str, page: _Page, style: str = "", label_style: str = "bold") -> Iterator[Text]:
+    wrapped = Text(text.clean(words), style).wrap(Console(width=page.width), page.width - _LABEL - 2)
+    for n, line in enumerate(wrapped):
+        line.rstrip()
+        yield _labelled(label if n == 0 else "", line, label_style)
+
+
+def _headline(page: _Page) -> Iterator[Text]:
+    report, run = page.report, page.report.run
+    verdict = report.verdict
+    head = Text(" flatout", "bold")
+    facts = [_SAY["steps"].format(steps=run.steps)] if run.steps else []
+    facts.append(_SAY["wall"].format(wall=text.duration(run.wall_s)))
+    if run.ranks > 1:
+        facts.append(_SAY["ranks"].format(ranks=run.ranks))
+    if run.steps:
+        facts.append(_SAY["cpu"] if run.device == "cpu" else text.clean(run.device))
+    for fact in facts:
+        head.append(" · ", "dim").append(fact, "dim")
+    if run.exit_code:
+        head.append(" · ", "dim").append(_SAY["exit"].format(code=run.exit_code), "red")
+    yield head
+    yield Text()
+    if not run.steps:
+        yield Text(" " + _SAY["none"], "bold yellow")
+        return
+    word = _SAY["balanced"] if verdict.bound == "balanced" else _SAY["bound"].format(bound=verdict.bound)
+    if verdict.healthy:
+        word = _SAY["healthy"].format(bound=word)
+    yield Text(" " + word.upper(), "bold green" if verdict.healthy else "bold red")
+    for line in Text(text.clean(verdict.sentence), "bold").wrap(Console(width=page.width), page.width - 2):
+        line.rstrip()
+        yield Text(" ") + line
+
+
+def _speed(page: _Page) -> Iterator[Text]:
+    rates = page.report.throughput
+    if rates.steps_per_s is None:
+        yield from _row(_SAY["speed"], [Text(_SAY["no_speed"], "dim")], page)
+        return
+    pieces = []
+    if rates.samples_per_s is None:
+        pieces.append(Text(_SAY["no_samples"], "dim"))
+    else:
+        pieces.append(Text(_SAY["samples"].format(rate=text.figure(rates.samples_per_s)), "bold"))
+    pieces.append(Text(_SAY["its"].format(rate=text.figure(rates.steps_per_s))))
+    step_ms = sum(phase.ms for phase in page.report.phases.values())
+    if step_ms:
+        pieces.append(Text(_SAY["per_step"].format(ms=text.milliseconds(step_ms))))
+    yield from _row(_SAY["speed"], pieces, page)
+
+
+def _phases(page: _Page) -> Iterator[Text]:
+    known = [(name, page.report.phases[name]) for name in PHASES if name in page.report.phases]
+    shown = [(n, p) for n, p in known if page.verbose or p.share >= 0.01]
+    small = [n for n, p in known if not page.verbose and 0 < p.share < 0.01]
+    if not shown:
+        return
+    yield Text(" " + _SAY["phases"], "bold")
+    for name, phase in shown:
+        yield _phase_bar(name, phase, page)
+    if small:
+        words = _SAY["rest"].format(n=len(small), names=", ".join(small))
+        yield from _paragraph("", words, page, "dim")
+
+
+def _phase_bar(name: str, phase: PhaseShare, page: _Page) -> Text:
+    cells = page.width - _LABEL - 2 - 17
+    drawn = text.bar(phase.share, cells)
+    line = Text.assemble(" ", (name.ljust(_LABEL), ""), " ", (drawn.ljust(cells), PHASE_STYLE[name]))
+    line.append(text.percent(phase.share).rjust(5), "bold")
+    return line.append(text.milliseconds(phase.ms).rjust(12), "dim")
+
+
+def _devices(page: _Page) -> Iterator[Text]:
+    report = page.report
+    if report.gpu is not None:
+        yield from _row(_SAY["gpu"], list(_gpu(report.gpu, page.verbose)), page)
+    elif report.run.device == "cpu":
+        yield from _row(_SAY["gpu"], [Text(_SAY["no_gpu"], "dim")], page)
+    else:
+        yield from _row(_SAY["gpu"], [Text(_SAY["not_measured"], "dim")], page)
+    for worker in sorted(report.workers, key=lambda w: -w.samples)[: None if page.verbose else 2]:
+        yield from _row(_SAY["loader"], list(_loader(worker)), page)
+
+
+def _gpu(gpu: GpuUse, verbose: bool) -> Iterator[Text]:
+    yield _measured(_SAY["starved"], None if gpu.starved_share is None else text.percent(gpu.starved_share))
+    busy = None if gpu.util_mean is None else f"{gpu.util_mean:.0f}%"
+    if busy and gpu.util_spread is not None:
+        busy += f" ± {gpu.util_spread:.0f}"
+    yield _measured(_SAY["util"], busy)
+    yield _measured(_SAY["power"], None if gpu.power_share is None else text.percent(gpu.power_share))
+    if gpu.sm_active is not None or gpu.tensor_active is not None or verbose:
+        yield _measured(_SAY["sm"], None if gpu.sm_active is None else text.percent(gpu.sm_active))
+        yield _measured(_SAY["tensor"], None if gpu.tensor_active is None else text.percent(gpu.tensor_active))
+    yield _measured(_SAY["memory"], None if gpu.memory_peak is None else text.gibibytes(gpu.memory_peak))
+    if gpu.drained_share is not None and gpu.drained_share >= 0.2:
+        yield Text(_SAY["drained"].format(share=text.percent(gpu.drained_share)))
+
+
+def _measured(name: str, value: str | None) -> Text:
+    if value is None:
+        return Text(f"{name} {_SAY['not_measured']}", "dim")
+    return Text.assemble(f"{name} ", (value, "bold"))
+
+
+def _loader(cost: WorkerCost) -> Iterator[Text]:
+    if cost.workers == 0:
+        yield Text(_SAY["no_workers"])
+    else:
+        yield Text(_SAY["worker"] if cost.workers == 1 else _SAY["workers"].format(n=cost.workers), "bold")
+    fetch, collate = text.milliseconds(cost.fetch_ms_per_sample), text.milliseconds(cost.collate_ms_per_sample)
+    yield Text(_SAY["fetch"].format(fetch=fetch, collate=collate))
+    if cost.busy_share is not None:
+        yield Text(_SAY["busy"].format(share=text.percent(cost.busy_share)))
+    if cost.queue_depth is not None:
+        yield Text(_SAY["queue"].format(n=f"{cost.queue_depth:.1f}"))
+    if cost.startup_s is not None and cost.startup_s >= 0.5:
+        yield Text(_SAY["startup"].format(s=text.duration(cost.startup_s)))
+
+
+def _findings(page: _Page) -> Iterator[Text]:
+    if not page.report.findings:
+        return
+    yield Text(" " + _SAY["findings"], "bold")
+    for finding in page.report.findings[: None if page.verbose else 3]:
+        yield from _finding(finding, page)
+
+
+def _finding(finding: Finding, page: _Page) -> Iterator[Text]:
+    gain = finding.predicted_gain
+    words = finding.title
+    if finding.location is not None:
+        words += f", {text.place(finding.location.file, finding.location.line, page.width // 2, page.cwd)}"
+    if gain is not None:
+        words += " · " + _SAY["gain"].format(low=gain.low, high=gain.high)
+    yield from _paragraph(finding.code, words, page, label_style="bold cyan")
+
+
+def _lines(page: _Page) -> Iterator[Text]:
+    costs = [c for c in page.report.lines if page.verbose or c.share >= 0.01][: 20 if page.verbose else 5]
+    if not costs:
+        return
+    yield Text(" " + _SAY["lines"], "bold")
+    for cost in costs:
+        where = text.place(cost.location.file, cost.location.line, page.width * 9 // 20, page.cwd)
+        values = (text.percent(cost.share), text.milliseconds(cost.ms))
+        yield _site(cost.phase, where, cost.function, values, page)
+
+
+def _syncs(page: _Page) -> Iterator[Text]:
+    sites = page.report.syncs[: 20 if page.verbose else 3]
+    if not sites:
+        return
+    yield Text(" " + _SAY["syncs"], "bold")
+    for site in sites:
+        where = text.place(site.location.file, site.location.line, page.width * 9 // 20, page.cwd)
+        per_step = _SAY["per"].format(n=text.figure(site.per_step) if site.per_step < 10 else f"{site.per_step:.0f}")
+        ms = _SAY["window"] if site.ms is None else text.milliseconds(site.ms)
+        yield _site(site.op, where, site.function, (per_step, ms), page)
+
+
+def _site(kind: str, where: str, function: str, values: tuple[str, str], page: _Page) -> Text:
+    """kind · file:line · function … figure · figure; the function gives way when the line is short."""
+    first, second = values[0].rjust(5), values[1].rjust(12)
+    room = page.width - _LABEL - 2 - len(first) - len(second)
+    left = Text.assemble(" ", (kind.ljust(_LABEL), PHASE_STYLE.get(kind, "red")), " ", (where, "cyan"))
+    spare = room - len(where) - 3
+    if spare >= 6:
+        left.append("  " + text.shorten(function, spare), "dim")
+    left.append(" " * max(1, page.width - left.cell_len - len(first) - len(second)))
+    return left.append(first, "bold").append(second, "dim")
+
+
+def _footer(page: _Page, kept: str | None) -> Iterator[Text]:
+    report = page.report
+    if report.run.steps and report.overhead.us_per_step is not None:
+        pieces = [Text(_SAY["own_cost"].format(us=text.figure(report.overhead.us_per_step)))]
+        if report.overhead.share is not None:
+            share = report.overhead.share
+            pieces.append(Text(_SAY["own_share"].format(share=f"{share:.1%}" if share >= 0.0005 else "<0.1%")))
+        yield from _row(_SAY["own"], pieces, page)
+    for notice in report.notices[: None if page.verbose else 6]:
+        yield from _paragraph(_SAY["note"], notice, page, label_style="bold yellow")
+    if kept is not None:
+        yield from _row(_SAY["kept"], [Text(text.clean(kept), "dim"), Text(_SAY["next"], "dim")], page)

@@ -1,0 +1,216 @@
+"""Where runs are kept: making a run's directory, finding, measuring and pruning them."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import socket
+import stat
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from flatout.errors import FlatoutError
+from flatout.store.compaction import compact
+from flatout.store.liveness import is_alive, process_start
+from flatout.store.manifest import Manifest, read_manifest, write_json, write_manifest
+from flatout.store.mounts import filesystem_of, is_network
+from flatout.store.redaction import redact
+
+DEFAULT_ROOT = Path(".flatout", "runs")
+SUMMARY = "summary.json"
+_PARTS = ("proc", "telemetry")
+
+
+@dataclass(slots=True)
+class RunDirectory:
+    """A run that is being recorded. `work` is where records go (FLATOUT_RUN_DIR); on a network disk it is not `path`."""
+
+    path: Path
+    work: Path
+    notices: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        return self.path.name
+
+    def begin(self, manifest: Manifest) -> Manifest:
+        """Write the manifest of a run that starts now, signed with this process."""
+        signed = replace(
+            manifest,
+            notices=(*manifest.notices, *self.notices),
+            pid=os.getpid(),
+            pid_start=process_start(os.getpid()),
+            host=socket.gethostname(),
+            work=None if self.work == self.path else str(self.work),
+        )
+        write_manifest(self.path, signed)
+        return signed
+
+    def finish(self, manifest: Manifest) -> Manifest:
+        """Bring the records home, cut their unused tails, and write the manifest of an ended run."""
+        for recording in sorted((self.work / "proc").glob("*.rec")):
+            compact(recording)
+        if self.work != self.path:
+            manifest = self._bring_home(manifest)
+        finished = replace(manifest, state="finished")
+        write_manifest(self.path, finished)
+        return finished
+
+    def _bring_home(self, manifest: Manifest) -> Manifest:
+        try:
+            for part in _PARTS:
+                shutil.copytree(self.work / part, self.path / part, dirs_exist_ok=True)
+        except OSError as error:
+            notice = f"the records could not be copied to {str(self.path)!r} ({error}); they are in {str(self.work)!r}"
+            self.notices = (*self.notices, notice)
+            return replace(manifest, notices=(*manifest.notices, notice))
+        shutil.rmtree(self.work, ignore_errors=True)
+        self.work = self.path
+        return replace(manifest, work=None)
+
+    def write_summary(self, summary: dict[str, Any]) -> None:
+        write_json(self.path / SUMMARY, redact(summary))
+
+
+def create_run(
+    script: str,
+    root: Path | None = None,
+    out: Path | None = None,
+    clock: Callable[[], float] = time.time,
+    mountinfo: str | None = None,
+) -> RunDirectory:
+    """Make the directory of a new run: `out` itself if given, else a fresh one under `root` (.flatout/runs).
+
+    Where it cannot be made, a temporary directory takes its place, with a notice.
+    """
+    run_id = _new_id(script, clock)
+    notices: tuple[str, ...] = ()
+    path = out.absolute() if out else (root or DEFAULT_ROOT).absolute() / run_id
+    try:
+        _make(path)
+    except OSError as error:
+        wanted = path
+        path = fallback_root() / run_id
+        _make(path)
+        notices = (f"{str(wanted)!r} is not writable ({error.strerror or error}): the run is kept in {str(path)!r}",)
+    kind = filesystem_of(path, mountinfo)
+    if kind is None or not is_network(kind):
+        return RunDirectory(path, path, notices)
+    work = Path(tempfile.mkdtemp(prefix="flatout-"))
+    _make(work)
+    notice = f"{str(path.parent)!r} is on a network file system ({kind}): records are written locally and copied at the end"
+    return RunDirectory(path, work, (*notices, notice))
+
+
+def fallback_root() -> Path:
+    """A private directory of this user under the temporary one, for when the usual place cannot be written."""
+    path = Path(tempfile.gettempdir(), f"flatout-{os.getuid()}", "runs")
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        found = path.parent.lstat()
+        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid():
+            return path
+    except OSError:
+        pass
+    # Somebody else holds that name.
+    return Path(tempfile.mkdtemp(prefix="flatout-"), "runs")
+
+
+def run_paths(root: Path | None = None) -> list[Path]:
+    """All stored runs, newest first. Without `root`: those here and those in the fallback place."""
+    roots = [root] if root else [DEFAULT_ROOT, Path(tempfile.gettempdir(), f"flatout-{os.getuid()}", "runs")]
+    found: list[Path] = []
+    for folder in roots:
+        try:
+            found += [entry for entry in folder.iterdir() if (entry / "manifest.json").is_file()]
+        except OSError:
+            continue
+    return sorted(found, key=lambda path: (path.name, str(path)), reverse=True)
+
+
+def find_run(name: str, root: Path | None = None) -> Path:
+    """The run of this id, the beginning of an id, a path, or "last"."""
+    if Path(name, "manifest.json").is_file():
+        return Path(name)
+    paths = run_paths(root)
+    if name == "last" and paths:
+        return paths[0]
+    matches = [path for path in paths if path.name.startswith(name)]
+    exact = [path for path in matches if path.name == name]
+    if len(exact or matches) == 1:
+        return (exact or matches)[0]
+    why = f"{len(matches)} runs begin with it: give more of the id" if matches else "see `flatout runs` for what is stored"
+    raise FlatoutError(f"no single run {name!r}: {why}")
+
+
+def is_running(path: Path) -> bool:
+    """Is this run still being recorded? If its watcher ran on another host, we cannot know and say yes."""
+    manifest = read_manifest(path)
+    if manifest.state != "running":
+        return False
+    if manifest.host not in (None, socket.gethostname()):
+        return True
+    if manifest.pid is not None and is_alive(manifest.pid, manifest.pid_start):
+        return True
+    # The script outlives a watcher that was killed.
+    folder = Path(manifest.work or path, "proc")
+    return any(is_alive(pid) for pid in _recorded_pids(folder.glob("*.rec")))
+
+
+def size_bytes(path: Path) -> int:
+    """What the run takes on the disk; the blocks in use, not the length of files with holes."""
+    total = 0
+    for file in path.rglob("*"):
+        try:
+            total += file.lstat().st_blocks * 512
+        except OSError:
+            continue
+    return total
+
+
+def prune(root: Path | None = None, keep: int | None = None, older_than_s: float | None = None, now_s: float | None = None) -> list[Path]:
+    """Delete stored runs and return their paths: all but the `keep` newest, and of those only the older ones.
+
+    A run that is being recorded, or whose manifest this flatout cannot read, is never touched.
+    """
+    if keep is not None and keep < 0:
+        raise FlatoutError(f"--keep must be at least 0, got {keep}")
+    now_s = time.time() if now_s is None else now_s
+    gone = []
+    for path in run_paths(root)[keep or 0 :]:
+        try:
+            started_s = read_manifest(path).started_unix_s
+            if is_running(path) or (older_than_s is not None and now_s - started_s < older_than_s):
+                continue
+        except FlatoutError:
+            continue
+        shutil.rmtree(path, ignore_errors=True)
+        if not path.exists():
+            gone.append(path)
+    return gone
+
+
+def _make(path: Path) -> None:
+    for part in _PARTS:
+        (path / part).mkdir(parents=True, exist_ok=True)
+    if any((path / "proc").iterdir()):
+        raise FlatoutError(f"{str(path)!r} already holds a run: give another --out")
+    # A directory may exist and yet take no file (read-only mount, quota).
+    with tempfile.TemporaryFile(dir=path / "proc"):
+        pass
+
+
+def _new_id(script: str, clock: Callable[[], float]) -> str:
+    stem = re.sub(r"[^A-Za-z0-9_.-]+", "-", Path(script).stem).strip("-.")[:40] or "run"
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(clock()))}-{stem}-{secrets.token_hex(2)}"
+
+
+def _recorded_pids(recordings: Iterable[Path]) -> set[int]:
+    found = (re.match(r"(\d+)-", path.name) for path in recordings)
+    return {int(match[1]) for match in found if match}

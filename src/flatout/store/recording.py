@@ -1,0 +1,212 @@
+"""Reading what a watched process recorded: afterwards as a whole, or live as it grows.
+
+Files are read, never mapped: the writer may cut its file while we look at it, which would be a SIGBUS in a mapping.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flatout.store.header import (
+    BODY_BYTES,
+    MAX_HEADER_BYTES,
+    PAYLOAD_AT,
+    SLOT_BYTES,
+    Header,
+    dropped_records,
+    parse_header,
+)
+from flatout.store.texts import Text, TextAssembler
+
+_BLOCK_BYTES = 8192 * SLOT_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """What a recording lacks: slots that fail their checksum, records never written, texts without all their parts."""
+
+    damaged_slots: int = 0
+    dropped_records: int = 0
+    broken_texts: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.damaged_slots or self.dropped_records or self.broken_texts)
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """One process's records by kind, decoded by the table in its own header."""
+
+    path: Path
+    header: Header | None
+    records: Mapping[str, NDArray[Any]]
+    texts: tuple[Text, ...]
+    lost: Losses = field(default_factory=Losses)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return self.header.facts if self.header else {}
+
+    @property
+    def phases(self) -> tuple[str, ...]:
+        return self.header.phases if self.header else ()
+
+    def count(self, kind: str) -> int:
+        return len(self.records[kind]) if kind in self.records else 0
+
+    def column(self, kind: str, name: str) -> NDArray[Any]:
+        """One field of all records of a kind. A field that this recording's table does not have is NaN throughout."""
+        if kind not in self.records:
+            return np.empty(0)
+        rows = self.records[kind]
+        if name not in (rows.dtype.names or ()):
+            return np.full(len(rows), np.nan)
+        return np.asarray(rows[name])
+
+    def values(self, what: str) -> list[Any]:
+        """All texts of this name, in the order they were written."""
+        return [value for name, value in self.texts if name == what]
+
+
+def read_recording(path: Path | str, like: Header | None = None) -> Recording:
+    """Everything readable in the file at `path`, with what was lost counted.
+
+    `like`: the header of another recording of the same run, to decode by if this file's own is damaged.
+    """
+    path = Path(path)
+    with path.open("rb", buffering=0) as file:
+        head = os.pread(file.fileno(), MAX_HEADER_BYTES + SLOT_BYTES, 0)
+        header = parse_header(head, str(path), like)
+        if header is None:
+            return Recording(path, None, {}, ())
+        decoder = _Decoder(header)
+        at = header.slots_at
+        while block := os.pread(file.fileno(), _BLOCK_BYTES, at):
+            if not decoder.feed(block, if_damaged="wait"):
+                # The slot may have been half written when we read it.
+                decoder.feed(os.pread(file.fileno(), len(block), at), if_damaged="skip")
+            at += _BLOCK_BYTES
+        head = os.pread(file.fileno(), header.slots_at, 0)
+    records, texts = decoder.take()
+    gaps = int(records["gap"]["dropped"].sum()) if "gap" in records else 0
+    broken = decoder.assembler.lost + decoder.assembler.unfinished
+    lost = Losses(decoder.damaged + header.damaged, gaps + dropped_records(head, header), broken)
+    return Recording(path, header, records, texts, lost)
+
+
+class Tail:
+    """Follow a growing recording. Each `poll` returns what came since the last one.
+
+    Running totals that the writer updates in place are seen once, as they stood at the first look.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self._decoder: _Decoder | None = None
+        self._at = 0
+        self._suspect = -1
+
+    def poll(self) -> Recording:
+        """New records and texts; empty as long as there are none. `lost` counts from the beginning."""
+        try:
+            with self.path.open("rb", buffering=0) as file:
+                return self._poll(file.fileno())
+        except FileNotFoundError:
+            return Recording(self.path, None, {}, ())
+
+    def _poll(self, fd: int) -> Recording:
+        if self._decoder is None:
+            header = parse_header(os.pread(fd, MAX_HEADER_BYTES + SLOT_BYTES, 0), str(self.path))
+            if header is None:
+                return Recording(self.path, None, {}, ())
+            self._decoder = _Decoder(header)
+            self._at = header.slots_at
+        decoder = self._decoder
+        while block := self._ready(os.pread(fd, _BLOCK_BYTES, self._at)):
+            decoder.feed(block, if_damaged="skip")
+            self._at += len(block)
+        records, texts = decoder.take()
+        return Recording(self.path, decoder.header, records, texts, Losses(decoder.damaged, 0, decoder.assembler.lost))
+
+    def _ready(self, data: bytes) -> bytes:
+        """The part of `data` that is written for good.
+
+        A zero slot is not written yet; a bad one may be half written, so it is skipped only if it is still bad next time.
+        """
+        block = _slots(data)
+        used = block.view("<u8").any(axis=1)
+        end = len(block) if used.all() else int(np.argmin(used))
+        good = _checked(block[:end])
+        for bad in np.flatnonzero(~good):
+            place = self._at + int(bad) * SLOT_BYTES
+            if place > self._suspect:
+                self._suspect = place
+                return data[: int(bad) * SLOT_BYTES]
+        return data[: end * SLOT_BYTES]
+
+
+class _Decoder:
+    """Sorts slots by kind, block by block."""
+
+    def __init__(self, header: Header) -> None:
+        self.header = header
+        self.assembler = TextAssembler()
+        self.damaged = 0
+        self._breaks = 0
+        self._gap_kind = next((n for n, layout in header.layouts.items() if layout.name == "gap"), -1)
+        self._parts: dict[str, list[NDArray[Any]]] = defaultdict(list)
+        self._texts: list[Text] = []
+
+    def feed(self, data: bytes, if_damaged: Literal["wait", "skip"]) -> bool:
+        """Take a block in. With "wait", a block with damage is left alone and False is returned."""
+        block = _slots(data)
+        block = block[block.view("<u8").any(axis=1)]
+        good = _checked(block)
+        if if_damaged == "wait" and not good.all():
+            return False
+        self.damaged += int((~good).sum()) + any(data[len(data) // SLOT_BYTES * SLOT_BYTES :])
+        kinds = np.where(good, block[:, 0], 0)
+        broken = ~good | (kinds == self._gap_kind)
+        breaks = self._breaks + np.cumsum(broken)
+        self._breaks += int(broken.sum())
+        for kind in np.flatnonzero(np.bincount(kinds, minlength=1)):
+            chosen = kinds == kind
+            if kind == self.header.text_kind:
+                raw = block[chosen].tobytes()
+                pieces = (raw[i : i + SLOT_BYTES] for i in range(0, len(raw), SLOT_BYTES))
+                self._texts += self.assembler.feed(pieces, breaks[chosen].tolist())
+            elif kind in self.header.layouts:
+                layout = self.header.layouts[int(kind)]
+                rows = block[chosen, PAYLOAD_AT : PAYLOAD_AT + layout.dtype.itemsize]
+                self._parts[layout.name].append(np.ascontiguousarray(rows).view(layout.dtype).reshape(-1))
+        return True
+
+    def take(self) -> tuple[dict[str, NDArray[Any]], tuple[Text, ...]]:
+        records = {name: np.concatenate(parts) for name, parts in self._parts.items()}
+        texts = tuple(self._texts)
+        self._parts.clear()
+        self._texts = []
+        return records, texts
+
+
+def _slots(data: bytes) -> NDArray[np.uint8]:
+    whole = len(data) // SLOT_BYTES
+    return np.frombuffer(data, np.uint8, whole * SLOT_BYTES).reshape(whole, SLOT_BYTES)
+
+
+def _checked(block: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Which slots carry the right checksum. zlib in a plain loop beats a table in numpy by two here."""
+    flat = memoryview(np.ascontiguousarray(block).reshape(-1))
+    crc32 = zlib.crc32
+    sums = [crc32(flat[i : i + BODY_BYTES]) for i in range(0, len(flat), SLOT_BYTES)]
+    stored = np.ascontiguousarray(block[:, BODY_BYTES:]).view("<u4").reshape(-1)
+    return np.asarray(sums, np.uint32) == stored

@@ -1,0 +1,125 @@
+"""Rows of floats under named columns: what the parent process samples, a file a source.
+
+Every row carries a checksum, so a torn tail costs the torn row and no other. NaN stands for "not measured".
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flatout.errors import FlatoutError
+
+MAGIC = b"FLATROWS"
+VERSION = 1
+
+_HEAD = struct.Struct("<8sIIIIQ")  # magic, version, JSON length, CRC of the JSON, reserved, rows dropped
+_DROPPED_AT = _HEAD.size - 8
+_CRC = struct.Struct("<I")
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """`lost`: rows that fail their checksum, are cut off, or were never written because the disk was full."""
+
+    columns: tuple[str, ...]
+    values: NDArray[np.float64]
+    lost: int = 0
+
+    def column(self, name: str) -> NDArray[np.float64]:
+        """One column; NaN throughout if the file does not have it."""
+        if name not in self.columns:
+            return np.full(len(self.values), np.nan)
+        return np.asarray(self.values[:, self.columns.index(name)])
+
+
+class RowWriter:
+    """Append rows to a new file at `path`. Raises OSError from the constructor only; later trouble is counted."""
+
+    def __init__(self, path: Path | str, columns: Sequence[str]) -> None:
+        if len(set(columns)) != len(columns) or not columns:
+            raise ValueError(f"columns must be distinct and at least one, got {list(columns)!r}")
+        self.columns = tuple(columns)
+        self.dropped = 0
+        self._row = struct.Struct(f"<{len(columns)}d")
+        text = json.dumps({"columns": self.columns}).encode()
+        head = _HEAD.pack(MAGIC, VERSION, len(text), zlib.crc32(text), 0, 0) + text
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            if os.pwrite(self._fd, head, 0) != len(head):
+                raise OSError(f"no room for the head of {path}")
+        except OSError:
+            os.close(self._fd)
+            raise
+        self._end = len(head)
+
+    def append(self, values: Sequence[float | None]) -> None:
+        """Write one row, None as NaN. A row that does not fit on the disk is dropped and counted."""
+        if self._fd < 0:
+            return
+        body = self._row.pack(*(float("nan") if value is None else value for value in values))
+        data = body + _CRC.pack(zlib.crc32(body))
+        try:
+            written = os.pwrite(self._fd, data, self._end)
+        except OSError:
+            written = 0
+        if written == len(data):
+            self._end += written
+        else:
+            # The place is not moved on: the next row writes over a torn one.
+            self.dropped += 1
+            self._note_dropped()
+
+    def _note_dropped(self) -> None:
+        try:
+            os.pwrite(self._fd, struct.pack("<Q", self.dropped), _DROPPED_AT)
+        except OSError:
+            pass
+
+    def close(self) -> None:
+        if self._fd < 0:
+            return
+        fd, self._fd = self._fd, -1
+        os.close(fd)
+
+    def __enter__(self) -> RowWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def read_rows(path: Path | str) -> Rows:
+    """All whole rows of the file, which may still be growing."""
+    data = Path(path).read_bytes()
+    columns, at, dropped = _head(data, str(path))
+    row = np.dtype([("values", "<f8", (len(columns),)), ("crc", "<u4")])
+    count = (len(data) - at) // row.itemsize
+    table: NDArray[Any] = np.frombuffer(data, row, count, at)
+    body = row.itemsize - _CRC.size
+    flat = memoryview(data)[at:]
+    sums = [zlib.crc32(flat[i : i + body]) for i in range(0, count * row.itemsize, row.itemsize)]
+    good = np.asarray(sums, np.uint32) == table["crc"]
+    torn = (len(data) - at) % row.itemsize > 0
+    return Rows(columns, table["values"][good], int((~good).sum()) + torn + dropped)
+
+
+def _head(data: bytes, path: str) -> tuple[tuple[str, ...], int, int]:
+    if len(data) < _HEAD.size or data[:8] != MAGIC:
+        raise FlatoutError(f"{path} is not a file of flatout rows (it starts with {data[:8]!r})")
+    _, version, length, crc, _, dropped = _HEAD.unpack_from(data)
+    if version != VERSION:
+        raise FlatoutError(f"{path} has row version {version}, this flatout reads {VERSION}: open it with the one that wrote it")
+    text = data[_HEAD.size : _HEAD.size + length]
+    if len(text) != length or zlib.crc32(text) != crc:
+        raise FlatoutError(f"{path} has a damaged header, so its columns are not known; the file is left as it is")
+    return tuple(json.loads(text)["columns"]), _HEAD.size + length, dropped

@@ -1,0 +1,103 @@
+"""A stored run, read when it is asked for."""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from flatout.errors import FlatoutError
+from flatout.store.directory import SUMMARY, is_running, size_bytes
+from flatout.store.header import Header
+from flatout.store.manifest import Manifest, read_manifest
+from flatout.store.recording import Recording, read_recording
+from flatout.store.rows import Rows, read_rows
+
+_LINES = ".lines.rec"
+
+
+class StoredRun:
+    """The manifest, the recordings of all watched processes, and what was sampled beside them.
+
+    A file that cannot be read is left out and named in `unreadable`; the others are not affected.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self.manifest: Manifest = read_manifest(self.path)
+        self.unreadable: list[str] = []
+
+    @property
+    def id(self) -> str:
+        return self.manifest.id
+
+    @property
+    def records_at(self) -> Path:
+        """Where the recordings are: while a run on a network disk lasts, in a local directory."""
+        work = self.manifest.work
+        return Path(work) if work and Path(work).is_dir() else self.path
+
+    @cached_property
+    def recordings(self) -> tuple[Recording, ...]:
+        """Every process's recording, without the line sampler's."""
+        return tuple(r for r in self._all if not r.path.name.endswith(_LINES))
+
+    @cached_property
+    def line_recordings(self) -> dict[str, Recording]:
+        """The line sampler's recordings, by the name of the process's own recording."""
+        return {r.path.name.removesuffix(_LINES) + ".rec": r for r in self._all if r.path.name.endswith(_LINES)}
+
+    @cached_property
+    def _all(self) -> tuple[Recording, ...]:
+        found: list[Recording] = []
+        damaged: list[Path] = []
+        like: Header | None = None
+        for path in sorted((self.records_at / "proc").glob("*.rec")):
+            try:
+                recording = read_recording(path)
+            except (FlatoutError, OSError):
+                damaged.append(path)
+                continue
+            found.append(recording)
+            like = like or recording.header
+        # A second try by the table of a neighbour, since all processes of a run write the same.
+        for path in damaged:
+            try:
+                found.append(read_recording(path, like))
+            except (FlatoutError, OSError) as error:
+                self.unreadable.append(str(error))
+        return tuple(sorted(found, key=lambda recording: recording.path.name))
+
+    def rows(self, source: str) -> Rows | None:
+        """What was sampled under this name (gpu, host, processes …), or None if nothing was."""
+        path = self.records_at / "telemetry" / f"{source}.rows"
+        if not path.exists():
+            return None
+        try:
+            return read_rows(path)
+        except (FlatoutError, OSError) as error:
+            self.unreadable.append(str(error))
+            return None
+
+    @cached_property
+    def summary(self) -> dict[str, Any] | None:
+        """The stored summary, or None if there is none yet or it is not readable."""
+        try:
+            value = json.loads((self.path / SUMMARY).read_bytes())
+        except (OSError, ValueError):
+            return None
+        return value if isinstance(value, dict) else None
+
+    @property
+    def is_running(self) -> bool:
+        return is_running(self.path)
+
+    @property
+    def size_bytes(self) -> int:
+        return size_bytes(self.path)
+
+
+def open_run(path: Path | str) -> StoredRun:
+    """The run stored at `path`. Raises FlatoutError if there is none, or one of a schema unknown here."""
+    return StoredRun(path)

@@ -1,0 +1,305 @@
+"""GPUs by NVML. Its calls may block for many seconds (a card that falls off the bus), so they live in their own thread.
+
+`NvmlSampler.sample()` never waits: it hands out the last finished reading with its age. What cannot be measured is
+None, and the reading's `reason` says why.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Set
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from flatout.records.sample import GpuFacts, GpuReading, GpuSample
+from flatout.telemetry.gpm import Gpm
+from flatout.telemetry.visible import Listed, visible_gpus
+
+_T = TypeVar("_T")
+_KIB = 1 << 10
+# Without GPM each of NVML's PCIe counters watches the bus for 20 ms: one card a second is enough.
+_PCIE_S = 1.0
+# A reading older than this (or than three intervals) says nothing about now.
+_STALE_S = 3.0
+_SM_CLOCK, _MEMORY_CLOCK = 1, 2
+_PCIE_TX, _PCIE_RX = 0, 1
+
+
+class _Device:
+    """One GPU's handle. Every question that fails is remembered, and not asked again where that is pointless."""
+
+    def __init__(self, lib: Any, handle: Any, card: Any, facts: GpuFacts) -> None:
+        self.facts = facts
+        self._lib = lib
+        self._handle = handle
+        self._card = card
+        self._hopeless: set[str] = set()
+        self._lasting: dict[str, None] = {}
+        self._passing: dict[str, None] = {}
+        self._is_lost = False
+        self._gpm: Gpm | None = None
+        if facts.is_mig:
+            self._lasting["a MIG slice has no utilisation, power or clocks of its own"] = None
+        else:
+            self._gpm = self._ask("GPM", lambda: Gpm(lib, handle))
+            mode = self._ask("MIG mode", lambda: lib.nvmlDeviceGetMigMode(handle))
+            if mode is not None and mode[0]:
+                self._lasting["MIG is on, so utilisation is not measured for the card"] = None
+
+    @property
+    def reason(self) -> str | None:
+        reasons = {**self._lasting, **self._passing}
+        return f"GPU {self.facts.gpu}: {', '.join(reasons)}" if reasons else None
+
+    def read(self, own_pids: Set[int], with_pcie: bool) -> GpuSample:
+        self._passing.clear()
+        lib, handle = self._lib, self._handle
+        memory = self._ask("memory", self._memory)
+        shared = GpuSample(
+            gpu=self.facts.gpu,
+            memory_used_bytes=None if memory is None else float(memory.used),
+            memory_total_bytes=None if memory is None else float(memory.total),
+            own_memory_bytes=self._own_memory(own_pids),
+            temperature_c=self._ask("temperature", lambda: float(lib.nvmlDeviceGetTemperature(self._card, 0))),
+        )
+        if self.facts.is_mig:
+            return self._unless_lost(shared)
+        util = self._ask("utilisation", lambda: lib.nvmlDeviceGetUtilizationRates(handle))
+        sample = replace(
+            shared,
+            util_percent=None if util is None else float(util.gpu),
+            memory_util_percent=None if util is None else float(util.memory),
+            power_w=self._ask("power", lambda: lib.nvmlDeviceGetPowerUsage(handle) / 1000),
+            power_limit_w=self._ask("power limit", lambda: lib.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000),
+            sm_clock_mhz=self._ask("SM clock", lambda: float(lib.nvmlDeviceGetClockInfo(handle, _SM_CLOCK))),
+            memory_clock_mhz=self._ask(
+                "memory clock", lambda: float(lib.nvmlDeviceGetClockInfo(handle, _MEMORY_CLOCK))
+            ),
+            throttle_bits=self._ask("throttle reasons", self._throttle_bits),
+            **self._activity(with_pcie),
+        )
+        return self._unless_lost(sample)
+
+    def _unless_lost(self, sample: GpuSample) -> GpuSample:
+        return GpuSample(gpu=sample.gpu) if self._is_lost else sample
+
+    def _activity(self, with_pcie: bool) -> dict[str, Any]:
+        gpm = self._gpm
+        if gpm is not None:
+            return self._ask("GPM", gpm.read) or {}
+        if not with_pcie:
+            return {}
+        return {
+            "pcie_rx_bytes_per_s": self._ask("PCIe", lambda: self._pcie(_PCIE_RX)),
+            "pcie_tx_bytes_per_s": self._ask("PCIe", lambda: self._pcie(_PCIE_TX)),
+        }
+
+    def _pcie(self, counter: int) -> float:
+        return float(self._lib.nvmlDeviceGetPcieThroughput(self._handle, counter)) * _KIB
+
+    def _memory(self) -> Any:
+        # The second form counts the driver's reserve apart, as nvidia-smi does.
+        version = getattr(self._lib, "nvmlMemory_v2", None)
+        try:
+            return self._lib.nvmlDeviceGetMemoryInfo(self._handle, version=version)
+        except self._lib.NVMLError as error:
+            if error.value == self._lib.NVML_ERROR_GPU_IS_LOST:
+                raise
+            return self._lib.nvmlDeviceGetMemoryInfo(self._handle)
+
+    def _throttle_bits(self) -> float:
+        ask = getattr(self._lib, "nvmlDeviceGetCurrentClocksEventReasons", None)
+        return float((ask or self._lib.nvmlDeviceGetCurrentClocksThrottleReasons)(self._handle))
+
+    def _own_memory(self, own_pids: Set[int]) -> float | None:
+        """Memory of the watched tree alone. Other processes' ids are compared and forgotten.
+
+        None rather than 0 when none of ours is listed: inside a container NVML may show the host's process ids.
+        """
+        if not own_pids:
+            return None
+        processes = self._ask("process list", lambda: self._lib.nvmlDeviceGetComputeRunningProcesses(self._handle))
+        sizes = [process.usedGpuMemory for process in processes or () if process.pid in own_pids]
+        known = [float(size) for size in sizes if size is not None]
+        return sum(known) if known else None
+
+    def _ask(self, what: str, question: Callable[[], _T]) -> _T | None:
+        if self._is_lost or what in self._hopeless:
+            return None
+        try:
+            return question()
+        except self._lib.NVMLError as error:
+            self._note(what, error)
+        return None
+
+    def _note(self, what: str, error: Any) -> None:
+        lib = self._lib
+        if error.value in (lib.NVML_ERROR_NOT_SUPPORTED, lib.NVML_ERROR_FUNCTION_NOT_FOUND):
+            self._hopeless.add(what)
+        elif error.value == lib.NVML_ERROR_NO_PERMISSION:
+            self._hopeless.add(what)
+            self._lasting[f"no permission to read {what}"] = None
+        elif error.value == lib.NVML_ERROR_GPU_IS_LOST:
+            self._is_lost = True
+            self._lasting["lost: the driver no longer reaches it"] = None
+        else:
+            self._passing[f"{what}: {error}"] = None
+
+
+class NvmlDevices:
+    """The visible GPUs. Every method calls the driver and may block."""
+
+    def __init__(self, lib: Any, setting: str | None) -> None:
+        self._lib = lib
+        self._pcie_due_s = float("-inf")
+        self._pcie_next = 0
+        lib.nvmlInit()
+        self.driver = _text(lib.nvmlSystemGetDriverVersion())
+        self._devices = self._open(setting)
+
+    def read(self, own_pids: Set[int], clock: Callable[[], float]) -> GpuReading:
+        pcie_gpu = self._pcie_turn(clock())
+        samples = tuple(
+            device.read(own_pids, with_pcie=place == pcie_gpu) for place, device in enumerate(self._devices)
+        )
+        reasons = [device.reason for device in self._devices if device.reason]
+        if not self._devices:
+            reasons = ["no GPU is visible to this process"]
+        facts = tuple(device.facts for device in self._devices)
+        return GpuReading(clock(), samples, facts, "; ".join(reasons) or None, self.driver)
+
+    def close(self) -> None:
+        self._lib.nvmlShutdown()
+
+    def _pcie_turn(self, now_s: float) -> int | None:
+        if now_s < self._pcie_due_s or not self._devices:
+            return None
+        self._pcie_due_s = now_s + _PCIE_S
+        self._pcie_next = (self._pcie_next + 1) % len(self._devices)
+        return self._pcie_next
+
+    def _open(self, setting: str | None) -> list[_Device]:
+        lib = self._lib
+        cards = [lib.nvmlDeviceGetHandleByIndex(index) for index in range(lib.nvmlDeviceGetCount())]
+        handles: dict[str, Any] = {}
+        listed: list[Listed] = []
+        for index, card in enumerate(cards):
+            uuid = _text(lib.nvmlDeviceGetUUID(card))
+            handles[uuid] = card
+            listed.append(Listed(uuid, index))
+            for slice_handle in self._slices(card) if "MIG-" in (setting or "") else ():
+                slice_uuid = _text(lib.nvmlDeviceGetUUID(slice_handle))
+                handles[slice_uuid] = slice_handle
+                listed.append(Listed(slice_uuid, None, parent=index))
+        return [
+            self._device(number, gpu, handles[gpu.uuid], cards)
+            for number, gpu in enumerate(visible_gpus(listed, setting))
+        ]
+
+    def _device(self, number: int, gpu: Listed, handle: Any, cards: list[Any]) -> _Device:
+        card = handle if gpu.parent is None else cards[gpu.parent]
+        name = _text(self._lib.nvmlDeviceGetName(card))
+        return _Device(
+            self._lib, handle, card, GpuFacts(number, gpu.nvml_index, gpu.uuid, name, is_mig=gpu.parent is not None)
+        )
+
+    def _slices(self, card: Any) -> list[Any]:
+        lib = self._lib
+        slices = []
+        try:
+            for place in range(lib.nvmlDeviceGetMaxMigDeviceCount(card)):
+                try:
+                    slices.append(lib.nvmlDeviceGetMigDeviceHandleByIndex(card, place))
+                except lib.NVMLError:
+                    continue
+        except lib.NVMLError:
+            # A card that knows no MIG.
+            return []
+        return slices
+
+
+class NvmlSampler:
+    """Asks NVML again and again in a daemon thread; `sample()` takes the last finished reading and never waits."""
+
+    def __init__(
+        self,
+        interval_s: float = 0.2,
+        setting: str | None = None,
+        own_pids: Callable[[], Set[int]] = frozenset,
+        load: Callable[[], Any] | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.interval_s = interval_s
+        self._setting = setting
+        self._own_pids = own_pids
+        self._load = load or _pynvml
+        self._clock = clock
+        self._last: GpuReading | None = None
+        self._handed: GpuReading | None = None
+        self._has_ended = False
+        self._started_s = clock()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="flatout-nvml", daemon=True)
+
+    def start(self) -> None:
+        self._started_s = self._clock()
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 0.5) -> None:
+        """Waits briefly: a call that hangs in the driver is left behind with its daemon thread."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+
+    def sample(self) -> GpuReading:
+        now_s, last = self._clock(), self._last
+        if last is None:
+            waited_s = now_s - self._started_s
+            reason = "NVML is starting" if waited_s < _STALE_S else f"NVML has not answered for {waited_s:.0f} s"
+            return GpuReading(now_s, reason=reason, fresh=False)
+        is_fresh, self._handed = last is not self._handed, last
+        reading = replace(last, age_s=max(0.0, now_s - last.t_s), fresh=is_fresh)
+        if self._has_ended or reading.age_s <= max(_STALE_S, 3 * self.interval_s):
+            return reading
+        empty = tuple(GpuSample(gpu=sample.gpu) for sample in last.gpus)
+        return replace(reading, gpus=empty, reason=f"NVML has not answered for {reading.age_s:.0f} s")
+
+    def _run(self) -> None:
+        try:
+            devices = NvmlDevices(self._load(), self._setting)
+        except Exception as error:  # whatever the driver's library does, the monitor goes on without it
+            self._end(_why_absent(error))
+            return
+        try:
+            while not self._stopping.is_set():
+                started_s = self._clock()
+                self._last = devices.read(self._own_pids(), self._clock)
+                self._stopping.wait(max(0.01, self.interval_s - (self._clock() - started_s)))
+            devices.close()
+        except Exception as error:
+            self._end(f"NVML failed: {error}")
+
+    def _end(self, reason: str) -> None:
+        empty = tuple(GpuSample(gpu=sample.gpu) for sample in self._last.gpus) if self._last else ()
+        facts = self._last.facts if self._last else ()
+        self._has_ended = True
+        self._last = GpuReading(self._clock(), empty, facts, reason)
+
+
+def _pynvml() -> Any:
+    import pynvml
+
+    return pynvml
+
+
+def _why_absent(error: Exception) -> str:
+    if isinstance(error, ImportError):
+        return "GPU not measured: nvidia-ml-py is not installed (pip install nvidia-ml-py)"
+    if "Library Not Found" in str(error):
+        return "GPU not measured: no NVIDIA driver (libnvidia-ml.so) on this machine"
+    return f"GPU not measured: NVML says {error}"
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value

@@ -1,0 +1,202 @@
+"""The process tree of a training script: CPU, memory, faults and I/O of the main process and of each worker.
+
+Reads /proc directly: psutil takes a millisecond a process here, which is too much five times a second.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from flatout.records.sample import ProcessSample, Role
+from flatout.telemetry.procfile import ProcFile, Rate
+from flatout.telemetry.roles import Known, roles_of
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+# New processes are looked for this often; PSS of one process is read no more often than this.
+_SCAN_S = 1.0
+_PSS_S = 5.0
+# The kernel walks the page tables for PSS while holding the process's map lock: never spend more than 1% of time on it.
+_PSS_TIME_SHARE = 0.01
+# A process that has just been forked still bears its parent's command line until it calls exec: look again.
+_COMMAND_READS = 4
+
+
+class Stat(NamedTuple):
+    """The fields of /proc/<pid>/stat that we use."""
+
+    ppid: int
+    major_faults: int
+    cpu_s: float
+    threads: int
+    start_ticks: int
+    rss_bytes: int
+
+
+def parse_stat(data: bytes) -> Stat | None:
+    """Splits behind the last bracket: a process may have brackets and spaces in its name."""
+    fields = data[data.rfind(b")") + 1 :].split()
+    if len(fields) < 22 or fields[0] in (b"Z", b"X"):
+        return None
+    return Stat(
+        ppid=int(fields[1]),
+        major_faults=int(fields[9]),
+        cpu_s=(int(fields[11]) + int(fields[12])) / _TICKS_PER_S,
+        threads=int(fields[17]),
+        start_ticks=int(fields[19]),
+        rss_bytes=int(fields[21]) * _PAGE_BYTES,
+    )
+
+
+class _Process:
+    """One watched process and its kept files."""
+
+    def __init__(self, folder: Path, pid: int, ppid: int) -> None:
+        self.pid, self.ppid = pid, ppid
+        self.folder = folder
+        self.role: Role = "other"
+        self.command = b""
+        self.command_reads = 0
+        self.pss_bytes: float | None = None
+        self.pss_read_s = float("-inf")
+        self._stat, self._io = ProcFile(folder / "stat"), ProcFile(folder / "io")
+        self._cpu, self._faults, self._reads, self._writes = Rate(), Rate(), Rate(), Rate()
+
+    def sample(self, now_s: float) -> ProcessSample | None:
+        """None when the process is gone."""
+        data = self._stat.read()
+        stat = parse_stat(data) if data else None
+        if stat is None:
+            return None
+        io = _io_bytes(self._io.read())
+        return ProcessSample(
+            pid=self.pid,
+            role=self.role,
+            cpu_share=self._cpu.of(stat.cpu_s, now_s),
+            rss_bytes=float(stat.rss_bytes),
+            pss_bytes=self.pss_bytes,
+            major_faults_per_s=self._faults.of(stat.major_faults, now_s),
+            read_bytes_per_s=self._reads.of(io[0], now_s),
+            write_bytes_per_s=self._writes.of(io[1], now_s),
+            threads=float(stat.threads),
+        )
+
+    def read_pss(self) -> None:
+        self.pss_bytes = _pss_bytes(_read(self.folder / "smaps_rollup"))
+
+    def close(self) -> None:
+        self._stat.close()
+        self._io.close()
+
+
+class ProcessSampler:
+    """Follows `root_pid` and everything it starts. A process once seen in the tree stays in it, even when orphaned."""
+
+    def __init__(
+        self, root_pid: int, proc: Path = Path("/proc"), clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self._root_pid = root_pid
+        self._proc = proc
+        self._clock = clock
+        self._tree: dict[int, _Process] = {}
+        self._others: set[int] = set()
+        self._scan_due_s = float("-inf")
+        self._pss_due_s = float("-inf")
+
+    @property
+    def pids(self) -> frozenset[int]:
+        """The tree's process ids as of the last sample; safe to ask from another thread."""
+        return frozenset(tuple(self._tree))
+
+    def sample(self) -> tuple[ProcessSample, ...]:
+        now_s = self._clock()
+        if now_s >= self._scan_due_s:
+            self._scan()
+            self._scan_due_s = now_s + _SCAN_S
+        if now_s >= self._pss_due_s:
+            self._read_one_pss(now_s)
+        samples = []
+        for pid, process in list(self._tree.items()):
+            sample = process.sample(now_s)
+            if sample is None:
+                process.close()
+                del self._tree[pid]
+            else:
+                samples.append(sample)
+        return tuple(samples)
+
+    def _scan(self) -> None:
+        """Looks at process ids not seen before only: on a busy server there are thousands of old ones."""
+        present = {int(name) for name in _listed(self._proc) if name.isdigit()}
+        self._others &= present
+        new = present - self._others - self._tree.keys()
+        parents = {pid: stat.ppid for pid in new if (stat := self._stat_of(pid)) is not None}
+        found = self._descendants(parents)
+        self._others |= parents.keys() - found
+        for pid in found:
+            self._tree[pid] = _Process(self._proc / str(pid), pid, parents[pid])
+        if any(process.command_reads < _COMMAND_READS for process in self._tree.values()):
+            self._assign_roles()
+
+    def _stat_of(self, pid: int) -> Stat | None:
+        data = _read(self._proc / str(pid) / "stat")
+        return parse_stat(data) if data else None
+
+    def _descendants(self, parents: dict[int, int]) -> set[int]:
+        found = {self._root_pid} & parents.keys()
+        known = self._tree.keys() | found
+        while more := {pid for pid, ppid in parents.items() if ppid in known and pid not in known}:
+            found |= more
+            known |= more
+        return found
+
+    def _assign_roles(self) -> None:
+        for process in self._tree.values():
+            if process.command_reads < _COMMAND_READS:
+                # Only the watched tree's command lines are looked at, and none is kept in a sample.
+                process.command = _read(process.folder / "cmdline") or b""
+                process.command_reads += 1
+        roles = roles_of({p.pid: Known(p.ppid, p.command) for p in self._tree.values()}, self._root_pid)
+        for process in self._tree.values():
+            process.role = roles[process.pid]
+
+    def _read_one_pss(self, now_s: float) -> None:
+        """One process a turn, the one that has waited longest, so that a tick never pays for a whole tree."""
+        due = [p for p in self._tree.values() if now_s - p.pss_read_s >= _PSS_S]
+        if not due:
+            return
+        process = min(due, key=lambda p: p.pss_read_s)
+        process.pss_read_s = now_s
+        started_s = time.perf_counter()
+        process.read_pss()
+        self._pss_due_s = now_s + (time.perf_counter() - started_s) / _PSS_TIME_SHARE
+
+
+def _listed(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
+
+
+def _io_bytes(data: bytes | None) -> tuple[float | None, float | None]:
+    """What the process caused to be read from and written to storage (not what it found in the page cache)."""
+    values = dict(line.split(b": ", 1) for line in (data or b"").split(b"\n") if b": " in line)
+    read, written = values.get(b"read_bytes"), values.get(b"write_bytes")
+    return (None if read is None else float(read)), (None if written is None else float(written))
+
+
+def _pss_bytes(rollup: bytes | None) -> float | None:
+    _, found, after = (rollup or b"").partition(b"\nPss:")
+    return float(after.split(None, 1)[0]) * 1024 if found else None

@@ -1,0 +1,206 @@
+"""The thread that joins the samplers: one tick is one look at everything whose turn it is."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from flatout.records.sample import CgroupSample, DiskSample, GpuFacts, NetworkFsSample, ProcessSample, Tick
+from flatout.telemetry.cgroup import CgroupSampler
+from flatout.telemetry.disk import DiskSampler, NetworkFsSampler, open_data_files
+from flatout.telemetry.host import HostSampler
+from flatout.telemetry.nvml import NvmlSampler
+from flatout.telemetry.processes import ProcessSampler
+from flatout.telemetry.visible import setting_of
+
+_Sample = TypeVar("_Sample", covariant=True)
+# (from this age of the run on, seconds between ticks at least): a week's record stays in the tens of megabytes.
+_STRETCH = ((0.0, 0.0), (600.0, 1.0), (7200.0, 5.0), (86400.0, 30.0))
+# Sources that change slowly, or give many rows, have their turn every so many ticks.
+_SELDOM = 5
+_MANY_PROCESSES = 16
+# Open files are collected until there are enough to tell where the data lives.
+_ENOUGH_FILES = 200
+_MAPS_EVERY = 25
+_MOST_FAILURES = 3
+
+
+class Sampler(Protocol[_Sample]):
+    """Anything that measures. `sample` takes what can be had now and raises nothing a user should see."""
+
+    def sample(self) -> _Sample: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingCost:
+    """What sampling itself takes: CPU milliseconds of its thread a tick."""
+
+    ticks: int
+    cpu_ms_per_tick: float | None
+
+
+class Sampling:
+    """Samples the machine, the GPUs and the tree of `root_pid`, and calls `on_tick` with each Tick, in its own thread.
+
+    `root_pid` None watches no process. `visible` is what CUDA_VISIBLE_DEVICES says; by default as the watched process
+    was started with. `stretch` lets the interval grow in long runs.
+    """
+
+    def __init__(
+        self,
+        root_pid: int | None,
+        interval_s: float = 0.2,
+        on_tick: Callable[[Tick], None] | None = None,
+        *,
+        visible: str | None = None,
+        stretch: bool = True,
+        load_nvml: Callable[[], Any] | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.latest: Tick | None = None
+        self._interval_s = interval_s
+        self._on_tick = on_tick
+        self._stretch = stretch
+        self._clock = clock
+        self._processes: ProcessSampler | None = None if root_pid is None else ProcessSampler(root_pid)
+        self._nvml = NvmlSampler(
+            interval_s, _visible_to(root_pid) if visible is None else visible, self._own_pids, load_nvml
+        )
+        self._host, self._disks = HostSampler(), DiskSampler()
+        self._network: Sampler[NetworkFsSample] = NetworkFsSampler()
+        self._cgroup: Sampler[CgroupSample] = CgroupSampler(root_pid)
+        self._failures: dict[str, int] = {}
+        self._notices: dict[str, None] = {}
+        self._data_files: set[str] = set()
+        self._ticks = 0
+        self._cpu_s = 0.0
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="flatout-sampling", daemon=True)
+
+    def start(self) -> None:
+        self._nvml.start()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends both threads; a second call does nothing. A driver call that hangs is not waited for."""
+        self._stopping.set()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(timeout=5)
+        self._nvml.stop()
+
+    def __enter__(self) -> Sampling:
+        self.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.stop()
+
+    @property
+    def cost(self) -> SamplingCost:
+        return SamplingCost(self._ticks, self._cpu_s / self._ticks * 1000 if self._ticks else None)
+
+    @property
+    def gpu_facts(self) -> tuple[GpuFacts, ...]:
+        return self.latest.gpu.facts if self.latest is not None and self.latest.gpu is not None else ()
+
+    @property
+    def driver(self) -> str | None:
+        """The GPU driver's version."""
+        return self.latest.gpu.driver if self.latest is not None and self.latest.gpu is not None else None
+
+    @property
+    def disk_names(self) -> dict[tuple[int, int], str]:
+        return dict(self._disks.names)
+
+    @property
+    def data_files(self) -> frozenset[str]:
+        """Data files seen open in the tree so far. Files opened and closed between two looks are missed."""
+        return frozenset(tuple(self._data_files))
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """One line on each thing that was not measured."""
+        return tuple(self._notices)
+
+    def _own_pids(self) -> frozenset[int]:
+        return self._processes.pids if self._processes is not None else frozenset()
+
+    def _run(self) -> None:
+        started_s = due_s = self._clock()
+        while not self._stopping.is_set():
+            cpu_s = time.thread_time()
+            self._tick()
+            self._cpu_s += time.thread_time() - cpu_s
+            now_s = self._clock()
+            interval_s = self._interval_at(now_s - started_s)
+            self._nvml.interval_s = interval_s
+            # After a pause (suspend, a stopped process) go on from now instead of catching up.
+            due_s = max(due_s + interval_s, now_s)
+            self._stopping.wait(due_s - now_s)
+
+    def _interval_at(self, age_s: float) -> float:
+        if not self._stretch:
+            return self._interval_s
+        return max(self._interval_s, *(least_s for from_s, least_s in _STRETCH if age_s >= from_s))
+
+    def _tick(self) -> None:
+        is_seldom = self._ticks % _SELDOM == 0
+        host = self._try("host", self._host)
+        tick = Tick(
+            t_s=self._clock(),
+            gpu=self._try("GPU", self._nvml),
+            host=host,
+            cores=self._host.cores if host is not None and is_seldom else (),
+            processes=self._process_samples(is_seldom),
+            disks=self._disk_samples(),
+            network=self._try("network file systems", self._network) if is_seldom else None,
+            cgroup=self._try("cgroup", self._cgroup) if is_seldom else None,
+        )
+        if is_seldom:
+            self._collect_data_files()
+        if tick.gpu is not None and tick.gpu.reason is not None and tick.gpu.fresh:
+            self._notices[tick.gpu.reason] = None
+        self.latest = tick
+        self._ticks += 1
+        if self._on_tick is not None:
+            try:
+                self._on_tick(tick)
+            except Exception as error:
+                self._notices[f"a telemetry sample could not be filed: {error}"] = None
+
+    def _process_samples(self, is_seldom: bool) -> tuple[ProcessSample, ...]:
+        processes = self._processes
+        if processes is None or (len(processes.pids) > _MANY_PROCESSES and not is_seldom):
+            return ()
+        return self._try("processes", processes) or ()
+
+    def _disk_samples(self) -> tuple[DiskSample, ...]:
+        return self._try("disks", self._disks) or ()
+
+    def _collect_data_files(self) -> None:
+        if self._processes is None or len(self._data_files) >= _ENOUGH_FILES:
+            return
+        pids = sorted(self._processes.pids)[:_MANY_PROCESSES]
+        # Reading the memory map of a large process takes milliseconds: seldom.
+        self._data_files |= open_data_files(pids, mapped=self._ticks % _MAPS_EVERY == 0)
+
+    def _try(self, what: str, sampler: Sampler[_Sample]) -> _Sample | None:
+        """A sampler that keeps failing is left out, with one line about it; the others go on."""
+        if self._failures.get(what, 0) >= _MOST_FAILURES:
+            return None
+        try:
+            sample = sampler.sample()
+        except Exception as error:
+            self._failures[what] = self._failures.get(what, 0) + 1
+            self._notices[f"{what} not measured: {error}"] = None
+            return None
+        self._failures[what] = 0
+        return sample
+
+
+def _visible_to(root_pid: int | None) -> str | None:
+    return os.environ.get("CUDA_VISIBLE_DEVICES") if root_pid is None else setting_of(root_pid)

@@ -1,0 +1,42 @@
+"""Data-parallel training over gloo under torchrun or accelerate; `--kill`, `--late` plant trouble on the last rank."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+from truth import Truth
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+rank, world = dist.get_rank(), dist.get_world_size()
+last = rank == world - 1
+dataset = TensorDataset(torch.randn(160, 8))
+loader = DataLoader(dataset, batch_size=8, sampler=DistributedSampler(dataset))
+model = DistributedDataParallel(nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+if "--late" in sys.argv and last:
+    time.sleep(1.5)
+truth = Truth()
+for _epoch in range(2):
+    for step, (x,) in enumerate(loader):
+        if "--kill" in sys.argv and last and step == 7:
+            os.kill(os.getpid(), signal.SIGKILL)
+        loss = model(x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        truth.step(len(x))
+        time.sleep(0.005)
+sequence = dist.group.WORLD._get_sequence_number_for_group()  # type: ignore[union-attr]
+truth.tell(rank=rank, sequence=sequence, loss=f"{loss.detach():.9f}")
+dist.destroy_process_group()

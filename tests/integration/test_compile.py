@@ -1,0 +1,18 @@
+"""torch.compile stays what it was: graph breaks, recompiles and numbers equal a bare run's."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import Run, Watch
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_graph_breaks_and_recompiles_equal_bare(watch: Watch, run_bare: Run, backend: str) -> None:
+    bare = run_bare("compiled.py", backend)
+    seen = watch("compiled.py", backend)
+
+    assert seen.returncode == bare.returncode == 0, seen.stderr
+    assert seen.told("COUNTERS") == bare.told("COUNTERS")
+    assert seen.losses == bare.losses
+    assert seen.step_count == 14
+    assert seen.json["live"], "the live state says that it is compiled"

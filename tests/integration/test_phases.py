@@ -1,0 +1,82 @@
+"""Time is booked where it was spent: known costs are planted, and the script's own clock is the judge."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import Watch, Watched, assert_phases_tile, line_of
+
+PLANTED = {
+    "data": "data",
+    "forward": "forward",
+    "other": "other",
+    "checkpoint": "checkpoint",
+    "tensorboard": "logging",
+    "image": "logging",
+    "gc": "gc",
+}
+WITH_LINE = {"data", "forward", "other", "tensorboard", "image"}
+
+
+def test_phases_add_up_to_the_wall_time_measured_outside(watch: Watch) -> None:
+    seen = watch("mixed.py")
+
+    steps, truth = seen.steps, seen.truth
+    assert_phases_tile(steps)
+    measured_s = (truth["end_ns"] - truth["first_end_ns"]) * 1e-9
+    assert float(steps["phase_s"][1:].astype(float).sum()) == pytest.approx(measured_s, rel=0.01)
+    # The first step begins with the loop, not with the import of torch.
+    begin = int(steps["start_ns"][0])
+    assert abs(begin - truth["begin_ns"]) * 1e-9 < 0.01 * (truth["end_ns"] - truth["begin_ns"]) * 1e-9
+
+
+def test_reported_phases_add_up_to_the_step(watch: Watch) -> None:
+    seen = watch("mixed.py")
+
+    shares = {name: phase["share"] for name, phase in seen.json["phases"].items()}
+    total_ms = sum(phase["ms"] for phase in seen.json["phases"].values())
+    assert sum(shares.values()) == pytest.approx(1.0, abs=0.01)
+    assert total_ms == pytest.approx(1000 / seen.json["throughput"]["steps_per_s"], rel=0.02)
+    for name in ("data", "forward", "backward", "optimizer", "eval", "checkpoint", "gc", "other"):
+        assert shares[name] > 0, name
+
+
+@pytest.fixture(scope="module", params=PLANTED)
+def planted(request: pytest.FixtureRequest, watch: Watch) -> tuple[str, Watched]:
+    return request.param, watch("planted.py", request.param)
+
+
+def test_a_planted_cost_is_found_in_its_phase(planted: tuple[str, Watched]) -> None:
+    kind, seen = planted
+
+    assert seen.returncode == 0, seen.stderr
+    assert seen.share(PLANTED[kind]) == pytest.approx(seen.truth["planted_share"], rel=0.15)
+    assert_phases_tile(seen.steps)
+
+
+def test_a_planted_cost_is_found_in_its_line(planted: tuple[str, Watched]) -> None:
+    kind, seen = planted
+    if kind not in WITH_LINE:
+        pytest.skip("no line is sampled for this phase")
+
+    lines = [line for line in seen.json["lines"] if line["phase"] == PLANTED[kind]]
+
+    top = max(lines, key=lambda line: line["share"])
+    assert top["location"]["file"].endswith("planted.py")
+    assert top["location"]["line"] == line_of("planted.py", f"# PLANTED {kind}")
+    assert top["share"] == pytest.approx(seen.truth["planted_share"], rel=0.5)
+
+
+@pytest.mark.parametrize("style", ["around", "decorated", "inside", "inference"])
+def test_an_evaluation_is_found_in_every_style(watch: Watch, style: str) -> None:
+    seen = watch("evaluation.py", style)
+
+    assert seen.step_count == seen.truth["steps"]
+    assert seen.samples == seen.truth["samples"], "samples of an evaluation are not training samples"
+    assert seen.share("eval") == pytest.approx(seen.truth["planted_share"], rel=0.15)
+
+
+def test_a_clean_loop_has_nothing_in_the_carved_phases(watch: Watch) -> None:
+    seen = watch("planted.py", "nothing")
+
+    for name in ("h2d", "sync", "eval", "checkpoint", "logging"):
+        assert seen.share(name) == 0, name

@@ -1,0 +1,67 @@
+"""Steps and samples are found in every usual way of writing a training loop."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import Watch, Watched, assert_phases_tile
+
+LOOPS = [
+    "epoch_loop.py",
+    "next_loop.py",
+    "accumulation.py",
+    "gan.py",
+    "lbfgs.py",
+    "trainer_class.py",
+    "slicing.py",
+    "iterable.py",
+    "rl.py",
+    "amp.py",
+]
+SHAPES = ["tensor", "dict", "tuple", "namedtuple", "nested", "strings", "dataclass", "slots", "custom", "encoding"]
+
+
+@pytest.mark.parametrize("script", LOOPS)
+def test_counts_every_step_and_sample(watch: Watch, script: str) -> None:
+    seen = watch(script)
+
+    truth = seen.truth
+    assert seen.returncode == 0
+    assert seen.json["run"]["steps"] == truth["steps"]
+    assert seen.step_count == truth["steps"]
+    assert seen.samples == truth["samples"]
+    throughput = seen.json["throughput"]
+    batch = throughput["samples_per_s"] / throughput["steps_per_s"]
+    assert batch == pytest.approx(truth["samples"] / truth["steps"], rel=0.15)
+    assert_phases_tile(seen.steps)
+
+
+@pytest.fixture(scope="module")
+def shapes(watch: Watch) -> Watched:
+    return watch("batches.py")
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_finds_the_size_of_any_batch(shapes: Watched, shape: str) -> None:
+    assert shapes.truth["shapes"] == SHAPES
+    per_shape = shapes.truth["steps"] // len(SHAPES)
+    first = SHAPES.index(shape) * per_shape
+
+    samples = shapes.steps["samples"][first : first + per_shape]
+
+    assert samples.tolist() == [8, 8, 8, 8, 8, 8, 4]
+
+
+def test_a_skipped_step_is_a_step_and_marked(watch: Watch) -> None:
+    seen = watch("amp.py")
+
+    skipped = [i for i, flags in enumerate(seen.steps["flags"]) if flags & 1]
+
+    assert skipped == [4, 11]
+
+
+def test_micro_batches_are_counted_in_their_step(watch: Watch) -> None:
+    steps = watch("accumulation.py").steps
+
+    assert steps["batches"].tolist() == [4] * 20
+    assert steps["backwards"].tolist() == [4] * 20
+    assert steps["samples"].tolist() == [16] * 20

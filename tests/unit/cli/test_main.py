@@ -1,0 +1,105 @@
+"""The group: verbs found by file, one line for every mistake."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from flatout import cli
+
+_SRC = Path(cli.__file__).parents[2]
+
+
+def _flatout(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    environ = {**os.environ, "PYTHONPATH": str(_SRC)}
+    return subprocess.run([sys.executable, "-m", "flatout", *words], cwd=cwd, env=environ, capture_output=True, text=True)
+
+
+def test_help_lists_the_verbs_without_importing_them(tmp_path: Path) -> None:
+    code = "import sys, flatout.cli as c\ntry: c.main(['--help'])\nexcept SystemExit: pass\n"
+    code += "print([m for m in sys.modules if m.startswith('flatout.cli.') or m in ('torch', 'rich', 'numpy', 'psutil')])"
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(_SRC)}, capture_output=True, text=True
+    )
+
+    assert "run " in done.stdout and "doctor" in done.stdout
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_help_is_quick() -> None:
+    best = min(_seconds_for("--help") for _ in range(3))
+
+    assert best < 0.3
+
+
+def _seconds_for(*words: str) -> float:
+    began = time.perf_counter()
+    _flatout(*words)
+    return time.perf_counter() - began
+
+
+def test_import_is_quick_and_pulls_no_torch() -> None:
+    code = (
+        "import sys, time; t = time.perf_counter(); import flatout; "
+        "print(time.perf_counter() - t < 0.05, 'torch' in sys.modules)"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(_SRC)}, capture_output=True, text=True
+    )
+
+    assert done.stdout.split() == ["True", "False"]
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["nonsense"], "flatout: No such command 'nonsense' (see flatout --help)"),
+        (["run", "--nonsense", "train.py"], "flatout: No such option '--nonsense' (see flatout run --help)"),
+        (["run"], "flatout: Missing argument 'CMD [ARGS]...' (see flatout run --help)"),
+        (["run", "missing.py"], "flatout: no such script: 'missing.py' (looked in {cwd!r})"),
+        (["run", "--interval", "0", "x.py"], "flatout: --interval must be between 0.01 and 3600 seconds, got 0"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(words: list[str], line: str, tmp_path: Path) -> None:
+    done = _flatout(*words, cwd=tmp_path)
+
+    assert done.returncode == 2
+    assert done.stderr.replace("No such option: --nonsense", "No such option '--nonsense'").splitlines() == [
+        line.format(cwd=str(tmp_path))
+    ]
+    assert done.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_verb_that_cannot_be_imported_leaves_the_others_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "fine.py").write_text('"""Do something."""')
+    (tmp_path / "lame.py").write_text("this is no python")
+    monkeypatch.setattr(cli, "_FOLDER", tmp_path)
+    monkeypatch.setitem(sys.modules, "flatout.cli.lame", None)
+
+    assert cli._exit_code(["--help"]) == 0
+    assert cli._exit_code(["lame"]) == 2
+
+
+def test_version() -> None:
+    assert _flatout("-V").stdout.startswith("flatout, version ")
+    assert _flatout("--version").returncode == 0
+
+
+def test_completion_offers_verbs_and_options() -> None:
+    environ = {**os.environ, "PYTHONPATH": str(_SRC), "_FLATOUT_COMPLETE": "bash_complete"}
+    done = subprocess.run(
+        [sys.executable, "-m", "flatout"],
+        env={**environ, "COMP_WORDS": "flatout run --te", "COMP_CWORD": "2"},
+        capture_output=True,
+        text=True,
+    )
+
+    assert "--telemetry" in done.stdout
