@@ -32,9 +32,10 @@ AGREE_WITHIN = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """One arm in one round. `own_us` is what flatout says of itself."""
+    """One arm in one round: wall time, CPU time of the training thread, and what flatout says of itself."""
 
     us_per_step: float
+    cpu_us: float
     own_us: float | None = None
 
 
@@ -45,6 +46,7 @@ class Comparison:
     step: steps.Step
     us_per_step: dict[str, float]
     added_us: dict[str, Estimate]
+    added_cpu_us: dict[str, Estimate]
     added_percent: dict[str, Estimate]
     rounds_us: dict[str, list[float]]
     own_us: float | None
@@ -84,9 +86,10 @@ def command(arm: str, step: steps.Step, out: Path, scratch: Path) -> list[str]:
     python = interpreter(arm)
     assert python is not None, arm
     script = str(steps.TRAINING)
-    if arm == "flatout":
-        watch = [python, "-m", "flatout", "run", "--out", str(scratch / "run"), "--json", str(scratch / "flatout.json")]
-        return [*watch, "--", python, script, *step.arguments(out, "bare")]
+    if arm.startswith("flatout"):
+        files = ["--out", str(scratch / "run"), "--json", str(scratch / "flatout.json")]
+        flags = [f"--{flag}" for flag in arm.split("+")[1:]]
+        return [python, "-m", "flatout", "run", *files, *flags, "--", python, script, *step.arguments(out, "bare")]
     if arm == "traceml":
         watch = [str(Path(python).with_name("traceml")), "run", script, "--logs-dir", str(scratch), "--run-name", "run"]
         return [*watch, "--args", *step.arguments(out, arm)]
@@ -100,23 +103,25 @@ def measure(arm: str, step: steps.Step) -> Timing:
         out = scratch / "timing.json"
         child.run(command(arm, step, out, scratch), cwd=scratch)
         own_us = None
-        if arm == "flatout":
+        if arm.startswith("flatout"):
             overhead = child.read_json(scratch / "flatout.json")["overhead"]
             assert isinstance(overhead, dict)
             own_us = overhead["us_per_step"]
-        return Timing(steps.median_us(out), own_us)
+        return Timing(steps.median_us(out), steps.median_us(out, "cpu_us_per_step"), own_us)
 
 
 def compare(step: steps.Step, arms: list[str], rounds: int) -> Comparison:
     """All arms, alternating, paired with the bare run of the same round."""
     timings = alternate(arms, rounds, lambda arm, _: measure(arm, step), lambda t: f"{t.us_per_step:9.1f} us/step")
     rounds_us = {arm: [t.us_per_step for t in ts] for arm, ts in timings.items()}
+    rounds_cpu_us = {arm: [t.cpu_us for t in ts] for arm, ts in timings.items()}
     others = [arm for arm in arms if arm != "bare"]
     own = [t.own_us for t in timings.get("flatout", []) if t.own_us is not None]
     return Comparison(
         step=step,
         us_per_step={arm: statistics.median(us) for arm, us in rounds_us.items()},
         added_us={arm: added(rounds_us[arm], rounds_us["bare"]) for arm in others},
+        added_cpu_us={arm: added(rounds_cpu_us[arm], rounds_cpu_us["bare"]) for arm in others},
         added_percent={arm: added_percent(rounds_us[arm], rounds_us["bare"]) for arm in others},
         rounds_us=rounds_us,
         own_us=statistics.median(own) if own else None,
@@ -144,19 +149,20 @@ def failures(c: Comparison) -> list[str]:
 
 def page(c: Comparison) -> str:
     """One comparison as Markdown."""
-    rows = [["bare", f"{c.us_per_step['bare']:.1f}", "", "", ""]]
+    rows = [["bare", f"{c.us_per_step['bare']:.1f}", "", "", "", ""]]
     for arm, cost in c.added_us.items():
-        share = c.added_percent[arm]
+        share, cpu = c.added_percent[arm], c.added_cpu_us[arm]
         rows.append(
             [
                 arm,
                 f"{c.us_per_step[arm]:.1f}",
                 f"{cost.mid:+.1f} ({cost.low:+.1f} to {cost.high:+.1f})",
                 f"{cost.smallest:+.1f} to {cost.largest:+.1f}",
+                f"{cpu.mid:+.1f}",
                 f"{share.mid:+.2f}% ({share.low:+.2f} to {share.high:+.2f})",
             ]
         )
-    head = ["arm", "µs per step", "added µs, 95% interval", "range over rounds", "added"]
+    head = ["arm", "µs per step", "added µs, 95% interval", "range over rounds", "added CPU µs", "added"]
     lines = [
         f"## {c.step.name} step on {c.step.device}, {len(c.rounds_us['bare'])} rounds\n",
         results.table(head, rows),
@@ -172,7 +178,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--arms", nargs="+", help="default: all that can be run here")
+    parser.add_argument("--arms", nargs="+", help="default: all; flatout+no-lines adds a flag")
     parser.add_argument("--steps", nargs="+", choices=steps.KINDS, help="default: trivial on cpu, all on cuda")
     parser.add_argument("--gate", action="store_true", help="exit 1 if a bar is missed")
     parser.add_argument("--results", type=Path, default=results.RESULTS, metavar="DIR")

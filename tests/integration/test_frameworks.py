@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import Run, Watch, assert_phases_tile
+from tests.integration.watching import Run, Watch, assert_phases_tile
 
 
 def test_lightning_trainer(watch: Watch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import Watch, Watched, assert_phases_tile, line_of
+from tests.integration.watching import Watch, Watched, assert_phases_tile, line_of
 
 PLANTED = {
     "data": "data",

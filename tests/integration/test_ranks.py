@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from conftest import Run, Watch, Watched, assert_phases_tile
+from tests.integration.watching import Run, Watch, Watched, assert_phases_tile
 
 TORCHRUN = ("torchrun", "--standalone", "--nproc-per-node", "2", "ddp.py")
 

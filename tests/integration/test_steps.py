@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import Watch, Watched, assert_phases_tile
+from tests.integration.watching import Watch, Watched, assert_phases_tile
 
 LOOPS = [
     "epoch_loop.py",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import Run, Watch
+from tests.integration.watching import Run, Watch
 
 
 @pytest.mark.parametrize("method", ["none", "fork", "spawn", "forkserver"])

@@ -6,33 +6,29 @@ Nothing here may reach the script: each part is tried on its own, and what fails
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from flatout.app import environment
-from flatout.app.live import Live
+from flatout.app.live import Follower, Live, StatusView
+from flatout.app.notices import Notices
+from flatout.app.terminal import Terminal
 from flatout.records.sample import Tick
+from flatout.store.redaction import redact_environment
 from flatout.store.rows import RowWriter
 from flatout.telemetry.cgroup import CgroupSampler
 from flatout.telemetry.disk import filesystem_of
 from flatout.telemetry.rows import columns, rows
 from flatout.telemetry.sampling import Sampling
 
+if TYPE_CHECKING:
+    from flatout.app.output import Output
+
+_T = TypeVar("_T")
 _PACKAGE = Path(__file__).resolve().parents[1]
-
-
-class Notices(list[str]):
-    """Lines for the user on what is missing."""
-
-    @contextmanager
-    def unless(self, what: str) -> Iterator[None]:
-        """Try something; if it fails, say which part is missing and go on."""
-        try:
-            yield
-        except Exception as error:
-            self.append(f"{what}: {type(error).__name__}: {error}")
+_LOOK_LIMIT_S = 2.0
 
 
 class Filing:
@@ -45,8 +41,9 @@ class Filing:
     def on_tick(self, tick: Tick) -> None:
         for source, lines in rows(tick).items():
             writer = self._writer(source)
-            for line in lines if writer else ():
-                writer.append(line)  # type: ignore[union-attr]
+            if writer is not None:
+                for line in lines:
+                    writer.append(line)
 
     def _writer(self, source: str) -> RowWriter | None:
         if source not in self._writers:
@@ -64,7 +61,7 @@ class Filing:
 
 
 class Beside:
-    """Telemetry and view of one run."""
+    """Telemetry, view and captured environment of one run."""
 
     def __init__(self, work: Path, notices: Notices) -> None:
         self._work = work
@@ -72,26 +69,45 @@ class Beside:
         self._filing = Filing(work / "telemetry")
         self._sampling: Sampling | None = None
         self._live: Live | None = None
+        self._captured: dict[str, Any] = {}
 
-    def start_sampling(self, pid: int, interval_s: float) -> None:
+    def show_line(self, on: Terminal) -> None:
+        with self._notices.unless("no live line"):
+            assert on.fd is not None
+            self._live = Live(Follower(self._work / "proc"), StatusView(on.fd, on.color, on.unicode))
+
+    def show_screen(self, output: Output) -> None:
+        with self._notices.unless("no live view"):
+            output.screen.open()
+            self._live = Live(Follower(self._work / "proc"), output.screen)
+
+    def sample(self, pid: int, interval_s: float) -> None:
         with self._notices.unless("no telemetry"):
             self._sampling = Sampling(pid, interval_s, self._on_tick)
             self._sampling.start()
-
-    def start_live(self, make: Callable[[], Live]) -> None:
-        with self._notices.unless("no live view"):
-            self._live = make()
 
     def _on_tick(self, tick: Tick) -> None:
         if self._live is not None:
             self._live.on_tick(tick)
         self._filing.on_tick(tick)
 
+    def capture_environment(self, cwd: Path) -> None:
+        """Machine, limits, commit and variables, as they are when the run begins."""
+        with self._notices.unless("environment not captured"):
+            limits = CgroupSampler().sample()
+            self._captured = {
+                **environment.machine(),
+                "cpu_quota_cores": limits.cpu_quota_cores,
+                "memory_limit_bytes": limits.memory_limit_bytes,
+                "git_commit": environment.git_commit(cwd),
+                "variables": redact_environment(environment.variables(os.environ)),
+            }
+
     def stop(self) -> None:
-        with self._notices.unless("live view"):
+        with self._notices.unless("the live view did not end well"):
             if self._live is not None:
                 self._live.close()
-        with self._notices.unless("telemetry"):
+        with self._notices.unless("telemetry did not end well"):
             if self._sampling is not None:
                 self._sampling.stop()
                 self._notices += self._sampling.notices
@@ -99,18 +115,17 @@ class Beside:
         if dropped:
             self._notices.append(f"{dropped} telemetry samples are missing: the disk was full")
 
-    def measured(self) -> dict[str, Any]:
-        """What telemetry learnt of the machine: GPUs, driver, and where the data files live."""
-        sampling = self._sampling
-        if sampling is None:
-            return {}
-        found: dict[str, Any] = {
-            "gpus": [facts.name for facts in sampling.gpu_facts],
-            "driver": sampling.driver,
-            "telemetry_ms_per_tick": sampling.cost.cpu_ms_per_tick,
-        }
-        ours = (str(self._work) + os.sep, str(_PACKAGE) + os.sep)
-        found["data_filesystems"] = data_filesystems([f for f in sampling.data_files if not f.startswith(ours)])
+    def environment(self) -> dict[str, Any]:
+        """What was captured at the start, and what telemetry has learnt since."""
+        found = dict(self._captured)
+        if self._sampling is not None:
+            found["gpus"] = [facts.name for facts in self._sampling.gpu_facts]
+            found["driver"] = self._sampling.driver
+            found["telemetry_ms_per_tick"] = self._sampling.cost.cpu_ms_per_tick
+            ours = (str(self._work) + os.sep, str(_PACKAGE) + os.sep)
+            files = [file for file in self._sampling.data_files if not file.startswith(ours)]
+            with self._notices.unless("file systems of the data not known"):
+                found["data_filesystems"] = _within(_LOOK_LIMIT_S, lambda: data_filesystems(files))
         return found
 
 
@@ -136,13 +151,12 @@ def data_filesystems(files: Sequence[str]) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def captured_environment(cwd: Path) -> dict[str, Any]:
-    """Machine, limits, commit and variables, as they are when the run begins."""
-    limits = CgroupSampler().sample()
-    return {
-        **environment.machine(),
-        "cpu_quota_cores": limits.cpu_quota_cores,
-        "memory_limit_bytes": limits.memory_limit_bytes,
-        "git_commit": environment.git_commit(cwd),
-        "variables": environment.variables(os.environ),
-    }
+def _within(limit_s: float, function: Callable[[], _T]) -> _T:
+    """The function's result if it comes in time; a look at a dead network disk may never end."""
+    results: list[_T] = []
+    thread = threading.Thread(target=lambda: results.append(function()), name="flatout-look", daemon=True)
+    thread.start()
+    thread.join(limit_s)
+    if not results:
+        raise TimeoutError(f"no answer within {limit_s:g} s")
+    return results[0]

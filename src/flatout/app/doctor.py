@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +14,16 @@ from typing import Any, Literal
 
 from flatout.app import environment
 from flatout.app.launch import child_environment, interpreter
+from flatout.records.sample import GpuReading
 from flatout.telemetry.cgroup import CgroupSampler
 from flatout.telemetry.disk import filesystem_of
+from flatout.telemetry.nvml import NvmlSampler
 
 State = Literal["ok", "warn", "missing", "broken"]
 
 _OLDEST_TORCH = (2, 4)
 _PROBE_LIMIT_S = 180.0
+_NVML_LIMIT_S = 5.0
 # Runs in the user's interpreter, below the bootstrap: any Python, standard library only.
 _PROBE = """
 import json, os, sys
@@ -30,6 +34,11 @@ try:
     found["cuda_build"] = torch.version.cuda
     found["cuda"] = torch.cuda.is_available()
     found["gpus"] = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if found["cuda"] else []
+    weight = torch.nn.Parameter(torch.zeros(2))
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    for _ in range(2):
+        weight.sum().backward()
+        optimizer.step()
 except ModuleNotFoundError:
     found["torch"] = None
 except Exception as error:
@@ -123,17 +132,40 @@ def _bootstrap(found: dict[str, Any], recorded: bool) -> Check:
             "is PYTHONPATH honoured (no -I, -E, -S or PYTHONSAFEPATH-like wrapper around python)?",
         )
     if found.get("torch") and _version(found["torch"]) >= _OLDEST_TORCH and not recorded:
-        return Check("attach", "broken", "a child that imported torch wrote no recording", "report this with flatout -V")
-    return Check("attach", "ok", "a child interpreter was reached" + (" and recorded" if recorded else ""))
+        return Check("attach", "broken", "a child that trained recorded nothing", "please report it with flatout -V")
+    return Check("attach", "ok", "a child interpreter was reached" + (", its steps recorded" if recorded else ""))
 
 
 def _gpus() -> Iterator[Check]:
-    try:
-        from flatout.telemetry.nvml import examine as examine_nvml
-    except ImportError as error:
-        yield Check("NVML", "missing", f"{error}", "pip install nvidia-ml-py")
+    reading = _gpu_reading()
+    if not reading.facts:
+        yield Check("GPU", "missing", reading.reason or "none to be seen", "without NVML the GPU is not measured")
         return
-    yield from examine_nvml()
+    yield Check("driver", "ok", reading.driver or "version not known")
+    for facts, sample in zip(reading.facts, reading.gpus, strict=False):
+        memory = "" if sample.memory_total_bytes is None else f", {sample.memory_total_bytes / 2**30:.0f} GiB"
+        yield Check(f"GPU {facts.gpu}", "ok", f"{facts.name}{memory}{' (a MIG slice)' if facts.is_mig else ''}")
+        if sample.util_percent is None:
+            yield Check("NVML", "warn", "utilisation not measured", reading.reason or "ask for permission to read it")
+        if sample.sm_active_share is None:
+            yield Check("GPM", "warn", "SM and tensor activity not measured", "needs Hopper or newer, and driver 535")
+        else:
+            yield Check("GPM", "ok", "SM and tensor activity are measured")
+
+
+def _gpu_reading() -> GpuReading:
+    """A reading that had time for rates: activity is known from the second look on."""
+    sampler = NvmlSampler(interval_s=0.1, setting=os.environ.get("CUDA_VISIBLE_DEVICES"))
+    sampler.start()
+    deadline_s = time.perf_counter() + _NVML_LIMIT_S
+    fresh = 0
+    while (reading := sampler.sample()).gpus or not reading.facts:
+        fresh += reading.fresh
+        if fresh >= 4 or time.perf_counter() > deadline_s or (reading.fresh and not reading.facts):
+            break
+        time.sleep(0.05)
+    sampler.stop()
+    return reading
 
 
 def _host(cwd: Path) -> Iterator[Check]:
@@ -177,5 +209,5 @@ def _folder(cwd: Path) -> Check:
     if not os.access(cwd, os.W_OK):
         return Check("folder", "warn", f"{cwd} ({value}) is read-only", "runs are filed elsewhere; choose with --out")
     if facts and facts.is_network:
-        return Check("folder", "warn", f"{cwd} ({value})", "a network file system: keep data and .flatout on a local disk")
+        return Check("folder", "warn", f"{cwd} ({value})", "a network file system: keep data on a local disk")
     return Check("folder", "ok", f"{cwd} ({value})")

@@ -20,7 +20,8 @@ from types import FrameType
 from flatout.errors import FlatoutError
 
 BOOTSTRAP = Path(__file__).resolve().parents[1] / "attach" / "bootstrap"
-_FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT)
+_FROM_KEYS = (signal.SIGINT, signal.SIGQUIT)
+_FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, *_FROM_KEYS)
 _SCRIPTS = (".py", ".pyw", ".pyc", ".pyz")
 
 
@@ -125,7 +126,7 @@ class Child:
             self._process.send_signal(number)
 
     def _pass_on(self, number: int, _: FrameType | None) -> None:
-        if number == signal.SIGINT and in_foreground():
+        if number in _FROM_KEYS and in_foreground():
             return  # a Ctrl-C: the terminal has sent it to the child as well
         if self._process is None:
             self._early.append(number)

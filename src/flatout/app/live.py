@@ -151,7 +151,11 @@ def _device(tick: Tick | None) -> dict[str, float | None]:
         return {}
     gpus = tick.gpu.gpus if tick.gpu is not None else ()
     power = [g.power_w / g.power_limit_w for g in gpus if g.power_w is not None and g.power_limit_w]
-    memory = [g.memory_used_bytes / g.memory_total_bytes for g in gpus if g.memory_used_bytes is not None and g.memory_total_bytes]
+    memory = [
+        g.memory_used_bytes / g.memory_total_bytes
+        for g in gpus
+        if g.memory_used_bytes is not None and g.memory_total_bytes
+    ]
     host = tick.host
     used: float | None = None
     if host is not None and host.memory_available_bytes is not None and host.memory_total_bytes:
@@ -181,7 +185,9 @@ class StatusView:
         self._fd = fd
         self._unicode = unicode
         self._row = StatusRow(fd, color)
-        self._before = signal.signal(signal.SIGTSTP, self._suspend)
+        self._before = signal.getsignal(signal.SIGTSTP)
+        if self._before is not signal.SIG_IGN:
+            signal.signal(signal.SIGTSTP, self._suspend)
 
     def show(self, figures: LiveFigures) -> None:
         if not in_foreground():

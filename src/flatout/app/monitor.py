@@ -18,25 +18,22 @@ from flatout.telemetry.sampling import Sampling
 def watch_ticks(
     interval_s: float, duration_s: float | None, pid: int | None, load_nvml: Callable[[], Any] | None = None
 ) -> Iterator[Tick]:
-    """Ticks as they come, until the duration is over or the watched process has ended. Ctrl-C ends the iteration."""
+    """Ticks as they come, until the duration is over or the watched process has ended."""
+    interval_s = interval_s if duration_s is None else min(interval_s, duration_s)
     ticks: queue.Queue[Tick] = queue.Queue()
+    # The first tick is only the start of the rates: nothing has been measured between it and an earlier one.
+    is_first = True
     started_s = time.perf_counter()
     with Sampling(pid, interval_s, ticks.put, stretch=False, load_nvml=load_nvml):
-        try:
-            while (left_s := _left_s(started_s, duration_s)) > 0:
-                try:
-                    tick = ticks.get(timeout=min(left_s, 60.0))
-                except queue.Empty:
-                    continue
-                if pid is not None and not tick.processes:
-                    return
+        while True:
+            tick = ticks.get()
+            if pid is not None and not tick.processes:
+                return
+            if not is_first:
                 yield tick
-        except KeyboardInterrupt:
-            return
-
-
-def _left_s(started_s: float, duration_s: float | None) -> float:
-    return math.inf if duration_s is None else started_s + duration_s - time.perf_counter()
+            is_first = False
+            if duration_s is not None and tick.t_s - started_s > duration_s - interval_s / 2:
+                return
 
 
 def summarise(ticks: Iterable[Tick], pid: int | None = None) -> MonitorSummary:
@@ -101,9 +98,7 @@ class Gathering:
             cpus_allowed=cpus_allowed(self._pid) if self._with_host_limits else None,
         )
         duration_s = self._last_s - (self._first_s or 0.0) if self._readings else 0.0
-        return MonitorSummary(
-            duration_s, self._readings, gpus, host, notes_of(gpus, host), self._reason, skipped_lines
-        )
+        return MonitorSummary(duration_s, self._readings, gpus, host, notes_of(gpus, host), self._reason, skipped_lines)
 
 
 class _Running:

@@ -1,4 +1,4 @@
-"""What the figures of a watch mean, in words: measured against the usual targets, and honest about what they cannot say.
+"""What the figures of a watch mean, in words: against the usual targets, and honest about what they cannot say.
 
 Utilisation counts any kernel, however small, so a high figure is checked against power and SM activity.
 """
@@ -15,6 +15,7 @@ _UTIL_IDLE_PERCENT = 5
 _FLUCTUATION_TARGET_POINTS = 10
 _LIGHT_SHARE = 0.5
 _FEWEST_READINGS = 5
+NO_COMPLAINT: tuple[GpuStatus, ...] = ("on target", "too short", "not measured")
 
 
 def judge_gpu(spreads: Mapping[str, Spread | None], fluctuation: float | None) -> tuple[GpuStatus, str]:
@@ -24,7 +25,7 @@ def judge_gpu(spreads: Mapping[str, Spread | None], fluctuation: float | None) -
         return "not measured", "utilisation was not measured"
     ran = f"some kernel ran {util.mean:.0f}% of the time"
     if util.count < _FEWEST_READINGS:
-        return "not measured", f"{ran}, but {util.count} readings are too few for a verdict: watch longer"
+        return "too short", f"{ran} in {util.count} readings, too few for a verdict: watch longer"
     if util.mean < _UTIL_IDLE_PERCENT:
         return "idle", f"next to idle: {ran}"
     if util.mean < _UTIL_ROOM_PERCENT:
@@ -41,14 +42,19 @@ def judge_gpu(spreads: Mapping[str, Spread | None], fluctuation: float | None) -
 
 def _light(spreads: Mapping[str, Spread | None]) -> str:
     """Why a busy GPU is not a fully used one; empty when power and SM activity agree, or are not measured."""
-    parts = {"power was {:.0f}% of its limit": spreads["power_share"], "SMs were {:.0f}% active": spreads["sm_active_share"]}
+    parts = {
+        "power was {:.0f}% of its limit": spreads["power_share"],
+        "SMs were {:.0f}% active": spreads["sm_active_share"],
+    }
     low = [text.format(s.mean * 100) for text, s in parts.items() if s is not None and s.mean < _LIGHT_SHARE]
     return " and ".join(low)
 
 
 def notes_of(gpus: Sequence[GpuSummary], host: HostSummary) -> tuple[str, ...]:
     """What else deserves a line: memory, heat, throttling, a busy or starved host."""
-    return tuple(note for gpu in gpus for note in _gpu_notes(gpu)) + tuple(_host_notes(host))
+    # A main process that waits for a busy GPU spins at a full core: that is no news.
+    is_gpu_busy = any(gpu.status in ("on target", "light", "unsteady") for gpu in gpus)
+    return tuple(note for gpu in gpus for note in _gpu_notes(gpu)) + tuple(_host_notes(host, is_gpu_busy))
 
 
 def _gpu_notes(gpu: GpuSummary) -> Iterator[str]:
@@ -57,8 +63,8 @@ def _gpu_notes(gpu: GpuSummary) -> Iterator[str]:
         peak = used.high / total
         if peak >= 0.95:
             yield f"GPU {gpu.gpu}: memory peaked at {peak:.0%}: an out-of-memory error is near"
-        elif peak < 0.5 and gpu.status not in ("on target", "not measured"):
-            yield f"GPU {gpu.gpu}: memory peaked at {peak:.0%}: a larger batch fits; measure whether it pays in samples/s"
+        elif peak < 0.5 and gpu.status not in NO_COMPLAINT:
+            yield f"GPU {gpu.gpu}: memory peaked at {peak:.0%}: a larger batch fits; whether it pays, samples/s tell"
     if gpu.temperature_c is not None and gpu.temperature_c.high >= 80:
         yield f"GPU {gpu.gpu}: {gpu.temperature_c.high:.0f} °C at its hottest (target: below 80)"
     for reason, share in gpu.throttled.items():
@@ -67,15 +73,16 @@ def _gpu_notes(gpu: GpuSummary) -> Iterator[str]:
             yield f"GPU {gpu.gpu}: clocks held down by {reason} in {share:.0%} of readings"
 
 
-def _host_notes(host: HostSummary) -> Iterator[str]:
+def _host_notes(host: HostSummary, is_gpu_busy: bool) -> Iterator[str]:
     if host.cpu_share is not None and host.cpu_share.mean > 0.9:
-        yield f"CPU {host.cpu_share.mean:.0%} busy on average: the machine has no cores left; more workers will not help"
+        yield f"CPU {host.cpu_share.mean:.0%} busy on average: no cores are left; more workers will not help"
     if host.iowait_share is not None and host.iowait_share.mean > 0.1:
         yield f"cores waited for storage {host.iowait_share.mean:.0%} of the time: the data may be read too slowly"
     if host.memory_used_share is not None and host.memory_used_share.high > 0.9:
-        yield f"system memory peaked at {host.memory_used_share.high:.1%}: smaller caches or fewer workers would be safer"
-    if host.main_cpu_share is not None and host.main_cpu_share.mean >= 0.95:
-        yield f"the main process used {host.main_cpu_share.mean:.0%} of a core (usual: 50-80%): Python itself may be the limit"
+        yield f"system memory peaked at {host.memory_used_share.high:.1%}: smaller caches or fewer workers are safer"
+    if host.main_cpu_share is not None and host.main_cpu_share.mean >= 0.95 and not is_gpu_busy:
+        share = host.main_cpu_share.mean
+        yield f"the main process used {share:.0%} of a core (usual: 50-80%): Python itself may be the limit"
     if host.worker_cpu_share is not None and host.worker_cpu_share.mean >= 0.9:
-        spare = f" of {host.cpus_allowed:g} cores" if host.cpus_allowed is not None else ""
-        yield f"each worker used {host.worker_cpu_share.mean:.0%} of a core: {host.workers} workers{spare} are CPU-bound"
+        cores = f", {host.cpus_allowed:g} cores allowed" if host.cpus_allowed is not None else ""
+        yield f"each worker used {host.worker_cpu_share.mean:.0%} of a core: CPU-bound ({host.workers} workers{cores})"

@@ -37,6 +37,7 @@ class Output:
         self.screen = Screen(Console(stderr=True))
         columns, rows = self.screen.log_size
         fcntl.ioctl(self._slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self._is_over = threading.Event()
         self._reader = threading.Thread(target=self._read, name="flatout-output", daemon=True)
 
     @property
@@ -58,6 +59,8 @@ class Output:
                 return
             if not data:
                 return
+            if self._is_over.is_set():
+                continue
             self.screen.log.feed(data)
             try:
                 self._kept.write(data)
@@ -67,6 +70,8 @@ class Output:
     def replay(self) -> None:
         """Print everything that was caught. Call after the screen is closed."""
         self._reader.join(_LAST_WORDS_S)
+        # Somebody who still holds the terminal may go on writing, but into nothing.
+        self._is_over.set()
         self._kept.seek(0)
         sys.stdout.flush()
         shutil.copyfileobj(self._kept, sys.stdout.buffer)

@@ -6,41 +6,40 @@ report, never the run or its exit code.
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
-import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flatout import __version__
 from flatout.app.launch import Child, child_environment, command_line
-from flatout.app.terminal import Terminal, say, terminal
+from flatout.app.notices import Notices
+from flatout.app.terminal import say, terminal
 from flatout.errors import FlatoutError
 from flatout.store.directory import RunDirectory, create_run
 from flatout.store.manifest import Manifest
 
+# What takes long to import is imported beside the running script.
 if TYPE_CHECKING:
-    from flatout.app.beside import Notices
-    from flatout.app.live import Live
+    from flatout.app.beside import Beside
     from flatout.app.output import Output
-    from flatout.records.report import RunReport
 
 _SAY = {
     "unwatched": "flatout: cannot record ({error}): the script runs unwatched\n",
-    "failed": "flatout: the verdict could not be made ({error}); the script's exit code is {code}, the run is in {path}\n",
+    "failed": "flatout: no verdict ({error}); the run is in {path}\n",
     "interrupted": "flatout: interrupted before the verdict; the run is in {path}\n",
+    "no_start": "the command could not be started",
     "no_screen": "--live needs a terminal; the run went on without",
-    "no_json": "{file!r} could not be written ({error}); the same is in {path}",
-    "isolated": "python was started with {flag}, which keeps flatout out: leave it away to watch the script",
-    "no_torch": "no process below this command imported a torch that flatout can watch",
-    "no_step": "torch was imported, but no optimizer made a step",
+    "no_output": "--live: the script's output cannot be caught",
+    "unobserved": "no telemetry and no live view",
+    "unfinished": "telemetry did not end well",
+    "no_replay": "--live: not all of the script's output could be printed",
 }
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Options:
     """What the user chose. `out` is the run's own directory, `json` a file or "-"."""
 
@@ -60,16 +59,16 @@ def watch(cmd: Sequence[str], options: Options) -> int:
     """Run `cmd` to its end under observation and return its exit code."""
     argv = command_line(cmd, options.python)
     try:
-        run = create_run(_name(cmd, options.name), out=options.out)
+        run = create_run(run_name(cmd, options.name), out=options.out)
         manifest = run.begin(Manifest(run.id, tuple(cmd), os.getcwd(), time.time(), flatout=__version__))
     except OSError as error:
         say(_SAY["unwatched"].format(error=error))
         with Child(argv, os.environ) as child:
             return child.wait()
-    return _Watched(run, manifest, options, terminal(os.environ)).watch(argv)
+    return _Watch(run, manifest, options).to_the_end(argv)
 
 
-def _name(cmd: Sequence[str], wished: str | None) -> str:
+def run_name(cmd: Sequence[str], wished: str | None) -> str:
     """A name for the run: the script's, wherever it stands in the command."""
     if wished:
         return wished.replace(".", "-")
@@ -78,162 +77,91 @@ def _name(cmd: Sequence[str], wished: str | None) -> str:
     return next((word for word in cmd if word.endswith(".py")), cmd[0])
 
 
-class _Watched:
+class _Watch:
     """One run from its start to its verdict."""
 
-    def __init__(self, run: RunDirectory, manifest: Manifest, options: Options, screen: Terminal) -> None:
+    def __init__(self, run: RunDirectory, manifest: Manifest, options: Options) -> None:
         self._run = run
         self._manifest = manifest
         self._options = options
-        self._terminal = screen
-        self._cwd = Path.cwd()
+        self._terminal = terminal(os.environ)
+        self._notices = Notices()
 
-    def watch(self, argv: Sequence[str]) -> int:
+    def to_the_end(self, argv: Sequence[str]) -> int:
         began_s = time.perf_counter()
-        settings = {} if self._options.lines else {"lines_hz": 0.0}
-        output = self._output()
-        child = Child(argv, child_environment(os.environ, self._run.work, settings), *(output.fds if output else ()))
-        with child:
-            # Only now, beside the running script: this takes a while.
-            from flatout.app.beside import Beside, Notices, captured_environment
-
-            notices = Notices()
-            beside = Beside(self._run.work, notices)
-            if output:
-                output.started()
-            beside.start_live(lambda: self._live(output)) if self._wants_view else None
-            if self._options.telemetry:
-                beside.start_sampling(child.pid, self._options.interval_s)
-            environment: dict[str, Any] = {}
-            with notices.unless("environment not captured"):
-                environment = captured_environment(self._cwd)
-            code = child.wait()
-            wall_s = time.perf_counter() - began_s
-            beside.stop()
-            if output:
-                output.replay()
-        with notices.unless("data files not located"):
-            environment |= within(2.0, beside.measured)
-        if self._options.live and output is None:
-            notices.append(_SAY["no_screen"])
-        self._conclude(code, wall_s, environment, notices, argv)
+        settings: dict[str, object] = {} if self._options.lines else {"lines_hz": 0.0}
+        output = self._catch_output()
+        fds = output.fds if output else (None, None)
+        try:
+            with Child(argv, child_environment(os.environ, self._run.work, settings), *fds) as child:
+                beside = self._begin_beside(child.pid, output)
+                code = child.wait()
+                wall_s = time.perf_counter() - began_s
+                self._end_beside(beside, output)
+        except FlatoutError:
+            self._run.finish(replace(self._manifest, ended_unix_s=time.time(), notices=(_SAY["no_start"],)))
+            raise
+        self._conclude(argv, code, wall_s, beside)
         return code
 
-    @property
-    def _wants_view(self) -> bool:
-        return self._terminal.fd is not None and not self._options.quiet
-
-    def _output(self) -> Output | None:
+    def _catch_output(self) -> Output | None:
         """For the full screen the script's output has to be caught; else it goes where it always went."""
-        if not self._options.live or not self._wants_view:
+        if not self._options.live or self._options.quiet:
             return None
-        from flatout.app.output import Output
+        if self._terminal.fd is None:
+            self._notices.append(_SAY["no_screen"])
+            return None
+        with self._notices.unless(_SAY["no_output"]):
+            from flatout.app.output import Output
 
-        try:
             return Output()
-        except OSError:
-            return None
+        return None
 
-    def _live(self, output: Output | None) -> Live:
-        from flatout.app.live import Follower, Live, StatusView
+    def _begin_beside(self, pid: int, output: Output | None) -> Beside | None:
+        """Telemetry and view; the script is running already and must not notice if they fail."""
+        if output is not None:
+            output.started()
+        with self._notices.unless(_SAY["unobserved"]):
+            from flatout.app.beside import Beside
 
-        assert self._terminal.fd is not None
-        follower = Follower(self._run.work / "proc")
-        view = output.screen if output else StatusView(self._terminal.fd, self._terminal.color, self._terminal.unicode)
-        return Live(follower, view)
+            beside = Beside(self._run.work, self._notices)
+            if output is not None:
+                beside.show_screen(output)
+            elif self._terminal.fd is not None and not self._options.quiet:
+                beside.show_line(self._terminal)
+            if self._options.telemetry:
+                beside.sample(pid, self._options.interval_s)
+            beside.capture_environment(Path.cwd())
+            return beside
+        return None
 
-    def _conclude(self, code: int, wall_s: float, environment: dict[str, Any], notices: Notices, argv: Sequence[str]) -> None:
-        """From here on the script has ended: a Ctrl-C now is for us."""
+    def _end_beside(self, beside: Beside | None, output: Output | None) -> None:
+        if beside is not None:
+            with self._notices.unless(_SAY["unfinished"]):
+                beside.stop()
+        if output is not None:
+            with self._notices.unless(_SAY["no_replay"]):
+                output.replay()
+
+    def _conclude(self, argv: Sequence[str], code: int, wall_s: float, beside: Beside | None) -> None:
+        """The script has ended: a Ctrl-C from here on is for us."""
         try:
-            self._manifest = self._run.finish(
-                dataclasses.replace(
-                    self._manifest,
-                    ended_unix_s=time.time(),
-                    exit_code=code,
-                    wall_s=wall_s,
-                    environment=environment,
-                    notices=(*self._manifest.notices, *notices),
-                )
+            ended = replace(self._manifest, ended_unix_s=time.time(), exit_code=code, wall_s=wall_s)
+            environment = beside.environment() if beside is not None else {}
+            notices = (*ended.notices, *self._notices)
+            self._run.finish(replace(ended, environment=environment, notices=notices))
+            from flatout.app.verdict import publish, summarised
+
+            options = self._options
+            publish(
+                summarised(self._run.path, argv),
+                self._run,
+                terminal(os.environ),  # looked at again: its size may have changed meanwhile
+                json_file=options.json,
+                quiet=options.quiet,
+                verbose=options.verbose,
             )
-            report = self._summarised(argv)
-            self._publish(report)
         except KeyboardInterrupt:
             say(_SAY["interrupted"].format(path=self._run.path))
         except Exception as error:
-            say(_SAY["failed"].format(error=f"{type(error).__name__}: {error}", code=code, path=self._run.path))
-
-    def _summarised(self, argv: Sequence[str]) -> RunReport:
-        from flatout.diagnose.summary import summarise
-        from flatout.store.run import StoredRun
-
-        stored = StoredRun(self._run.path)
-        report = summarise(stored)
-        if report.run.steps == 0:
-            report = dataclasses.replace(report, notices=(why_no_step(argv, len(stored.recordings)), *report.notices))
-        return report
-
-    def _publish(self, report: RunReport) -> None:
-        from flatout.report.json import to_dict
-
-        value = to_dict(report)
-        self._run.write_summary(value)
-        notices: list[str] = []
-        if self._options.json is not None:
-            try:
-                _write_json(self._options.json, value)
-            except OSError as error:
-                notices.append(_SAY["no_json"].format(file=self._options.json, error=error, path=self._run.path))
-        if self._options.quiet:
-            for notice in notices:
-                say(f"flatout: {notice}\n")
-            return
-        from flatout.report.terminal import render
-
-        say(
-            render(
-                dataclasses.replace(report, notices=(*report.notices, *notices)),
-                width=self._terminal.width,
-                color=self._terminal.color,
-                unicode=self._terminal.unicode,
-                cwd=self._cwd,
-                verbose=self._options.verbose,
-                kept=os.path.relpath(self._run.path) if self._run.path.is_relative_to(self._cwd) else str(self._run.path),
-            )
-        )
-
-
-def why_no_step(argv: Sequence[str], recordings: int) -> str:
-    """The likeliest reason why nothing was recorded."""
-    if recordings:
-        return _SAY["no_step"]
-    if "python" in os.path.basename(argv[0]):
-        for word in argv[1:]:
-            if not word.startswith("-") or word in ("-m", "-c", "-"):
-                break
-            for flag in "ISE":
-                if flag in word[1:] and not word.startswith("--"):
-                    return _SAY["isolated"].format(flag=f"-{flag}")
-    return _SAY["no_torch"]
-
-
-def _write_json(file: str, value: dict[str, Any]) -> None:
-    text = json.dumps(value, indent=2) + "\n"
-    if file == "-":
-        if sys.stdout is not None:
-            sys.stdout.write(text)
-            sys.stdout.flush()
-    else:
-        Path(file).write_text(text, encoding="utf-8")
-
-
-def within(limit_s: float, function: Any) -> Any:
-    """The function's result if it comes in time; a look at a dead network disk may never end."""
-    import threading
-
-    results: list[Any] = []
-    thread = threading.Thread(target=lambda: results.append(function()), name="flatout-look", daemon=True)
-    thread.start()
-    thread.join(limit_s)
-    if not results:
-        raise FlatoutError(f"no answer within {limit_s:g} s")
-    return results[0]
+            say(_SAY["failed"].format(error=f"{type(error).__name__}: {error}", path=self._run.path))

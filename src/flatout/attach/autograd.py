@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any
 
 from .patching import Patches
-from .tracer import Tracer
-from .wire import BACKWARD, FORWARD
+from .phases import Phases
+from .tracer import BACKWARD_BEGINS, BACKWARD_ENDS, CODES, ENTER_GRAD, LEAVE, Tracer, clock
 
 _MOST_NODES = 200
 _FIRST_LOOKS = 3
@@ -18,8 +19,8 @@ _LOOK_EVERY = 1000
 class GraphLook:
     """What the autograd graph shows: shapes and dtypes of intermediate results. It holds no tensor."""
 
-    def __init__(self, tracer: Tracer) -> None:
-        self._tracer = tracer
+    def __init__(self, phases: Phases) -> None:
+        self._phases = phases
         self._looks = 0
         self.dtypes: Counter[str] = Counter()
         self.compiled = False
@@ -38,7 +39,7 @@ class GraphLook:
                 if len(made.shape) > 1:
                     sizes[int(made.shape[0])] += 1
         if sizes:
-            self._tracer.graph_samples = sizes.most_common(1)[0][0]
+            self._phases.graph_samples = sizes.most_common(1)[0][0]
         return 1 if self._looks < _FIRST_LOOKS else _LOOK_EVERY
 
     def _nodes(self, roots: Any) -> list[Any]:
@@ -67,11 +68,12 @@ class BackwardWatch:
     """Replaces torch.autograd.backward, which Tensor.backward calls too, and torch.autograd.grad."""
 
     def __init__(self, torch: Any, tracer: Tracer, graph: GraphLook, trouble: Callable[[Exception], None]) -> None:
-        self._compiling = torch.compiler.is_compiling
+        self._compiling = torch.compiler.is_dynamo_compiling
         self._tracer = tracer
         self._graph = graph
         self._trouble = trouble
         self._until_look = 1
+        self._busy = False
 
     def install(self, module: Any, patches: Patches) -> None:
         """`module` is torch.autograd."""
@@ -82,46 +84,46 @@ class BackwardWatch:
         tracer, compiling, trouble = self._tracer, self._compiling, self._trouble
 
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-            watched = False
+            # Within a backward (reentrant checkpointing) time is booked already.
+            if self._busy or compiling() or (tracer.owner != get_ident() and not tracer.claim()):
+                return original(tensors, *args, **kwargs)
             try:
-                # Within a backward (reentrant checkpointing) time is booked already.
-                if not compiling() and tracer.mine() and tracer.cur != BACKWARD:
-                    watched = True
-                    self._until_look -= 1
-                    if self._until_look <= 0:
-                        self._until_look = self._graph.look(tensors)
-                    tracer.backward_begins()
+                self._busy = True
+                self._until_look -= 1
+                if self._until_look <= 0:
+                    self._until_look = self._graph.look(tensors)
+                tracer.log(clock() * CODES + BACKWARD_BEGINS)
+                if tracer.device is not None:
+                    tracer.device.backward_begins()
             except Exception as error:
                 trouble(error)
             try:
                 return original(tensors, *args, **kwargs)
             finally:
-                if watched:
-                    try:
-                        tracer.backward_ends()
-                    except Exception as error:
-                        trouble(error)
+                self._busy = False
+                tracer.log(clock() * CODES + BACKWARD_ENDS)
+                if tracer.device is not None:
+                    _guarded(tracer.device.backward_ends, trouble)
 
         return backward
 
     def _make_grad(self, original: Any) -> Any:
-        tracer, compiling, trouble = self._tracer, self._compiling, self._trouble
+        tracer, compiling = self._tracer, self._compiling
 
         def grad(*args: Any, **kwargs: Any) -> Any:
-            before = -1
-            try:
-                if not compiling() and tracer.mine() and tracer.cur != BACKWARD:
-                    before = tracer.enter(BACKWARD)
-                    tracer.settle(FORWARD)
-            except Exception as error:
-                trouble(error)
+            if self._busy or compiling() or tracer.owner != get_ident():
+                return original(*args, **kwargs)
+            tracer.log(clock() * CODES + ENTER_GRAD)
             try:
                 return original(*args, **kwargs)
             finally:
-                if before >= 0:
-                    try:
-                        tracer.leave(before)
-                    except Exception as error:
-                        trouble(error)
+                tracer.log(clock() * CODES + LEAVE)
 
         return grad
+
+
+def _guarded(call: Callable[[], object], trouble: Callable[[Exception], None]) -> None:
+    try:
+        call()
+    except Exception as error:
+        trouble(error)

@@ -48,19 +48,24 @@ class DeviceClock:
         self._sample: _Sample | None = None
         self._countdown = 1
         self._ready = False
-        self._requests = 0
+        self._requests = self._index = 0
+        self._iterating = False
         self._last_ns = 0
         self._step_ns = 0
         self.own_ns = 0
 
-    def request(self, index: int) -> None:
+    def request(self) -> None:
+        """A batch, or an iterator, is asked for."""
         self._requests += 1
+        if self._iterating:
+            self._iterating = False  # the wait for a new iterator and for its first batch is one wait
+            return
         if self._sample is not None:
             if self._sample.loaderless:
                 self.drop()
             else:
                 self._finish()
-        self._maybe_begin(index, loaderless=False)
+        self._maybe_begin(loaderless=False)
 
     def arrived(self) -> None:
         if self._sample is not None:
@@ -75,7 +80,11 @@ class DeviceClock:
         if self._sample is not None:
             self._mark(BACKWARD_ENDS, look=True)
 
-    def optimizer_ends(self, index: int) -> None:
+    def iterator_made(self) -> None:
+        self._iterating = True
+
+    def optimizer_ends(self) -> None:
+        self._index += 1
         sample = self._sample
         if sample is not None:
             self._mark(OPTIMIZER_ENDS, look=True)
@@ -83,7 +92,7 @@ class DeviceClock:
             # Without a loader a sample runs from one optimizer step to the next.
             if sample is not None:
                 self._finish()
-            self._maybe_begin(index + 1, loaderless=True)
+            self._maybe_begin(loaderless=True)
         self._requests = 0
 
     def capturing(self) -> bool:
@@ -96,7 +105,7 @@ class DeviceClock:
             self._free.append(self._sample)
             self._sample = None
 
-    def _maybe_begin(self, index: int, loaderless: bool) -> None:
+    def _maybe_begin(self, loaderless: bool) -> None:
         now = clock()
         step_ns = now - self._last_ns
         self._last_ns = now
@@ -111,7 +120,7 @@ class DeviceClock:
         if len(self._pending) >= _MOST_PENDING:
             return
         sample = self._free.pop() if self._free else _Sample(self._make_event)
-        sample.index, sample.loaderless = index, loaderless
+        sample.index, sample.loaderless = self._index, loaderless
         sample.marked = sample.boundaries = sample.drained = 0
         self._sample = sample
         self._mark(REQUEST, look=True)

@@ -17,6 +17,9 @@ _UNKNOWN_LOADER = 0xFFFFFFFF  # a worker is matched to its loader by its process
 _WRITE_EVERY_NS = 50_000_000
 _FIRST_INTERVAL_NS = 1_000_000_000
 _LONGEST_INTERVAL_NS = 10_000_000_000
+# A fetch this quick is measured only now and then: timing it would cost as much as the fetch.
+_QUICK_NS = 100_000
+_SKIPPED_WHEN_QUICK = 15
 
 
 class Output(Protocol):
@@ -33,6 +36,7 @@ class Meter:
         self._collate = collate
         self._interval_ns = _FIRST_INTERVAL_NS
         self._collate_ns = 0
+        self.skip = 0  # fetches to pass over before the next one is measured
         self._begin(clock())
 
     def _begin(self, now: int) -> None:
@@ -43,6 +47,8 @@ class Meter:
 
     def collate(self, samples: Any) -> Any:
         """Stands in for the loader's collate function, and times it."""
+        if self.skip:
+            return self._collate(samples)
         begun = clock()
         batch = self._collate(samples)
         self._collate_ns = clock() - begun
@@ -61,6 +67,8 @@ class Meter:
             self._max = took
         if ended >= self._next_write:
             self._write(ended)
+        if took < _QUICK_NS:
+            self.skip = _SKIPPED_WHEN_QUICK
 
     def _write(self, now: int) -> None:
         body = _PACK(
@@ -114,12 +122,17 @@ class FetchWatch:
         trouble = self._trouble
 
         def fetch(fetcher: Any, index: Any) -> Any:
+            meter = fetcher.__dict__.get("_flatout_meter")
+            if meter is None:
+                return original(fetcher, index)
+            if meter.skip:
+                batch = original(fetcher, index)
+                meter.skip -= 1
+                return batch
             begun = clock()
             batch = original(fetcher, index)
             try:
-                meter = fetcher.__dict__.get("_flatout_meter")
-                if meter is not None:
-                    meter.add(len(index) if fetcher.auto_collation else size_of(batch) or 1, begun, clock())
+                meter.add(len(index) if fetcher.auto_collation else size_of(batch) or 1, begun, clock())
             except Exception as error:
                 trouble(error)
             return batch

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Any
 
+from .optimizers import OptimizerWatch
 from .patching import Patches
 from .tracer import Tracer
 
@@ -15,8 +16,11 @@ REPLAYED = 2
 class GraphWatch:
     """Counts the replays of a graph that holds an optimizer step as steps."""
 
-    def __init__(self, torch: Any, tracer: Tracer, trouble: Callable[[Exception], None]) -> None:
+    def __init__(
+        self, torch: Any, tracer: Tracer, optimizers: OptimizerWatch, trouble: Callable[[Exception], None]
+    ) -> None:
         self._torch = torch
+        self._optimizers = optimizers
         self._tracer = tracer
         self._trouble = trouble
 
@@ -29,8 +33,8 @@ class GraphWatch:
         def capture_end(graph: Any, *args: Any, **kwargs: Any) -> Any:
             result = original(graph, *args, **kwargs)
             try:
-                graph._flatout_steps = self._tracer.captured_steps
-                self._tracer.captured_steps = 0
+                graph._flatout_steps = self._optimizers.captured
+                self._optimizers.captured = 0
             except Exception as error:
                 self._trouble(error)
             return result
@@ -43,9 +47,8 @@ class GraphWatch:
         def replay(graph: Any, *args: Any, **kwargs: Any) -> Any:
             result = original(graph, *args, **kwargs)
             try:
-                if graph.__dict__.get("_flatout_steps") and tracer.on and tracer.owner == get_ident():
-                    tracer.optimizer_begins(id(graph))
-                    tracer.optimizer_ends(id(graph), REPLAYED)
+                if graph.__dict__.get("_flatout_steps") and tracer.owner == get_ident():
+                    self._optimizers.stepped(graph, REPLAYED)
             except Exception as error:
                 self._trouble(error)
             return result

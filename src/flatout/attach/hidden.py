@@ -30,25 +30,24 @@ class SyncWindows:
         self._watched_call = watched_call
         self._show_before: Any = None
         self._pause_ns = _FIRST_PAUSE_NS
-        self._due_ns = 0
+        self._due_ns = self._opened_at = 0
         self._failed = False
         self.is_open = False
         self.steps = 0
 
-    def at_step_end(self, index: int, now: int) -> int:
-        """Open or close as the schedule has it; returns when to be called again (0: at the next step)."""
+    def at_step_end(self, index: int, now: int) -> None:
+        """Open or close as the schedule has it."""
         if self._failed:
-            return now + _LONGEST_PAUSE_NS
+            return
         if self.is_open:
             self.close()
-            self.steps += 1
+            self.steps += index - self._opened_at
             if self.steps % 2 == 0:
                 self._due_ns = now + self._pause_ns
                 self._pause_ns = min(2 * self._pause_ns, _LONGEST_PAUSE_NS)
         if index >= _FIRST_STEP and now >= self._due_ns and self._torch.cuda.is_initialized():
+            self._opened_at = index
             self._open()
-            return 0
-        return self._due_ns
 
     def _open(self) -> None:
         cuda = self._torch.cuda

@@ -16,7 +16,8 @@ from typing import Protocol
 
 from . import wire
 from .sites import user_frame
-from .tracer import PENDING, Tracer
+from .phases import PENDING, Phases, phase_now
+from .tracer import Tracer
 from .wire import OTHER
 
 THREAD_NAME = "flatout-lines"
@@ -46,8 +47,9 @@ class _Line:
 class LineSampler:
     """Runs until `stop`; `make_output` is called on its own thread, at the first write."""
 
-    def __init__(self, tracer: Tracer, make_output: Callable[[], Output | None], hz: float = 25.0) -> None:
+    def __init__(self, tracer: Tracer, phases: Phases, make_output: Callable[[], Output | None], hz: float = 25.0) -> None:
         self._tracer = tracer
+        self._phases = phases
         self._make_output = make_output
         self._interval_s = min(_LONGEST_S, max(_SHORTEST_S, 1 / hz))
         self._fastest_s = self._interval_s
@@ -86,7 +88,7 @@ class LineSampler:
 
     def _look(self, seconds: float) -> None:
         tracer = self._tracer
-        phase = tracer.cur
+        phase = tracer.inside if tracer.inside >= 0 else phase_now(tracer.events[-32:], self._phases.cur)
         frame = user_frame(sys._current_frames().get(tracer.owner))
         if frame is None:
             return

@@ -6,13 +6,14 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any, Protocol
 
 from . import wire
 from .batch import size_of
 from .patching import Patches
 from .sites import user_frame
-from .tracer import Tracer
+from .tracer import ARRIVED, CODES, EXHAUSTED, ITERATOR_MADE, REQUEST, REQUEST_NO_GRAD, Tracer
 
 clock = time.perf_counter_ns
 _EPOCH = wire.packer("epoch").pack
@@ -61,19 +62,23 @@ class LoaderWatch:
         def __iter__(loader: Any) -> Any:
             begun, number = clock(), 0
             try:
-                if tracer.mine():
+                if tracer.owner == get_ident() or tracer.claim():
                     number = self._number(loader)
-                    tracer.request(number, grad())
+                    training = grad()
+                    tracer.note(number)
+                    tracer.log(clock() * CODES + (REQUEST if training else REQUEST_NO_GRAD))
+                    if training and tracer.device is not None:
+                        tracer.device.request()
             except Exception as error:
                 trouble(error)
-                number = 0
             iterator = original(loader)
-            if not number:
-                return iterator
             try:
-                tracer.iterator_made()
-                iterator._flatout_loader = number
-                self._note_epoch(number, iterator, begun)
+                if number:
+                    tracer.log(clock() * CODES + ITERATOR_MADE)
+                    if tracer.device is not None:
+                        tracer.device.iterator_made()
+                    iterator._flatout_loader = number
+                    self._note_epoch(number, iterator, begun)
             except Exception as error:
                 trouble(error)
             return iterator
@@ -84,29 +89,42 @@ class LoaderWatch:
         tracer, grad, trouble = self._tracer, self._grad, self._trouble
 
         def __next__(iterator: Any) -> Any:
-            watched, queue = False, -1
+            if tracer.owner != get_ident() and not tracer.claim():
+                return original(iterator)
+            queue = -1
             try:
-                if tracer.mine():
-                    tracer.request(iterator.__dict__.get("_flatout_loader", 0), grad())
-                    if iterator._num_workers:
-                        queue = _queue_depth(iterator)
-                    watched = True
+                training = grad()
+                tracer.note(iterator.__dict__.get("_flatout_loader", 0))
+                tracer.log(clock() * CODES + (REQUEST if training else REQUEST_NO_GRAD))
+                device = tracer.device
+                if device is not None:
+                    device.request() if training else device.drop()
+                if iterator._num_workers:
+                    queue = _queue_depth(iterator)
             except Exception as error:
                 trouble(error)
-            if not watched:
-                return original(iterator)
             try:
                 batch = original(iterator)
             except BaseException:
-                _guarded(tracer.exhausted, trouble)
+                _guarded(self._exhausted, trouble)
                 raise
             try:
-                tracer.arrived(size_of(batch), queue)
+                now = clock()
+                tracer.note((size_of(batch), queue))
+                tracer.log(now * CODES + ARRIVED)
+                if device is not None and training:
+                    device.arrived()
+                tracer.relieve()
             except Exception as error:
                 trouble(error)
             return batch
 
         return __next__
+
+    def _exhausted(self) -> None:
+        self._tracer.log(clock() * CODES + EXHAUSTED)
+        if self._tracer.device is not None:
+            self._tracer.device.drop()
 
     def _number(self, loader: Any) -> int:
         """This loader's number; its settings as they live now go into the recording when it is first used."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any, Protocol
 
 from .patching import Patches
-from .tracer import Tracer
-from .wire import FORWARD, OPTIMIZER, OTHER
+from .tracer import CODES, ENTER_CLOSURE, LEAVE, OPTIMIZER_BEGINS, OPTIMIZER_ENDS, Tracer, clock
 
 SCALER_SKIPPED = 1
 
@@ -22,13 +22,13 @@ class OptimizerWatch:
     def __init__(
         self, torch: Any, tracer: Tracer, output: Callable[[], Output], trouble: Callable[[Exception], None]
     ) -> None:
-        self._compiling = torch.compiler.is_compiling
+        self._compiling = torch.compiler.is_dynamo_compiling
         self._tracer = tracer
         self._output = output
         self._trouble = trouble
         self._known: set[int] = set()
         self._handles: list[Any] = []
-        self.ended = 0
+        self.ended = self.captured = 0
 
     def install(self, torch: Any, patches: Patches) -> None:
         from torch.optim import optimizer
@@ -49,14 +49,17 @@ class OptimizerWatch:
         if self._compiling():
             return None
         try:
-            if not self._tracer.mine():
+            if self._tracer.owner != get_ident() and not self._tracer.claim():
                 return None
             number = id(optimizer)
             if number not in self._known:
                 self._known.add(number)
                 self._output().text("optimizer", _describe(optimizer))
-            self._tracer.optimizer_begins(number)
-            return self._with_watched_closure(optimizer, args, kwargs)
+            self._tracer.note(number)
+            self._tracer.log(clock() * CODES + OPTIMIZER_BEGINS)
+            if len(args) > 1 or kwargs:
+                return self._with_watched_closure(optimizer, args, kwargs)
+            return None
         except Exception as error:
             self._trouble(error)
             return None
@@ -65,11 +68,30 @@ class OptimizerWatch:
         if self._compiling():
             return
         try:
-            if self._tracer.mine():
-                self.ended += 1
-                self._tracer.optimizer_ends(id(optimizer))
+            if self._tracer.owner == get_ident():
+                self._end(optimizer, 0)
         except Exception as error:
             self._trouble(error)
+
+    def _end(self, optimizer: Any, flags: int) -> None:
+        tracer = self._tracer
+        device = tracer.device
+        if device is not None and device.capturing():
+            self.captured += 1  # part of the user's CUDA graph: it steps at each replay
+            return
+        now = clock()
+        tracer.note((id(optimizer), flags))
+        tracer.log(now * CODES + OPTIMIZER_ENDS)
+        self.ended += 1
+        if device is not None:
+            device.optimizer_ends()
+        tracer.step_ended(now)
+
+    def stepped(self, optimizer: Any, flags: int) -> None:
+        """A step without the hooks: a scaler skipped it, or a CUDA graph replayed it."""
+        self._tracer.note(id(optimizer))
+        self._tracer.log(clock() * CODES + OPTIMIZER_BEGINS)
+        self._end(optimizer, flags)
 
     def _with_watched_closure(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
         # Some torch versions hand the hook `self` as the first of the arguments.
@@ -82,21 +104,14 @@ class OptimizerWatch:
         return None
 
     def _watched(self, closure: Callable[..., Any]) -> Callable[..., Any]:
-        tracer, trouble = self._tracer, self._trouble
+        log = self._tracer.log
 
         def watched(*args: Any, **kwargs: Any) -> Any:
-            try:
-                tracer.enter(FORWARD)
-            except Exception as error:
-                trouble(error)
+            log(clock() * CODES + ENTER_CLOSURE)
             try:
                 return closure(*args, **kwargs)
             finally:
-                try:
-                    tracer.leave(OPTIMIZER)
-                    tracer.settle(OTHER)
-                except Exception as error:
-                    trouble(error)
+                log(clock() * CODES + LEAVE)
 
         return watched
 
@@ -105,10 +120,9 @@ class OptimizerWatch:
             ended = self.ended
             result = original(scaler, optimizer, *args, **kwargs)
             try:
-                if self.ended == ended and not self._compiling() and self._tracer.mine():
+                if self.ended == ended and self._tracer.owner == get_ident():
                     # Infinite gradients: the scaler left the optimizer alone. The work of the step was done all the same.
-                    self._tracer.optimizer_begins(id(optimizer))
-                    self._tracer.optimizer_ends(id(optimizer), SCALER_SKIPPED)
+                    self.stepped(optimizer, SCALER_SKIPPED)
             except Exception as error:
                 self._trouble(error)
             return result

@@ -11,7 +11,7 @@ from .imports import after_import
 from .patching import Patches
 from .sites import Sites
 from .steps import StepWriter
-from .tracer import Tracer
+from .tracer import CODES, ENTER_CHECKPOINT, ENTER_LOGGING, LEAVE, Tracer, clock
 from .wire import CHECKPOINT, LOGGING
 
 _SUMMARY_WRITER = (
@@ -45,6 +45,7 @@ class OutputWatch:
         self._writer = writer
         self._sites = sites
         self._trouble = trouble
+        self._busy = False
 
     def install(self, patches: Patches) -> None:
         for module, (owner, names, phase) in _WATCHED.items():
@@ -63,32 +64,31 @@ class OutputWatch:
 
     def _make(self, original: Any, phase: int) -> Any:
         tracer = self._tracer
-        op = "checkpoint" if phase == CHECKPOINT else "logging"
+        op, enter = ("checkpoint", ENTER_CHECKPOINT) if phase == CHECKPOINT else ("logging", ENTER_LOGGING)
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            if tracer.owner != get_ident() or not tracer.on or tracer.cur in (phase, CHECKPOINT):
+            # A logger's call within another's, or a checkpoint's own, is part of that one.
+            if tracer.owner != get_ident() or self._busy:
                 return original(*args, **kwargs)
-            before = self._enter(phase)
+            self._busy = True
+            begun = clock()
+            tracer.log(begun * CODES + enter)
             try:
                 return original(*args, **kwargs)
             finally:
-                self._left(before, phase, op, sys._getframe(1))
+                self._busy = False
+                self._left(begun, phase, op, sys._getframe(1))
 
         return call
 
-    def _enter(self, phase: int) -> tuple[int, int]:
+    def _left(self, begun: int, phase: int, op: str, frame: Any) -> None:
         try:
-            return self._tracer.enter(phase), self._tracer.last
-        except Exception as error:
-            self._trouble(error)
-            return self._tracer.cur, self._tracer.last
-
-    def _left(self, before: tuple[int, int], phase: int, op: str, frame: Any) -> None:
-        try:
-            now = self._tracer.leave(before[0])
+            now = clock()
+            self._tracer.log(now * CODES + LEAVE)
             site = self._sites.at(op, frame)
-            site.add(now - before[1])
+            site.add(now - begun)
             if phase == CHECKPOINT:
-                self._writer.span(phase, before[1], now, site.number)
+                self._writer.span(phase, begun, now, site.number)
+            self._tracer.relieve()
         except Exception as error:
             self._trouble(error)

@@ -102,6 +102,8 @@ class Recorder:
                     self.dropped = 0
                     self._gap_start_ns = 0
                     self.append(_GAP.pack(wire.KINDS["gap"][0], 0, 0, *gap))
+                    # Now told in full by the gap record; left here it would count twice.
+                    _DROPPED.pack_into(self._header, self._header_bytes - 8, 0)
                 return True
         self.dropped += 1
         # Kept in the header's last bytes, so that the loss is known even if the disk stays full.

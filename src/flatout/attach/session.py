@@ -10,6 +10,7 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
+from threading import get_ident
 from typing import Any
 
 from . import STARTED_NS, imports
@@ -25,10 +26,11 @@ from .loader import LoaderWatch
 from .optimizers import OptimizerWatch
 from .outputs import OutputWatch
 from .patching import Patches
+from .phases import Phases
 from .recorder import Recorder
 from .sites import Sites
 from .steps import StepWriter
-from .tracer import Tracer
+from .tracer import CODES, EVAL_CALLED, NOBODY, Tracer, clock
 from .transfers import TransferWatch
 
 OLDEST_TORCH = (2, 4)
@@ -67,15 +69,16 @@ class Session:
         self._next_state = 0
         self._sampler: LineSampler | None = None
         self.writer = StepWriter(self.output)
-        self.tracer = Tracer(self.writer)
+        self.phases = Phases(self.writer)
+        self.tracer = Tracer(self._consume)
         self.sites = Sites(self.output)
-        self.graph = GraphLook(self.tracer)
+        self.graph = GraphLook(self.phases)
         self._patches = Patches()
         self._optimizers = OptimizerWatch(torch, self.tracer, self.output, self.trouble)
-        self._collector = CollectorWatch(self.tracer, self.trouble)
+        self._collector = CollectorWatch(self.tracer)
         self._windows: SyncWindows | None = None
-        self.writer.housekeeping = self._housekeeping
-        self.writer.on_begin = self._first_boundary
+        self._next_housekeeping = 0
+        self.tracer.on_claim = self._begin
 
     def install(self) -> None:
         torch, tracer, patches = self._torch, self.tracer, self._patches
@@ -90,7 +93,7 @@ class Session:
         if torch.version.cuda is not None or self._settings.get("device_patches"):
             transfers = TransferWatch(torch, tracer, self.sites, self.trouble)
             transfers.install(patches)
-            GraphWatch(torch, tracer, self.trouble).install(patches)
+            GraphWatch(torch, tracer, self._optimizers, self.trouble).install(patches)
             tracer.device = DeviceClock(torch, lambda body: self.output().append(body))
             if self._settings.get("sync_windows", True):
                 self._windows = SyncWindows(torch, self.sites, transfers.watched_call)
@@ -126,17 +129,20 @@ class Session:
             sys.stderr.write(f"flatout: cannot record process {os.getpid()} ({error}); it runs unrecorded\n")
             return _Nothing()
 
-    def _first_boundary(self) -> None:
+    def _begin(self, now: int) -> None:
+        """The training thread has shown itself."""
+        self.phases.begin(now)
         hz = float(self._settings.get("lines_hz", 25.0))
         if hz > 0 and self._sampler is None:
-            self._sampler = LineSampler(self.tracer, lambda: self._open("lines"), hz)
+            self._sampler = LineSampler(self.tracer, self.phases, lambda: self._open("lines"), hz)
             self._sampler.start()
 
     def _make_eval(self, original: Any) -> Any:
         tracer = self.tracer
 
         def eval(module: Any) -> Any:  # noqa: A001 - the name it replaces
-            tracer.eval_called = True
+            if tracer.owner == get_ident():
+                tracer.log(clock() * CODES + EVAL_CALLED)
             return original(module)
 
         return eval
@@ -148,21 +154,25 @@ class Session:
 
     def _enter_worker(self, info: Any) -> None:
         """This process turns out to be a loader's worker: only the cost of samples is of interest here."""
-        self.tracer.on = False
+        self.tracer.switch_off()
         self._role = "worker"
         value = {"loader": None, "worker": info.id, "num_workers": info.num_workers, "start_ns": self._started_ns}
         self.output().text("worker", value)
 
-    def _housekeeping(self, now: int) -> int:
-        """Now and then, at the end of a step: bring running totals up to date. Returns when to come again."""
-        due = now + _HOUSEKEEPING_NS
+    def _consume(self, events: list[int], notes: list[object]) -> None:
+        """Called at the end of a step now and then: events become records, running totals are brought up to date."""
+        self.phases.consume(events, notes)
+        now = clock()
         if self._windows is not None:
-            due = min(due, self._windows.at_step_end(self.writer.index, now))
+            self._windows.at_step_end(self.writer.index, now)
+            self.tracer.every_step = self._windows.is_open
+        if now < self._next_housekeeping:
+            return
+        self._next_housekeeping = now + _HOUSEKEEPING_NS
         self.sites.flush(self._windows.steps if self._windows is not None else 0)
         if now >= self._next_state and self.writer.index >= 2:
             self._note_state()
             self._next_state = now + _STATE_EVERY_NS
-        return due
 
     def _note_state(self) -> None:
         state = torch_state(self._torch, self.graph)
@@ -178,14 +188,16 @@ class Session:
         self._sampler = None
         self._started_ns = time.perf_counter_ns()
         self.writer.forget()
-        self.tracer.forget()
+        self.phases.forget()
+        if self.tracer.owner != NOBODY:
+            self.tracer.forget()
         self.sites.forget()
 
     def trouble(self, error: Exception) -> None:
         """A hook of ours failed: say so once, put everything back, and let the script run on bare."""
-        if not self.tracer.on:
+        if self.tracer.owner == NOBODY:
             return
-        self.tracer.on = False
+        self.tracer.switch_off()
         try:
             sys.stderr.write(f"flatout: stopped watching process {os.getpid()} ({type(error).__name__}: {error})\n")
             self.output().text("notice", f"stopped watching: {type(error).__name__}: {error}")
@@ -194,7 +206,7 @@ class Session:
             pass
 
     def uninstall(self) -> None:
-        self.tracer.on = False
+        self.tracer.switch_off()
         self._patches.restore()
         self._optimizers.remove()
         self._collector.remove()
@@ -211,7 +223,9 @@ class Session:
             if self._windows is not None:
                 self._windows.close()
             if self._recorder is not None:
-                if self.writer.index >= 0 and self.tracer.on:
+                if self.tracer.owner != NOBODY:
+                    self.tracer.flush()
+                if self.writer.index >= 0:
                     if self.tracer.device is not None:
                         self.tracer.device.close()
                     self._note_state()

@@ -6,14 +6,13 @@ from collections.abc import Callable
 from typing import Protocol
 
 from . import wire
-from .wire import OTHER
 
 _PACK = wire.packer("step").pack
 _SPAN = wire.packer("span").pack
 _STEP = wire.KINDS["step"][0]
 _SPAN_KIND = wire.KINDS["span"][0]
 SAMPLES_FROM_GRAPH = 4
-_U16 = 0xFFFF
+_UNKNOWN = wire.UNKNOWN_SAMPLES
 _SPAN_WORTH_A_MARK_NS = 1_000_000
 # After this many records each holds twice as many steps, so a week of 2 ms steps stays under a gigabyte.
 RECORDS_PER_LEVEL = 1 << 19
@@ -42,69 +41,65 @@ class StepWriter:
     """The last record stays open: a step that goes on, or one merged into it, is written over it."""
 
     def __init__(self, output: Callable[[], Output]) -> None:
-        self._output = output
-        self.housekeeping: Callable[[int], int] = lambda now: now
-        self.on_begin: Callable[[], None] = lambda: None
+        self._open_output = output
         self.forget()
 
     def forget(self) -> None:
+        """Start afresh, as in a forked child."""
         self.index = -1
-        self.steps_per_record = 1
-        self._records = 0
+        self._output: Output | None = None
+        self._steps_per_record = self._steps_here = 1
+        self._next_level = RECORDS_PER_LEVEL
         self._place = -1
         self._start = self._end = 0
-        self._next_housekeeping = 0
         self._acc: list[int] = []
-        self._counts = [0] * 6
-        self._steps_here = 1
+        self._counts: tuple[int, ...] = ()
 
     def begin(self, now: int) -> None:
         """The first step starts here."""
         self._end = now
-        self.on_begin()
 
     def end_step(self, now: int, step: Step, goes_on: bool, flags: int) -> None:
+        """Write the step that ends now; `goes_on`: it continues the one written last."""
         samples = step.samples
         if not step.batches and not goes_on:
             # No loader gave this batch; its size was read off the autograd graph, if it could be.
             samples = step.graph_samples * (step.backwards or 1)
             flags |= SAMPLES_FROM_GRAPH
-        counts = [samples, step.own_ns, step.batches, step.backwards, step.syncs, step.copies]
-        if goes_on or self._steps_here < self.steps_per_record:
-            self._acc = [a + b for a, b in zip(self._acc, step.acc)]
-            self._counts = [a + b for a, b in zip(self._counts, counts)]
-            self._steps_here += 0 if goes_on else 1
+        acc = step.acc
+        counts = (samples, step.own_ns, step.batches, step.backwards, step.syncs, step.copies)
+        if goes_on or self._steps_here < self._steps_per_record:
+            acc = [a + b for a, b in zip(self._acc, acc, strict=True)]
+            counts = tuple(a + b for a, b in zip(self._counts, counts, strict=True))
+            self._steps_here += not goes_on
         else:
-            self._acc, self._counts, self._steps_here = step.acc, counts, 1
             self._start = self._end
             self._place = -1
-        if not goes_on:
-            self.index += 1
+            self._steps_here = 1
+        self.index += not goes_on
         self._end = now
-        self._write(step.queue, flags)
-        if now >= self._next_housekeeping:
-            self._next_housekeeping = self.housekeeping(now)
+        self._acc = acc
+        self._counts = counts
+        self._write(acc, counts, step.queue, flags)
 
-    def _write(self, queue: int, flags: int) -> None:
-        samples, own_ns, batches, backwards, syncs, copies = self._counts
-        acc = self._acc
+    def _write(self, acc: list[int], counts: tuple[int, ...], queue: int, flags: int) -> None:
+        output = self._output
+        if output is None:
+            output = self._output = self._open_output()
+        samples, own_ns, batches, backwards, syncs, copies = counts
         body = _PACK(
-            _STEP, 0, 0, self.index, self._start, self._end - self._start, self._steps_here,
-            samples if 0 < samples < wire.UNKNOWN_SAMPLES else wire.UNKNOWN_SAMPLES,
-            acc[0] * 1e-9, acc[1] * 1e-9, acc[2] * 1e-9, acc[3] * 1e-9, acc[4] * 1e-9, acc[5] * 1e-9,
-            acc[6] * 1e-9, acc[7] * 1e-9, acc[8] * 1e-9, acc[9] * 1e-9, acc[OTHER] * 1e-9,
-            own_ns if own_ns < 0xFFFFFFFF else 0xFFFFFFFF, queue,
-            batches & _U16, backwards & _U16, syncs & _U16, copies & _U16, flags,
+            _STEP, 0, 0, self.index, self._start, self._end - self._start, self._steps_here, samples or _UNKNOWN,
+            *[ns * 1e-9 for ns in acc[:11]], own_ns, queue, batches, backwards, syncs, copies, flags,
         )  # fmt: skip
         if self._place >= 0:
-            self._place = self._output().put(self._place, body)
+            self._place = output.put(self._place, body)
             return
-        self._place = self._output().append(body)
-        self._records += 1
-        if self._records % RECORDS_PER_LEVEL == 0:
-            self.steps_per_record *= 2
+        self._place = output.append(body)
+        if self.index >= self._next_level:
+            self._steps_per_record *= 2
+            self._next_level = self.index + RECORDS_PER_LEVEL * self._steps_per_record
 
     def span(self, phase: int, since: int, now: int, site: int = -1) -> None:
         """Mark an evaluation, a checkpoint or the like on the timeline."""
         if now - since >= _SPAN_WORTH_A_MARK_NS:
-            self._output().append(_SPAN(_SPAN_KIND, 0, 0, phase, since, now, site))
+            self._open_output().append(_SPAN(_SPAN_KIND, 0, 0, phase, since, now, site))

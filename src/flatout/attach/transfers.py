@@ -12,8 +12,8 @@ from typing import Any
 
 from .patching import Patches
 from .sites import Sites
-from .tracer import PENDING, Tracer
-from .wire import CHECKPOINT, EVAL, FORWARD, H2D, OTHER, SYNC
+from .tracer import CODES, ENTER_H2D, ENTER_SYNC, ENTER_SYNC_NO_GRAD, LEAVE, Tracer, clock
+from .wire import H2D, SYNC
 
 _TENSOR_SYNCS = {
     "item": "item",
@@ -36,7 +36,7 @@ class TransferWatch:
         self._sites = sites
         self._trouble = trouble
         self._grad = torch.is_grad_enabled
-        self._compiling = torch.compiler.is_compiling
+        self._compiling = torch.compiler.is_dynamo_compiling
         # Shared with the sync windows: a call timed here is not reported there again.
         self.watched_call = [False]
 
@@ -52,18 +52,16 @@ class TransferWatch:
         patches.replace(torch.cuda.Event, "synchronize", self._make_wait)
 
     def _make_sync(self, original: Any, op: str) -> Any:
-        tracer, watched = self._tracer, self.watched_call
+        tracer = self._tracer
 
         def call(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-            if not tensor.is_cuda or tracer.owner != get_ident() or not tracer.on or self._compiling():
+            if not tensor.is_cuda or tracer.owner != get_ident() or self._compiling():
                 return original(tensor, *args, **kwargs)
-            before = self._enter(SYNC)
-            watched[0] = True
+            begun = self._wait_begins()
             try:
                 return original(tensor, *args, **kwargs)
             finally:
-                watched[0] = False
-                self._left(before, op, sys._getframe(1))
+                self._wait_ends(begun, op, sys._getframe(1))
 
         return call
 
@@ -71,44 +69,54 @@ class TransferWatch:
         tracer, watched = self._tracer, self.watched_call
 
         def synchronize(*args: Any, **kwargs: Any) -> Any:
-            if tracer.owner != get_ident() or not tracer.on or watched[0] or self._compiling():
+            if tracer.owner != get_ident() or watched[0] or self._compiling():
                 return original(*args, **kwargs)
-            before = self._enter(SYNC)
-            watched[0] = True
+            begun = self._wait_begins()
             try:
                 return original(*args, **kwargs)
             finally:
-                watched[0] = False
-                self._left(before, "synchronize", sys._getframe(1))
+                self._wait_ends(begun, "synchronize", sys._getframe(1))
 
         return synchronize
+
+    def _wait_begins(self) -> int:
+        self.watched_call[0] = True
+        now = clock()
+        self._tracer.log(now * CODES + (ENTER_SYNC if self._grad() else ENTER_SYNC_NO_GRAD))
+        return now
+
+    def _wait_ends(self, begun: int, op: str, frame: Any) -> None:
+        try:
+            self.watched_call[0] = False
+            now = clock()
+            self._tracer.log(now * CODES + LEAVE)
+            self._sites.at(op, frame).add(now - begun)
+            self._tracer.relieve()
+        except Exception as error:
+            self._trouble(error)
 
     def _make_move(self, original: Any, op: str) -> Any:
         tracer, watched = self._tracer, self.watched_call
 
         def move(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-            if tracer.owner != get_ident() or not tracer.on or self._compiling():
+            if tracer.owner != get_ident() or self._compiling():
                 return original(tensor, *args, **kwargs)
             from_device = tensor.is_cuda
-            before = self._enter(SYNC if from_device else H2D)
+            tracer.inside = SYNC if from_device else H2D
             watched[0] = True
+            begun = clock()
             try:
                 result = original(tensor, *args, **kwargs)
-            except BaseException:
-                tracer.cur = before
-                raise
             finally:
                 watched[0] = False
-            try:
-                if result.is_cuda == from_device:
-                    tracer.cur = before  # nothing moved: the time stays where it was
-                elif from_device:
-                    self._left(before, op, sys._getframe(1))
+                tracer.inside = -1
+            # Most calls of `to` change a dtype or nothing at all: only a move between host and device is an event.
+            if result.is_cuda != from_device:
+                if from_device:
+                    self._waited(begun, op, sys._getframe(1))
                 else:
-                    non_blocking = bool(kwargs.get("non_blocking")) or (args[-1:] == (True,))
-                    self._copied(before, tensor, non_blocking, sys._getframe(1))
-            except Exception as error:
-                self._trouble(error)
+                    non_blocking = bool(kwargs.get("non_blocking")) or args[-1:] == (True,)
+                    self._copied(begun, tensor, non_blocking, sys._getframe(1))
             return result
 
         return move
@@ -117,60 +125,38 @@ class TransferWatch:
         tracer, watched = self._tracer, self.watched_call
 
         def copy_(tensor: Any, source: Any, non_blocking: bool = False, *args: Any, **kwargs: Any) -> Any:
-            if (
-                tracer.owner != get_ident()
-                or not tracer.on
-                or getattr(source, "is_cuda", None) in (None, tensor.is_cuda)
-                or self._compiling()
-            ):
+            if tracer.owner != get_ident() or getattr(source, "is_cuda", None) in (None, tensor.is_cuda) or self._compiling():
                 return original(tensor, source, non_blocking, *args, **kwargs)
-            before = self._enter(SYNC if source.is_cuda else H2D)
+            tracer.inside = SYNC if source.is_cuda else H2D
             watched[0] = True
+            begun = clock()
             try:
                 return original(tensor, source, non_blocking, *args, **kwargs)
             finally:
                 watched[0] = False
+                tracer.inside = -1
                 if source.is_cuda:
-                    self._left(before, "copy_", sys._getframe(1))
+                    self._waited(begun, "copy_", sys._getframe(1))
                 else:
-                    self._copied(before, source, non_blocking, sys._getframe(1))
+                    self._copied(begun, source, non_blocking, sys._getframe(1))
 
         return copy_
 
-    def _enter(self, phase: int) -> int:
-        """Open the phase, unless all of the time belongs to an evaluation or a checkpoint."""
-        try:
-            tracer = self._tracer
-            if tracer.cur in (EVAL, CHECKPOINT):
-                return tracer.enter(tracer.cur)
-            if tracer.cur == PENDING and not self._grad():
-                tracer.settle(OTHER)  # no gradients, so what went before was no training forward
-            return tracer.enter(phase)
-        except Exception as error:
-            self._trouble(error)
-            return PENDING
+    def _waited(self, begun: int, op: str, frame: Any) -> None:
+        """A copy to the host is over: the host has waited for the device."""
+        self._tracer.log(begun * CODES + (ENTER_SYNC if self._grad() else ENTER_SYNC_NO_GRAD))
+        self._wait_ends(begun, op, frame)
 
-    def _left(self, before: int, op: str, frame: Any) -> None:
+    def _copied(self, begun: int, source: Any, non_blocking: bool, frame: Any) -> None:
         try:
-            tracer = self._tracer
-            begun = tracer.last
-            now = tracer.leave(before)
-            tracer.syncs += 1
-            self._sites.at(op, frame).add(now - begun)
-        except Exception as error:
-            self._trouble(error)
-
-    def _copied(self, before: int, source: Any, non_blocking: bool, frame: Any) -> None:
-        try:
-            tracer = self._tracer
-            begun = tracer.last
-            # Without a loader, what follows the copy of a batch is the forward pass.
-            now = tracer.leave(FORWARD if before == PENDING else before)
-            tracer.copies += 1
+            now = clock()
+            self._tracer.log(begun * CODES + ENTER_H2D)
+            self._tracer.log(now * CODES + LEAVE)
             site = self._sites.at("h2d", frame)
             site.add(now - begun)
             site.bytes += source.numel() * source.element_size()
             site.pinned += source.is_pinned()
             site.non_blocking += non_blocking
+            self._tracer.relieve()
         except Exception as error:
             self._trouble(error)

@@ -43,12 +43,12 @@ KINDS: dict[str, tuple[int, tuple[tuple[str, str], ...]]] = {
             ("steps", "I"),
             ("samples", "I"),  # 0xFFFFFFFF: not known
             ("phase_s", "11f"),
-            ("own_ns", "I"),  # what the tracer itself cost
+            ("own_ns", "Q"),  # what the tracer itself cost
             ("queue_depth", "h"),  # batches ready when one was requested; -1 not measured
-            ("batches", "H"),
-            ("backwards", "H"),
-            ("syncs", "H"),
-            ("copies", "H"),
+            ("batches", "I"),
+            ("backwards", "I"),
+            ("syncs", "I"),
+            ("copies", "I"),
             ("flags", "H"),  # 1 a scaler skipped it, 2 a replayed CUDA graph, 4 samples from the autograd graph
         ),
     ),

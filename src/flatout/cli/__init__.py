@@ -37,7 +37,7 @@ class _Verbs(click.Group):
         try:
             module = importlib.import_module(f"{__name__}.{attribute}")
         except ImportError as error:
-            raise FlatoutError(f"{cmd_name} cannot be used here: {error}; install what is missing and try again") from error
+            raise FlatoutError(f"{cmd_name} cannot be used here: {error}; install what is missing") from error
         command = getattr(module, attribute)
         assert isinstance(command, click.Command), cmd_name
         return command

@@ -11,12 +11,19 @@ import click
 
 from flatout.cli.options import resolve
 
-_MARKS = {"ok": ("ok", "green"), "warn": ("warn", "yellow"), "missing": ("missing", "yellow"), "broken": ("broken", "red")}
+_MARKS = {
+    "ok": ("ok", "green"),
+    "warn": ("warn", "yellow"),
+    "missing": ("missing", "yellow"),
+    "broken": ("broken", "red"),
+}
 
 
 @click.command()
 @click.option("--python", metavar="PATH", help="Interpreter to examine (default: flatout's own).")
-@click.option("--json", "json", metavar="FILE", is_flag=False, flag_value="-", help="Write it as JSON ('-': to stdout).")
+@click.option(
+    "--json", "json", metavar="FILE", is_flag=False, flag_value="-", help="Write it as JSON ('-': to stdout)."
+)
 @click.option("-q", "--quiet", is_flag=True, help="Only what is not in order.")
 @click.option("-v", "--verbose", is_flag=True, help="No difference yet; accepted as everywhere.")
 def doctor(python: str | None, json: str | None, quiet: bool, verbose: bool) -> int:

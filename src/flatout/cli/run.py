@@ -21,9 +21,8 @@ class _UpToTheScript(click.Command):
         return super().parse_args(ctx, args)
 
     def _end_of_options(self, args: list[str]) -> int:
-        valued = {
-            name for p in self.params if isinstance(p, click.Option) and not p.is_flag and not p.count for name in p.opts
-        }
+        options = (param for param in self.params if isinstance(param, click.Option))
+        valued = {name for option in options if not option.is_flag for name in option.opts}
         at = 0
         while at < len(args) and args[at].startswith("-") and args[at] not in ("-", "--") and args[at][:2] != "-m":
             at += 2 if args[at] in valued else 1
@@ -39,7 +38,7 @@ class _UpToTheScript(click.Command):
 @click.option("--json", "json", metavar="FILE", help="Also write the result as JSON ('-': to stdout).")
 @click.option("--python", metavar="PATH", help="Interpreter for a bare script or -m (default: flatout's own).")
 @click.option("--name", metavar="NAME", help="Name of the run (default: the script's).")
-@click.option("--interval", type=float, metavar="S", help="Seconds between two readings of GPU and host (default: 0.2).")
+@click.option("--interval", type=float, metavar="S", help="Seconds between two looks at GPU and host (default: 0.2).")
 @click.option("--telemetry/--no-telemetry", default=None, help="Sample GPU and host (default: yes).")
 @click.option("--lines/--no-lines", default=None, help="Find the slow lines of your code (default: yes).")
 @click.option("--live/--no-live", default=None, help="Full screen while it runs (default: one line).")
@@ -49,9 +48,9 @@ class _UpToTheScript(click.Command):
 def run(cmd: tuple[str, ...], **flags: str | float | bool | None) -> int:
     """Watch a training script, unmodified, and say where each step's time went.
 
-    CMD is a script (train.py), a module (-m pkg.train) or any command that starts Python (python -u train.py, torchrun
-    --nproc-per-node 2 train.py, accelerate launch train.py). All that follows its first word is passed on untouched, and
-    the exit code is the script's. The verdict goes to stderr; stdout holds what the script printed.
+    CMD is a script (train.py), a module (-m pkg.train) or any command that starts Python (python -u train.py,
+    torchrun --nproc-per-node 2 train.py, accelerate launch train.py). All that follows its first word is passed on
+    untouched, and the exit code is the script's. The verdict goes to stderr; stdout holds what the script printed.
     """
     # Imported here, because completion and --help have no need of it.
     from flatout.app.run import Options, watch

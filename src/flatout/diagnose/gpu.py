@@ -22,14 +22,14 @@ def gpu_use(run: StoredRun, ranks: Sequence[Rank]) -> GpuUse | None:
     timed = any(rank.recording.count("device") for rank in ranks)
     if not has_rows and not timed:
         return None
-    column = {name: rows.column(name) if rows is not None else np.empty(0) for name in _SAMPLED}
+    column = {name: _sampled(rows, names) for name, names in _COLUMNS.items()}
     own, used = column["own_memory_bytes"], column["memory_used_bytes"]
     peak = _max(own) if np.isfinite(own).any() else _max(used)
     starved, drained, device_ms = _timeline(ranks)
     return GpuUse(
         starved_share=starved,
-        util_mean=_mean(column["util_gpu_percent"]),
-        util_spread=_spread(column["util_gpu_percent"]),
+        util_mean=_mean(column["util_percent"]),
+        util_spread=_spread(column["util_percent"]),
         power_share=_mean(column["power_w"] / column["power_limit_w"]),
         sm_active=_mean(column["sm_active"]),
         tensor_active=_mean(column["tensor_active"]),
@@ -39,15 +39,22 @@ def gpu_use(run: StoredRun, ranks: Sequence[Rank]) -> GpuUse | None:
     )
 
 
-_SAMPLED = (
-    "util_gpu_percent",
-    "power_w",
-    "power_limit_w",
-    "sm_active",
-    "tensor_active",
-    "own_memory_bytes",
-    "memory_used_bytes",
-)
+# Names a column may have, the one in use first.
+_COLUMNS = {
+    "util_percent": ("util_percent", "util_gpu_percent"),
+    "power_w": ("power_w",),
+    "power_limit_w": ("power_limit_w",),
+    "sm_active": ("sm_active_share", "sm_active"),
+    "tensor_active": ("tensor_active_share", "tensor_active"),
+    "own_memory_bytes": ("own_memory_bytes",),
+    "memory_used_bytes": ("memory_used_bytes",),
+}
+
+
+def _sampled(rows: Rows | None, names: Sequence[str]) -> Floats:
+    if rows is None:
+        return np.empty(0)
+    return rows.column(next((name for name in names if name in rows.columns), names[0]))
 
 
 def _timeline(ranks: Sequence[Rank]) -> tuple[float | None, float | None, dict[str, float]]:

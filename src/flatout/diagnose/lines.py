@@ -39,7 +39,7 @@ def slowest_lines(ranks: Sequence[Rank], phases: Mapping[str, PhaseShare]) -> tu
 
 def _totals(recording: Recording) -> dict[tuple[_Place | None, str], float]:
     """Seconds by place and phase. A total may have been written several times: the last counts."""
-    places = {value["id"]: _place(value) for value in recording.values("line") if isinstance(value, dict) and "id" in value}
+    places = {value.get("id"): _place(value) for value in recording.values("line") if isinstance(value, dict)}
     last: dict[tuple[int, int], float] = {}
     columns = [recording.column("line", name).tolist() for name in ("line", "phase", "seconds", "samples")]
     for line, phase, seconds, samples in zip(*columns, strict=True):

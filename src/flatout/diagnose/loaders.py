@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,9 @@ from flatout.diagnose.ranks import Rank
 from flatout.records.report import WorkerCost
 from flatout.store.recording import Recording
 from flatout.store.run import StoredRun
+
+_UNKNOWN_LOADER = 0xFFFFFFFF
+_NO_LOADER = 0  # loaders are numbered from 1
 
 
 @dataclass(slots=True)
@@ -26,6 +30,18 @@ class _Fetching:
     alive_s: float = 0.0
     slowest_s: float = 0.0
     startups_s: list[float] = field(default_factory=list)
+
+
+def same_loaders(recording: Recording) -> dict[int, int]:
+    """Loader numbers by the first with the same place and settings: a script may make its loader anew every epoch."""
+    first: dict[str, int] = {}
+    numbers: dict[int, int] = {}
+    for value in recording.values("loader"):
+        if isinstance(value, dict) and isinstance(value.get("id"), int):
+            number = value["id"]
+            settings = repr(sorted((name, item) for name, item in value.items() if name != "id"))
+            numbers[number] = first.setdefault(settings, number)
+    return numbers
 
 
 def worker_costs(run: StoredRun, ranks: Sequence[Rank]) -> tuple[WorkerCost, ...]:
@@ -46,10 +62,13 @@ def worker_costs(run: StoredRun, ranks: Sequence[Rank]) -> tuple[WorkerCost, ...
 def _add(recording: Recording, loaders: dict[int, _Fetching], ranks: Sequence[Rank]) -> None:
     names = ("worker", "start_ns", "end_ns", "batches", "samples", "fetch_ns", "collate_ns", "max_batch_ns")
     columns = {name: recording.column("fetch", name).astype(np.float64) for name in names}
-    of_loader = recording.column("fetch", "loader")
+    first_fetch_ns = int(recording.column("fetch", "start_ns").min())
+    in_worker = recording.facts.get("role") == "worker"
+    start = _started_by(recording, first_fetch_ns, ranks) if in_worker else None
+    of_loader = np.array([start.loader] * recording.count("fetch") if start else _own_loaders(recording), np.int64)
     for loader in np.unique(of_loader).tolist():
         mine = of_loader == loader
-        fetching = loaders[int(loader)]
+        fetching = loaders[loader]
         fetching.workers |= {int(worker) for worker in np.unique(columns["worker"][mine])}
         fetching.batches += float(columns["batches"][mine].sum())
         fetching.samples += float(columns["samples"][mine].sum())
@@ -58,24 +77,49 @@ def _add(recording: Recording, loaders: dict[int, _Fetching], ranks: Sequence[Ra
         alive_ns = columns["end_ns"][mine] - columns["start_ns"][mine]
         fetching.alive_s += float(np.maximum(alive_ns, 0.0).sum()) * 1e-9
         fetching.slowest_s = max(fetching.slowest_s, float(columns["max_batch_ns"][mine].max()) * 1e-9)
-        startup_s = _startup_s(recording, int(loader), int(recording.column("fetch", "start_ns")[mine].min()), ranks)
-        if startup_s is not None and columns["worker"][mine].max() >= 0:
-            fetching.startups_s.append(startup_s)
+        if start:
+            fetching.startups_s.append((first_fetch_ns - start.epoch_ns) * 1e-9)
 
 
-def _startup_s(worker: Recording, loader: int, first_fetch_ns: int, ranks: Sequence[Rank]) -> float | None:
-    """From the start of the epoch in the main process to the worker's first fetch; one host has one clock."""
-    host, parent = worker.facts.get("host"), worker.facts.get("ppid")
-    same_host = [rank.recording for rank in ranks if rank.host == host]
-    # Behind a fork server the parent is the server; then any rank of the host may be the one.
-    mains = [recording for recording in same_host if recording.facts.get("pid") == parent] or same_host
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """Which loader's epoch started a worker, and when."""
+
+    loader: int
+    epoch_ns: int
+
+
+def _started_by(worker: Recording, first_fetch_ns: int, ranks: Sequence[Rank]) -> _Start | None:
+    """The main process notes the numbers of the workers it starts. One host has one clock, so times compare."""
+    host, pid = worker.facts.get("host"), worker.facts.get("pid")
     starts = [
-        int(start)
-        for recording in mains
-        for of, start in zip(recording.column("epoch", "loader"), recording.column("epoch", "start_ns"), strict=True)
-        if of == loader and start <= first_fetch_ns
+        _Start(same.get(int(value["loader"]), int(value["loader"])), int(value["start_ns"]))
+        for rank in ranks
+        if rank.host == host
+        for same in [same_loaders(rank.recording)]
+        for value in rank.recording.values("workers")
+        if pid in value["pids"] and value["start_ns"] <= first_fetch_ns
     ]
-    return (first_fetch_ns - max(starts)) * 1e-9 if starts else None
+    return max(starts, key=lambda start: start.epoch_ns, default=None)
+
+
+def _own_loaders(recording: Recording) -> list[int]:
+    """The loader of each fetch record: as written, else (in the main process) of the epoch begun last before it."""
+    written = recording.column("fetch", "loader").tolist()
+    epochs = sorted(
+        (int(start), int(loader))
+        for loader, workers, start in zip(
+            *(recording.column("epoch", name).tolist() for name in ("loader", "workers", "start_ns")), strict=True
+        )
+        if not workers
+    )
+    begins = [start for start, _ in epochs]
+    found = []
+    for loader, start in zip(written, recording.column("fetch", "start_ns").tolist(), strict=True):
+        at = bisect.bisect_right(begins, start) - 1
+        found.append(epochs[at][1] if loader == _UNKNOWN_LOADER and at >= 0 else int(loader))
+    same = same_loaders(recording)
+    return [_NO_LOADER if loader == _UNKNOWN_LOADER else same.get(loader, loader) for loader in found]
 
 
 def _queue_depth(ranks: Sequence[Rank]) -> float | None:

@@ -113,6 +113,12 @@ class Rank:
         exits = self.recording.values("exit")
         return exits[-1] if exits and isinstance(exits[-1], dict) else None
 
+    @property
+    def started_ns(self) -> int:
+        """When the process began, by its own host's clock."""
+        start = self.recording.facts.get("start_ns")
+        return start if isinstance(start, int) else int(self.steps.start_ns[0])
+
     def last_seen_ns(self) -> int:
         """The end of its last record, by its own host's clock."""
         ends = [int(self.steps.start_ns[-1]) + int(self.steps.wall_s[-1] * 1e9)] if len(self.steps) else [0]
@@ -130,8 +136,7 @@ def training_ranks(run: StoredRun) -> tuple[Rank, ...]:
             steps = read_steps(recording)
             first = warmup_length(steps.wall_s / steps.count)
             warmup = int(steps.count[:first].sum())
-            lines = run.line_recordings.get(recording.path.name)
-            ranks.append(Rank(recording, lines, steps, steps.since(first), warmup))
+            ranks.append(Rank(recording, run.lines_of(recording), steps, steps.since(first), warmup))
     return tuple(sorted(ranks, key=lambda rank: (rank.number is None, rank.number or 0, rank.recording.path.name)))
 
 

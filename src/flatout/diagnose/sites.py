@@ -45,10 +45,14 @@ def call_sites(ranks: Sequence[Rank]) -> Sites:
         else:
             syncs.append(_sync(where, function, op, totals))
     return Sites(
-        tuple(sorted(syncs, key=lambda site: (-(site.ms or 0.0), -site.per_step, site.location.file, site.location.line))),
-        tuple(sorted(copies, key=lambda site: (-site.ms, site.location.file, site.location.line))),
-        tuple(sorted(pauses, key=lambda site: (-site.total_s, site.location.file, site.location.line))),
+        tuple(sorted(syncs, key=lambda site: (-(site.ms or 0.0), -site.per_step, *_where(site.location)))),
+        tuple(sorted(copies, key=lambda site: (-site.ms, *_where(site.location)))),
+        tuple(sorted(pauses, key=lambda site: (-site.total_s, *_where(site.location)))),
     )
+
+
+def _where(location: Location) -> tuple[str, int]:
+    return location.file, location.line
 
 
 def _gather(ranks: Sequence[Rank]) -> dict[_Key, _Totals]:

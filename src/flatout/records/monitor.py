@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 # How a GPU's utilisation compares with the usual targets; "light" is busy by the clock, yet far from its power.
-GpuStatus = Literal["on target", "light", "unsteady", "room", "idle", "not measured"]
+GpuStatus = Literal["on target", "light", "unsteady", "room", "idle", "too short", "not measured"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,14 +51,14 @@ def status_text(figures: LiveFigures, width: int, unicode: bool = True) -> str:
         pieces.append(_SAY["steps"].format(steps=figures.steps))
     if figures.samples_per_s is not None:
         pieces.append(_SAY["samples"].format(rate=text.figure(figures.samples_per_s)))
-    if figures.steps_per_s is not None:
-        pieces.append(_SAY["its"].format(rate=text.figure(figures.steps_per_s)))
     if "data" in figures.phases:
         pieces.append(_SAY["data"].format(share=text.percent(figures.phases["data"])))
     if figures.gpu_util_percent is not None:
         pieces.append(_SAY["gpu"].format(util=figures.gpu_util_percent))
     if figures.starved_share is not None:
         pieces.append(_SAY["starved"].format(share=text.percent(figures.starved_share)))
+    if figures.steps_per_s is not None:
+        pieces.append(_SAY["its"].format(rate=text.figure(figures.steps_per_s)))
     line = f" {pieces[0]}"
     for piece in pieces[1:]:
         if len(line) + 3 + len(piece) > width - 1:

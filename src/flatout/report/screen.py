@@ -15,7 +15,7 @@ from rich.text import Text
 from flatout.records.phases import PHASES
 from flatout.report import text
 from flatout.report.live import LiveFigures, status_text
-from flatout.report.terminal import PHASE_STYLE
+from flatout.report.page import PHASE_STYLE
 
 _SAY = {
     "output": "output",
@@ -69,7 +69,12 @@ class Screen:
     def __init__(self, console: Console) -> None:
         self.log = Log()
         self._console = console
-        self._live = Live(console=console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
+        self._live: Live | None = None
+
+    def open(self) -> None:
+        self._live = Live(
+            console=self._console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
+        )
         self._live.start()
 
     @property
@@ -79,10 +84,12 @@ class Screen:
         return max(20, width - _SIDE_COLUMNS - 4), max(3, height - 3)
 
     def show(self, figures: LiveFigures) -> None:
-        self._live.update(layout(figures, self.log.last(self.log_size[1]), self._console.size), refresh=True)
+        if self._live is not None:
+            self._live.update(layout(figures, self.log.last(self.log_size[1]), self._console.size), refresh=True)
 
     def close(self) -> None:
-        self._live.stop()
+        if self._live is not None:
+            self._live.stop()
 
 
 def layout(figures: LiveFigures, lines: list[str], size: tuple[int, int]) -> Layout:

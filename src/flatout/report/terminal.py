@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from io import StringIO
 from pathlib import Path
 
 from rich.console import Console
@@ -13,6 +11,7 @@ from rich.text import Text
 from flatout.records.phases import PHASES
 from flatout.records.report import Finding, GpuUse, PhaseShare, RunReport, WorkerCost
 from flatout.report import text
+from flatout.report.page import LABEL, PHASE_STYLE, Page, drawn, paragraph, row, spaced
 
 _SAY = {
     "none": "No training step was seen.",
@@ -48,6 +47,8 @@ _SAY = {
     "syncs": "Syncs: where the host waits for the device",
     "per": "{n} a step",
     "window": "hidden",
+    "pauses": "Pauses of the training",
+    "times": "{n:,} times",
     "loader": "Loader",
     "workers": "{n} workers",
     "worker": "1 worker",
@@ -63,30 +64,6 @@ _SAY = {
     "kept": "Kept",
     "next": "`flatout runs` lists what is stored",
 }
-_LABEL = 11  # cells of the left column
-PHASE_STYLE = {
-    "data": "magenta",
-    "h2d": "yellow",
-    "forward": "green",
-    "backward": "blue",
-    "optimizer": "cyan",
-    "sync": "red",
-    "eval": "bright_magenta",
-    "checkpoint": "bright_yellow",
-    "logging": "bright_red",
-    "gc": "bright_blue",
-    "other": "bright_black",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class _Page:
-    """What every part of the page needs to know."""
-
-    report: RunReport
-    width: int
-    cwd: Path | None
-    verbose: bool
 
 
 def render(
@@ -100,66 +77,18 @@ def render(
     kept: str | None = None,
 ) -> str:
     """The whole verdict as text, ending in a newline. `kept` is where the run is stored."""
-    page = _Page(report, max(40, min(width, 120)), cwd, verbose)
+    # Some signs take two characters in ASCII.
+    page = Page(report, max(50, min(width, 120)) - (0 if unicode else 2), cwd, verbose)
     parts = [_headline(page)]
     if report.run.steps:
         parts += [_speed(page), _phases(page), _devices(page), _findings(page), _lines(page), _syncs(page)]
+        parts.append(_pauses(page))
     parts.append(_footer(page, kept))
-    lines = _spaced(list(part) for part in parts)
-    return _drawn(lines, page.width, color, unicode)
+    lines = spaced(list(part) for part in parts)
+    return drawn(lines, page.width, color, unicode)
 
 
-def _spaced(parts: Iterator[list[Text]]) -> list[Text]:
-    lines: list[Text] = []
-    for part in parts:
-        if part:
-            lines += [Text(), *part]
-    return lines
-
-
-def _drawn(lines: list[Text], width: int, color: bool, unicode: bool) -> str:
-    out = StringIO()
-    console = Console(
-        file=out,
-        width=width,
-        force_terminal=color,
-        color_system="standard" if color else None,
-        no_color=not color,
-        legacy_windows=False,
-        highlight=False,
-    )
-    for line in lines:
-        line.rstrip()
-        console.print(line, soft_wrap=True)
-    result = out.getvalue()
-    return result if unicode else text.ascii_only(result)
-
-
-def _row(label: str, body: list[Text], page: _Page, style: str = "bold") -> Iterator[Text]:
-    """A label at the left and pieces that stay whole, as many to a line as fit."""
-    room = page.width - _LABEL - 2
-    line, first = Text(), True
-    for piece in body:
-        if line and line.cell_len + 3 + piece.cell_len > room:
-            yield _labelled(label if first else "", line, style)
-            line, first = Text(), False
-        line += (Text(" · ", "dim") + piece) if line else piece
-    if line:
-        yield _labelled(label if first else "", line, style)
-
-
-def _labelled(label: str, body: Text, style: str = "bold") -> Text:
-    return Text.assemble(" ", (label.ljust(_LABEL), style), " ", body)
-
-
-def _paragraph(label: str, words: str, page: _Page, style: str = "", label_style: str = "bold") -> Iterator[Text]:
-    wrapped = Text(text.clean(words), style).wrap(Console(width=page.width), page.width - _LABEL - 2)
-    for n, line in enumerate(wrapped):
-        line.rstrip()
-        yield _labelled(label if n == 0 else "", line, label_style)
-
-
-def _headline(page: _Page) -> Iterator[Text]:
+def _headline(page: Page) -> Iterator[Text]:
     report, run = page.report, page.report.run
     verdict = report.verdict
     head = Text(" flatout", "bold")
@@ -173,7 +102,7 @@ def _headline(page: _Page) -> Iterator[Text]:
         head.append(" · ", "dim").append(fact, "dim")
     if run.exit_code:
         head.append(" · ", "dim").append(_SAY["exit"].format(code=run.exit_code), "red")
-    yield head
+    yield from head.wrap(Console(width=page.width), page.width)
     yield Text()
     if not run.steps:
         yield Text(" " + _SAY["none"], "bold yellow")
@@ -181,16 +110,18 @@ def _headline(page: _Page) -> Iterator[Text]:
     word = _SAY["balanced"] if verdict.bound == "balanced" else _SAY["bound"].format(bound=verdict.bound)
     if verdict.healthy:
         word = _SAY["healthy"].format(bound=word)
-    yield Text(" " + word.upper(), "bold green" if verdict.healthy else "bold red")
-    for line in Text(text.clean(verdict.sentence), "bold").wrap(Console(width=page.width), page.width - 2):
+    sentence = Text.assemble(
+        (word.upper(), "bold green" if verdict.healthy else "bold red"), "  ", (text.clean(verdict.sentence), "bold")
+    )
+    for line in sentence.wrap(Console(width=page.width), page.width - 2):
         line.rstrip()
         yield Text(" ") + line
 
 
-def _speed(page: _Page) -> Iterator[Text]:
+def _speed(page: Page) -> Iterator[Text]:
     rates = page.report.throughput
     if rates.steps_per_s is None:
-        yield from _row(_SAY["speed"], [Text(_SAY["no_speed"], "dim")], page)
+        yield from row(_SAY["speed"], [Text(_SAY["no_speed"], "dim")], page)
         return
     pieces = []
     if rates.samples_per_s is None:
@@ -201,10 +132,10 @@ def _speed(page: _Page) -> Iterator[Text]:
     step_ms = sum(phase.ms for phase in page.report.phases.values())
     if step_ms:
         pieces.append(Text(_SAY["per_step"].format(ms=text.milliseconds(step_ms))))
-    yield from _row(_SAY["speed"], pieces, page)
+    yield from row(_SAY["speed"], pieces, page)
 
 
-def _phases(page: _Page) -> Iterator[Text]:
+def _phases(page: Page) -> Iterator[Text]:
     known = [(name, page.report.phases[name]) for name in PHASES if name in page.report.phases]
     shown = [(n, p) for n, p in known if page.verbose or p.share >= 0.01]
     small = [n for n, p in known if not page.verbose and 0 < p.share < 0.01]
@@ -215,27 +146,27 @@ def _phases(page: _Page) -> Iterator[Text]:
         yield _phase_bar(name, phase, page)
     if small:
         words = _SAY["rest"].format(n=len(small), names=", ".join(small))
-        yield from _paragraph("", words, page, "dim")
+        yield from paragraph("", words, page, "dim")
 
 
-def _phase_bar(name: str, phase: PhaseShare, page: _Page) -> Text:
-    cells = page.width - _LABEL - 2 - 17
-    drawn = text.bar(phase.share, cells)
-    line = Text.assemble(" ", (name.ljust(_LABEL), ""), " ", (drawn.ljust(cells), PHASE_STYLE[name]))
+def _phase_bar(name: str, phase: PhaseShare, page: Page) -> Text:
+    cells = page.width - LABEL - 2 - 17
+    filled = text.bar(phase.share, cells)
+    line = Text.assemble(" ", (name.ljust(LABEL), ""), " ", (filled.ljust(cells), PHASE_STYLE[name]))
     line.append(text.percent(phase.share).rjust(5), "bold")
     return line.append(text.milliseconds(phase.ms).rjust(12), "dim")
 
 
-def _devices(page: _Page) -> Iterator[Text]:
+def _devices(page: Page) -> Iterator[Text]:
     report = page.report
     if report.gpu is not None:
-        yield from _row(_SAY["gpu"], list(_gpu(report.gpu, page.verbose)), page)
+        yield from row(_SAY["gpu"], list(_gpu(report.gpu, page.verbose)), page)
     elif report.run.device == "cpu":
-        yield from _row(_SAY["gpu"], [Text(_SAY["no_gpu"], "dim")], page)
+        yield from row(_SAY["gpu"], [Text(_SAY["no_gpu"], "dim")], page)
     else:
-        yield from _row(_SAY["gpu"], [Text(_SAY["not_measured"], "dim")], page)
+        yield from row(_SAY["gpu"], [Text(_SAY["not_measured"], "dim")], page)
     for worker in sorted(report.workers, key=lambda w: -w.samples)[: None if page.verbose else 2]:
-        yield from _row(_SAY["loader"], list(_loader(worker)), page)
+        yield from row(_SAY["loader"], list(_loader(worker)), page)
 
 
 def _gpu(gpu: GpuUse, verbose: bool) -> Iterator[Text]:
@@ -274,7 +205,7 @@ def _loader(cost: WorkerCost) -> Iterator[Text]:
         yield Text(_SAY["startup"].format(s=text.duration(cost.startup_s)))
 
 
-def _findings(page: _Page) -> Iterator[Text]:
+def _findings(page: Page) -> Iterator[Text]:
     if not page.report.findings:
         return
     yield Text(" " + _SAY["findings"], "bold")
@@ -282,17 +213,17 @@ def _findings(page: _Page) -> Iterator[Text]:
         yield from _finding(finding, page)
 
 
-def _finding(finding: Finding, page: _Page) -> Iterator[Text]:
+def _finding(finding: Finding, page: Page) -> Iterator[Text]:
     gain = finding.predicted_gain
     words = finding.title
     if finding.location is not None:
         words += f", {text.place(finding.location.file, finding.location.line, page.width // 2, page.cwd)}"
     if gain is not None:
         words += " · " + _SAY["gain"].format(low=gain.low, high=gain.high)
-    yield from _paragraph(finding.code, words, page, label_style="bold cyan")
+    yield from paragraph(finding.code, words, page, label_style="bold cyan")
 
 
-def _lines(page: _Page) -> Iterator[Text]:
+def _lines(page: Page) -> Iterator[Text]:
     costs = [c for c in page.report.lines if page.verbose or c.share >= 0.01][: 20 if page.verbose else 5]
     if not costs:
         return
@@ -303,7 +234,7 @@ def _lines(page: _Page) -> Iterator[Text]:
         yield _site(cost.phase, where, cost.function, values, page)
 
 
-def _syncs(page: _Page) -> Iterator[Text]:
+def _syncs(page: Page) -> Iterator[Text]:
     sites = page.report.syncs[: 20 if page.verbose else 3]
     if not sites:
         return
@@ -315,11 +246,23 @@ def _syncs(page: _Page) -> Iterator[Text]:
         yield _site(site.op, where, site.function, (per_step, ms), page)
 
 
-def _site(kind: str, where: str, function: str, values: tuple[str, str], page: _Page) -> Text:
+def _pauses(page: Page) -> Iterator[Text]:
+    wall_s = page.report.run.wall_s
+    sites = [p for p in page.report.pauses if page.verbose or p.total_s >= 0.01 * wall_s][: 20 if page.verbose else 3]
+    if not sites:
+        return
+    yield Text(" " + _SAY["pauses"], "bold")
+    for site in sites:
+        where = text.place(site.location.file, site.location.line, page.width * 9 // 20, page.cwd)
+        values = (_SAY["times"].format(n=site.count), text.duration(site.total_s))
+        yield _site(site.op, where, site.function, values, page)
+
+
+def _site(kind: str, where: str, function: str, values: tuple[str, str], page: Page) -> Text:
     """kind · file:line · function … figure · figure; the function gives way when the line is short."""
     first, second = values[0].rjust(5), values[1].rjust(12)
-    room = page.width - _LABEL - 2 - len(first) - len(second)
-    left = Text.assemble(" ", (kind.ljust(_LABEL), PHASE_STYLE.get(kind, "red")), " ", (where, "cyan"))
+    room = page.width - LABEL - 2 - len(first) - len(second)
+    left = Text.assemble(" ", (kind.ljust(LABEL), PHASE_STYLE.get(kind, "red")), " ", (where, "cyan"))
     spare = room - len(where) - 3
     if spare >= 6:
         left.append("  " + text.shorten(function, spare), "dim")
@@ -327,15 +270,25 @@ def _site(kind: str, where: str, function: str, values: tuple[str, str], page: _
     return left.append(first, "bold").append(second, "dim")
 
 
-def _footer(page: _Page, kept: str | None) -> Iterator[Text]:
+def _notices(page: Page) -> tuple[str, ...]:
+    """Where the run made no use of a GPU, nobody misses its figures."""
+    notices = page.report.notices
+    if page.verbose:
+        return notices
+    if page.report.run.device == "cpu":
+        notices = tuple(notice for notice in notices if not notice.startswith("GPU not measured"))
+    return notices[:6]
+
+
+def _footer(page: Page, kept: str | None) -> Iterator[Text]:
     report = page.report
     if report.run.steps and report.overhead.us_per_step is not None:
         pieces = [Text(_SAY["own_cost"].format(us=text.figure(report.overhead.us_per_step)))]
         if report.overhead.share is not None:
             share = report.overhead.share
             pieces.append(Text(_SAY["own_share"].format(share=f"{share:.1%}" if share >= 0.0005 else "<0.1%")))
-        yield from _row(_SAY["own"], pieces, page)
-    for notice in report.notices[: None if page.verbose else 6]:
-        yield from _paragraph(_SAY["note"], notice, page, label_style="bold yellow")
+        yield from row(_SAY["own"], pieces, page)
+    for notice in _notices(page):
+        yield from paragraph(_SAY["note"], notice, page, label_style="bold yellow")
     if kept is not None:
-        yield from _row(_SAY["kept"], [Text(text.clean(kept), "dim"), Text(_SAY["next"], "dim")], page)
+        yield from row(_SAY["kept"], [Text(text.clean(kept), "dim"), Text(_SAY["next"], "dim")], page)

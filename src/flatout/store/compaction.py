@@ -16,7 +16,7 @@ _BLOCK_BYTES = 1 << 20
 def compact(path: Path) -> int:
     """Cut the unused tail of a dead process's recording and return the bytes gained.
 
-    The file of a process that may be alive is left alone: cutting it under the writer's mapping would be a SIGBUS there.
+    The file of a process that may be alive is left alone: cutting it under the writer's mapping would be a SIGBUS.
     """
     try:
         with path.open("r+b", buffering=0) as file:

@@ -29,7 +29,7 @@ _PARTS = ("proc", "telemetry")
 
 @dataclass(slots=True)
 class RunDirectory:
-    """A run that is being recorded. `work` is where records go (FLATOUT_RUN_DIR); on a network disk it is not `path`."""
+    """A run that is being recorded. `work` is where records go (FLATOUT_RUN_DIR), on a network disk not `path`."""
 
     path: Path
     work: Path
@@ -104,7 +104,9 @@ def create_run(
         return RunDirectory(path, path, notices)
     work = Path(tempfile.mkdtemp(prefix="flatout-"))
     _make(work)
-    notice = f"{str(path.parent)!r} is on a network file system ({kind}): records are written locally and copied at the end"
+    notice = (
+        f"{str(path.parent)!r} is on a network file system ({kind}): records are kept locally and copied at the end"
+    )
     return RunDirectory(path, work, (*notices, notice))
 
 
@@ -145,7 +147,9 @@ def find_run(name: str, root: Path | None = None) -> Path:
     exact = [path for path in matches if path.name == name]
     if len(exact or matches) == 1:
         return (exact or matches)[0]
-    why = f"{len(matches)} runs begin with it: give more of the id" if matches else "see `flatout runs` for what is stored"
+    why = (
+        f"{len(matches)} runs begin with it, give more of the id" if matches else "`flatout runs` lists what is stored"
+    )
     raise FlatoutError(f"no single run {name!r}: {why}")
 
 
@@ -174,7 +178,9 @@ def size_bytes(path: Path) -> int:
     return total
 
 
-def prune(root: Path | None = None, keep: int | None = None, older_than_s: float | None = None, now_s: float | None = None) -> list[Path]:
+def prune(
+    root: Path | None = None, keep: int | None = None, older_than_s: float | None = None, now_s: float | None = None
+) -> list[Path]:
     """Delete stored runs and return their paths: all but the `keep` newest, and of those only the older ones.
 
     A run that is being recorded, or whose manifest this flatout cannot read, is never touched.

@@ -65,12 +65,14 @@ def parse_header(data: bytes, path: str, like: Header | None = None) -> Header |
         raise FlatoutError(f"{path} is not a flatout recording (it starts with {magic!r})")
     if version != VERSION:
         raise FlatoutError(
-            f"{path} has recording version {version}, this flatout reads {VERSION}: open it with the flatout that wrote it"
+            f"{path} has recording version {version}, this flatout reads {VERSION}: open it with the one that wrote it"
         )
     if whole:
         return _from_json(json.loads(text), _first_slot(data, header_bytes, _HEAD.size + length), magic != MAGIC)
     if like is None:
-        raise FlatoutError(f"{path} has a damaged header, so its records cannot be told apart; the file is left as it is")
+        raise FlatoutError(
+            f"{path} has a damaged header, so its records cannot be told apart; the file is left as it is"
+        )
     return Header({}, like.phases, like.layouts, _first_slot(data, header_bytes, like.slots_at - 64), True)
 
 
@@ -112,6 +114,10 @@ def _first_slot(data: bytes, declared: int, used: int) -> int:
         declared = smallest
     for at in range(smallest, declared, _SMALLEST_PAGE):
         slot = data[at : at + SLOT_BYTES]
-        if len(slot) == SLOT_BYTES and any(slot) and zlib.crc32(slot[:BODY_BYTES]) == struct.unpack("<I", slot[BODY_BYTES:])[0]:
+        if (
+            len(slot) == SLOT_BYTES
+            and any(slot)
+            and zlib.crc32(slot[:BODY_BYTES]).to_bytes(4, "little") == slot[BODY_BYTES:]
+        ):
             return at
     return declared

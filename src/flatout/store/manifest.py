@@ -19,7 +19,7 @@ NAME = "manifest.json"
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """`wall_s` is measured by a clock that never steps back; `pid`, `pid_start` and `host` name the watching process."""
+    """`wall_s` is measured by a clock that never steps back; `pid`, `pid_start` and `host` name who watches."""
 
     id: str
     argv: tuple[str, ...]
@@ -56,7 +56,9 @@ def read_manifest(folder: Path) -> Manifest:
         known["notices"] = tuple(known.get("notices", ()))
         return Manifest(**known)
     except (KeyError, TypeError) as error:
-        raise FlatoutError(f"{folder / NAME} lacks what a manifest needs ({error}); remove the run or restore the file") from error
+        raise FlatoutError(
+            f"{folder / NAME} lacks what a manifest needs ({error}); remove the run or restore the file"
+        ) from error
 
 
 def write_json(path: Path, value: object) -> None:
@@ -92,7 +94,9 @@ def _load(path: Path) -> dict[str, Any]:
         raise FlatoutError(f"{path} cannot be read: {error}") from error
     if not isinstance(value, dict) or value.get("schema") != SCHEMA:
         found = value.get("schema") if isinstance(value, dict) else None
-        raise FlatoutError(f"{path} has schema {found!r}, this flatout reads {SCHEMA}: open it with the flatout that wrote it")
+        raise FlatoutError(
+            f"{path} has schema {found!r}, this flatout reads {SCHEMA}: open it with the flatout that wrote it"
+        )
     return value
 
 

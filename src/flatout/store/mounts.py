@@ -6,25 +6,27 @@ import re
 from pathlib import Path
 
 _MOUNTINFO = Path("/proc/self/mountinfo")
-_NETWORK = frozenset(
-    "nfs nfs4 cifs smb3 smbfs 9p afs ceph lustre gpfs beegfs glusterfs pvfs2 orangefs wekafs panfs vboxsf virtiofs ncpfs".split()
+_NETWORK = re.compile(
+    "nfs4?|cifs|smb3|smbfs|9p|afs|ceph|lustre|gpfs|beegfs|glusterfs|pvfs2|orangefs|wekafs|panfs|vboxsf|virtiofs|ncpfs"
 )
 # Drivers in user space name themselves after "fuse."; these keep their data elsewhere.
-_NETWORK_FUSE = re.compile(r"^fuse\.(sshfs|s3fs|gcsfuse|goofys|rclone|ceph|glusterfs|juicefs|mount-s3|blobfuse2?|alluxio)")
+_NETWORK_FUSE = re.compile(
+    r"^fuse\.(sshfs|s3fs|gcsfuse|goofys|rclone|ceph|glusterfs|juicefs|mount-s3|blobfuse2?|alluxio)"
+)
 
 
 def is_network(fstype: str) -> bool:
-    return fstype in _NETWORK or bool(_NETWORK_FUSE.match(fstype))
+    return bool(_NETWORK.fullmatch(fstype)) or bool(_NETWORK_FUSE.match(fstype))
 
 
 def filesystem_of(path: Path, mountinfo: str | None = None) -> str | None:
-    """The type of the file system that `path` lies on (its nearest existing parent), or None where that is not told."""
+    """The type of the file system that `path` lies on, or None where that is not told."""
     if mountinfo is None:
         try:
             mountinfo = _MOUNTINFO.read_text(errors="surrogateescape")
         except OSError:
             return None
-    target = _nearest(path)
+    target = path.resolve()
     best: tuple[int, str] | None = None
     for line in mountinfo.splitlines():
         left, separator, right = line.partition(" - ")
@@ -36,13 +38,6 @@ def filesystem_of(path: Path, mountinfo: str | None = None) -> str | None:
         if target.is_relative_to(point) and (best is None or len(point.parts) >= best[0]):
             best = (len(point.parts), right.split(" ")[0])
     return best[1] if best else None
-
-
-def _nearest(path: Path) -> Path:
-    path = path.absolute()
-    while not path.exists() and path != path.parent:
-        path = path.parent
-    return path.resolve()
 
 
 def _unescape(text: str) -> str:

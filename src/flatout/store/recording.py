@@ -131,16 +131,21 @@ class Tail:
             self._decoder = _Decoder(header)
             self._at = header.slots_at
         decoder = self._decoder
-        while block := self._ready(os.pread(fd, _BLOCK_BYTES, self._at)):
-            decoder.feed(block, if_damaged="skip")
-            self._at += len(block)
+        more = True
+        while more:
+            data = os.pread(fd, _BLOCK_BYTES, self._at)
+            ready = self._ready(data)
+            decoder.feed(ready, if_damaged="skip")
+            self._at += len(ready)
+            more = len(ready) == _BLOCK_BYTES
         records, texts = decoder.take()
         return Recording(self.path, decoder.header, records, texts, Losses(decoder.damaged, 0, decoder.assembler.lost))
 
     def _ready(self, data: bytes) -> bytes:
         """The part of `data` that is written for good.
 
-        A zero slot is not written yet; a bad one may be half written, so it is skipped only if it is still bad next time.
+        A zero slot is not written yet; a bad one may be half written, so it is skipped only if it is still bad the next
+        time.
         """
         block = _slots(data)
         used = block.view("<u8").any(axis=1)
@@ -205,8 +210,9 @@ def _slots(data: bytes) -> NDArray[np.uint8]:
 
 def _checked(block: NDArray[np.uint8]) -> NDArray[np.bool_]:
     """Which slots carry the right checksum. zlib in a plain loop beats a table in numpy by two here."""
-    flat = memoryview(np.ascontiguousarray(block).reshape(-1))
+    flat = memoryview(block.tobytes())
     crc32 = zlib.crc32
     sums = [crc32(flat[i : i + BODY_BYTES]) for i in range(0, len(flat), SLOT_BYTES)]
     stored = np.ascontiguousarray(block[:, BODY_BYTES:]).view("<u4").reshape(-1)
-    return np.asarray(sums, np.uint32) == stored
+    good: NDArray[np.bool_] = np.asarray(sums, np.uint32) == stored
+    return good

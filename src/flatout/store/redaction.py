@@ -13,25 +13,30 @@ from typing import Any
 
 REDACTED = "[redacted]"
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 # Words that make a name secret, as whole parts of it: `hf_token` and `apiKey` are, `tokenizer` and `key_dim` are not.
-_SECRET_WORDS = frozenset(
+_SECRET_WORDS = _words(
     "token secret password passwd passphrase passcode pwd apikey credential credentials bearer authorization "
-    "cookie signature dsn".split()
+    "cookie signature dsn"
 )
 # Words that make a name secret only if the value looks random.
-_DOUBTFUL_WORDS = frozenset("key keys pass auth sig cred creds pat login".split())
+_DOUBTFUL_WORDS = _words("key keys pass auth sig cred creds pat login")
 _SECRET_PAIRS = frozenset(
     {("api", "key"), ("access", "key"), ("secret", "key"), ("private", "key"), ("account", "key"), ("auth", "key")}
     | {("signing", "key"), ("encryption", "key"), ("license", "key"), ("ssh", "key"), ("storage", "key")}
     | {("connection", "string"), ("pass", "word"), ("session", "id"), ("client", "key"), ("service", "key")}
 )
 # … unless the name goes on to say that it counts or describes tokens, keys and the like.
-_HARMLESS_AFTER = frozenset(
+_HARMLESS_AFTER = _words(
     "id ids index type types count counts limit limits length len max min size dim dims num file path dir name names "
-    "level mode loss dropout mixer mixing per embedding embeddings embed budget prob ratio weight weights format method "
-    "classification version url uri host port user username s".split()
+    "level mode loss dropout mixer mixing per embedding embeddings embed budget prob ratio weight weights format "
+    "method classification version url uri host port user username s"
 )
-_HARMLESS_BEFORE = frozenset("num max min n pad eos bos mask unk sep cls special image per vocab total".split())
+_HARMLESS_BEFORE = _words("num max min n pad eos bos mask unk sep cls special image per vocab total")
 _RANDOM = re.compile(r"[A-Za-z0-9+/=_%.~-]{16,}")
 _RANDOM_BITS_PER_CHARACTER = 3.0
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")

@@ -118,7 +118,9 @@ def _head(data: bytes, path: str) -> tuple[tuple[str, ...], int, int]:
         raise FlatoutError(f"{path} is not a file of flatout rows (it starts with {data[:8]!r})")
     _, version, length, crc, _, dropped = _HEAD.unpack_from(data)
     if version != VERSION:
-        raise FlatoutError(f"{path} has row version {version}, this flatout reads {VERSION}: open it with the one that wrote it")
+        raise FlatoutError(
+            f"{path} has row version {version}, this flatout reads {VERSION}: open it with the one that wrote it"
+        )
     text = data[_HEAD.size : _HEAD.size + length]
     if len(text) != length or zlib.crc32(text) != crc:
         raise FlatoutError(f"{path} has a damaged header, so its columns are not known; the file is left as it is")

@@ -43,10 +43,13 @@ class StoredRun:
         """Every process's recording, without the line sampler's."""
         return tuple(r for r in self._all if not r.path.name.endswith(_LINES))
 
+    def lines_of(self, recording: Recording) -> Recording | None:
+        """What the line sampler recorded beside this process's own recording."""
+        return self._lines.get(_process(recording))
+
     @cached_property
-    def line_recordings(self) -> dict[str, Recording]:
-        """The line sampler's recordings, by the name of the process's own recording."""
-        return {r.path.name.removesuffix(_LINES) + ".rec": r for r in self._all if r.path.name.endswith(_LINES)}
+    def _lines(self) -> dict[tuple[object, ...], Recording]:
+        return {_process(r): r for r in self._all if r.path.name.endswith(_LINES)}
 
     @cached_property
     def _all(self) -> tuple[Recording, ...]:
@@ -96,6 +99,13 @@ class StoredRun:
     @property
     def size_bytes(self) -> int:
         return size_bytes(self.path)
+
+
+def _process(recording: Recording) -> tuple[object, ...]:
+    """What tells processes apart: a number may be used again in a long run, and on another host."""
+    facts = recording.facts
+    pid = facts.get("pid") or recording.path.name.partition("-")[0]
+    return facts.get("host"), str(pid), facts.get("start_ns")
 
 
 def open_run(path: Path | str) -> StoredRun:

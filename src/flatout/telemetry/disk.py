@@ -175,7 +175,8 @@ def _mapped(folder: Path) -> list[str]:
         text = (folder / "maps").read_bytes().decode(errors="surrogateescape")
     except OSError:
         return []
-    paths, programs = set(), set()
+    paths: set[str] = set()
+    programs: set[str] = set()
     for line in text.split("\n"):
         fields = line.split(None, 5)
         if len(fields) == 6 and fields[5].startswith("/"):

@@ -174,7 +174,8 @@ class Sampling:
 
     def _process_samples(self, is_seldom: bool) -> tuple[ProcessSample, ...]:
         processes = self._processes
-        if processes is None or (len(processes.pids) > _MANY_PROCESSES and not is_seldom):
+        is_thinned = self._stretch and not is_seldom
+        if processes is None or (is_thinned and len(processes.pids) > _MANY_PROCESSES):
             return ()
         return self._try("processes", processes) or ()
 

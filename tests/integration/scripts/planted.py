@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import time
+from contextlib import nullcontext
 
 import torch
 from torch import nn
@@ -34,8 +35,7 @@ class Model(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if kind == "forward":
-            with truth.planted():
-                time.sleep(0.03)  # PLANTED forward
+            time.sleep(0.03)  # PLANTED forward
         y: torch.Tensor = self.body(x.repeat(32, 1))
         return y
 
@@ -66,8 +66,10 @@ if kind == "image":
 big = torch.randn(4_000_000)
 
 for step, x in enumerate(DataLoader(Rows(), batch_size=4)):
-    loss = model(x).square().mean()
-    optimizer.zero_grad()
+    # The pass itself is part of the phase, so it is part of what must be found there.
+    with truth.planted() if kind == "forward" else nullcontext():
+        loss = model(x).square().mean()
+        optimizer.zero_grad()
     loss.backward()
     optimizer.step()
     truth.step(len(x))

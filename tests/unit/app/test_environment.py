@@ -39,7 +39,9 @@ def test_the_machine_is_described_as_this_process_may_use_it() -> None:
 
 def _git(folder: Path, *words: str) -> str:
     names = ["-c", "user.name=n", "-c", "user.email=e@example.org"]
-    return subprocess.run(["git", *names, *words], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        ["git", *names, *words], cwd=folder, check=True, capture_output=True, text=True
+    ).stdout.strip()
 
 
 def test_the_commit_is_that_of_git_on_a_branch_packed_detached_and_in_a_worktree(tmp_path: Path) -> None:

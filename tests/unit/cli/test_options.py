@@ -62,4 +62,7 @@ def test_a_wrong_variable_is_refused(tmp_path: Path) -> None:
         resolve({}, {"FLATOUT_INTERVAL": "x"}, tmp_path)
     with pytest.raises(FlatoutError, match="FLATOUT_LIVE must be true or false, got 'maybe'"):
         resolve({}, {"FLATOUT_LIVE": "maybe"}, tmp_path)
-    assert resolve({}, {"FLATOUT_LIVE": "yes", "FLATOUT_TELEMETRY": "0"}, tmp_path) == {"live": True, "telemetry": False}
+    assert resolve({}, {"FLATOUT_LIVE": "yes", "FLATOUT_TELEMETRY": "0"}, tmp_path) == {
+        "live": True,
+        "telemetry": False,
+    }

@@ -1,0 +1,109 @@
+"""What bounds a run: decided by how the step divides, with utilisation as evidence only.
+
+Each cause gets the share of the step that removing it could save at most. On a GPU the host's own division is not
+enough: a host that waits in `.item()` while the device computes loses nothing. So input counts as far as the device
+starved, and the host's phases as far as the device was found with nothing left to do (drained).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from flatout.records.report import Bound, GpuUse, PhaseShare, Verdict
+
+# Below this a cause is not worth fixing; from `_BINDS` on the largest names the bound.
+WORTH_FIXING = 0.05
+_BINDS = 0.10
+# Two causes this close to each other share the blame.
+_EVEN = 0.8
+
+_HOST_PHASES = ("forward", "backward", "optimizer", "other", "gc")
+_CADENCE = ("eval", "checkpoint", "logging")
+
+
+@dataclass(frozen=True, slots=True)
+class Removable:
+    """Shares of the step (0..1) that each cause costs at most; the rest is computing."""
+
+    input: float
+    transfer: float
+    sync: float
+    host: float
+    cadence: float
+
+    def ranked(self) -> list[tuple[Bound, float]]:
+        causes: list[tuple[Bound, float]] = [
+            ("input", self.input),
+            ("transfer", self.transfer),
+            ("sync", self.sync),
+            ("host", self.host),
+            ("cadence", self.cadence),
+        ]
+        return sorted(causes, key=lambda cause: -cause[1])
+
+    @property
+    def compute(self) -> float:
+        return max(0.0, 1.0 - sum(share for _, share in self.ranked()))
+
+
+def removable(phases: Mapping[str, PhaseShare], gpu: GpuUse | None, on_gpu: bool) -> Removable:
+    """What each cause costs, from the phases of the step and the device's timeline."""
+    share = {name: phase.share for name, phase in phases.items()}
+    cadence = sum(share[name] for name in _CADENCE)
+    if not on_gpu:
+        # The CPU itself computes: only what is between the passes is the host's.
+        return Removable(share["data"], share["h2d"], share["sync"], share["other"] + share["gc"], cadence)
+    starved = gpu.starved_share if gpu else None
+    drained = gpu.drained_share if gpu else None
+    waiting = share["data"] if starved is None else starved
+    if drained is None:
+        return Removable(waiting, share["h2d"], 0.0, 0.0, cadence)
+    transfer = drained * share["h2d"]
+    # After every wait the device has nothing queued until the host is ahead again. That idling is the wait's doing for
+    # as long as the wait was; only what remains is a host too slow by itself.
+    exposed = max(0.0, drained * sum(share[name] for name in _HOST_PHASES) - waiting - transfer)
+    sync = min(share["sync"], exposed)
+    return Removable(waiting, transfer, sync, exposed - sync, cadence)
+
+
+def verdict(phases: Mapping[str, PhaseShare], step_ms: float | None, gpu: GpuUse | None, on_gpu: bool) -> Verdict:
+    """The bound in one word, whether anything is worth fixing, and a plain sentence."""
+    if step_ms is None:
+        return Verdict("balanced", False, "No training step was seen, so there is nothing to judge.")
+    costs = removable(phases, gpu, on_gpu)
+    (first, most), (second, next_most), *_ = costs.ranked()
+    healthy = most < WORTH_FIXING
+    if most < _BINDS:
+        return Verdict("compute", healthy, _compute_sentence(costs, step_ms, on_gpu, first, most, healthy))
+    if next_most >= _BINDS and next_most >= _EVEN * most:
+        both = f"{_cost(first, most, step_ms, on_gpu)}, and {_cost(second, next_most, step_ms, on_gpu)}"
+        return Verdict("balanced", healthy, _sentence(both))
+    return Verdict(first, healthy, _sentence(_cost(first, most, step_ms, on_gpu)))
+
+
+def _compute_sentence(costs: Removable, step_ms: float, on_gpu: bool, first: Bound, most: float, healthy: bool) -> str:
+    who = "GPU" if on_gpu else "CPU"
+    busy = f"the {who} computes for {costs.compute:.0%} of each {step_ms:.3g} ms step"
+    if healthy:
+        return _sentence(f"{busy}; nothing worth fixing")
+    return _sentence(f"{busy}; {_cost(first, most, step_ms, on_gpu)}")
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _cost(cause: Bound, share: float, step_ms: float, on_gpu: bool) -> str:
+    """One cause in words and figures."""
+    amount = f"{share:.0%} of each step ({share * step_ms:.3g} of {step_ms:.3g} ms)"
+    waits = "the GPU waits" if on_gpu else "the training waits"
+    host = "the GPU waits for Python to launch its work for" if on_gpu else "Python between the passes takes"
+    words = {
+        "input": f"{waits} for data for {amount}",
+        "transfer": f"copies to the device take {amount}",
+        "sync": f"waiting for the device's results costs {amount}",
+        "host": f"{host} {amount}",
+        "cadence": f"evaluation, checkpoints and logging take {amount}",
+    }
+    return words[cause]

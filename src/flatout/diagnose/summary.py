@@ -1,0 +1,143 @@
+"""A stored run in one record: where the time of its steps went, and what bounds it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from flatout.diagnose.bound import verdict
+from flatout.diagnose.gpu import gpu_use
+from flatout.diagnose.lines import slowest_lines
+from flatout.diagnose.loaders import same_loaders, worker_costs
+from flatout.diagnose.notices import notices
+from flatout.diagnose.ranks import Rank, training_ranks
+from flatout.diagnose.sites import call_sites
+from flatout.records.phases import PHASES
+from flatout.records.report import Overhead, PhaseShare, RankUse, RunFacts, RunReport, Throughput
+from flatout.store.run import StoredRun
+
+
+def summarise(run: StoredRun) -> RunReport:
+    """Read the whole run and say what it comes to. Needs neither torch nor a GPU."""
+    ranks = training_ranks(run)
+    live = _live(run, ranks)
+    gpu = gpu_use(run, ranks)
+    device = str(live["torch"].get("device_name") or "cpu")
+    on_gpu = device != "cpu" or any(rank.recording.count("device") for rank in ranks)
+    phases = _phases(ranks)
+    sites = call_sites(ranks)
+    return RunReport(
+        run=_facts(run, ranks, live, device),
+        throughput=_throughput(ranks),
+        phases=phases,
+        gpu=gpu,
+        verdict=verdict(phases, _step_ms(ranks), gpu, on_gpu),
+        findings=(),
+        overhead=_overhead(ranks),
+        lines=slowest_lines(ranks, phases),
+        syncs=sites.syncs,
+        copies=sites.copies,
+        workers=worker_costs(run, ranks),
+        live=live,
+        environment=run.manifest.environment,
+        notices=notices(run, ranks, gpu, on_gpu),
+        pauses=sites.pauses,
+        ranks=tuple(_rank_use(rank) for rank in ranks),
+        warmup_steps=max((rank.warmup_steps for rank in ranks), default=0),
+    )
+
+
+def _facts(run: StoredRun, ranks: Sequence[Rank], live: dict[str, Any], device: str) -> RunFacts:
+    manifest = run.manifest
+    python = manifest.python or next((rank.recording.facts.get("python") for rank in ranks), None)
+    return RunFacts(
+        id=manifest.id,
+        argv=manifest.argv,
+        exit_code=manifest.exit_code,
+        steps=max((rank.steps.total for rank in ranks), default=0),
+        wall_s=_wall_s(run, ranks),
+        ranks=len(ranks),
+        device=device,
+        torch=live["torch"].get("version"),
+        python=python,
+    )
+
+
+def _wall_s(run: StoredRun, ranks: Sequence[Rank]) -> float:
+    """By a clock that never steps back, where there is one; a calendar clock that did gives no negative time."""
+    manifest = run.manifest
+    if manifest.wall_s is not None:
+        return manifest.wall_s
+    if manifest.ended_unix_s is not None and manifest.ended_unix_s > manifest.started_unix_s:
+        return manifest.ended_unix_s - manifest.started_unix_s
+    lives_ns = [rank.last_seen_ns() - rank.started_ns for rank in ranks]
+    return max(0, *lives_ns, 0) * 1e-9
+
+
+def _throughput(ranks: Sequence[Rank]) -> Throughput:
+    steps = [rank.steady.total / rank.steady.total_wall_s for rank in ranks if rank.steady.total_wall_s > 0]
+    samples = [rank.steady.samples_per_s for rank in ranks]
+    known = [rate for rate in samples if rate is not None]
+    return Throughput(
+        steps_per_s=float(np.mean(steps)) if steps else None,
+        samples_per_s=sum(known) if known and len(known) == len(samples) else None,
+    )
+
+
+def _step_ms(ranks: Sequence[Rank]) -> float | None:
+    steps = sum(rank.steady.total for rank in ranks)
+    return 1e3 * sum(rank.steady.total_wall_s for rank in ranks) / steps if steps else None
+
+
+def _phases(ranks: Sequence[Rank]) -> dict[str, PhaseShare]:
+    """Over the steady steps of all ranks; the shares add up to 1 and the milliseconds to the mean step."""
+    total_s = np.sum([rank.steady.phase_total_s for rank in ranks], axis=0) if ranks else np.zeros(len(PHASES))
+    wall_s = sum(rank.steady.total_wall_s for rank in ranks) or 1.0
+    step_ms = _step_ms(ranks) or 0.0
+    shares = (total_s / wall_s).tolist()
+    return {name: PhaseShare(share, share * step_ms) for name, share in zip(PHASES, shares, strict=True)}
+
+
+def _overhead(ranks: Sequence[Rank]) -> Overhead:
+    steps = sum(rank.steady.total for rank in ranks)
+    wall_s = sum(rank.steady.total_wall_s for rank in ranks)
+    own_s = float(sum(rank.steady.own_s.sum() for rank in ranks))
+    if not steps or not wall_s or not np.isfinite(own_s):
+        return Overhead(None, None)
+    return Overhead(1e6 * own_s / steps, own_s / wall_s)
+
+
+def _live(run: StoredRun, ranks: Sequence[Rank]) -> dict[str, Any]:
+    """Settings as they were in the living objects of the first rank; the last text of an object counts."""
+    recordings = [rank.recording for rank in ranks[:1]] or [
+        r for r in run.recordings if r.facts.get("role") == "trainer"
+    ]
+    texts = {what: [v for r in recordings for v in r.values(what) if isinstance(v, dict)] for what in _LIVE}
+    same = {number: first for recording in recordings for number, first in same_loaders(recording).items()}
+    loaders = {value.get("id"): value for value in texts["loader"] if value.get("id") in same.values()}
+    optimizers = {(value.get("id"), value.get("class")): value for value in texts["optimizer"]}
+    return {
+        "torch": texts["torch"][-1] if texts["torch"] else {},
+        "loaders": list(loaders.values()),
+        "optimizers": list(optimizers.values()),
+    }
+
+
+_LIVE = ("torch", "loader", "optimizer")
+
+
+def _rank_use(rank: Rank) -> RankUse:
+    steady = rank.steady
+    per_step = 1e3 / steady.total if steady.total else 0.0
+    return RankUse(
+        rank=rank.number,
+        host=rank.host,
+        pid=rank.recording.facts.get("pid"),
+        steps=rank.steps.total,
+        step_ms=steady.step_ms,
+        samples_per_s=steady.samples_per_s,
+        phase_ms=dict(zip(PHASES, (steady.phase_total_s * per_step).tolist(), strict=True)),
+        ended=rank.exit is not None,
+    )

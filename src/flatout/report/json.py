@@ -1,0 +1,96 @@
+"""A report as JSON (schema 1): the agreed keys first and in their order, later additions after them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import Any
+
+from flatout.errors import FlatoutError
+from flatout.records.report import (
+    SCHEMA,
+    CopySite,
+    Finding,
+    Gain,
+    GpuUse,
+    LineCost,
+    Location,
+    Overhead,
+    PauseSite,
+    PhaseShare,
+    RankUse,
+    RunFacts,
+    RunReport,
+    SyncSite,
+    Throughput,
+    Verdict,
+    WorkerCost,
+)
+
+_FIRST = ("schema", "run", "throughput", "phases", "gpu", "verdict", "findings", "overhead")
+
+
+def to_json(report: RunReport) -> dict[str, Any]:
+    """The report as a JSON value. What is not measured is null; NaN never appears."""
+    value: dict[str, Any] = _plain(asdict(report))
+    return {name: value[name] for name in (*_FIRST, *(name for name in value if name not in _FIRST))}
+
+
+to_dict = to_json
+
+
+def from_json(value: dict[str, Any]) -> RunReport:
+    """The report that `to_json` wrote, also one written by an older or newer flatout of the same schema."""
+    if value.get("schema") != SCHEMA:
+        found = value.get("schema")
+        raise FlatoutError(f"the report has schema {found!r}, this flatout reads {SCHEMA}: use the one that wrote it")
+    rest = {name: value[name] for name in ("live", "environment", "warmup_steps") if name in value}
+    return RunReport(
+        run=_made(RunFacts, {**value["run"], "argv": tuple(value["run"]["argv"])}),
+        throughput=_made(Throughput, value["throughput"]),
+        phases={name: _made(PhaseShare, share) for name, share in value["phases"].items()},
+        gpu=None if value["gpu"] is None else _made(GpuUse, value["gpu"]),
+        verdict=_made(Verdict, value["verdict"]),
+        findings=tuple(_finding(item) for item in value["findings"]),
+        overhead=_made(Overhead, value["overhead"]),
+        lines=_located(LineCost, value.get("lines", ())),
+        syncs=_located(SyncSite, value.get("syncs", ())),
+        copies=_located(CopySite, value.get("copies", ())),
+        pauses=_located(PauseSite, value.get("pauses", ())),
+        workers=tuple(_made(WorkerCost, item) for item in value.get("workers", ())),
+        ranks=tuple(_made(RankUse, item) for item in value.get("ranks", ())),
+        notices=tuple(value.get("notices", ())),
+        **rest,
+    )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value if value is None or isinstance(value, str | int | bool) else str(value)
+
+
+def _made(kind: Any, value: dict[str, Any]) -> Any:
+    """A record from its JSON; keys that a newer flatout added are left out."""
+    return kind(**{name: item for name, item in value.items() if name in kind.__slots__})
+
+
+def _located(kind: Any, items: Any) -> tuple[Any, ...]:
+    return tuple(_made(kind, {**item, "location": _made(Location, item["location"])}) for item in items)
+
+
+def _finding(item: dict[str, Any]) -> Finding:
+    location, gain = item["location"], item["predicted_gain"]
+    made: Finding = _made(
+        Finding,
+        {
+            **item,
+            "location": None if location is None else _made(Location, location),
+            "predicted_gain": None if gain is None else _made(Gain, gain),
+        },
+    )
+    return made

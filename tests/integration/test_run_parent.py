@@ -1,0 +1,489 @@
+"""`flatout run` around real scripts: as far as a script can tell, flatout is not there."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import flatout
+
+_SRC = str(Path(flatout.__file__).parents[1])
+_ENVIRON = {k: v for k, v in os.environ.items() if not k.startswith("FLATOUT_")} | {"PYTHONPATH": _SRC}
+_RUN = [sys.executable, "-m", "flatout", "run"]
+_LIMIT_S = 30.0
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Callable[[str], Path]:
+    def write(text: str) -> Path:
+        path = tmp_path / "script.py"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def _run(*words: str | bytes, cwd: Path, **more: object) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([*_RUN, *words], cwd=cwd, env=_ENVIRON, capture_output=True, timeout=60, **more)  # type: ignore[call-overload,no-any-return]
+
+
+def _start(*words: str, cwd: Path, **more: object) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [*_RUN, *words], cwd=cwd, env=_ENVIRON, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more
+    )  # type: ignore[call-overload,no-any-return]
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _LIMIT_S
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def _manifest(folder: Path) -> dict[str, object]:
+    (path,) = (folder / ".flatout" / "runs").glob("*/manifest.json")
+    return json.loads(path.read_text())  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("pass", 0),
+        ("raise SystemExit(3)", 3),
+        ("raise ValueError('mine')", 1),
+        ("import os; os._exit(7)", 7),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", 143),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 137),
+        ("raise KeyboardInterrupt", 130),
+    ],
+)
+def test_the_exit_code_is_the_scripts(script: Callable[[str], Path], text: str, code: int, tmp_path: Path) -> None:
+    done = _run(str(script(text)), cwd=tmp_path)
+
+    assert done.returncode == code
+    if "mine" in text:
+        assert b"ValueError: mine" in done.stderr
+    assert _manifest(tmp_path)["exit_code"] == code
+    assert _manifest(tmp_path)["state"] == "finished"
+
+
+def test_stdout_is_byte_identical(script: Callable[[str], Path], tmp_path: Path) -> None:
+    path = script("import os, sys\nprint(sys.flags, __name__, __file__)\nos.write(1, bytes(range(256)))")
+    bare = subprocess.run([sys.executable, str(path)], cwd=tmp_path, env=_ENVIRON, capture_output=True)
+
+    done = _run(str(path), cwd=tmp_path)
+
+    assert done.stdout == bare.stdout
+
+
+def test_odd_arguments_arrive_unchanged(script: Callable[[str], Path], tmp_path: Path) -> None:
+    odd = [b"a b", b"c\nd", b"\xff\xfe", b"", b"--out", b"--", b"-m", b"-q", "ü".encode()]
+    script("import os, sys\nos.write(1, b'\\0'.join(map(os.fsencode, sys.argv)))")
+
+    done = _run(b"--no-telemetry", b"script.py", *odd, cwd=tmp_path)
+
+    assert done.stdout.split(b"\0") == [b"script.py", *odd]
+
+
+def test_odd_paths_work(tmp_path: Path) -> None:
+    folder = os.fsencode(tmp_path) + b"/a b\n\xff"
+    os.mkdir(folder)
+    with open(folder + b"/s cript\xfe.py", "w") as file:
+        file.write("print('fine')")
+
+    done = _run(b"s cript\xfe.py", cwd=Path(os.fsdecode(folder)))
+
+    assert (done.returncode, done.stdout) == (0, b"fine\n")
+
+
+def test_stdin_goes_through(script: Callable[[str], Path], tmp_path: Path) -> None:
+    path = script("import sys; sys.stdout.buffer.write(sys.stdin.buffer.read()[::-1])")
+
+    assert _run(str(path), cwd=tmp_path, input=b"abc\xff").stdout == b"\xffcba"
+
+
+def test_closed_streams_stay_closed(script: Callable[[str], Path], tmp_path: Path) -> None:
+    path = script("import sys; open('seen', 'w').write(repr([s is None for s in (sys.stdin, sys.stdout, sys.stderr)]))")
+    command = " ".join([*_RUN, str(path), "<&-", ">&-", "2>&-"])
+
+    done = subprocess.run(["sh", "-c", command], cwd=tmp_path, env=_ENVIRON)
+
+    assert done.returncode == 0
+    assert (tmp_path / "seen").read_text() == "[True, True, True]"
+
+
+def test_inherited_descriptors_go_through(script: Callable[[str], Path], tmp_path: Path) -> None:
+    path = script("import os; print(os.read(7, 9))")
+    (tmp_path / "data").write_text("seven")
+
+    done = subprocess.run(
+        ["sh", "-c", " ".join([*_RUN, str(path), "7<data"])], cwd=tmp_path, env=_ENVIRON, capture_output=True
+    )
+
+    assert done.stdout == b"b'seven'\n"
+
+
+_HANDLER = """
+import os, signal, sys, time
+def fired(number, frame):
+    print("fired", number, flush=True)
+    sys.exit(5)
+signal.signal(signal.{name}, fired)
+print("ready", flush=True)
+while True:
+    time.sleep(0.05)
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT"])
+def test_signals_to_flatout_alone_reach_the_scripts_handler(
+    script: Callable[[str], Path], name: str, tmp_path: Path
+) -> None:
+    path = script(_HANDLER.format(name=name))
+    # A session of its own: no terminal sends anything to anybody.
+    process = _start(str(path), cwd=tmp_path, start_new_session=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+
+    number = getattr(signal, name)
+    process.send_signal(number)
+
+    out, _ = process.communicate(timeout=_LIMIT_S)
+    assert (out, process.returncode) == (f"fired {int(number)}\n".encode(), 5)
+
+
+def test_an_ignored_signal_stays_ignored(script: Callable[[str], Path], tmp_path: Path) -> None:
+    path = script("import signal; print(signal.getsignal(signal.SIGHUP) is signal.SIG_IGN)")
+
+    done = subprocess.run(["nohup", *_RUN, str(path)], cwd=tmp_path, env=_ENVIRON, capture_output=True)
+
+    assert done.stdout == b"True\n"
+
+
+def _at_a_terminal(words: list[str], cwd: Path, environ: dict[str, str]) -> tuple[int, int]:
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(cwd)
+        os.execve(words[0], words, environ)
+    return pid, terminal
+
+
+def _read_until(terminal: int, words: bytes) -> bytes:
+    seen = b""
+    deadline = time.monotonic() + _LIMIT_S
+    while words not in seen and time.monotonic() < deadline:
+        try:
+            seen += os.read(terminal, 4096)
+        except OSError:
+            break
+    return seen
+
+
+def test_ctrl_c_at_a_terminal_reaches_the_script_once(script: Callable[[str], Path], tmp_path: Path) -> None:
+    text = "import time\nn, end = 0, time.monotonic() + 30\nwhile n == 0 and time.monotonic() < end:\n"
+    text += "    try:\n        print('ready', flush=True)\n        time.sleep(30)\n"
+    text += "    except KeyboardInterrupt:\n        n += 1\ntime.sleep(0.3)\nprint('count', n)\n"
+    pid, terminal = _at_a_terminal([*_RUN, str(script(text))], tmp_path, {**_ENVIRON, "TERM": "xterm"})
+    _read_until(terminal, b"ready")
+
+    os.write(terminal, b"\x03")
+
+    seen = _read_until(terminal, b"count 1")
+    _, status = _drained(pid, terminal)
+    os.close(terminal)
+    assert b"count 1" in seen
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+def _drained(pid: int, terminal: int) -> tuple[bytes, int]:
+    rest = b""
+    while True:
+        try:
+            data = os.read(terminal, 4096)
+        except OSError:
+            data = b""
+        if not data:
+            return rest, os.waitpid(pid, 0)[1]
+        rest += data
+
+
+def test_the_status_line_is_drawn_in_a_reserved_row_and_taken_away(
+    script: Callable[[str], Path], tmp_path: Path
+) -> None:
+    path = script("import time\nfor i in range(14): print('line', i, flush=True); time.sleep(0.1)")
+    pid, terminal = _at_a_terminal([*_RUN, str(path)], tmp_path, {**_ENVIRON, "TERM": "xterm"})
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    seen, status = _drained(pid, terminal)
+    os.close(terminal)
+
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert b"\x1b[1;23r" in seen  # the region without the last row
+    assert b"waiting for the first step" in seen
+    assert seen.rfind(b"\x1b[r") > seen.rfind(b"\x1b[1;23r")
+    assert b"line 13" in seen
+
+
+@pytest.mark.parametrize("environ", [{"TERM": "dumb"}, {"TERM": "xterm", "FLATOUT_QUIET": "1"}])
+def test_no_status_line_where_it_is_not_wanted(
+    script: Callable[[str], Path], environ: dict[str, str], tmp_path: Path
+) -> None:
+    path = script("import time; time.sleep(1.2); print('done')")
+    pid, terminal = _at_a_terminal([*_RUN, str(path)], tmp_path, {**_ENVIRON, **environ})
+
+    seen, _ = _drained(pid, terminal)
+    os.close(terminal)
+
+    assert b"\x1b[" not in seen and b"done" in seen
+
+
+def test_the_parent_killed_leaves_the_script_alone(script: Callable[[str], Path], tmp_path: Path) -> None:
+    text = "import time, os\nprint(os.getpid(), flush=True)\n"
+    text += "while not os.path.exists('go'): time.sleep(0.02)\nprint('still here')\nopen('finished', 'w').close()\n"
+    process = _start(str(script(text)), cwd=tmp_path)
+    assert process.stdout is not None
+    child = int(process.stdout.readline())
+
+    process.send_signal(signal.SIGKILL)
+    process.wait(timeout=_LIMIT_S)
+    os.kill(child, 0)
+    (tmp_path / "go").touch()
+
+    _until((tmp_path / "finished").exists)
+    assert process.communicate()[0] == b"still here\n"
+
+
+def test_a_read_only_folder_is_no_obstacle(script: Callable[[str], Path], tmp_path: Path) -> None:
+    path = script("import os; print(os.getcwd())")
+
+    done = _run(str(path), cwd=Path("/proc"))  # where not even root can make a folder
+
+    assert (done.returncode, done.stdout) == (0, b"/proc\n")
+    assert b"is not writable" in done.stderr and b"flatout-" in done.stderr
+
+
+def test_modules_of_the_users_do_not_become_ours(script: Callable[[str], Path], tmp_path: Path) -> None:
+    for name in ("random", "numpy", "click", "rich"):
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('mine')")
+
+    done = _run(str(script("print('fine')")), cwd=tmp_path)
+
+    assert (done.returncode, done.stdout) == (0, b"fine\n")
+    assert b"No training step was seen." in done.stderr
+
+
+def test_a_place_that_takes_no_files_is_no_obstacle(script: Callable[[str], Path], tmp_path: Path) -> None:
+    (tmp_path / ".flatout").write_text("in the way")
+
+    done = _run(str(script("print('fine')")), cwd=tmp_path)
+
+    assert (done.returncode, done.stdout) == (0, b"fine\n")
+    assert b"is not writable" in done.stderr
+
+
+def test_a_script_without_training_is_told_so_plainly(script: Callable[[str], Path], tmp_path: Path) -> None:
+    done = _run(str(script("pass")), cwd=tmp_path)
+
+    assert b"No training step was seen." in done.stderr
+
+
+def test_quiet_says_nothing(script: Callable[[str], Path], tmp_path: Path) -> None:
+    done = _run("-q", str(script("print(1)")), cwd=tmp_path)
+
+    assert (done.stdout, done.stderr) == (b"1\n", b"")
+
+
+def test_out_and_json_go_where_they_are_told(script: Callable[[str], Path], tmp_path: Path) -> None:
+    done = _run("--out", "here", "--json", "r.json", str(script("pass")), cwd=tmp_path)
+
+    assert done.returncode == 0
+    assert (tmp_path / "here" / "manifest.json").exists() and not (tmp_path / ".flatout").exists()
+    assert json.loads((tmp_path / "r.json").read_text())["schema"] == 1
+    assert json.loads((tmp_path / "here" / "summary.json").read_text())["schema"] == 1
+
+
+def test_json_on_stdout_follows_the_scripts_output(script: Callable[[str], Path], tmp_path: Path) -> None:
+    done = _run("--json", "-", str(script("print('mine')")), cwd=tmp_path)
+
+    first, _, rest = done.stdout.partition(b"\n")
+    assert first == b"mine"
+    assert json.loads(rest)["run"]["steps"] == 0
+
+
+def test_modules_and_commands(tmp_path: Path) -> None:
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "__init__.py").touch()
+    (tmp_path / "pkg" / "train.py").write_text("import sys; print(__name__, sys.argv[1:])")
+
+    assert _run("-m", "pkg.train", "--lr", "1", cwd=tmp_path).stdout == b"__main__ ['--lr', '1']\n"
+    assert _run("-q", sys.executable, "-u", "-m", "pkg.train", cwd=tmp_path).stdout == b"__main__ []\n"
+    assert _run("--", "echo", "-n", "x", cwd=tmp_path).stdout == b"x"
+
+
+def test_nothing_of_ours_is_on_the_scripts_path(script: Callable[[str], Path], tmp_path: Path) -> None:
+    path = script("import sys; print([p for p in sys.path if 'flatout' in p]); print('flatout' in sys.modules)")
+    environ = {k: v for k, v in _ENVIRON.items() if k != "PYTHONPATH"}
+    code = f"import sys; sys.path.insert(0, {_SRC!r}); from flatout.cli import main; main(['run', '-q', {str(path)!r}])"
+
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environ, capture_output=True, text=True)
+
+    path_line, loaded = done.stdout.splitlines()
+    assert all(entry.endswith("attach/bootstrap") for entry in eval(path_line))
+    assert loaded == "False"
+
+
+def test_live_shows_a_full_screen_and_prints_everything_afterwards(
+    script: Callable[[str], Path], tmp_path: Path
+) -> None:
+    path = script(
+        "import sys, time\nfor i in range(300): print('row', i)\nsys.stdout.flush()\ntime.sleep(1.2)\nsys.exit(4)"
+    )
+    pid, terminal = _at_a_terminal([*_RUN, "--live", str(path)], tmp_path, {**_ENVIRON, "TERM": "xterm"})
+
+    seen, status = _drained(pid, terminal)
+    os.close(terminal)
+
+    assert os.waitstatus_to_exitcode(status) == 4
+    assert b"\x1b[?1049h" in seen
+    after = seen.rpartition(b"\x1b[?1049l")[2]
+    assert [line for line in after.split(b"\r\n") if line.startswith(b"row")] == [b"row %d" % i for i in range(300)]
+
+
+def test_a_run_directory_that_vanishes_costs_the_verdict_only(script: Callable[[str], Path], tmp_path: Path) -> None:
+    path = script("import os, shutil\nshutil.rmtree(os.environ['FLATOUT_RUN_DIR'])\nprint('fine')\nraise SystemExit(6)")
+
+    done = _run(str(path), cwd=tmp_path)
+
+    assert (done.returncode, done.stdout) == (6, b"fine\n")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(b"flatout: no verdict (")
+
+
+def test_a_json_file_that_cannot_be_written_costs_a_line(script: Callable[[str], Path], tmp_path: Path) -> None:
+    done = _run("--json", "no/such/folder/x.json", str(script("pass")), cwd=tmp_path)
+
+    assert done.returncode == 0
+    assert b"'no/such/folder/x.json' could not be written" in done.stderr
+
+
+def test_an_interpreter_that_flatout_cannot_enter_is_named(script: Callable[[str], Path], tmp_path: Path) -> None:
+    done = _run(sys.executable, "-S", str(script("print('fine')")), cwd=tmp_path)
+
+    assert (done.returncode, done.stdout) == (0, b"fine\n")
+    assert b"python was started with -S" in done.stderr
+
+
+def test_an_existing_run_is_not_written_over(script: Callable[[str], Path], tmp_path: Path) -> None:
+    (tmp_path / "here" / "proc").mkdir(parents=True)
+    (tmp_path / "here" / "proc" / "1-1.rec").touch()
+
+    done = _run("--out", "here", str(script("print('ran')")), cwd=tmp_path)
+
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"already holds a run: give another --out" in done.stderr
+
+
+def test_no_secret_is_stored(script: Callable[[str], Path], tmp_path: Path) -> None:
+    secret = "hunter2hunter2hunter2"
+    environ = {
+        **_ENVIRON,
+        "NCCL_AUTH_TOKEN": secret,
+        "WANDB_API_KEY": secret,
+        "TORCH_HOME": f"https://me:{secret}@host/x",
+    }
+    words = ["--api-key", secret, f"--password={secret}", f"https://me:{secret}@example.org/?token={secret}"]
+
+    subprocess.run([*_RUN, "--json", "r.json", str(script("pass")), *words], cwd=tmp_path, env=environ, check=True)
+
+    stored = [file for file in tmp_path.rglob("*") if file.is_file() and file.name != "script.py"]
+    assert len(stored) >= 4
+    assert [file for file in stored if secret.encode() in file.read_bytes()] == []
+
+
+_TRAINING = """
+import sys, time, torch
+from torch.utils.data import DataLoader, Dataset
+
+torch.set_num_threads(1)
+
+class Numbers(Dataset):
+    def __len__(self):
+        return 1_000_000
+    def __getitem__(self, i):
+        time.sleep(0.001)
+        return torch.full((4,), float(i))
+
+if __name__ == "__main__":
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)
+    for n, x in enumerate(DataLoader(Numbers(), batch_size=8, num_workers=2)):
+        model(x).sum().backward()
+        optimizer.step()
+        if n == 20:
+            print("going", flush=True)
+        if n == int(sys.argv[1]):
+            break
+    print("done", flush=True)
+"""
+
+
+def test_a_training_run_is_recorded_and_judged(script: Callable[[str], Path], tmp_path: Path) -> None:
+    done = _run("--json", "r.json", str(script(_TRAINING)), "60", cwd=tmp_path)
+
+    result = json.loads((tmp_path / "r.json").read_text())
+    assert done.returncode == 0, done.stderr
+    assert result["run"]["steps"] == 61
+    assert sum(phase["share"] for phase in result["phases"].values()) == pytest.approx(1.0, abs=0.01)
+    assert result["environment"]["kernel"] == os.uname().release
+    words = done.stderr.decode()
+    assert "Where a step goes" in words and "samples/s" in words and "Own cost" in words
+
+
+def test_the_parent_killed_leaves_the_training_alone(script: Callable[[str], Path], tmp_path: Path) -> None:
+    process = _start(str(script(_TRAINING)), "200", cwd=tmp_path)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"going\n"
+
+    process.send_signal(signal.SIGKILL)
+
+    # The pipe ends when the script and its workers have.
+    assert process.communicate(timeout=_LIMIT_S)[0] == b"done\n"
+
+
+def test_ctrl_c_leaves_no_children_behind(script: Callable[[str], Path], tmp_path: Path) -> None:
+    process = _start(str(script(_TRAINING)), "1000000", cwd=tmp_path, start_new_session=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"going\n"
+
+    # To the whole group, as a terminal does it.
+    os.killpg(process.pid, signal.SIGINT)
+    began = time.monotonic()
+    process.communicate(timeout=_LIMIT_S)
+
+    _until(lambda: not _members(process.pid))
+    assert time.monotonic() - began < 5.0 + 5.0  # five for the children to go, the rest for the verdict
+    assert process.returncode == 130
+
+
+def _members(group: int) -> list[int]:
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                fields = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[2]) == group and fields[0] != "Z":
+                found.append(int(entry))
+    return found

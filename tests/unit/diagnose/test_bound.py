@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flatout.diagnose.bound import removable, verdict
+from flatout.records.phases import PHASES
+from flatout.records.report import GpuUse, PhaseShare
+
+STEP_MS = 50.0
+
+
+def phases(**shares: float) -> dict[str, PhaseShare]:
+    shares["forward"] = shares.get("forward", 0.0) + 1.0 - sum(shares.values())
+    return {name: PhaseShare(shares.get(name, 0.0), shares.get(name, 0.0) * STEP_MS) for name in PHASES}
+
+
+@pytest.mark.parametrize(
+    ("shares", "starved", "drained", "bound", "healthy"),
+    [
+        ({"data": 0.5}, 0.5, 0.9, "input", False),
+        # The host waits for data while the device still has work.
+        ({"data": 0.6}, 0.0, 0.0, "compute", True),
+        # The host waits for results of a busy device: nothing is lost.
+        ({"sync": 0.95}, 0.0, 0.5, "compute", True),
+        ({"sync": 0.5}, 0.0, 0.6, "sync", False),
+        ({"h2d": 0.4}, 0.0, 0.9, "transfer", False),
+        # A slow host that also waits for data now and then.
+        ({"data": 0.2}, 0.2, 1.0, "host", False),
+        ({"backward": 0.5}, 0.0, 1.0, "host", False),
+        ({"eval": 0.3, "checkpoint": 0.2}, 0.0, 0.0, "cadence", False),
+        ({"logging": 0.3, "data": 0.3}, 0.3, 0.0, "balanced", False),
+        ({"data": 0.08}, 0.08, 0.0, "compute", False),
+        ({"data": 0.3}, None, None, "input", False),
+        ({"sync": 0.9}, None, None, "compute", True),
+    ],
+)
+def test_on_a_gpu(shares: dict[str, float], starved: float, drained: float, bound: str, healthy: bool) -> None:
+    result = verdict(phases(**shares), STEP_MS, GpuUse(starved_share=starved, drained_share=drained), on_gpu=True)
+
+    assert (result.bound, result.healthy) == (bound, healthy)
+
+
+@pytest.mark.parametrize(
+    ("shares", "bound", "healthy"),
+    [
+        ({}, "compute", True),
+        ({"data": 0.9}, "input", False),
+        ({"other": 0.5}, "host", False),
+        ({"logging": 0.2}, "cadence", False),
+        ({"data": 0.04, "other": 0.04}, "compute", True),
+    ],
+)
+def test_without_a_gpu_the_cpu_computes(shares: dict[str, float], bound: str, healthy: bool) -> None:
+    result = verdict(phases(**shares), STEP_MS, None, on_gpu=False)
+
+    assert (result.bound, result.healthy) == (bound, healthy)
+    assert "GPU" not in result.sentence
+
+
+def test_the_sentence_has_the_figures() -> None:
+    gpu = GpuUse(starved_share=0.5, drained_share=0.0)
+
+    assert verdict(phases(data=0.5), STEP_MS, gpu, True).sentence == (
+        "The GPU waits for data for 50% of each step (25 of 50 ms)."
+    )
+    assert verdict(phases(), STEP_MS, None, False).sentence == (
+        "The CPU computes for 100% of each 50 ms step; nothing worth fixing."
+    )
+
+
+def test_utilisation_alone_decides_nothing() -> None:
+    idle = GpuUse(starved_share=0.0, drained_share=0.0, util_mean=3.0)
+
+    assert verdict(phases(), STEP_MS, idle, True) == verdict(phases(), STEP_MS, GpuUse(0.0, drained_share=0.0), True)
+
+
+def test_a_run_without_steps_is_not_called_healthy() -> None:
+    result = verdict(phases(), None, None, False)
+
+    assert not result.healthy and "No training step" in result.sentence
+
+
+@given(
+    st.lists(st.floats(0.0, 1.0), min_size=len(PHASES), max_size=len(PHASES)).filter(lambda v: sum(v) > 0.1),
+    st.none() | st.floats(0, 1),
+    st.none() | st.floats(0, 1),
+    st.booleans(),
+)
+def test_costs_are_shares(weights: list[float], starved: float | None, drained: float | None, on_gpu: bool) -> None:
+    total = sum(weights)
+    shares = {name: PhaseShare(w / total, w) for name, w in zip(PHASES, weights, strict=True)}
+
+    costs = removable(shares, GpuUse(starved_share=starved, drained_share=drained), on_gpu)
+
+    assert all(-1e-9 <= share <= 1 + 1e-9 for _, share in costs.ranked())
+    assert 0 <= costs.compute <= 1
