@@ -18,6 +18,7 @@ help:
 	@echo "make bench   quick benchmarks     make soak    the slow ones"
 
 setup: $(READY)
+	@true
 
 $(READY):
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV) || { \

@@ -52,6 +52,12 @@ class Comparison:
     own_us: float | None
 
     @property
+    def is_resolved(self) -> bool:
+        """Is flatout's cost known well enough to judge? Noise must neither pass a bar nor make a ratio."""
+        cost = self.added_us.get("flatout")
+        return cost is not None and cost.mid > 0 and cost.high - cost.low <= LIMIT_US[self.step.device]
+
+    @property
     def cheapest_peer(self) -> str | None:
         known = [p for p in PEERS if p in self.added_us]
         return min(known, key=lambda p: self.added_us[p].mid) if known else None
@@ -59,17 +65,17 @@ class Comparison:
     @property
     def times_cheaper(self) -> float | None:
         """How many times flatout's added time goes into the cheapest peer's."""
-        if self.cheapest_peer is None or "flatout" not in self.added_us:
+        if self.cheapest_peer is None or not self.is_resolved:
             return None
-        return self.added_us[self.cheapest_peer].mid / max(self.added_us["flatout"].mid, 0.01)
+        return self.added_us[self.cheapest_peer].mid / self.added_us["flatout"].mid
 
     @property
     def disagreement(self) -> float | None:
         """The ratio of measured and self-reported cost, the larger over the smaller."""
-        if self.own_us is None or "flatout" not in self.added_us:
+        if not self.own_us or not self.is_resolved:
             return None
-        measured, own = max(self.added_us["flatout"].mid, 0.01), max(self.own_us, 0.01)
-        return max(measured / own, own / measured)
+        measured = self.added_us["flatout"].mid
+        return max(measured / self.own_us, self.own_us / measured)
 
 
 def interpreter(arm: str) -> str | None:
@@ -133,7 +139,16 @@ def failures(c: Comparison) -> list[str]:
     if "flatout" not in c.added_us:
         return [f"{c.step.name}: flatout was not among the arms"]
     found = []
-    cost_us, cost_percent = c.added_us["flatout"].mid, c.added_percent["flatout"].mid
+    cost_us = c.added_us["flatout"].mid
+    if c.step.name == "trivial" and not c.is_resolved:
+        low, high = c.added_us["flatout"].low, c.added_us["flatout"].high
+        found.append(
+            f"flatout's cost is not resolved ({low:+.0f} to {high:+.0f} us): more rounds, or a quieter machine"
+        )
+    if c.step.name == "trivial" and c.cheapest_peer is None:
+        found.append("no peer was measured, so nothing is known about how flatout compares")
+    if c.step.name == "trivial" and c.own_us is None:
+        found.append("flatout did not report its own cost")
     if c.step.name == "trivial" and cost_us > LIMIT_US[c.step.device]:
         found.append(f"flatout adds {cost_us:.1f} us a step, more than {LIMIT_US[c.step.device]:g}")
     if c.step.name == "trivial" and c.times_cheaper is not None and c.times_cheaper < TIMES_CHEAPER:
@@ -142,8 +157,10 @@ def failures(c: Comparison) -> list[str]:
     if c.step.name == "trivial" and c.disagreement is not None and c.disagreement > AGREE_WITHIN:
         found.append(f"flatout reports {c.own_us:.1f} us of its own, {cost_us:.1f} were measured")
     limit_percent = LIMIT_PERCENT.get(c.step.name)
-    if limit_percent is not None and cost_percent > limit_percent:
-        found.append(f"{c.step.name}: flatout adds {cost_percent:.2f}%, more than {limit_percent:g}%")
+    # The upper bound is what a user may rely on, and a noisy run cannot pass by luck.
+    most_percent = c.added_percent["flatout"].high
+    if limit_percent is not None and most_percent > limit_percent:
+        found.append(f"{c.step.name}: flatout adds up to {most_percent:.2f}%, more than {limit_percent:g}%")
     return found
 
 

@@ -112,7 +112,7 @@ def gpuprof(p: Parts) -> None:
 
 
 def torch_profiler(p: Parts) -> None:
-    """Recording all the time: the schedule's changes fall between blocks, not into them."""
+    """Active over all blocks, so that what is timed is recording alone, not the start and stop of a trace."""
     on = [torch.profiler.ProfilerActivity.CPU]
     if p.device.type == "cuda":
         on.append(torch.profiler.ProfilerActivity.CUDA)

@@ -46,7 +46,7 @@ def test_unusable_settings_leave_the_script_running(run_bare: Run, tmp_path: Pat
     seen = run_bare("ends.py", "exit", **attached(BOOTSTRAP, tmp_path), FLATOUT_SETTINGS=settings)
 
     assert seen.returncode == 3
-    assert seen.truth["steps"] == 12
+    assert seen.truth["steps"] == 40
     assert "Traceback" not in seen.stderr
 
 
@@ -57,22 +57,26 @@ def test_a_run_directory_that_cannot_be_written_leaves_the_script_running(run_ba
     seen = run_bare("ends.py", "exit", **attached(BOOTSTRAP, blocked / "run"))
 
     assert seen.returncode == 3
-    assert seen.truth["steps"] == 12
+    assert seen.truth["steps"] == 40
     notices = [line for line in seen.stderr.splitlines() if line.startswith("flatout")]
     assert 1 <= len(notices) <= 2, seen.stderr
 
 
-@pytest.mark.parametrize("end", ["raise", "exit", "interrupt", "sigterm", "sigkill", "os_exit", "thread"])
+@pytest.mark.parametrize("end", ["raise", "exit", "interrupt", "thread", "sigterm", "sigkill", "os_exit"])
 def test_every_end_is_the_scripts_own_and_its_steps_are_kept(watch: Watch, run_bare: Run, end: str) -> None:
     bare = run_bare("ends.py", end)
     seen = watch("ends.py", end)
 
     assert seen.shell_code == bare.shell_code == seen.json["run"]["exit_code"]
-    assert seen.step_count == 12
-    assert seen.json["run"]["steps"] == 12
-    assert seen.samples == 96
-    traceback = [line for line in bare.stderr.splitlines() if line.startswith(("Traceback", "ValueError", "Keyboard"))]
-    assert [line for line in seen.stderr.splitlines() if line in traceback] == traceback
+    ends_ns = seen.truth["ends_ns"]
+    # A death that runs no exit handlers may cost what was not yet on record: a quarter of a second, no more.
+    abrupt = end in ("sigterm", "sigkill", "os_exit")
+    surely_kept = [e for e in ends_ns if e <= ends_ns[-1] - 250_000_000] if abrupt else ends_ns
+    assert len(surely_kept) <= seen.step_count <= len(ends_ns)
+    assert seen.json["run"]["steps"] == seen.step_count
+    assert seen.samples == 8 * seen.step_count
+    said = [line for line in bare.stderr.splitlines() if line.startswith(("Traceback", "ValueError", "Keyboard"))]
+    assert [line for line in seen.stderr.splitlines() if line in said] == said
 
 
 def test_the_users_signal_handlers_fire(watch: Watch, run_bare: Run) -> None:

@@ -25,15 +25,15 @@ def test_every_rank_is_recorded(seen: Watched) -> None:
     assert [r.facts["rank"] for r in seen.trainings] == [0, 1]
     assert [r.facts["world_size"] for r in seen.trainings] == [2, 2]
     for recording in seen.trainings:
-        assert recording.records["step"]["steps"].sum() == 20
-        assert recording.records["step"]["samples"].sum() == 160
+        assert recording.records["step"]["steps"].sum() == 60
+        assert recording.records["step"]["samples"].sum() == 480
         assert_phases_tile(recording.records["step"])
 
 
 def test_throughput_is_that_of_all_ranks(seen: Watched) -> None:
     wall_s = [(t["end_ns"] - t["first_end_ns"]) * 1e-9 for t in seen.told("TRUTH")]
 
-    expected = sum(19 * 8 / s for s in wall_s)
+    expected = sum(59 * 8 / s for s in wall_s)
 
     assert seen.json["throughput"]["samples_per_s"] == pytest.approx(expected, rel=0.2)
 
@@ -52,8 +52,9 @@ def test_a_killed_rank_leaves_the_others_readable_and_is_named(watch: Watch) -> 
     assert seen.returncode != 0
     counts = {r.facts["rank"]: int(r.records["step"]["steps"].sum()) for r in seen.trainings}
     assert counts.keys() == {0, 1}
-    assert 6 <= counts[0] <= 8
-    assert 6 <= counts[1] <= 7
+    # What was not yet on record when they died is lost: some 100 ms, at 5 ms a step and more.
+    assert 10 <= counts[0] <= 51
+    assert 10 <= counts[1] <= 50
     assert any("rank 1" in notice for notice in seen.json["notices"]), seen.json["notices"]
 
 

@@ -14,7 +14,8 @@ def test_cost_per_sample_in_workers(watch: Watch, run_bare: Run, method: str) ->
     assert seen.step_count == 20
     (cost,) = seen.json["workers"]
     assert cost["workers"] == (0 if method == "none" else 2)
-    assert cost["samples"] == 160
+    # A worker is gone without a word, so its last moments may be missing.
+    assert 128 <= cost["samples"] <= 160
     assert cost["fetch_ms_per_sample"] == pytest.approx(4.2, rel=0.15)
     assert cost["collate_ms_per_sample"] == pytest.approx(8.2 / 8, rel=0.2)
     assert cost["slowest_batch_ms"] >= 40

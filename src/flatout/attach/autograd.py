@@ -7,9 +7,10 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Any
 
+from .device import DeviceClock
 from .patching import Patches
 from .phases import Phases
-from .tracer import BACKWARD_BEGINS, BACKWARD_ENDS, CODES, ENTER_GRAD, LEAVE, Tracer, clock
+from .tracer import BACKWARD_BEGINS, BACKWARD_ENDS, ENTER_GRAD, LEAVE, Tracer, clock
 
 _MOST_NODES = 200
 _FIRST_LOOKS = 3
@@ -21,13 +22,12 @@ class GraphLook:
 
     def __init__(self, phases: Phases) -> None:
         self._phases = phases
-        self._looks = 0
+        self.looks = 0
         self.dtypes: Counter[str] = Counter()
         self.compiled = False
 
-    def look(self, roots: Any) -> int:
-        """Take a look; returns how many backwards to wait for the next one."""
-        self._looks += 1
+    def look(self, roots: Any) -> None:
+        self.looks += 1
         sizes: Counter[int] = Counter()
         for node in self._nodes(roots):
             name = node.name()
@@ -40,7 +40,10 @@ class GraphLook:
                     sizes[int(made.shape[0])] += 1
         if sizes:
             self._phases.graph_samples = sizes.most_common(1)[0][0]
-        return 1 if self._looks < _FIRST_LOOKS else _LOOK_EVERY
+
+    def due(self, index: int) -> bool:
+        """Is it time for another look, after this many steps? Seldom: a big graph takes a while to walk."""
+        return self.looks < _FIRST_LOOKS or index >= _LOOK_EVERY * self.looks
 
     def _nodes(self, roots: Any) -> list[Any]:
         tensors = roots if isinstance(roots, tuple | list) else (roots,)
@@ -67,13 +70,13 @@ def _is_of_parameters(node: Any, name: str) -> bool:
 class BackwardWatch:
     """Replaces torch.autograd.backward, which Tensor.backward calls too, and torch.autograd.grad."""
 
-    def __init__(self, torch: Any, tracer: Tracer, graph: GraphLook, trouble: Callable[[Exception], None]) -> None:
-        self._compiling = torch.compiler.is_dynamo_compiling
+    def __init__(
+        self, tracer: Tracer, device: DeviceClock | None, graph: GraphLook, trouble: Callable[[Exception], None]
+    ) -> None:
         self._tracer = tracer
+        self._device = device
         self._graph = graph
         self._trouble = trouble
-        self._until_look = 1
-        self._busy = False
 
     def install(self, module: Any, patches: Patches) -> None:
         """`module` is torch.autograd."""
@@ -81,49 +84,46 @@ class BackwardWatch:
         patches.replace(module, "grad", self._make_grad)
 
     def _make_backward(self, original: Any) -> Any:
-        tracer, compiling, trouble = self._tracer, self._compiling, self._trouble
+        tracer, device, log = self._tracer, self._device, self._tracer.log
 
-        def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-            # Within a backward (reentrant checkpointing) time is booked already.
-            if self._busy or compiling() or (tracer.owner != get_ident() and not tracer.claim()):
-                return original(tensors, *args, **kwargs)
+        def backward(*args: Any, **kwargs: Any) -> Any:
+            if tracer.owner != get_ident() and not tracer.claim():
+                return original(*args, **kwargs)
+            if tracer.want_look:
+                self._look(args or kwargs.get("tensors"))
+            log(BACKWARD_BEGINS)
+            log(clock())
+            if device is not None:
+                device.backward_begins()
             try:
-                self._busy = True
-                self._until_look -= 1
-                if self._until_look <= 0:
-                    self._until_look = self._graph.look(tensors)
-                tracer.log(clock() * CODES + BACKWARD_BEGINS)
-                if tracer.device is not None:
-                    tracer.device.backward_begins()
-            except Exception as error:
-                trouble(error)
-            try:
-                return original(tensors, *args, **kwargs)
+                return original(*args, **kwargs)
             finally:
-                self._busy = False
-                tracer.log(clock() * CODES + BACKWARD_ENDS)
-                if tracer.device is not None:
-                    _guarded(tracer.device.backward_ends, trouble)
+                log(BACKWARD_ENDS)
+                log(clock())
+                if device is not None:
+                    device.backward_ends()
 
         return backward
 
     def _make_grad(self, original: Any) -> Any:
-        tracer, compiling = self._tracer, self._compiling
+        tracer, log = self._tracer, self._tracer.log
 
         def grad(*args: Any, **kwargs: Any) -> Any:
-            if self._busy or compiling() or tracer.owner != get_ident():
+            if tracer.owner != get_ident():
                 return original(*args, **kwargs)
-            tracer.log(clock() * CODES + ENTER_GRAD)
+            log(ENTER_GRAD)
+            log(clock())
             try:
                 return original(*args, **kwargs)
             finally:
-                tracer.log(clock() * CODES + LEAVE)
+                log(LEAVE)
+                log(clock())
 
         return grad
 
-
-def _guarded(call: Callable[[], object], trouble: Callable[[Exception], None]) -> None:
-    try:
-        call()
-    except Exception as error:
-        trouble(error)
+    def _look(self, given: Any) -> None:
+        try:
+            self._tracer.want_look = False
+            self._graph.look(given[0] if isinstance(given, tuple) else given)
+        except Exception as error:
+            self._trouble(error)

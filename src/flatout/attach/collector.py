@@ -6,7 +6,7 @@ import gc
 from threading import get_ident
 from typing import Any
 
-from .tracer import CODES, ENTER_GC, LEAVE, Tracer, clock
+from .tracer import ENTER_GC, LEAVE, Tracer, clock
 
 
 class CollectorWatch:
@@ -24,4 +24,5 @@ class CollectorWatch:
     def _call(self, phase: str, info: dict[str, Any]) -> None:
         tracer = self._tracer
         if tracer.owner == get_ident():
-            tracer.log(clock() * CODES + (ENTER_GC if phase == "start" else LEAVE))
+            tracer.log(ENTER_GC if phase == "start" else LEAVE)
+            tracer.log(clock())

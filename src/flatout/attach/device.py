@@ -15,13 +15,13 @@ from typing import Any
 
 from . import wire
 
-clock = time.perf_counter_ns
+clock = time.perf_counter
 _PACK = wire.packer("device").pack
 _KIND = wire.KINDS["device"][0]
 _NAN = float("nan")
 REQUEST, ARRIVED, BACKWARD_BEGINS, BACKWARD_ENDS, OPTIMIZER_ENDS, END = range(6)
 _MOST_PENDING = 16  # samples waiting for the device to catch up; beyond that sampling pauses
-_SAMPLE_EVERY_NS = 5_000_000
+_SAMPLE_EVERY_S = 0.005
 _LONGEST_PERIOD = 64
 
 
@@ -50,9 +50,7 @@ class DeviceClock:
         self._ready = False
         self._requests = self._index = 0
         self._iterating = False
-        self._last_ns = 0
-        self._step_ns = 0
-        self.own_ns = 0
+        self._last_s = self._step_s = self._own_s = 0.0
 
     def request(self) -> None:
         """A batch, or an iterator, is asked for."""
@@ -99,6 +97,11 @@ class DeviceClock:
         """Is a CUDA graph being captured? Never asks a CUDA that the script has not initialised."""
         return self._ready and bool(self._is_capturing())
 
+    def take_own_s(self) -> float:
+        """What sampling has cost since this was last asked."""
+        own_s, self._own_s = self._own_s, 0.0
+        return own_s
+
     def drop(self) -> None:
         """Give the open sample up: its step did not take the usual course."""
         if self._sample is not None:
@@ -107,15 +110,15 @@ class DeviceClock:
 
     def _maybe_begin(self, loaderless: bool) -> None:
         now = clock()
-        step_ns = now - self._last_ns
-        self._last_ns = now
+        step_s = now - self._last_s
+        self._last_s = now
         # A running mean, so that one evaluation or a first compile does not set the pace.
-        self._step_ns += (min(step_ns, 4 * self._step_ns + 1_000_000) - self._step_ns) // 8
+        self._step_s += (min(step_s, 4 * self._step_s + 0.001) - self._step_s) / 8
         self._countdown -= 1
         if self._countdown > 0 or not self._is_ready():
             return
         self._harvest()
-        period = min(_LONGEST_PERIOD, _SAMPLE_EVERY_NS / (self._step_ns + 1))
+        period = min(_LONGEST_PERIOD, _SAMPLE_EVERY_S / (self._step_s + 1e-9))
         self._countdown = 1 if period <= 1 else 1 + int(self._random.random() * 2 * period)
         if len(self._pending) >= _MOST_PENDING:
             return
@@ -124,7 +127,7 @@ class DeviceClock:
         sample.marked = sample.boundaries = sample.drained = 0
         self._sample = sample
         self._mark(REQUEST, look=True)
-        self.own_ns += clock() - now
+        self._own_s += clock() - now
 
     def _is_ready(self) -> bool:
         if not self._ready:
@@ -145,7 +148,7 @@ class DeviceClock:
             sample.drained += stream.query()
         sample.events[which].record(stream)
         sample.marked |= 1 << which
-        self.own_ns += clock() - begun
+        self._own_s += clock() - begun
 
     def _finish(self) -> None:
         self._mark(END, look=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -17,9 +18,7 @@ _UNKNOWN_LOADER = 0xFFFFFFFF  # a worker is matched to its loader by its process
 _WRITE_EVERY_NS = 50_000_000
 _FIRST_INTERVAL_NS = 1_000_000_000
 _LONGEST_INTERVAL_NS = 10_000_000_000
-# A fetch this quick is measured only now and then: timing it would cost as much as the fetch.
-_QUICK_NS = 100_000
-_SKIPPED_WHEN_QUICK = 15
+_QUICK_NS = 200_000
 
 
 class Output(Protocol):
@@ -28,52 +27,80 @@ class Output(Protocol):
 
 
 class Meter:
-    """Running totals of one fetcher. A record is written over until its interval is past, then a new one begins."""
+    """Running totals of one fetcher. A record is written over until its interval is past, then a new one begins.
 
-    def __init__(self, worker: int, output: Callable[[], Output], collate: Callable[[Any], Any]) -> None:
+    It stands in for the fetcher's `fetch` and `collate_fn` while it measures. In the training process quick fetches
+    are measured only now and then: the rest of the time the fetcher is left as it was made, at no cost.
+    """
+
+    def __init__(self, fetcher: Any, worker: int, output: Callable[[], Output], trouble: Callable[[Exception], None]) -> None:
+        self._fetcher = weakref.ref(fetcher)
+        self._fetch_original = fetcher.fetch
+        self._collate_original = fetcher.collate_fn
         self._worker = worker
         self._output = output
-        self._collate = collate
+        self._trouble = trouble
         self._interval_ns = _FIRST_INTERVAL_NS
         self._collate_ns = 0
-        self.skip = 0  # fetches to pass over before the next one is measured
+        self._armed = False
         self._begin(clock())
 
     def _begin(self, now: int) -> None:
         self._place = -1
         self._start = self._last_end = now
         self._next_write = 0
-        self._batches = self._samples = self._fetch = self._collated = self._max = self._idle = 0
+        self._batches = self._samples = self._fetch_ns = self._collated_ns = self._max_ns = self._idle_ns = 0
 
-    def collate(self, samples: Any) -> Any:
-        """Stands in for the loader's collate function, and times it."""
-        if self.skip:
-            return self._collate(samples)
+    def arm(self) -> None:
+        fetcher = self._fetcher()
+        if fetcher is not None and not self._armed:
+            fetcher.fetch, fetcher.collate_fn = self._fetch, self._collate
+            self._armed = True
+            self._last_end = clock()
+
+    def _disarm(self) -> None:
+        fetcher = self._fetcher()
+        if fetcher is not None:
+            del fetcher.fetch
+            fetcher.collate_fn = self._collate_original
+        self._armed = False
+
+    def _collate(self, samples: Any) -> Any:
         begun = clock()
-        batch = self._collate(samples)
+        batch = self._collate_original(samples)
         self._collate_ns = clock() - begun
         return batch
 
-    def add(self, samples: int, begun: int, ended: int) -> None:
+    def _fetch(self, index: Any) -> Any:
+        begun = clock()
+        batch = self._fetch_original(index)
+        try:
+            fetcher = self._fetcher()
+            whole = fetcher is not None and fetcher.auto_collation
+            self._add(len(index) if whole else size_of(batch) or 1, begun, clock())
+        except Exception as error:
+            self._trouble(error)
+        return batch
+
+    def _add(self, samples: int, begun: int, ended: int) -> None:
         took = ended - begun
         self._batches += 1
         self._samples += samples
-        self._collated += self._collate_ns
-        self._fetch += took - self._collate_ns
+        self._collated_ns += self._collate_ns
+        self._fetch_ns += took - self._collate_ns
         self._collate_ns = 0
-        self._idle += max(0, begun - self._last_end)
+        self._idle_ns += max(0, begun - self._last_end)
         self._last_end = ended
-        if took > self._max:
-            self._max = took
+        self._max_ns = max(self._max_ns, took)
         if ended >= self._next_write:
             self._write(ended)
-        if took < _QUICK_NS:
-            self.skip = _SKIPPED_WHEN_QUICK
+        if self._worker < 0 and took < _QUICK_NS:
+            self._disarm()
 
     def _write(self, now: int) -> None:
         body = _PACK(
             _KIND, 0, 0, _UNKNOWN_LOADER, self._worker, self._start, now, self._batches, self._samples,
-            self._fetch, self._collated, self._max, self._idle,
+            self._fetch_ns, self._collated_ns, self._max_ns, self._idle_ns,
         )  # fmt: skip
         self._place = self._output().put(self._place, body)
         self._next_write = now + _WRITE_EVERY_NS
@@ -83,58 +110,39 @@ class Meter:
 
 
 class FetchWatch:
-    """Patches of the classes that call a dataset's `__getitem__` and collate."""
+    """Meters every fetcher: the objects that call a dataset's `__getitem__` and collate."""
 
     def __init__(
-        self,
-        worker_info: Callable[[], Any],
-        output: Callable[[], Output],
-        enter_worker: Callable[[Any], None],
-        trouble: Callable[[Exception], None],
+        self, output: Callable[[], Output], enter_worker: Callable[[Any], None], trouble: Callable[[Exception], None]
     ) -> None:
-        self._worker_info = worker_info
         self._output = output
         self._enter_worker = enter_worker
         self._trouble = trouble
+        self._meters: weakref.WeakSet[Meter] = weakref.WeakSet()
 
     def install(self, module: Any, patches: Patches) -> None:
         """`module` is torch.utils.data._utils.fetch."""
         patches.replace(module._BaseDatasetFetcher, "__init__", self._make_init)
-        patches.replace(module._MapDatasetFetcher, "fetch", self._make_fetch)
-        patches.replace(module._IterableDatasetFetcher, "fetch", self._make_fetch)
+
+    def rearm(self) -> None:
+        """Measure the next fetch of each fetcher again."""
+        for meter in list(self._meters):
+            meter.arm()
 
     def _make_init(self, original: Any) -> Any:
         def __init__(fetcher: Any, *args: Any, **kwargs: Any) -> None:
             original(fetcher, *args, **kwargs)
             try:
-                info = self._worker_info()
+                from torch.utils.data import get_worker_info
+
+                info = get_worker_info()
                 if info is not None:
                     self._enter_worker(info)
-                meter = Meter(-1 if info is None else info.id, self._output, fetcher.collate_fn)
-                fetcher.collate_fn = meter.collate
+                meter = Meter(fetcher, -1 if info is None else info.id, self._output, self._trouble)
                 fetcher._flatout_meter = meter
+                self._meters.add(meter)
+                meter.arm()
             except Exception as error:
                 self._trouble(error)
 
         return __init__
-
-    def _make_fetch(self, original: Any) -> Any:
-        trouble = self._trouble
-
-        def fetch(fetcher: Any, index: Any) -> Any:
-            meter = fetcher.__dict__.get("_flatout_meter")
-            if meter is None:
-                return original(fetcher, index)
-            if meter.skip:
-                batch = original(fetcher, index)
-                meter.skip -= 1
-                return batch
-            begun = clock()
-            batch = original(fetcher, index)
-            try:
-                meter.add(len(index) if fetcher.auto_collation else size_of(batch) or 1, begun, clock())
-            except Exception as error:
-                trouble(error)
-            return batch
-
-        return fetch

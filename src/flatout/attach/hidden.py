@@ -16,8 +16,8 @@ from .sites import Sites
 _MESSAGE = "called a synchronizing CUDA operation"
 _FILTER = ("always", re.compile(f".*{_MESSAGE}|.*Synchronization debug mode", re.DOTALL), Warning, None, 0)
 _FIRST_STEP = 3
-_FIRST_PAUSE_NS = 2_000_000_000
-_LONGEST_PAUSE_NS = 60_000_000_000
+_FIRST_PAUSE_S = 2.0
+_LONGEST_PAUSE_S = 60.0
 
 
 class SyncWindows:
@@ -29,13 +29,14 @@ class SyncWindows:
         # True while a call that is timed as a sync anyway is under way: no need to report it twice.
         self._watched_call = watched_call
         self._show_before: Any = None
-        self._pause_ns = _FIRST_PAUSE_NS
-        self._due_ns = self._opened_at = 0
+        self._pause_s = _FIRST_PAUSE_S
+        self._due_s = 0.0
+        self._opened_at = 0
         self._failed = False
         self.is_open = False
         self.steps = 0
 
-    def at_step_end(self, index: int, now: int) -> None:
+    def at_step_end(self, index: int, now: float) -> None:
         """Open or close as the schedule has it."""
         if self._failed:
             return
@@ -43,9 +44,9 @@ class SyncWindows:
             self.close()
             self.steps += index - self._opened_at
             if self.steps % 2 == 0:
-                self._due_ns = now + self._pause_ns
-                self._pause_ns = min(2 * self._pause_ns, _LONGEST_PAUSE_NS)
-        if index >= _FIRST_STEP and now >= self._due_ns and self._torch.cuda.is_initialized():
+                self._due_s = now + self._pause_s
+                self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+        if index >= _FIRST_STEP and now >= self._due_s and self._torch.cuda.is_initialized():
             self._opened_at = index
             self._open()
 
@@ -82,6 +83,6 @@ class SyncWindows:
         text = str(message)
         if _MESSAGE in text:
             if self.is_open and not self._watched_call[0]:
-                self._sites.at("hidden", sys._getframe(1)).add(0)
+                self._sites.at("hidden", sys._getframe(1)).add(0.0)
         elif "Synchronization debug mode" not in text:
             self._show_before(message, category, filename, lineno, file, line)

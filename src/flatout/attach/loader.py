@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Callable
 from threading import get_ident
 from typing import Any, Protocol
 
 from . import wire
-from .batch import size_of
+from .batch import KEYS, size_of
 from .patching import Patches
 from .sites import user_frame
-from .tracer import ARRIVED, CODES, EXHAUSTED, ITERATOR_MADE, REQUEST, REQUEST_NO_GRAD, Tracer
+from .device import DeviceClock
+from .tracer import ARRIVED, EXHAUSTED, ITERATOR_MADE, MOST_EVENTS, REQUEST, REQUEST_NO_GRAD, Tracer, clock
 
-clock = time.perf_counter_ns
 _EPOCH = wire.packer("epoch").pack
 _EPOCH_KIND = wire.KINDS["epoch"][0]
 _MOST_PATHS = 8
@@ -30,8 +29,14 @@ class LoaderWatch:
     """Patches of one process's DataLoader classes."""
 
     def __init__(
-        self, torch: Any, tracer: Tracer, output: Callable[[], Output], trouble: Callable[[Exception], None]
+        self,
+        torch: Any,
+        tracer: Tracer,
+        device: DeviceClock | None,
+        output: Callable[[], Output],
+        trouble: Callable[[Exception], None],
     ) -> None:
+        self._device = device
         self._grad = torch.is_grad_enabled
         self._tracer = tracer
         self._output = output
@@ -42,7 +47,8 @@ class LoaderWatch:
         """`module` is torch.utils.data.dataloader."""
         patches.replace(module.DataLoader, "__init__", self._make_init)
         patches.replace(module.DataLoader, "__iter__", self._make_iter)
-        patches.replace(module._BaseDataLoaderIter, "__next__", self._make_next)
+        patches.replace(module._MultiProcessingDataLoaderIter, "__next__", lambda o: self._make_next(o, _queue_depth))
+        patches.replace(module._BaseDataLoaderIter, "__next__", lambda o: self._make_next(o, None))
 
     def _make_init(self, original: Any) -> Any:
         def __init__(loader: Any, *args: Any, **kwargs: Any) -> None:
@@ -57,7 +63,7 @@ class LoaderWatch:
         return __init__
 
     def _make_iter(self, original: Any) -> Any:
-        tracer, grad, trouble = self._tracer, self._grad, self._trouble
+        tracer, device, grad, trouble = self._tracer, self._device, self._grad, self._trouble
 
         def __iter__(loader: Any) -> Any:
             begun, number = clock(), 0
@@ -65,18 +71,19 @@ class LoaderWatch:
                 if tracer.owner == get_ident() or tracer.claim():
                     number = self._number(loader)
                     training = grad()
-                    tracer.note(number)
-                    tracer.log(clock() * CODES + (REQUEST if training else REQUEST_NO_GRAD))
-                    if training and tracer.device is not None:
-                        tracer.device.request()
+                    tracer.log(number << 5 | (REQUEST if training else REQUEST_NO_GRAD))
+                    tracer.log(clock())
+                    if device is not None and training:
+                        device.request()
             except Exception as error:
                 trouble(error)
             iterator = original(loader)
             try:
                 if number:
-                    tracer.log(clock() * CODES + ITERATOR_MADE)
-                    if tracer.device is not None:
-                        tracer.device.iterator_made()
+                    tracer.log(ITERATOR_MADE)
+                    tracer.log(clock())
+                    if device is not None:
+                        device.iterator_made()
                     iterator._flatout_loader = number
                     self._note_epoch(number, iterator, begun)
             except Exception as error:
@@ -85,46 +92,47 @@ class LoaderWatch:
 
         return __iter__
 
-    def _make_next(self, original: Any) -> Any:
-        tracer, grad, trouble = self._tracer, self._grad, self._trouble
+    def _make_next(self, original: Any, queue_depth: Callable[[Any], int] | None) -> Any:
+        tracer, device, grad, trouble = self._tracer, self._device, self._grad, self._trouble
+        log, events, keys = tracer.log, tracer.events, KEYS
 
         def __next__(iterator: Any) -> Any:
             if tracer.owner != get_ident() and not tracer.claim():
                 return original(iterator)
-            queue = -1
+            training = grad()
+            what = ARRIVED
             try:
-                training = grad()
-                tracer.note(iterator.__dict__.get("_flatout_loader", 0))
-                tracer.log(clock() * CODES + (REQUEST if training else REQUEST_NO_GRAD))
-                device = tracer.device
+                number = iterator.__dict__.get("_flatout_loader", 0) << 5
+                log(number if training else number | REQUEST_NO_GRAD)  # REQUEST is 0
+                log(clock())
+                if queue_depth is not None:
+                    what |= queue_depth(iterator) + 1 << 5
                 if device is not None:
                     device.request() if training else device.drop()
-                if iterator._num_workers:
-                    queue = _queue_depth(iterator)
             except Exception as error:
                 trouble(error)
             try:
                 batch = original(iterator)
             except BaseException:
-                _guarded(self._exhausted, trouble)
+                log(EXHAUSTED)
+                log(clock())
+                if device is not None:
+                    device.drop()
                 raise
+            now = clock()
             try:
-                now = clock()
-                tracer.note((size_of(batch), queue))
-                tracer.log(now * CODES + ARRIVED)
-                if device is not None and training:
-                    device.arrived()
+                # Nearly all batches are a sequence or mapping with a tensor right in it, at a place known by now.
+                log(batch[keys[type(batch)]].shape[0] << 21 | what)
+            except Exception:
+                log(_size_or_zero(batch) << 21 | what)
+            log(now)
+            if device is not None and training:
+                device.arrived()
+            if len(events) > MOST_EVENTS:
                 tracer.relieve()
-            except Exception as error:
-                trouble(error)
             return batch
 
         return __next__
-
-    def _exhausted(self) -> None:
-        self._tracer.log(clock() * CODES + EXHAUSTED)
-        if self._tracer.device is not None:
-            self._tracer.device.drop()
 
     def _number(self, loader: Any) -> int:
         """This loader's number; its settings as they live now go into the recording when it is first used."""
@@ -135,19 +143,19 @@ class LoaderWatch:
             self._output().text("loader", {"id": number, **_settings(loader)})
         return number
 
-    def _note_epoch(self, number: int, iterator: Any, begun: int) -> None:
+    def _note_epoch(self, number: int, iterator: Any, begun: float) -> None:
         workers = getattr(iterator, "_workers", [])
         output = self._output()
-        output.append(_EPOCH(_EPOCH_KIND, 0, 0, number, len(workers), begun, clock()))
+        output.append(_EPOCH(_EPOCH_KIND, 0, 0, number, len(workers), int(begun * 1e9), int(clock() * 1e9)))
         if workers:
-            output.text("workers", {"loader": number, "pids": [w.pid for w in workers], "start_ns": begun})
+            output.text("workers", {"loader": number, "pids": [w.pid for w in workers], "start_ns": int(begun * 1e9)})
 
 
-def _guarded(call: Callable[[], object], trouble: Callable[[Exception], None]) -> None:
+def _size_or_zero(batch: Any) -> int:
     try:
-        call()
-    except Exception as error:
-        trouble(error)
+        return size_of(batch)
+    except Exception:
+        return 0  # a batch whose attributes raise when looked at
 
 
 def _queue_depth(iterator: Any) -> int:

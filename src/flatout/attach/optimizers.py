@@ -6,8 +6,9 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Any, Protocol
 
+from .device import DeviceClock
 from .patching import Patches
-from .tracer import CODES, ENTER_CLOSURE, LEAVE, OPTIMIZER_BEGINS, OPTIMIZER_ENDS, Tracer, clock
+from .tracer import ENTER_CLOSURE, LEAVE, MOST_EVENTS, OPTIMIZER_BEGINS, OPTIMIZER_ENDS, Tracer, clock
 
 SCALER_SKIPPED = 1
 
@@ -20,22 +21,28 @@ class OptimizerWatch:
     """Hooks of one process. A closure handed to `step` is its forward and backward, and is booked so."""
 
     def __init__(
-        self, torch: Any, tracer: Tracer, output: Callable[[], Output], trouble: Callable[[Exception], None]
+        self,
+        torch: Any,
+        tracer: Tracer,
+        device: DeviceClock | None,
+        output: Callable[[], Output],
+        trouble: Callable[[Exception], None],
     ) -> None:
         self._compiling = torch.compiler.is_dynamo_compiling
         self._tracer = tracer
+        self._device = device
         self._output = output
         self._trouble = trouble
-        self._known: set[int] = set()
+        self._numbers: dict[int, int] = {}
         self._handles: list[Any] = []
-        self.ended = self.captured = 0
+        self.captured = 0
 
     def install(self, torch: Any, patches: Patches) -> None:
         from torch.optim import optimizer
 
         self._handles = [
-            optimizer.register_optimizer_step_pre_hook(self._before),
-            optimizer.register_optimizer_step_post_hook(self._after),
+            optimizer.register_optimizer_step_pre_hook(self._make_before()),
+            optimizer.register_optimizer_step_post_hook(self._make_after()),
         ]
         patches.replace(torch.amp.GradScaler, "step", self._make_scaler_step)
 
@@ -44,54 +51,71 @@ class OptimizerWatch:
             handle.remove()
         self._handles = []
 
-    def _before(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
-        # Inside a compiled step this is a constant for the compiler: the hook leaves no trace in the graph.
-        if self._compiling():
-            return None
-        try:
-            if self._tracer.owner != get_ident() and not self._tracer.claim():
+    def _make_before(self) -> Any:
+        tracer, log, numbers, compiling, trouble = (
+            self._tracer, self._tracer.log, self._numbers, self._compiling, self._trouble,
+        )  # fmt: skip
+
+        def before(optimizer: Any, args: Any, kwargs: Any) -> Any:
+            # Inside a compiled step this is a constant for the compiler: the hook leaves no trace in the graph.
+            if compiling() or (tracer.owner != get_ident() and not tracer.claim()):
                 return None
-            number = id(optimizer)
-            if number not in self._known:
-                self._known.add(number)
-                self._output().text("optimizer", _describe(optimizer))
-            self._tracer.note(number)
-            self._tracer.log(clock() * CODES + OPTIMIZER_BEGINS)
-            if len(args) > 1 or kwargs:
-                return self._with_watched_closure(optimizer, args, kwargs)
-            return None
-        except Exception as error:
-            self._trouble(error)
+            try:
+                number = numbers.get(id(optimizer)) or self._meet(optimizer)
+                log(number << 5 | OPTIMIZER_BEGINS)
+                log(clock())
+                if len(args) > 1 or kwargs:
+                    return self._with_watched_closure(optimizer, args, kwargs)
+            except Exception as error:
+                trouble(error)
             return None
 
-    def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if self._compiling():
-            return
-        try:
-            if self._tracer.owner == get_ident():
-                self._end(optimizer, 0)
-        except Exception as error:
-            self._trouble(error)
+        return before
 
-    def _end(self, optimizer: Any, flags: int) -> None:
-        tracer = self._tracer
-        device = tracer.device
-        if device is not None and device.capturing():
-            self.captured += 1  # part of the user's CUDA graph: it steps at each replay
-            return
-        now = clock()
-        tracer.note((id(optimizer), flags))
-        tracer.log(now * CODES + OPTIMIZER_ENDS)
-        self.ended += 1
-        if device is not None:
-            device.optimizer_ends()
-        tracer.step_ended(now)
+    def _make_after(self) -> Any:
+        tracer, device, log, compiling, trouble = (
+            self._tracer, self._device, self._tracer.log, self._compiling, self._trouble,
+        )  # fmt: skip
+        events = tracer.events
+
+        def after(optimizer: Any, args: Any, kwargs: Any) -> None:
+            if compiling() or tracer.owner != get_ident():
+                return
+            try:
+                if device is not None:
+                    if device.capturing():
+                        self.captured += 1  # part of the user's CUDA graph: it steps at each replay
+                        return
+                    device.optimizer_ends()
+                now = clock()
+                log(OPTIMIZER_ENDS)
+                log(now)
+                if now >= tracer.flush_at or len(events) > MOST_EVENTS:
+                    tracer.flush(now)
+            except Exception as error:
+                trouble(error)
+
+        return after
+
+    def _meet(self, optimizer: Any) -> int:
+        """A new optimizer: give it a number and write down what it is."""
+        number = self._numbers[id(optimizer)] = len(self._numbers) + 1
+        if hasattr(optimizer, "param_groups"):
+            self._output().text("optimizer", _describe(optimizer))
+        return number
 
     def stepped(self, optimizer: Any, flags: int) -> None:
         """A step without the hooks: a scaler skipped it, or a CUDA graph replayed it."""
-        self._tracer.note(id(optimizer))
-        self._tracer.log(clock() * CODES + OPTIMIZER_BEGINS)
-        self._end(optimizer, flags)
+        number = self._numbers.get(id(optimizer)) or self._meet(optimizer)
+        now = clock()
+        self._tracer.log(number << 5 | OPTIMIZER_BEGINS)
+        self._tracer.log(now)
+        self._tracer.log(flags << 5 | OPTIMIZER_ENDS)
+        self._tracer.log(now)
+        if self._device is not None:
+            self._device.optimizer_ends()
+        if now >= self._tracer.flush_at:
+            self._tracer.flush(now)
 
     def _with_watched_closure(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
         # Some torch versions hand the hook `self` as the first of the arguments.
@@ -107,22 +131,27 @@ class OptimizerWatch:
         log = self._tracer.log
 
         def watched(*args: Any, **kwargs: Any) -> Any:
-            log(clock() * CODES + ENTER_CLOSURE)
+            log(ENTER_CLOSURE)
+            log(clock())
             try:
                 return closure(*args, **kwargs)
             finally:
-                log(clock() * CODES + LEAVE)
+                log(LEAVE)
+                log(clock())
 
         return watched
 
     def _make_scaler_step(self, original: Any) -> Any:
+        tracer = self._tracer
+
         def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            ended = self.ended
+            flushes, logged = tracer.flushes, len(tracer.events)
             result = original(scaler, optimizer, *args, **kwargs)
             try:
-                if self.ended == ended and self._tracer.owner == get_ident():
-                    # Infinite gradients: the scaler left the optimizer alone. The work of the step was done all the same.
-                    self.stepped(optimizer, SCALER_SKIPPED)
+                if tracer.owner == get_ident() and tracer.flushes == flushes:
+                    if not any(event & 31 == OPTIMIZER_ENDS for event in tracer.events[logged:]):
+                        # Infinite gradients: the scaler left the optimizer alone, but the work of the step was done.
+                        self.stepped(optimizer, SCALER_SKIPPED)
             except Exception as error:
                 self._trouble(error)
             return result

@@ -11,7 +11,7 @@ from .imports import after_import
 from .patching import Patches
 from .sites import Sites
 from .steps import StepWriter
-from .tracer import CODES, ENTER_CHECKPOINT, ENTER_LOGGING, LEAVE, Tracer, clock
+from .tracer import ENTER_CHECKPOINT, ENTER_LOGGING, LEAVE, Tracer, clock
 from .wire import CHECKPOINT, LOGGING
 
 _SUMMARY_WRITER = (
@@ -72,7 +72,8 @@ class OutputWatch:
                 return original(*args, **kwargs)
             self._busy = True
             begun = clock()
-            tracer.log(begun * CODES + enter)
+            tracer.log(enter)
+            tracer.log(begun)
             try:
                 return original(*args, **kwargs)
             finally:
@@ -81,10 +82,11 @@ class OutputWatch:
 
         return call
 
-    def _left(self, begun: int, phase: int, op: str, frame: Any) -> None:
+    def _left(self, begun: float, phase: int, op: str, frame: Any) -> None:
         try:
             now = clock()
-            self._tracer.log(now * CODES + LEAVE)
+            self._tracer.log(LEAVE)
+            self._tracer.log(now)
             site = self._sites.at(op, frame)
             site.add(now - begun)
             if phase == CHECKPOINT:

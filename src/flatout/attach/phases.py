@@ -6,15 +6,13 @@ wall time by construction.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from . import tracer as ev
 from .steps import StepWriter
+from .tracer import clock
 from .wire import BACKWARD, CHECKPOINT, DATA, EVAL, FORWARD, GC, H2D, LOGGING, OPTIMIZER, OTHER, SYNC
 
-clock = time.perf_counter_ns
 # Time that is `other` unless a backward follows it without a new batch: then it was a forward pass.
 PENDING = 11
 _ENTERED = {
@@ -44,9 +42,9 @@ class Phases:
 
     def __init__(self, writer: StepWriter) -> None:
         self._writer = writer
-        self.event_ns = 0  # what noting down one event costs, as measured in this run
+        self.event_s = 0.0  # what noting down one event costs, as measured in this run
         self.forget()
-        handlers: dict[int, Callable[[], None]] = {
+        handlers: dict[int, Callable[[int], None]] = {
             ev.REQUEST: self._request,
             ev.REQUEST_NO_GRAD: self._request_no_grad,
             ev.ARRIVED: self._arrived,
@@ -62,57 +60,63 @@ class Phases:
             ev.ENTER_H2D: self._enter_h2d,
             ev.ENTER_SYNC: self._enter_sync,
             ev.ENTER_SYNC_NO_GRAD: self._enter_sync_no_grad,
-            ev.ENTER_CHECKPOINT: lambda: self._enter(CHECKPOINT),
-            ev.ENTER_LOGGING: lambda: self._enter(LOGGING),
-            ev.ENTER_GC: lambda: self._enter(GC),
+            ev.ENTER_CHECKPOINT: lambda _: self._enter(CHECKPOINT),
+            ev.ENTER_LOGGING: lambda _: self._enter(LOGGING),
+            ev.ENTER_GC: lambda _: self._enter(GC),
             ev.LEAVE: self._leave,
         }
         self._handlers = [handlers[code] for code in range(len(handlers))]
 
     def forget(self) -> None:
         """Start afresh, as in a forked child."""
-        self.acc = [0] * 12
+        self.acc = [0.0] * 12
         self.cur = PENDING
-        self.last = 0
+        self.last = 0.0
         self.graph_samples = 0
-        self.own_ns = 0
-        self._notes: Any = iter(())
+        self.own_s = 0.0
+        self._codes: list[int] = []
         self._open: list[int] = []
-        self._stepping = 0
+        self._stepping: list[int] = []
+        self._in_backward = 0
         self._group: set[int] = set()
         self._loader = 0
         self._training_loaders: set[int] = set()
         self._eval_called = self._doubtful_eval = False
-        self._eval_since = self._doubtful_samples = 0
+        self._eval_since = 0.0
+        self._doubtful_samples = 0
         self._begin_step()
 
     def _begin_step(self) -> None:
-        self.acc = [0] * 12
+        self.acc = [0.0] * 12
         self.samples = self.batches = self.backwards = self.syncs = self.copies = 0
         self.queue = -1
 
-    def begin(self, now: int) -> None:
+    def begin(self, now: float) -> None:
         """Watching starts here."""
         self.last = now
         self._writer.begin(now)
 
-    def consume(self, events: Sequence[int], notes: Sequence[object]) -> None:
+    def consume(self, events: Sequence[float]) -> None:
         begun = clock()
         steps = self._writer.index
-        self._notes = iter(notes)
+        # A garbage collection or a signal handler may log between an event's two numbers: codes wait on a stack.
+        codes = self._codes
         handlers = self._handlers
-        for event in events:
-            now = event >> 5
-            self.acc[self.cur] += now - self.last
-            self.last = now
-            handlers[event & 31]()
+        for item in events:
+            if item.__class__ is int:
+                codes.append(item)
+                continue
+            self.acc[self.cur] += item - self.last
+            self.last = item
+            code = codes.pop()
+            handlers[code & 31](code >> 5)
         # The cost of this reading falls into the steps to come; it is shared out evenly there.
         steps = max(1, self._writer.index - steps)
-        self.own_ns = (clock() - begun + self.event_ns * len(events)) // steps
+        self.own_s = (clock() - begun + self.event_s * len(events) / 2) / steps
 
     def _settle(self, phase: int) -> None:
         self.acc[phase] += self.acc[PENDING]
-        self.acc[PENDING] = 0
+        self.acc[PENDING] = 0.0
 
     # Carved out of whatever is open.
 
@@ -120,49 +124,49 @@ class Phases:
         self._open.append(self.cur)
         self.cur = phase
 
-    def _leave(self) -> None:
+    def _leave(self, _: int) -> None:
         if self._open:
             before = self._open.pop()
             # Without a loader, what follows the copy of a batch is the forward pass.
             self.cur = FORWARD if self.cur == H2D and before == PENDING else before
 
-    def _enter_sync(self) -> None:
+    def _enter_sync(self, _: int) -> None:
         self.syncs += 1
         # All time of an evaluation or a checkpoint is its own.
         self._enter(self.cur if self.cur in (EVAL, CHECKPOINT) else SYNC)
 
-    def _enter_sync_no_grad(self) -> None:
+    def _enter_sync_no_grad(self, _: int) -> None:
         if self.cur == PENDING:
             self._settle(OTHER)  # no gradients, so what went before was no training forward
-        self._enter_sync()
+        self._enter_sync(_)
 
-    def _enter_h2d(self) -> None:
+    def _enter_h2d(self, _: int) -> None:
         self.copies += 1
         if self.cur == PENDING:
             self._settle(OTHER)
         self._enter(self.cur if self.cur in (EVAL, CHECKPOINT) else H2D)
 
-    def _enter_closure(self) -> None:
+    def _enter_closure(self, _: int) -> None:
         self._enter(FORWARD)
 
-    def _enter_grad(self) -> None:
+    def _enter_grad(self, _: int) -> None:
         if self.cur == PENDING:
             self._settle(FORWARD)
         self._enter(BACKWARD)
 
     # The input side.
 
-    def _request(self) -> None:
-        loader = next(self._notes)
+    def _request(self, loader: int) -> None:
         self._asked(loader, self._eval_called and loader not in self._training_loaders, doubtful=True)
 
-    def _request_no_grad(self) -> None:
-        self._asked(next(self._notes), evaluating=True, doubtful=False)
+    def _request_no_grad(self, loader: int) -> None:
+        self._asked(loader, evaluating=True, doubtful=False)
 
     def _asked(self, loader: int, evaluating: bool, doubtful: bool) -> None:
         self._settle(OTHER)
         self._open.clear()
-        self._stepping = 0
+        self._stepping.clear()
+        self._in_backward = 0
         self._loader = loader
         if evaluating:
             if self.cur != EVAL:
@@ -174,26 +178,29 @@ class Phases:
             self._writer.span(EVAL, self._eval_since, self.last)
         self.cur = DATA
 
-    def _arrived(self) -> None:
-        samples, queue = next(self._notes)
+    def _arrived(self, number: int) -> None:
+        samples = number >> 16
         if self.cur == EVAL:
             self._doubtful_samples = samples
             return
         self.cur = FORWARD
         self.samples += samples
         self.batches += 1
-        self.queue = queue
+        self.queue = (number & 0xFFFF) - 1
 
-    def _no_batch(self) -> None:
+    def _no_batch(self, _: int) -> None:
         if self.cur == DATA:
             self.cur = PENDING
 
-    def _note_eval(self) -> None:
+    def _note_eval(self, _: int) -> None:
         self._eval_called = True
 
     # The model side.
 
-    def _backward_begins(self) -> None:
+    def _backward_begins(self, _: int) -> None:
+        self._in_backward += 1
+        if self.cur == BACKWARD:
+            return  # one within another: reentrant checkpointing
         if self.cur == PENDING:
             self._settle(FORWARD)
         elif self.cur == EVAL:
@@ -203,49 +210,55 @@ class Phases:
         self._eval_called = False
         self._training_loaders.add(self._loader)
 
-    def _backward_ends(self) -> None:
-        self.cur = PENDING
+    def _backward_ends(self, _: int) -> None:
+        self._in_backward -= 1
+        if self._in_backward <= 0:
+            self._in_backward = 0
+            self.cur = PENDING
 
     def _evaluation_was_over(self) -> None:
         """A backward in what was taken for evaluation: a training loader first met after some module's eval()."""
         if self._doubtful_eval:
             self.acc[FORWARD] += self.acc[EVAL]
-            self.acc[EVAL] = 0
+            self.acc[EVAL] = 0.0
             self.batches += 1
             self.samples += self._doubtful_samples
         else:
             self._writer.span(EVAL, self._eval_since, self.last)
 
-    def _optimizer_begins(self) -> None:
-        optimizer = next(self._notes)
-        if self._stepping and self._stepping != optimizer:
+    def _optimizer_begins(self, optimizer: int) -> None:
+        if optimizer in self._stepping:
+            self._stepping.clear()  # its last step raised, and was never seen to end
+        self._stepping.append(optimizer)
+        if len(self._stepping) > 1:
             return  # an optimizer that wraps another: the outer one is the step
         self._settle(OTHER)
         self.cur = OPTIMIZER
-        self._stepping = optimizer
         # Two optimizers in turn on one batch (a GAN) make one step: the one just written goes on.
         if self.batches or optimizer in self._group:
             self._group.clear()
 
-    def _optimizer_ends(self) -> None:
-        optimizer, flags = next(self._notes)
-        if self._stepping != optimizer:
+    def _optimizer_ends(self, flags: int) -> None:
+        if not self._stepping:
             return
-        self._settle(OTHER)
+        optimizer = self._stepping.pop()
+        if self._stepping:
+            return
         self.cur = PENDING
-        self._stepping = 0
         goes_on = bool(self._group)
         self._group.add(optimizer)
         self._writer.end_step(self.last, self, goes_on, flags)
         self._begin_step()
 
 
-def phase_now(events: Sequence[int], resting: int) -> int:
+def phase_now(events: Sequence[float], resting: int) -> int:
     """The phase open after these events, for one who looks in from another thread. `resting`: if they do not say."""
     closed = 0
     arrived = False
-    for event in reversed(events):
-        code = event & 31
+    for item in reversed(events):
+        if not isinstance(item, int):
+            continue
+        code = item & 31
         if code == ev.LEAVE:
             closed += 1
         elif code in _ENTERED:

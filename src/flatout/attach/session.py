@@ -30,12 +30,12 @@ from .phases import Phases
 from .recorder import Recorder
 from .sites import Sites
 from .steps import StepWriter
-from .tracer import CODES, EVAL_CALLED, NOBODY, Tracer, clock
+from .tracer import EVAL_CALLED, NOBODY, Tracer, clock
 from .transfers import TransferWatch
 
 OLDEST_TORCH = (2, 4)
-_HOUSEKEEPING_NS = 250_000_000
-_STATE_EVERY_NS = 10_000_000_000
+_HOUSEKEEPING_S = 0.25
+_STATE_EVERY_S = 10.0
 _WORKER_CHUNK_BYTES = 1 << 16
 
 
@@ -66,7 +66,7 @@ class Session:
         self._role = "trainer"
         self._started_ns = STARTED_NS
         self._state: dict[str, object] = {}
-        self._next_state = 0
+        self._next_state = 0.0
         self._sampler: LineSampler | None = None
         self.writer = StepWriter(self.output)
         self.phases = Phases(self.writer)
@@ -74,27 +74,31 @@ class Session:
         self.sites = Sites(self.output)
         self.graph = GraphLook(self.phases)
         self._patches = Patches()
-        self._optimizers = OptimizerWatch(torch, self.tracer, self.output, self.trouble)
+        self._device: DeviceClock | None = None
+        if torch.version.cuda is not None:
+            self._device = DeviceClock(torch, lambda body: self.output().append(body))
+        self._optimizers = OptimizerWatch(torch, self.tracer, self._device, self.output, self.trouble)
         self._collector = CollectorWatch(self.tracer)
+        self._fetching = FetchWatch(self.output, self._enter_worker, self.trouble)
         self._windows: SyncWindows | None = None
-        self._next_housekeeping = 0
+        self._next_housekeeping = 0.0
+        self._index_then = 0
         self.tracer.on_claim = self._begin
 
     def install(self) -> None:
         torch, tracer, patches = self._torch, self.tracer, self._patches
-        BackwardWatch(torch, tracer, self.graph, self.trouble).install(torch.autograd, patches)
+        BackwardWatch(tracer, self._device, self.graph, self.trouble).install(torch.autograd, patches)
         patches.replace(torch.nn.Module, "eval", self._make_eval)
         self._optimizers.install(torch, patches)
         self._collector.install()
-        loaders = LoaderWatch(torch, tracer, self.output, self.trouble)
+        loaders = LoaderWatch(torch, tracer, self._device, self.output, self.trouble)
         imports.after_import("torch.utils.data.dataloader", lambda m: loaders.install(m, patches))
-        imports.after_import("torch.utils.data._utils.fetch", self._watch_fetching)
+        imports.after_import("torch.utils.data._utils.fetch", lambda m: self._fetching.install(m, patches))
         OutputWatch(tracer, self.writer, self.sites, self.trouble).install(patches)
-        if torch.version.cuda is not None or self._settings.get("device_patches"):
+        if torch.version.cuda is not None:
             transfers = TransferWatch(torch, tracer, self.sites, self.trouble)
             transfers.install(patches)
             GraphWatch(torch, tracer, self._optimizers, self.trouble).install(patches)
-            tracer.device = DeviceClock(torch, lambda body: self.output().append(body))
             if self._settings.get("sync_windows", True):
                 self._windows = SyncWindows(torch, self.sites, transfers.watched_call)
         os.register_at_fork(after_in_child=self._forked)
@@ -129,7 +133,7 @@ class Session:
             sys.stderr.write(f"flatout: cannot record process {os.getpid()} ({error}); it runs unrecorded\n")
             return _Nothing()
 
-    def _begin(self, now: int) -> None:
+    def _begin(self, now: float) -> None:
         """The training thread has shown itself."""
         self.phases.begin(now)
         hz = float(self._settings.get("lines_hz", 25.0))
@@ -142,15 +146,11 @@ class Session:
 
         def eval(module: Any) -> Any:  # noqa: A001 - the name it replaces
             if tracer.owner == get_ident():
-                tracer.log(clock() * CODES + EVAL_CALLED)
+                tracer.log(EVAL_CALLED)
+                tracer.log(clock())
             return original(module)
 
         return eval
-
-    def _watch_fetching(self, module: Any) -> None:
-        from torch.utils.data import get_worker_info
-
-        FetchWatch(get_worker_info, self.output, self._enter_worker, self.trouble).install(module, self._patches)
 
     def _enter_worker(self, info: Any) -> None:
         """This process turns out to be a loader's worker: only the cost of samples is of interest here."""
@@ -159,20 +159,25 @@ class Session:
         value = {"loader": None, "worker": info.id, "num_workers": info.num_workers, "start_ns": self._started_ns}
         self.output().text("worker", value)
 
-    def _consume(self, events: list[int], notes: list[object]) -> None:
+    def _consume(self, events: list[float]) -> None:
         """Called at the end of a step now and then: events become records, running totals are brought up to date."""
-        self.phases.consume(events, notes)
+        self.phases.consume(events)
         now = clock()
+        self.tracer.want_look = self.graph.due(self.writer.index)
+        self._fetching.rearm()
+        if self._device is not None:
+            self.phases.own_s += self._device.take_own_s() / max(1, self.writer.index - self._index_then)
+            self._index_then = self.writer.index
         if self._windows is not None:
             self._windows.at_step_end(self.writer.index, now)
             self.tracer.every_step = self._windows.is_open
         if now < self._next_housekeeping:
             return
-        self._next_housekeeping = now + _HOUSEKEEPING_NS
+        self._next_housekeeping = now + _HOUSEKEEPING_S
         self.sites.flush(self._windows.steps if self._windows is not None else 0)
         if now >= self._next_state and self.writer.index >= 2:
             self._note_state()
-            self._next_state = now + _STATE_EVERY_NS
+            self._next_state = now + _STATE_EVERY_S
 
     def _note_state(self) -> None:
         state = torch_state(self._torch, self.graph)
@@ -224,10 +229,10 @@ class Session:
                 self._windows.close()
             if self._recorder is not None:
                 if self.tracer.owner != NOBODY:
-                    self.tracer.flush()
+                    self.tracer.flush(clock())
                 if self.writer.index >= 0:
-                    if self.tracer.device is not None:
-                        self.tracer.device.close()
+                    if self._device is not None:
+                        self._device.close()
                     self._note_state()
                 self.sites.flush(self._windows.steps if self._windows is not None else 0)
                 self._recorder.text("exit", {"end_ns": time.perf_counter_ns()})

@@ -64,19 +64,20 @@ class Output(Protocol):
 class Site:
     """Running totals of one kind of call at one line."""
 
-    __slots__ = ("number", "count", "ns", "max_ns", "bytes", "pinned", "non_blocking", "window_steps", "dirty", "place")
+    __slots__ = ("number", "count", "seconds", "longest_s", "bytes", "pinned", "non_blocking", "window_steps", "dirty", "place")
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.count = self.ns = self.max_ns = self.bytes = self.pinned = self.non_blocking = self.window_steps = 0
+        self.count = self.bytes = self.pinned = self.non_blocking = self.window_steps = 0
+        self.seconds = self.longest_s = 0.0
         self.dirty = False
         self.place = -1
 
-    def add(self, ns: int) -> None:
+    def add(self, seconds: float) -> None:
         self.count += 1
-        self.ns += ns
-        if ns > self.max_ns:
-            self.max_ns = ns
+        self.seconds += seconds
+        if seconds > self.longest_s:
+            self.longest_s = seconds
         self.dirty = True
 
 
@@ -123,8 +124,8 @@ class Sites:
                 site.window_steps, site.dirty = window_steps, True
             if site.dirty:
                 body = _PACK(
-                    _KIND, 0, 0, site.number, site.count, site.ns, site.max_ns, site.bytes, site.pinned,
-                    site.non_blocking, site.window_steps,
+                    _KIND, 0, 0, site.number, site.count, int(site.seconds * 1e9), int(site.longest_s * 1e9),
+                    site.bytes, site.pinned, site.non_blocking, site.window_steps,
                 )  # fmt: skip
                 site.place = self._output().put(site.place, body)
                 site.dirty = False

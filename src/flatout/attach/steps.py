@@ -13,7 +13,7 @@ _STEP = wire.KINDS["step"][0]
 _SPAN_KIND = wire.KINDS["span"][0]
 SAMPLES_FROM_GRAPH = 4
 _UNKNOWN = wire.UNKNOWN_SAMPLES
-_SPAN_WORTH_A_MARK_NS = 1_000_000
+_SPAN_WORTH_A_MARK_S = 0.001
 # After this many records each holds twice as many steps, so a week of 2 ms steps stays under a gigabyte.
 RECORDS_PER_LEVEL = 1 << 19
 
@@ -21,14 +21,14 @@ RECORDS_PER_LEVEL = 1 << 19
 class Step(Protocol):
     """What the tracer has gathered on a step."""
 
-    acc: list[int]
+    acc: list[float]
     samples: int
     batches: int
     backwards: int
     syncs: int
     copies: int
     queue: int
-    own_ns: int
+    own_s: float
     graph_samples: int
 
 
@@ -51,15 +51,15 @@ class StepWriter:
         self._steps_per_record = self._steps_here = 1
         self._next_level = RECORDS_PER_LEVEL
         self._place = -1
-        self._start = self._end = 0
-        self._acc: list[int] = []
-        self._counts: tuple[int, ...] = ()
+        self._start = self._end = 0.0
+        self._acc: list[float] = []
+        self._counts: tuple[float, ...] = ()
 
-    def begin(self, now: int) -> None:
+    def begin(self, now: float) -> None:
         """The first step starts here."""
         self._end = now
 
-    def end_step(self, now: int, step: Step, goes_on: bool, flags: int) -> None:
+    def end_step(self, now: float, step: Step, goes_on: bool, flags: int) -> None:
         """Write the step that ends now; `goes_on`: it continues the one written last."""
         samples = step.samples
         if not step.batches and not goes_on:
@@ -67,7 +67,7 @@ class StepWriter:
             samples = step.graph_samples * (step.backwards or 1)
             flags |= SAMPLES_FROM_GRAPH
         acc = step.acc
-        counts = (samples, step.own_ns, step.batches, step.backwards, step.syncs, step.copies)
+        counts = (samples, step.own_s, step.batches, step.backwards, step.syncs, step.copies)
         if goes_on or self._steps_here < self._steps_per_record:
             acc = [a + b for a, b in zip(self._acc, acc, strict=True)]
             counts = tuple(a + b for a, b in zip(self._counts, counts, strict=True))
@@ -82,14 +82,14 @@ class StepWriter:
         self._counts = counts
         self._write(acc, counts, step.queue, flags)
 
-    def _write(self, acc: list[int], counts: tuple[int, ...], queue: int, flags: int) -> None:
+    def _write(self, acc: list[float], counts: tuple[float, ...], queue: int, flags: int) -> None:
         output = self._output
         if output is None:
             output = self._output = self._open_output()
-        samples, own_ns, batches, backwards, syncs, copies = counts
+        samples, own_s, batches, backwards, syncs, copies = counts
         body = _PACK(
-            _STEP, 0, 0, self.index, self._start, self._end - self._start, self._steps_here, samples or _UNKNOWN,
-            *[ns * 1e-9 for ns in acc[:11]], own_ns, queue, batches, backwards, syncs, copies, flags,
+            _STEP, 0, 0, self.index, int(self._start * 1e9), int((self._end - self._start) * 1e9), self._steps_here,
+            samples or _UNKNOWN, *acc[:11], int(own_s * 1e9), queue, batches, backwards, syncs, copies, flags,
         )  # fmt: skip
         if self._place >= 0:
             self._place = output.put(self._place, body)
@@ -99,7 +99,7 @@ class StepWriter:
             self._steps_per_record *= 2
             self._next_level = self.index + RECORDS_PER_LEVEL * self._steps_per_record
 
-    def span(self, phase: int, since: int, now: int, site: int = -1) -> None:
+    def span(self, phase: int, since: float, now: float, site: int = -1) -> None:
         """Mark an evaluation, a checkpoint or the like on the timeline."""
-        if now - since >= _SPAN_WORTH_A_MARK_NS:
-            self._open_output().append(_SPAN(_SPAN_KIND, 0, 0, phase, since, now, site))
+        if now - since >= _SPAN_WORTH_A_MARK_S:
+            self._open_output().append(_SPAN(_SPAN_KIND, 0, 0, phase, int(since * 1e9), int(now * 1e9), site))

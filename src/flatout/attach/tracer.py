@@ -1,8 +1,8 @@
 """The hot path: boundaries of the training thread are only noted down here, and made into phases later, in batches.
 
 Between two training steps the processor's caches hold the user's work, not ours, so every line of ours runs cold and
-costs several times what it would in a loop. A boundary is therefore one integer appended to a list, the moment and
-what happened; the state machine (`phases.py`) reads them a few dozen steps at a time.
+costs several times what it would in a loop. A boundary is therefore two numbers appended to a list, what happened (an
+int) and the moment (a float); the state machine (`phases.py`) reads them a few dozen steps at a time.
 """
 
 from __future__ import annotations
@@ -11,23 +11,20 @@ import time
 from collections.abc import Callable
 from threading import get_ident
 
-from .device import DeviceClock
+clock = time.perf_counter
 
-clock = time.perf_counter_ns
-
-# What happened. An event is `moment * CODES + code`.
-CODES = 32
+# What happened is `number << 5 | code`, with a number that goes with some of the codes.
 (
-    REQUEST,  # a batch or an iterator is asked for; note: number of the loader
+    REQUEST,  # a batch or an iterator is asked for; number: of the loader
     REQUEST_NO_GRAD,  # the same with gradients disabled
-    ARRIVED,  # the batch is here; note: (samples, batches that were ready)
+    ARRIVED,  # the batch is here; number: samples << 16 | batches that were ready + 1
     EXHAUSTED,  # no batch came
     ITERATOR_MADE,
     EVAL_CALLED,  # some module was put into eval mode
     BACKWARD_BEGINS,
     BACKWARD_ENDS,
-    OPTIMIZER_BEGINS,  # note: id of the optimizer
-    OPTIMIZER_ENDS,  # note: (id, flags of the step record)
+    OPTIMIZER_BEGINS,  # number: of the optimizer
+    OPTIMIZER_ENDS,  # number: flags of the step record
     ENTER_CLOSURE,
     ENTER_GRAD,  # torch.autograd.grad
     ENTER_H2D,
@@ -41,33 +38,33 @@ CODES = 32
 
 # Values of `owner`, the ident of the thread that trains, when there is none.
 UNCLAIMED, NOBODY = 0, -1
-_FLUSH_EVERY_NS = 100_000_000
-_MOST_EVENTS = 400
-_BUFFER_LIMIT = 4 * _MOST_EVENTS
+_FLUSH_EVERY_S = 0.1
+# Events that are read at once; more of them (a long rollout, an evaluation) are not left lying.
+MOST_EVENTS = 800
 
 
 class Tracer:
     """The list of events, who may write to it, and when it is read."""
 
-    __slots__ = ("owner", "events", "log", "notes", "note", "inside", "device", "consume", "on_claim", "_flush_at", "every_step")
+    __slots__ = ("owner", "events", "log", "inside", "want_look", "flush_at", "every_step", "flushes", "_consume", "on_claim")
 
-    def __init__(self, consume: Callable[[list[int], list[object]], None]) -> None:
-        self.consume = consume
-        self.on_claim: Callable[[int], None] = lambda now: None
-        self.device: DeviceClock | None = None
-        self.every_step = False  # read the events after every step, as a sync window needs it
+    def __init__(self, consume: Callable[[list[float]], None]) -> None:
+        self._consume = consume
+        self.on_claim: Callable[[float], None] = lambda now: None
+        # The patches hold on to these two: they are emptied, never replaced.
+        self.events: list[float] = []
+        self.log = self.events.append
         self.forget()
 
     def forget(self) -> None:
         """Start afresh, as in a forked child."""
         self.owner = UNCLAIMED
-        self.events: list[int] = []
-        self.log = self.events.append
-        # What an event carries besides its moment, in the order of the events that carry something.
-        self.notes: list[object] = []
-        self.note = self.notes.append
+        self.events.clear()
         self.inside = -1  # a phase that will be logged only when the call under way is over
-        self._flush_at = 0
+        self.want_look = True  # the next backward should look at the autograd graph
+        self.every_step = False  # read the events after every step, as a sync window needs it
+        self.flush_at = 0.0
+        self.flushes = 0
 
     def claim(self) -> bool:
         """Take the calling thread for the one that trains, if none is yet: the first to show a boundary."""
@@ -81,20 +78,18 @@ class Tracer:
         """From now on no thread is ours, and every patch passes straight through."""
         self.owner = NOBODY
 
-    def step_ended(self, now: int) -> None:
-        """After an optimizer has stepped: read the events if it is time."""
-        if now >= self._flush_at or len(self.events) > _MOST_EVENTS or self.every_step:
-            self._flush_at = now + _FLUSH_EVERY_NS
-            self.flush()
-
     def relieve(self) -> None:
         """Outside of training steps (a long evaluation, a rollout) keep the list short."""
-        if len(self.events) > _BUFFER_LIMIT:
-            self.flush()
+        if len(self.events) > MOST_EVENTS:
+            self.flush(clock())
 
-    def flush(self) -> None:
+    def flush(self, now: float) -> None:
+        """Have the events read."""
+        self.flush_at = 0.0 if self.every_step else now + _FLUSH_EVERY_S
+        self.flushes += 1
         # Copied first: a garbage collection during the reading may log again.
-        events, notes = self.events[:], self.notes[:]
+        events = self.events[:]
         del self.events[: len(events)]
-        del self.notes[: len(notes)]
-        self.consume(events, notes)
+        self._consume(events)
+        if self.every_step:
+            self.flush_at = 0.0

@@ -12,7 +12,7 @@ from typing import Any
 
 from .patching import Patches
 from .sites import Sites
-from .tracer import CODES, ENTER_H2D, ENTER_SYNC, ENTER_SYNC_NO_GRAD, LEAVE, Tracer, clock
+from .tracer import ENTER_H2D, ENTER_SYNC, ENTER_SYNC_NO_GRAD, LEAVE, Tracer, clock
 from .wire import H2D, SYNC
 
 _TENSOR_SYNCS = {
@@ -79,17 +79,19 @@ class TransferWatch:
 
         return synchronize
 
-    def _wait_begins(self) -> int:
+    def _wait_begins(self) -> float:
         self.watched_call[0] = True
         now = clock()
-        self._tracer.log(now * CODES + (ENTER_SYNC if self._grad() else ENTER_SYNC_NO_GRAD))
+        self._tracer.log(ENTER_SYNC if self._grad() else ENTER_SYNC_NO_GRAD)
+        self._tracer.log(now)
         return now
 
-    def _wait_ends(self, begun: int, op: str, frame: Any) -> None:
+    def _wait_ends(self, begun: float, op: str, frame: Any) -> None:
         try:
             self.watched_call[0] = False
             now = clock()
-            self._tracer.log(now * CODES + LEAVE)
+            self._tracer.log(LEAVE)
+            self._tracer.log(now)
             self._sites.at(op, frame).add(now - begun)
             self._tracer.relieve()
         except Exception as error:
@@ -142,16 +144,19 @@ class TransferWatch:
 
         return copy_
 
-    def _waited(self, begun: int, op: str, frame: Any) -> None:
+    def _waited(self, begun: float, op: str, frame: Any) -> None:
         """A copy to the host is over: the host has waited for the device."""
-        self._tracer.log(begun * CODES + (ENTER_SYNC if self._grad() else ENTER_SYNC_NO_GRAD))
+        self._tracer.log(ENTER_SYNC if self._grad() else ENTER_SYNC_NO_GRAD)
+        self._tracer.log(begun)
         self._wait_ends(begun, op, frame)
 
-    def _copied(self, begun: int, source: Any, non_blocking: bool, frame: Any) -> None:
+    def _copied(self, begun: float, source: Any, non_blocking: bool, frame: Any) -> None:
         try:
             now = clock()
-            self._tracer.log(begun * CODES + ENTER_H2D)
-            self._tracer.log(now * CODES + LEAVE)
+            self._tracer.log(ENTER_H2D)
+            self._tracer.log(begun)
+            self._tracer.log(LEAVE)
+            self._tracer.log(now)
             site = self._sites.at("h2d", frame)
             site.add(now - begun)
             site.bytes += source.numel() * source.element_size()

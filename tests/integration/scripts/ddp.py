@@ -20,7 +20,7 @@ torch.set_num_threads(1)
 dist.init_process_group("gloo")
 rank, world = dist.get_rank(), dist.get_world_size()
 last = rank == world - 1
-dataset = TensorDataset(torch.randn(160, 8))
+dataset = TensorDataset(torch.randn(480, 8))
 loader = DataLoader(dataset, batch_size=8, sampler=DistributedSampler(dataset))
 model = DistributedDataParallel(nn.Linear(8, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -28,8 +28,8 @@ if "--late" in sys.argv and last:
     time.sleep(1.5)
 truth = Truth()
 for _epoch in range(2):
-    for step, (x,) in enumerate(loader):
-        if "--kill" in sys.argv and last and step == 7:
+    for (x,) in loader:
+        if "--kill" in sys.argv and last and len(truth.ends_ns) == 50:
             os.kill(os.getpid(), signal.SIGKILL)
         loss = model(x).square().mean()
         optimizer.zero_grad()

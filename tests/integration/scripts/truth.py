@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,4 +43,6 @@ class Truth:
         if len(ends) > self.warmup:
             planted = sum(ns for at, ns in self.planted_ns.items() if self.warmup <= at < len(ends))
             facts["planted_share"] = planted / (ends[-1] - ends[self.warmup - 1])
-        print("TRUTH " + json.dumps(facts | more), flush=True)
+        # In one piece: several ranks share this output, and torchrun makes it unbuffered.
+        sys.stdout.write("TRUTH " + json.dumps(facts | more) + "\n")
+        sys.stdout.flush()

@@ -29,7 +29,7 @@ from flatout.records.report import (
 from flatout.report.terminal import render
 
 _SNAPSHOTS = Path(__file__).parent / "snapshots"
-_CWD = Path("/home/ada/proj")
+_CWD = Path("/proj")
 _SHARES = {"data": 0.61, "h2d": 0.012, "forward": 0.18, "backward": 0.12, "optimizer": 0.04, "sync": 0.021} | {
     "eval": 0.0,
     "checkpoint": 0.004,
