@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.integration.watching import Watch, Watched, assert_phases_tile, line_of
 
 PLANTED = {
@@ -72,6 +73,15 @@ def test_an_evaluation_is_found_in_every_style(watch: Watch, style: str) -> None
 
     assert seen.step_count == seen.truth["steps"]
     assert seen.samples == seen.truth["samples"], "samples of an evaluation are not training samples"
+    assert seen.share("eval") == pytest.approx(seen.truth["planted_share"], rel=0.15)
+
+
+@pytest.mark.parametrize("style", ["no_grad", "plain"])
+def test_an_evaluation_is_found_when_loaders_are_made_anew(watch: Watch, style: str) -> None:
+    seen = watch("fresh_loaders.py", style)
+
+    assert seen.step_count == seen.truth["steps"]
+    assert seen.samples == seen.truth["samples"]
     assert seen.share("eval") == pytest.approx(seen.truth["planted_share"], rel=0.15)
 
 

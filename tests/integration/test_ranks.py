@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.integration.watching import Run, Watch, Watched, assert_phases_tile
 
 TORCHRUN = ("torchrun", "--standalone", "--nproc-per-node", "2", "ddp.py")
@@ -65,3 +67,12 @@ def test_a_rank_that_starts_late_is_no_straggler(watch: Watch) -> None:
     told = str(seen.json["findings"]) + str(seen.json["verdict"]) + str(seen.json["notices"])
     assert "straggler" not in told.lower()
     assert "slowest rank" not in told.lower()
+
+
+def test_ranks_without_a_launcher(watch: Watch, tmp_path: Path) -> None:
+    seen = watch("mp_spawn.py", str(tmp_path / "store"))
+
+    assert seen.returncode == 0, seen.stderr
+    assert [int(r.records["step"]["steps"].sum()) for r in seen.trainings] == [20, 20]
+    assert [r.records["step"]["samples"].sum() for r in seen.trainings] == [160, 160]
+    assert seen.json["run"]["ranks"] == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.integration.watching import Watch, Watched, assert_phases_tile
 
 LOOPS = [
@@ -16,6 +17,7 @@ LOOPS = [
     "iterable.py",
     "rl.py",
     "amp.py",
+    "background.py",
 ]
 SHAPES = ["tensor", "dict", "tuple", "namedtuple", "nested", "strings", "dataclass", "slots", "custom", "encoding"]
 

@@ -16,6 +16,7 @@ from flatout.store.recording import Recording
 from flatout.store.run import StoredRun, open_run
 
 SCRIPTS = Path(__file__).parent / "scripts"
+GPU_SCRIPTS = Path(__file__).parents[1] / "gpu" / "scripts"
 LIMIT_S = 120
 
 
@@ -100,12 +101,18 @@ def environment(extra: dict[str, str]) -> dict[str, str]:
 
 def words(args: Sequence[str | Path]) -> list[str]:
     """Names of our scripts become their paths."""
-    return [str(SCRIPTS / a) if (SCRIPTS / a).is_file() else str(a) for a in args]
+    return [str(path_of(str(a)) or a) for a in args]
+
+
+def path_of(script: str) -> Path | None:
+    return next((folder / script for folder in (SCRIPTS, GPU_SCRIPTS) if (folder / script).is_file()), None)
 
 
 def line_of(script: str, mark: str) -> int:
     """The number of the line of a script that carries this mark."""
-    lines = (SCRIPTS / script).read_text().splitlines()
+    path = path_of(script)
+    assert path is not None, script
+    lines = path.read_text().splitlines()
     (found,) = [number for number, line in enumerate(lines, 1) if line.endswith(mark)]
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter, deque
 from collections.abc import Callable
 from threading import get_ident
@@ -12,6 +13,8 @@ from .patching import Patches
 from .phases import Phases
 from .tracer import BACKWARD_BEGINS, BACKWARD_ENDS, ENTER_GRAD, LEAVE, Tracer, clock
 
+# Of torch.autograd.backward; another signature means a torch we do not know, and it is left alone.
+_PARAMETERS = ("tensors", "grad_tensors", "retain_graph", "create_graph", "grad_variables", "inputs")
 _MOST_NODES = 200
 _FIRST_LOOKS = 3
 _LOOK_EVERY = 1000
@@ -80,50 +83,59 @@ class BackwardWatch:
 
     def install(self, module: Any, patches: Patches) -> None:
         """`module` is torch.autograd."""
-        patches.replace(module, "backward", self._make_backward)
+        if tuple(inspect.signature(module.backward).parameters) == _PARAMETERS:
+            patches.replace(module, "backward", self._make_backward)
         patches.replace(module, "grad", self._make_grad)
 
     def _make_backward(self, original: Any) -> Any:
-        tracer, device, log = self._tracer, self._device, self._tracer.log
+        tracer, device, log, at = self._tracer, self._device, self._tracer.log, self._tracer.at
 
-        def backward(*args: Any, **kwargs: Any) -> Any:
+        # The parameters spelt out: packing and unpacking them would cost more than the rest of this.
+        def backward(
+            tensors: Any,
+            grad_tensors: Any = None,
+            retain_graph: Any = None,
+            create_graph: bool = False,
+            grad_variables: Any = None,
+            inputs: Any = None,
+        ) -> Any:
             if tracer.owner != get_ident() and not tracer.claim():
-                return original(*args, **kwargs)
+                return original(tensors, grad_tensors, retain_graph, create_graph, grad_variables, inputs)
             if tracer.want_look:
-                self._look(args or kwargs.get("tensors"))
+                self._look(tensors)
             log(BACKWARD_BEGINS)
-            log(clock())
+            at(clock())
             if device is not None:
                 device.backward_begins()
             try:
-                return original(*args, **kwargs)
+                return original(tensors, grad_tensors, retain_graph, create_graph, grad_variables, inputs)
             finally:
                 log(BACKWARD_ENDS)
-                log(clock())
+                at(clock())
                 if device is not None:
                     device.backward_ends()
 
         return backward
 
     def _make_grad(self, original: Any) -> Any:
-        tracer, log = self._tracer, self._tracer.log
+        tracer, log, at = self._tracer, self._tracer.log, self._tracer.at
 
         def grad(*args: Any, **kwargs: Any) -> Any:
             if tracer.owner != get_ident():
                 return original(*args, **kwargs)
             log(ENTER_GRAD)
-            log(clock())
+            at(clock())
             try:
                 return original(*args, **kwargs)
             finally:
                 log(LEAVE)
-                log(clock())
+                at(clock())
 
         return grad
 
-    def _look(self, given: Any) -> None:
+    def _look(self, tensors: Any) -> None:
         try:
             self._tracer.want_look = False
-            self._graph.look(given[0] if isinstance(given, tuple) else given)
+            self._graph.look(tensors)
         except Exception as error:
             self._trouble(error)

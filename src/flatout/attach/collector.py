@@ -25,4 +25,4 @@ class CollectorWatch:
         tracer = self._tracer
         if tracer.owner == get_ident():
             tracer.log(ENTER_GC if phase == "start" else LEAVE)
-            tracer.log(clock())
+            tracer.at(clock())

@@ -88,7 +88,7 @@ class LineSampler:
 
     def _look(self, seconds: float) -> None:
         tracer = self._tracer
-        phase = tracer.inside if tracer.inside >= 0 else phase_now(tracer.events[-32:], self._phases.cur)
+        phase = tracer.inside if tracer.inside >= 0 else phase_now(tracer.codes[-16:], self._phases.cur)
         frame = user_frame(sys._current_frames().get(tracer.owner))
         if frame is None:
             return

@@ -72,7 +72,7 @@ class LoaderWatch:
                     number = self._number(loader)
                     training = grad()
                     tracer.log(number << 5 | (REQUEST if training else REQUEST_NO_GRAD))
-                    tracer.log(clock())
+                    tracer.at(clock())
                     if device is not None and training:
                         device.request()
             except Exception as error:
@@ -81,7 +81,7 @@ class LoaderWatch:
             try:
                 if number:
                     tracer.log(ITERATOR_MADE)
-                    tracer.log(clock())
+                    tracer.at(clock())
                     if device is not None:
                         device.iterator_made()
                     iterator._flatout_loader = number
@@ -94,7 +94,7 @@ class LoaderWatch:
 
     def _make_next(self, original: Any, queue_depth: Callable[[Any], int] | None) -> Any:
         tracer, device, grad, trouble = self._tracer, self._device, self._grad, self._trouble
-        log, events, keys = tracer.log, tracer.events, KEYS
+        log, at, codes, keys = tracer.log, tracer.at, tracer.codes, KEYS
 
         def __next__(iterator: Any) -> Any:
             if tracer.owner != get_ident() and not tracer.claim():
@@ -104,7 +104,7 @@ class LoaderWatch:
             try:
                 number = iterator.__dict__.get("_flatout_loader", 0) << 5
                 log(number if training else number | REQUEST_NO_GRAD)  # REQUEST is 0
-                log(clock())
+                at(clock())
                 if queue_depth is not None:
                     what |= queue_depth(iterator) + 1 << 5
                 if device is not None:
@@ -115,7 +115,7 @@ class LoaderWatch:
                 batch = original(iterator)
             except BaseException:
                 log(EXHAUSTED)
-                log(clock())
+                at(clock())
                 if device is not None:
                     device.drop()
                 raise
@@ -125,10 +125,10 @@ class LoaderWatch:
                 log(batch[keys[type(batch)]].shape[0] << 21 | what)
             except Exception:
                 log(_size_or_zero(batch) << 21 | what)
-            log(now)
+            at(now)
             if device is not None and training:
                 device.arrived()
-            if len(events) > MOST_EVENTS:
+            if len(codes) > MOST_EVENTS:
                 tracer.relieve()
             return batch
 

@@ -52,9 +52,8 @@ class OptimizerWatch:
         self._handles = []
 
     def _make_before(self) -> Any:
-        tracer, log, numbers, compiling, trouble = (
-            self._tracer, self._tracer.log, self._numbers, self._compiling, self._trouble,
-        )  # fmt: skip
+        tracer, log, at = self._tracer, self._tracer.log, self._tracer.at
+        numbers, compiling, trouble = self._numbers, self._compiling, self._trouble
 
         def before(optimizer: Any, args: Any, kwargs: Any) -> Any:
             # Inside a compiled step this is a constant for the compiler: the hook leaves no trace in the graph.
@@ -63,7 +62,7 @@ class OptimizerWatch:
             try:
                 number = numbers.get(id(optimizer)) or self._meet(optimizer)
                 log(number << 5 | OPTIMIZER_BEGINS)
-                log(clock())
+                at(clock())
                 if len(args) > 1 or kwargs:
                     return self._with_watched_closure(optimizer, args, kwargs)
             except Exception as error:
@@ -73,10 +72,8 @@ class OptimizerWatch:
         return before
 
     def _make_after(self) -> Any:
-        tracer, device, log, compiling, trouble = (
-            self._tracer, self._device, self._tracer.log, self._compiling, self._trouble,
-        )  # fmt: skip
-        events = tracer.events
+        tracer, device, compiling, trouble = self._tracer, self._device, self._compiling, self._trouble
+        log, at, codes = tracer.log, tracer.at, tracer.codes
 
         def after(optimizer: Any, args: Any, kwargs: Any) -> None:
             if compiling() or tracer.owner != get_ident():
@@ -89,8 +86,8 @@ class OptimizerWatch:
                     device.optimizer_ends()
                 now = clock()
                 log(OPTIMIZER_ENDS)
-                log(now)
-                if now >= tracer.flush_at or len(events) > MOST_EVENTS:
+                at(now)
+                if now >= tracer.flush_at or len(codes) > MOST_EVENTS:
                     tracer.flush(now)
             except Exception as error:
                 trouble(error)
@@ -109,9 +106,9 @@ class OptimizerWatch:
         number = self._numbers.get(id(optimizer)) or self._meet(optimizer)
         now = clock()
         self._tracer.log(number << 5 | OPTIMIZER_BEGINS)
-        self._tracer.log(now)
+        self._tracer.at(now)
         self._tracer.log(flags << 5 | OPTIMIZER_ENDS)
-        self._tracer.log(now)
+        self._tracer.at(now)
         if self._device is not None:
             self._device.optimizer_ends()
         if now >= self._tracer.flush_at:
@@ -128,16 +125,16 @@ class OptimizerWatch:
         return None
 
     def _watched(self, closure: Callable[..., Any]) -> Callable[..., Any]:
-        log = self._tracer.log
+        log, at = self._tracer.log, self._tracer.at
 
         def watched(*args: Any, **kwargs: Any) -> Any:
             log(ENTER_CLOSURE)
-            log(clock())
+            at(clock())
             try:
                 return closure(*args, **kwargs)
             finally:
                 log(LEAVE)
-                log(clock())
+                at(clock())
 
         return watched
 
@@ -145,11 +142,11 @@ class OptimizerWatch:
         tracer = self._tracer
 
         def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            flushes, logged = tracer.flushes, len(tracer.events)
+            flushes, logged = tracer.flushes, len(tracer.codes)
             result = original(scaler, optimizer, *args, **kwargs)
             try:
                 if tracer.owner == get_ident() and tracer.flushes == flushes:
-                    if not any(event & 31 == OPTIMIZER_ENDS for event in tracer.events[logged:]):
+                    if not any(code & 31 == OPTIMIZER_ENDS for code in tracer.codes[logged:]):
                         # Infinite gradients: the scaler left the optimizer alone, but the work of the step was done.
                         self.stepped(optimizer, SCALER_SKIPPED)
             except Exception as error:

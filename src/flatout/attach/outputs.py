@@ -73,7 +73,7 @@ class OutputWatch:
             self._busy = True
             begun = clock()
             tracer.log(enter)
-            tracer.log(begun)
+            tracer.at(begun)
             try:
                 return original(*args, **kwargs)
             finally:
@@ -86,7 +86,7 @@ class OutputWatch:
         try:
             now = clock()
             self._tracer.log(LEAVE)
-            self._tracer.log(now)
+            self._tracer.at(now)
             site = self._sites.at(op, frame)
             site.add(now - begun)
             if phase == CHECKPOINT:

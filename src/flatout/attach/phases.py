@@ -74,7 +74,6 @@ class Phases:
         self.last = 0.0
         self.graph_samples = 0
         self.own_s = 0.0
-        self._codes: list[int] = []
         self._open: list[int] = []
         self._stepping: list[int] = []
         self._in_backward = 0
@@ -96,23 +95,17 @@ class Phases:
         self.last = now
         self._writer.begin(now)
 
-    def consume(self, events: Sequence[float]) -> None:
+    def consume(self, codes: Sequence[int], moments: Sequence[float]) -> None:
         begun = clock()
         steps = self._writer.index
-        # A garbage collection or a signal handler may log between an event's two numbers: codes wait on a stack.
-        codes = self._codes
         handlers = self._handlers
-        for item in events:
-            if item.__class__ is int:
-                codes.append(item)
-                continue
-            self.acc[self.cur] += item - self.last
-            self.last = item
-            code = codes.pop()
+        for code, moment in zip(codes, moments, strict=True):
+            self.acc[self.cur] += moment - self.last
+            self.last = moment
             handlers[code & 31](code >> 5)
         # The cost of this reading falls into the steps to come; it is shared out evenly there.
         steps = max(1, self._writer.index - steps)
-        self.own_s = (clock() - begun + self.event_s * len(events) / 2) / steps
+        self.own_s = (clock() - begun + self.event_s * len(codes)) / steps
 
     def _settle(self, phase: int) -> None:
         self.acc[phase] += self.acc[PENDING]
@@ -251,14 +244,12 @@ class Phases:
         self._begin_step()
 
 
-def phase_now(events: Sequence[float], resting: int) -> int:
+def phase_now(codes: Sequence[int], resting: int) -> int:
     """The phase open after these events, for one who looks in from another thread. `resting`: if they do not say."""
     closed = 0
     arrived = False
-    for item in reversed(events):
-        if not isinstance(item, int):
-            continue
-        code = item & 31
+    for what in reversed(codes):
+        code = what & 31
         if code == ev.LEAVE:
             closed += 1
         elif code in _ENTERED:

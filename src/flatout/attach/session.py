@@ -147,7 +147,7 @@ class Session:
         def eval(module: Any) -> Any:  # noqa: A001 - the name it replaces
             if tracer.owner == get_ident():
                 tracer.log(EVAL_CALLED)
-                tracer.log(clock())
+                tracer.at(clock())
             return original(module)
 
         return eval
@@ -159,9 +159,9 @@ class Session:
         value = {"loader": None, "worker": info.id, "num_workers": info.num_workers, "start_ns": self._started_ns}
         self.output().text("worker", value)
 
-    def _consume(self, events: list[float]) -> None:
+    def _consume(self, codes: list[int], moments: list[float]) -> None:
         """Called at the end of a step now and then: events become records, running totals are brought up to date."""
-        self.phases.consume(events)
+        self.phases.consume(codes, moments)
         now = clock()
         self.tracer.want_look = self.graph.due(self.writer.index)
         self._fetching.rearm()

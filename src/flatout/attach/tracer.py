@@ -1,8 +1,9 @@
 """The hot path: boundaries of the training thread are only noted down here, and made into phases later, in batches.
 
 Between two training steps the processor's caches hold the user's work, not ours, so every line of ours runs cold and
-costs several times what it would in a loop. A boundary is therefore two numbers appended to a list, what happened (an
-int) and the moment (a float); the state machine (`phases.py`) reads them a few dozen steps at a time.
+costs several times what it would in a loop. A boundary is therefore two numbers appended to two lists, what happened
+and the moment; the state machine (`phases.py`) reads them a few dozen steps at a time. Two lists, because a garbage
+collection or a signal handler may come in between and log as well: the lists then still go together one to one.
 """
 
 from __future__ import annotations
@@ -40,26 +41,29 @@ clock = time.perf_counter
 UNCLAIMED, NOBODY = 0, -1
 _FLUSH_EVERY_S = 0.1
 # Events that are read at once; more of them (a long rollout, an evaluation) are not left lying.
-MOST_EVENTS = 800
+MOST_EVENTS = 400
 
 
 class Tracer:
     """The list of events, who may write to it, and when it is read."""
 
-    __slots__ = ("owner", "events", "log", "inside", "want_look", "flush_at", "every_step", "flushes", "_consume", "on_claim")
+    __slots__ = ("owner", "codes", "moments", "log", "at", "inside", "want_look", "flush_at", "every_step", "flushes", "_consume", "on_claim")
 
-    def __init__(self, consume: Callable[[list[float]], None]) -> None:
+    def __init__(self, consume: Callable[[list[int], list[float]], None]) -> None:
         self._consume = consume
         self.on_claim: Callable[[float], None] = lambda now: None
-        # The patches hold on to these two: they are emptied, never replaced.
-        self.events: list[float] = []
-        self.log = self.events.append
+        # The patches hold on to these: they are emptied, never replaced.
+        self.codes: list[int] = []
+        self.moments: list[float] = []
+        self.log = self.codes.append
+        self.at = self.moments.append
         self.forget()
 
     def forget(self) -> None:
         """Start afresh, as in a forked child."""
         self.owner = UNCLAIMED
-        self.events.clear()
+        self.codes.clear()
+        self.moments.clear()
         self.inside = -1  # a phase that will be logged only when the call under way is over
         self.want_look = True  # the next backward should look at the autograd graph
         self.every_step = False  # read the events after every step, as a sync window needs it
@@ -80,7 +84,7 @@ class Tracer:
 
     def relieve(self) -> None:
         """Outside of training steps (a long evaluation, a rollout) keep the list short."""
-        if len(self.events) > MOST_EVENTS:
+        if len(self.codes) > MOST_EVENTS:
             self.flush(clock())
 
     def flush(self, now: float) -> None:
@@ -88,8 +92,11 @@ class Tracer:
         self.flush_at = 0.0 if self.every_step else now + _FLUSH_EVERY_S
         self.flushes += 1
         # Copied first: a garbage collection during the reading may log again.
-        events = self.events[:]
-        del self.events[: len(events)]
-        self._consume(events)
+        moments = self.moments[:]
+        count = len(moments)
+        codes = self.codes[:count]
+        del self.moments[:count]
+        del self.codes[:count]
+        self._consume(codes, moments)
         if self.every_step:
             self.flush_at = 0.0

@@ -83,7 +83,7 @@ class TransferWatch:
         self.watched_call[0] = True
         now = clock()
         self._tracer.log(ENTER_SYNC if self._grad() else ENTER_SYNC_NO_GRAD)
-        self._tracer.log(now)
+        self._tracer.at(now)
         return now
 
     def _wait_ends(self, begun: float, op: str, frame: Any) -> None:
@@ -91,7 +91,7 @@ class TransferWatch:
             self.watched_call[0] = False
             now = clock()
             self._tracer.log(LEAVE)
-            self._tracer.log(now)
+            self._tracer.at(now)
             self._sites.at(op, frame).add(now - begun)
             self._tracer.relieve()
         except Exception as error:
@@ -147,16 +147,16 @@ class TransferWatch:
     def _waited(self, begun: float, op: str, frame: Any) -> None:
         """A copy to the host is over: the host has waited for the device."""
         self._tracer.log(ENTER_SYNC if self._grad() else ENTER_SYNC_NO_GRAD)
-        self._tracer.log(begun)
+        self._tracer.at(begun)
         self._wait_ends(begun, op, frame)
 
     def _copied(self, begun: float, source: Any, non_blocking: bool, frame: Any) -> None:
         try:
             now = clock()
             self._tracer.log(ENTER_H2D)
-            self._tracer.log(begun)
+            self._tracer.at(begun)
             self._tracer.log(LEAVE)
-            self._tracer.log(now)
+            self._tracer.at(now)
             site = self._sites.at("h2d", frame)
             site.add(now - begun)
             site.bytes += source.numel() * source.element_size()

@@ -60,8 +60,15 @@ def snapshot() -> dict[tuple[str, str], Any]:
 
 
 def lists() -> dict[str, Any]:
-    hooks = {k: dict(v) for k, v in vars(sys.modules["torch.optim.optimizer"]).items() if k.startswith("_global_optimizer")}
-    return {"gc": list(gc.callbacks), "meta_path": list(sys.meta_path), "hooks": hooks, "filters": list(warnings.filters)}
+    hooks = {
+        k: dict(v) for k, v in vars(sys.modules["torch.optim.optimizer"]).items() if k.startswith("_global_optimizer")
+    }
+    return {
+        "gc": list(gc.callbacks),
+        "meta_path": list(sys.meta_path),
+        "hooks": hooks,
+        "filters": list(warnings.filters),
+    }
 
 
 def train(steps: int) -> None:

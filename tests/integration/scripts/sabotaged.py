@@ -22,7 +22,19 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 # The last resort when something fails, and what only runs at the start or at the end of a process.
-SPARED = {"trouble", "uninstall", "install", "remove", "restore", "close", "start", "stop", "run", "_guarded", "collate"}
+SPARED = {
+    "trouble",
+    "uninstall",
+    "install",
+    "remove",
+    "restore",
+    "close",
+    "start",
+    "stop",
+    "run",
+    "_guarded",
+    "collate",
+}
 MODULES = (
     "tracer", "phases", "steps", "sites", "autograd", "batch", "loader", "fetching", "recorder", "optimizers", "outputs",
     "collector",

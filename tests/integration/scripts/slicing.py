@@ -1,4 +1,4 @@
-"""No DataLoader at all: batches are slices of a tensor, the last one partial."""
+"""No DataLoader at all: batches are slices of a tensor."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from truth import Truth
 
 torch.manual_seed(0)
 torch.set_num_threads(1)
-xs, ys = torch.randn(70, 1, 12, 12), torch.randint(0, 3, (70,))
+xs, ys = torch.randn(64, 1, 12, 12), torch.randint(0, 3, (64,))
 model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(400, 3))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
 truth = Truth()
