@@ -123,5 +123,5 @@ def assert_phases_tile(steps: np.ndarray[Any, Any]) -> None:
     sums_s = steps["phase_s"].astype(float).sum(axis=1)
     assert (steps["phase_s"] >= 0).all()
     np.testing.assert_allclose(sums_s, walls_s, rtol=0.01, atol=2e-6)
-    ends = steps["start_ns"] + steps["wall_ns"]
-    assert (steps["start_ns"][1:] == ends[:-1]).all(), "there is time between two steps that belongs to neither"
+    gaps_ns = steps["start_ns"][1:].astype(np.int64) - (steps["start_ns"] + steps["wall_ns"])[:-1].astype(np.int64)
+    assert (np.abs(gaps_ns) <= 1000).all(), "there is time between two steps that belongs to neither"

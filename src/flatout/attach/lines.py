@@ -23,9 +23,10 @@ from .wire import OTHER
 THREAD_NAME = "flatout-lines"
 _PACK = wire.packer("line").pack
 _KIND = wire.KINDS["line"][0]
-_BUDGET = 0.002  # of one core, the sampler's own CPU time; waking the training thread costs about as much again
-_SHORTEST_S, _LONGEST_S = 0.02, 1.0
-_WRITE_EVERY_S = 0.5
+_BUDGET = 0.0015  # of one core, the sampler's own CPU time; waking the training thread costs about as much again
+DEFAULT_HZ = 12.0
+_SHORTEST_S, _LONGEST_S = 0.01, 1.0
+_WRITE_EVERY_S = 1.0
 
 
 class Output(Protocol):
@@ -45,48 +46,58 @@ class _Line:
 
 
 class LineSampler:
-    """Runs until `stop`; `make_output` is called on its own thread, at the first write."""
+    """Runs until `stop`; `make_output` is called when there is first something to write."""
 
-    def __init__(self, tracer: Tracer, phases: Phases, make_output: Callable[[], Output | None], hz: float = 25.0) -> None:
+    def __init__(
+        self, tracer: Tracer, phases: Phases, make_output: Callable[[], Output | None], hz: float = DEFAULT_HZ
+    ) -> None:
         self._tracer = tracer
         self._phases = phases
         self._make_output = make_output
-        self._interval_s = min(_LONGEST_S, max(_SHORTEST_S, 1 / hz))
-        self._fastest_s = self._interval_s
+        self._interval_s = self._shortest_s = max(_SHORTEST_S, 1 / hz)
         self._random = random.Random(20261)
         self._lines: dict[tuple[str, int, int], _Line] = {}
         self._numbers: dict[tuple[str, int], int] = {}
+        self._samples = 0
         self._output: Output | None = None
-        self._stop = threading.Event()
+        self._stopped = False
+        self._at_work = threading.Lock()
         self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        self._stop.set()
-        self._thread.join(timeout=1.0)
+        """Write what is left. The thread is not waited for: it finds itself stopped when it wakes."""
+        with self._at_work:
+            if not self._stopped:
+                self._stopped = True
+                self._write()
+                if self._output is not None:
+                    self._output.close()
 
     def _run(self) -> None:
         try:
             last = time.perf_counter()
             next_write = last + _WRITE_EVERY_S
-            while not self._stop.wait(self._interval_s * (0.5 + self._random.random())):
-                now = time.perf_counter()
-                self._look(now - last)
-                last = now
-                if now >= next_write:
-                    self._write()
-                    next_write = time.perf_counter() + _WRITE_EVERY_S
-                    self._keep_to_budget()
-            self._write()
+            while not self._stopped:
+                # A bare sleep: waiting on an event would run a screenful of Python at each wake-up.
+                time.sleep(self._interval_s * (0.5 + self._random.random()))
+                with self._at_work:
+                    if self._stopped:
+                        return
+                    now = time.perf_counter()
+                    self._look(now - last)
+                    last = now
+                    if now >= next_write:
+                        self._write()
+                        self._keep_to_budget()
+                        next_write = now + _WRITE_EVERY_S
         except Exception:
-            pass  # a sampler that fails is a sampler less, never a training less
-        finally:
-            if self._output is not None:
-                self._output.close()
+            self._stopped = True  # a sampler that fails is a sampler less, never a training less
 
     def _look(self, seconds: float) -> None:
+        self._samples += 1
         tracer = self._tracer
         phase = tracer.inside if tracer.inside >= 0 else phase_now(tracer.codes[-16:], self._phases.cur)
         frame = user_frame(sys._current_frames().get(tracer.owner))
@@ -128,8 +139,5 @@ class LineSampler:
 
     def _keep_to_budget(self) -> None:
         """Sample less often where a sample is dear, more often again where it is cheap."""
-        samples = sum(line.samples for line in self._lines.values())
-        if samples < 5:
-            return
-        cost_s = time.thread_time() / samples
-        self._interval_s = min(_LONGEST_S, max(self._fastest_s, cost_s / _BUDGET))
+        cost_s = time.thread_time() / max(1, self._samples)
+        self._interval_s = min(_LONGEST_S, max(self._shortest_s, cost_s / _BUDGET))

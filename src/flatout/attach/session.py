@@ -20,7 +20,7 @@ from .device import DeviceClock
 from .fetching import FetchWatch
 from .graphs import GraphWatch
 from .hidden import SyncWindows
-from .lines import LineSampler
+from .lines import DEFAULT_HZ, LineSampler
 from .live import rank_facts, torch_state
 from .loader import LoaderWatch
 from .optimizers import OptimizerWatch
@@ -136,7 +136,7 @@ class Session:
     def _begin(self, now: float) -> None:
         """The training thread has shown itself."""
         self.phases.begin(now)
-        hz = float(self._settings.get("lines_hz", 25.0))
+        hz = float(self._settings.get("lines_hz", DEFAULT_HZ))
         if hz > 0 and self._sampler is None:
             self._sampler = LineSampler(self.tracer, self.phases, lambda: self._open("lines"), hz)
             self._sampler.start()

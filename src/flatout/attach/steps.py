@@ -80,17 +80,12 @@ class StepWriter:
         self._end = now
         self._acc = acc
         self._counts = counts
-        self._write(acc, counts, step.queue, flags)
-
-    def _write(self, acc: list[float], counts: tuple[float, ...], queue: int, flags: int) -> None:
-        output = self._output
-        if output is None:
-            output = self._output = self._open_output()
         samples, own_s, batches, backwards, syncs, copies = counts
         body = _PACK(
-            _STEP, 0, 0, self.index, int(self._start * 1e9), int((self._end - self._start) * 1e9), self._steps_here,
-            samples or _UNKNOWN, *acc[:11], int(own_s * 1e9), queue, batches, backwards, syncs, copies, flags,
+            _STEP, 0, 0, self.index, int(self._start * 1e9), int((now - self._start) * 1e9), self._steps_here,
+            samples or _UNKNOWN, *acc[:11], int(own_s * 1e9), step.queue, batches, backwards, syncs, copies, flags,
         )  # fmt: skip
+        output = self._output or self._first_output()
         if self._place >= 0:
             self._place = output.put(self._place, body)
             return
@@ -98,6 +93,10 @@ class StepWriter:
         if self.index >= self._next_level:
             self._steps_per_record *= 2
             self._next_level = self.index + RECORDS_PER_LEVEL * self._steps_per_record
+
+    def _first_output(self) -> Output:
+        self._output = self._open_output()
+        return self._output
 
     def span(self, phase: int, since: float, now: float, site: int = -1) -> None:
         """Mark an evaluation, a checkpoint or the like on the timeline."""

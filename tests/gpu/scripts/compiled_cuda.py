@@ -45,7 +45,7 @@ for _epoch in range(3):
 print("LOSSES " + json.dumps(losses))
 counters = {
     group: {str(k).split("\n")[0]: v for k, v in dynamo_utils.counters[group].items()}
-    for group in ("stats", "graph_break", "frames", "recompiles")
+    for group in ("stats", "graph_break", "recompiles")
 }
 counters["inductor"] = {
     k: v for k, v in dynamo_utils.counters["inductor"].items() if "cache" not in k and k.startswith("cudagraph")

@@ -41,7 +41,7 @@ def accuracy(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return (model(x).argmax(1) == y).float().mean().cpu()
 
 
-for epoch in range(2):
+for _epoch in range(2):
     model.train()
     for x, y in loader:
         optimizer.zero_grad()
@@ -59,7 +59,7 @@ for epoch in range(2):
 print("LOSSES " + json.dumps(losses))
 counters = {
     group: {str(k).split("\n")[0]: v for k, v in dynamo_utils.counters[group].items()}
-    for group in ("stats", "graph_break", "frames", "recompiles", "unimplemented")
+    for group in ("stats", "graph_break", "recompiles", "unimplemented")
 }
 counters["compilations"] = {"count": len(dynamo_utils.get_compilation_metrics())}
 print("COUNTERS " + json.dumps(counters, sort_keys=True), flush=True)

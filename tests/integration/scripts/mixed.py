@@ -17,7 +17,7 @@ optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 train = DataLoader(TensorDataset(torch.randn(60 * 32, 256), torch.randint(0, 10, (60 * 32,))), batch_size=32)
 held_out = DataLoader(TensorDataset(torch.randn(256, 256), torch.randint(0, 10, (256,))), batch_size=64)
 truth = Truth()
-for epoch in range(2):
+for _epoch in range(2):
     for step, (x, y) in enumerate(train):
         loss = nn.functional.cross_entropy(model(x), y)
         optimizer.zero_grad()
