@@ -9,7 +9,7 @@ from tests.integration.watching import Run, Watch, assert_phases_tile
 pytestmark = pytest.mark.gpu
 
 
-@pytest.mark.parametrize("form", ["whole", "callables"])
+@pytest.mark.parametrize("form", ["whole", "loaderless", "callables"])
 def test_cuda_graphs_work_the_same_and_replays_are_steps(watch: Watch, run_bare: Run, form: str) -> None:
     bare = run_bare("cuda_graph.py", form)
     seen = watch("cuda_graph.py", form)
@@ -17,7 +17,8 @@ def test_cuda_graphs_work_the_same_and_replays_are_steps(watch: Watch, run_bare:
     assert seen.returncode == bare.returncode == 0, seen.stderr
     assert seen.losses == bare.losses
     assert seen.step_count == seen.truth["steps"]
-    assert int(seen.steps["samples"][-40:].sum()) == 40 * 16
+    if form != "loaderless":
+        assert int(seen.steps["samples"][-40:].sum()) == 40 * 16
     assert_phases_tile(seen.steps)
 
 
@@ -25,9 +26,11 @@ def test_cuda_graphs_work_the_same_and_replays_are_steps(watch: Watch, run_bare:
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
 def test_compile_breaks_and_recompiles_equal_bare(watch: Watch, run_bare: Run, mode: str) -> None:
     bare = run_bare("compiled_cuda.py", mode)
+    if bare.returncode:
+        pytest.skip(f"torch.compile does not work on this machine: {bare.stderr.strip().splitlines()[-1]}")
     seen = watch("compiled_cuda.py", mode)
 
-    assert seen.returncode == bare.returncode == 0, bare.stderr + seen.stderr
+    assert seen.returncode == 0, seen.stderr
     assert seen.told("COUNTERS") == bare.told("COUNTERS")
     assert seen.losses == bare.losses
     assert seen.step_count == seen.truth["steps"]

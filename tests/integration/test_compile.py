@@ -17,5 +17,10 @@ def test_graph_breaks_and_recompiles_equal_bare(watch: Watch, run_bare: Run, bac
     assert seen.returncode == bare.returncode == 0, seen.stderr
     assert seen.told("COUNTERS") == bare.told("COUNTERS")
     assert seen.losses == bare.losses
+
+
+def test_steps_of_a_compiled_optimizer_are_found(watch: Watch) -> None:
+    seen = watch("compiled.py", "eager")
+
     assert seen.step_count == 14
-    assert seen.json["live"], "the live state says that it is compiled"
+    assert seen.samples == 2 * 52

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from .device import DeviceClock
 from .patching import Patches
-from .tracer import ENTER_CLOSURE, LEAVE, MOST_EVENTS, OPTIMIZER_BEGINS, OPTIMIZER_ENDS, Tracer, clock
+from .tracer import ENTER_CLOSURE, LEAVE, OPTIMIZER_BEGINS, OPTIMIZER_ENDS, Tracer, clock
 
 SCALER_SKIPPED = 1
 
@@ -73,7 +73,7 @@ class OptimizerWatch:
 
     def _make_after(self) -> Any:
         tracer, device, compiling, trouble = self._tracer, self._device, self._compiling, self._trouble
-        log, at, codes = tracer.log, tracer.at, tracer.codes
+        log, at = tracer.log, tracer.at
 
         def after(optimizer: Any, args: Any, kwargs: Any) -> None:
             if compiling() or tracer.owner != get_ident():
@@ -87,7 +87,7 @@ class OptimizerWatch:
                 now = clock()
                 log(OPTIMIZER_ENDS)
                 at(now)
-                if now >= tracer.flush_at or len(codes) > MOST_EVENTS:
+                if now >= tracer.flush_at:
                     tracer.flush(now)
             except Exception as error:
                 trouble(error)

@@ -26,6 +26,11 @@ class Patches:
         setattr(owner, name, wrapper)
         self._made.append((owner, name, before, wrapper))
 
+    def add(self, owner: Any, name: str, value: Any) -> None:
+        """Set an attribute of our own that the owner does not have."""
+        setattr(owner, name, value)
+        self._made.append((owner, name, _INHERITED, value))
+
     def restore(self) -> None:
         """Undo all. Where someone else has wrapped ours since, theirs stays; ours then only passes through."""
         for owner, name, before, wrapper in reversed(self._made):

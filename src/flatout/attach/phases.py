@@ -15,6 +15,11 @@ from .wire import BACKWARD, CHECKPOINT, DATA, EVAL, FORWARD, GC, H2D, LOGGING, O
 
 # Time that is `other` unless a backward follows it without a new batch: then it was a forward pass.
 PENDING = 11
+SAMPLES_FROM_GRAPH = 4
+_STEPS_APART = 1024  # at least this many steps have a record of their own
+_SHORT_STEP_S = 0.001
+# From then on a record holds twice as many steps for each doubling: a week of 2 ms steps stays under a gigabyte.
+RECORDS_PER_LEVEL = 1 << 19
 _ENTERED = {
     ev.ENTER_CLOSURE: FORWARD,
     ev.ENTER_GRAD: BACKWARD,
@@ -69,12 +74,16 @@ class Phases:
 
     def forget(self) -> None:
         """Start afresh, as in a forked child."""
-        self.acc = [0.0] * 12
         self.cur = PENDING
+        self.syncs = self.copies = 0
         self.last = 0.0
+        self.index = -1  # of the last step
+        self._steps_per_record = 1
+        self._fetched = False
         self.graph_samples = 0
         self.own_s = 0.0
         self._open: list[int] = []
+        self._plain = False
         self._stepping: list[int] = []
         self._in_backward = 0
         self._group: set[int] = set()
@@ -83,12 +92,14 @@ class Phases:
         self._eval_called = self._doubtful_eval = False
         self._eval_since = 0.0
         self._doubtful_samples = 0
-        self._begin_step()
+        self._begin_record()
 
-    def _begin_step(self) -> None:
+    def _begin_record(self) -> None:
         self.acc = [0.0] * 12
-        self.samples = self.batches = self.backwards = self.syncs = self.copies = 0
+        self.samples = self.batches = self.backwards = self.steps = self._backwards_then = 0
         self.queue = -1
+        if self.syncs or self.copies:
+            self.syncs = self.copies = 0
 
     def begin(self, now: float) -> None:
         """Watching starts here."""
@@ -97,15 +108,23 @@ class Phases:
 
     def consume(self, codes: Sequence[int], moments: Sequence[float]) -> None:
         begun = clock()
-        steps = self._writer.index
+        index = self.index
         handlers = self._handlers
         for code, moment in zip(codes, moments, strict=True):
             self.acc[self.cur] += moment - self.last
             self.last = moment
             handlers[code & 31](code >> 5)
         # The cost of this reading falls into the steps to come; it is shared out evenly there.
-        steps = max(1, self._writer.index - steps)
+        steps = max(1, self.index - index)
         self.own_s = (clock() - begun + self.event_s * len(codes)) / steps
+        self._steps_per_record = self._merging((moments[-1] - moments[0]) / steps if moments else 1.0)
+
+    def _merging(self, step_s: float) -> int:
+        """How many steps to a record from now on: more of them where they are very short or very many."""
+        if self.index < _STEPS_APART:
+            return 1
+        doublings = max(0, (self.index // RECORDS_PER_LEVEL).bit_length() - 1)
+        return (4 if step_s < _SHORT_STEP_S else 1) << doublings
 
     def _settle(self, phase: int) -> None:
         self.acc[phase] += self.acc[PENDING]
@@ -114,6 +133,7 @@ class Phases:
     # Carved out of whatever is open.
 
     def _enter(self, phase: int) -> None:
+        self._plain = False
         self._open.append(self.cur)
         self.cur = phase
 
@@ -150,12 +170,20 @@ class Phases:
     # The input side.
 
     def _request(self, loader: int) -> None:
+        if self._plain and loader == self._loader:
+            # The usual case, spelt out: the next batch of the loader we train from.
+            acc = self.acc
+            acc[OTHER] += acc[PENDING]
+            acc[PENDING] = 0.0
+            self.cur = DATA
+            return
         self._asked(loader, self._eval_called and loader not in self._training_loaders, doubtful=True)
 
     def _request_no_grad(self, loader: int) -> None:
         self._asked(loader, evaluating=True, doubtful=False)
 
     def _asked(self, loader: int, evaluating: bool, doubtful: bool) -> None:
+        self._plain = False
         self._settle(OTHER)
         self._open.clear()
         self._stepping.clear()
@@ -179,6 +207,7 @@ class Phases:
         self.cur = FORWARD
         self.samples += samples
         self.batches += 1
+        self._fetched = True
         self.queue = (number & 0xFFFF) - 1
 
     def _no_batch(self, _: int) -> None:
@@ -186,6 +215,7 @@ class Phases:
             self.cur = PENDING
 
     def _note_eval(self, _: int) -> None:
+        self._plain = False
         self._eval_called = True
 
     # The model side.
@@ -200,8 +230,9 @@ class Phases:
             self._evaluation_was_over()
         self.cur = BACKWARD
         self.backwards += 1
-        self._eval_called = False
-        self._training_loaders.add(self._loader)
+        if not self._plain:
+            self._eval_called = False
+            self._training_loaders.add(self._loader)
 
     def _backward_ends(self, _: int) -> None:
         self._in_backward -= 1
@@ -216,19 +247,23 @@ class Phases:
             self.acc[EVAL] = 0.0
             self.batches += 1
             self.samples += self._doubtful_samples
+            self._fetched = True
         else:
             self._writer.span(EVAL, self._eval_since, self.last)
 
     def _optimizer_begins(self, optimizer: int) -> None:
-        if optimizer in self._stepping:
+        if self._stepping:
+            if optimizer not in self._stepping:
+                self._stepping.append(optimizer)
+                return  # an optimizer that wraps another: the outer one is the step
             self._stepping.clear()  # its last step raised, and was never seen to end
         self._stepping.append(optimizer)
-        if len(self._stepping) > 1:
-            return  # an optimizer that wraps another: the outer one is the step
-        self._settle(OTHER)
+        acc = self.acc
+        acc[OTHER] += acc[PENDING]
+        acc[PENDING] = 0.0
         self.cur = OPTIMIZER
         # Two optimizers in turn on one batch (a GAN) make one step: the one just written goes on.
-        if self.batches or optimizer in self._group:
+        if self._fetched or optimizer in self._group:
             self._group.clear()
 
     def _optimizer_ends(self, flags: int) -> None:
@@ -238,10 +273,33 @@ class Phases:
         if self._stepping:
             return
         self.cur = PENDING
-        goes_on = bool(self._group)
+        # Nothing out of the ordinary is open or in doubt until some other event says so.
+        self._plain = not (self._open or self._in_backward or self._eval_called)
+        if self._group:
+            self._group.add(optimizer)
+            if self.steps:
+                return  # not yet written: the second optimizer's part is simply added to it
+            self._writer.end_steps(self.last, self, flags)
+            self._begin_record()
+            return
         self._group.add(optimizer)
-        self._writer.end_step(self.last, self, goes_on, flags)
-        self._begin_step()
+        if not self._fetched:
+            # No loader gave this batch; its size was read off the autograd graph, if it could be.
+            self.samples += self.graph_samples * (self.backwards - self._backwards_then or 1)
+            flags |= SAMPLES_FROM_GRAPH
+        self._fetched = False
+        self._backwards_then = self.backwards
+        self.steps += 1
+        self.index += 1
+        if self.steps >= self._steps_per_record:
+            self._writer.end_steps(self.last, self, flags)
+            self._begin_record()
+
+    def finish(self) -> None:
+        """Write the steps that were waiting for others to share a record with."""
+        if self.steps:
+            self._writer.end_steps(self.last, self, 0)
+            self._begin_record()
 
 
 def phase_now(codes: Sequence[int], resting: int) -> int:

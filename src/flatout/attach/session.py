@@ -163,19 +163,19 @@ class Session:
         """Called at the end of a step now and then: events become records, running totals are brought up to date."""
         self.phases.consume(codes, moments)
         now = clock()
-        self.tracer.want_look = self.graph.due(self.writer.index)
+        self.tracer.want_look = self.graph.due(self.phases.index)
         self._fetching.rearm()
         if self._device is not None:
-            self.phases.own_s += self._device.take_own_s() / max(1, self.writer.index - self._index_then)
-            self._index_then = self.writer.index
+            self.phases.own_s += self._device.take_own_s() / max(1, self.phases.index - self._index_then)
+            self._index_then = self.phases.index
         if self._windows is not None:
-            self._windows.at_step_end(self.writer.index, now)
+            self._windows.at_step_end(self.phases.index, now)
             self.tracer.every_step = self._windows.is_open
         if now < self._next_housekeeping:
             return
         self._next_housekeeping = now + _HOUSEKEEPING_S
         self.sites.flush(self._windows.steps if self._windows is not None else 0)
-        if now >= self._next_state and self.writer.index >= 2:
+        if now >= self._next_state and self.phases.index >= 2:
             self._note_state()
             self._next_state = now + _STATE_EVERY_S
 
@@ -230,7 +230,8 @@ class Session:
             if self._recorder is not None:
                 if self.tracer.owner != NOBODY:
                     self.tracer.flush(clock())
-                if self.writer.index >= 0:
+                    self.phases.finish()
+                if self.phases.index >= 0:
                     if self._device is not None:
                         self._device.close()
                     self._note_state()

@@ -1,4 +1,4 @@
-"""fp16 autocast with a GradScaler; one batch overflows, so the scaler skips a step."""
+"""fp16 autocast with a GradScaler; one batch overflows, so the scaler does not call the optimizer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 torch.manual_seed(0)
 model = nn.Linear(64, 4).cuda()
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 scaler = torch.amp.GradScaler("cuda", init_scale=1024.0)
 losses = []
 for step, (x,) in enumerate(DataLoader(TensorDataset(torch.randn(30 * 8, 64)), batch_size=8)):

@@ -1,4 +1,7 @@
-"""A training step captured whole in a CUDA graph and replayed; argv[1] `callables`: make_graphed_callables instead."""
+"""A training step captured in a CUDA graph and replayed; argv[1] says how.
+
+`whole`: with a loader; `loaderless`: without; `callables`: the model alone, by make_graphed_callables.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 rows = torch.randn(40 * 16, 64)
 loader = DataLoader(TensorDataset(rows), batch_size=16)
 losses = []
-if sys.argv[1:] == ["callables"]:
+if sys.argv[1] == "callables":
     model = torch.cuda.make_graphed_callables(model, (torch.randn(16, 64, device="cuda"),))
     for (x,) in loader:
         loss = model(x.cuda()).square().mean()
@@ -41,7 +44,8 @@ else:
         static_loss = model(static).square().mean()
         static_loss.backward()
         optimizer.step()
-    for (x,) in loader:
+    batches = [(x,) for x in rows.split(16)] if sys.argv[1] == "loaderless" else loader
+    for (x,) in batches:
         static.copy_(x)
         graph.replay()
         losses.append(static_loss.clone())
