@@ -99,7 +99,7 @@ class BackwardWatch:
             grad_variables: Any = None,
             inputs: Any = None,
         ) -> Any:
-            if tracer.owner != get_ident() and not tracer.claim():
+            if tracer.owner != get_ident() and not tracer.claim_training():
                 return original(tensors, grad_tensors, retain_graph, create_graph, grad_variables, inputs)
             if tracer.want_look:
                 self._look(tensors)

@@ -26,7 +26,7 @@ _LONGEST_PERIOD = 64
 
 
 class _Sample:
-    __slots__ = ("index", "events", "marked", "boundaries", "drained", "loaderless")
+    __slots__ = ("boundaries", "drained", "events", "index", "loaderless", "marked")
 
     def __init__(self, make_event: Callable[[], Any]) -> None:
         self.events = [make_event() for _ in range(6)]

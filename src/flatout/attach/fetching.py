@@ -33,7 +33,9 @@ class Meter:
     are measured only now and then: the rest of the time the fetcher is left as it was made, at no cost.
     """
 
-    def __init__(self, fetcher: Any, worker: int, output: Callable[[], Output], trouble: Callable[[Exception], None]) -> None:
+    def __init__(
+        self, fetcher: Any, worker: int, output: Callable[[], Output], trouble: Callable[[Exception], None]
+    ) -> None:
         self._fetcher = weakref.ref(fetcher)
         self._fetch_original = fetcher.fetch
         self._collate_original = fetcher.collate_fn

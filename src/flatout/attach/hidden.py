@@ -55,9 +55,9 @@ class SyncWindows:
         if cuda.is_current_stream_capturing() or cuda.get_sync_debug_mode() != 0:
             return  # the user looks for syncs themselves, or captures a graph
         self._show_before = warnings.showwarning
-        warnings.showwarning = self._show
+        warnings.showwarning = self._show  # type: ignore[assignment]
         warnings.filters.insert(0, _FILTER)  # type: ignore[attr-defined]
-        warnings._filters_mutated()  # type: ignore[attr-defined]
+        _filters_changed()
         self.is_open = True
         try:
             cuda.set_sync_debug_mode("warn")
@@ -74,15 +74,24 @@ class SyncWindows:
             cuda.set_sync_debug_mode(0)
         if _FILTER in warnings.filters:
             warnings.filters.remove(_FILTER)  # type: ignore[attr-defined]
-        warnings._filters_mutated()  # type: ignore[attr-defined]
+        _filters_changed()  # type: ignore[attr-defined]
         # If the script has put its own in place since, that one stays and hands over to nobody.
         if warnings.showwarning == self._show:
             warnings.showwarning = self._show_before
 
-    def _show(self, message: Any, category: Any, filename: str, lineno: int, file: Any = None, line: Any = None) -> None:
+    def _show(self, message: Any, category: Any, filename: str, lineno: int, *rest: Any) -> None:
         text = str(message)
         if _MESSAGE in text:
             if self.is_open and not self._watched_call[0]:
                 self._sites.at("hidden", sys._getframe(1)).add(0.0)
         elif "Synchronization debug mode" not in text:
-            self._show_before(message, category, filename, lineno, file, line)
+            self._show_before(message, category, filename, lineno, *rest)
+
+
+def _filters_changed() -> None:
+    """Python keeps a cache per module of what the filters said; it has to be told. The name varies with the version."""
+    for name in ("_filters_mutated", "_filters_mutated_lock_held"):
+        changed = getattr(warnings, name, None)
+        if changed is not None:
+            changed()
+            return

@@ -17,7 +17,9 @@ class _Watcher:
     def __init__(self) -> None:
         self.waiting: dict[str, Callback] = {}
 
-    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         callback = self.waiting.pop(name, None)
         if callback is None:
             return None
@@ -69,7 +71,7 @@ def after_import(name: str, callback: Callback) -> None:
         return
     _watcher.waiting[name] = callback
     if _watcher not in sys.meta_path:
-        sys.meta_path.insert(0, _watcher)  # type: ignore[arg-type]
+        sys.meta_path.insert(0, _watcher)
 
 
 def _is_importing(module: ModuleType) -> bool:
@@ -80,4 +82,4 @@ def forget() -> None:
     """Stop waiting for any module."""
     _watcher.waiting.clear()
     if _watcher in sys.meta_path:
-        sys.meta_path.remove(_watcher)  # type: ignore[arg-type]
+        sys.meta_path.remove(_watcher)

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from . import wire
-from .sites import user_frame
 from .phases import PENDING, Phases, phase_now
+from .sites import user_frame
 from .tracer import Tracer
 from .wire import OTHER
 
@@ -37,7 +37,7 @@ class Output(Protocol):
 
 
 class _Line:
-    __slots__ = ("number", "samples", "seconds", "place", "dirty")
+    __slots__ = ("dirty", "number", "place", "samples", "seconds")
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -49,7 +49,7 @@ class LineSampler:
     """Runs until `stop`; `make_output` is called when there is first something to write."""
 
     def __init__(
-        self, tracer: Tracer, phases: Phases, make_output: Callable[[], Output | None], hz: float = DEFAULT_HZ
+        self, tracer: Tracer, phases: Phases, make_output: Callable[[], Output], hz: float = DEFAULT_HZ
     ) -> None:
         self._tracer = tracer
         self._phases = phases
@@ -80,7 +80,7 @@ class LineSampler:
         try:
             last = time.perf_counter()
             next_write = last + _WRITE_EVERY_S
-            while not self._stopped:
+            while True:
                 # A bare sleep: waiting on an event would run a screenful of Python at each wake-up.
                 time.sleep(self._interval_s * (0.5 + self._random.random()))
                 with self._at_work:
@@ -116,25 +116,20 @@ class LineSampler:
         number = self._numbers.get((filename, lineno))
         if number is None:
             number = self._numbers[filename, lineno] = len(self._numbers)
-            if self._open():
-                assert self._output is not None
-                value = {"id": number, "file": os.path.abspath(filename), "line": lineno, "function": function}
-                self._output.text("line", value)
+            value = {"id": number, "file": os.path.abspath(filename), "line": lineno, "function": function}
+            self._opened().text("line", value)
         return number
 
-    def _open(self) -> bool:
+    def _opened(self) -> Output:
         if self._output is None:
             self._output = self._make_output()
-        return self._output is not None
+        return self._output
 
     def _write(self) -> None:
-        if not self._lines or not self._open():
-            return
-        assert self._output is not None
         for (_, _, phase), line in self._lines.items():
             if line.dirty:
                 body = _PACK(_KIND, 0, 0, line.number, phase, line.samples, line.seconds)
-                line.place = self._output.put(line.place, body)
+                line.place = self._opened().put(line.place, body)
                 line.dirty = False
 
     def _keep_to_budget(self) -> None:

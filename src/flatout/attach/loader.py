@@ -10,9 +10,9 @@ from typing import Any, Protocol
 
 from . import wire
 from .batch import KEYS, size_of
+from .device import DeviceClock
 from .patching import Patches
 from .sites import user_frame
-from .device import DeviceClock
 from .tracer import ARRIVED, EXHAUSTED, ITERATOR_MADE, MOST_EVENTS, REQUEST, REQUEST_NO_GRAD, Tracer, clock
 
 _EPOCH = wire.packer("epoch").pack
@@ -208,4 +208,5 @@ def _paths_in(dataset: Any) -> list[str]:
     """Folders and files the dataset names in its attributes, to learn which file system the data is on."""
     values = list(getattr(dataset, "__dict__", {}).values())[:64]
     texts = [os.fspath(v) for v in values if isinstance(v, str | os.PathLike)]
-    return [os.path.abspath(t) for t in texts if isinstance(t, str) and len(t) < 4096 and os.path.exists(t)][:_MOST_PATHS]
+    short = [t for t in texts if isinstance(t, str) and len(t) < 4096]
+    return [os.path.abspath(t) for t in short if os.path.exists(t)][:_MOST_PATHS]

@@ -57,7 +57,7 @@ class OptimizerWatch:
 
         def before(optimizer: Any, args: Any, kwargs: Any) -> Any:
             # Inside a compiled step this is a constant for the compiler: the hook leaves no trace in the graph.
-            if compiling() or (tracer.owner != get_ident() and not tracer.claim()):
+            if compiling() or (tracer.owner != get_ident() and not tracer.claim_training()):
                 return None
             try:
                 number = numbers.get(id(optimizer)) or self._meet(optimizer)
@@ -145,10 +145,10 @@ class OptimizerWatch:
             flushes, logged = tracer.flushes, len(tracer.codes)
             result = original(scaler, optimizer, *args, **kwargs)
             try:
-                if tracer.owner == get_ident() and tracer.flushes == flushes:
-                    if not any(code & 31 == OPTIMIZER_ENDS for code in tracer.codes[logged:]):
-                        # Infinite gradients: the scaler left the optimizer alone, but the work of the step was done.
-                        self.stepped(optimizer, SCALER_SKIPPED)
+                stepped = tracer.flushes != flushes or OPTIMIZER_ENDS in tracer.codes[logged:]
+                if tracer.owner == get_ident() and not stepped:
+                    # Infinite gradients: the scaler left the optimizer alone, but the work of the step was done.
+                    self.stepped(optimizer, SCALER_SKIPPED)
             except Exception as error:
                 self._trouble(error)
             return result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from threading import get_ident
 from typing import Any
 
@@ -16,7 +17,8 @@ from .wire import CHECKPOINT, LOGGING
 
 _SUMMARY_WRITER = (
     "add_scalar", "add_scalars", "add_image", "add_images", "add_image_with_boxes", "add_figure", "add_histogram",
-    "add_video", "add_audio", "add_text", "add_graph", "add_embedding", "add_pr_curve", "add_mesh", "add_hparams", "flush",
+    "add_video", "add_audio", "add_text", "add_graph", "add_embedding", "add_pr_curve", "add_mesh", "add_hparams",
+    "flush",
 )  # fmt: skip
 # module → (class in it or None, names, phase)
 _WATCHED: dict[str, tuple[str | None, tuple[str, ...], int]] = {
@@ -38,9 +40,7 @@ _WATCHED: dict[str, tuple[str | None, tuple[str, ...], int]] = {
 
 
 class OutputWatch:
-    def __init__(
-        self, tracer: Tracer, writer: StepWriter, sites: Sites, trouble: Callable[[Exception], None]
-    ) -> None:
+    def __init__(self, tracer: Tracer, writer: StepWriter, sites: Sites, trouble: Callable[[Exception], None]) -> None:
         self._tracer = tracer
         self._writer = writer
         self._sites = sites
@@ -49,20 +49,15 @@ class OutputWatch:
 
     def install(self, patches: Patches) -> None:
         for module, (owner, names, phase) in _WATCHED.items():
+            after_import(module, partial(self._watch, patches, owner, names, partial(self._make, phase)))
 
-            def watch(
-                loaded: Any, owner: str | None = owner, names: tuple[str, ...] = names, phase: int = phase
-            ) -> None:
-                for name in names:
-                    patches.replace(
-                        getattr(loaded, owner) if owner else loaded,
-                        name,
-                        lambda original, phase=phase: self._make(original, phase),
-                    )
+    def _watch(
+        self, patches: Patches, owner: str | None, names: tuple[str, ...], make: Callable[[Any], Any], loaded: Any
+    ) -> None:
+        for name in names:
+            patches.replace(getattr(loaded, owner) if owner else loaded, name, make)
 
-            after_import(module, watch)
-
-    def _make(self, original: Any, phase: int) -> Any:
+    def _make(self, phase: int, original: Any) -> Any:
         tracer = self._tracer
         op, enter = ("checkpoint", ENTER_CHECKPOINT) if phase == CHECKPOINT else ("logging", ENTER_LOGGING)
 

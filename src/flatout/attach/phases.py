@@ -18,6 +18,7 @@ PENDING = 11
 SAMPLES_FROM_GRAPH = 4
 _STEPS_APART = 1024  # at least this many steps have a record of their own
 _SHORT_STEP_S = 0.001
+_ROUNDS_OF_DOUBT = 8  # gradient accumulation looks the same until its first optimizer step
 # From then on a record holds twice as many steps for each doubling: a week of 2 ms steps stays under a gigabyte.
 RECORDS_PER_LEVEL = 1 << 19
 _ENTERED = {
@@ -83,7 +84,8 @@ class Phases:
         self.graph_samples = 0
         self.own_s = 0.0
         self._open: list[int] = []
-        self._plain = False
+        self._plain = self._optimizer_seen = False
+        self._rounds = 0
         self._stepping: list[int] = []
         self._in_backward = 0
         self._group: set[int] = set()
@@ -184,6 +186,8 @@ class Phases:
 
     def _asked(self, loader: int, evaluating: bool, doubtful: bool) -> None:
         self._plain = False
+        if self.backwards > self._backwards_then and not self._optimizer_seen:
+            self._step_without_optimizer()
         self._settle(OTHER)
         self._open.clear()
         self._stepping.clear()
@@ -251,6 +255,13 @@ class Phases:
         else:
             self._writer.span(EVAL, self._eval_since, self.last)
 
+    def _step_without_optimizer(self) -> None:
+        """A batch after a backward, and never an optimizer of torch's: a compiled or foreign one must be at work."""
+        self._rounds += 1
+        if self._rounds > _ROUNDS_OF_DOUBT:
+            self._group.clear()
+            self._step_ended(0, 0)
+
     def _optimizer_begins(self, optimizer: int) -> None:
         if self._stepping:
             if optimizer not in self._stepping:
@@ -275,6 +286,10 @@ class Phases:
         self.cur = PENDING
         # Nothing out of the ordinary is open or in doubt until some other event says so.
         self._plain = not (self._open or self._in_backward or self._eval_called)
+        self._optimizer_seen = True
+        self._step_ended(optimizer, flags)
+
+    def _step_ended(self, optimizer: int, flags: int) -> None:
         if self._group:
             self._group.add(optimizer)
             if self.steps:

@@ -23,6 +23,7 @@ _GAP = wire.packer("gap")
 _DROPPED = struct.Struct("<Q")
 _RETRY_AFTER = 4096  # drops between two attempts to go on after the disk was full
 _FIRST, _LAST = 1, 2
+_PAGE = mmap.ALLOCATIONGRANULARITY
 
 
 class Recorder:
@@ -34,10 +35,10 @@ class Recorder:
         self.records = 0
         self._pid = os.getpid()
         self._gap_start_ns = 0
-        self._chunk_bytes = max(mmap.ALLOCATIONGRANULARITY, chunk_bytes // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY)
+        self._chunk_bytes = max(1, chunk_bytes // _PAGE) * _PAGE
         text = json.dumps({**facts, "kinds": wire.table(), "phases": wire.PHASES}).encode()
         need = _HEAD.size + len(text) + 64
-        self._header_bytes = -(-need // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY
+        self._header_bytes = -(-need // _PAGE) * _PAGE
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             os.posix_fallocate(self._fd, 0, self._header_bytes)
@@ -49,7 +50,8 @@ class Recorder:
             raise
         self._header[_HEAD.size : _HEAD.size + len(text)] = text
         # The magic goes last: a file with it has a whole header.
-        self._header[: _HEAD.size] = _HEAD.pack(wire.MAGIC, wire.VERSION, self._header_bytes, len(text), zlib.crc32(text))
+        head = (wire.MAGIC, wire.VERSION, self._header_bytes, len(text), zlib.crc32(text))
+        self._header[: _HEAD.size] = _HEAD.pack(*head)
 
     def _map_next_chunk(self) -> None:
         os.posix_fallocate(self._fd, self._end, self._chunk_bytes)

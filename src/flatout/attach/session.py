@@ -135,6 +135,7 @@ class Session:
 
     def _begin(self, now: float) -> None:
         """The training thread has shown itself."""
+        self.phases.forget()
         self.phases.begin(now)
         hz = float(self._settings.get("lines_hz", DEFAULT_HZ))
         if hz > 0 and self._sampler is None:
@@ -144,7 +145,7 @@ class Session:
     def _make_eval(self, original: Any) -> Any:
         tracer = self.tracer
 
-        def eval(module: Any) -> Any:  # noqa: A001 - the name it replaces
+        def eval(module: Any) -> Any:
             if tracer.owner == get_ident():
                 tracer.log(EVAL_CALLED)
                 tracer.at(clock())
@@ -236,7 +237,10 @@ class Session:
                         self._device.close()
                     self._note_state()
                 self.sites.flush(self._windows.steps if self._windows is not None else 0)
-                self._recorder.text("exit", {"end_ns": time.perf_counter_ns()})
+                # Set when an uncaught exception ends the script: tells which of several ranks failed.
+                failed = getattr(sys, "last_type", None)
+                end = {"end_ns": time.perf_counter_ns(), "error": failed.__name__ if failed is not None else None}
+                self._recorder.text("exit", end)
                 self._recorder.close()
                 self._recorder = _Nothing()
         except Exception:

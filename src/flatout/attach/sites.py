@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 from types import CodeType, FrameType
-from typing import Any, Protocol
+from typing import Protocol
 
 from . import wire
 
@@ -64,7 +64,18 @@ class Output(Protocol):
 class Site:
     """Running totals of one kind of call at one line."""
 
-    __slots__ = ("number", "count", "seconds", "longest_s", "bytes", "pinned", "non_blocking", "window_steps", "dirty", "place")
+    __slots__ = (
+        "bytes",
+        "count",
+        "dirty",
+        "longest_s",
+        "non_blocking",
+        "number",
+        "pinned",
+        "place",
+        "seconds",
+        "window_steps",
+    )  # fmt: skip
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -113,8 +124,8 @@ class Sites:
         site = self._by_line.get(key)
         if site is None:
             site = self._by_line[key] = Site(len(self._by_line))
-            place: dict[str, Any] = {"id": site.number, "op": op, "file": os.path.abspath(code.co_filename), "line": key[2]}
-            self._output().text("site", {**place, "function": code.co_name})
+            place = {"file": os.path.abspath(code.co_filename), "line": key[2], "function": code.co_name}
+            self._output().text("site", {"id": site.number, "op": op, **place})
         return site
 
     def flush(self, window_steps: int) -> None:

@@ -57,7 +57,8 @@ class StepWriter:
         """Write what ends now: new steps, or the rest of the one written last."""
         acc = steps.acc
         counts: tuple[float, ...] = (
-            steps.steps, steps.samples, steps.own_s * steps.steps, steps.batches, steps.backwards, steps.syncs, steps.copies,
+            steps.steps, steps.samples, steps.own_s * steps.steps,
+            steps.batches, steps.backwards, steps.syncs, steps.copies,
         )  # fmt: skip
         if steps.steps == 0:
             acc = [a + b for a, b in zip(self._written[0], acc, strict=True)]

@@ -47,7 +47,21 @@ MOST_EVENTS = 400
 class Tracer:
     """The list of events, who may write to it, and when it is read."""
 
-    __slots__ = ("owner", "codes", "moments", "log", "at", "inside", "want_look", "flush_at", "every_step", "flushes", "_consume", "on_claim")
+    __slots__ = (
+        "_consume",
+        "at",
+        "codes",
+        "every_step",
+        "flush_at",
+        "flushes",
+        "inside",
+        "log",
+        "moments",
+        "on_claim",
+        "owner",
+        "proven",
+        "want_look",
+    )  # fmt: skip
 
     def __init__(self, consume: Callable[[list[int], list[float]], None]) -> None:
         self._consume = consume
@@ -69,6 +83,7 @@ class Tracer:
         self.every_step = False  # read the events after every step, as a sync window needs it
         self.flush_at = 0.0
         self.flushes = 0
+        self.proven = False
 
     def claim(self) -> bool:
         """Take the calling thread for the one that trains, if none is yet: the first to show a boundary."""
@@ -77,6 +92,18 @@ class Tracer:
         self.owner = get_ident()
         self.on_claim(clock())
         return True
+
+    def claim_training(self) -> bool:
+        """The calling thread runs a backward or an optimizer: it trains, whoever has only fetched batches so far."""
+        if self.owner == UNCLAIMED:
+            return self.claim()
+        if self.owner == NOBODY or self.proven or self.flushes:
+            return False
+        self.proven = any(code & 31 in (BACKWARD_BEGINS, OPTIMIZER_BEGINS) for code in self.codes)
+        if self.proven:
+            return False
+        self.forget()
+        return self.claim()
 
     def switch_off(self) -> None:
         """From now on no thread is ours, and every patch passes straight through."""

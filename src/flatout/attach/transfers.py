@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from threading import get_ident
 from typing import Any
 
@@ -43,15 +44,15 @@ class TransferWatch:
     def install(self, patches: Patches) -> None:
         torch = self._torch
         for name, op in _TENSOR_SYNCS.items():
-            patches.replace(torch.Tensor, name, lambda original, op=op: self._make_sync(original, op))
+            patches.replace(torch.Tensor, name, partial(self._make_sync, op))
         for name in _MOVES:
-            patches.replace(torch.Tensor, name, lambda original, name=name: self._make_move(original, name))
+            patches.replace(torch.Tensor, name, partial(self._make_move, name))
         patches.replace(torch.Tensor, "copy_", self._make_copy)
         patches.replace(torch.cuda, "synchronize", self._make_wait)
         patches.replace(torch.cuda.Stream, "synchronize", self._make_wait)
         patches.replace(torch.cuda.Event, "synchronize", self._make_wait)
 
-    def _make_sync(self, original: Any, op: str) -> Any:
+    def _make_sync(self, op: str, original: Any) -> Any:
         tracer = self._tracer
 
         def call(tensor: Any, *args: Any, **kwargs: Any) -> Any:
@@ -97,7 +98,7 @@ class TransferWatch:
         except Exception as error:
             self._trouble(error)
 
-    def _make_move(self, original: Any, op: str) -> Any:
+    def _make_move(self, op: str, original: Any) -> Any:
         tracer, watched = self._tracer, self.watched_call
 
         def move(tensor: Any, *args: Any, **kwargs: Any) -> Any:
@@ -127,7 +128,8 @@ class TransferWatch:
         tracer, watched = self._tracer, self.watched_call
 
         def copy_(tensor: Any, source: Any, non_blocking: bool = False, *args: Any, **kwargs: Any) -> Any:
-            if tracer.owner != get_ident() or getattr(source, "is_cuda", None) in (None, tensor.is_cuda) or self._compiling():
+            same_side = getattr(source, "is_cuda", None) in (None, tensor.is_cuda)
+            if same_side or tracer.owner != get_ident() or self._compiling():
                 return original(tensor, source, non_blocking, *args, **kwargs)
             tracer.inside = SYNC if source.is_cuda else H2D
             watched[0] = True

@@ -29,7 +29,7 @@ PHASES = (
 )
 DATA, H2D, FORWARD, BACKWARD, OPTIMIZER, SYNC, EVAL, CHECKPOINT, LOGGING, GC, OTHER = range(11)
 
-# (field, struct code) in order; a leading count makes an array. Times of the monotonic clock in ns unless named otherwise.
+# (field, struct code) in order; a leading count makes an array. Times are of the monotonic clock, in ns.
 KINDS: dict[str, tuple[int, tuple[tuple[str, str], ...]]] = {
     # JSON, spread over as many slots as it needs (flags: 1 first, 2 last; length: bytes used).
     "text": (1, ()),

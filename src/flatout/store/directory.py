@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import shutil
 import socket
 import stat
@@ -16,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from flatout.errors import FlatoutError
-from flatout.store.compaction import compact
 from flatout.store.liveness import is_alive, process_start
 from flatout.store.manifest import Manifest, read_manifest, write_json, write_manifest
 from flatout.store.mounts import filesystem_of, is_network
@@ -54,6 +52,8 @@ class RunDirectory:
 
     def finish(self, manifest: Manifest) -> Manifest:
         """Bring the records home, cut their unused tails, and write the manifest of an ended run."""
+        from flatout.store.compaction import compact  # brings numpy in: not before the script has started
+
         for recording in sorted((self.work / "proc").glob("*.rec")):
             compact(recording)
         if self.work != self.path:
@@ -214,7 +214,7 @@ def _make(path: Path) -> None:
 
 def _new_id(script: str, clock: Callable[[], float]) -> str:
     stem = re.sub(r"[^A-Za-z0-9_.-]+", "-", Path(script).stem).strip("-.")[:40] or "run"
-    return f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(clock()))}-{stem}-{secrets.token_hex(2)}"
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(clock()))}-{stem}-{os.urandom(2).hex()}"
 
 
 def _recorded_pids(recordings: Iterable[Path]) -> set[int]:

@@ -1,4 +1,4 @@
-"""Python imports this at the start of every interpreter below `flatout run`: it readies the tracer for when torch comes.
+"""Python imports this first in every interpreter below `flatout run`: it readies the tracer for when torch comes.
 
 Standard library only, and it never raises: whatever goes wrong here, the user's script runs bare.
 """
@@ -7,7 +7,7 @@ import os
 import sys
 
 
-def _attach(attach_folder):
+def _attach(attach_folder: str) -> None:
     if not os.environ.get("FLATOUT_RUN_DIR") or "_flatout_attach" in sys.modules:
         return
     from importlib.util import module_from_spec, spec_from_file_location
@@ -16,6 +16,8 @@ def _attach(attach_folder):
     spec = spec_from_file_location(
         "_flatout_attach", os.path.join(attach_folder, "__init__.py"), submodule_search_locations=[attach_folder]
     )
+    if spec is None or spec.loader is None:
+        return
     module = module_from_spec(spec)
     sys.modules["_flatout_attach"] = module
     try:
@@ -26,7 +28,7 @@ def _attach(attach_folder):
         raise
 
 
-def _run_shadowed(own_folder):
+def _run_shadowed(own_folder: str) -> None:
     """Run the sitecustomize that ours hides, as Python would have."""
     from importlib.machinery import PathFinder
     from importlib.util import module_from_spec
