@@ -74,8 +74,14 @@ class BackwardWatch:
     """Replaces torch.autograd.backward, which Tensor.backward calls too, and torch.autograd.grad."""
 
     def __init__(
-        self, tracer: Tracer, device: DeviceClock | None, graph: GraphLook, trouble: Callable[[Exception], None]
+        self,
+        torch: Any,
+        tracer: Tracer,
+        device: DeviceClock | None,
+        graph: GraphLook,
+        trouble: Callable[[Exception], None],
     ) -> None:
+        self._compiling = torch.compiler.is_dynamo_compiling
         self._tracer = tracer
         self._device = device
         self._graph = graph
@@ -88,7 +94,8 @@ class BackwardWatch:
         patches.replace(module, "grad", self._make_grad)
 
     def _make_backward(self, original: Any) -> Any:
-        tracer, device, log, at = self._tracer, self._device, self._tracer.log, self._tracer.at
+        tracer, device, trouble = self._tracer, self._device, self._trouble
+        log, at = tracer.log, tracer.at
 
         # The parameters spelt out: packing and unpacking them would cost more than the rest of this.
         def backward(
@@ -101,27 +108,31 @@ class BackwardWatch:
         ) -> Any:
             if tracer.owner != get_ident() and not tracer.claim_training():
                 return original(tensors, grad_tensors, retain_graph, create_graph, grad_variables, inputs)
-            if tracer.want_look:
-                self._look(tensors)
-            log(BACKWARD_BEGINS)
-            at(clock())
-            if device is not None:
-                device.backward_begins()
+            try:
+                if tracer.want_look:
+                    tracer.want_look = False
+                    self._graph.look(tensors)
+                log(BACKWARD_BEGINS)
+                at(clock())
+                if device is not None:
+                    device.backward_begins()
+            except Exception as error:
+                trouble(error)
             try:
                 return original(tensors, grad_tensors, retain_graph, create_graph, grad_variables, inputs)
             finally:
                 log(BACKWARD_ENDS)
                 at(clock())
                 if device is not None:
-                    device.backward_ends()
+                    _guarded(device.backward_ends, trouble)
 
         return backward
 
     def _make_grad(self, original: Any) -> Any:
-        tracer, log, at = self._tracer, self._tracer.log, self._tracer.at
+        tracer, compiling, log, at = self._tracer, self._compiling, self._tracer.log, self._tracer.at
 
         def grad(*args: Any, **kwargs: Any) -> Any:
-            if tracer.owner != get_ident():
+            if compiling() or tracer.owner != get_ident():
                 return original(*args, **kwargs)
             log(ENTER_GRAD)
             at(clock())
@@ -133,9 +144,9 @@ class BackwardWatch:
 
         return grad
 
-    def _look(self, tensors: Any) -> None:
-        try:
-            self._tracer.want_look = False
-            self._graph.look(tensors)
-        except Exception as error:
-            self._trouble(error)
+
+def _guarded(call: Callable[[], object], trouble: Callable[[Exception], None]) -> None:
+    try:
+        call()
+    except Exception as error:
+        trouble(error)

@@ -50,7 +50,8 @@ class DeviceClock:
         self._ready = False
         self._requests = self._index = 0
         self._iterating = False
-        self._last_s = self._step_s = self._own_s = 0.0
+        self._step_s = self._own_s = 0.0
+        self._last_s = clock()
 
     def request(self) -> None:
         """A batch, or an iterator, is asked for."""
@@ -110,10 +111,10 @@ class DeviceClock:
 
     def _maybe_begin(self, loaderless: bool) -> None:
         now = clock()
-        step_s = now - self._last_s
-        self._last_s = now
         # A running mean, so that one evaluation or a first compile does not set the pace.
-        self._step_s += (min(step_s, 4 * self._step_s + 0.001) - self._step_s) / 8
+        step_s = now - self._last_s
+        self._step_s += (min(step_s, 4 * self._step_s) - self._step_s) / 8 if self._step_s else step_s
+        self._last_s = now
         self._countdown -= 1
         if self._countdown > 0 or not self._is_ready():
             return

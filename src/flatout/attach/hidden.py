@@ -56,7 +56,8 @@ class SyncWindows:
             return  # the user looks for syncs themselves, or captures a graph
         self._show_before = warnings.showwarning
         warnings.showwarning = self._show  # type: ignore[assignment]
-        warnings.filters.insert(0, _FILTER)
+        filters: Any = warnings.filters
+        filters.insert(0, _FILTER)
         _filters_changed()
         self.is_open = True
         try:
@@ -72,8 +73,9 @@ class SyncWindows:
         cuda = self._torch.cuda
         if cuda.get_sync_debug_mode() == 1:
             cuda.set_sync_debug_mode(0)
-        if _FILTER in warnings.filters:
-            warnings.filters.remove(_FILTER)
+        filters: Any = warnings.filters
+        if _FILTER in filters:
+            filters.remove(_FILTER)
         _filters_changed()
         # If the script has put its own in place since, that one stays and hands over to nobody.
         if warnings.showwarning == self._show:

@@ -53,13 +53,15 @@ class OptimizerWatch:
 
     def _make_before(self) -> Any:
         tracer, log, at = self._tracer, self._tracer.log, self._tracer.at
-        numbers, compiling, trouble = self._numbers, self._compiling, self._trouble
+        device, numbers, compiling, trouble = self._device, self._numbers, self._compiling, self._trouble
 
         def before(optimizer: Any, args: Any, kwargs: Any) -> Any:
             # Inside a compiled step this is a constant for the compiler: the hook leaves no trace in the graph.
             if compiling() or (tracer.owner != get_ident() and not tracer.claim_training()):
                 return None
             try:
+                if device is not None and device.capturing():
+                    return None
                 number = numbers.get(id(optimizer)) or self._meet(optimizer)
                 log(number << 5 | OPTIMIZER_BEGINS)
                 at(clock())

@@ -22,7 +22,6 @@ _SUMMARY_WRITER = (
 )  # fmt: skip
 # module → (class in it or None, names, phase)
 _WATCHED: dict[str, tuple[str | None, tuple[str, ...], int]] = {
-    "torch": (None, ("save",), CHECKPOINT),
     "torch.distributed.checkpoint": (None, ("save", "async_save"), CHECKPOINT),
     "safetensors.torch": (None, ("save_file", "save_model"), CHECKPOINT),
     "torch.utils.tensorboard.writer": ("SummaryWriter", _SUMMARY_WRITER, LOGGING),
@@ -47,7 +46,8 @@ class OutputWatch:
         self._trouble = trouble
         self._busy = False
 
-    def install(self, patches: Patches) -> None:
+    def install(self, torch: Any, patches: Patches) -> None:
+        patches.replace(torch, "save", partial(self._make, CHECKPOINT))
         for module, (owner, names, phase) in _WATCHED.items():
             after_import(module, partial(self._watch, patches, owner, names, partial(self._make, phase)))
 

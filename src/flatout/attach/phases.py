@@ -81,6 +81,7 @@ class Phases:
         self.index = -1  # of the last step
         self._steps_per_record = 1
         self._fetched = False
+        self._ahead = 0
         self.graph_samples = 0
         self.own_s = 0.0
         self._open: list[int] = []
@@ -92,13 +93,14 @@ class Phases:
         self._loader = 0
         self._training_loaders: set[int] = set()
         self._eval_called = self._doubtful_eval = False
-        self._eval_since = 0.0
+        self._eval_since = self._asked_at = self._eval_before = 0.0
         self._doubtful_samples = 0
         self._begin_record()
 
     def _begin_record(self) -> None:
         self.acc = [0.0] * 12
-        self.samples = self.batches = self.backwards = self.steps = self._backwards_then = 0
+        self.samples = self.batches = self.backwards = self.steps = 0
+        self._backwards_then = self._batches_then = 0
         self.queue = -1
         if self.syncs or self.copies:
             self.syncs = self.copies = 0
@@ -196,8 +198,10 @@ class Phases:
         if evaluating:
             if self.cur != EVAL:
                 self._eval_since = self.last
-                self._doubtful_eval = doubtful
             self.cur = EVAL
+            self._asked_at = self.last
+            self._eval_before = self.acc[EVAL]
+            self._doubtful_eval = doubtful
             return
         if self.cur == EVAL:
             self._writer.span(EVAL, self._eval_since, self.last)
@@ -246,14 +250,15 @@ class Phases:
 
     def _evaluation_was_over(self) -> None:
         """A backward in what was taken for evaluation: a training loader first met after some module's eval()."""
+        # What came before the last batch was asked for has been an evaluation all the same.
+        self._writer.span(EVAL, self._eval_since, self._asked_at)
         if self._doubtful_eval:
-            self.acc[FORWARD] += self.acc[EVAL]
-            self.acc[EVAL] = 0.0
+            doubtful_s = self.acc[EVAL] - self._eval_before
+            self.acc[FORWARD] += doubtful_s
+            self.acc[EVAL] -= doubtful_s
             self.batches += 1
             self.samples += self._doubtful_samples
             self._fetched = True
-        else:
-            self._writer.span(EVAL, self._eval_since, self.last)
 
     def _step_without_optimizer(self) -> None:
         """A batch after a backward, and never an optimizer of torch's: a compiled or foreign one must be at work."""
@@ -283,6 +288,7 @@ class Phases:
         optimizer = self._stepping.pop()
         if self._stepping:
             return
+        self._settle(OTHER)
         self.cur = PENDING
         # Nothing out of the ordinary is open or in doubt until some other event says so.
         self._plain = not (self._open or self._in_backward or self._eval_called)
@@ -298,12 +304,16 @@ class Phases:
             self._begin_record()
             return
         self._group.add(optimizer)
-        if not self._fetched:
+        backwards = self.backwards - self._backwards_then
+        if not self._fetched and not self._ahead:
             # No loader gave this batch; its size was read off the autograd graph, if it could be.
-            self.samples += self.graph_samples * (self.backwards - self._backwards_then or 1)
+            self.samples += self.graph_samples * (backwards or 1)
             flags |= SAMPLES_FROM_GRAPH
+        # Some loops fetch a batch or two ahead of the step that uses it.
+        self._ahead = max(0, self._ahead + self.batches - self._batches_then - backwards)
         self._fetched = False
         self._backwards_then = self.backwards
+        self._batches_then = self.batches
         self.steps += 1
         self.index += 1
         if self.steps >= self._steps_per_record:

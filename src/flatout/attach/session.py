@@ -10,6 +10,7 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
+from multiprocessing import util
 from threading import get_ident
 from typing import Any
 
@@ -20,6 +21,7 @@ from .device import DeviceClock
 from .fetching import FetchWatch
 from .graphs import GraphWatch
 from .hidden import SyncWindows
+from .invisible import hide_from_compiler
 from .lines import DEFAULT_HZ, LineSampler
 from .live import rank_facts, torch_state
 from .loader import LoaderWatch
@@ -87,22 +89,25 @@ class Session:
 
     def install(self) -> None:
         torch, tracer, patches = self._torch, self.tracer, self._patches
-        BackwardWatch(tracer, self._device, self.graph, self.trouble).install(torch.autograd, patches)
+        BackwardWatch(torch, tracer, self._device, self.graph, self.trouble).install(torch.autograd, patches)
         patches.replace(torch.nn.Module, "eval", self._make_eval)
         self._optimizers.install(torch, patches)
         self._collector.install()
         loaders = LoaderWatch(torch, tracer, self._device, self.output, self.trouble)
         imports.after_import("torch.utils.data.dataloader", lambda m: loaders.install(m, patches))
         imports.after_import("torch.utils.data._utils.fetch", lambda m: self._fetching.install(m, patches))
-        OutputWatch(tracer, self.writer, self.sites, self.trouble).install(patches)
-        if torch.version.cuda is not None:
+        OutputWatch(tracer, self.writer, self.sites, self.trouble).install(torch, patches)
+        if torch.version.cuda is not None or self._settings.get("device_patches"):
             transfers = TransferWatch(torch, tracer, self.sites, self.trouble)
             transfers.install(patches)
             GraphWatch(torch, tracer, self._optimizers, self.trouble).install(patches)
             if self._settings.get("sync_windows", True):
                 self._windows = SyncWindows(torch, self.sites, transfers.watched_call)
+        hide_from_compiler(torch, __package__)
         os.register_at_fork(after_in_child=self._forked)
         atexit.register(self.close)
+        # Children that multiprocessing forks leave without atexit; its finalizers they do run.
+        util.register_after_fork(self, lambda session: util.Finalize(session, session.close, exitpriority=0))
 
     def output(self) -> Recorder | _Nothing:
         """This process's recording, made when there is first something to record."""
@@ -135,18 +140,21 @@ class Session:
 
     def _begin(self, now: float) -> None:
         """The training thread has shown itself."""
-        self.phases.forget()
-        self.phases.begin(now)
-        hz = float(self._settings.get("lines_hz", DEFAULT_HZ))
-        if hz > 0 and self._sampler is None:
-            self._sampler = LineSampler(self.tracer, self.phases, lambda: self._open("lines"), hz)
-            self._sampler.start()
+        try:
+            self.phases.forget()
+            self.phases.begin(now)
+            hz = float(self._settings.get("lines_hz", DEFAULT_HZ))
+            if hz > 0 and self._sampler is None:
+                self._sampler = LineSampler(self.tracer, self.phases, lambda: self._open("lines"), hz)
+                self._sampler.start()
+        except Exception as error:
+            self.trouble(error)
 
     def _make_eval(self, original: Any) -> Any:
-        tracer = self.tracer
+        tracer, compiling = self.tracer, self._torch.compiler.is_dynamo_compiling
 
         def eval(module: Any) -> Any:
-            if tracer.owner == get_ident():
+            if not compiling() and tracer.owner == get_ident():
                 tracer.log(EVAL_CALLED)
                 tracer.at(clock())
             return original(module)
@@ -263,7 +271,8 @@ def install(environ: Mapping[str, str]) -> bool:
     if version < OLDEST_TORCH:
         sys.stderr.write(f"flatout: torch {torch.__version__} is older than 2.4; the script runs unwatched\n")
         return False
-    session = Session(torch, folder, json.loads(environ.get("FLATOUT_SETTINGS") or "{}"))
+    settings = json.loads(environ.get("FLATOUT_SETTINGS") or "{}")
+    session = Session(torch, folder, settings if isinstance(settings, dict) else {})
     session.install()
     _session = session
     return True

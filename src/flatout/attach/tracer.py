@@ -91,7 +91,7 @@ class Tracer:
             return False
         self.owner = get_ident()
         self.on_claim(clock())
-        return True
+        return self.owner != NOBODY  # starting may have failed
 
     def claim_training(self) -> bool:
         """The calling thread runs a backward or an optimizer: it trains, whoever has only fetched batches so far."""

@@ -37,6 +37,8 @@ class TransferWatch:
         self._sites = sites
         self._trouble = trouble
         self._grad = torch.is_grad_enabled
+        # A subclass or mode that overrides functions is given ours, which is the one it finds under the public name.
+        self._overridden = torch.overrides.has_torch_function_unary
         self._compiling = torch.compiler.is_dynamo_compiling
         # Shared with the sync windows: a call timed here is not reported there again.
         self.watched_call = [False]
@@ -53,10 +55,14 @@ class TransferWatch:
         patches.replace(torch.cuda.Event, "synchronize", self._make_wait)
 
     def _make_sync(self, op: str, original: Any) -> Any:
-        tracer = self._tracer
+        tracer, overridden = self._tracer, self._overridden
 
         def call(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-            if not tensor.is_cuda or tracer.owner != get_ident() or self._compiling():
+            if self._compiling():
+                return original(tensor, *args, **kwargs)
+            if overridden(tensor):
+                return self._torch.overrides.handle_torch_function(call, (tensor,), tensor, *args, **kwargs)
+            if not tensor.is_cuda or tracer.owner != get_ident():
                 return original(tensor, *args, **kwargs)
             begun = self._wait_begins()
             try:
@@ -70,7 +76,7 @@ class TransferWatch:
         tracer, watched = self._tracer, self.watched_call
 
         def synchronize(*args: Any, **kwargs: Any) -> Any:
-            if tracer.owner != get_ident() or watched[0] or self._compiling():
+            if self._compiling() or tracer.owner != get_ident() or watched[0]:
                 return original(*args, **kwargs)
             begun = self._wait_begins()
             try:
@@ -99,10 +105,14 @@ class TransferWatch:
             self._trouble(error)
 
     def _make_move(self, op: str, original: Any) -> Any:
-        tracer, watched = self._tracer, self.watched_call
+        tracer, watched, overridden = self._tracer, self.watched_call, self._overridden
 
         def move(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-            if tracer.owner != get_ident() or self._compiling():
+            if self._compiling():
+                return original(tensor, *args, **kwargs)
+            if overridden(tensor):
+                return self._torch.overrides.handle_torch_function(move, (tensor,), tensor, *args, **kwargs)
+            if tracer.owner != get_ident():
                 return original(tensor, *args, **kwargs)
             from_device = tensor.is_cuda
             tracer.inside = SYNC if from_device else H2D
@@ -125,11 +135,15 @@ class TransferWatch:
         return move
 
     def _make_copy(self, original: Any) -> Any:
-        tracer, watched = self._tracer, self.watched_call
+        tracer, watched, overridden = self._tracer, self.watched_call, self._overridden
 
         def copy_(tensor: Any, source: Any, non_blocking: bool = False, *args: Any, **kwargs: Any) -> Any:
-            same_side = getattr(source, "is_cuda", None) in (None, tensor.is_cuda)
-            if same_side or tracer.owner != get_ident() or self._compiling():
+            if self._compiling():
+                return original(tensor, source, non_blocking, *args, **kwargs)
+            if overridden(tensor) or overridden(source):
+                given = (tensor, source)
+                return self._torch.overrides.handle_torch_function(copy_, given, *given, non_blocking, *args, **kwargs)
+            if tracer.owner != get_ident() or getattr(source, "is_cuda", None) in (None, tensor.is_cuda):
                 return original(tensor, source, non_blocking, *args, **kwargs)
             tracer.inside = SYNC if source.is_cuda else H2D
             watched[0] = True

@@ -7,6 +7,7 @@ import importlib.util
 import logging
 import sys
 import threading
+import time
 import warnings
 from typing import Any
 
@@ -105,6 +106,9 @@ for key in sorted(before.keys() | after.keys()):
 for name in lists_before:
     if lists_before[name] != lists_after[name]:
         print("NOT RESTORED", name, lists_before[name], lists_after[name])
+deadline = time.monotonic() + 5
+while any(t.name.startswith("flatout") for t in threading.enumerate()) and time.monotonic() < deadline:
+    time.sleep(0.05)  # a sampler ends when it next wakes
 print("threads", [t.name for t in threading.enumerate() if t.name.startswith("flatout")])
 train(4)
 print("trained on", flush=True)
