@@ -102,6 +102,7 @@ class Phases:
         self.samples = self.batches = self.backwards = self.steps = 0
         self._backwards_then = self._batches_then = 0
         self.queue = -1
+        self.counted = True  # is the number of samples known?
         if self.syncs or self.copies:
             self.syncs = self.copies = 0
 
@@ -214,6 +215,7 @@ class Phases:
             return
         self.cur = FORWARD
         self.samples += samples
+        self.counted &= samples > 0
         self.batches += 1
         self._fetched = True
         self.queue = (number & 0xFFFF) - 1
@@ -308,6 +310,7 @@ class Phases:
         if not self._fetched and not self._ahead:
             # No loader gave this batch; its size was read off the autograd graph, if it could be.
             self.samples += self.graph_samples * (backwards or 1)
+            self.counted &= self.graph_samples > 0
             flags |= SAMPLES_FROM_GRAPH
         # Some loops fetch a batch or two ahead of the step that uses it.
         self._ahead = max(0, self._ahead + self.batches - self._batches_then - backwards)

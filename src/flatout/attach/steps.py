@@ -22,6 +22,7 @@ class Steps(Protocol):
     index: int
     steps: int
     samples: int
+    counted: bool
     batches: int
     backwards: int
     syncs: int
@@ -71,7 +72,7 @@ class StepWriter:
         count, samples, own_s, *rest = counts
         body = _PACK(
             _STEP, 0, 0, steps.index, int(self._start * 1e9), int((now - self._start) * 1e9), count,
-            samples or _UNKNOWN, *acc[:11], int(own_s * 1e9), steps.queue, *rest, flags,
+            samples if steps.counted else _UNKNOWN, *acc[:11], int(own_s * 1e9), steps.queue, *rest, flags,
         )  # fmt: skip
         output = self._output or self._first_output()
         if self._place >= 0:
