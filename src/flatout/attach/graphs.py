@@ -48,7 +48,7 @@ class GraphWatch:
             result = original(graph, *args, **kwargs)
             try:
                 if graph.__dict__.get("_flatout_steps") and tracer.owner == get_ident():
-                    self._optimizers.stepped(graph, REPLAYED)
+                    self._optimizers.stepped(REPLAYED)
             except Exception as error:
                 self._trouble(error)
             return result

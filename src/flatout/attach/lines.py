@@ -23,6 +23,8 @@ from .wire import OTHER
 THREAD_NAME = "flatout-lines"
 _PACK = wire.packer("line").pack
 _KIND = wire.KINDS["line"][0]
+_BEAT = wire.packer("beat").pack
+_BEAT_KIND = wire.KINDS["beat"][0]
 _BUDGET = 0.0015  # of one core, the sampler's own CPU time; waking the training thread costs about as much again
 DEFAULT_HZ = 12.0
 _SHORTEST_S, _LONGEST_S = 0.01, 1.0
@@ -59,6 +61,7 @@ class LineSampler:
         self._lines: dict[tuple[str, int, int], _Line] = {}
         self._numbers: dict[tuple[str, int], int] = {}
         self._samples = 0
+        self._beat = -1
         self._output: Output | None = None
         self._stopped = False
         self._at_work = threading.Lock()
@@ -104,13 +107,16 @@ class LineSampler:
         if frame is None:
             return
         code = frame.f_code
-        key = (code.co_filename, frame.f_lineno or code.co_firstlineno, OTHER if phase == PENDING else phase)
+        phase = OTHER if phase == PENDING else phase
+        key = (code.co_filename, frame.f_lineno or code.co_firstlineno, phase)
         line = self._lines.get(key)
         if line is None:
             line = self._lines[key] = _Line(self._number(key[0], key[1], code.co_name))
         line.samples += 1
         line.seconds += seconds
         line.dirty = True
+        # Of several ranks that end together, the one whose heart stopped first was the first to fail.
+        self._beat = self._opened().put(self._beat, _BEAT(_BEAT_KIND, 0, 0, time.perf_counter_ns(), phase))
 
     def _number(self, filename: str, lineno: int, function: str) -> int:
         number = self._numbers.get((filename, lineno))

@@ -99,15 +99,13 @@ class OptimizerWatch:
     def _meet(self, optimizer: Any) -> int:
         """A new optimizer: give it a number and write down what it is."""
         number = self._numbers[id(optimizer)] = len(self._numbers) + 1
-        if hasattr(optimizer, "param_groups"):
-            self._output().text("optimizer", _describe(optimizer))
+        self._output().text("optimizer", _describe(optimizer))
         return number
 
-    def stepped(self, optimizer: Any, flags: int) -> None:
+    def stepped(self, flags: int) -> None:
         """A step without the hooks: a scaler skipped it, or a CUDA graph replayed it."""
-        number = self._numbers.get(id(optimizer)) or self._meet(optimizer)
         now = clock()
-        self._tracer.log(number << 5 | OPTIMIZER_BEGINS)
+        self._tracer.log(OPTIMIZER_BEGINS)  # number 0: a step of its own, whichever came before
         self._tracer.at(now)
         self._tracer.log(flags << 5 | OPTIMIZER_ENDS)
         self._tracer.at(now)
@@ -150,7 +148,7 @@ class OptimizerWatch:
                 stepped = tracer.flushes != flushes or OPTIMIZER_ENDS in tracer.codes[logged:]
                 if tracer.owner == get_ident() and not stepped:
                     # Infinite gradients: the scaler left the optimizer alone, but the work of the step was done.
-                    self.stepped(optimizer, SCALER_SKIPPED)
+                    self.stepped(SCALER_SKIPPED)
             except Exception as error:
                 self._trouble(error)
             return result

@@ -281,7 +281,7 @@ class Phases:
         acc[PENDING] = 0.0
         self.cur = OPTIMIZER
         # Two optimizers in turn on one batch (a GAN) make one step: the one just written goes on.
-        if self._fetched or optimizer in self._group:
+        if self._fetched or not optimizer or optimizer in self._group:
             self._group.clear()
 
     def _optimizer_ends(self, flags: int) -> None:

@@ -103,6 +103,8 @@ KINDS: dict[str, tuple[int, tuple[tuple[str, str], ...]]] = {
     "span": (7, (("phase", "B"), ("start_ns", "Q"), ("end_ns", "Q"), ("site", "i"))),
     # Running totals of the line sampler: seconds seen under a line ("line" text) in a phase.
     "line": (8, (("line", "I"), ("phase", "B"), ("samples", "Q"), ("seconds", "d"))),
+    # Written over and over by the line sampler: this process was alive then, and in this phase.
+    "beat": (10, (("end_ns", "Q"), ("phase", "B"))),
     # Recording stopped (disk full) and went on: what was lost.
     "gap": (9, (("start_ns", "Q"), ("end_ns", "Q"), ("dropped", "Q"))),
 }

@@ -125,6 +125,8 @@ class Rank:
         for kind in ("span", "epoch", "fetch"):
             if self.recording.count(kind):
                 ends.append(int(self.recording.column(kind, "end_ns").max()))
+        if self.lines is not None and self.lines.count("beat"):
+            ends.append(int(self.lines.column("beat", "end_ns").max()))
         return max(ends)
 
 
