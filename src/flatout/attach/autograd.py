@@ -106,7 +106,8 @@ class BackwardWatch:
             grad_variables: Any = None,
             inputs: Any = None,
         ) -> Any:
-            if tracer.owner != get_ident() and not tracer.claim_training():
+            me = get_ident()
+            if tracer.looking != me and (tracer.owner == me or not tracer.claim_training()):
                 return original(tensors, grad_tensors, retain_graph, create_graph, grad_variables, inputs)
             try:
                 if tracer.want_look:

@@ -103,6 +103,11 @@ class DeviceClock:
         own_s, self._own_s = self._own_s, 0.0
         return own_s
 
+    def rest(self) -> None:
+        """The next steps will not be looked at: the open sample ends here."""
+        if self._sample is not None:
+            self._finish()
+
     def drop(self) -> None:
         """Give the open sample up: its step did not take the usual course."""
         if self._sample is not None:

@@ -62,6 +62,7 @@ class LineSampler:
         self._numbers: dict[tuple[str, int], int] = {}
         self._samples = 0
         self._beat = -1
+        self._own_s = self._cpu_s = 0.0
         self._output: Output | None = None
         self._stopped = False
         self._at_work = threading.Lock()
@@ -69,6 +70,11 @@ class LineSampler:
 
     def start(self) -> None:
         self._thread.start()
+
+    def take_own_s(self) -> float:
+        """Processor time it took since this was last asked: for that long it kept the training thread waiting."""
+        own_s, self._own_s = self._own_s, 0.0
+        return own_s
 
     def stop(self) -> None:
         """Write what is left. The thread is not waited for: it finds itself stopped when it wakes."""
@@ -96,6 +102,9 @@ class LineSampler:
                         self._write()
                         self._keep_to_budget()
                         next_write = now + _WRITE_EVERY_S
+                        cpu_s = time.thread_time()
+                        self._own_s += cpu_s - self._cpu_s
+                        self._cpu_s = cpu_s
         except Exception:
             self._stopped = True  # a sampler that fails is a sampler less, never a training less
 

@@ -71,6 +71,7 @@ class LoaderWatch:
             begun, number = clock(), 0
             try:
                 if tracer.owner == get_ident() or tracer.claim():
+                    tracer.wake()
                     number = self._number(loader)
                     training = grad()
                     tracer.log(number << 5 | (REQUEST if training else REQUEST_NO_GRAD))
@@ -99,9 +100,18 @@ class LoaderWatch:
         log, at, codes, keys = tracer.log, tracer.at, tracer.codes, KEYS
 
         def __next__(iterator: Any) -> Any:
-            if tracer.owner != get_ident() and not tracer.claim():
-                return original(iterator)
+            me = get_ident()
             training = grad()
+            if tracer.looking != me:
+                if tracer.owner == me and training:
+                    try:
+                        return original(iterator)
+                    except BaseException:
+                        tracer.wake()
+                        raise
+                if tracer.owner != me and not tracer.claim():
+                    return original(iterator)
+                tracer.wake()
             what = ARRIVED
             try:
                 what_for = iterator._flatout_loader

@@ -57,7 +57,10 @@ class OptimizerWatch:
 
         def before(optimizer: Any, args: Any, kwargs: Any) -> Any:
             # Inside a compiled step this is a constant for the compiler: the hook leaves no trace in the graph.
-            if compiling() or (tracer.owner != get_ident() and not tracer.claim_training()):
+            if compiling():
+                return None
+            me = get_ident()
+            if tracer.looking != me and (tracer.owner == me or not tracer.claim_training()):
                 return None
             try:
                 if device is not None and device.capturing():
@@ -78,7 +81,14 @@ class OptimizerWatch:
         log, at = tracer.log, tracer.at
 
         def after(optimizer: Any, args: Any, kwargs: Any) -> None:
-            if compiling() or tracer.owner != get_ident():
+            if compiling():
+                return
+            me = get_ident()
+            if tracer.looking != me:
+                if tracer.owner == me:
+                    tracer.glossed_over += 1
+                    if tracer.glossed_over >= tracer.rest_for:
+                        tracer.wake()
                 return
             try:
                 if device is not None:
@@ -91,6 +101,10 @@ class OptimizerWatch:
                 at(now)
                 if now >= tracer.flush_at:
                     tracer.flush(now)
+                if tracer.rest_for:
+                    tracer.rest()
+                    if device is not None:
+                        device.rest()
             except Exception as error:
                 trouble(error)
 
@@ -104,6 +118,7 @@ class OptimizerWatch:
 
     def stepped(self, flags: int) -> None:
         """A step without the hooks: a scaler skipped it, or a CUDA graph replayed it."""
+        self._tracer.wake()
         now = clock()
         self._tracer.log(OPTIMIZER_BEGINS)  # number 0: a step of its own, whichever came before
         self._tracer.at(now)

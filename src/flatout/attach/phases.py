@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from . import tracer as ev
+from .cost import OwnCost
 from .steps import StepWriter
 from .tracer import clock
+from .typical import TypicalStep
 from .wire import BACKWARD, CHECKPOINT, DATA, EVAL, FORWARD, GC, H2D, LOGGING, OPTIMIZER, OTHER, SYNC
 
 # Time that is `other` unless a backward follows it without a new batch: then it was a forward pass.
@@ -18,6 +20,8 @@ PENDING = 11
 SAMPLES_FROM_GRAPH = 4
 _STEPS_APART = 1024  # at least this many steps have a record of their own
 _SHORT_STEP_S = 0.001
+_LOOKED_AT_ONE_IN = 8
+_MOST_EVENTS_OF_A_PLAIN_STEP = 6.5
 _ROUNDS_OF_DOUBT = 8  # gradient accumulation looks the same until its first optimizer step
 # From then on a record holds twice as many steps for each doubling: a week of 2 ms steps stays under a gigabyte.
 RECORDS_PER_LEVEL = 1 << 19
@@ -48,7 +52,7 @@ class Phases:
 
     def __init__(self, writer: StepWriter) -> None:
         self._writer = writer
-        self.event_s = 0.0  # what noting down one event costs, as measured in this run
+        self._cost = OwnCost()
         self.forget()
         handlers: dict[int, Callable[[int], None]] = {
             ev.REQUEST: self._request,
@@ -70,6 +74,7 @@ class Phases:
             ev.ENTER_LOGGING: lambda _: self._enter(LOGGING),
             ev.ENTER_GC: lambda _: self._enter(GC),
             ev.LEAVE: self._leave,
+            ev.GLOSSED_OVER: self._glossed_over,
         }
         self._handlers = [handlers[code] for code in range(len(handlers))]
 
@@ -80,6 +85,9 @@ class Phases:
         self.last = 0.0
         self.index = -1  # of the last step
         self._steps_per_record = 1
+        self._glossed_steps = 0
+        self.rest_for = 0  # steps to count only, after each that is looked at
+        self._typical = TypicalStep()
         self._fetched = False
         self._ahead = 0
         self.graph_samples = 0
@@ -100,7 +108,8 @@ class Phases:
     def _begin_record(self) -> None:
         self.acc = [0.0] * 12
         self.samples = self.batches = self.backwards = self.steps = 0
-        self._backwards_then = self._batches_then = 0
+        self._backwards_then = self._batches_then = self._samples_then = 0
+        self._acc_then = self.acc[:]
         self.queue = -1
         self.counted = True  # is the number of samples known?
         if self.syncs or self.copies:
@@ -121,15 +130,37 @@ class Phases:
             handlers[code & 31](code >> 5)
         # The cost of this reading falls into the steps to come; it is shared out evenly there.
         steps = max(1, self.index - index)
-        self.own_s = (clock() - begun + self.event_s * len(codes)) / steps
-        self._steps_per_record = self._merging((moments[-1] - moments[0]) / steps if moments else 1.0)
+        self.own_s = self._cost.of(len(codes), self._glossed_steps, clock() - begun) / steps
+        self._glossed_steps = 0
+        self._set_pace((moments[-1] - moments[0]) / steps if moments else 1.0, len(codes) / steps)
 
-    def _merging(self, step_s: float) -> int:
-        """How many steps to a record from now on: more of them where they are very short or very many."""
+    def _set_pace(self, step_s: float, events_per_step: float) -> None:
+        """How closely to look from now on: steps that are very short, or very many, share a record."""
+        self.rest_for, self._steps_per_record = 0, 1
         if self.index < _STEPS_APART:
-            return 1
-        doublings = max(0, (self.index // RECORDS_PER_LEVEL).bit_length() - 1)
-        return (4 if step_s < _SHORT_STEP_S else 1) << doublings
+            return
+        self._steps_per_record = 1 << max(0, (self.index // RECORDS_PER_LEVEL).bit_length() - 1)
+        if step_s < _SHORT_STEP_S:
+            self._steps_per_record *= _LOOKED_AT_ONE_IN
+            plain_loop = len(self._group) == 1 and events_per_step < _MOST_EVENTS_OF_A_PLAIN_STEP
+            self.rest_for = _LOOKED_AT_ONE_IN - 1 if plain_loop else 0
+
+    def _glossed_over(self, steps: int) -> None:
+        """So many steps went by without a closer look: they are taken to be like the last one that had it."""
+        if steps:
+            typical = self._typical
+            seconds, self.acc[PENDING] = self.acc[PENDING], 0.0
+            typical.share_out(seconds, steps, self.acc)
+            self.samples += steps * typical.samples
+            self.batches += steps
+            self.backwards += steps
+            self._batches_then, self._backwards_then = self.batches, self.backwards
+            self._acc_then, self._samples_then = self.acc[:], self.samples
+            self.index += steps
+            self.steps += steps
+            self._glossed_steps += steps
+            self.cur = PENDING
+            self._write_if_full(0)
 
     def _settle(self, phase: int) -> None:
         self.acc[phase] += self.acc[PENDING]
@@ -317,8 +348,14 @@ class Phases:
         self._fetched = False
         self._backwards_then = self.backwards
         self._batches_then = self.batches
+        if self.rest_for:
+            self._typical.learn(self.acc, self._acc_then, self.samples - self._samples_then)
+            self._acc_then, self._samples_then = self.acc[:], self.samples
         self.steps += 1
         self.index += 1
+        self._write_if_full(flags)
+
+    def _write_if_full(self, flags: int) -> None:
         if self.steps >= self._steps_per_record:
             self._writer.end_steps(self.last, self, flags)
             self._begin_record()

@@ -155,6 +155,7 @@ class Session:
 
         def eval(module: Any) -> Any:
             if not compiling() and tracer.owner == get_ident():
+                tracer.wake()
                 tracer.log(EVAL_CALLED)
                 tracer.at(clock())
             return original(module)
@@ -171,12 +172,14 @@ class Session:
     def _consume(self, codes: list[int], moments: list[float]) -> None:
         """Called at the end of a step now and then: events become records, running totals are brought up to date."""
         self.phases.consume(codes, moments)
+        self.tracer.rest_for = self.phases.rest_for
         now = clock()
         self.tracer.want_look = self.graph.due(self.phases.index)
         self._fetching.rearm()
-        if self._device is not None:
-            self.phases.own_s += self._device.take_own_s() / max(1, self.phases.index - self._index_then)
-            self._index_then = self.phases.index
+        own_s = self._device.take_own_s() if self._device is not None else 0.0
+        own_s += self._sampler.take_own_s() if self._sampler is not None else 0.0
+        self.phases.own_s += own_s / max(1, self.phases.index - self._index_then)
+        self._index_then = self.phases.index
         if self._windows is not None:
             self._windows.at_step_end(self.phases.index, now)
             self.tracer.every_step = self._windows.is_open

@@ -4,6 +4,10 @@ Between two training steps the processor's caches hold the user's work, not ours
 costs several times what it would in a loop. A boundary is therefore two numbers appended to two lists, what happened
 and the moment; the state machine (`phases.py`) reads them a few dozen steps at a time. Two lists, because a garbage
 collection or a signal handler may come in between and log as well: the lists then still go together one to one.
+
+Steps of less than a millisecond are looked at closely only one in eight; the others are counted, and what interrupts
+them (an evaluation, a checkpoint, the end of an epoch) is still seen. `owner` is the thread that trains, `looking` is
+the same while we look closely.
 """
 
 from __future__ import annotations
@@ -35,10 +39,12 @@ clock = time.perf_counter
     ENTER_LOGGING,
     ENTER_GC,
     LEAVE,
-) = range(19)
+    GLOSSED_OVER,  # number: of steps that were only counted since the last event
+) = range(20)
 
 # Values of `owner`, the ident of the thread that trains, when there is none.
 UNCLAIMED, NOBODY = 0, -1
+_RESTING = -2
 _FLUSH_EVERY_S = 0.1
 # Events that are read at once; more of them (a long rollout, an evaluation) are not left lying.
 MOST_EVENTS = 400
@@ -54,14 +60,17 @@ class Tracer:
         "every_step",
         "flush_at",
         "flushes",
+        "glossed_over",
         "inside",
         "log",
+        "looking",
         "moments",
         "on_claim",
         "owner",
         "proven",
+        "rest_for",
         "want_look",
-    )  # fmt: skip
+    )
 
     def __init__(self, consume: Callable[[list[int], list[float]], None]) -> None:
         self._consume = consume
@@ -75,7 +84,8 @@ class Tracer:
 
     def forget(self) -> None:
         """Start afresh, as in a forked child."""
-        self.owner = UNCLAIMED
+        self.owner = self.looking = UNCLAIMED
+        self.rest_for = self.glossed_over = 0
         self.codes.clear()
         self.moments.clear()
         self.inside = -1  # a phase that will be logged only when the call under way is over
@@ -89,7 +99,7 @@ class Tracer:
         """Take the calling thread for the one that trains, if none is yet: the first to show a boundary."""
         if self.owner != UNCLAIMED:
             return False
-        self.owner = get_ident()
+        self.owner = self.looking = get_ident()
         self.on_claim(clock())
         return self.owner != NOBODY  # starting may have failed
 
@@ -107,7 +117,19 @@ class Tracer:
 
     def switch_off(self) -> None:
         """From now on no thread is ours, and every patch passes straight through."""
-        self.owner = NOBODY
+        self.owner = self.looking = NOBODY
+
+    def rest(self) -> None:
+        """Only count the next `rest_for` steps: they are too short to be looked at one by one."""
+        self.looking = _RESTING
+
+    def wake(self) -> None:
+        """Look closely again."""
+        if self.looking == _RESTING:
+            self.log(self.glossed_over << 5 | GLOSSED_OVER)
+            self.at(clock())
+            self.glossed_over = 0
+            self.looking = self.owner
 
     def relieve(self) -> None:
         """Outside of training steps (a long evaluation, a rollout) keep the list short."""
