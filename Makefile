@@ -33,7 +33,8 @@ quick: setup
 	@$(PY) -m flatout --version
 
 test: quick
-	@$(PY) -m pytest
+	@$(PY) -m pytest -m timing
+	@$(PY) -m pytest -m "not timing" -n 2 --dist worksteal
 
 lint: setup
 	@$(PY) -m ruff check .

@@ -6,6 +6,8 @@ import pytest
 
 from tests.integration.watching import Watch, Watched, assert_phases_tile, line_of
 
+pytestmark = pytest.mark.timing
+
 PLANTED = {
     "data": "data",
     "forward": "forward",

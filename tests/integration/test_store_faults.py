@@ -185,6 +185,7 @@ def test_planted_secrets_are_in_no_stored_byte(tmp_path: Path, watch: Watch) -> 
             assert secret.encode() not in stored, f"{where} in {path.name}"
 
 
+@pytest.mark.timing
 def test_a_million_steps_are_summarised_in_seconds(tmp_path: Path) -> None:
     steps = 1_000_000
     making = Making(tmp_path)

@@ -20,6 +20,7 @@ def import_ms() -> float:
     return float(run("import time; a = time.perf_counter(); import flatout; print(1000 * (time.perf_counter() - a))"))
 
 
+@pytest.mark.timing
 def test_importing_flatout_is_quick() -> None:
     # The best of a few: a busy machine is no fault of the import.
     assert min(import_ms() for _ in range(5)) < MAX_MS

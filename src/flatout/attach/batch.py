@@ -11,30 +11,24 @@ _DEEPEST = 4
 # Objects that say it themselves: graph batches, tensor dictionaries.
 _OWN_WORD = ("num_graphs", "batch_size")
 Path = tuple[tuple[str, Any], ...]
-_paths: dict[type, Path] = {}
-# The same for the common case, an item of the batch itself: for callers in a hurry.
-KEYS: dict[type, Any] = {}
 
 
 def size_of(batch: Any) -> int:
-    """Number of samples, 0 if it cannot be told. Where the telling tensor lies is remembered per type of batch."""
-    path = _paths.get(type(batch))
-    if path is not None:
-        try:
-            value = batch
-            for how, key in path:
-                value = value[key] if how == "item" else getattr(value, key)
-            return int(value if type(value) is int else value.shape[0])
-        except (LookupError, AttributeError, TypeError):
-            pass  # this batch is built otherwise: look again
-    found = _search(batch)
-    if found is None:
-        return _length(batch)
-    path, size = found
-    _paths[type(batch)] = path
-    if len(path) == 1 and path[0][0] == "item":
-        KEYS[type(batch)] = path[0][1]
-    return size
+    """Number of samples, 0 if it cannot be told."""
+    return look(batch)[1]
+
+
+def look(batch: Any) -> tuple[Path, int]:
+    """The way to the telling part of a batch (empty: not worth remembering), and the number of samples."""
+    return _search(batch) or ((), _length(batch))
+
+
+def follow(path: Path, batch: Any) -> int:
+    """The number of samples, by the way found in an earlier batch. Raises where this one is built otherwise."""
+    value = batch
+    for how, key in path:
+        value = value[key] if how == "item" else getattr(value, key)
+    return int(value if path[-1][1] in _OWN_WORD and isinstance(value, int) else value.shape[0])
 
 
 def _search(batch: Any) -> tuple[Path, int] | None:

@@ -47,7 +47,7 @@ class DeviceClock:
         self._pending: deque[_Sample] = deque()
         self._sample: _Sample | None = None
         self._countdown = 1
-        self._ready = False
+        self.ready = False
         self._requests = self._index = 0
         self._iterating = False
         self._step_s = self._own_s = 0.0
@@ -96,17 +96,12 @@ class DeviceClock:
 
     def capturing(self) -> bool:
         """Is a CUDA graph being captured? Never asks a CUDA that the script has not initialised."""
-        return self._ready and bool(self._is_capturing())
+        return self.ready and bool(self._is_capturing())
 
     def take_own_s(self) -> float:
         """What sampling has cost since this was last asked."""
         own_s, self._own_s = self._own_s, 0.0
         return own_s
-
-    def rest(self) -> None:
-        """The next steps will not be looked at: the open sample ends here."""
-        if self._sample is not None:
-            self._finish()
 
     def drop(self) -> None:
         """Give the open sample up: its step did not take the usual course."""
@@ -136,9 +131,9 @@ class DeviceClock:
         self._own_s += clock() - now
 
     def _is_ready(self) -> bool:
-        if not self._ready:
-            self._ready = self._cuda.is_initialized()
-        return self._ready
+        if not self.ready:
+            self.ready = self._cuda.is_initialized()
+        return self.ready
 
     def _mark(self, which: int, look: bool) -> None:
         begun = clock()
@@ -192,5 +187,5 @@ class DeviceClock:
 
     def close(self) -> None:
         """Take what is ready at the end of the process, without waiting for the rest."""
-        if self._ready:
+        if self.ready:
             self._harvest()

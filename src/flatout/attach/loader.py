@@ -9,7 +9,7 @@ from threading import get_ident
 from typing import Any, Protocol
 
 from . import wire
-from .batch import KEYS, size_of
+from .batch import follow, look
 from .device import DeviceClock
 from .patching import Patches
 from .sites import user_frame
@@ -18,6 +18,7 @@ from .tracer import ARRIVED, EXHAUSTED, ITERATOR_MADE, MOST_EVENTS, REQUEST, REQ
 _EPOCH = wire.packer("epoch").pack
 _EPOCH_KIND = wire.KINDS["epoch"][0]
 _MOST_PATHS = 8
+_NO_KEY = object()  # no batch has an item of that name
 
 
 class Output(Protocol):
@@ -47,6 +48,8 @@ class LoaderWatch:
         """`module` is torch.utils.data.dataloader."""
         # A default on the class: looking into an instance's __dict__ would slow all its attributes down for good.
         patches.add(module._BaseDataLoaderIter, "_flatout_loader", 0)
+        patches.add(module._BaseDataLoaderIter, "_flatout_key", _NO_KEY)
+        patches.add(module._BaseDataLoaderIter, "_flatout_path", ())
         patches.replace(module.DataLoader, "__init__", self._make_init)
         patches.replace(module.DataLoader, "__iter__", self._make_iter)
         patches.replace(module._MultiProcessingDataLoaderIter, "__next__", lambda o: self._make_next(o, _queue_depth))
@@ -97,7 +100,7 @@ class LoaderWatch:
 
     def _make_next(self, original: Any, queue_depth: Callable[[Any], int] | None) -> Any:
         tracer, device, grad, trouble = self._tracer, self._device, self._grad, self._trouble
-        log, at, codes, keys = tracer.log, tracer.at, tracer.codes, KEYS
+        log, at, codes = tracer.log, tracer.at, tracer.codes
 
         def __next__(iterator: Any) -> Any:
             me = get_ident()
@@ -134,9 +137,9 @@ class LoaderWatch:
             now = clock()
             try:
                 # Nearly all batches are a sequence or mapping with a tensor right in it, at a place known by now.
-                log(batch[keys[type(batch)]].shape[0] << 21 | what)
+                log(batch[iterator._flatout_key].shape[0] << 21 | what)
             except Exception:
-                log(_size_or_zero(batch) << 21 | what)
+                log(_size(iterator, batch) << 21 | what)
             at(now)
             if device is not None and training:
                 device.arrived()
@@ -163,9 +166,17 @@ class LoaderWatch:
             output.text("workers", {"loader": number, "pids": [w.pid for w in workers], "start_ns": int(begun * 1e9)})
 
 
-def _size_or_zero(batch: Any) -> int:
+def _size(iterator: Any, batch: Any) -> int:
+    """The number of samples in a batch; where it was found is remembered with the iterator."""
     try:
-        return size_of(batch)
+        return follow(iterator._flatout_path, batch)
+    except Exception:
+        pass  # the first batch, or one that is built otherwise
+    try:
+        path, size = look(batch)
+        iterator._flatout_path = path
+        iterator._flatout_key = path[0][1] if len(path) == 1 and path[0][0] == "item" else _NO_KEY
+        return size
     except Exception:
         return 0  # a batch whose attributes raise when looked at
 

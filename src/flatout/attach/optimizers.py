@@ -103,8 +103,6 @@ class OptimizerWatch:
                     tracer.flush(now)
                 if tracer.rest_for:
                     tracer.rest()
-                    if device is not None:
-                        device.rest()
             except Exception as error:
                 trouble(error)
 

@@ -172,7 +172,9 @@ class Session:
     def _consume(self, codes: list[int], moments: list[float]) -> None:
         """Called at the end of a step now and then: events become records, running totals are brought up to date."""
         self.phases.consume(codes, moments)
-        self.tracer.rest_for = self.phases.rest_for
+        # On a GPU every step is looked at: its idle time lies between one step's end and the next one's batch.
+        on_device = self._device is not None and self._device.ready
+        self.tracer.rest_for = 0 if on_device else self.phases.rest_for
         now = clock()
         self.tracer.want_look = self.graph.due(self.phases.index)
         self._fetching.rearm()

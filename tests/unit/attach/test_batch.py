@@ -1,0 +1,72 @@
+"""The number of samples in a batch of any make."""
+
+from __future__ import annotations
+
+from collections import UserDict, namedtuple
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flatout.attach.batch import follow, look, size_of
+
+Pair = namedtuple("Pair", "image label")
+
+
+@dataclass
+class Sample:
+    name: str
+    image: Any
+    camera: Any
+
+
+class Slotted:
+    __slots__ = ("pixels",)
+
+    def __init__(self, pixels: Any) -> None:
+        self.pixels = pixels
+
+
+class Graphs:
+    num_graphs = 5
+    x = np.zeros((123, 7))
+
+
+def make(*shape: int) -> Any:
+    return np.zeros(shape)
+
+
+@pytest.mark.parametrize(
+    ("batch", "size"),
+    [
+        (make(8, 3), 8),
+        ([make(8, 3), make(8)], 8),
+        ((make(4, 4), make(8, 3), make(8)), 8),
+        ({"image": make(8, 3), "label": make(8)}, 8),
+        (UserDict(ids=make(8, 12)), 8),
+        (Pair(make(8, 3), make(8)), 8),
+        ({"a": {"b": [make(8, 2)]}}, 8),
+        (Sample("x", make(8, 3), make(8, 4, 4)), 8),
+        (Slotted(make(8, 3)), 8),
+        (Graphs(), 5),
+        ([1, 2, 3], 3),
+        ({"text": ["a", "b"]}, 2),
+        ("text", 0),
+        (None, 0),
+        (make(), 0),
+    ],
+)
+def test_the_size_is_found(batch: Any, size: int) -> None:
+    assert size_of(batch) == size
+
+
+@pytest.mark.parametrize("batch", [[make(4, 4), make(8, 3), make(8)], Graphs(), Sample("x", make(8, 3), make(8, 4))])
+def test_the_way_found_is_good_for_the_next_batch(batch: Any) -> None:
+    path, size = look(batch)
+
+    assert follow(path, batch) == size
+
+
+def test_the_majority_decides() -> None:
+    assert size_of([make(1), make(16, 3), make(16, 5)]) == 16
