@@ -1,18 +1,21 @@
-"""What watching costs, by switching the tracer on and off in one process: free of the differences between processes.
+"""What watching costs, by switching the tracer on and off in one process.
 
-python benchmarks/inprocess.py [cpu|cuda] [blocks] [layers]
+    python -m benchmarks.inprocess [--device cuda] [--layers 4] [--blocks 20]
+
+Two processes differ by more than what we look for, by where their memory happens to lie; two blocks of one process do
+not. It leaves out the parent process and its telemetry: `benchmarks.overhead` times the whole product.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import statistics
-import sys
 import tempfile
 import time
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
@@ -20,64 +23,86 @@ from torch.utils.data import DataLoader, IterableDataset
 from flatout import attach
 from flatout.attach import session
 
-device = torch.device(sys.argv[1] if len(sys.argv) > 1 else "cpu")
-BLOCKS = int(sys.argv[2]) if len(sys.argv) > 2 else 20
-LAYERS = int(sys.argv[3]) if len(sys.argv) > 3 else 0
-STEPS = 1500 if LAYERS == 0 else 200
-WARM = 1200 if LAYERS == 0 else 20
-torch.set_num_threads(1)
-if LAYERS:
-    model: nn.Module = nn.Sequential(*(nn.Sequential(nn.Linear(1024, 1024), nn.ReLU()) for _ in range(LAYERS)))
-    batch = torch.randn(4096, 1024), torch.randn(4096, 1024)
-else:
-    model = nn.Linear(8, 2)
-    batch = torch.randn(4, 8), torch.randn(4, 2)
-if device.type == "cuda":
-    batch = batch[0].pin_memory(), batch[1].pin_memory()
-    torch.set_float32_matmul_precision("high")
-model.to(device)
-optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+Batch = tuple[torch.Tensor, torch.Tensor]
 
 
-class Constant(IterableDataset[tuple[torch.Tensor, torch.Tensor]]):
-    def __iter__(self):  # type: ignore[no-untyped-def]
+class Constant(IterableDataset[Batch]):
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+
+    def __iter__(self) -> Iterator[Batch]:
         while True:
-            yield batch
+            yield self._batch
 
 
-def block() -> float:
-    """Microseconds a step, over one block after a warm-up."""
-    batches = iter(DataLoader(Constant(), batch_size=None))
-    begun = 0.0
-    for step in range(WARM + STEPS):
-        if step == WARM:
-            if device.type == "cuda":
-                torch.cuda.synchronize()
-            begun = time.perf_counter()
-        x, y = next(batches)
-        x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
-        optimizer.zero_grad()
-        nn.functional.mse_loss(model(x), y).backward()
-        optimizer.step()
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    return (time.perf_counter() - begun) / STEPS * 1e6
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A training loop; with no layers one that does next to nothing."""
+
+    model: nn.Module
+    batch: Batch
+    device: torch.device
+    warm_steps: int
+    steps: int
+
+    @classmethod
+    def make(cls, device: torch.device, layers: int) -> Loop:
+        rows, width, out = (4096, 1024, 1024) if layers else (4, 8, 2)
+        stack = [nn.Sequential(nn.Linear(width, width), nn.ReLU()) for _ in range(layers)]
+        model = nn.Sequential(*stack, nn.Linear(width, out)).to(device)
+        x, y = torch.randn(rows, width), torch.randn(rows, out)
+        batch = (x.pin_memory(), y.pin_memory()) if device.type == "cuda" else (x, y)
+        # Short steps settle down to their pace only after the first thousand.
+        return cls(model, batch, device, *((20, 200) if layers else (1200, 1500)))
+
+    def block_us(self) -> float:
+        """Microseconds a step, over one block."""
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-4)
+        batches = iter(DataLoader(Constant(self.batch), batch_size=None))
+        begun = 0.0
+        for step in range(self.warm_steps + self.steps):
+            if step == self.warm_steps:
+                begun = self._now()
+            x, y = next(batches)
+            x, y = x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
+            optimizer.zero_grad()
+            nn.functional.mse_loss(self.model(x), y).backward()
+            optimizer.step()
+        return (self._now() - begun) / self.steps * 1e6
+
+    def _now(self) -> float:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter()
 
 
-os.environ["FLATOUT_RUN_DIR"] = tempfile.mkdtemp()
-block()
-bare, watched, own = [], [], []
-for _ in range(BLOCKS):
-    bare.append(block())
-    attach.install()
-    watched.append(block())
-    assert session._session is not None
-    own.append(session._session.phases.own_s * 1e6)
-    attach.detach()
-differences = sorted(w - b for w, b in zip(watched, bare, strict=True))
-quarter = len(differences) // 4
-print(
-    f"{device.type} layers {LAYERS}: bare {statistics.median(bare):.1f} us, watched +{statistics.median(differences):.1f} us"
-    f" (middle half {differences[quarter]:+.1f} to {differences[-1 - quarter]:+.1f}),"
-    f" {100 * statistics.median(differences) / statistics.median(bare):.2f}%, own estimate {statistics.median(own):.1f} us"
-)
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--layers", type=int, default=0)
+    parser.add_argument("--blocks", type=int, default=20)
+    options = parser.parse_args()
+    os.environ["FLATOUT_RUN_DIR"] = tempfile.mkdtemp()
+    torch.set_num_threads(1)
+    torch.set_float32_matmul_precision("high")
+    loop = Loop.make(torch.device(options.device), options.layers)
+    loop.block_us()
+    bare, added, own = [], [], []
+    for _ in range(options.blocks):
+        bare.append(loop.block_us())
+        attach.install()
+        added.append(loop.block_us() - bare[-1])
+        assert session._session is not None
+        own.append(session._session.phases.own_s * 1e6)
+        attach.detach()
+    added.sort()
+    quarter = len(added) // 4
+    step_us, cost_us = statistics.median(bare), statistics.median(added)
+    print(f"{options.device}, {options.layers} layers: a bare step takes {step_us:.1f} us")
+    print(f"watching adds {cost_us:.1f} us, {100 * cost_us / step_us:.2f}%", end="")
+    print(f" (middle half of {len(added)} blocks {added[quarter]:.1f} to {added[-1 - quarter]:.1f})")
+    print(f"its own estimate is {statistics.median(own):.1f} us")
+
+
+if __name__ == "__main__":
+    main()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from flatout.attach.wire import BACKWARD, EVAL, FORWARD, OTHER
 from tests.integration.watching import Watch, Watched, assert_phases_tile, line_of
 
 pytestmark = pytest.mark.timing
@@ -94,3 +95,16 @@ def test_a_clean_loop_has_nothing_in_the_carved_phases(watch: Watch) -> None:
 
     for name in ("h2d", "sync", "eval", "checkpoint", "logging"):
         assert seen.share(name) == 0, name
+
+
+def test_steps_too_short_to_be_looked_at_one_by_one_are_still_counted(watch: Watch) -> None:
+    seen = watch("short_steps.py")
+
+    steps, truth = seen.steps, seen.truth
+    assert seen.step_count == truth["steps"] and seen.samples == truth["samples"]
+    assert len(steps) < truth["steps"]  # or they were looked at one by one after all
+    assert_phases_tile(steps)
+    phase_s = steps["phase_s"].astype(float).sum(axis=0)
+    # Until training resumes, all is part of the evaluation. The last one comes after the last step.
+    assert phase_s[EVAL] == pytest.approx((truth["evaluating_s"] + truth["pausing_s"]) * 7 / 8, rel=0.1)
+    assert phase_s[OTHER] < phase_s[FORWARD] + phase_s[BACKWARD]

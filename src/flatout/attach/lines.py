@@ -61,6 +61,7 @@ class LineSampler:
         self._lines: dict[tuple[str, int, int], _Line] = {}
         self._numbers: dict[tuple[str, int], int] = {}
         self._samples = 0
+        self._phase_of: dict[tuple[str, int], int] = {}
         self._beat = -1
         self._own_s = self._cpu_s = 0.0
         self._output: Output | None = None
@@ -110,14 +111,15 @@ class LineSampler:
 
     def _look(self, seconds: float) -> None:
         self._samples += 1
-        tracer = self._tracer
-        phase = tracer.inside if tracer.inside >= 0 else phase_now(tracer.codes[-16:], self._phases.cur)
-        frame = user_frame(sys._current_frames().get(tracer.owner))
+        frame = user_frame(sys._current_frames().get(self._tracer.owner))
         if frame is None:
             return
         code = frame.f_code
-        phase = OTHER if phase == PENDING else phase
-        key = (code.co_filename, frame.f_lineno or code.co_firstlineno, phase)
+        place = (code.co_filename, frame.f_lineno or code.co_firstlineno)
+        phase = self._phase(place)
+        if phase is None:
+            return
+        key = (*place, phase)
         line = self._lines.get(key)
         if line is None:
             line = self._lines[key] = _Line(self._number(key[0], key[1], code.co_name))
@@ -126,6 +128,16 @@ class LineSampler:
         line.dirty = True
         # Of several ranks that end together, the one whose heart stopped first was the first to fail.
         self._beat = self._opened().put(self._beat, _BEAT(_BEAT_KIND, 0, 0, time.perf_counter_ns(), phase))
+
+    def _phase(self, place: tuple[str, int]) -> int | None:
+        """The phase that is open now; between two steps looked at closely, the one this line was seen in before."""
+        tracer = self._tracer
+        if tracer.is_resting:
+            return self._phase_of.get(place)
+        phase = tracer.inside if tracer.inside >= 0 else phase_now(tracer.codes[-16:], self._phases.cur)
+        phase = OTHER if phase == PENDING else phase
+        self._phase_of[place] = phase
+        return phase
 
     def _number(self, filename: str, lineno: int, function: str) -> int:
         number = self._numbers.get((filename, lineno))

@@ -137,9 +137,14 @@ class LoaderWatch:
             now = clock()
             try:
                 # Nearly all batches are a sequence or mapping with a tensor right in it, at a place known by now.
-                log(batch[iterator._flatout_key].shape[0] << 21 | what)
+                samples = batch[iterator._flatout_key].shape[0]
             except Exception:
-                log(_size(iterator, batch) << 21 | what)
+                samples = 0
+                try:
+                    samples = self._size(iterator, batch)
+                except Exception as error:
+                    trouble(error)
+            log(samples << 21 | what)
             at(now)
             if device is not None and training:
                 device.arrived()
@@ -148,6 +153,20 @@ class LoaderWatch:
             return batch
 
         return __next__
+
+    def _size(self, iterator: Any, batch: Any) -> int:
+        """The number of samples in a batch; where it was found is remembered with the iterator."""
+        try:
+            return follow(iterator._flatout_path, batch)
+        except Exception:
+            pass  # the first batch, or one that is built otherwise
+        try:
+            path, size = look(batch)
+            iterator._flatout_path = path
+            iterator._flatout_key = path[0][1] if len(path) == 1 and path[0][0] == "item" else _NO_KEY
+            return size
+        except Exception:
+            return 0  # a batch whose attributes raise when looked at
 
     def _number(self, loader: Any) -> int:
         """This loader's number; its settings as they live now go into the recording when it is first used."""
@@ -164,21 +183,6 @@ class LoaderWatch:
         output.append(_EPOCH(_EPOCH_KIND, 0, 0, number, len(workers), int(begun * 1e9), int(clock() * 1e9)))
         if workers:
             output.text("workers", {"loader": number, "pids": [w.pid for w in workers], "start_ns": int(begun * 1e9)})
-
-
-def _size(iterator: Any, batch: Any) -> int:
-    """The number of samples in a batch; where it was found is remembered with the iterator."""
-    try:
-        return follow(iterator._flatout_path, batch)
-    except Exception:
-        pass  # the first batch, or one that is built otherwise
-    try:
-        path, size = look(batch)
-        iterator._flatout_path = path
-        iterator._flatout_key = path[0][1] if len(path) == 1 and path[0][0] == "item" else _NO_KEY
-        return size
-    except Exception:
-        return 0  # a batch whose attributes raise when looked at
 
 
 def _queue_depth(iterator: Any) -> int:

@@ -119,6 +119,10 @@ class Tracer:
         """From now on no thread is ours, and every patch passes straight through."""
         self.owner = self.looking = NOBODY
 
+    @property
+    def is_resting(self) -> bool:
+        return self.looking == _RESTING
+
     def rest(self) -> None:
         """Only count the next `rest_for` steps: they are too short to be looked at one by one."""
         self.looking = _RESTING
