@@ -11,7 +11,7 @@ from .tracer import clock
 
 _ROUNDS = 200
 _COLD_EVENT = 25  # one event with its share of the patch that notes it
-_COLD_GLOSS = 70  # the patches of a whole step that is only counted
+_COLD_GLOSS = 55  # the patches of a whole step that is only counted
 _COLD_READING = 1.5  # reading the events also pushes the script's own data out of the caches
 
 
