@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -51,3 +51,15 @@ def watch(tmp_path_factory: pytest.TempPathFactory) -> Watch:
         return Watched(done.stdout, done.stderr, done.returncode, json.loads(report.read_text()), out)
 
     return run
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Callable[[str], Path]:
+    """Write a script, and tell where it is."""
+
+    def write(text: str) -> Path:
+        path = tmp_path / "script.py"
+        path.write_text(text)
+        return path
+
+    return write

@@ -13,36 +13,21 @@ from pathlib import Path
 
 import pytest
 
-import flatout
-
-_SRC = str(Path(flatout.__file__).parents[1])
-_ENVIRON = {k: v for k, v in os.environ.items() if not k.startswith("FLATOUT_")} | {"PYTHONPATH": _SRC}
-_RUN = [sys.executable, "-m", "flatout", "run"]
-_LIMIT_S = 30.0
-
-
-@pytest.fixture
-def script(tmp_path: Path) -> Callable[[str], Path]:
-    def write(text: str) -> Path:
-        path = tmp_path / "script.py"
-        path.write_text(text)
-        return path
-
-    return write
+from tests.integration.running import ENVIRON, LIMIT_S, RUN, SRC
 
 
 def _run(*words: str | bytes, cwd: Path, **more: object) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([*_RUN, *words], cwd=cwd, env=_ENVIRON, capture_output=True, timeout=60, **more)  # type: ignore[call-overload,no-any-return]
+    return subprocess.run([*RUN, *words], cwd=cwd, env=ENVIRON, capture_output=True, timeout=60, **more)  # type: ignore[call-overload,no-any-return]
 
 
 def _start(*words: str, cwd: Path, **more: object) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [*_RUN, *words], cwd=cwd, env=_ENVIRON, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more
+        [*RUN, *words], cwd=cwd, env=ENVIRON, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more
     )  # type: ignore[call-overload,no-any-return]
 
 
 def _until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _LIMIT_S
+    deadline = time.monotonic() + LIMIT_S
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.02)
@@ -77,7 +62,7 @@ def test_the_exit_code_is_the_scripts(script: Callable[[str], Path], text: str, 
 
 def test_stdout_is_byte_identical(script: Callable[[str], Path], tmp_path: Path) -> None:
     path = script("import os, sys\nprint(sys.flags, __name__, __file__)\nos.write(1, bytes(range(256)))")
-    bare = subprocess.run([sys.executable, str(path)], cwd=tmp_path, env=_ENVIRON, capture_output=True)
+    bare = subprocess.run([sys.executable, str(path)], cwd=tmp_path, env=ENVIRON, capture_output=True)
 
     done = _run(str(path), cwd=tmp_path)
 
@@ -112,9 +97,9 @@ def test_stdin_goes_through(script: Callable[[str], Path], tmp_path: Path) -> No
 
 def test_closed_streams_stay_closed(script: Callable[[str], Path], tmp_path: Path) -> None:
     path = script("import sys; open('seen', 'w').write(repr([s is None for s in (sys.stdin, sys.stdout, sys.stderr)]))")
-    command = " ".join([*_RUN, str(path), "<&-", ">&-", "2>&-"])
+    command = " ".join([*RUN, str(path), "<&-", ">&-", "2>&-"])
 
-    done = subprocess.run(["sh", "-c", command], cwd=tmp_path, env=_ENVIRON)
+    done = subprocess.run(["sh", "-c", command], cwd=tmp_path, env=ENVIRON)
 
     assert done.returncode == 0
     assert (tmp_path / "seen").read_text() == "[True, True, True]"
@@ -125,7 +110,7 @@ def test_inherited_descriptors_go_through(script: Callable[[str], Path], tmp_pat
     (tmp_path / "data").write_text("seven")
 
     done = subprocess.run(
-        ["sh", "-c", " ".join([*_RUN, str(path), "7<data"])], cwd=tmp_path, env=_ENVIRON, capture_output=True
+        ["sh", "-c", " ".join([*RUN, str(path), "7<data"])], cwd=tmp_path, env=ENVIRON, capture_output=True
     )
 
     assert done.stdout == b"b'seven'\n"
@@ -156,14 +141,14 @@ def test_signals_to_flatout_alone_reach_the_scripts_handler(
     number = getattr(signal, name)
     process.send_signal(number)
 
-    out, _ = process.communicate(timeout=_LIMIT_S)
+    out, _ = process.communicate(timeout=LIMIT_S)
     assert (out, process.returncode) == (f"fired {int(number)}\n".encode(), 5)
 
 
 def test_an_ignored_signal_stays_ignored(script: Callable[[str], Path], tmp_path: Path) -> None:
     path = script("import signal; print(signal.getsignal(signal.SIGHUP) is signal.SIG_IGN)")
 
-    done = subprocess.run(["nohup", *_RUN, str(path)], cwd=tmp_path, env=_ENVIRON, capture_output=True)
+    done = subprocess.run(["nohup", *RUN, str(path)], cwd=tmp_path, env=ENVIRON, capture_output=True)
 
     assert done.stdout == b"True\n"
 
@@ -176,7 +161,7 @@ def test_the_parent_killed_leaves_the_script_alone(script: Callable[[str], Path]
     child = int(process.stdout.readline())
 
     process.send_signal(signal.SIGKILL)
-    process.wait(timeout=_LIMIT_S)
+    process.wait(timeout=LIMIT_S)
     os.kill(child, 0)
     (tmp_path / "go").touch()
 
@@ -253,8 +238,8 @@ def test_modules_and_commands(tmp_path: Path) -> None:
 
 def test_nothing_of_ours_is_on_the_scripts_path(script: Callable[[str], Path], tmp_path: Path) -> None:
     path = script("import sys; print([p for p in sys.path if 'flatout' in p]); print('flatout' in sys.modules)")
-    environ = {k: v for k, v in _ENVIRON.items() if k != "PYTHONPATH"}
-    code = f"import sys; sys.path.insert(0, {_SRC!r}); from flatout.cli import main; main(['run', '-q', {str(path)!r}])"
+    environ = {k: v for k, v in ENVIRON.items() if k != "PYTHONPATH"}
+    code = f"import sys; sys.path.insert(0, {SRC!r}); from flatout.cli import main; main(['run', '-q', {str(path)!r}])"
 
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environ, capture_output=True, text=True)
 
@@ -300,14 +285,14 @@ def test_an_existing_run_is_not_written_over(script: Callable[[str], Path], tmp_
 def test_no_secret_is_stored(script: Callable[[str], Path], tmp_path: Path) -> None:
     secret = "hunter2hunter2hunter2"
     environ = {
-        **_ENVIRON,
+        **ENVIRON,
         "NCCL_AUTH_TOKEN": secret,
         "WANDB_API_KEY": secret,
         "TORCH_HOME": f"https://me:{secret}@host/x",
     }
     words = ["--api-key", secret, f"--password={secret}", f"https://me:{secret}@example.org/?token={secret}"]
 
-    subprocess.run([*_RUN, "--json", "r.json", str(script("pass")), *words], cwd=tmp_path, env=environ, check=True)
+    subprocess.run([*RUN, "--json", "r.json", str(script("pass")), *words], cwd=tmp_path, env=environ, check=True)
 
     stored = [file for file in tmp_path.rglob("*") if file.is_file() and file.name != "script.py"]
     assert len(stored) >= 4
@@ -361,7 +346,7 @@ def test_the_parent_killed_leaves_the_training_alone(script: Callable[[str], Pat
     process.send_signal(signal.SIGKILL)
 
     # The pipe ends when the script and its workers have.
-    assert process.communicate(timeout=_LIMIT_S)[0] == b"done\n"
+    assert process.communicate(timeout=LIMIT_S)[0] == b"done\n"
 
 
 def test_ctrl_c_leaves_no_children_behind(script: Callable[[str], Path], tmp_path: Path) -> None:
@@ -372,7 +357,7 @@ def test_ctrl_c_leaves_no_children_behind(script: Callable[[str], Path], tmp_pat
     # To the whole group, as a terminal does it.
     os.killpg(process.pid, signal.SIGINT)
     began = time.monotonic()
-    process.communicate(timeout=_LIMIT_S)
+    process.communicate(timeout=LIMIT_S)
 
     _until(lambda: not _members(process.pid))
     assert time.monotonic() - began < 5.0 + 5.0  # five for the children to go, the rest for the verdict

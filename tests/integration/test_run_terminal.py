@@ -6,7 +6,6 @@ import fcntl
 import os
 import pty
 import struct
-import sys
 import termios
 import time
 from collections.abc import Callable
@@ -14,22 +13,7 @@ from pathlib import Path
 
 import pytest
 
-import flatout
-
-_SRC = str(Path(flatout.__file__).parents[1])
-_ENVIRON = {k: v for k, v in os.environ.items() if not k.startswith("FLATOUT_")} | {"PYTHONPATH": _SRC}
-_RUN = [sys.executable, "-m", "flatout", "run"]
-_LIMIT_S = 30.0
-
-
-@pytest.fixture
-def script(tmp_path: Path) -> Callable[[str], Path]:
-    def write(text: str) -> Path:
-        path = tmp_path / "script.py"
-        path.write_text(text)
-        return path
-
-    return write
+from tests.integration.running import ENVIRON, LIMIT_S, RUN
 
 
 def _at_a_terminal(words: list[str], cwd: Path, environ: dict[str, str]) -> tuple[int, int]:
@@ -42,7 +26,7 @@ def _at_a_terminal(words: list[str], cwd: Path, environ: dict[str, str]) -> tupl
 
 def _read_until(terminal: int, words: bytes) -> bytes:
     seen = b""
-    deadline = time.monotonic() + _LIMIT_S
+    deadline = time.monotonic() + LIMIT_S
     while words not in seen and time.monotonic() < deadline:
         try:
             seen += os.read(terminal, 4096)
@@ -55,7 +39,7 @@ def test_ctrl_c_at_a_terminal_reaches_the_script_once(script: Callable[[str], Pa
     text = "import time\nn, end = 0, time.monotonic() + 30\nwhile n == 0 and time.monotonic() < end:\n"
     text += "    try:\n        print('ready', flush=True)\n        time.sleep(30)\n"
     text += "    except KeyboardInterrupt:\n        n += 1\ntime.sleep(0.3)\nprint('count', n)\n"
-    pid, terminal = _at_a_terminal([*_RUN, str(script(text))], tmp_path, {**_ENVIRON, "TERM": "xterm"})
+    pid, terminal = _at_a_terminal([*RUN, str(script(text))], tmp_path, {**ENVIRON, "TERM": "xterm"})
     _read_until(terminal, b"ready")
 
     os.write(terminal, b"\x03")
@@ -83,7 +67,7 @@ def test_the_status_line_is_drawn_in_a_reserved_row_and_taken_away(
     script: Callable[[str], Path], tmp_path: Path
 ) -> None:
     path = script("import time\nfor i in range(14): print('line', i, flush=True); time.sleep(0.1)")
-    pid, terminal = _at_a_terminal([*_RUN, str(path)], tmp_path, {**_ENVIRON, "TERM": "xterm"})
+    pid, terminal = _at_a_terminal([*RUN, str(path)], tmp_path, {**ENVIRON, "TERM": "xterm"})
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     seen, status = _drained(pid, terminal)
     os.close(terminal)
@@ -100,7 +84,7 @@ def test_no_status_line_where_it_is_not_wanted(
     script: Callable[[str], Path], environ: dict[str, str], tmp_path: Path
 ) -> None:
     path = script("import time; time.sleep(1.2); print('done')")
-    pid, terminal = _at_a_terminal([*_RUN, str(path)], tmp_path, {**_ENVIRON, **environ})
+    pid, terminal = _at_a_terminal([*RUN, str(path)], tmp_path, {**ENVIRON, **environ})
 
     seen, _ = _drained(pid, terminal)
     os.close(terminal)
@@ -114,7 +98,7 @@ def test_live_shows_a_full_screen_and_prints_everything_afterwards(
     path = script(
         "import sys, time\nfor i in range(300): print('row', i)\nsys.stdout.flush()\ntime.sleep(1.2)\nsys.exit(4)"
     )
-    pid, terminal = _at_a_terminal([*_RUN, "--live", str(path)], tmp_path, {**_ENVIRON, "TERM": "xterm"})
+    pid, terminal = _at_a_terminal([*RUN, "--live", str(path)], tmp_path, {**ENVIRON, "TERM": "xterm"})
 
     seen, status = _drained(pid, terminal)
     os.close(terminal)

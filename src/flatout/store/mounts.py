@@ -1,9 +1,10 @@
-"""Which kind of file system a folder lies on, from /proc/self/mountinfo."""
+"""The mount table of a process, and which kind of file system a folder lies on."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 _MOUNTINFO = Path("/proc/self/mountinfo")
 _NETWORK = re.compile(
@@ -19,27 +20,51 @@ def is_network(fstype: str) -> bool:
     return bool(_NETWORK.fullmatch(fstype)) or bool(_NETWORK_FUSE.match(fstype))
 
 
+class Mount(NamedTuple):
+    """One mount. `root` is the folder of the file system that is mounted, `options` those of the file system."""
+
+    device: str
+    root: str
+    mount_point: str
+    type: str
+    source: str
+    options: tuple[str, ...]
+
+
+def read_mounts(mountinfo: Path = _MOUNTINFO) -> list[Mount]:
+    """In the order of mounting; empty where the table cannot be read."""
+    try:
+        return parse_mounts(mountinfo.read_bytes().decode(errors="surrogateescape"))
+    except OSError:
+        return []
+
+
+def parse_mounts(mountinfo: str) -> list[Mount]:
+    mounts = []
+    for line in mountinfo.split("\n"):
+        before, found, after = line.partition(" - ")
+        fields, tail = before.split(" "), after.split(" ")
+        if found and len(fields) >= 5 and len(tail) >= 2:
+            options = tuple(tail[2].split(",")) if len(tail) > 2 else ()
+            mounts.append(Mount(fields[2], _plain(fields[3]), _plain(fields[4]), tail[0], _plain(tail[1]), options))
+    return mounts
+
+
 def filesystem_of(path: Path, mountinfo: str | None = None) -> str | None:
     """The type of the file system that `path` lies on, or None where that is not told."""
-    if mountinfo is None:
-        try:
-            mountinfo = _MOUNTINFO.read_text(errors="surrogateescape")
-        except OSError:
-            return None
     target = path.resolve()
-    best: tuple[int, str] | None = None
-    for line in mountinfo.splitlines():
-        left, separator, right = line.partition(" - ")
-        fields = left.split(" ")
-        if not separator or len(fields) < 5:
-            continue
-        point = Path(_unescape(fields[4]))
+    best: Mount | None = None
+    for mount in read_mounts() if mountinfo is None else parse_mounts(mountinfo):
         # A later mount on the same point hides the earlier one.
-        if target.is_relative_to(point) and (best is None or len(point.parts) >= best[0]):
-            best = (len(point.parts), right.split(" ")[0])
-    return best[1] if best else None
+        if target.is_relative_to(mount.mount_point) and (best is None or _depth(mount) >= _depth(best)):
+            best = mount
+    return best.type if best else None
 
 
-def _unescape(text: str) -> str:
-    """Spaces and the like are written as \\040."""
+def _depth(mount: Mount) -> int:
+    return len(Path(mount.mount_point).parts)
+
+
+def _plain(text: str) -> str:
+    """Space, tab, newline and backslash are written as octal escapes."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)

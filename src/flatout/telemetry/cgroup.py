@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 from flatout.records.sample import CgroupSample
-from flatout.telemetry.mounts import read_mounts
+from flatout.store.mounts import read_mounts
 
 # cgroup v1 writes "no limit" as the largest multiple of a page.
 _UNLIMITED_BYTES = 1 << 60

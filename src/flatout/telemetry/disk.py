@@ -9,16 +9,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from flatout.records.sample import DiskSample, FilesystemFacts, NetworkFsSample
-from flatout.telemetry.mounts import Mount, read_mounts
+from flatout.store.mounts import Mount, is_network, read_mounts
 from flatout.telemetry.procfile import ProcFile, Rate
 
 _SECTOR_BYTES = 512
 _VIRTUAL_DISKS = ("loop", "ram", "zram", "fd", "sr")
-_NETWORK_TYPES = {
-    *("nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "9p", "ceph", "lustre", "gpfs", "beegfs", "panfs"),
-    *("glusterfs", "orangefs", "wekafs", "ocfs2", "gfs2", "fuse.sshfs", "fuse.s3fs", "fuse.gcsfuse", "fuse.goofys"),
-    *("fuse.rclone", "fuse.juicefs", "fuse.glusterfs", "fuse.ceph", "fuse.mount-s3", "fuse.blobfuse", "fuse.blobfuse2"),
-}
 _MOST_FILES = 200
 # What a Python process has open besides data: code, libraries, fonts, locales, devices, and our own records.
 _NO_DATA_SUFFIX = re.compile(r"\.(py|pyc|pyo|pyd|so|mo|ttf|otf|cubin|ptx)$|\.so\.|\.log$")
@@ -115,7 +110,7 @@ def filesystem_of(path: str | Path, proc: Path = Path("/proc"), sys: Path = Path
     if best is None:
         return None
     is_rotational = _is_rotational(sys, best.device, best.source)
-    return FilesystemFacts(best.type, best.mount_point, best.type in _NETWORK_TYPES, is_rotational)
+    return FilesystemFacts(best.type, best.mount_point, is_network(best.type), is_rotational)
 
 
 def _is_rotational(sys: Path, device: str, source: str) -> bool | None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -47,6 +48,10 @@ def test_the_setting_of_another_process_is_read():
         env={**os.environ, "CUDA_VISIBLE_DEVICES": "GPU-ab,1"},
     )
     try:
+        # For a moment after exec the kernel has no environment to show.
+        deadline = time.monotonic() + 5
+        while setting_of(child.pid) is None and time.monotonic() < deadline:
+            time.sleep(0.01)
         assert setting_of(child.pid) == "GPU-ab,1"
     finally:
         child.communicate(b"\n")
