@@ -9,7 +9,7 @@ from threading import get_ident
 from typing import Any
 
 from .device import DeviceClock
-from .patching import Patches
+from .patching import Patches, guarded
 from .phases import Phases
 from .tracer import BACKWARD_BEGINS, BACKWARD_ENDS, ENTER_GRAD, LEAVE, Tracer, clock
 
@@ -125,7 +125,7 @@ class BackwardWatch:
                 log(BACKWARD_ENDS)
                 at(clock())
                 if device is not None:
-                    _guarded(device.backward_ends, trouble)
+                    guarded(device.backward_ends, trouble)
 
         return backward
 
@@ -144,10 +144,3 @@ class BackwardWatch:
                 at(clock())
 
         return grad
-
-
-def _guarded(call: Callable[[], object], trouble: Callable[[Exception], None]) -> None:
-    try:
-        call()
-    except Exception as error:
-        trouble(error)

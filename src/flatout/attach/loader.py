@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from . import wire
 from .batch import follow, look
 from .device import DeviceClock
-from .patching import Patches
+from .patching import Patches, guarded
 from .sites import user_frame
 from .tracer import ARRIVED, EXHAUSTED, ITERATOR_MADE, MOST_EVENTS, REQUEST, REQUEST_NO_GRAD, Tracer, clock
 
@@ -147,9 +147,9 @@ class LoaderWatch:
             log(samples << 21 | what)
             at(now)
             if device is not None and training:
-                device.arrived()
+                guarded(device.arrived, trouble)
             if len(codes) > MOST_EVENTS:
-                tracer.relieve()
+                guarded(tracer.relieve, trouble)
             return batch
 
         return __next__

@@ -41,3 +41,11 @@ class Patches:
             else:
                 setattr(owner, name, before)
         self._made.clear()
+
+
+def guarded(call: Callable[[], object], trouble: Callable[[Exception], None]) -> None:
+    """Call something of ours from within a patch: what it raises never reaches the script."""
+    try:
+        call()
+    except Exception as error:
+        trouble(error)

@@ -243,6 +243,7 @@ class Session:
                 self._windows.close()
             if self._recorder is not None:
                 if self.tracer.owner != NOBODY:
+                    self.tracer.wake()
                     self.tracer.flush(clock())
                     self.phases.finish()
                 if self.phases.index >= 0:

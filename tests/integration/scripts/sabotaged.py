@@ -33,7 +33,7 @@ SPARED = (
     "start",
     "stop",
     "run",
-    "_guarded",
+    "guarded",
     "_collate",
 )
 MODULES = (
