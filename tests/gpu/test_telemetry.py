@@ -10,15 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="torch is not installed")
-pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed")
-if not torch.cuda.is_available():
-    pytest.skip("no CUDA device", allow_module_level=True)
-
-from flatout.records.sample import GpuSample, Tick  # noqa: E402
-from flatout.telemetry.rows import rows  # noqa: E402
-from flatout.telemetry.sampling import Sampling  # noqa: E402
+from flatout.records.sample import GpuSample, Tick
+from flatout.telemetry.rows import rows
+from flatout.telemetry.sampling import Sampling
 
 pytestmark = pytest.mark.gpu
 

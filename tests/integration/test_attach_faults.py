@@ -103,8 +103,6 @@ def test_a_fork_takes_nothing_of_ours_with_it(watch: Watch) -> None:
 
 
 def test_detach_puts_the_very_originals_back(run_bare: Run, tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
-
     seen = run_bare(
         "detached.py", str(ATTACH), FLATOUT_RUN_DIR=str(tmp_path), FLATOUT_SETTINGS='{"device_patches": true}'
     )

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.integration.watching import Run, Watch, assert_phases_tile
 
 
 def test_lightning_trainer(watch: Watch) -> None:
-    pytest.importorskip("lightning", reason="lightning is not installed")
-
     seen = watch("lightning_fit.py")
 
     assert seen.returncode == 0, seen.stderr
@@ -20,8 +16,6 @@ def test_lightning_trainer(watch: Watch) -> None:
 
 
 def test_hugging_face_trainer(watch: Watch) -> None:
-    pytest.importorskip("transformers", reason="transformers is not installed")
-
     seen = watch("hf_trainer.py")
 
     assert seen.returncode == 0, seen.stderr
@@ -31,8 +25,6 @@ def test_hugging_face_trainer(watch: Watch) -> None:
 
 
 def test_accelerate_launch(watch: Watch, run_bare: Run) -> None:
-    pytest.importorskip("accelerate", reason="accelerate is not installed")
-
     seen = watch("accelerate", "launch", "--cpu", "--num_processes", "1", "accelerated.py")
 
     assert seen.returncode == 0, seen.stderr

@@ -62,8 +62,9 @@ def test_a_planted_cost_is_found_in_its_phase(planted: tuple[str, Watched]) -> N
 def test_a_planted_cost_is_found_in_its_line(planted: tuple[str, Watched]) -> None:
     kind, seen = planted
     if kind not in WITH_LINE:
-        pytest.skip("no line is sampled for this phase")
-
+        # The garbage collector and a checkpoint are found by their own call, not by where the sampler saw the script.
+        assert kind == "gc" or any(site["op"] == kind for site in seen.json["pauses"])
+        return
     lines = [line for line in seen.json["lines"] if line["phase"] == PLANTED[kind]]
 
     top = max(lines, key=lambda line: line["share"])

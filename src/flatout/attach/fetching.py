@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from . import wire
 from .batch import size_of
+from .output import Output
 from .patching import Patches
 
 clock = time.perf_counter_ns
@@ -19,11 +20,6 @@ _WRITE_EVERY_NS = 50_000_000
 _FIRST_INTERVAL_NS = 1_000_000_000
 _LONGEST_INTERVAL_NS = 10_000_000_000
 _QUICK_NS = 200_000
-
-
-class Output(Protocol):
-    def append(self, body: bytes) -> int: ...
-    def put(self, place: int, body: bytes) -> int: ...
 
 
 class Meter:

@@ -12,9 +12,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 from . import wire
+from .output import Output
 from .phases import PENDING, Phases, phase_now
 from .sites import user_frame
 from .tracer import Tracer
@@ -29,13 +29,6 @@ _BUDGET = 0.0015  # of one core, the sampler's own CPU time; waking the training
 DEFAULT_HZ = 12.0
 _SHORTEST_S, _LONGEST_S = 0.01, 1.0
 _WRITE_EVERY_S = 1.0
-
-
-class Output(Protocol):
-    def append(self, body: bytes) -> int: ...
-    def put(self, place: int, body: bytes) -> int: ...
-    def text(self, what: str, value: object) -> None: ...
-    def close(self) -> None: ...
 
 
 class _Line:

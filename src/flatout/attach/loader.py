@@ -6,11 +6,12 @@ import os
 import sys
 from collections.abc import Callable
 from threading import get_ident
-from typing import Any, Protocol
+from typing import Any
 
 from . import wire
 from .batch import follow, look
 from .device import DeviceClock
+from .output import Output
 from .patching import Patches, guarded
 from .sites import user_frame
 from .tracer import ARRIVED, EXHAUSTED, ITERATOR_MADE, MOST_EVENTS, REQUEST, REQUEST_NO_GRAD, Tracer, clock
@@ -19,11 +20,6 @@ _EPOCH = wire.packer("epoch").pack
 _EPOCH_KIND = wire.KINDS["epoch"][0]
 _MOST_PATHS = 8
 _NO_KEY = object()  # no batch has an item of that name
-
-
-class Output(Protocol):
-    def append(self, body: bytes) -> int: ...
-    def text(self, what: str, value: object) -> None: ...
 
 
 class LoaderWatch:

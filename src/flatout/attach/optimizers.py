@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import get_ident
-from typing import Any, Protocol
+from typing import Any
 
 from .device import DeviceClock
+from .output import Output
 from .patching import Patches
 from .tracer import ENTER_CLOSURE, LEAVE, OPTIMIZER_BEGINS, OPTIMIZER_ENDS, Tracer, clock
 
 SCALER_SKIPPED = 1
-
-
-class Output(Protocol):
-    def text(self, what: str, value: object) -> None: ...
 
 
 class OptimizerWatch:

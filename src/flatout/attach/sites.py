@@ -6,9 +6,9 @@ import os
 import sys
 from collections.abc import Callable
 from types import CodeType, FrameType
-from typing import Protocol
 
 from . import wire
+from .output import Output
 
 _PACK = wire.packer("site").pack
 _KIND = wire.KINDS["site"][0]
@@ -53,12 +53,6 @@ def user_frame(frame: FrameType | None) -> FrameType | None:
             library = frame
         frame = frame.f_back
     return library or first
-
-
-class Output(Protocol):
-    def append(self, body: bytes) -> int: ...
-    def put(self, place: int, body: bytes) -> int: ...
-    def text(self, what: str, value: object) -> None: ...
 
 
 class Site:

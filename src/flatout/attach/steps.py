@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from . import wire
+from .output import Output
 
 _PACK = wire.packer("step").pack
 _SPAN = wire.packer("span").pack
@@ -29,11 +30,6 @@ class Steps(Protocol):
     copies: int
     queue: int
     own_s: float
-
-
-class Output(Protocol):
-    def append(self, body: bytes) -> int: ...
-    def put(self, place: int, body: bytes) -> int: ...
 
 
 class StepWriter:
