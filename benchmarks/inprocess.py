@@ -1,6 +1,6 @@
 """What watching costs, by switching the tracer on and off in one process.
 
-    python -m benchmarks.inprocess [--device cuda] [--layers 4] [--blocks 20]
+    python -m benchmarks.inprocess [--device cuda] [--layers 4] [--rows 4096] [--width 1024] [--blocks 20]
 
 Two processes differ by more than what we look for, by where their memory happens to lie; two blocks of one process do
 not. It leaves out the parent process and its telemetry: `benchmarks.overhead` times the whole product.
@@ -46,14 +46,14 @@ class Loop:
     steps: int
 
     @classmethod
-    def make(cls, device: torch.device, layers: int) -> Loop:
-        rows, width, out = (4096, 1024, 1024) if layers else (4, 8, 2)
+    def make(cls, device: torch.device, layers: int, rows: int, width: int) -> Loop:
+        rows, width, out = (rows, width, 16) if layers else (4, 8, 2)
         stack = [nn.Sequential(nn.Linear(width, width), nn.ReLU()) for _ in range(layers)]
         model = nn.Sequential(*stack, nn.Linear(width, out)).to(device)
         x, y = torch.randn(rows, width), torch.randn(rows, out)
         batch = (x.pin_memory(), y.pin_memory()) if device.type == "cuda" else (x, y)
-        # Short steps settle down to their pace only after the first thousand.
-        return cls(model, batch, device, *((20, 200) if layers else (1200, 1500)))
+        # Short steps settle down to their pace only after the first thousand, samples of the device after 64 of them.
+        return cls(model, batch, device, *((300, 400) if layers else (1200, 1500)))
 
     def block_us(self) -> float:
         """Microseconds a step, over one block."""
@@ -80,12 +80,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--layers", type=int, default=0)
+    parser.add_argument("--rows", type=int, default=4096)
+    parser.add_argument("--width", type=int, default=1024)
     parser.add_argument("--blocks", type=int, default=20)
     options = parser.parse_args()
     os.environ["FLATOUT_RUN_DIR"] = tempfile.mkdtemp()
     torch.set_num_threads(1)
     torch.set_float32_matmul_precision("high")
-    loop = Loop.make(torch.device(options.device), options.layers)
+    loop = Loop.make(torch.device(options.device), options.layers, options.rows, options.width)
     loop.block_us()
     bare, added, own = [], [], []
     for _ in range(options.blocks):
@@ -98,7 +100,7 @@ def main() -> None:
     added.sort()
     quarter = len(added) // 4
     step_us, cost_us = statistics.median(bare), statistics.median(added)
-    print(f"{options.device}, {options.layers} layers: a bare step takes {step_us:.1f} us")
+    print(f"{options.device}, {options.layers} layers of {options.width}: a bare step takes {step_us:.1f} us")
     print(f"watching adds {cost_us:.1f} us, {100 * cost_us / step_us:.2f}%", end="")
     print(f" (middle half of {len(added)} blocks {added[quarter]:.1f} to {added[-1 - quarter]:.1f})")
     print(f"its own estimate is {statistics.median(own):.1f} us")

@@ -2,7 +2,8 @@
 
 Between two events recorded around the wait for a batch, the device's own timeline shows how long it had nothing to do:
 with work still queued both complete together (0), with an empty queue they lie apart by the wait.
-Short steps are sampled at random, so that the cost per step stays a few microseconds.
+Short steps are sampled at random: closely at first, so that a short run has samples enough, and then only as often as a
+fixed share of the time allows, by what a sample was measured to cost.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ _NAN = float("nan")
 REQUEST, ARRIVED, BACKWARD_BEGINS, BACKWARD_ENDS, OPTIMIZER_ENDS, END = range(6)
 _MOST_PENDING = 16  # samples waiting for the device to catch up; beyond that sampling pauses
 _SAMPLE_EVERY_S = 0.005
+_CLOSELY_AT_FIRST = 64  # samples
+_BUDGET = 0.002  # of the training thread's time, from then on
 _LONGEST_PERIOD = 64
 
 
@@ -50,7 +53,8 @@ class DeviceClock:
         self.ready = False
         self._requests = self._index = 0
         self._iterating = False
-        self._step_s = self._own_s = 0.0
+        self._step_s = self._own_s = self._cost_s = 0.0
+        self._taken = 0
         self._last_s = clock()
 
     def request(self) -> None:
@@ -101,6 +105,7 @@ class DeviceClock:
     def take_own_s(self) -> float:
         """What sampling has cost since this was last asked."""
         own_s, self._own_s = self._own_s, 0.0
+        self._cost_s += own_s
         return own_s
 
     def drop(self) -> None:
@@ -119,7 +124,7 @@ class DeviceClock:
         if self._countdown > 0 or not self._is_ready():
             return
         self._harvest()
-        period = min(_LONGEST_PERIOD, _SAMPLE_EVERY_S / (self._step_s + 1e-9))
+        period = min(_LONGEST_PERIOD, self._sample_every_s() / (self._step_s + 1e-9))
         self._countdown = 1 if period <= 1 else 1 + int(self._random.random() * 2 * period)
         if len(self._pending) >= _MOST_PENDING:
             return
@@ -127,8 +132,14 @@ class DeviceClock:
         sample.index, sample.loaderless = self._index, loaderless
         sample.marked = sample.boundaries = sample.drained = 0
         self._sample = sample
-        self._mark(REQUEST, look=True)
+        self._taken += 1
         self._own_s += clock() - now
+        self._mark(REQUEST, look=True)
+
+    def _sample_every_s(self) -> float:
+        if self._taken < _CLOSELY_AT_FIRST:
+            return _SAMPLE_EVERY_S
+        return max(_SAMPLE_EVERY_S, (self._cost_s + self._own_s) / self._taken / _BUDGET)
 
     def _is_ready(self) -> bool:
         if not self.ready:

@@ -20,7 +20,7 @@ PENDING = 11
 SAMPLES_FROM_GRAPH = 4
 _STEPS_APART = 1024  # at least this many steps have a record of their own
 _SHORT_STEP_S = 0.001
-_LOOKED_AT_ONE_IN = 8
+_LOOKED_AT_ONE_IN = 16
 _MOST_EVENTS_OF_A_PLAIN_STEP = 6.5
 _ROUNDS_OF_DOUBT = 8  # gradient accumulation looks the same until its first optimizer step
 # From then on a record holds twice as many steps for each doubling: a week of 2 ms steps stays under a gigabyte.

@@ -62,6 +62,7 @@ class Site:
         "bytes",
         "count",
         "dirty",
+        "is_pinned",
         "longest_s",
         "non_blocking",
         "number",
@@ -75,7 +76,7 @@ class Site:
         self.number = number
         self.count = self.bytes = self.pinned = self.non_blocking = self.window_steps = 0
         self.seconds = self.longest_s = 0.0
-        self.dirty = False
+        self.dirty = self.is_pinned = False
         self.place = -1
 
     def add(self, seconds: float) -> None:

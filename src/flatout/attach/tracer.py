@@ -5,7 +5,7 @@ costs several times what it would in a loop. A boundary is therefore two numbers
 and the moment; the state machine (`phases.py`) reads them a few dozen steps at a time. Two lists, because a garbage
 collection or a signal handler may come in between and log as well: the lists then still go together one to one.
 
-Steps of less than a millisecond are looked at closely only one in eight; the others are counted, and what interrupts
+Steps of less than a millisecond are looked at closely only one in sixteen; the others are counted, and what interrupts
 them (an evaluation, a checkpoint, the end of an epoch) is still seen. `owner` is the thread that trains, `looking` is
 the same while we look closely.
 """
