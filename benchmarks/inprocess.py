@@ -3,7 +3,8 @@
     python -m benchmarks.inprocess [--device cuda] [--layers 4] [--rows 4096] [--width 1024] [--blocks 20]
 
 Two processes differ by more than what we look for, by where their memory happens to lie; two blocks of one process do
-not. It leaves out the parent process and its telemetry: `benchmarks.overhead` times the whole product.
+not. Beside the time on the clock it takes the training thread's processor time, which a neighbour on the same machine
+does not move. It leaves out the parent process and its telemetry: `benchmarks.overhead` times the whole product.
 """
 
 from __future__ import annotations
@@ -55,20 +56,21 @@ class Loop:
         # Short steps settle down to their pace only after the first thousand, samples of the device after 64 of them.
         return cls(model, batch, device, *((300, 400) if layers else (1200, 1500)))
 
-    def block_us(self) -> float:
-        """Microseconds a step, over one block."""
+    def block_us(self) -> tuple[float, float]:
+        """Microseconds a step over one block, on the clock and of the training thread's processor time."""
         optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-4)
         batches = iter(DataLoader(Constant(self.batch), batch_size=None))
-        begun = 0.0
+        begun = begun_cpu = 0.0
         for step in range(self.warm_steps + self.steps):
             if step == self.warm_steps:
-                begun = self._now()
+                begun, begun_cpu = self._now(), time.thread_time()
             x, y = next(batches)
             x, y = x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
             optimizer.zero_grad()
             nn.functional.mse_loss(self.model(x), y).backward()
             optimizer.step()
-        return (self._now() - begun) / self.steps * 1e6
+        cpu_s = time.thread_time() - begun_cpu
+        return (self._now() - begun) / self.steps * 1e6, cpu_s / self.steps * 1e6
 
     def _now(self) -> float:
         if self.device.type == "cuda":
@@ -89,20 +91,23 @@ def main() -> None:
     torch.set_float32_matmul_precision("high")
     loop = Loop.make(torch.device(options.device), options.layers, options.rows, options.width)
     loop.block_us()
-    bare, added, own = [], [], []
+    pairs = []
+    own = []
     for _ in range(options.blocks):
-        bare.append(loop.block_us())
+        bare = loop.block_us()
         attach.install()
-        added.append(loop.block_us() - bare[-1])
+        pairs.append((bare, loop.block_us()))
         assert session._session is not None
         own.append(session._session.phases.own_s * 1e6)
         attach.detach()
-    added.sort()
-    quarter = len(added) // 4
-    step_us, cost_us = statistics.median(bare), statistics.median(added)
-    print(f"{options.device}, {options.layers} layers of {options.width}: a bare step takes {step_us:.1f} us")
-    print(f"watching adds {cost_us:.1f} us, {100 * cost_us / step_us:.2f}%", end="")
-    print(f" (middle half of {len(added)} blocks {added[quarter]:.1f} to {added[-1 - quarter]:.1f})")
+    print(f"{options.device}, {options.layers} layers of {options.width}, {len(pairs)} blocks in turns")
+    for which, name in enumerate(("on the clock", "processor time")):
+        step_us = statistics.median(bare[which] for bare, _ in pairs)
+        added = sorted(watched[which] - bare[which] for bare, watched in pairs)
+        middle = f"middle half {added[len(added) // 4]:.1f} to {added[-1 - len(added) // 4]:.1f}"
+        cost_us = statistics.median(added)
+        print(f"{name}: a step takes {step_us:.1f} us, watching adds {cost_us:.1f} us", end="")
+        print(f" ({middle}), {100 * cost_us / step_us:.2f}%")
     print(f"its own estimate is {statistics.median(own):.1f} us")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flatout.app import environment
-from flatout.app.live import Follower, Live, StatusView
+from flatout.app.live import Follower, Live, StatusView, View
 from flatout.app.notices import Notices
 from flatout.app.terminal import Terminal
 from flatout.records.sample import Tick
@@ -74,12 +74,19 @@ class Beside:
     def show_line(self, on: Terminal) -> None:
         with self._notices.unless("no live line"):
             assert on.fd is not None
-            self._live = Live(Follower(self._work / "proc"), StatusView(on.fd, on.color, on.unicode))
+            self._show(StatusView(on.fd, on.color, on.unicode))
 
     def show_screen(self, output: Output) -> None:
         with self._notices.unless("no live view"):
             output.screen.open()
-            self._live = Live(Follower(self._work / "proc"), output.screen)
+            self._show(output.screen)
+
+    def show(self, view: View) -> None:
+        with self._notices.unless("no live view"):
+            self._show(view)
+
+    def _show(self, view: View) -> None:
+        self._live = Live(Follower(self._work / "proc"), view)
 
     def sample(self, pid: int, interval_s: float) -> None:
         with self._notices.unless("no telemetry"):

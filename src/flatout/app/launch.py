@@ -12,7 +12,9 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -22,6 +24,7 @@ from flatout.errors import FlatoutError
 BOOTSTRAP = Path(__file__).resolve().parents[1] / "attach" / "bootstrap"
 _FROM_KEYS = (signal.SIGINT, signal.SIGQUIT)
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, *_FROM_KEYS)
+_GRACE_S = 5.0
 _SCRIPTS = (".py", ".pyw", ".pyc", ".pyz")
 
 
@@ -132,6 +135,23 @@ class Child:
             self._early.append(number)
         else:
             self._process.send_signal(number)
+
+    @contextmanager
+    def limited_to(self, limit_s: float) -> Iterator[None]:
+        """Within this block the child is asked to end when its time is over, and made to if it does not."""
+        assert self._process is not None
+        timers = [
+            threading.Timer(limit_s, self._process.terminate),
+            threading.Timer(limit_s + _GRACE_S, self._process.kill),
+        ]
+        for timer in timers:
+            timer.daemon = True
+            timer.start()
+        try:
+            yield
+        finally:
+            for timer in timers:
+                timer.cancel()
 
     def wait(self) -> int:
         """The exit code as a shell gives it: 128 + N after signal N."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ from flatout.store.manifest import Manifest
 # What takes long to import is imported beside the running script.
 if TYPE_CHECKING:
     from flatout.app.beside import Beside
+    from flatout.app.live import View
     from flatout.app.output import Output
 
 _SAY = {
@@ -55,7 +57,16 @@ class Options:
     verbose: bool = False
 
 
-def watch(cmd: Sequence[str], options: Options) -> int:
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """For a script that is ours to show off: what it prints goes to a file, `view` is shown, its time is limited."""
+
+    log_fd: int
+    view: View | None
+    limit_s: float
+
+
+def watch(cmd: Sequence[str], options: Options, stage: Stage | None = None) -> int:
     """Run `cmd` to its end under observation and return its exit code."""
     argv = command_line(cmd, options.python)
     try:
@@ -65,7 +76,7 @@ def watch(cmd: Sequence[str], options: Options) -> int:
         say(_SAY["unwatched"].format(error=error))
         with Child(argv, os.environ) as child:
             return child.wait()
-    return _Watch(run, manifest, options).to_the_end(argv)
+    return _Watch(run, manifest, options, stage).to_the_end(argv)
 
 
 def run_name(cmd: Sequence[str], wished: str | None) -> str:
@@ -80,8 +91,9 @@ def run_name(cmd: Sequence[str], wished: str | None) -> str:
 class _Watch:
     """One run from its start to its verdict."""
 
-    def __init__(self, run: RunDirectory, manifest: Manifest, options: Options) -> None:
+    def __init__(self, run: RunDirectory, manifest: Manifest, options: Options, stage: Stage | None) -> None:
         self._run = run
+        self._stage = stage
         self._manifest = manifest
         self._options = options
         self._terminal = terminal(os.environ)
@@ -92,10 +104,13 @@ class _Watch:
         settings: dict[str, object] = {} if self._options.lines else {"lines_hz": 0.0}
         output = self._catch_output()
         fds = output.fds if output else (None, None)
+        if self._stage is not None:
+            fds = (self._stage.log_fd, self._stage.log_fd)
         try:
             with Child(argv, child_environment(os.environ, self._run.work, settings), *fds) as child:
                 beside = self._begin_beside(child.pid, output)
-                code = child.wait()
+                with self._time_limit(child):
+                    code = child.wait()
                 wall_s = time.perf_counter() - began_s
                 self._end_beside(beside, output)
         except FlatoutError:
@@ -104,9 +119,12 @@ class _Watch:
         self._conclude(argv, code, wall_s, beside)
         return code
 
+    def _time_limit(self, child: Child) -> AbstractContextManager[object]:
+        return child.limited_to(self._stage.limit_s) if self._stage is not None else nullcontext()
+
     def _catch_output(self) -> Output | None:
         """For the full screen the script's output has to be caught; else it goes where it always went."""
-        if not self._options.live or self._options.quiet:
+        if not self._options.live or self._options.quiet or self._stage is not None:
             return None
         if self._terminal.fd is None:
             self._notices.append(_SAY["no_screen"])
@@ -125,7 +143,10 @@ class _Watch:
             from flatout.app.beside import Beside
 
             beside = Beside(self._run.work, self._notices)
-            if output is not None:
+            if self._stage is not None:
+                if self._stage.view is not None:
+                    beside.show(self._stage.view)
+            elif output is not None:
                 beside.show_screen(output)
             elif self._terminal.fd is not None and not self._options.quiet:
                 beside.show_line(self._terminal)

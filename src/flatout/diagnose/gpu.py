@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from flatout.diagnose.ranks import Floats, Rank
+from flatout.diagnose.ranks import Floats, Rank, during_steps
 from flatout.records.report import GpuUse
 from flatout.store.rows import Rows
 from flatout.store.run import StoredRun
@@ -17,7 +17,7 @@ _TIMES = ("starved", "forward", "backward", "optimizer", "other", "step")
 def gpu_use(run: StoredRun, ranks: Sequence[Rank]) -> GpuUse | None:
     """None where there is no GPU, or nothing of it was measured."""
     rows = run.rows("gpu")
-    rows = _own(_during_steps(rows, ranks)) if rows is not None else None
+    rows = _own(during_steps(rows, ranks)) if rows is not None else None
     has_rows = rows is not None and len(rows.values) > 0
     timed = any(rank.recording.count("device") for rank in ranks)
     if not has_rows and not timed:
@@ -77,18 +77,6 @@ def _timeline(ranks: Sequence[Rank]) -> tuple[float | None, float | None, dict[s
     starved = min(1.0, float(joined["starved"][both].sum()) / step_ms) if step_ms > 0 else None
     means = {name: _mean(values) for name, values in joined.items()}
     return starved, drained / boundaries if boundaries else None, {k: v for k, v in means.items() if v is not None}
-
-
-def _during_steps(rows: Rows, ranks: Sequence[Rank]) -> Rows:
-    """The samples taken while training was steady; all, if none fell there (a very short run)."""
-    spans = [rank.steady for rank in ranks if len(rank.steady)]
-    if not spans:
-        return rows
-    start_s = min(int(steps.start_ns[0]) for steps in spans) * 1e-9
-    end_s = max(int(steps.start_ns[-1]) * 1e-9 + float(steps.wall_s[-1]) for steps in spans)
-    t_s = rows.column("t_s")
-    inside = (t_s >= start_s) & (t_s <= end_s)
-    return Rows(rows.columns, rows.values[inside], rows.lost) if inside.any() else rows
 
 
 def _own(rows: Rows) -> Rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from flatout.diagnose.steady import warmup_length
 from flatout.records.phases import PHASES
 from flatout.store.recording import Recording
+from flatout.store.rows import Rows
 from flatout.store.run import StoredRun
 
 _UNKNOWN_SAMPLES = 0xFFFFFFFF
@@ -176,3 +178,15 @@ def _by_phase(phase_s: NDArray[np.float32], names: tuple[str, ...]) -> NDArray[n
     for column, name in enumerate(names[: phase_s.shape[1]]):
         ours[:, PHASES.index(name) if name in PHASES else -1] += np.nan_to_num(phase_s[:, column], nan=0.0)
     return ours
+
+
+def during_steps(rows: Rows, ranks: Sequence[Rank]) -> Rows:
+    """The samples taken while training was steady; all, if none fell there (a very short run)."""
+    spans = [rank.steady for rank in ranks if len(rank.steady)]
+    if not spans:
+        return rows
+    start_s = min(int(steps.start_ns[0]) for steps in spans) * 1e-9
+    end_s = max(int(steps.start_ns[-1]) * 1e-9 + float(steps.wall_s[-1]) for steps in spans)
+    t_s = rows.column("t_s")
+    inside = (t_s >= start_s) & (t_s <= end_s)
+    return Rows(rows.columns, rows.values[inside], rows.lost) if inside.any() else rows

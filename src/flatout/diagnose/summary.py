@@ -9,6 +9,7 @@ import numpy as np
 
 from flatout.diagnose.bound import verdict
 from flatout.diagnose.gpu import gpu_use
+from flatout.diagnose.host import host_use
 from flatout.diagnose.lines import slowest_lines
 from flatout.diagnose.loaders import same_loaders, worker_costs
 from flatout.diagnose.notices import notices
@@ -46,6 +47,7 @@ def summarise(run: StoredRun) -> RunReport:
         pauses=sites.pauses,
         ranks=tuple(_rank_use(rank) for rank in ranks),
         warmup_steps=max((rank.warmup_steps for rank in ranks), default=0),
+        host=host_use(run, ranks),
     )
 
 

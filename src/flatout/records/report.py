@@ -65,6 +65,15 @@ class GpuUse:
 
 
 @dataclass(frozen=True, slots=True)
+class HostUse:
+    """What all watched processes took together: mean busy cores while training, and most bytes at any time."""
+
+    cpu_cores: float | None = None
+    # Pages that several processes share count once, where the kernel tells them apart.
+    memory_peak: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """What bounds the run, in one word and one sentence."""
 
@@ -213,4 +222,5 @@ class RunReport:
     ranks: tuple[RankUse, ...] = ()
     # Steps at the start that are in no rate and no share, because the run had not settled; the most of any rank.
     warmup_steps: int = 0
+    host: HostUse | None = None
     schema: int = SCHEMA

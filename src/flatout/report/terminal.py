@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from flatout.records.phases import PHASES
-from flatout.records.report import Finding, GpuUse, PhaseShare, RunReport, WorkerCost
+from flatout.records.report import Finding, GpuUse, HostUse, PhaseShare, RunReport, WorkerCost
 from flatout.report import text
 from flatout.report.page import LABEL, PHASE_STYLE, Page, drawn, paragraph, row, spaced
 
@@ -41,6 +41,9 @@ _SAY = {
     "sm": "SM",
     "tensor": "tensor cores",
     "memory": "memory peak",
+    "host": "Host",
+    "cores": "{n} cores busy",
+    "core": "1 core busy",
     "findings": "What to fix",
     "gain": "×{low:.2f} to ×{high:.2f}",
     "lines": "Slowest lines of your code",
@@ -165,8 +168,18 @@ def _devices(page: Page) -> Iterator[Text]:
         yield from row(_SAY["gpu"], [Text(_SAY["no_gpu"], "dim")], page)
     else:
         yield from row(_SAY["gpu"], [Text(_SAY["not_measured"], "dim")], page)
+    if report.host is not None:
+        yield from row(_SAY["host"], list(_host(report.host)), page)
     for worker in sorted(report.workers, key=lambda w: -w.samples)[: None if page.verbose else 2]:
         yield from row(_SAY["loader"], list(_loader(worker)), page)
+
+
+def _host(host: HostUse) -> Iterator[Text]:
+    cores = None if host.cpu_cores is None else f"{host.cpu_cores:.1f}"
+    if cores is not None:
+        yield Text(_SAY["core"] if cores == "1.0" else _SAY["cores"].format(n=cores))
+    if host.memory_peak is not None:
+        yield _measured(_SAY["memory"], text.gibibytes(host.memory_peak))
 
 
 def _gpu(gpu: GpuUse, verbose: bool) -> Iterator[Text]:

@@ -1,0 +1,149 @@
+"""`flatout demo`: a bundled training project, watched as any script would be, and what to try next."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from flatout.app.run import Options, Stage, watch
+from flatout.app.terminal import Terminal, say, terminal
+from flatout.app.workloads import SIZES, WORKLOADS, Workload, find
+from flatout.errors import FlatoutError
+from flatout.report.progress import StepsBar
+
+LIMIT_S = 60.0
+_SAY = {
+    "data": " Making its data ({size}) in {folder} …\n",
+    "failed": "{name} failed with exit code {code}; the end of what it printed:\n{tail}",
+    "missing": "{name} needs {missing}: pip install 'flatout[demo]'",
+    "size": "--size must be tiny or full, got {size!r}",
+    "next": "\n Try next\n",
+    "own": "your own training, unchanged",
+    "stopped": " Stopped after {limit:.0f} s: a demo takes no longer.\n",
+}
+_TERMINATED = 128 + 15
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What the user chose; `size` None is tiny without a GPU and full with one."""
+
+    name: str
+    size: str | None
+    data: Path | None
+    limit_s: float = LIMIT_S
+
+
+def stories() -> str:
+    """Every workload with its story, two lines each."""
+    blocks = []
+    for workload in WORKLOADS:
+        title, trains, idle = workload.story()
+        blocks.append(f" {workload.name}: {title}\n   {trains}\n   {idle}\n")
+    return "\n".join(blocks)
+
+
+def demo(choice: Choice, options: Options) -> int:
+    """Make the workload's data, watch it train, show the verdict and what comes next."""
+    workload = find(choice.name)
+    size = choice.size or default_size()
+    if size not in SIZES:
+        raise FlatoutError(_SAY["size"].format(size=size))
+    _check_needs(workload)
+    screen = terminal(os.environ)
+    data = (choice.data or cache_folder(os.environ)) / workload.name
+    if not options.quiet:
+        _introduce(workload)
+        say(_SAY["data"].format(size=size, folder=data))
+    with tempfile.TemporaryDirectory(prefix="flatout-demo-") as scratch:
+        arguments = ["--size", size, "--data", str(data), "--steps", str(workload.steps[size])]
+        arguments += ["--out", f"{scratch}/out"]
+        _make_data(workload, arguments)
+        code = _watched(workload, arguments, size, choice, options, screen, Path(scratch) / "printed.txt")
+    if not options.quiet:
+        _go_on(workload, size, data)
+    return code
+
+
+def default_size() -> str:
+    """full with a GPU that torch can use, tiny without. Asked of another process: CUDA is not ours to initialise."""
+    question = "import torch, sys; sys.exit(not torch.cuda.is_available())"
+    answer = subprocess.run([sys.executable, "-c", question], capture_output=True, check=False)
+    return "full" if answer.returncode == 0 else "tiny"
+
+
+def cache_folder(environ: Mapping[str, str]) -> Path:
+    """Where made data is kept from one demo to the next."""
+    base = environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "flatout" / "workloads"
+
+
+def _check_needs(workload: Workload) -> None:
+    missing = [name for name in workload.needs if importlib.util.find_spec(name) is None]
+    if missing:
+        raise FlatoutError(_SAY["missing"].format(name=workload.name, missing=" and ".join(missing)))
+
+
+def _introduce(workload: Workload) -> None:
+    title, trains, idle = workload.story()
+    say(f"\n {workload.name}: {title}\n {trains}\n {idle}\n\n")
+
+
+def _make_data(workload: Workload, arguments: list[str]) -> None:
+    command = [sys.executable, str(workload.script), *arguments, "--make-data-only"]
+    made = subprocess.run(command, capture_output=True, text=True, check=False)
+    if made.returncode:
+        raise _failure(workload, made.returncode, made.stdout + made.stderr)
+
+
+def _watched(
+    workload: Workload, arguments: list[str], size: str, choice: Choice, options: Options, screen: Terminal, log: Path
+) -> int:
+    with _opened(log) as log_fd:
+        view = None
+        if screen.fd is not None and not options.quiet:
+            view = StepsBar(workload.steps[size], screen.width, screen.color)
+        named = replace(options, name=options.name or workload.name)
+        code = watch([str(workload.script), *arguments], named, Stage(log_fd, view, choice.limit_s))
+    if code == _TERMINATED:
+        say(_SAY["stopped"].format(limit=choice.limit_s))
+        return 0
+    if code:
+        raise _failure(workload, code, log.read_text(errors="replace"))
+    return code
+
+
+def _go_on(workload: Workload, size: str, data: Path) -> None:
+    """What comes after the verdict. Once scripts can be fixed from outside, before → after is shown here."""
+    place = workload.script
+    shown = os.path.relpath(place) if place.is_relative_to(Path.cwd()) else str(place)
+    commands = [
+        (f"flatout run {shlex.quote(shown)} --size {size} --data {shlex.quote(str(data))} {flags}", why)
+        for flags, why in workload.tries
+    ]
+    commands.append(("flatout run train.py", _SAY["own"]))
+    say(_SAY["next"])
+    for command, why in commands:
+        say(f"   {command}\n     {why}\n")
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _failure(workload: Workload, code: int, printed: str) -> FlatoutError:
+    tail = "\n".join(printed.rstrip().splitlines()[-8:])
+    return FlatoutError(_SAY["failed"].format(name=workload.name, code=code, tail=tail))

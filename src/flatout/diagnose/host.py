@@ -1,0 +1,35 @@
+"""What the watched processes took of the host, from what the parent process sampled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from flatout.diagnose.ranks import Floats, Rank, during_steps
+from flatout.records.report import HostUse
+from flatout.store.run import StoredRun
+
+
+def host_use(run: StoredRun, ranks: Sequence[Rank]) -> HostUse | None:
+    """None where no process was sampled. The peak is of the whole run: memory is also lost to an evaluation."""
+    rows = run.rows("processes")
+    if rows is None or not len(rows.values):
+        return None
+    pss, rss = rows.column("pss_bytes"), rows.column("rss_bytes")
+    memory = _totals(rows.column("t_s"), np.where(np.isfinite(pss), pss, rss))
+    steady = during_steps(rows, ranks)
+    cores = _totals(steady.column("t_s"), steady.column("cpu_share"))
+    return HostUse(
+        cpu_cores=float(cores.mean()) if len(cores) else None,
+        memory_peak=int(memory.max()) if len(memory) else None,
+    )
+
+
+def _totals(t_s: Floats, values: Floats) -> Floats:
+    """The sum over all processes at each moment of sampling; moments without any value are left out."""
+    known = np.isfinite(values)
+    if not known.any():
+        return np.empty(0)
+    _, moment = np.unique(t_s[known], return_inverse=True)
+    return np.bincount(moment, weights=values[known]).astype(np.float64)
