@@ -14,7 +14,7 @@ MAKEFLAGS += --no-print-directory
 help:
 	@echo "make setup   a .venv with torch $(TORCH), flatout and the development tools"
 	@echo "make test    the tests            make lint    ruff, mypy --strict, import contracts"
-	@echo "make demo    watch an example     make format  ruff's formatter and safe fixes"
+	@echo "make demo    a bundled workload   make format  ruff's formatter and safe fixes"
 	@echo "make bench   quick benchmarks     make soak    the slow ones"
 
 setup: $(READY)
@@ -40,6 +40,7 @@ lint: setup
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
+	@for script in src/flatout/workloads/*/train.py benchmarks/experts/*/train.py; do $(PY) -m mypy $$script || exit; done
 	@$(VENV)/bin/lint-imports --no-cache
 
 format: setup
@@ -47,7 +48,7 @@ format: setup
 	@$(PY) -m ruff format .
 
 demo: setup
-	@$(PY) -m flatout run examples/slow_loader.py
+	@$(PY) -m flatout demo
 
 # The peers live apart: they must never become a dependency. Their environment borrows this one's torch.
 peers: setup

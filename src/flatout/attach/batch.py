@@ -18,9 +18,23 @@ def size_of(batch: Any) -> int:
     return look(batch)[1]
 
 
-def look(batch: Any) -> tuple[Path, int]:
-    """The way to the telling part of a batch (empty: not worth remembering), and the number of samples."""
-    return _search(batch) or ((), _length(batch))
+def look(batch: Any, asked: int = 0) -> tuple[Path, int]:
+    """The way to the telling part of a batch (empty: not worth remembering), and the number of samples.
+
+    `asked` is how many samples the loader takes for a batch, 0 if that is not known.
+    """
+    if asked and _is_list_of_samples(batch, asked):
+        return (), asked
+    path, size = _search(batch) or ((), _length(batch))
+    # More than the loader asked for: it is a dimension of the sample itself, which its collate function handed on bare.
+    return ((), asked) if 0 < asked < size else (path, size)
+
+
+def _is_list_of_samples(batch: Any, asked: int) -> bool:
+    if not isinstance(batch, list | tuple) or len(batch) != asked:
+        return False
+    kinds = {type(part) for part in batch}
+    return len(kinds) == 1 and not hasattr(batch[0], "dtype") and not isinstance(batch[0], list | tuple)
 
 
 def follow(path: Path, batch: Any) -> int:

@@ -46,6 +46,7 @@ class LoaderWatch:
         patches.add(module._BaseDataLoaderIter, "_flatout_loader", 0)
         patches.add(module._BaseDataLoaderIter, "_flatout_key", _NO_KEY)
         patches.add(module._BaseDataLoaderIter, "_flatout_path", ())
+        patches.add(module._BaseDataLoaderIter, "_flatout_asked", 0)
         patches.replace(module.DataLoader, "__init__", self._make_init)
         patches.replace(module.DataLoader, "__iter__", self._make_iter)
         patches.replace(module._MultiProcessingDataLoaderIter, "__next__", lambda o: self._make_next(o, _queue_depth))
@@ -87,6 +88,7 @@ class LoaderWatch:
                     if device is not None:
                         device.iterator_made()
                     iterator._flatout_loader = number << 5
+                    iterator._flatout_asked = _asked(loader)
                     self._note_epoch(number, iterator, begun)
             except Exception as error:
                 trouble(error)
@@ -157,7 +159,7 @@ class LoaderWatch:
         except Exception:
             pass  # the first batch, or one that is built otherwise
         try:
-            path, size = look(batch)
+            path, size = look(batch, iterator._flatout_asked)
             iterator._flatout_path = path
             iterator._flatout_key = path[0][1] if len(path) == 1 and path[0][0] == "item" else _NO_KEY
             return size
@@ -179,6 +181,12 @@ class LoaderWatch:
         output.append(_EPOCH(_EPOCH_KIND, 0, 0, number, len(workers), int(begun * 1e9), int(clock() * 1e9)))
         if workers:
             output.text("workers", {"loader": number, "pids": [w.pid for w in workers], "start_ns": int(begun * 1e9)})
+
+
+def _asked(loader: Any) -> int:
+    """Samples the loader takes for a batch, 0 where its sampler does not say."""
+    size = loader.batch_size or getattr(getattr(loader, "batch_sampler", None), "batch_size", None)
+    return size if isinstance(size, int) else 0
 
 
 def _queue_depth(iterator: Any) -> int:

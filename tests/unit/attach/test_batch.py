@@ -70,3 +70,19 @@ def test_the_way_found_is_good_for_the_next_batch(batch: Any) -> None:
 
 def test_the_majority_decides() -> None:
     assert size_of([make(1), make(16, 3), make(16, 5)]) == 16
+
+
+@pytest.mark.parametrize(
+    ("batch", "asked", "size"),
+    [
+        (Sample("x", make(3, 8, 8), make(4, 4)), 1, 1),  # one sample, handed on bare
+        ([Sample("x", make(3, 8, 8), make(4, 4))] * 4, 4, 4),
+        ([{"image": make(3, 8, 8)}] * 4, 4, 4),
+        (make(128, 32), 32, 32),  # time first
+        ((make(2, 3), make(2)), 2, 2),
+        ([make(6, 3), make(6)], 8, 6),  # the last batch of an epoch
+        (make(8, 3), 0, 8),
+    ],
+)
+def test_a_batch_is_never_larger_than_what_the_loader_asked_for(batch: Any, asked: int, size: int) -> None:
+    assert look(batch, asked)[1] == size
