@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -20,6 +21,9 @@ from flatout.telemetry.visible import setting_of
 _Sample = TypeVar("_Sample", covariant=True)
 # (from this age of the run on, seconds between ticks at least): a week's record stays in the tens of megabytes.
 _STRETCH = ((0.0, 0.0), (600.0, 1.0), (7200.0, 5.0), (86400.0, 30.0))
+# Of the processors there are, this share is ours to take: on a small machine ticks come more seldom.
+_BUDGET = 0.003
+_LONGEST_FOR_BUDGET_S = 1.0
 # Sources that change slowly, or give many rows, have their turn every so many ticks.
 _SELDOM = 5
 _MANY_PROCESSES = 16
@@ -77,7 +81,8 @@ class Sampling:
         self._notices: dict[str, None] = {}
         self._data_files: set[str] = set()
         self._ticks = 0
-        self._cpu_s = 0.0
+        self._cpu_s = self._recent_cpu_s = 0.0
+        self._quota_cores = math.inf
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="flatout-sampling", daemon=True)
 
@@ -134,7 +139,10 @@ class Sampling:
         while not self._stopping.is_set():
             cpu_s = time.thread_time()
             self._tick()
-            self._cpu_s += time.thread_time() - cpu_s
+            took_s = time.thread_time() - cpu_s
+            self._cpu_s += took_s
+            # From zero on: the first ticks are dear, and a short run should not be left without samples for them.
+            self._recent_cpu_s += (took_s - self._recent_cpu_s) / 8
             now_s = self._clock()
             interval_s = self._interval_at(now_s - started_s)
             self._nvml.interval_s = interval_s
@@ -145,7 +153,12 @@ class Sampling:
     def _interval_at(self, age_s: float) -> float:
         if not self._stretch:
             return self._interval_s
-        return max(self._interval_s, *(least_s for from_s, least_s in _STRETCH if age_s >= from_s))
+        affordable_s = min(_LONGEST_FOR_BUDGET_S, self._recent_cpu_s / (_BUDGET * self._processors()))
+        return max(self._interval_s, affordable_s, *(least_s for from_s, least_s in _STRETCH if age_s >= from_s))
+
+    def _processors(self) -> float:
+        """Those this process may use; a container's quota counts."""
+        return min(float(len(os.sched_getaffinity(0))), self._quota_cores)
 
     def _tick(self) -> None:
         is_seldom = self._ticks % _SELDOM == 0
@@ -160,6 +173,8 @@ class Sampling:
             network=self._try("network file systems", self._network) if is_seldom else None,
             cgroup=self._try("cgroup", self._cgroup) if is_seldom else None,
         )
+        if tick.cgroup is not None:
+            self._quota_cores = tick.cgroup.cpu_quota_cores or math.inf
         if is_seldom:
             self._collect_data_files()
         if tick.gpu is not None and tick.gpu.reason is not None and tick.gpu.fresh:

@@ -68,6 +68,16 @@ def test_the_interval_stretches_in_long_runs():
     assert Sampling(None, 0.2, stretch=False)._interval_at(90_000) == 0.2
 
 
+@pytest.mark.parametrize(("processors", "interval_s"), [(2, 4 / 6), (16, 0.2), (1, 1.0)])
+def test_where_processors_are_few_dear_ticks_come_more_seldom(monkeypatch, processors, interval_s):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(processors)))
+    sampling = Sampling(None, 0.2)
+
+    sampling._recent_cpu_s = 0.004
+
+    assert sampling._interval_at(10.0) == pytest.approx(interval_s)
+
+
 def test_rows_match_their_columns_and_mark_the_unmeasured():
     tick = Tick(
         t_s=5.0,
