@@ -5,6 +5,8 @@ import os
 import threading
 import time
 
+import pytest
+
 from flatout.records.sample import GpuReading, GpuSample, HostSample, ProcessSample, Tick
 from flatout.telemetry.rows import SOURCES, columns, row, rows
 from flatout.telemetry.sampling import Sampling
