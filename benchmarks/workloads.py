@@ -161,7 +161,8 @@ def _figures(report: dict[str, Any], final: dict[str, float] | None) -> Figures:
     gpu, host = report["gpu"] or {}, report.get("host") or {}
     its = report["throughput"]["steps_per_s"]
     # What a script calls a sample: a pre-batched file is one for its loader, but holds many.
-    batch = (final or {}).get("batch")
+    counts = final or {}
+    batch = counts["samples"] / counts["steps"] if "samples" in counts else None
     samples = its * batch if its is not None and batch else report["throughput"]["samples_per_s"]
     return Figures(
         steps=report["run"]["steps"],
@@ -196,7 +197,7 @@ def rows(name: str, arms: dict[str, Figures]) -> list[list[str]]:
     lines = []
     for arm, f in arms.items():
         ratio = f.samples_per_s / before.samples_per_s if f.samples_per_s and before.samples_per_s else None
-        metric = " ".join(f"{k} {v:.4g}" for k, v in (f.final or {}).items() if k not in ("steps", "loss", "batch"))
+        metric = " ".join(f"{k} {v:.4g}" for k, v in (f.final or {}).items() if k not in ("steps", "loss", "samples"))
         lines.append([
             name, arm, _number(f.samples_per_s), f"×{ratio:.2f}" if ratio else "–", _number(f.its_per_s),
             _number(f.data_ms), _spread(f.util, f.util_spread), _percent(f.power), _percent(f.sm), _percent(f.tensor),

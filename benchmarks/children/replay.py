@@ -24,7 +24,7 @@ _ITERATORS: Any = (dataloader._SingleProcessDataLoaderIter, dataloader._MultiPro
 def to_device(value: Any, device: torch.device) -> Any:
     """The same value with every tensor in it on the device; objects keep their type and have their tensors replaced."""
     if isinstance(value, torch.Tensor):
-        return value.to(device)
+        return value.to(device, copy=True)  # a loader may use the memory of a batch again
     if isinstance(value, dict):
         return {key: to_device(item, device) for key, item in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):

@@ -1,0 +1,1 @@
+"""What an expert writes differently in avatar_splat."""

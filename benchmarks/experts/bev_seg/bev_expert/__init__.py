@@ -1,0 +1,1 @@
+"""What the expert's form of bev_seg does otherwise."""

@@ -1,0 +1,1 @@
+"""What an expert changes in heatmap_npy."""

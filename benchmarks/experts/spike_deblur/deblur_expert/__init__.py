@@ -1,0 +1,1 @@
+"""What the expert's form of spike_deblur does differently."""

@@ -1,0 +1,105 @@
+"""`flatout demo`: a bundled workload from its data to the verdict, and what it says when it cannot."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flatout.app.workloads import WORKLOADS
+from tests.workloads.projects import ROOT, Ended, start
+from tests.workloads.projects import WORKLOADS as FOLDER
+
+
+def demo(*arguments: str | Path, **environment: str) -> Ended:
+    return start("-m", "flatout", "demo", *arguments, **environment)
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ended, dict[str, object]]:
+    here = tmp_path_factory.mktemp("demo")
+    ended = demo("--size", "tiny", "--data", here / "data", "--out", here / "run", "--json", here / "report.json")
+    assert ended.code == 0, ended.err
+    return ended, json.loads((here / "report.json").read_text())
+
+
+def test_the_default_demo_ends_with_the_verdict_and_what_to_try(shown: tuple[Ended, dict[str, object]]) -> None:
+    ended, report = shown
+
+    assert report["verdict"]["bound"] == "input"  # type: ignore[index]
+    assert "INPUT-BOUND" in ended.err
+    assert "Try next" in ended.err and "flatout run train.py" in ended.err
+    # What the training script printed is not what a demo is about.
+    assert ended.out == ""
+
+
+def test_it_takes_less_than_a_minute_at_the_size_of_a_machine_without_a_gpu(
+    shown: tuple[Ended, dict[str, object]],
+) -> None:
+    _, report = shown
+
+    assert report["run"]["wall_s"] < 45  # type: ignore[index]
+    assert report["run"]["steps"] == WORKLOADS[0].steps["tiny"]  # type: ignore[index]
+
+
+def test_the_list_tells_every_story_in_two_lines() -> None:
+    ended = demo("--list")
+
+    blocks = ended.out.strip().split("\n\n")
+    assert [block.split(":")[0].strip() for block in blocks] == [workload.name for workload in WORKLOADS]
+    for block in blocks:
+        assert len(block.splitlines()) == 3
+        assert all(20 < len(line) <= 120 for line in block.splitlines())
+
+
+def test_every_project_of_the_folder_can_be_shown() -> None:
+    folders = {path.parent.name for path in FOLDER.glob("*/train.py")}
+
+    assert folders == {workload.name for workload in WORKLOADS}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["mnist"], "no workload is called 'mnist'"),
+        (["--size", "huge"], "--size must be tiny or full, got 'huge'"),
+    ],
+)
+def test_a_mistake_is_one_line(arguments: list[str], words: str) -> None:
+    ended = demo(*arguments)
+
+    assert ended.code == 2
+    assert words in ended.err and len(ended.err.splitlines()) == 1
+
+
+def test_a_workload_that_fails_shows_the_end_of_what_it_printed(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.write_text("a file where the folder should be")
+
+    ended = demo("--size", "tiny", "--data", data)
+
+    assert ended.code == 2
+    assert "gray_cnn failed with exit code" in ended.err and "Traceback" not in ended.err
+
+
+def test_on_a_terminal_a_bar_shows_how_far_it_is(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "flatout", "demo", "--size", "tiny", "--data", str(tmp_path / "data")]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "TERM": "xterm", "COLUMNS": "100"}
+    with subprocess.Popen(command, cwd=tmp_path, env=environ, stdout=theirs, stderr=theirs, stdin=theirs) as process:
+        os.close(theirs)
+        seen = b""
+        while True:
+            try:
+                seen += os.read(ours, 65536)
+            except OSError:
+                break
+    os.close(ours)
+
+    assert process.returncode == 0
+    assert "training" in seen.decode() and "samples/s" in seen.decode() and "━" in seen.decode()
