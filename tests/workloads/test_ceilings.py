@@ -23,7 +23,7 @@ def test_with_replayed_batches_the_training_never_waits_and_takes_as_many_steps(
     arguments = ("--size", "tiny", "--data", data, "--steps", "30", "--out", tmp_path / "out")
 
     before = watched("gray_cnn", tmp_path / "before.json", *arguments)
-    replayed = watched("gray_cnn", tmp_path / "replayed.json", SCRIPT, *arguments, script=REPLAY)
+    replayed = watched("gray_cnn", tmp_path / "replayed.json", "--batches", "2", SCRIPT, *arguments, script=REPLAY)
 
     assert replayed["run"]["steps"] == before["run"]["steps"] == 30
     assert replayed["phases"]["data"]["share"] < 0.05 < before["phases"]["data"]["share"]

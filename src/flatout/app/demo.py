@@ -21,7 +21,7 @@ from flatout.report.progress import StepsBar
 
 LIMIT_S = 60.0
 _SAY = {
-    "data": " Making its data ({size}) in {folder} …\n",
+    "data": " Its data ({size}) is in {folder}\n",
     "failed": "{name} failed with exit code {code}; the end of what it printed:\n{tail}",
     "missing": "{name} needs {missing}: pip install 'flatout[demo]'",
     "size": "--size must be tiny or full, got {size!r}",

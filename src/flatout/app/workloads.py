@@ -36,7 +36,7 @@ WORKLOADS = (
     Workload(
         "gray_cnn",
         needs=("PIL",),
-        steps={"tiny": 160, "full": 250},
+        steps={"tiny": 120, "full": 250},
         tries=(("--num-workers 2", "let two processes prepare the batches"),),
     ),
     Workload(

@@ -1,0 +1,1 @@
+"""A classifier of grey surface images: data, model, training."""
