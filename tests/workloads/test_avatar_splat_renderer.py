@@ -71,7 +71,7 @@ def test_the_blend_has_the_gradients_of_finite_differences() -> None:
     conic = torch.stack([random(2, 5) * 0.1 + 0.02, random(2, 5) * 0.02, random(2, 5) * 0.1 + 0.02], dim=-1)
     inputs = [mean, conic, (random(2, 5) * 0.9).log(), random(2, 5, 4)]
 
-    assert torch.autograd.gradcheck(blend, [each.requires_grad_() for each in inputs])
+    assert torch.autograd.gradcheck(blend, [each.requires_grad_() for each in inputs], fast_mode=True)
 
 
 def test_an_opaque_gaussian_hides_what_is_behind_it_and_stops_its_own_gradient() -> None:
@@ -108,11 +108,7 @@ def test_every_kind_of_parameter_has_the_gradient_of_finite_differences_through_
             flat[i] = kept - step
             below = loss().item()
             flat[i] = kept
-            if name == "xyz":
-                # The colour looks along a direction that is held fixed while positions move.
-                assert gradient[i].item() == pytest.approx((above - below) / (2 * step), rel=0.1, abs=1e-7)
-            else:
-                assert gradient[i].item() == pytest.approx((above - below) / (2 * step), rel=1e-4, abs=1e-10), name
+            assert gradient[i].item() == pytest.approx((above - below) / (2 * step), rel=1e-4, abs=1e-10), name
 
 
 def test_a_batch_of_cameras_equals_one_camera_after_another() -> None:

@@ -71,6 +71,10 @@ def start_training(options: Options, mesh: Head, device: torch.device) -> Traini
     training = Training(model, optimizer, SteadyStats(len(model), device))
     if state is not None:
         checkpoint.restore(training, state)
+        if training.step >= options.steps:
+            raise UserError(
+                f"--resume '{options.resume}' is at step {training.step}: --steps {options.steps} must be more"
+            )
     return training
 
 
@@ -89,7 +93,7 @@ def train(options: Options, folder: Path, device: torch.device) -> dict[str, flo
 
     dataset = AvatarFrames(folder, "train", preset.resolution)
     sampler = ShuffledFrames(len(dataset), options.seed, training.samples)
-    batches = endless(make_loader(dataset, sampler, cameras, device), cameras)
+    batches = endless(make_loader(dataset, sampler, device), cameras)
     unpack = Unpacker(device)
     writer = summary_writer(options.out / "tensorboard")
     log = ScalarLog(writer)
@@ -143,7 +147,7 @@ def train(options: Options, folder: Path, device: torch.device) -> dict[str, flo
     writer.close()
     if options.losses:
         options.losses.write_text(json.dumps(log.losses))
-    return {"loss": log.losses[-1] if log.losses else float("nan"), **metrics}
+    return {"loss": log.losses[-1], **metrics}
 
 
 def run(options: Options) -> None:
@@ -166,6 +170,9 @@ def main(argv: list[str] | None = None) -> int:
         run(options)
     except UserError as error:
         print(f"train.py: error: {told(error)}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"train.py: error: {error}; see --out, --data and --losses", file=sys.stderr)
         return 2
     return 0
 

@@ -36,7 +36,7 @@ class Evaluator:
         """The test frames on the device; read once, they are few."""
         if not self._batches:
             unpack = Unpacker(device)
-            self._batches = [unpack(samples) for samples in make_loader(self._frames, None, 1, device)]
+            self._batches = [unpack([sample]) for sample in make_loader(self._frames, None, device)]
         return self._batches
 
     @torch.no_grad()

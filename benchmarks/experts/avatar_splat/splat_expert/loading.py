@@ -55,8 +55,8 @@ class PackedFrames(Dataset[PackedSample]):
         return PackedSample(torch.from_numpy(planes), numbers)
 
 
-def _as_is(samples: list[PackedSample]) -> list[PackedSample]:
-    return samples
+def _only(samples: list[PackedSample]) -> PackedSample:
+    return samples[0]
 
 
 def _one_thread(worker: int) -> None:
@@ -68,16 +68,14 @@ def worker_count() -> int:
     return max(1, min(8, len(os.sched_getaffinity(0)) - 4))
 
 
-def make_loader(
-    frames: AvatarFrames, sampler: Sampler[int] | None, cameras: int, device: torch.device
-) -> DataLoader[PackedSample]:
-    """Batches of `cameras` samples, in the sampler's order."""
+def make_loader(frames: AvatarFrames, sampler: Sampler[int] | None, device: torch.device) -> DataLoader[PackedSample]:
+    """Samples in the sampler's order, one by one: little shared memory, even where a step takes several."""
     return DataLoader(
         PackedFrames(frames),
-        batch_size=cameras,
+        batch_size=1,
         sampler=sampler,
         num_workers=worker_count(),
-        collate_fn=_as_is,
+        collate_fn=_only,
         pin_memory=device.type == "cuda",
         persistent_workers=True,
         prefetch_factor=2,
@@ -89,11 +87,11 @@ def endless(loader: DataLoader[PackedSample], cameras: int) -> Iterator[list[Pac
     """Lists of exactly `cameras` samples; a list may reach over the end of an epoch."""
     held: list[PackedSample] = []
     while True:
-        for samples in loader:
-            held += samples
-            while len(held) >= cameras:
-                yield held[:cameras]
-                del held[:cameras]
+        for sample in loader:
+            held.append(sample)
+            if len(held) == cameras:
+                yield held
+                held = []
 
 
 class Unpacker:
