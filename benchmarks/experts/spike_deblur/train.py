@@ -21,7 +21,7 @@ from deblur import attention
 from deblur.arguments import complete, make_parser, write_losses
 from deblur.config import Chunks, Config, load
 from deblur.dataset import RandomClips
-from deblur.errors import DeblurError, plain_message
+from deblur.errors import DeblurError, one_line
 from deblur.evaluate import evaluate
 from deblur.generate import SHAPES, make_data
 from deblur.loader import collate_for
@@ -228,8 +228,11 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     try:
         run(args)
-    except DeblurError as error:
-        print(f"train.py: error: {plain_message(error)}", file=sys.stderr)
+    except (DeblurError, RuntimeError) as error:
+        message = one_line(error)
+        if message is None:
+            raise
+        print(f"train.py: error: {message}", file=sys.stderr)
         return 2
     return 0
 

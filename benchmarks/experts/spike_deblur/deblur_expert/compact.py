@@ -1,7 +1,7 @@
 """Clips as small as they can travel: cropped bytes and spike counts; floats are made on the device.
 
-The numbers are those of `SpikeDeblurDataset`, bit for bit: the same additions and multiplications, only for the pixels of
-the crop. Divisions by a constant come from a table, since CUDA would multiply by the reciprocal instead.
+The numbers are those of `SpikeDeblurDataset`, bit for bit: the same additions and multiplications, only for the pixels
+of the crop. Divisions by a constant come from a table, since CUDA would multiply by the reciprocal instead.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from deblur.voxel import Taps, bin_edges, count_spikes, read_packed
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The part of a spike axis that a crop needs, always equally long so that clips stack, and its taps relative to it."""
+    """The part of a spike axis that a crop needs, of fixed length so that clips stack, and its taps relative to it."""
 
     start: int
     stop: int

@@ -1,0 +1,1 @@
+"""Video deblurring from RGB frames and a spike camera."""
