@@ -13,10 +13,10 @@ import torch
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[2] / "src" / "flatout" / "workloads" / "bev_seg")]
 
-from bev.arguments import Arguments, choose_device, make_parser, prepare_torch  # noqa: E402
+from bev.arguments import Arguments, choose_device, make_parser, prepare_out, prepare_torch  # noqa: E402
 from bev.checkpoint import resume  # noqa: E402
 from bev.config import Config, load_config  # noqa: E402
-from bev.dataset import RoadScenes  # noqa: E402
+from bev.dataset import make_datasets  # noqa: E402
 from bev.errors import UserError, one_line  # noqa: E402
 from bev.hooks import LrUpdaterHook, scaled_lr  # noqa: E402
 from bev.loader import EpochSampler  # noqa: E402
@@ -64,11 +64,11 @@ def choose_config(arguments: ExpertArguments, size: str) -> Config:
     return config
 
 
-def make_model(config: Config, device: torch.device, numeric: bool) -> BevSegmenter:
+def make_model(config: Config, device: torch.device, channels_last: bool) -> BevSegmenter:
     """The project's network, with a pool that does not wait for the device."""
     model = BevSegmenter(config.model, config.data.image_size).to(device)
     model.lift.pool = static_pool
-    if numeric:
+    if channels_last:
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model
 
@@ -89,16 +89,13 @@ def train(arguments: ExpertArguments) -> None:
     folder = ensure_data(arguments.data / size, plan, arguments.make_workers)
     if arguments.make_data_only:
         return
-    try:
-        arguments.out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot write to --out {arguments.out}: {error.strerror}") from None
-
+    prepare_out(arguments)
     numeric = arguments.may("numeric")
     prepare_torch(arguments.seed, arguments.deterministic, device)
-    if numeric and not arguments.deterministic:
+    fast = numeric and device.type == "cuda"
+    if fast and not arguments.deterministic:
         allow_fast_numbers()
-    model = make_model(config, device, numeric)
+    model = make_model(config, device, channels_last=fast)
     lr = scaled_lr(
         config.optimizer.lr, config.lr_config, data.samples_per_gpu, config.optimizer_config.cumulative_iters
     )
@@ -109,8 +106,7 @@ def train(arguments: ExpertArguments) -> None:
     if arguments.resume is not None:
         resume(runner, arguments.resume)
 
-    train_set = RoadScenes(folder / "train", data.image_size, True, arguments.seed, data.disk_delay_ms)
-    val_set = RoadScenes(folder / "val", data.image_size, False, arguments.seed, data.disk_delay_ms)
+    train_set, val_set = make_datasets(folder, data, arguments.seed)
     batches = EndlessBatches(EpochSampler(len(train_set), arguments.seed), data.samples_per_gpu, runner.iter)
     runner.prefetcher = DevicePrefetcher(make_train_loader(train_set, batches, device), device)
     optimizer_hook = ExpertOptimizerHook()

@@ -37,7 +37,7 @@ class ExpertRunner(Runner):
         return {name: value.to(self.device, non_blocking=True) for name, value in data.items()}
 
     def autocast(self) -> contextlib.AbstractContextManager[object]:
-        if self.bf16:
+        if self.bf16 and self.device.type == "cuda":
             return torch.autocast(self.device.type, dtype=torch.bfloat16)
         return super().autocast()
 

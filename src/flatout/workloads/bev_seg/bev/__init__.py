@@ -1,0 +1,1 @@
+"""Bird's-eye-view road segmentation from one camera."""

@@ -1,0 +1,1 @@
+_base_ = ["model.py", "data.py", "schedule.py"]

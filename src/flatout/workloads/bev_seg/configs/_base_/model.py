@@ -1,0 +1,1 @@
+model = dict(drop_path_rate=0.1)
