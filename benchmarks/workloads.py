@@ -42,11 +42,11 @@ class Plan:
 
 
 PLANS = {
-    "avatar_splat": Plan(200, 400, claim=2.8),
-    "spike_deblur": Plan(40, 120, claim=2.1),
-    "bev_seg": Plan(200, 300, claim=1.2),
-    "heatmap_npy": Plan(12, 200, claim=10.0, arguments=("--per-file", "32")),
-    "gray_cnn": Plan(160, 600, claim=2.7, same_batch=1.38),
+    "avatar_splat": Plan(160, 200, claim=2.8),
+    "spike_deblur": Plan(40, 80, claim=2.1),
+    "bev_seg": Plan(150, 150, claim=1.2),
+    "heatmap_npy": Plan(12, 200, claim=10.0, arguments=("--per-file", "32", "--files", "20")),
+    "gray_cnn": Plan(150, 400, claim=2.7, same_batch=1.38),
 }
 ARMS = ("before", "lossless", "numeric", "expert", "replay", "loader")
 _TINY_STEPS = 20

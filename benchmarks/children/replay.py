@@ -14,6 +14,7 @@ import runpy
 import sys
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 from torch.utils.data import DataLoader, dataloader
@@ -46,9 +47,10 @@ class Replay:
         self._wanted = batches
         self._kept: list[Any] = []
         self._given = 0
-        self._last: DataLoader[Any] | None = None
-        self._training: DataLoader[Any] | None = None
-        self._loader_of: dict[int, DataLoader[Any]] = {}
+        # Numbers and weak references: a loader kept alive to the end of the process makes its workers end slowly there,
+        # 5 s each where they are persistent and pinned.
+        self._last = self._training = 0
+        self._loader_of: WeakValueDictionary[int, DataLoader[Any]] = WeakValueDictionary()
 
     def install(self) -> None:
         make, backward = DataLoader.__iter__, torch.autograd.backward
@@ -59,7 +61,7 @@ class Replay:
             return iterator
 
         def first_backward(*args: Any, **kwargs: Any) -> Any:
-            if self._training is None:
+            if not self._training:
                 self._training = self._last
             return backward(*args, **kwargs)
 
@@ -75,8 +77,8 @@ class Replay:
             loader = self._loader_of.get(id(iterator))
             if not torch.is_grad_enabled() or loader is None:
                 return original(iterator)
-            self._last = loader
-            if loader is not self._training:
+            self._last = id(loader.dataset)  # some scripts build a new loader every epoch
+            if id(loader.dataset) != self._training:
                 return original(iterator)
             if len(self._kept) < self._wanted:
                 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

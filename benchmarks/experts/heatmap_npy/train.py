@@ -161,7 +161,8 @@ class Training:
             sums.append(errors.sum())
             count += errors.numel()
         self.model.train()
-        return sum(torch.stack(sums).tolist()) / count
+        total: float = sum(torch.stack(sums).tolist())
+        return total / count
 
 
 def run(options: Options, allow: str) -> None:
