@@ -38,14 +38,18 @@ def summarised(path: Path, argv: Sequence[str]) -> RunReport:
 def publish(
     report: RunReport, run: RunDirectory, screen: Terminal, *, json_file: str | None, quiet: bool, verbose: bool
 ) -> None:
-    """Store the report and show it. A JSON file that cannot be written costs a line, not the verdict."""
-    value = to_dict(report)
-    run.write_summary(value)
+    """Store the report and show it."""
+    run.write_summary(to_dict(report))
+    show(report, run.path, screen, json_file=json_file, quiet=quiet, verbose=verbose)
+
+
+def show(report: RunReport, path: Path, screen: Terminal, *, json_file: str | None, quiet: bool, verbose: bool) -> None:
+    """The report of the run at `path`. A JSON file that cannot be written costs a line, not the verdict."""
     if json_file is not None:
         try:
-            _write_json(json_file, value)
+            _write_json(json_file, to_dict(report))
         except OSError as error:
-            words = _SAY["no_json"].format(file=json_file, error=error, path=run.path)
+            words = _SAY["no_json"].format(file=json_file, error=error, path=path)
             report = replace(report, notices=(words, *report.notices))
             if quiet:
                 say(f"flatout: {words}\n")
@@ -59,7 +63,7 @@ def publish(
                 unicode=screen.unicode,
                 cwd=cwd,
                 verbose=verbose,
-                kept=str(run.path.relative_to(cwd) if run.path.is_relative_to(cwd) else run.path),
+                kept=str(path.relative_to(cwd) if path.is_relative_to(cwd) else path),
             )
         )
 

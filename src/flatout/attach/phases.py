@@ -99,7 +99,7 @@ class Phases:
         self._in_backward = 0
         self._group: set[int] = set()
         self._loader = 0
-        self._training_loaders: set[int] = set()
+        self.training_loaders: set[int] = set()
         self._eval_called = self._doubtful_eval = False
         self._eval_since = self._asked_at = self._eval_before = 0.0
         self._doubtful_samples = 0
@@ -213,7 +213,7 @@ class Phases:
             acc[PENDING] = 0.0
             self.cur = DATA
             return
-        self._asked(loader, self._eval_called and loader not in self._training_loaders, doubtful=True)
+        self._asked(loader, self._eval_called and loader not in self.training_loaders, doubtful=True)
 
     def _request_no_grad(self, loader: int) -> None:
         self._asked(loader, evaluating=True, doubtful=False)
@@ -273,7 +273,7 @@ class Phases:
         self.backwards += 1
         if not self._plain:
             self._eval_called = False
-            self._training_loaders.add(self._loader)
+            self.training_loaders.add(self._loader)
 
     def _backward_ends(self, _: int) -> None:
         self._in_backward -= 1

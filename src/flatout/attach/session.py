@@ -195,6 +195,8 @@ class Session:
 
     def _note_state(self) -> None:
         state = torch_state(self._torch, self.graph)
+        # 0 stands for batches that no loader gave.
+        state["training_loaders"] = sorted(self.phases.training_loaders - {0})
         if state != self._state:
             self._state = state
             self.output().text("torch", state)

@@ -7,10 +7,10 @@ starved, and the host's phases as far as the device was found with nothing left 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from flatout.records.report import Bound, GpuUse, PhaseShare, Verdict
+from flatout.records.report import Bound, Finding, GpuUse, PhaseShare, Verdict
 
 # Below this a cause is not worth fixing; from `_BINDS` on the largest names the bound.
 WORTH_FIXING = 0.05
@@ -80,6 +80,14 @@ def verdict(phases: Mapping[str, PhaseShare], step_ms: float | None, gpu: GpuUse
         both = f"{_cost(first, most, step_ms, on_gpu)}, and {_cost(second, next_most, step_ms, on_gpu)}"
         return Verdict("balanced", healthy, _sentence(both))
     return Verdict(first, healthy, _sentence(_cost(first, most, step_ms, on_gpu)))
+
+
+def with_findings(judged: Verdict, found: Sequence[Finding]) -> Verdict:
+    """A run with something worth fixing is not healthy, whatever its phases look like."""
+    worth = any(one.predicted_gain is not None and one.predicted_gain.mid >= 1 + WORTH_FIXING for one in found)
+    if not (worth and judged.healthy):
+        return judged
+    return replace(judged, healthy=False, sentence=judged.sentence.replace("; nothing worth fixing", ""))
 
 
 def _compute_sentence(costs: Removable, step_ms: float, on_gpu: bool, first: Bound, most: float, healthy: bool) -> str:

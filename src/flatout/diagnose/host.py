@@ -17,19 +17,19 @@ def host_use(run: StoredRun, ranks: Sequence[Rank]) -> HostUse | None:
     if rows is None or not len(rows.values):
         return None
     pss, rss = rows.column("pss_bytes"), rows.column("rss_bytes")
-    memory = _totals(rows.column("t_s"), np.where(np.isfinite(pss), pss, rss))
+    _, memory = totals(rows.column("t_s"), np.where(np.isfinite(pss), pss, rss))
     steady = during_steps(rows, ranks)
-    cores = _totals(steady.column("t_s"), steady.column("cpu_share"))
+    _, cores = totals(steady.column("t_s"), steady.column("cpu_share"))
     return HostUse(
         cpu_cores=float(cores.mean()) if len(cores) else None,
         memory_peak=int(memory.max()) if len(memory) else None,
     )
 
 
-def _totals(t_s: Floats, values: Floats) -> Floats:
-    """The sum over all processes at each moment of sampling; moments without any value are left out."""
+def totals(t_s: Floats, values: Floats) -> tuple[Floats, Floats]:
+    """Moments of sampling and the sum over all rows of each; moments without any value are left out."""
     known = np.isfinite(values)
     if not known.any():
-        return np.empty(0)
-    _, moment = np.unique(t_s[known], return_inverse=True)
-    return np.bincount(moment, weights=values[known]).astype(np.float64)
+        return np.empty(0), np.empty(0)
+    moments, moment = np.unique(t_s[known], return_inverse=True)
+    return moments, np.bincount(moment, weights=values[known]).astype(np.float64)

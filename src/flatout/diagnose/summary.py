@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from flatout.diagnose.bound import verdict
+from flatout.diagnose.bound import verdict, with_findings
+from flatout.diagnose.evidence import gathered
+from flatout.diagnose.findings import findings
 from flatout.diagnose.gpu import gpu_use
 from flatout.diagnose.host import host_use
 from flatout.diagnose.lines import slowest_lines
@@ -23,6 +26,21 @@ from flatout.store.run import StoredRun
 def summarise(run: StoredRun) -> RunReport:
     """Read the whole run and say what it comes to. Needs neither torch nor a GPU."""
     ranks = training_ranks(run)
+    report = _measured(run, ranks)
+    if not report.run.steps:
+        return report
+    trouble: list[str] = []
+    found = findings(gathered(run, ranks, report), trouble)
+    return replace(
+        report,
+        findings=found,
+        verdict=with_findings(report.verdict, found),
+        notices=(*report.notices, *trouble),
+    )
+
+
+def _measured(run: StoredRun, ranks: Sequence[Rank]) -> RunReport:
+    """Everything but the findings."""
     live = _live(run, ranks)
     gpu = gpu_use(run, ranks)
     device = str(live["torch"].get("device_name") or "cpu")

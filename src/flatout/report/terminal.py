@@ -66,6 +66,7 @@ _SAY = {
     "note": "Note",
     "kept": "Kept",
     "next": "`flatout runs` lists what is stored",
+    "explain": "`flatout explain CODE` says more about a finding",
 }
 
 
@@ -234,6 +235,10 @@ def _finding(finding: Finding, page: Page) -> Iterator[Text]:
     if gain is not None:
         words += " · " + _SAY["gain"].format(low=gain.low, high=gain.high)
     yield from paragraph(finding.code, words, page, label_style="bold cyan")
+    if finding.change is not None:
+        yield from paragraph("", f"→ {finding.change}", page, "dim")
+    if page.verbose:
+        yield from paragraph("", finding.cause, page, "dim")
 
 
 def _lines(page: Page) -> Iterator[Text]:

@@ -1,0 +1,19 @@
+"""Explain one problem of the catalogue, or list them all."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command()
+@click.argument("code", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+def explain(code: str | None, as_json: bool) -> None:
+    """Explain one problem of the catalogue, or list them all.
+
+    CODE is a code (IN101) or a name (no-workers).
+    """
+    # Imported here, because completion and --help have no need of it.
+    from flatout.app.explain import explained, listed
+
+    click.echo(explained(code, as_json) if code else listed(as_json))

@@ -1,0 +1,134 @@
+"""Gathers what detectors look at: the report, the loaders as they lived, and telemetry over time."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from flatout.diagnose.host import totals
+from flatout.diagnose.loaders import same_loaders
+from flatout.diagnose.ranks import Floats, Rank
+from flatout.records.evidence import Evidence, LoaderUse, Series
+from flatout.records.report import Location, RunReport
+from flatout.store.run import StoredRun
+
+# Points of a series that a detector gets at most: a trend needs no more.
+_MOST_POINTS = 600
+# Series of one value a tick: name, source, column.
+_PLAIN = (
+    ("cpu_share", "host", "cpu_share"),
+    ("iowait_share", "host", "iowait_share"),
+    ("memory_available_bytes", "host", "memory_available_bytes"),
+    ("swap_used_bytes", "host", "swap_used_bytes"),
+    ("major_faults_per_s", "host", "major_faults_per_s"),
+    ("io_pressure_percent", "host", "io_pressure_percent"),
+    ("memory_pressure_percent", "host", "memory_pressure_percent"),
+    ("shm_used_bytes", "host", "shm_used_bytes"),
+    ("throttled_s", "cgroup", "throttled_s"),
+    ("cgroup_memory_bytes", "cgroup", "memory_current_bytes"),
+    ("oom_kills", "cgroup", "oom_kills"),
+    ("nfs_read_bytes_per_s", "network", "read_bytes_per_s"),
+)
+# Series summed over all processes, disks or GPUs of a moment.
+_SUMMED = (
+    ("rss_bytes", "processes", "rss_bytes"),
+    ("read_bytes_per_s", "processes", "read_bytes_per_s"),
+    ("gpu_memory_bytes", "gpu", "own_memory_bytes"),
+    ("gpu_util_percent", "gpu", "util_percent"),
+    ("gpu_power_w", "gpu", "power_w"),
+    ("gpu_sm_clock_mhz", "gpu", "sm_clock_mhz"),
+    ("gpu_throttle_bits", "gpu", "throttle_bits"),
+    ("gpu_temperature_c", "gpu", "temperature_c"),
+    ("disk_busy_share", "disks", "busy_share"),
+)
+
+
+def gathered(run: StoredRun, ranks: Sequence[Rank], report: RunReport) -> Evidence:
+    """Everything a detector may look at."""
+    return Evidence(
+        report=report,
+        loaders=_loaders(ranks, report),
+        cpus=_cpus(report.environment),
+        samples_per_step=_samples_per_step(report),
+        series=_series(run),
+    )
+
+
+def _cpus(environment: dict[str, Any]) -> float:
+    allowed = environment.get("cpus_allowed") or environment.get("cpus") or 1
+    return min(float(allowed), environment.get("cpu_quota_cores") or math.inf)
+
+
+def _samples_per_step(report: RunReport) -> float | None:
+    rates = report.throughput
+    if rates.samples_per_s is None or not rates.steps_per_s:
+        return None
+    return rates.samples_per_s / rates.steps_per_s / max(1, report.run.ranks)
+
+
+def _loaders(ranks: Sequence[Rank], report: RunReport) -> tuple[LoaderUse, ...]:
+    if not ranks:
+        return ()
+    recording = ranks[0].recording
+    same = same_loaders(recording)
+    made = Counter(same.values())
+    costs = {cost.loader: cost for cost in report.workers}
+    training = _training(report, same, costs)
+    numbers = [same.get(int(number), int(number)) for number in recording.column("epoch", "loader").tolist()]
+    took_s = (recording.column("epoch", "end_ns") - recording.column("epoch", "start_ns")).astype(np.float64) * 1e-9
+    uses = []
+    for settings in report.live.get("loaders", []):  # type: ignore[attr-defined]
+        number = int(settings["id"])
+        of_this = np.array([one == number for one in numbers], bool)
+        uses.append(
+            LoaderUse(
+                number=number,
+                settings=settings,
+                made_at=_place(settings),
+                trains=number == training,
+                cost=costs.get(number),
+                epochs=int(of_this.sum()),
+                iterator_s=float(np.median(took_s[of_this])) if of_this.any() else None,
+                made=made[number],
+            )
+        )
+    return tuple(uses)
+
+
+def _training(report: RunReport, same: dict[int, int], costs: dict[int, Any]) -> int | None:
+    """The loader that feeds the training: of those a backward followed, the one that gave most samples."""
+    torch: dict[str, Any] = report.live.get("torch", {})  # type: ignore[assignment]
+    fed = {same.get(number, number) for number in torch.get("training_loaders", [])} or set(costs)
+    return max(fed, key=lambda number: costs[number].samples if number in costs else 0, default=None)
+
+
+def _place(settings: dict[str, Any]) -> Location | None:
+    if not settings.get("file"):
+        return None
+    return Location(str(settings["file"]), int(settings.get("line") or 0))
+
+
+def _series(run: StoredRun) -> dict[str, Series]:
+    found: dict[str, Series] = {}
+    for name, source, column in _PLAIN:
+        rows = run.rows(source)
+        if rows is not None:
+            _add(found, name, rows.column("t_s"), rows.column(column))
+    for name, source, column in _SUMMED:
+        rows = run.rows(source)
+        if rows is not None:
+            _add(found, name, *totals(rows.column("t_s"), rows.column(column)))
+    return found
+
+
+def _add(found: dict[str, Series], name: str, t_s: Floats, values: Floats) -> None:
+    known = np.isfinite(values)
+    if not known.any():
+        return
+    t_s, values = t_s[known], values[known]
+    every = -(-len(values) // _MOST_POINTS)
+    found[name] = Series(tuple((t_s[::every] - t_s[0]).tolist()), tuple(values[::every].tolist()))

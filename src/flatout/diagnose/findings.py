@@ -1,0 +1,50 @@
+"""Runs the catalogue over a run: what is wrong, dearest first, each cause once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from flatout.problems.catalogue import Problem, problems
+from flatout.records.evidence import Evidence
+from flatout.records.report import Finding
+
+# A gain below this is within what two equal runs differ by.
+_LEAST_GAIN = 1.01
+
+
+def findings(run: Evidence, trouble: list[str] | None = None) -> tuple[Finding, ...]:
+    """All findings of the run. A detector that fails costs its finding and leaves a line in `trouble`."""
+    found: list[Finding] = []
+    for problem in problems():
+        if problem.in_run is None:
+            continue
+        try:
+            found += problem.in_run(run)
+        except Exception as error:
+            if trouble is not None:
+                trouble.append(f"{problem.code} could not be judged ({type(error).__name__}: {error})")
+    return tuple(ranked(without_consequences(_worth_saying(found))))
+
+
+def _worth_saying(found: Iterable[Finding]) -> list[Finding]:
+    return [one for one in found if one.predicted_gain is None or one.predicted_gain.mid >= _LEAST_GAIN]
+
+
+def without_consequences(found: list[Finding], known: tuple[Problem, ...] | None = None) -> list[Finding]:
+    """Leave out what another finding explains."""
+    codes = {one.code for one in found}
+    explained = {p.code for p in (problems() if known is None else known) if codes & set(p.comes_from)}
+    return [one for one in found if one.code not in explained]
+
+
+def ranked(found: Iterable[Finding]) -> list[Finding]:
+    """By predicted gain; those without one after them, the graver first."""
+
+    def weight(one: Finding) -> tuple[float, int, str]:
+        gain = one.predicted_gain.mid if one.predicted_gain is not None else 1.0
+        return -gain, _SEVERITIES.index(one.severity), one.code
+
+    return sorted(found, key=weight)
+
+
+_SEVERITIES = ("high", "medium", "low")

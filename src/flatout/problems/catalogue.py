@@ -1,0 +1,86 @@
+"""Finds the problems: every module of the family folders that has a CODE.
+
+A problem's module holds
+
+- a docstring: the text of `flatout explain`, under the headings of HEADINGS,
+- `CODE` and `TITLE`,
+- `in_run(run)`: the findings of a run (absent where a run cannot show it),
+- `CASES`: evidence of runs that have it and of runs that must stay quiet,
+- `REMEDY`, if flatout can do something about it from outside,
+- `COMES_FROM`: codes of problems that explain this one away; next to one of them it is not reported.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+
+from flatout.errors import FlatoutError
+from flatout.problems.cases import Case
+from flatout.records.evidence import Evidence
+from flatout.records.report import Finding
+
+FAMILIES = ("input", "transfer", "sync", "host", "compute", "cadence", "memory", "config", "rank")
+HEADINGS = (
+    "What it is",
+    "Why the GPU idles",
+    "How it shows in a run",
+    "The fix",
+    "What to expect",
+    "When it is fine",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    code: str
+    slug: str
+    family: str
+    title: str
+    text: str
+    remedy: str | None
+    comes_from: tuple[str, ...]
+    in_run: Callable[[Evidence], Iterable[Finding]] | None
+    cases: tuple[Case, ...]
+
+
+@cache
+def problems() -> tuple[Problem, ...]:
+    """All of them, by code."""
+    found = [problem for family in FAMILIES for problem in _of(family)]
+    return tuple(sorted(found, key=lambda problem: problem.code))
+
+
+def find(name: str) -> Problem:
+    """The problem of this code or name."""
+    wanted = name.strip().lower().replace("-", "_")
+    for problem in problems():
+        if wanted in (problem.code.lower(), problem.slug):
+            return problem
+    raise FlatoutError(f"no problem is called {name!r}; `flatout explain` lists them")
+
+
+def _of(family: str) -> list[Problem]:
+    package = importlib.import_module(f"flatout.problems.{family}")
+    found = []
+    for info in pkgutil.iter_modules(package.__path__):
+        module = importlib.import_module(f"{package.__name__}.{info.name}")
+        if not hasattr(module, "CODE"):
+            continue  # something its neighbours share
+        found.append(
+            Problem(
+                code=module.CODE,
+                slug=info.name,
+                family=family,
+                title=module.TITLE,
+                text=module.__doc__ or "",
+                remedy=getattr(module, "REMEDY", None),
+                comes_from=tuple(getattr(module, "COMES_FROM", ())),
+                in_run=getattr(module, "in_run", None),
+                cases=tuple(module.CASES),
+            )
+        )
+    return found

@@ -1,0 +1,89 @@
+"""Batches are made in the main process.
+
+What it is: the DataLoader has `num_workers=0`, so reading, decoding and collating happen between two training steps, in
+the process that trains.
+
+Why the GPU idles: while the main process makes a batch it launches nothing, and the device runs dry.
+
+How it shows in a run: time in `data` with no worker process, at about the cost of a sample times the batch.
+
+The fix: `DataLoader(..., num_workers=N, persistent_workers=True)`. N is what feeds the training: the time of a sample
+times the samples a step, over the time the rest of the step takes, and no more than the processors less one.
+
+What to expect: the step shrinks to what is left of it, or to the loader's time shared by its workers, whichever is
+longer.
+
+When it is fine: the batches are there at once (a tensor in memory), or the wait is below 5% of the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
+from flatout.problems.input.feeding import gain_with, workers_for
+from flatout.records.evidence import Evidence
+from flatout.records.report import Finding
+
+CODE = "IN101"
+TITLE = "Batches are made in the main process"
+REMEDY = "loader.workers"
+_WORTH = 0.03
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    use = run.training_loader
+    if use is None or use.workers or not run.step_ms or run.starved_ms < _WORTH * run.step_ms:
+        return
+    workers = workers_for(run, use)
+    gain = gain_with(run, use, workers) if workers else None
+    if gain is None:
+        return
+    yield Finding(
+        code=CODE,
+        family="input",
+        title=TITLE,
+        severity="high" if gain.mid >= 1.2 else "medium",
+        location=use.made_at,
+        evidence={
+            "num_workers": 0,
+            "data_ms_per_step": round(run.phase("data").ms, 2),
+            "sample_ms": round(use.sample_ms or 0.0, 3),
+            "cpus": run.cpus,
+            "workers": workers,
+        },
+        cause=f"the main process spends {run.phase('data').ms:.3g} of each {run.step_ms:.3g} ms step making the batch",
+        remedy=REMEDY,
+        change=f"num_workers={workers}, persistent_workers=True",
+        predicted_gain=gain,
+    )
+
+
+_IN_MAIN = loader(num_workers=0, cost=worker_cost(workers=0, busy_share=None, queue_depth=None, startup_s=None))
+CASES = (
+    Case(
+        "finds it when a GPU waits for the main process to decode",
+        run(
+            gpu=on_gpu(starved_share=0.6, drained_share=0.8, device_ms={"starved": 66.0, "step": 110.0}),
+            loaders=(_IN_MAIN,),
+            ms={"data": 67.0, "forward": 15.0, "backward": 25.0, "optimizer": 3.0},
+        ),
+        found=True,
+    ),
+    Case(
+        "finds it on a CPU with a processor to spare",
+        run(loaders=(_IN_MAIN,), ms={"data": 67.0, "forward": 30.0, "backward": 30.0}, cpus=4.0),
+        found=True,
+    ),
+    Case("quiet when workers make the batches", run(ms={"data": 60.0, "forward": 30.0, "backward": 10.0}), found=False),
+    Case(
+        "quiet when the batch is there at once",
+        run(loaders=(_IN_MAIN,), ms={"data": 1.0, "forward": 60.0, "backward": 40.0}),
+        found=False,
+    ),
+    Case(
+        "quiet when there is no processor to give to a worker",
+        run(loaders=(_IN_MAIN,), ms={"data": 67.0, "forward": 30.0, "backward": 10.0}, cpus=1.0),
+        found=False,
+    ),
+)
