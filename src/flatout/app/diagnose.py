@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 
-from flatout.app.terminal import terminal
+from flatout.app.terminal import say, terminal
 from flatout.app.verdict import show
-from flatout.diagnose.summary import summarise
+from flatout.diagnose.checklist import checklist
+from flatout.diagnose.summary import examine
+from flatout.report import checklist as reporter
 from flatout.store.directory import find_run
 from flatout.store.run import StoredRun
 
 
-def judge(name: str | None, *, json_file: str | None, quiet: bool, verbose: bool) -> int:
+def judge(name: str | None, *, as_checklist: bool, json_file: str | None, quiet: bool, verbose: bool) -> int:
     """Show what the run comes to. The stored summary stays as it is."""
     run = StoredRun(find_run(name or "last"))
-    show(summarise(run), run.path, terminal(os.environ), json_file=json_file, quiet=quiet, verbose=verbose)
+    found, screen = examine(run), terminal(os.environ)
+    show(found.report, run.path, screen, json_file=json_file, quiet=quiet or as_checklist, verbose=verbose)
+    if as_checklist and not quiet:
+        say(reporter.render(checklist(found), screen.unicode))
     return 0

@@ -8,9 +8,10 @@ import click
 @click.command()
 @click.argument("run", required=False)
 @click.option("--json", "json", metavar="FILE", help="Also write the result as JSON ('-': to stdout).")
+@click.option("--checklist", "as_checklist", is_flag=True, help="Tick what a well-run training meets, with figures.")
 @click.option("-q", "--quiet", is_flag=True, help="Nothing but the JSON.")
 @click.option("-v", "--verbose", is_flag=True, help="Show every phase, line, finding and notice.")
-def diagnose(run: str | None, json: str | None, quiet: bool, verbose: bool) -> int:
+def diagnose(run: str | None, json: str | None, as_checklist: bool, quiet: bool, verbose: bool) -> int:
     """Judge a stored run again: what bounds it, and what to fix first.
 
     RUN is its folder, its id or the beginning of it (see `flatout runs`); the latest if none is given. Needs neither
@@ -19,4 +20,4 @@ def diagnose(run: str | None, json: str | None, quiet: bool, verbose: bool) -> i
     # Imported here, because completion and --help have no need of it.
     from flatout.app.diagnose import judge
 
-    return judge(run, json_file=json, quiet=quiet, verbose=verbose)
+    return judge(run, as_checklist=as_checklist, json_file=json, quiet=quiet, verbose=verbose)

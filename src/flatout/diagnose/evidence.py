@@ -10,14 +10,19 @@ from typing import Any
 import numpy as np
 
 from flatout.diagnose.host import totals
+from flatout.diagnose.lines import slowest_lines
 from flatout.diagnose.loaders import same_loaders
 from flatout.diagnose.ranks import Floats, Rank
+from flatout.diagnose.resources import device_ms_by_rank, evaluations, gpu_states, memory_by_role, oom_kill
+from flatout.diagnose.source import source_lines
+from flatout.diagnose.waiting import main_cpu_share, process_use, waits, worker_pids
 from flatout.records.evidence import Evidence, LoaderUse, Series
 from flatout.records.report import Location, RunReport
 from flatout.store.run import StoredRun
 
 # Points of a series that a detector gets at most: a trend needs no more.
 _MOST_POINTS = 600
+_MOST_LINES = 300
 # Series of one value a tick: name, source, column.
 _PLAIN = (
     ("cpu_share", "host", "cpu_share"),
@@ -30,6 +35,7 @@ _PLAIN = (
     ("shm_used_bytes", "host", "shm_used_bytes"),
     ("throttled_s", "cgroup", "throttled_s"),
     ("cgroup_memory_bytes", "cgroup", "memory_current_bytes"),
+    ("cgroup_cache_bytes", "cgroup", "memory_cache_bytes"),
     ("oom_kills", "cgroup", "oom_kills"),
     ("nfs_read_bytes_per_s", "network", "read_bytes_per_s"),
 )
@@ -38,6 +44,7 @@ _SUMMED = (
     ("rss_bytes", "processes", "rss_bytes"),
     ("read_bytes_per_s", "processes", "read_bytes_per_s"),
     ("gpu_memory_bytes", "gpu", "own_memory_bytes"),
+    ("gpu_memory_total_bytes", "gpu", "memory_total_bytes"),
     ("gpu_util_percent", "gpu", "util_percent"),
     ("gpu_power_w", "gpu", "power_w"),
     ("gpu_sm_clock_mhz", "gpu", "sm_clock_mhz"),
@@ -49,12 +56,22 @@ _SUMMED = (
 
 def gathered(run: StoredRun, ranks: Sequence[Rank], report: RunReport) -> Evidence:
     """Everything a detector may look at."""
+    loaders = _loaders(run, ranks, report)
+    lines = slowest_lines(ranks, report.phases, _MOST_LINES)
     return Evidence(
         report=report,
-        loaders=_loaders(ranks, report),
+        loaders=loaders,
         cpus=_cpus(report.environment),
         samples_per_step=_samples_per_step(report),
-        series=_series(run),
+        series=_series(run, ranks),
+        waiting=waits(ranks, next((use.number for use in loaders if use.trains), None)),
+        main_cpu_share=main_cpu_share(run, ranks),
+        all_lines=lines,
+        source=source_lines(run, [*(line.location for line in lines), *(pause.location for pause in report.pauses)]),
+        evaluations=evaluations(ranks),
+        oom_kill=oom_kill(run),
+        gpus=gpu_states(run, ranks),
+        rank_device_ms=device_ms_by_rank(ranks),
     )
 
 
@@ -70,13 +87,14 @@ def _samples_per_step(report: RunReport) -> float | None:
     return rates.samples_per_s / rates.steps_per_s / max(1, report.run.ranks)
 
 
-def _loaders(ranks: Sequence[Rank], report: RunReport) -> tuple[LoaderUse, ...]:
+def _loaders(run: StoredRun, ranks: Sequence[Rank], report: RunReport) -> tuple[LoaderUse, ...]:
     if not ranks:
         return ()
     recording = ranks[0].recording
     same = same_loaders(recording)
     made = Counter(same.values())
     costs = {cost.loader: cost for cost in report.workers}
+    processes = process_use(run, ranks, worker_pids(ranks))
     training = _training(report, same, costs)
     numbers = [same.get(int(number), int(number)) for number in recording.column("epoch", "loader").tolist()]
     took_s = (recording.column("epoch", "end_ns") - recording.column("epoch", "start_ns")).astype(np.float64) * 1e-9
@@ -94,6 +112,7 @@ def _loaders(ranks: Sequence[Rank], report: RunReport) -> tuple[LoaderUse, ...]:
                 epochs=int(of_this.sum()),
                 iterator_s=float(np.median(took_s[of_this])) if of_this.any() else None,
                 made=made[number],
+                processes=processes.get(number),
             )
         )
     return tuple(uses)
@@ -112,7 +131,7 @@ def _place(settings: dict[str, Any]) -> Location | None:
     return Location(str(settings["file"]), int(settings.get("line") or 0))
 
 
-def _series(run: StoredRun) -> dict[str, Series]:
+def _series(run: StoredRun, ranks: Sequence[Rank]) -> dict[str, Series]:
     found: dict[str, Series] = {}
     for name, source, column in _PLAIN:
         rows = run.rows(source)
@@ -122,6 +141,8 @@ def _series(run: StoredRun) -> dict[str, Series]:
         rows = run.rows(source)
         if rows is not None:
             _add(found, name, *totals(rows.column("t_s"), rows.column(column)))
+    for name, (t_s, values) in memory_by_role(run, ranks).items():
+        _add(found, name, t_s, values)
     return found
 
 

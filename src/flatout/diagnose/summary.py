@@ -18,6 +18,7 @@ from flatout.diagnose.loaders import same_loaders, worker_costs
 from flatout.diagnose.notices import notices
 from flatout.diagnose.ranks import Rank, training_ranks
 from flatout.diagnose.sites import call_sites
+from flatout.records.evidence import Evidence
 from flatout.records.phases import PHASES
 from flatout.records.report import Overhead, PhaseShare, RankUse, RunFacts, RunReport, Throughput
 from flatout.store.run import StoredRun
@@ -25,18 +26,25 @@ from flatout.store.run import StoredRun
 
 def summarise(run: StoredRun) -> RunReport:
     """Read the whole run and say what it comes to. Needs neither torch nor a GPU."""
+    return examine(run).report
+
+
+def examine(run: StoredRun) -> Evidence:
+    """The same, with everything that detectors and the checklist look at."""
     ranks = training_ranks(run)
-    report = _measured(run, ranks)
-    if not report.run.steps:
-        return report
+    evidence = gathered(run, ranks, _measured(run, ranks))
+    if not evidence.report.run.steps:
+        return evidence
     trouble: list[str] = []
-    found = findings(gathered(run, ranks, report), trouble)
-    return replace(
+    found = findings(evidence, trouble)
+    report = evidence.report
+    judged = replace(
         report,
         findings=found,
         verdict=with_findings(report.verdict, found),
         notices=(*report.notices, *trouble),
     )
+    return replace(evidence, report=judged)
 
 
 def _measured(run: StoredRun, ranks: Sequence[Rank]) -> RunReport:

@@ -27,6 +27,7 @@ class StoredRun:
         self.path = Path(path)
         self.manifest: Manifest = read_manifest(self.path)
         self.unreadable: list[str] = []
+        self._rows: dict[str, Rows | None] = {}
 
     @property
     def id(self) -> str:
@@ -74,6 +75,11 @@ class StoredRun:
 
     def rows(self, source: str) -> Rows | None:
         """What was sampled under this name (gpu, host, processes …), or None if nothing was."""
+        if source not in self._rows:
+            self._rows[source] = self._read_rows(source)
+        return self._rows[source]
+
+    def _read_rows(self, source: str) -> Rows | None:
         path = self.records_at / "telemetry" / f"{source}.rows"
         if not path.exists():
             return None

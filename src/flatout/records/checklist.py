@@ -1,0 +1,18 @@
+"""What a well-run training meets, and whether this run does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+State = Literal["met", "missed", "not measured"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the checklist: what is asked for, whether it is met, and the figure that says so."""
+
+    group: str
+    asked: str
+    state: State
+    figure: str
