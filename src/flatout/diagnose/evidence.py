@@ -9,24 +9,35 @@ from typing import Any
 
 import numpy as np
 
+from flatout.diagnose.configured.reading import configured
 from flatout.diagnose.host import totals
 from flatout.diagnose.lines import slowest_lines
 from flatout.diagnose.loaders import same_loaders
 from flatout.diagnose.ranks import Floats, Rank
-from flatout.diagnose.resources import device_ms_by_rank, evaluations, gpu_states, memory_by_role, oom_kill
-from flatout.diagnose.source import source_lines
+from flatout.diagnose.resources import (
+    device_ms_by_rank,
+    evaluations,
+    gpu_states,
+    memory_by_role,
+    oom_kill,
+    parts_ms_by_rank,
+)
+from flatout.diagnose.source import DATA_PARALLEL, first_match, source_lines, whole_file
 from flatout.diagnose.waiting import main_cpu_share, process_use, waits, worker_pids
 from flatout.records.evidence import Evidence, LoaderUse, Series
-from flatout.records.report import Location, RunReport
+from flatout.records.report import LineCost, Location, RunReport
 from flatout.store.run import StoredRun
 
 # Points of a series that a detector gets at most: a trend needs no more.
 _MOST_POINTS = 600
 _MOST_LINES = 300
+# Of a step's time, from which a line's file is read whole; and how many such files.
+_DEAR, _MOST_FILES = 0.0005, 20
 # Series of one value a tick: name, source, column.
 _PLAIN = (
     ("cpu_share", "host", "cpu_share"),
     ("iowait_share", "host", "iowait_share"),
+    ("load_1min", "host", "load_1min"),
     ("memory_available_bytes", "host", "memory_available_bytes"),
     ("swap_used_bytes", "host", "swap_used_bytes"),
     ("major_faults_per_s", "host", "major_faults_per_s"),
@@ -58,21 +69,42 @@ def gathered(run: StoredRun, ranks: Sequence[Rank], report: RunReport) -> Eviden
     """Everything a detector may look at."""
     loaders = _loaders(run, ranks, report)
     lines = slowest_lines(ranks, report.phases, _MOST_LINES)
+    gpus = gpu_states(run, ranks)
     return Evidence(
         report=report,
         loaders=loaders,
         cpus=_cpus(report.environment),
         samples_per_step=_samples_per_step(report),
         series=_series(run, ranks),
-        waiting=waits(ranks, next((use.number for use in loaders if use.trains), None)),
+        waiting=waits(ranks, next((use for use in loaders if use.trains), None)),
         main_cpu_share=main_cpu_share(run, ranks),
         all_lines=lines,
         source=source_lines(run, [*(line.location for line in lines), *(pause.location for pause in report.pauses)]),
-        evaluations=evaluations(ranks),
+        evaluations=evaluations(run, ranks, lines),
         oom_kill=oom_kill(run),
-        gpus=gpu_states(run, ranks),
+        gpus=gpus,
         rank_device_ms=device_ms_by_rank(ranks),
+        rank_parts_ms=parts_ms_by_rank(ranks),
+        data_parallel_at=first_match(run, lines, DATA_PARALLEL) if len(gpus) > 1 and len(ranks) == 1 else None,
+        files=_files(run, lines),
+        torch_states=tuple(v for rank in ranks[:1] for v in rank.recording.values("torch") if isinstance(v, dict)),
+        optimizers_met=sum(len(rank.recording.values("optimizer")) for rank in ranks[:1]),
+        median_step_ms=_median_step_ms(ranks),
+        configured=configured(run, loaders),
     )
+
+
+def _files(run: StoredRun, lines: Sequence[LineCost]) -> dict[str, str]:
+    """Those of the lines that cost most of the time."""
+    names = list(dict.fromkeys(line.location.file for line in lines if line.share > _DEAR))[:_MOST_FILES]
+    texts = {name: whole_file(run, name) for name in names}
+    return {name: text for name, text in texts.items() if text}
+
+
+def _median_step_ms(ranks: Sequence[Rank]) -> float | None:
+    each = [rank.steady.wall_s / np.maximum(rank.steady.count, 1.0) for rank in ranks]
+    joined = np.concatenate(each) if each else np.empty(0)
+    return 1e3 * float(np.median(joined)) if len(joined) else None
 
 
 def _cpus(environment: dict[str, Any]) -> float:

@@ -15,7 +15,7 @@ _SHOWN = 10
 _Place = tuple[str, int, str]
 
 
-def slowest_lines(ranks: Sequence[Rank], phases: Mapping[str, PhaseShare]) -> tuple[LineCost, ...]:
+def slowest_lines(ranks: Sequence[Rank], phases: Mapping[str, PhaseShare], most: int = _SHOWN) -> tuple[LineCost, ...]:
     """A line's share is its phase's share of the step times its part of that phase's samples."""
     seen: dict[tuple[_Place, str], float] = defaultdict(float)
     in_phase: dict[str, float] = defaultdict(float)
@@ -34,7 +34,7 @@ def slowest_lines(ranks: Sequence[Rank], phases: Mapping[str, PhaseShare]) -> tu
             share = phases[phase].share * part
             costs.append(LineCost(Location(file, line), function, phase, share, phases[phase].ms * part))
     costs.sort(key=lambda cost: (-cost.share, cost.location.file, cost.location.line, cost.phase))
-    return tuple(cost for cost in costs[:_SHOWN] if cost.share > 0)
+    return tuple(cost for cost in costs[:most] if cost.share > 0)
 
 
 def _totals(recording: Recording) -> dict[tuple[_Place | None, str], float]:

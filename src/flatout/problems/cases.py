@@ -100,7 +100,10 @@ def run(
     samples: float | None = 32.0,
     **changes: Any,
 ) -> Evidence:
-    """A healthy run of 100 ms steps with 32 samples; on a GPU if one is given. `changes` are of RunReport."""
+    """A healthy run of 100 ms steps with 32 samples; on a GPU if one is given.
+
+    `changes` are of RunReport, or of Evidence.
+    """
     division = dict(ms or {"data": 1.0, "h2d": 1.0, "forward": 31.0, "backward": 58.0, "optimizer": 8.0, "other": 1.0})
     step_ms = sum(division.values())
     report = RunReport(
@@ -114,6 +117,7 @@ def run(
         live={"torch": {"cudnn_benchmark": True, "matmul_precision": "high"}, "loaders": [], "optimizers": []},
         host=HostUse(cpu_cores=3.0, memory_peak=8 << 30),
     )
-    more = {name: changes.pop(name) for name in ("series",) if name in changes}
+    of_evidence = set(Evidence.__dataclass_fields__) - set(RunReport.__dataclass_fields__)
+    more = {name: changes.pop(name) for name in sorted(of_evidence) if name in changes}
     report = replace(report, **changes)
     return Evidence(report, (loader(),) if loaders is None else loaders, cpus, samples, **more)

@@ -11,6 +11,9 @@ from flatout.records.report import Gain
 
 # Of the time that a fix should remove, this much is promised.
 _CAUTIOUS = 0.75
+# The device is now and then found empty in the best of runs; below this it is never short of work.
+_NEVER_DRAINED = 0.02
+_NOTICED = 1.005
 
 
 def by_removing(run: Evidence, removed_ms: float, method: str, floor_ms: float = 0.0) -> Gain | None:
@@ -52,3 +55,50 @@ def processors_floor_ms(run: Evidence) -> float:
     if host is None or host.cpu_cores is None:
         return 0.0
     return run.step_ms * min(1.0, host.cpu_cores / max(run.cpus, 1e-9))
+
+
+def device_work_ms(run: Evidence) -> float | None:
+    """Milliseconds a step in which the GPU computes: sparing the host makes no step shorter than that.
+
+    0 without a GPU, None where it was not measured. The device's timeline alone does not tell: it has the gaps between
+    kernels in it. Utilisation ("some kernel ran") leaves them out.
+    """
+    gpu, busy_ms = run.report.gpu, run.device_busy_ms
+    if not run.on_gpu:
+        return 0.0
+    if gpu is None:
+        return None
+    if gpu.drained_share is not None and gpu.drained_share < _NEVER_DRAINED:
+        return run.step_ms
+    if gpu.util_mean is not None:
+        return min(1.0, gpu.util_mean / 100) * run.step_ms
+    if busy_ms is None or gpu.drained_share is None:
+        return None
+    return busy_ms * (1 - gpu.drained_share)
+
+
+def feed_ms(run: Evidence) -> float:
+    """What the loader's workers need for the samples of a step: a host that waits for nothing else waits for them."""
+    use = run.training_loader
+    if use is None or not use.workers or use.cost is None:
+        return 0.0
+    if use.cost.busy_share is not None:
+        return use.cost.busy_share * run.step_ms
+    return (use.sample_ms or 0.0) * (run.samples_per_step or 0.0) / use.workers
+
+
+def by_sparing_host(run: Evidence, host_ms: float, method: str, device_ms: float = 0.0) -> Gain | None:
+    """The training thread does `host_ms` less in a step, the device `device_ms` less; what is left of each binds.
+
+    None where nothing is gained, or it was not measured how far the device waits for the host.
+    """
+    work_ms = device_work_ms(run)
+    if work_ms is None:
+        return None
+    spared_ms = min(host_ms, 0.98 * run.step_ms)
+    gain = by_removing(run, spared_ms, method, floor_ms=max(work_ms - device_ms, feed_ms(run)))
+    return gain if gain is not None and gain.mid >= _NOTICED else None
+
+
+def severity(gain: Gain) -> str:
+    return "high" if gain.mid >= 1.2 else "medium" if gain.mid >= 1.05 else "low"

@@ -6,9 +6,42 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from flatout.records.report import Location, PhaseShare, RunReport, WorkerCost
+from flatout.records.configured import Configured
+from flatout.records.report import LineCost, Location, PhaseShare, RunReport, WorkerCost
+from flatout.records.resources import Evaluations, GpuState, OomKill
 
 NOT_MEASURED = math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerProcesses:
+    """Means over a loader's worker processes while training: of one process, unless it says otherwise."""
+
+    # Processor seconds a second, of all its threads.
+    cpu_share: float
+    threads: float | None = None
+    # What came from storage, not from the page cache; None where the system does not tell.
+    read_bytes_per_s: float | None = None
+    major_faults_per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """How the waits for a batch of the training loader are spread over the steady steps of all ranks."""
+
+    # Steps that began with making an iterator (an epoch), as a share of all, and their mean wait with that in it.
+    first_share: float
+    first_ms: float | None
+    # The other steps: mean and median wait.
+    rest_ms: float
+    median_ms: float
+    # Of the mean wait, what belongs to steps that waited more than twice what a worker takes for a batch on average,
+    # and the share of steps that did.
+    late_ms: float = 0.0
+    late_share: float = 0.0
+    # Share of the other steps that found no batch ready, and the mean wait of those that did find one.
+    empty_share: float | None = None
+    ready_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +60,8 @@ class LoaderUse:
     iterator_s: float | None = None
     # How many DataLoader objects with these settings the script made.
     made: int = 1
+    # What its worker processes took of the machine, where they lived long enough to be sampled.
+    processes: WorkerProcesses | None = None
 
     @property
     def workers(self) -> int:
@@ -63,6 +98,31 @@ class Evidence:
     samples_per_step: float | None = None
     # Named series of telemetry: "rss_bytes", "gpu_memory_bytes", "disk_busy_share" …; absent where not sampled.
     series: dict[str, Series] = field(default_factory=dict)
+    waiting: Waiting | None = None
+    # Mean processor seconds a second of a training process itself, all its threads; None where it was not sampled.
+    main_cpu_share: float | None = None
+    # Every line that was seen, the dearest first (the report has only the first few of them).
+    all_lines: tuple[LineCost, ...] = ()
+    # The text of those lines and of the sites of pauses, where the file is still as it was: by file and line.
+    source: dict[tuple[str, int], str] = field(default_factory=dict)
+    evaluations: Evaluations | None = None
+    oom_kill: OomKill | None = None
+    gpus: tuple[GpuState, ...] = ()
+    # As report.ranks: milliseconds a step on each rank's device, by phase.
+    rank_device_ms: tuple[dict[str, float], ...] = ()
+    # As report.ranks: phases in milliseconds a step for each part of the steady steps, in order of time.
+    rank_parts_ms: tuple[tuple[dict[str, float], ...], ...] = ()
+    # Where one process spreads its model over several GPUs by torch.nn.DataParallel.
+    data_parallel_at: Location | None = None
+    # The whole text of the files that dear lines are in, where they are still as they were.
+    files: dict[str, str] = field(default_factory=dict)
+    # What torch's state was noted to be while the run went on, oldest first; only changes are noted.
+    torch_states: tuple[dict[str, Any], ...] = ()
+    # How many optimizers stepped, and the median of the steady steps, which a few very long ones do not move.
+    optimizers_met: int = 0
+    median_step_ms: float | None = None
+    # What the command line and config files set, and how the script makes its training loader.
+    configured: Configured = field(default_factory=Configured)
 
     @property
     def on_gpu(self) -> bool:
@@ -95,6 +155,10 @@ class Evidence:
     @property
     def training_loader(self) -> LoaderUse | None:
         return next((loader for loader in self.loaders if loader.trains), None)
+
+    def text_at(self, location: Location | None) -> str:
+        """The source of a line, without its indent; empty where it is not known."""
+        return "" if location is None else self.source.get((location.file, location.line), "")
 
     @property
     def drained_share(self) -> float | None:

@@ -1,8 +1,10 @@
-"""How many workers feed a training, and what it then gains. Shared by the problems about workers."""
+"""How many workers feed a training, and what it then gains. Shared by the problems about loading."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
+from statistics import fmean
 
 from flatout.problems.prediction import by_step, processors_floor_ms, without_waiting_ms
 from flatout.records.evidence import Evidence, LoaderUse
@@ -12,6 +14,17 @@ from flatout.records.report import Gain
 _CONTENTION = 1.3
 # Handing a batch over costs the main process about this much, whoever made it.
 _HANDOVER_SHARE = 0.02
+_HANDOVER_MS = 0.8
+# More processes than this for one loader cost more memory and start-up than they bring.
+_MOST_WORKERS = 64
+# From here on the machine's processors are taken: a process that could compute may have to wait for one.
+_SATURATED = 0.85
+_PAUSES = ("eval", "checkpoint", "logging")
+
+# Below this share of the step a wait is not worth a finding.
+WORTH = 0.03
+# Workers that are at work for this share of the time or more are what the training waits for.
+BUSY = 0.7
 
 
 def batch_ms(run: Evidence, use: LoaderUse) -> float | None:
@@ -21,27 +34,165 @@ def batch_ms(run: Evidence, use: LoaderUse) -> float | None:
     return use.sample_ms * run.samples_per_step
 
 
+def ranks_here(run: Evidence) -> int:
+    """Training processes that share the processors of one machine."""
+    hosts = Counter(rank.host for rank in run.report.ranks)
+    return max(1, max(hosts.values(), default=run.report.run.ranks))
+
+
+def spare_cpus(run: Evidence) -> int:
+    """Processors for the workers of one rank: those allowed, less one for each rank, shared by the ranks."""
+    ranks = ranks_here(run)
+    return max(0, (math.floor(run.cpus) - ranks) // ranks)
+
+
+def epoch_start_ms(run: Evidence) -> float:
+    """Milliseconds a step that go to the first batch of each epoch, with making the iterator."""
+    waiting = run.waiting
+    return 0.0 if waiting is None or waiting.first_ms is None else waiting.first_share * waiting.first_ms
+
+
+def steady_wait_ms(run: Evidence) -> float:
+    """Milliseconds a step that the computing side stands still for a batch, without the first of each epoch."""
+    data_ms = run.phase("data").ms
+    if data_ms <= 0:
+        return 0.0
+    return run.starved_ms * max(0.0, 1.0 - epoch_start_ms(run) / data_ms)
+
+
+def usual_handover_ms(run: Evidence) -> float:
+    return _HANDOVER_SHARE * run.step_ms + _HANDOVER_MS
+
+
+def handover_ms(run: Evidence) -> float:
+    """What a batch costs the main process though it lies ready: as measured, else as is usual."""
+    ready_ms = run.waiting.ready_ms if run.waiting is not None else None
+    usual_ms = usual_handover_ms(run)
+    # A queue that is filling may hold batches out of turn; then a wait for the right one is in the figure.
+    return usual_ms if ready_ms is None else min(ready_ms, 5 * usual_ms)
+
+
+def busy_share(run: Evidence, use: LoaderUse) -> float | None:
+    """Share of the time between epoch starts and pauses in which the workers were making samples."""
+    work_ms = batch_ms(run, use)
+    feeding_ms = run.step_ms - epoch_start_ms(run) - sum(run.phase(name).ms for name in _PAUSES)
+    if work_ms is None or not use.workers or feeding_ms <= 0:
+        return None
+    return min(1.0, work_ms / use.workers / feeding_ms)
+
+
+def computing_share(run: Evidence, use: LoaderUse) -> float:
+    """Part of a sample's time in which a processor works on it; in the rest it waits for files, the network, a lock.
+
+    1 where that is not known: then more workers than processors are never advised.
+    """
+    if use.workers:
+        busy = use.cost.busy_share if use.cost is not None else None
+        share = use.processes.cpu_share / busy / _to_be_had(run) if use.processes is not None and busy else 1.0
+    else:
+        share = _computing_in_main(run)
+    return min(1.0, max(0.02, share))
+
+
+def _computing_in_main(run: Evidence) -> float:
+    """The main process's processor time beyond what the rest of the step takes at least, over its time in `data`."""
+    data_ms = run.phase("data").ms
+    if run.main_cpu_share is None or data_ms <= 0:
+        return 1.0
+    each = _to_be_had(run)
+    return (run.main_cpu_share * run.step_ms - each * (run.step_ms - data_ms)) / (each * data_ms)
+
+
+def _to_be_had(run: Evidence) -> float:
+    """What a process gets that always wants a processor: less than 1 of it on a machine with too much to do."""
+    load = run.series.get("load_1min")
+    if not _is_saturated(run):
+        return 1.0
+    if load is None:
+        return 0.02
+    own = ranks_here(run) * (1 + sum(use.workers for use in run.loaders if use.trains))
+    # Halved for caution: the load is a mean over a minute.
+    return min(1.0, 0.5 * _processors(run) / max(fmean(load.values), own, 1.0))
+
+
+def _is_saturated(run: Evidence) -> bool:
+    taken = run.series.get("cpu_share")
+    return taken is not None and fmean(taken.values) >= _SATURATED
+
+
+def _processors(run: Evidence) -> float:
+    """All of the machine's, as its load is that of all."""
+    known = run.report.environment.get("cpus")
+    return float(known) if isinstance(known, int | float) and known else run.cpus
+
+
 def workers_for(run: Evidence, use: LoaderUse) -> int:
-    """The workers that feed a step which waits for nothing, as far as there are processors; 0 if none is to be had."""
+    """The workers that feed a step which waits for nothing, as far as there are processors; 0 if none is to be had.
+
+    Workers that mostly wait need no processor each, so there may be more of them than processors.
+    """
     work_ms = batch_ms(run, use)
     target_ms = without_waiting_ms(run)
-    spare = math.floor(run.cpus) - max(1, run.report.run.ranks)
+    spare = spare_cpus(run)
     if work_ms is None or spare < 1:
         return 0
     needed = math.ceil(_CONTENTION * work_ms / max(target_ms, 1e-6))
-    return max(1, min(needed, spare))
+    return max(1, min(needed, math.floor(spare / computing_share(run, use)), _MOST_WORKERS))
 
 
-def gain_with(run: Evidence, use: LoaderUse, workers: int) -> Gain | None:
-    """What so many workers gain over the run as it was."""
+def gain_with(run: Evidence, use: LoaderUse, workers: int, starts_ms: float = 0.0) -> Gain | None:
+    """What so many workers gain over the run as it was, when epochs still cost `starts_ms` a step to begin."""
     work_ms = batch_ms(run, use)
     if work_ms is None:
         return None
+    words = f"loading {work_ms:.3g} ms over {workers} workers, {run.cpus:g} processors"
+    return gain_at(run, work_ms / workers, words, starts_ms, _CONTENTION, _least_ms(run, use, workers))
+
+
+def gain_at(
+    run: Evidence,
+    loading_ms: float,
+    words: str,
+    starts_ms: float = 0.0,
+    caution: float = 1.1,
+    least_ms: float | None = None,
+) -> Gain | None:
+    """What is gained when the loader needs so long for the samples of a step; `caution` times that at worst.
+
+    No step is shorter than `least_ms`: unless given, what the processors need for the work of a step.
+    """
     target_ms = without_waiting_ms(run)
+    least_ms = processors_floor_ms(run) if least_ms is None else least_ms
+    handed_ms = handover_ms(run)
+    fed_ms = _with_handover(run, target_ms, handed_ms)
+    ideal_ms = max(target_ms, loading_ms, least_ms) + starts_ms
+    expected_ms = max(fed_ms, loading_ms, least_ms) + starts_ms
+    cautious_ms = max(fed_ms + handed_ms, caution * loading_ms, 1.15 * least_ms) + starts_ms
+    method = f"a step is the slowest of: computing {target_ms:.3g} ms, {words}"
+    return by_step(run, cautious_ms, expected_ms, ideal_ms, method)
+
+
+def _least_ms(run: Evidence, use: LoaderUse, workers: int) -> float:
+    """What the processors need for the work of a step with so many workers.
+
+    Where others have taken them all, a run gets its share by the number of processes that want one.
+    """
     least_ms = processors_floor_ms(run)
-    handover_ms = _HANDOVER_SHARE * run.step_ms
-    ideal_ms = max(target_ms, work_ms / workers, least_ms)
-    expected_ms = max(target_ms + handover_ms, work_ms / workers, least_ms)
-    cautious_ms = max(target_ms + 2 * handover_ms, _CONTENTION * work_ms / workers, 1.15 * least_ms)
-    words = f"a step is the slowest of: computing {target_ms:.3g} ms, loading {work_ms:.3g} ms over {workers} workers"
-    return by_step(run, cautious_ms, expected_ms, ideal_ms, words + f", {run.cpus:g} processors")
+    host, load = run.report.host, run.series.get("load_1min")
+    if not _is_saturated(run) or load is None or host is None or not host.cpu_cores:
+        return least_ms
+    processors = _processors(run)
+    others = fmean(load.values) - ranks_here(run) * (1 + use.workers)
+    if others <= 0 or host.cpu_cores > _SATURATED * processors:
+        return least_ms
+    own = ranks_here(run) * (1 + workers)
+    return max(least_ms, run.step_ms * host.cpu_cores / (processors * min(1.0, own / (own + others))))
+
+
+def _with_handover(run: Evidence, target_ms: float, handed_ms: float) -> float:
+    """On a GPU the host takes the next batch while the device still computes."""
+    busy_ms = run.device_busy_ms
+    if busy_ms is None:
+        return target_ms + handed_ms
+    host_ms = run.step_ms - run.phase("data").ms - run.phase("sync").ms + handed_ms
+    return max(busy_ms, host_ms)

@@ -21,20 +21,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
-from flatout.problems.input.feeding import gain_with, workers_for
-from flatout.records.evidence import Evidence
+from flatout.problems.input.epochs import is_per_batch
+from flatout.problems.input.feeding import WORTH, gain_with, workers_for
+from flatout.problems.prediction import severity
+from flatout.records.evidence import Evidence, Waiting
 from flatout.records.report import Finding
 
 CODE = "IN101"
 TITLE = "Batches are made in the main process"
 REMEDY = "loader.workers"
-_WORTH = 0.03
 
 
 def in_run(run: Evidence) -> Iterator[Finding]:
     use = run.training_loader
-    if use is None or use.workers or not run.step_ms or run.starved_ms < _WORTH * run.step_ms:
+    if use is None or use.workers or not run.step_ms or run.starved_ms < WORTH * run.step_ms:
         return
+    if is_per_batch(run):
+        return  # workers would be started for every batch
     workers = workers_for(run, use)
     gain = gain_with(run, use, workers) if workers else None
     if gain is None:
@@ -43,7 +46,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         code=CODE,
         family="input",
         title=TITLE,
-        severity="high" if gain.mid >= 1.2 else "medium",
+        severity=severity(gain),
         location=use.made_at,
         evidence={
             "num_workers": 0,
@@ -79,6 +82,20 @@ CASES = (
     Case(
         "quiet when the batch is there at once",
         run(loaders=(_IN_MAIN,), ms={"data": 1.0, "forward": 60.0, "backward": 40.0}),
+        found=False,
+    ),
+    Case(
+        "quiet when an iterator is made for every batch: workers would start each time",
+        run(
+            loaders=(_IN_MAIN,),
+            ms={"data": 67.0, "forward": 30.0, "backward": 10.0},
+            waiting=Waiting(1.0, 67.0, rest_ms=0.0, median_ms=0.0),
+        ),
+        found=False,
+    ),
+    Case(
+        "quiet when making a batch takes no longer than taking it from a worker",
+        run(loaders=(_IN_MAIN,), ms={"data": 0.9, "forward": 6.0, "backward": 4.0}),
         found=False,
     ),
     Case(

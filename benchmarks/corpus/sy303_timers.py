@@ -1,0 +1,52 @@
+"""A stopwatch that synchronises around every part of every step.
+
+expects: SY303
+needs: gpu
+"""
+# mypy: ignore-errors
+
+import argparse
+import time
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+
+class Stopwatch:
+    def __init__(self, exact):
+        self.exact = exact and torch.cuda.is_available()
+        self.total = {}
+
+    @contextmanager
+    def part(self, name):
+        start = self.now()
+        yield
+        self.total[name] = self.total.get(name, 0.0) + self.now() - start
+
+    def now(self):
+        if self.exact:
+            torch.cuda.synchronize()  # guilty
+        return time.perf_counter()
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--steps", type=int, default=400)
+parser.add_argument("--fixed", action="store_true")
+args = parser.parse_args()
+torch.manual_seed(0)
+torch.set_float32_matmul_precision("high")
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+layer = nn.TransformerEncoderLayer(256, 4, 512, batch_first=True, dropout=0.0)
+model = nn.TransformerEncoder(layer, 6).to(device)
+optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
+watch = Stopwatch(exact=not args.fixed)
+x = torch.randn(16, 64, 256, device=device)
+for _ in range(args.steps):
+    with watch.part("forward"):
+        loss = model(x).square().mean()
+    with watch.part("backward"):
+        optimizer.zero_grad()
+        loss.backward()
+    with watch.part("optimizer"):
+        optimizer.step()

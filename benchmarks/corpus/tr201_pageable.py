@@ -1,0 +1,44 @@
+"""Large batches copied from ordinary memory, one by one and blocking.
+
+expects: TR201
+needs: gpu
+"""
+# mypy: ignore-errors
+
+import argparse
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+
+class Clips(Dataset):
+    def __init__(self, count):
+        self.clips = torch.randn(32, 3, 16, 112, 112)
+        self.count = count
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, i):
+        return self.clips[i % 32], i % 20
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--steps", type=int, default=100)
+parser.add_argument("--fixed", action="store_true")
+args = parser.parse_args()
+torch.manual_seed(0)
+torch.set_float32_matmul_precision("high")
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+pin = args.fixed and device.type == "cuda"
+loader = DataLoader(Clips(32 * args.steps), batch_size=32, num_workers=6, pin_memory=pin)
+net = nn.Sequential(nn.Conv3d(3, 32, 3, 2, 1), nn.ReLU(), nn.AdaptiveAvgPool3d(2), nn.Flatten(), nn.Linear(256, 20))
+net.to(device)
+optimizer = torch.optim.SGD(net.parameters(), 0.01)
+for clip, label in loader:
+    clip = clip.to(device, non_blocking=args.fixed)  # guilty
+    label = label.to(device, non_blocking=args.fixed)
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(net(clip), label).backward()
+    optimizer.step()

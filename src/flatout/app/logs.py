@@ -1,0 +1,58 @@
+"""`flatout logs`: a training log read, judged and shown; two of them compared."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from flatout.diagnose.logs.compare import compared
+from flatout.diagnose.logs.parsing import read_log
+from flatout.diagnose.logs.pattern import Pattern
+from flatout.diagnose.logs.summary import summarised
+from flatout.errors import FlatoutError
+from flatout.report.logs import render, to_json
+
+
+def analysed(
+    files: Sequence[Path],
+    pattern: str | None,
+    batch_sizes: Sequence[float],
+    *,
+    as_json: bool,
+    quiet: bool,
+    verbose: bool,
+) -> str:
+    """The text to print. One batch size counts for all files, else there must be one for each, in order."""
+    wanted = None if pattern is None else Pattern(pattern)
+    sizes = _sizes(batch_sizes, len(files))
+    logs = [summarised(read_log(file, wanted), size) for file, size in zip(files, sizes, strict=True)]
+    comparison = compared(logs[0], logs[1]) if len(logs) == 2 else None
+    if as_json:
+        return json.dumps(to_json(logs, comparison), indent=2, allow_nan=False) + "\n"
+    return render(
+        logs,
+        comparison,
+        width=shutil.get_terminal_size((80, 24)).columns,
+        color=sys.stdout.isatty() and not os.environ.get("NO_COLOR"),
+        unicode=(sys.stdout.encoding or "ascii").lower().replace("-", "").startswith("utf"),
+        quiet=quiet,
+        verbose=verbose,
+    )
+
+
+def _sizes(given: Sequence[float], files: int) -> list[float | None]:
+    for size in given:
+        if not (size >= 1 and math.isfinite(size)):
+            raise FlatoutError(f"--batch-size must be at least 1, got {size:g}")
+    if not given:
+        return [None] * files
+    if len(given) == 1:
+        return [given[0]] * files
+    if len(given) != files:
+        raise FlatoutError(f"--batch-size is given {len(given)} times for {files} file{'s' if files != 1 else ''}")
+    return list(given)

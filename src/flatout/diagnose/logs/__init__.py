@@ -1,0 +1,1 @@
+"""Reads the text a training printed, whoever printed it, and says how fast it went."""

@@ -1,0 +1,174 @@
+"""What detectors need to know of the machine: evaluations, memory by role, kernel kills, each GPU by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from flatout.diagnose.evaluating import evaluated_at
+from flatout.diagnose.host import totals
+from flatout.diagnose.ranks import Floats, Rank, during_steps
+from flatout.records.phases import PHASES
+from flatout.records.report import LineCost
+from flatout.records.resources import Evaluations, GpuState, OomKill
+from flatout.records.sample import ROLES, THROTTLE_REASONS, Role, throttle_names
+from flatout.store.rows import Rows
+from flatout.store.run import StoredRun
+
+# The kernel's counter is read now and then: whoever was last seen this long before it moved may be the one it killed.
+_KILLED_WITHIN_S = 3.0
+_POWER_CAP = 0x004
+
+
+def evaluations(run: StoredRun, ranks: Sequence[Rank], lines: Sequence[LineCost]) -> Evaluations | None:
+    """Those between the steady steps of the first rank; None without any."""
+    if not ranks or not len(ranks[0].steady) or "eval" not in ranks[0].recording.phases:
+        return None
+    recording, steady = ranks[0].recording, ranks[0].steady
+    start_ns, end_ns = recording.column("span", "start_ns"), recording.column("span", "end_ns")
+    is_eval = recording.column("span", "phase") == recording.phases.index("eval")
+    last_ns = int(steady.start_ns[-1]) + int(steady.wall_s[-1] * 1e9)
+    inside = is_eval & (start_ns >= int(steady.start_ns[0])) & (end_ns <= last_ns)
+    if not inside.any():
+        return None
+    took_s = (end_ns[inside] - start_ns[inside]).astype(np.float64) * 1e-9
+    return Evaluations(int(inside.sum()), float(np.median(took_s)), evaluated_at(run, lines))
+
+
+def memory_by_role(run: StoredRun, ranks: Sequence[Rank]) -> dict[str, tuple[Floats, Floats]]:
+    """While training: resident bytes of all main processes, the mean of a loader worker, and how many of these."""
+    rows = run.rows("processes")
+    if rows is None or not len(rows.values):
+        return {}
+    rows = during_steps(rows, ranks)
+    t_s, role, rss = rows.column("t_s"), rows.column("role"), rows.column("rss_bytes")
+    is_main, is_worker = role == ROLES.index("main"), role == ROLES.index("worker")
+    found = {"main_rss_bytes": totals(t_s[is_main], rss[is_main])}
+    moments, together = totals(t_s[is_worker], rss[is_worker])
+    _, many = totals(t_s[is_worker], np.where(np.isfinite(rss[is_worker]), 1.0, np.nan))
+    if len(moments):
+        found["worker_rss_bytes"] = moments, together / many
+        found["workers_alive"] = moments, many
+    return {name: series for name, series in found.items() if len(series[0])}
+
+
+def oom_kill(run: StoredRun) -> OomKill | None:
+    """What the kernel killed for want of memory while the run lasted; None if nothing, or not known."""
+    counts = run.rows("cgroup")
+    if counts is None:
+        return None
+    kills, t_s = counts.column("oom_kills"), counts.column("t_s")
+    known = np.isfinite(kills)
+    kills, t_s = kills[known], t_s[known]
+    if len(kills) < 2 or kills[-1] <= kills[0]:
+        return None
+    moved = int(np.argmax(kills > kills[0]))
+    number = int(kills[-1] - kills[0])
+    rows = run.rows("processes")
+    victim = _gone(rows, float(t_s[moved - 1]) - _KILLED_WITHIN_S, float(t_s[moved])) if rows is not None else None
+    return OomKill(number) if victim is None else OomKill(number, *victim)
+
+
+def _gone(rows: Rows, since_s: float, until_s: float) -> tuple[Role, int, float] | None:
+    """The largest process last seen in this time though others lived on; of all, if none did."""
+    t_s, pid = rows.column("t_s"), rows.column("pid")
+    if not len(t_s):
+        return None
+    last: dict[int, int] = {int(one): row for row, one in enumerate(pid.tolist())}
+    gone = [row for row in last.values() if since_s <= t_s[row] <= until_s and t_s[row] < t_s[-1]]
+    gone = gone or [row for row in last.values() if since_s <= t_s[row]]
+    rss = np.nan_to_num(rows.column("rss_bytes"))
+    row = max(gone, key=lambda row: rss[row], default=None)
+    if row is None:
+        return None
+    role = rows.column("role")[row]
+    name = ROLES[int(role)] if np.isfinite(role) else "other"
+    return name, int(pid[row]), float(rss[row])
+
+
+def gpu_states(run: StoredRun, ranks: Sequence[Rank]) -> tuple[GpuState, ...]:
+    """The GPUs on which the run holds memory; all that were sampled, where that is not known."""
+    rows = run.rows("gpu")
+    if rows is None or not len(rows.values):
+        return ()
+    everything, rows = rows, during_steps(rows, ranks)
+    gpu, own = rows.column("gpu"), rows.column("own_memory_bytes")
+    numbers = np.unique(gpu[own > 0]) if (own > 0).any() else np.unique(gpu)
+    names = cast("list[str]", run.manifest.environment.get("gpus") or [])
+    return tuple(
+        _state(int(number), names, _of(rows, gpu == number), _of(everything, everything.column("gpu") == number))
+        for number in numbers
+    )
+
+
+def _of(rows: Rows, chosen: Floats) -> Rows:
+    return Rows(rows.columns, rows.values[chosen.astype(bool)], rows.lost)
+
+
+def _state(number: int, names: Sequence[str], rows: Rows, everything: Rows) -> GpuState:
+    bits = rows.column("throttle_bits")
+    known = bits[np.isfinite(bits)].astype(np.int64)
+    slowing = {bit: float(((known & bit) > 0).mean()) for bit in THROTTLE_REASONS} if len(known) else {}
+    clock = rows.column("sm_clock_mhz")
+    hindered = np.array([bool(throttle_names(int(one) & ~_POWER_CAP)) if one >= 0 else False for one in bits], bool)
+    return GpuState(
+        gpu=number,
+        name=names[number] if number < len(names) else None,
+        memory_total_bytes=_most(rows.column("memory_total_bytes")),
+        memory_used_bytes=_most(rows.column("memory_used_bytes")),
+        own_memory_bytes=_most(rows.column("own_memory_bytes")),
+        util_percent=_mean(rows.column("util_percent")),
+        temperature_c=_most(rows.column("temperature_c")),
+        dram_active=_mean(rows.column("dram_active_share")),
+        throttled={THROTTLE_REASONS[bit]: share for bit, share in slowing.items() if share and throttle_names(bit)},
+        slowed_clock_mhz=_median(clock[hindered]),
+        best_clock_mhz=_most(everything.column("sm_clock_mhz")),
+    )
+
+
+def _most(values: Floats) -> float | None:
+    known = values[np.isfinite(values)]
+    return float(known.max()) if len(known) else None
+
+
+def _mean(values: Floats) -> float | None:
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if len(known) else None
+
+
+def _median(values: Floats) -> float | None:
+    known = values[np.isfinite(values)]
+    return float(np.median(known)) if len(known) else None
+
+
+def device_ms_by_rank(ranks: Sequence[Rank]) -> tuple[dict[str, float], ...]:
+    """Milliseconds a step on each rank's own device, by phase; empty for a rank that timed none."""
+    found = []
+    for rank in ranks:
+        columns = {name: rank.recording.column("device", f"{name}_ms") for name in _TIMES}
+        means = {name: _mean(np.asarray(values, np.float64)) for name, values in columns.items()}
+        found.append({name: mean for name, mean in means.items() if mean is not None})
+    return tuple(found)
+
+
+def parts_ms_by_rank(ranks: Sequence[Rank]) -> tuple[tuple[dict[str, float], ...], ...]:
+    """Phases in milliseconds a step for each part of a rank's steady steps; nothing for a single rank."""
+    if len(ranks) < 2:
+        return ()
+    found = []
+    for rank in ranks:
+        parts = np.array_split(np.arange(len(rank.steady)), _PARTS)
+        found.append(tuple(_phase_ms(rank, part) for part in parts if len(part)))
+    return tuple(found)
+
+
+def _phase_ms(rank: Rank, part: Any) -> dict[str, float]:
+    steps = float(rank.steady.count[part].sum()) or 1.0
+    means = 1e3 * rank.steady.phase_s[part].sum(axis=0, dtype=np.float64) / steps
+    return dict(zip(PHASES, means.tolist(), strict=True))
+
+
+_PARTS = 5
+_TIMES = ("starved", "forward", "backward", "optimizer", "other", "step")

@@ -1,0 +1,92 @@
+"""Writing checkpoints takes a large share of the run.
+
+What it is: the training waits while `torch.save` or the like writes the model, too often or too much.
+
+Why the GPU idles: saving copies the parameters to the host and writes them to disk; the next step starts when the
+file is written.
+
+How it shows in a run: time in `checkpoint`, with how often, how long in all and how long at most, by line.
+
+The fix: save every k-th time (and at the end), or let a thread write a copy: `state = {k: v.cpu() for k, v in
+model.state_dict().items()}`, then `threading.Thread(target=torch.save, args=(state, path)).start()`; with several
+ranks `torch.distributed.checkpoint.async_save`. Optimizer state is twice the size of the model: leave it out of
+"best" checkpoints.
+
+What to expect: the share of the checkpoints divided by k, at the price of more lost work after a crash.
+
+When it is fine: it takes less than 3% of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flatout.problems.cadence.pausing import exposed_ms, pause_ms, rarer, times_longer
+from flatout.problems.cases import HERE, Case, on_gpu, run
+from flatout.problems.prediction import severity
+from flatout.records.evidence import Evidence
+from flatout.records.report import Finding, PauseSite
+
+CODE = "CA603"
+TITLE = "Writing checkpoints takes a large share of the run"
+REMEDY = "checkpoint.async"
+_WORTH = 0.03
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    sites = [site for site in run.report.pauses if site.op == "checkpoint"]
+    count, total_s = sum(site.count for site in sites), sum(site.total_s for site in sites)
+    if count < 2:
+        return  # one at the end, or at the beginning, is no matter of how often
+    each_ms = 1e3 * total_s / count
+    ms = exposed_ms(run, pause_ms(run, "checkpoint"), each_ms)
+    if ms < _WORTH * run.step_ms:
+        return
+    times = times_longer(run, ms)
+    gain = rarer(run, ms, times, "checkpoints")
+    if gain is None:
+        return
+    worst = max(sites, key=lambda site: site.total_s)
+    period = run.report.run.steps / max(1, worst.count)
+    yield Finding(
+        code=CODE,
+        family="cadence",
+        title=TITLE,
+        severity=severity(gain),
+        location=worst.location,
+        evidence={
+            "checkpoint_share": round(ms / run.step_ms, 4),
+            "checkpoints": count,
+            "seconds_each": round(each_ms * 1e-3, 4),
+            "seconds_longest": round(max(site.max_s for site in sites), 4),
+            "steps_between": round(period, 1),
+            "interval_times": times,
+        },
+        cause=f"{count} checkpoints of {each_ms:.3g} ms take {ms / run.step_ms:.0%} of the run",
+        remedy=REMEDY,
+        change=f"save every {round(times * period)} steps instead of {round(period)}, and at the end; or write in a "
+        "thread from a copy of the state",
+        predicted_gain=gain,
+    )
+
+
+def _saves(count: int, total_s: float) -> tuple[PauseSite, ...]:
+    return (PauseSite(HERE, "save", "checkpoint", count, total_s, 2 * total_s / count),)
+
+
+_MS = {"data": 1.0, "forward": 30.0, "backward": 50.0, "optimizer": 4.0}
+CASES = (
+    Case("finds it when it saves every few steps", run(ms={**_MS, "checkpoint": 15.0}, pauses=_saves(60, 4.5)), True),
+    Case(
+        "finds it when a GPU waits for long saves",
+        run(gpu=on_gpu(), ms={**_MS, "checkpoint": 15.0}, pauses=_saves(10, 4.5)),
+        True,
+    ),
+    Case("quiet when it takes 1%", run(ms={**_MS, "checkpoint": 1.0}, pauses=_saves(10, 0.3)), found=False),
+    Case("quiet when there is only the last one", run(ms=_MS, pauses=_saves(1, 6.0)), found=False),
+    Case(
+        "quiet when short saves hide behind a busy GPU",
+        run(gpu=on_gpu(drained_share=0.0), ms={**_MS, "checkpoint": 10.0}, pauses=_saves(300, 3.0)),
+        found=False,
+    ),
+)

@@ -1,0 +1,120 @@
+"""Evaluation is fed worse than the training.
+
+What it is: the evaluation's loader has no workers, or too few, or gives one sample at a time, so that an evaluation
+takes several times what the model needs for it.
+
+Why the GPU idles: while the main process makes a batch of validation data, the device has nothing to do; with one
+sample at a time it is launched as often as for a large batch, for a fraction of the work.
+
+How it shows in a run: `eval` time that is mostly the cost of its samples times their number, or a sample that takes
+much longer to evaluate than the training's forward pass, with a small batch.
+
+The fix: `DataLoader(validation, batch_size=B, num_workers=N, persistent_workers=True)`, B as in the training (or
+larger: there are no gradients to keep).
+
+What to expect: an evaluation takes what the model takes for it, or its loading shared by its workers, whichever is
+longer.
+
+When it is fine: samples of different size that cannot share a batch; an evaluation too short to matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flatout.problems.cadence.pausing import pause_ms
+from flatout.problems.cadence.validation import Evaluation, Fed, evaluation, fed
+from flatout.problems.cases import HERE, Case, loader, on_gpu, run, worker_cost
+from flatout.problems.prediction import by_step, severity
+from flatout.records.evidence import Evidence
+from flatout.records.report import Finding, Gain
+from flatout.records.resources import Evaluations
+
+CODE = "CA602"
+TITLE = "Evaluation is fed worse than the training"
+REMEDY = "loader.workers"
+_WORTH = 0.03
+_BETTER = 0.75
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    one = evaluation(run)
+    better = fed(run, one) if one is not None else None
+    if one is None or better is None or better.each_ms > _BETTER * one.each_ms:
+        return
+    gain = _gain(run, one, better)
+    if gain is None or pause_ms(run, "eval") < _WORTH * run.step_ms:
+        return
+    yield Finding(
+        code=CODE,
+        family="cadence",
+        title=TITLE,
+        severity=severity(gain),
+        location=one.loader.made_at,
+        evidence={
+            "eval_s_each": round(one.each_ms * 1e-3, 3),
+            "loading_s_each": round(one.loading_ms * 1e-3, 3),
+            "samples_each": int(one.samples),
+            "num_workers": one.loader.workers,
+            "batch_size": one.loader.batch_size or 0,
+        },
+        cause=_cause(run, one, better),
+        remedy=REMEDY,
+        change=_change(one, better),
+        predicted_gain=gain,
+    )
+
+
+def _gain(run: Evidence, one: Evaluation, better: Fed) -> Gain | None:
+    ms, step_ms = pause_ms(run, "eval"), run.step_ms
+    after_ms = step_ms - ms * (1 - better.each_ms / one.each_ms)
+    cautious_ms = step_ms - ms * (1 - better.cautious_ms / one.each_ms)
+    words = f"an evaluation takes {better.each_ms * 1e-3:.3g} instead of {one.each_ms * 1e-3:.3g} s"
+    return by_step(run, cautious_ms, after_ms, after_ms, words)
+
+
+def _cause(run: Evidence, one: Evaluation, better: Fed) -> str:
+    share = pause_ms(run, "eval") / run.step_ms
+    if better.workers > one.loader.workers:
+        who = f"{one.loader.workers} workers" if one.loader.workers else "the main process"
+        why = f"{who} need {one.loading_ms / max(1, one.loader.workers) * 1e-3:.3g} s to load its samples"
+    else:
+        why = f"it computes on {one.loader.batch_size or 1} at a time"
+    return f"an evaluation takes {one.each_ms * 1e-3:.3g} s ({share:.0%} of the run) because {why}"
+
+
+def _change(one: Evaluation, better: Fed) -> str:
+    changes = []
+    if better.batch_size != (one.loader.batch_size or 1):
+        changes.append(f"batch_size={better.batch_size}")
+    if better.workers != one.loader.workers:
+        changes.append(f"num_workers={better.workers}, persistent_workers=True")
+    return ", ".join(changes)
+
+
+_MS = {"data": 1.0, "forward": 20.0, "backward": 40.0, "optimizer": 5.0, "eval": 30.0}
+_SOME = Evaluations(10, 0.9, HERE)
+
+
+def _case(name: str, found: bool, eval_ms: float = 30.0, gpu: bool = True, **validation: object) -> Case:
+    cost = worker_cost(workers=validation.get("num_workers", 0), fetch_ms_per_sample=validation.pop("sample_ms", 2.5))
+    use = loader(**{"number": 2, "trains": False, "epochs": 10, "dataset_len": 300, "cost": cost, **validation})
+    return Case(
+        name,
+        run(
+            gpu=on_gpu() if gpu else None,
+            ms={**_MS, "eval": eval_ms},
+            loaders=(loader(epochs=10), use),
+            evaluations=_SOME,
+        ),
+        found,
+    )
+
+
+CASES = (
+    _case("finds it when the main process loads the validation data", found=True, num_workers=0),
+    _case("finds it when a GPU evaluates one sample at a time", found=True, num_workers=4, batch_size=1, sample_ms=0.5),
+    _case("quiet when its workers keep up", found=False, num_workers=4),
+    _case("quiet when the samples are there at once", found=False, num_workers=0, sample_ms=0.01),
+    _case("quiet when the evaluation is short", found=False, num_workers=0, eval_ms=1.0),
+)

@@ -1,0 +1,125 @@
+"""Evaluation takes a large share of the run.
+
+What it is: the model is evaluated so often, or on so much data, that training stands still for a good part of the
+run.
+
+Why the GPU idles: it does not idle, but it does not train either; where the evaluation is fed badly, it idles as
+well.
+
+How it shows in a run: time in `eval`, which is booked to the step that follows, and the number of evaluations between
+two training steps.
+
+The fix: evaluate every k-th time: `if (epoch + 1) % k == 0 or epoch + 1 == epochs:`. Keep the last evaluation, and
+mind what hangs on the others: early stopping and "best checkpoint" see the model at fewer moments.
+
+What to expect: the share of the evaluations divided by k. The interval proposed brings it to 2% of the run, or is ten
+times what it was.
+
+When it is fine: evaluation takes less than 3% of the run, or each result is needed as it comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flatout.problems.cadence.pausing import pause_ms, rarer, steady_steps, times_longer
+from flatout.problems.cadence.validation import evaluation, fed, is_slow_itself
+from flatout.problems.cases import HERE, Case, loader, on_gpu, run, worker_cost
+from flatout.problems.prediction import severity
+from flatout.records.evidence import Evidence
+from flatout.records.report import Finding
+from flatout.records.resources import Evaluations
+
+CODE = "CA601"
+TITLE = "Evaluation takes a large share of the run"
+REMEDY = "cadence.eval"
+_WORTH = 0.03
+# Fewer looks at the model than this would change what is known of the training.
+_MOST_TIMES = 10
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    often, ms = _how_often(run), _cadence_ms(run)
+    if often < 2 or run.evaluations is None or ms < _WORTH * run.step_ms:
+        return
+    times = times_longer(run, ms, _MOST_TIMES)
+    gain = rarer(run, ms, times, "evaluation")
+    if gain is None:
+        return
+    all_ms, period = pause_ms(run, "eval"), run.report.run.steps / often
+    each_s = 1e-3 * all_ms * steady_steps(run) / run.evaluations.count
+    yield Finding(
+        code=CODE,
+        family="cadence",
+        title=TITLE,
+        severity=severity(gain),
+        location=run.evaluations.location,
+        evidence={
+            "eval_share": round(all_ms / run.step_ms, 4),
+            "eval_s_each": round(each_s, 3),
+            "evaluations": often,
+            "steps_between": round(period, 1),
+            "interval_times": times,
+        },
+        cause=f"an evaluation of {each_s:.3g} s after every {period:.3g} steps takes "
+        f"{all_ms / run.step_ms:.0%} of the run",
+        remedy=REMEDY,
+        change=f"evaluate 1 time in {times} (every {round(times * period)} steps instead of {round(period)}), and "
+        "after the last step",
+        predicted_gain=gain,
+    )
+
+
+def _how_often(run: Evidence) -> int:
+    """Evaluations in all: one after the last step is in no step, but its loader was read."""
+    seen = run.evaluations.count if run.evaluations else 0
+    one = evaluation(run)
+    return max(seen, one.loader.epochs) if one is not None else seen
+
+
+def _cadence_ms(run: Evidence) -> float:
+    """What evaluating so often costs a step. Where each evaluation is slow by itself, mend that first."""
+    ms, one = pause_ms(run, "eval"), evaluation(run)
+    better = fed(run, one) if one is not None else None
+    if one is not None and better is not None and is_slow_itself(run, one) and better.each_ms < 0.5 * one.each_ms:
+        return ms * better.each_ms / one.each_ms
+    return ms
+
+
+_TENTH = {"data": 1.0, "forward": 28.0, "backward": 52.0, "optimizer": 9.0, "eval": 10.0}
+_VALIDATION = loader(number=2, trains=False, epochs=10, dataset_len=3_000, cost=worker_cost(fetch_ms_per_sample=0.05))
+_SOME = Evaluations(10, 0.3, HERE)
+CASES = (
+    Case("finds it when a tenth of the run is evaluation", run(ms=_TENTH, evaluations=_SOME), found=True),
+    Case(
+        "finds it when half of a GPU's time is evaluation",
+        run(
+            gpu=on_gpu(),
+            ms={"data": 1.0, "forward": 18.0, "backward": 24.0, "optimizer": 7.0, "eval": 50.0},
+            loaders=(loader(epochs=10), _VALIDATION),
+            evaluations=Evaluations(10, 1.5, HERE),
+        ),
+        found=True,
+    ),
+    Case("quiet when it takes 2% of the run", run(ms={**_TENTH, "eval": 2.0}, evaluations=_SOME), found=False),
+    Case("quiet when there was only one", run(ms=_TENTH, evaluations=Evaluations(1, 3.0, HERE)), found=False),
+    Case(
+        "quiet when each evaluation is slow because of its feed",
+        run(
+            ms={**_TENTH, "eval": 30.0},
+            loaders=(
+                loader(epochs=10),
+                loader(
+                    number=2,
+                    trains=False,
+                    epochs=10,
+                    num_workers=0,
+                    dataset_len=300,
+                    cost=worker_cost(fetch_ms_per_sample=9.9, workers=0),
+                ),
+            ),
+            evaluations=Evaluations(10, 0.9, HERE),
+        ),
+        found=False,
+    ),
+)

@@ -1,0 +1,112 @@
+"""Logging takes a large share of the run.
+
+What it is: scalars, images, figures or log lines are written so often that the training waits for them.
+
+Why the GPU idles: what is logged is computed, encoded and written by the process that launches the device's work;
+reading a value off the device for it waits for the device as well.
+
+How it shows in a run: time in `logging` (TensorBoard, W&B, matplotlib, image files, `logging`), by line.
+
+The fix: log every k-th step; collect scalars on the device and write them together; write fewer images, or only with
+an evaluation.
+
+What to expect: the share of the logging divided by k.
+
+When it is fine: it takes less than 3% of the step, or the device is busy all the while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flatout.problems.cadence.pausing import exposed_ms, pause_ms, rarer, times_longer
+from flatout.problems.cadence.printing import is_image, is_progress, logged_ms
+from flatout.problems.cases import HERE, Case, on_gpu, run
+from flatout.problems.prediction import severity
+from flatout.records.evidence import Evidence
+from flatout.records.report import Finding, Location, PauseSite
+
+CODE = "CA604"
+TITLE = "Logging takes a large share of the run"
+REMEDY = "cadence.logging"
+_WORTH = 0.03
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    sites = [site for site in run.report.pauses if site.op == "logging" and not is_progress(run, site)]
+    count, total_s = sum(site.count for site in sites), sum(site.total_s for site in sites)
+    if count < 2:
+        return
+    logged = logged_ms(run, sites, pause_ms(run, "logging"))
+    each_ms = 1e3 * total_s / count
+    ms = exposed_ms(run, logged, each_ms)
+    if ms < _WORTH * run.step_ms:
+        return
+    times = times_longer(run, ms)
+    gain = rarer(run, ms, times, "logging")
+    if gain is None:
+        return
+    worst = max(sites, key=lambda site: site.total_s)
+    per_step = count / max(1, run.report.run.steps)
+    yield Finding(
+        code=CODE,
+        family="cadence",
+        title=TITLE,
+        severity=severity(gain),
+        location=worst.location,
+        evidence={
+            "logging_share": round(ms / run.step_ms, 4),
+            "calls": count,
+            "calls_per_step": round(per_step, 3),
+            "ms_each": round(each_ms, 3),
+            "ms_longest": round(1e3 * max(site.max_s for site in sites), 3),
+            "interval_times": times,
+        },
+        cause=f"{count} log calls of {each_ms:.3g} ms take {ms / run.step_ms:.0%} of the run",
+        remedy=REMEDY,
+        change=_change(run, worst, times),
+        predicted_gain=gain,
+    )
+
+
+def _change(run: Evidence, worst: PauseSite, times: int) -> str:
+    if is_image(run, worst):
+        return f"write 1 in {times} of these images or figures"
+    period = run.report.run.steps / max(1, worst.count)
+    if period <= 1.5:
+        return f"log every {times} steps instead of each; keep the values as tensors until then"
+    return f"log every {round(times * period)} steps instead of every {round(period)}"
+
+
+def _logs(count: int, total_s: float, where: Location = HERE) -> tuple[PauseSite, ...]:
+    return (PauseSite(where, "train", "logging", count, total_s, 3 * total_s / count),)
+
+
+_MS = {"data": 1.0, "forward": 30.0, "backward": 50.0, "optimizer": 4.0}
+CASES = (
+    Case(
+        "finds it when each step writes scalars",
+        run(
+            ms={**_MS, "logging": 12.0},
+            pauses=_logs(3000, 3.6),
+            source={("train.py", 10): "writer.add_scalar(name, x)"},
+        ),
+        found=True,
+    ),
+    Case(
+        "finds it when a GPU waits for figures",
+        run(gpu=on_gpu(), ms={**_MS, "logging": 12.0}, pauses=_logs(10, 3.6)),
+        found=True,
+    ),
+    Case("quiet when it takes 1%", run(ms={**_MS, "logging": 1.0}, pauses=_logs(300, 0.3)), found=False),
+    Case(
+        "quiet when a busy GPU hides it",
+        run(gpu=on_gpu(drained_share=0.0), ms={**_MS, "logging": 12.0}, pauses=_logs(300, 3.6)),
+        found=False,
+    ),
+    Case(
+        "quiet when it is a progress bar",
+        run(ms={**_MS, "logging": 12.0}, pauses=_logs(300, 3.6), source={("train.py", 10): "pbar.set_postfix(loss=x)"}),
+        found=False,
+    ),
+)

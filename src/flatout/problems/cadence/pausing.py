@@ -1,0 +1,52 @@
+"""What a pause of the training costs, and what it costs when it comes less often. Shared by the problems of cadence."""
+
+from __future__ import annotations
+
+from flatout.problems.prediction import by_step, device_work_ms
+from flatout.records.evidence import Evidence
+from flatout.records.report import Gain
+
+# A pause that takes this share of the run is not worth a thought.
+SMALL = 0.02
+_INTERVALS = (2, 3, 4, 5, 10, 20, 50, 100, 200, 500, 1000)
+# Of what a longer interval should save, this much is promised.
+_CAUTIOUS = 0.75
+
+
+def pause_ms(run: Evidence, phase: str) -> float:
+    """Milliseconds a step of the rank that pauses most: the others wait for it."""
+    by_rank = [rank.phase_ms.get(phase, 0.0) for rank in run.report.ranks]
+    return max([run.phase(phase).ms, *by_rank])
+
+
+def exposed_ms(run: Evidence, ms: float, each_ms: float) -> float:
+    """What of `ms` a step delays the training, if one pause lasts `each_ms`.
+
+    A GPU with work in its queue does not notice a short pause of the host: then its own work sets the pace. A pause
+    longer than two steps outlasts any queue.
+    """
+    if not run.on_gpu or each_ms > 2 * run.step_ms:
+        return ms
+    work_ms = device_work_ms(run)
+    return 0.0 if work_ms is None else min(ms, max(0.0, run.step_ms - work_ms))
+
+
+def times_longer(run: Evidence, ms: float, most: int = _INTERVALS[-1]) -> int:
+    """The interval, as a multiple of what it is, at which the pause is small; `most` at most."""
+    rest_ms = max(run.step_ms - ms, 1e-9)
+    for times in _INTERVALS:
+        if times >= most or ms / times <= SMALL * (rest_ms + ms / times):
+            return min(times, most)
+    return most
+
+
+def rarer(run: Evidence, ms: float, times: int, what: str) -> Gain | None:
+    """A pause of `ms` a step that comes so many times less often."""
+    saved_ms = ms * (1 - 1 / times)
+    words = f"a step of {run.step_ms:.3g} ms has {ms:.3g} ms of {what}, of which 1/{times} is left"
+    step_ms = run.step_ms
+    return by_step(run, step_ms - _CAUTIOUS * saved_ms, step_ms - saved_ms, step_ms - ms, words)
+
+
+def steady_steps(run: Evidence) -> int:
+    return max(1, run.report.run.steps - run.report.warmup_steps)

@@ -1,0 +1,105 @@
+"""Progress output takes a large share of the step.
+
+What it is: a line is printed, or a progress bar redrawn, at every step.
+
+Why the GPU idles: writing to a terminal, a pipe or a network disk can take longer than launching a small step, and
+while the main process writes it launches nothing.
+
+How it shows in a run: `print` among the slowest lines, or the redrawing of a progress bar (`set_postfix` redraws at
+each call) in `logging`.
+
+The fix: print every k-th step; `tqdm(..., mininterval=1)`, and `set_postfix(..., refresh=False)`.
+
+What to expect: the share of the output divided by k.
+
+When it is fine: the steps are long, or the device is busy all the while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from flatout.problems.cadence.pausing import exposed_ms, pause_ms, rarer, times_longer
+from flatout.problems.cadence.printing import is_progress, logged_ms, printed_ms
+from flatout.problems.cases import HERE, Case, on_gpu, run
+from flatout.problems.prediction import severity
+from flatout.records.evidence import Evidence
+from flatout.records.report import Finding, LineCost, Location, PauseSite
+
+CODE = "CA605"
+TITLE = "Progress output takes a large share of the step"
+REMEDY = None
+_WORTH = 0.03
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    bars = [site for site in run.report.pauses if site.op == "logging" and is_progress(run, site)]
+    costs = dict(printed_ms(run))
+    logging_ms = pause_ms(run, "logging")
+    for bar in bars:
+        costs[bar.location] = costs.get(bar.location, 0.0) + logged_ms(run, [bar], logging_ms)
+    written_ms = sum(costs.values())
+    # Short and at every step: a GPU with work in its queue does not notice.
+    ms = exposed_ms(run, written_ms, each_ms=0.0)
+    if not costs or ms < _WORTH * run.step_ms:
+        return
+    times = times_longer(run, ms)
+    gain = rarer(run, ms, times, "progress output")
+    if gain is None:
+        return
+    worst = max(costs, key=lambda place: costs[place])
+    is_bar = any(bar.location == worst for bar in bars)
+    yield Finding(
+        code=CODE,
+        family="cadence",
+        title=TITLE,
+        severity=severity(gain),
+        location=worst,
+        evidence={
+            "output_ms_per_step": round(written_ms, 3),
+            "output_share": round(ms / run.step_ms, 4),
+            "line": run.text_at(worst)[:80],
+        },
+        cause=f"{'redrawing a progress bar' if is_bar else 'printing'} takes {written_ms:.3g} of each "
+        f"{run.step_ms:.3g} ms step",
+        remedy=REMEDY,
+        change="tqdm(..., mininterval=1) and set_postfix(..., refresh=False)"
+        if is_bar
+        else f"print every {times} steps",
+        predicted_gain=gain,
+    )
+
+
+def _seen(text: str, ms: float, step_ms: float = 10.0) -> dict[str, Any]:
+    line = LineCost(HERE, "train", "other", ms / step_ms, ms)
+    return {"all_lines": (line,), "source": {(HERE.file, HERE.line): text}}
+
+
+_BAR = (PauseSite(Location("train.py", 7), "train", "logging", 300, 0.3, 0.01),)
+_MS = {"data": 0.5, "forward": 3.0, "backward": 4.0, "optimizer": 1.0, "other": 1.5}
+CASES = (
+    Case(
+        "finds it when each step prints",
+        run(ms=_MS, **_seen('print(f"{step} {loss.item():.4f}", flush=True)', 1.4)),
+        True,
+    ),
+    Case(
+        "finds it when a bar is redrawn each step",
+        run(
+            ms={**_MS, "other": 0.1, "logging": 1.0},
+            pauses=_BAR,
+            source={("train.py", 7): "pbar.set_postfix(loss=loss.item())"},
+        ),
+        found=True,
+    ),
+    Case("quiet when it takes 1%", run(ms=_MS, **_seen("print(step, loss.item())", 0.1)), found=False),
+    Case(
+        "quiet when what is printed is what takes long", run(ms=_MS, **_seen("print(score(model))", 1.4)), found=False
+    ),
+    Case(
+        "quiet when a busy GPU hides it",
+        run(gpu=on_gpu(drained_share=0.0), ms=_MS, **_seen("print(step)", 1.4)),
+        found=False,
+    ),
+)

@@ -1,0 +1,75 @@
+"""What a device's time consists of, and what its tensor cores could do with it. Shared by the problems of compute."""
+
+from __future__ import annotations
+
+import re
+from statistics import mean
+from typing import Any
+
+from flatout.records.evidence import Evidence
+
+# A device that is found idle more often, or starves longer, is not what binds.
+_SELDOM_DRAINED = 0.3
+_HARDLY_STARVED = 0.1
+# Kernels that only move memory keep it this busy; matrix products leave it mostly alone.
+_DRAM_MOVING, _DRAM_PRODUCTS = 0.8, 0.15
+# What TF32 and bf16 make of a float32 matrix product, at best in practice: peak rates of the data sheets, less what
+# products of usual sizes lose. GeForce and its relatives do TF32 at the rate of float32.
+_TF32 = (
+    (re.compile(r"\b(A100|A800|A30|H100|H200|H800|H20|GH200|B100|B200|GB200|B300|GB300)\b"), 4.0),
+    (re.compile(r"\b(A10G?|A40|A16|A2|L4|L40S?|RTX A\d000|RTX \d000 Ada|RTX PRO \d000)\b"), 1.6),
+    (re.compile(r"\bRTX (30|40|50)\d0\b"), 1.25),
+)
+_BF16_OVER_TF32 = 1.8
+
+
+def torch_state(run: Evidence) -> dict[str, Any]:
+    state = run.report.live.get("torch")
+    return state if isinstance(state, dict) else {}
+
+
+def binds(run: Evidence) -> bool:
+    """Is it the device's own work that sets the pace? Only where it was measured."""
+    gpu = run.report.gpu
+    if not run.on_gpu or gpu is None or gpu.drained_share is None:
+        return False
+    return gpu.drained_share < _SELDOM_DRAINED and run.starved_ms < _HARDLY_STARVED * run.step_ms
+
+
+def tf32_factor(run: Evidence) -> float | None:
+    """How much faster TF32 makes a matrix product on this card; None for one without, or one not known."""
+    name = run.report.run.device
+    return next((factor for pattern, factor in _TF32 if pattern.search(name)), None)
+
+
+def bf16_factor(run: Evidence) -> float | None:
+    """The same for bf16 against TF32."""
+    return _BF16_OVER_TF32 if tf32_factor(run) is not None else None
+
+
+def product_share(run: Evidence) -> tuple[float, float, float]:
+    """Which part of the device's work matrix products can be, at least, likely and at most.
+
+    Kernels either wait for memory or compute. The mean activity of memory tells how much of the time is which.
+    """
+    seen = [state.dram_active for state in run.gpus if state.dram_active is not None]
+    if not seen:
+        return 0.2, 0.5, 0.9
+    share = (_DRAM_MOVING - mean(seen)) / (_DRAM_MOVING - _DRAM_PRODUCTS)
+    likely = min(0.9, max(0.0, share))
+    return 0.5 * likely, likely, min(0.95, 1.2 * likely)
+
+
+def float32_share(run: Evidence) -> float | None:
+    """Of the results in the autograd graph, those in float32; None where none was looked at."""
+    dtypes = torch_state(run).get("grad_dtypes")
+    return float(dtypes.get("float32", 0.0)) if isinstance(dtypes, dict) and dtypes else None
+
+
+def trained_ms(run: Evidence) -> float:
+    """Device milliseconds a step of forward and backward; as much of the step's wall time where it was not timed."""
+    gpu = run.report.gpu
+    timed = {} if gpu is None else gpu.device_ms
+    if "forward" in timed and "backward" in timed:
+        return min(run.step_ms, timed["forward"] + timed["backward"])
+    return run.phase("forward").ms + run.phase("backward").ms

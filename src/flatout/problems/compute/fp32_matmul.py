@@ -1,0 +1,100 @@
+"""Matrix products run in full float32.
+
+What it is: float32 matrix products use the general cores, because torch's default precision for them is "highest". On
+cards since Ampere the tensor cores could do them as TF32: same range, 10 bits of mantissa.
+
+Why the GPU idles: it does not; it works with its slow part while the fast part, the tensor cores, stands still.
+
+How it shows in a run: the device binds, the graph is float32, the matmul precision is "highest", and tensor cores are
+active next to none of the time. Convolutions are not concerned: torch lets them use TF32 by default.
+
+The fix: `torch.set_float32_matmul_precision("high")` at the start of the script.
+
+What to expect: only matrix products gain, by a factor of several on data centre cards and by little on GeForce. Their
+share is estimated from how busy the device's memory is, so the range is wide.
+
+When it is fine: results that need all 23 bits (some physics, some losses); a model without large matrix products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flatout.problems.cases import Case, on_gpu, run
+from flatout.problems.compute.device import binds, float32_share, product_share, tf32_factor, torch_state, trained_ms
+from flatout.problems.prediction import by_step, severity
+from flatout.records.evidence import Evidence
+from flatout.records.report import Finding, Gain, GpuUse, RunFacts
+from flatout.records.resources import GpuState
+
+CODE = "CO501"
+TITLE = "Matrix products run in full float32"
+REMEDY = "precision.tf32"
+_TENSOR_CORES_REST = 0.02
+_BUSY = 0.3
+_MOSTLY = 0.9
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    state, gpu = torch_state(run), run.report.gpu
+    if gpu is None or not binds(run) or state.get("matmul_precision") != "highest" or state.get("matmul_allow_tf32"):
+        return
+    # Without the counters of the card it cannot be told that tensor cores rest while the others work.
+    if gpu.tensor_active is None or gpu.tensor_active > _TENSOR_CORES_REST or (gpu.sm_active or 0.0) < _BUSY:
+        return
+    if (float32_share(run) or 0.0) < _MOSTLY:
+        return
+    gain = _gain(run)
+    if gain is None:
+        return
+    yield Finding(
+        code=CODE,
+        family="compute",
+        title=TITLE,
+        severity=severity(gain),
+        location=None,
+        evidence={
+            "matmul_precision": "highest",
+            "float32_share": round(float32_share(run) or 0.0, 3),
+            "tensor_active": round(gpu.tensor_active, 4),
+            "sm_active": round(gpu.sm_active or 0.0, 3),
+            "product_share_likely": round(product_share(run)[1], 2),
+        },
+        cause=f"the tensor cores are active {gpu.tensor_active:.1%} of the time while the GPU computes in float32 for "
+        f"{trained_ms(run):.3g} of each {run.step_ms:.3g} ms step",
+        remedy=REMEDY,
+        change='torch.set_float32_matmul_precision("high")',
+        predicted_gain=gain,
+    )
+
+
+def _gain(run: Evidence) -> Gain | None:
+    factor = tf32_factor(run)
+    if factor is None:
+        return None
+    part_ms = trained_ms(run) * (1 - 1 / factor)
+    least, likely, most = (run.step_ms - part_ms * share for share in product_share(run))
+    words = f"forward and backward take {trained_ms(run):.3g} ms on the device; the part of it that is matrix products"
+    return by_step(run, least, likely, most, f"{words} (estimated from memory activity) gets {factor:g} times faster")
+
+
+def _facts(device: str) -> RunFacts:
+    return RunFacts("run", ("train.py",), 0, 300, 30.0, 1, device, "2.13.0", "3.12")
+
+
+def _case(name: str, found: bool, device: str = "NVIDIA H200", gpu: GpuUse | None = None, **state: object) -> Case:
+    torch = {"matmul_precision": "highest", "matmul_allow_tf32": False, "grad_dtypes": {"float32": 1.0}, **state}
+    live = {"torch": torch, "loaders": [], "optimizers": []}
+    card = (GpuState(0, dram_active=0.25),)
+    return Case(name, run(gpu=gpu or on_gpu(tensor_active=0.0), gpus=card, run=_facts(device), live=live), found)
+
+
+CASES = (
+    _case("finds it when tensor cores rest beside a busy GPU", found=True),
+    _case("quiet when TF32 is on", found=False, matmul_precision="high", matmul_allow_tf32=True),
+    _case("quiet when the tensor cores are at work", found=False, gpu=on_gpu(tensor_active=0.2)),
+    _case("quiet under autocast", found=False, grad_dtypes={"bfloat16": 0.7, "float32": 0.3}),
+    _case("quiet on a card without TF32", found=False, device="Tesla V100-SXM2-16GB"),
+    _case("quiet when the host binds", found=False, gpu=on_gpu(tensor_active=0.0, drained_share=0.7)),
+    _case("quiet when nobody counted", found=False, gpu=on_gpu(tensor_active=None, sm_active=None)),
+)

@@ -1,0 +1,84 @@
+"""The work is too small for the GPU.
+
+What it is: kernels follow each other without a gap, but each occupies only a few of the card's multiprocessors: a
+small model, or a small batch.
+
+Why the GPU idles: most of it does, though its utilisation looks perfect: utilisation means that some kernel runs,
+however small.
+
+How it shows in a run: never starved, hardly ever drained, and yet the multiprocessors are active for a small part of
+the time (GPM's SM activity).
+
+The fix: a larger batch while samples/s still rise (mind the learning rate), several runs on one card (MPS, MIG), or a
+smaller card.
+
+What to expect: a kernel takes about as long for twice the samples while there is room: samples/s rise nearly with the
+batch.
+
+When it is fine: the batch is what the training needs, and the card is not needed elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flatout.problems.cases import Case, on_gpu, run
+from flatout.problems.compute.device import binds
+from flatout.problems.prediction import severity
+from flatout.records.evidence import Evidence
+from flatout.records.report import Finding, Gain, GpuUse
+
+CODE = "CO505"
+TITLE = "The work is too small for the GPU"
+REMEDY = "batch.size"
+_SMALL = 0.25
+_NEVER_DRAINED = 0.1
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    gpu = run.report.gpu
+    if gpu is None or not binds(run) or gpu.sm_active is None or gpu.sm_active >= _SMALL:
+        return
+    # A host too slow to launch leaves the card as idle: then it is not the work that is too small.
+    if (gpu.drained_share or 0.0) >= _NEVER_DRAINED or (gpu.util_mean or 0.0) < 80 or not run.samples_per_step:
+        return
+    times = 2 if gpu.sm_active > _SMALL / 2 else 4
+    gain = _gain(gpu.sm_active, times)
+    yield Finding(
+        code=CODE,
+        family="compute",
+        title=TITLE,
+        severity=severity(gain),
+        location=None,
+        evidence={
+            "sm_active": round(gpu.sm_active, 3),
+            "util_percent": round(gpu.util_mean or 0.0, 1),
+            "samples_per_step": round(run.samples_per_step, 1),
+            "power_share": round(gpu.power_share or 0.0, 3),
+        },
+        cause=f"a kernel runs {gpu.util_mean or 0:.0f}% of the time, but only {gpu.sm_active:.0%} of the GPU is active",
+        remedy=REMEDY,
+        change=f"{times * run.samples_per_step:.0f} samples a step instead of {run.samples_per_step:.0f}, and the "
+        "learning rate to match",
+        predicted_gain=gain,
+    )
+
+
+def _gain(active: float, times: int) -> Gain:
+    """So many times the batch: the active part of the time grows with it, the rest does not."""
+    mid = times / (1 + (times - 1) * active)
+    words = f"{times} times the batch in a step that is {1 + (times - 1) * active:.2f} times as long"
+    return Gain(low=1 + 0.4 * (mid - 1), mid=1 + 0.7 * (mid - 1), high=mid, method=words)
+
+
+def _case(name: str, found: bool, gpu: GpuUse) -> Case:
+    return Case(name, run(gpu=gpu), found)
+
+
+CASES = (
+    _case("finds it when a busy GPU uses a few of its parts", True, on_gpu(sm_active=0.12, tensor_active=0.01)),
+    _case("quiet when the GPU is well used", False, on_gpu(sm_active=0.6)),
+    _case("quiet when the host is too slow to launch", False, on_gpu(sm_active=0.12, drained_share=0.8)),
+    _case("quiet when it starves", False, on_gpu(sm_active=0.12, starved_share=0.4)),
+    _case("quiet when nobody counted", False, on_gpu(sm_active=None)),
+)

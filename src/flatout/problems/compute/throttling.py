@@ -1,0 +1,88 @@
+"""The GPU's clock is held down.
+
+What it is: the card runs below its clock because it is too hot, its power supply is at its limit, or its power cap is
+reached.
+
+Why the GPU idles: it does not, though its utilisation looks perfect: every kernel takes longer.
+
+How it shows in a run: the reasons that the driver gives for the lower clock, with the share of the time, and the
+clock against the highest of the run.
+
+The fix: heat: air flow, dust, fans, the place in the chassis, fewer hot neighbours. Power brake or hardware slowdown:
+supply and cabling. Power cap: `nvidia-smi -q -d POWER`; raise the limit if somebody lowered it.
+
+What to expect: device time shrinks as the clock rises to the highest of this run.
+
+When it is fine: large matrix products reach the power cap of a healthy card; that is how it is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flatout.problems.cases import Case, on_gpu, run
+from flatout.problems.compute.device import binds
+from flatout.problems.prediction import by_step, severity
+from flatout.records.evidence import Evidence
+from flatout.records.report import Finding, Gain
+from flatout.records.resources import GpuState
+
+CODE = "CO504"
+TITLE = "The GPU's clock is held down"
+_POWER_CAP = "power cap"
+_OFTEN = 0.1
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    worst = max(run.gpus, key=_hindered, default=None)
+    if not run.on_gpu or worst is None or _hindered(worst) < _OFTEN:
+        return
+    gain = _gain(run, worst)
+    reasons = sorted((name for name in worst.throttled if name != _POWER_CAP), key=lambda name: -worst.throttled[name])
+    yield Finding(
+        code=CODE,
+        family="compute",
+        title=TITLE,
+        severity=severity(gain) if gain is not None else "medium",
+        location=None,
+        evidence={
+            "gpu": worst.gpu,
+            "reasons": ", ".join(reasons),
+            "throttled_share": round(_hindered(worst), 3),
+            "clock_mhz": round(worst.slowed_clock_mhz or 0.0),
+            "best_clock_mhz": round(worst.best_clock_mhz or 0.0),
+            "temperature_c": round(worst.temperature_c or 0.0),
+        },
+        cause=f"GPU {worst.gpu} is slowed down for {_hindered(worst):.0%} of the time ({', '.join(reasons)}): "
+        f"{worst.slowed_clock_mhz or 0:.0f} MHz instead of {worst.best_clock_mhz or 0:.0f}",
+        remedy=None,
+        change="see to the cooling" if any("thermal" in name for name in reasons) else "see to the power supply",
+        predicted_gain=gain,
+    )
+
+
+def _hindered(state: GpuState) -> float:
+    """Share of the time in which heat or supply holds it down; the power cap is how a busy card is kept in bounds."""
+    return max((share for name, share in state.throttled.items() if name != _POWER_CAP), default=0.0)
+
+
+def _gain(run: Evidence, worst: GpuState) -> Gain | None:
+    if not binds(run) or not worst.slowed_clock_mhz or not worst.best_clock_mhz:
+        return None
+    slowed_ms = _hindered(worst) * (run.device_busy_ms or run.step_ms)
+    saved_ms = slowed_ms * max(0.0, 1 - worst.slowed_clock_mhz / worst.best_clock_mhz)
+    after_ms = run.step_ms - min(saved_ms, 0.9 * run.step_ms)
+    words = f"kernels at {worst.best_clock_mhz:.0f} instead of {worst.slowed_clock_mhz:.0f} MHz"
+    return by_step(run, 0.5 * (run.step_ms + after_ms), after_ms, after_ms, words)
+
+
+def _gpu(throttled: dict[str, float], clock_mhz: float = 1200.0) -> tuple[GpuState, ...]:
+    return (GpuState(0, throttled=throttled, slowed_clock_mhz=clock_mhz, best_clock_mhz=1980.0),)
+
+
+CASES = (
+    Case("finds it when the card is too hot", run(gpu=on_gpu(), gpus=_gpu({"software thermal": 0.8})), found=True),
+    Case("quiet when it is only the power cap", run(gpu=on_gpu(), gpus=_gpu({"power cap": 0.9})), found=False),
+    Case("quiet when it was for a moment", run(gpu=on_gpu(), gpus=_gpu({"hardware thermal": 0.01})), found=False),
+    Case("quiet when nothing holds it down", run(gpu=on_gpu(), gpus=_gpu({})), found=False),
+)

@@ -1,0 +1,232 @@
+"""A loader setting was configured and never arrived.
+
+What it is: the command line or a config file sets `num_workers`, `batch_size`, `prefetch_factor`, `pin_memory` or
+`persistent_workers`, but the DataLoader that trains has another value: the code that makes it does not pass it on.
+
+Why the GPU idles: the setting that should feed it is on paper only; turning it changes nothing.
+
+How it shows in a run: the living DataLoader's value differs from the configured one, and neither the number of ranks,
+the processors nor gradient accumulation explain it. The finding has the table "item | configured | live".
+
+The fix: hand the value on where the loader is made:
+
+    DataLoader(dataset, num_workers=2)                                   # before
+    DataLoader(dataset, num_workers=config.num_workers, prefetch_factor=config.prefetch_factor)   # after
+
+What to expect: what the configured value would have brought, which for workers is reckoned from the time of a sample.
+
+When it is fine: the value is overruled on purpose; then take it out of the config, so that nobody turns it in vain.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from flatout.problems.cases import HERE, Case, loader, on_gpu, run, worker_cost
+from flatout.problems.config.differing import Difference, evidence, in_words, setting
+from flatout.problems.input.feeding import (
+    BUSY,
+    WORTH,
+    busy_share,
+    epoch_start_ms,
+    gain_with,
+    ranks_here,
+    steady_wait_ms,
+    workers_for,
+)
+from flatout.problems.prediction import severity
+from flatout.records.configured import Configured, Setting, Value
+from flatout.records.evidence import Evidence, LoaderUse
+from flatout.records.report import Finding, Gain, Location
+
+CODE = "CF801"
+TITLE = "A configured loader setting never arrived"
+REMEDY = None
+_LEAST_GAIN = 1.01
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    use = run.training_loader
+    if use is None or not run.configured.settings:
+        return
+    found = list(_differences(run, use))
+    if not found:
+        return
+    gain = _gain(run, use, found)
+    yield Finding(
+        code=CODE,
+        family="config",
+        title=TITLE,
+        severity=severity(gain) if gain is not None else "low",
+        location=use.made_at,
+        evidence=evidence(found),
+        cause=f"{in_words(found)} in the loader that trains",
+        remedy=REMEDY,
+        change=_change(run, found),
+        predicted_gain=gain,
+    )
+
+
+def _change(run: Evidence, found: list[Difference]) -> str:
+    values = ", ".join(f"{one.item}={one.setting.value}" for one in found)
+    words = f"pass {values} to the DataLoader here, or take it out of the config"
+    workers = next((one.setting.value for one in found if one.item == "num_workers"), 0)
+    if isinstance(workers, int) and workers > run.cpus:
+        words += f"; {workers} workers are too many for {run.cpus:g} processors"
+    return words
+
+
+def _differences(run: Evidence, use: LoaderUse) -> Iterator[Difference]:
+    checks = {
+        "num_workers": _workers,
+        "batch_size": _batch,
+        "prefetch_factor": _prefetch,
+        "pin_memory": _pinning,
+        "persistent_workers": _persistence,
+    }
+    for name, live_value in checks.items():
+        configured = setting(run, name)
+        live = None if configured is None else live_value(run, use, configured.value)
+        if configured is not None and live is not None:
+            yield Difference(configured, live)
+
+
+def _workers(run: Evidence, use: LoaderUse, wanted: Value) -> Value | None:
+    """The live number if the configured one cannot have led to it."""
+    if not _is_count(wanted, least=0) or use.workers == wanted or "num_workers" not in use.settings:
+        return None
+    if _is_written(run, "num_workers"):
+        return use.workers
+    assert isinstance(wanted, int)
+    ranks = max(ranks_here(run), run.report.run.ranks)
+    shared_out = {wanted // ranks, math.ceil(wanted / ranks), wanted * ranks}
+    return None if use.workers in shared_out | _caps(run, use, ranks) else use.workers
+
+
+def _caps(run: Evidence, use: LoaderUse, ranks: int) -> set[int]:
+    """Numbers to which a careful script cuts its workers down."""
+    machine = run.report.environment.get("cpus")
+    processors = {math.floor(run.cpus), machine if isinstance(machine, int) else math.floor(run.cpus)}
+    caps = {count - less for count in processors for less in (0, 1, 2)} | {count // 2 for count in processors}
+    caps |= {cap // ranks for cap in caps}
+    length = use.settings.get("dataset_len")
+    return caps | ({length} if isinstance(length, int) else set())
+
+
+def _batch(run: Evidence, use: LoaderUse, wanted: Value) -> Value | None:
+    live = use.batch_size
+    # A loader of ready-made batches has 1, and so has one whose batches the script joins itself.
+    if not _is_count(wanted, least=1) or live is None or live == 1:
+        return None
+    ranks = max(1, run.report.run.ranks)
+    a_step = run.samples_per_step or live
+    explained = {live, live * ranks, round(a_step), round(a_step * ranks)}
+    return None if wanted in explained else live
+
+
+def _prefetch(run: Evidence, use: LoaderUse, wanted: Value) -> Value | None:
+    live = use.settings.get("prefetch_factor")
+    if not _is_count(wanted, least=1) or not use.workers or not isinstance(live, int):
+        return None
+    return None if live == wanted else live
+
+
+def _pinning(run: Evidence, use: LoaderUse, wanted: Value) -> Value | None:
+    """Scripts rightly pin nothing where there is no GPU to copy to."""
+    live = use.settings.get("pin_memory")
+    if not isinstance(wanted, bool) or not isinstance(live, bool) or not run.on_gpu:
+        return None
+    return None if live == wanted else live
+
+
+def _persistence(run: Evidence, use: LoaderUse, wanted: Value) -> Value | None:
+    live = use.settings.get("persistent_workers")
+    if not isinstance(wanted, bool) or not isinstance(live, bool) or not use.workers:
+        return None
+    return None if live == wanted else live
+
+
+def _is_count(value: Value, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _is_written(run: Evidence, keyword: str) -> bool:
+    """The call that makes the loader has a number there, or nothing: no config can have a say in it."""
+    call = run.configured.call
+    return call is not None and call.get(keyword, "literal") == "literal"
+
+
+def _gain(run: Evidence, use: LoaderUse, found: list[Difference]) -> Gain | None:
+    """What the configured workers would bring, where workers are what is wanting."""
+    wanted = next((one.setting.value for one in found if one.item == "num_workers"), None)
+    if not isinstance(wanted, int) or wanted <= use.workers or steady_wait_ms(run) < WORTH * run.step_ms:
+        return None
+    busy = busy_share(run, use)
+    if use.workers and (busy is None or busy < BUSY):
+        return None
+    workers = min(wanted, workers_for(run, use))
+    gain = gain_with(run, use, workers, epoch_start_ms(run)) if workers > use.workers else None
+    return gain if gain is not None and gain.mid >= _LEAST_GAIN else None
+
+
+def _given(call: dict[str, str] | None = None, **values: Value) -> Configured:
+    places = Location("config.yaml", 12)
+    return Configured(tuple(Setting(name, name, value, places) for name, value in values.items()), call)
+
+
+_TWO = loader(num_workers=2, prefetch_factor=2, persistent_workers=False, cost=worker_cost(workers=2, busy_share=0.4))
+_NONE = loader(
+    num_workers=0,
+    cost=worker_cost(workers=0, busy_share=None, queue_depth=None, startup_s=None),
+    made_at=HERE,
+)
+CASES = (
+    Case(
+        "finds it when 24 workers are configured and the call says 2",
+        run(
+            gpu=on_gpu(),
+            loaders=(_TWO,),
+            configured=_given({"num_workers": "literal"}, num_workers=24, prefetch_factor=4, pin_memory=True),
+        ),
+        found=True,
+    ),
+    Case(
+        "finds it when the workers of the command line never reach a starved GPU",
+        run(
+            gpu=on_gpu(starved_share=0.6, drained_share=0.8, device_ms={"starved": 66.0, "step": 110.0}),
+            loaders=(_NONE,),
+            ms={"data": 67.0, "forward": 15.0, "backward": 25.0, "optimizer": 3.0},
+            configured=Configured((Setting("num_workers", "--num-workers 8", 8),), {"batch_size": "computed"}),
+        ),
+        found=True,
+    ),
+    Case(
+        "finds it when the batch of the config is not the loader's, nor that of a step",
+        run(configured=_given(batch_size=256)),
+        found=True,
+    ),
+    Case(
+        "quiet when all arrived", run(configured=_given(num_workers=4, batch_size=32, prefetch_factor=2)), found=False
+    ),
+    Case(
+        "quiet when the script cuts its workers down to the processors",
+        run(loaders=(_TWO,), cpus=2.0, configured=_given({"num_workers": "computed"}, num_workers=24)),
+        found=False,
+    ),
+    Case(
+        "quiet when accumulation makes the configured batch of several of the loader's",
+        run(samples=128.0, configured=_given(batch_size=128)),
+        found=False,
+    ),
+    Case(
+        "quiet when there are no workers to which prefetching and persistence could apply",
+        run(loaders=(_NONE,), configured=_given(num_workers=0, prefetch_factor=4, persistent_workers=True)),
+        found=False,
+    ),
+    Case(
+        "quiet when there is no GPU to pin for",
+        run(loaders=(loader(pin_memory=False),), configured=_given(pin_memory=True)),
+        found=False,
+    ),
+)

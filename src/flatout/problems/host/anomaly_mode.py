@@ -1,0 +1,103 @@
+"""Autograd's anomaly detection is on.
+
+What it is: `torch.autograd.set_detect_anomaly(True)`, or a framework's `detect_anomaly=True`, stayed on after a NaN
+was hunted down.
+
+Why the GPU idles: every operation of the forward pass writes down a Python stack trace, and every gradient of the
+backward pass is looked at for NaN, which waits for the device each time.
+
+How it shows in a run: torch's state says so; forward and backward take far longer than the device's work in them.
+
+The fix: delete the call, or put it behind a debug flag.
+
+What to expect: from a sixth off forward and backward where operations are large, to two thirds where they are small.
+
+When it is fine: while you look for a NaN.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from flatout.problems.cases import Case, on_gpu, run
+from flatout.problems.prediction import by_step, device_work_ms, severity
+from flatout.records.evidence import Evidence
+from flatout.records.report import Finding, Location, SyncSite
+
+CODE = "HO405"
+TITLE = "Autograd's anomaly detection is on"
+REMEDY = "autograd.plain"
+# What tracing and checking take of forward and backward: seen from large to small operations. This run's own cost was
+# not measured without them.
+_LEAST, _USUAL, _MOST = 0.14, 0.38, 0.65
+_SWITCH = re.compile(r"set_detect_anomaly\(\s*(mode\s*=\s*)?True|detect_anomaly\(|detect_anomaly\s*=\s*True")
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    state = run.report.live.get("torch")
+    work_ms = device_work_ms(run)
+    if not isinstance(state, dict) or state.get("anomaly_mode") is not True:
+        return
+    passes_ms = run.phase("forward").ms + run.phase("backward").ms
+    floor_ms = work_ms or 0.0
+    low_ms, mid_ms, high_ms = (max(run.step_ms - part * passes_ms, floor_ms) for part in (_LEAST, _USUAL, _MOST))
+    words = (
+        f"it takes {_LEAST:.0%} to {_MOST:.0%} of the {passes_ms:.3g} ms of forward and backward, by their operations"
+    )
+    gain = by_step(run, low_ms, mid_ms, high_ms, words)
+    yield Finding(
+        code=CODE,
+        family="host",
+        title=TITLE,
+        severity="medium" if gain is None else severity(gain),
+        location=_switch(run),
+        evidence={"forward_and_backward_ms_per_step": round(passes_ms, 2), **_checks(run)},
+        cause=f"anomaly mode traces every operation and checks every gradient in {passes_ms:.3g} of each"
+        f" {run.step_ms:.3g} ms step",
+        remedy=REMEDY,
+        change="torch.autograd.set_detect_anomaly(False)",
+        predicted_gain=gain,
+    )
+
+
+def _checks(run: Evidence) -> dict[str, float]:
+    checks = sum(site.per_step for site in run.report.syncs if site.op == "hidden")
+    return {"hidden_syncs_per_step": round(checks, 1)} if run.on_gpu and checks else {}
+
+
+def _switch(run: Evidence) -> Location | None:
+    """Where the source switches it on, if that is in a file of the training."""
+    for file, text in run.files.items():
+        for number, line in enumerate(text.splitlines(), 1):
+            if _SWITCH.search(line) and not line.lstrip().startswith("#"):
+                return Location(file, number)
+    return None
+
+
+_ON = {"torch": {"anomaly_mode": True}, "loaders": [], "optimizers": []}
+_OFF = {"torch": {"anomaly_mode": False}, "loaders": [], "optimizers": []}
+CASES = (
+    Case(
+        "finds it on a CPU",
+        run(
+            ms={"forward": 22.0, "backward": 20.0, "optimizer": 10.0},
+            live=_ON,
+            files={"train.py": "import torch\ntorch.autograd.set_detect_anomaly(True)\n"},
+        ),
+        found=True,
+    ),
+    Case(
+        "finds it on a GPU, whose checks are hidden syncs",
+        run(
+            gpu=on_gpu(util_mean=30.0, drained_share=0.9),
+            live=_ON,
+            syncs=(SyncSite(Location("train.py", 20), "train", "hidden", 180.0, None),),
+        ),
+        found=True,
+    ),
+    Case("quiet when it is off", run(live=_OFF), found=False),
+    Case(
+        "quiet when torch's state is not known", run(live={"torch": {}, "loaders": [], "optimizers": []}), found=False
+    ),
+)

@@ -1,0 +1,129 @@
+"""Memory is tidied up in every step.
+
+What it is: the loop calls `gc.collect()` or `torch.cuda.empty_cache()` each step, or so many Python objects live that
+the collector's own rounds take long.
+
+Why the GPU idles: a full collection looks at every live object while nothing is launched. `empty_cache` waits for the
+device, gives its memory back to the driver, and the next step asks for it again.
+
+How it shows in a run: time in `gc`, or under a line that calls `empty_cache`.
+
+The fix: take the call out of the loop, or make it once an epoch. Against the collector's own rounds: `gc.collect();
+gc.freeze()` once before the loop takes what is there already out of its sight.
+
+What to expect: that time goes; memory still falls when tensors go out of scope.
+
+When it is fine: between epochs, or after an evaluation that needs other shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flatout.problems.cases import HERE, Case, on_gpu, run
+from flatout.problems.hot_lines import host_lines, text_at
+from flatout.problems.prediction import by_sparing_host, severity
+from flatout.records.evidence import Evidence
+from flatout.records.report import Finding, LineCost, Location
+
+CODE = "HO404"
+TITLE = "Memory is tidied up in every step"
+REMEDY = "gc.defer"
+COMES_FROM = ("HO407",)  # compiling makes and drops very many objects
+_WORTH = 0.01
+# Without a call of the script's own, freezing removes most of the collector's rounds.
+_FROZEN = 0.8
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    gc_ms = run.phase("gc").ms
+    collecting = _dearest(run)
+    asked = collecting is not None and "collect" in text_at(run, collecting)
+    emptying = [line for line in host_lines(run) if "empty_cache" in text_at(run, line.location)] if run.on_gpu else []
+    empty_ms = sum(line.ms for line in emptying)
+    saved_ms = (gc_ms if asked else _FROZEN * gc_ms) + empty_ms
+    if saved_ms < _WORTH * run.step_ms:
+        return
+    words = (
+        f"a step of {run.step_ms:.3g} ms has {gc_ms:.3g} ms of collecting and {empty_ms:.3g} ms of emptying the cache"
+    )
+    gain = by_sparing_host(run, saved_ms, words)
+    if gain is None:
+        return
+    location = emptying[0].location if emptying and empty_ms > gc_ms else collecting
+    yield Finding(
+        code=CODE,
+        family="host",
+        title=TITLE,
+        severity=severity(gain),
+        location=location,
+        evidence={"gc_ms_per_step": round(gc_ms, 2), "empty_cache_ms_per_step": round(empty_ms, 2)},
+        cause=_cause(run, gc_ms, empty_ms, asked),
+        remedy=REMEDY,
+        change=_change(empty_ms > gc_ms, asked),
+        predicted_gain=gain,
+    )
+
+
+def _dearest(run: Evidence) -> Location | None:
+    """The line that collects: one that says so before one where the collector only happened to start."""
+    lines = [line for line in run.all_lines or run.report.lines if line.phase == "gc"]
+    said = [line for line in lines if "collect" in text_at(run, line.location)]
+    return max(said or lines, key=lambda line: line.ms).location if lines else None
+
+
+def _cause(run: Evidence, gc_ms: float, empty_ms: float, asked: bool) -> str:
+    parts = []
+    if gc_ms >= _WORTH * run.step_ms:
+        who = "a call of gc.collect" if asked else "Python's collector"
+        parts.append(f"{who} takes {gc_ms:.3g} of each {run.step_ms:.3g} ms step")
+    if empty_ms >= _WORTH * run.step_ms:
+        parts.append(f"torch.cuda.empty_cache takes {empty_ms:.3g} of each {run.step_ms:.3g} ms step")
+    return " and ".join(parts) or f"tidying up takes {gc_ms + empty_ms:.3g} of each {run.step_ms:.3g} ms step"
+
+
+def _change(emptying: bool, asked: bool) -> str:
+    if emptying:
+        return "take torch.cuda.empty_cache() out of the loop"
+    return "take gc.collect() out of the loop" if asked else "gc.collect(); gc.freeze() once before the loop"
+
+
+def _at(phase: str, ms: float) -> tuple[LineCost, ...]:
+    return (LineCost(HERE, "train", phase, ms / 100, ms),)
+
+
+_SAYS = {(HERE.file, HERE.line): "gc.collect()"}
+CASES = (
+    Case(
+        "finds it when the loop collects each step",
+        run(
+            ms={"data": 1.0, "forward": 30.0, "backward": 50.0, "gc": 19.0},
+            all_lines=_at("gc", 19.0),
+            source=_SAYS,
+        ),
+        found=True,
+    ),
+    Case(
+        "finds it when the cache is emptied each step",
+        run(
+            gpu=on_gpu(util_mean=60.0, drained_share=0.5),
+            ms={"data": 1.0, "forward": 30.0, "backward": 40.0, "other": 29.0},
+            all_lines=_at("other", 25.0),
+            source={(HERE.file, HERE.line): "torch.cuda.empty_cache()"},
+        ),
+        found=True,
+    ),
+    Case(
+        "quiet when the collector is hardly seen", run(ms={"forward": 40.0, "backward": 60.0, "gc": 0.5}), found=False
+    ),
+    Case(
+        "quiet when a GPU with work in its queue does not notice",
+        run(
+            gpu=on_gpu(drained_share=0.0, device_ms={"step": 101.0}), ms={"forward": 40.0, "backward": 57.0, "gc": 3.0}
+        ),
+        found=False,
+    ),
+    Case(
+        "quiet when emptying a cache on a CPU does nothing", run(all_lines=_at("other", 0.1), source=_SAYS), found=False
+    ),
+)

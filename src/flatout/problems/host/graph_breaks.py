@@ -1,0 +1,138 @@
+"""A compiled model is compiled again and again, or in pieces.
+
+What it is: `torch.compile` meets shapes, types or Python values it has not seen and compiles anew while the training
+runs; or it cannot follow a line (a print, an `.item()`, a library call) and breaks the graph in two there.
+
+Why the GPU idles: a compilation takes the host seconds. Each break returns to Python, waits, and starts the next
+piece.
+
+How it shows in a run: the number of compiled frames keeps growing after the start, and some steps take many times the
+median; or graph breaks are counted while the device waits for launches.
+
+The fix: keep shapes the same (`drop_last=True`, padding to a few lengths) or `torch.compile(model, dynamic=True)`;
+take prints and `.item()` out of `forward`. `TORCH_LOGS=recompiles,graph_breaks` names each with its reason.
+
+What to expect: the mean step falls to the median one; without breaks, launches fall further.
+
+When it is fine: the first steps, or the first evaluation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from flatout.problems.cases import Case, on_gpu, run
+from flatout.problems.hot_lines import host_lines
+from flatout.problems.prediction import by_sparing_host, by_step, device_work_ms, severity
+from flatout.records.evidence import Evidence
+from flatout.records.report import Finding, Gain, Location
+
+CODE = "HO407"
+TITLE = "The compiled model is recompiled or in pieces"
+# An evaluation or a last, smaller batch compiles once more.
+_STILL_COMPILING = 3
+_NEARLY_EACH = 0.3
+_FORWARD_OF_BACKWARD = 0.8
+_LONGER = 1.03
+_DRY = 0.5
+_WORTH = 0.15
+_PASSES = ("forward", "backward", "optimizer")
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    states = [state for state in run.torch_states if state.get("compiled")]
+    if not states:
+        return
+    later = (int(states[-1].get("compiled_frames") or 0) - int(states[0].get("compiled_frames") or 0)) // 2
+    breaks = int(states[-1].get("graph_breaks") or 0)
+    gain, cause, change = _recompiled(run, later) if later >= _STILL_COMPILING else _broken(run, breaks)
+    if gain is None:
+        return
+    yield Finding(
+        code=CODE,
+        family="host",
+        title=TITLE,
+        severity=severity(gain),
+        location=_where(run) if later >= _STILL_COMPILING else None,
+        evidence={
+            "compiled_later": max(0, later),
+            "graph_breaks": breaks,
+            "step_ms": round(run.step_ms, 2),
+            "median_step_ms": round(run.median_step_ms or 0.0, 2),
+        },
+        cause=cause,
+        remedy=None,
+        change=change,
+        predicted_gain=gain,
+    )
+
+
+def _recompiled(run: Evidence, later: int) -> tuple[Gain | None, str, str]:
+    """The steps that compile are far longer than the others, or all of them compile."""
+    change = "batches of the same shape, changing numbers as tensors, or torch.compile(model, dynamic=True)"
+    steps = max(1, run.report.run.steps)
+    if later >= _NEARLY_EACH * steps:
+        # What a forward pass takes without compiling was not seen; it seldom takes longer than its backward.
+        forward_ms = min(run.phase("forward").ms, _FORWARD_OF_BACKWARD * run.phase("backward").ms)
+        left_ms = run.step_ms - run.phase("forward").ms + forward_ms
+        cause = f"{later} compilations in {steps} steps: forward takes {run.phase('forward').ms:.3g} of each"
+        cause += f" {run.step_ms:.3g} ms step"
+    else:
+        left_ms = run.median_step_ms or run.step_ms
+        cause = (
+            f"{later} compilations after the start: the mean step is {run.step_ms:.3g} ms, the median {left_ms:.3g} ms"
+        )
+    words = f"without compiling, a step of {run.step_ms:.3g} ms takes {left_ms:.3g} ms"
+    if run.step_ms < _LONGER * left_ms:
+        return None, cause, change
+    return by_step(run, 0.5 * (run.step_ms + left_ms), left_ms, left_ms, words), cause, change
+
+
+def _where(run: Evidence) -> Location | None:
+    """The line of the forward pass under which the compiler was seen most."""
+    lines = host_lines(run)
+    return lines[0].location if lines else None
+
+
+def _broken(run: Evidence, breaks: int) -> tuple[Gain | None, str, str]:
+    """Breaks matter where the device waits for launches."""
+    work_ms = device_work_ms(run)
+    passes_ms = sum(run.phase(name).ms for name in _PASSES)
+    if not breaks or not run.on_gpu or work_ms is None or (run.drained_share or 0.0) < _DRY:
+        return None, "", ""
+    idle_ms = passes_ms - work_ms
+    if idle_ms < _WORTH * run.step_ms:
+        return None, "", ""
+    words = f"half of the {idle_ms:.3g} ms go in which the device waits for launches"
+    cause = f"{breaks} graph breaks leave the compiled model in pieces, and the device waits {idle_ms:.3g} of each"
+    cause += f" {run.step_ms:.3g} ms step for launches"
+    return by_sparing_host(run, 0.5 * idle_ms, words), cause, "mend what TORCH_LOGS=graph_breaks names"
+
+
+def _states(*frames: int, breaks: int = 0) -> tuple[dict[str, Any], ...]:
+    return tuple({"compiled": True, "compiled_frames": count, "graph_breaks": breaks} for count in frames)
+
+
+CASES = (
+    Case("finds it when it goes on compiling", run(torch_states=_states(4, 20, 60), median_step_ms=70.0), found=True),
+    Case(
+        "finds it when every step compiles",
+        run(
+            ms={"forward": 300.0, "backward": 9.0, "optimizer": 2.0}, torch_states=_states(4, 400), median_step_ms=311.0
+        ),
+        found=True,
+    ),
+    Case(
+        "finds it when breaks keep the device waiting",
+        run(gpu=on_gpu(util_mean=40.0, drained_share=0.8), torch_states=_states(24, breaks=12), median_step_ms=100.0),
+        found=True,
+    ),
+    Case("quiet when all is compiled at the start", run(torch_states=_states(4, 6), median_step_ms=70.0), found=False),
+    Case("quiet when nothing is compiled", run(median_step_ms=70.0), found=False),
+    Case(
+        "quiet when breaks hide behind the device",
+        run(gpu=on_gpu(), torch_states=_states(24, breaks=12), median_step_ms=100.0),
+        found=False,
+    ),
+)

@@ -1,0 +1,117 @@
+"""The GPU waits for its work to be launched.
+
+What it is: the passes of a step consist of many small kernels, and the host needs longer to launch them than the
+device to run them.
+
+Why the GPU idles: between two kernels there is nothing in its queue.
+
+How it shows in a run: the device is found with nothing to do at most boundaries although no batch is awaited, and it
+computes for a part of the time only that the host spends in forward, backward and optimizer.
+
+The fix: fewer launches. `model = torch.compile(model)` fuses small operations; `mode="reduce-overhead"` replays the
+whole pass as a CUDA graph where shapes stay the same; `fused=True` makes the optimizer a few launches; a larger batch
+gives each launch more to do.
+
+What to expect: with graphs the passes shrink to what the device needs; with fusion about half the way.
+
+When it is fine: the host's time is hidden behind the device's, or a Python loop, anomaly mode or graph breaks of your
+own are the cause, which have findings of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flatout.problems.cases import Case, on_gpu, run
+from flatout.problems.prediction import by_step, device_work_ms, feed_ms, severity
+from flatout.records.evidence import Evidence
+from flatout.records.report import Finding
+
+CODE = "HO401"
+TITLE = "The GPU waits for its work to be launched"
+REMEDY = "compile.model"
+COMES_FROM = ("HO402", "HO405", "HO406", "HO407")
+_DRY = 0.5
+_WORTH = 0.15
+_PASSES = ("forward", "backward", "optimizer")
+# Of the time in which the device waits for launches, fusion removes about half, a graph nearly all.
+_CAUTIOUS, _FUSED, _REPLAYED = 0.25, 0.5, 0.95
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    work_ms = device_work_ms(run)
+    if not run.on_gpu or work_ms is None or (run.drained_share or 0.0) < _DRY:
+        return
+    passes_ms = sum(run.phase(name).ms for name in _PASSES)
+    idle_ms = passes_ms - work_ms
+    if idle_ms < _WORTH * run.step_ms:
+        return
+    low_ms, mid_ms, high_ms = (
+        max(run.step_ms - part * idle_ms, work_ms, feed_ms(run)) for part in (_CAUTIOUS, _FUSED, _REPLAYED)
+    )
+    words = (
+        f"launching takes {passes_ms:.3g} ms, the device computes {work_ms:.3g} ms: fusion removes half, a graph all"
+    )
+    gain = by_step(run, low_ms, mid_ms, high_ms, words)
+    if gain is None:
+        return
+    compiled = _is_compiled(run)
+    yield Finding(
+        code=CODE,
+        family="host",
+        title=TITLE,
+        severity=severity(gain),
+        location=None,
+        evidence={
+            "passes_ms_per_step": round(passes_ms, 2),
+            "device_computes_ms_per_step": round(work_ms, 2),
+            "drained_share": round(run.drained_share or 0.0, 3),
+            **_activity(run),
+            "compiled": "yes" if compiled else "no",
+        },
+        cause=f"the host launches work for {passes_ms:.3g} of each {run.step_ms:.3g} ms step, the device needs"
+        f" {work_ms:.3g} ms for it",
+        remedy=REMEDY,
+        change='torch.compile(model, mode="reduce-overhead")' if compiled else "model = torch.compile(model)",
+        predicted_gain=gain,
+    )
+
+
+def _is_compiled(run: Evidence) -> bool:
+    state = run.report.live.get("torch")
+    return isinstance(state, dict) and bool(state.get("compiled"))
+
+
+def _activity(run: Evidence) -> dict[str, float]:
+    gpu = run.report.gpu
+    return {} if gpu is None or gpu.sm_active is None else {"sm_active": round(gpu.sm_active, 3)}
+
+
+_DRY_GPU = on_gpu(
+    starved_share=0.01, util_mean=32.0, sm_active=0.22, drained_share=0.9, device_ms={"starved": 0.15, "step": 15.0}
+)
+CASES = (
+    Case(
+        "finds it when a small network is launched more slowly than it runs",
+        run(
+            gpu=_DRY_GPU, ms={"data": 0.15, "h2d": 0.2, "forward": 4.7, "backward": 6.2, "optimizer": 3.3, "other": 0.4}
+        ),
+        found=True,
+    ),
+    Case("quiet when the device is busy", run(gpu=on_gpu()), found=False),
+    Case(
+        "quiet when the device waits for data, not for launches",
+        run(
+            gpu=on_gpu(
+                starved_share=0.85, util_mean=11.0, drained_share=0.9, device_ms={"starved": 85.0, "step": 100.0}
+            ),
+            ms={"data": 85.0, "forward": 4.0, "backward": 8.0, "optimizer": 3.0},
+        ),
+        found=False,
+    ),
+    Case(
+        "quiet on a CPU, which computes itself",
+        run(ms={"forward": 4.7, "backward": 6.2, "optimizer": 3.3}),
+        found=False,
+    ),
+)

@@ -1,0 +1,148 @@
+"""The optimizer goes over the parameters one by one.
+
+What it is: `foreach=False`, an optimizer for each parameter, or (on a GPU) one that could be fused and is not.
+
+Why the GPU idles: an update of one tensor is a dozen tiny kernels. Parameter by parameter that is thousands of
+launches a step, each of which takes the host longer than the device.
+
+How it shows in a run: the optimizer's own settings, the number of optimizers, and a long `optimizer` phase.
+
+The fix: one optimizer for all parameters, without `foreach=False`: `torch.optim.AdamW(model.parameters(), lr=lr,
+fused=True)`. Different rates are parameter groups of one optimizer.
+
+What to expect: most of the phase goes, up to what the device or the processor needs to read and write the state.
+
+When it is fine: few parameters, the phase is short, or the launches hide behind the device. A default optimizer on a
+CPU is not reported: nothing is wrong with it, though `fused=True` may be quicker there too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from flatout.problems.cases import Case, on_gpu, run
+from flatout.problems.hot_lines import host_lines, text_at
+from flatout.problems.prediction import by_sparing_host, severity
+from flatout.records.evidence import Evidence
+from flatout.records.report import Finding, LineCost, Location
+
+CODE = "HO403"
+TITLE = "The optimizer goes over parameters one by one"
+REMEDY = "optimizer.fused"
+_WORTH = 0.03
+_MANY_OPTIMIZERS, _FEW_EACH, _MANY_PARAMETERS = 8, 2, 8
+_FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
+# Of the phase that one fused update saves, by what there was before; seen with 24 to 120 tensors of all sizes.
+_SAVED = {"many": 0.88, "loop": 0.75, "foreach": 0.5}
+_SAVED_UNFUSED = {"many": 0.6, "loop": 0.5, "foreach": 0.0}
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    phase_ms = run.phase("optimizer").ms
+    optimizer = max(_optimizers(run), key=lambda one: int(one.get("params") or 0), default=None)
+    if optimizer is None or phase_ms < _WORTH * run.step_ms:
+        return
+    how = _how(run, optimizer)
+    if how is None:
+        return
+    name = str(optimizer.get("class", "")).rsplit(".", 1)[-1]
+    fuses = name in _FUSED and str(optimizer.get("class", "")).startswith("torch.optim")
+    saved_ms = phase_ms * (_SAVED if fuses else _SAVED_UNFUSED)[how]
+    # Fused, the device reads and writes the state once and not once for each of a dozen operations.
+    on_device_ms = 0.0 if run.report.gpu is None else run.report.gpu.device_ms.get("optimizer", 0.0)
+    spared_ms = min(phase_ms, on_device_ms) * (0.5 if fuses else 0.0)
+    if how == "many":
+        saved_ms += _around_ms(run)
+    words = f"of {phase_ms:.3g} ms in the optimizer, and what goes with it, {saved_ms:.3g} go"
+    gain = by_sparing_host(run, saved_ms, words, device_ms=spared_ms)
+    if gain is None:
+        return
+    yield Finding(
+        code=CODE,
+        family="host",
+        title=TITLE,
+        severity=severity(gain),
+        location=_line(run),
+        evidence={
+            "optimizer_ms_per_step": round(phase_ms, 2),
+            "optimizer": name,
+            "optimizers": max(1, run.optimizers_met),
+            "parameters": int(optimizer.get("params") or 0) * (run.optimizers_met if how == "many" else 1),
+            "foreach": str(optimizer.get("foreach")),
+            "fused": str(optimizer.get("fused")),
+        },
+        cause=_cause(run, how, name, int(optimizer.get("params") or 0)),
+        remedy=REMEDY,
+        change=_change(how, name, fuses),
+        predicted_gain=gain,
+    )
+
+
+def _optimizers(run: Evidence) -> list[dict[str, Any]]:
+    known = run.report.live.get("optimizers")
+    return [one for one in known if isinstance(one, dict)] if isinstance(known, list) else []
+
+
+def _how(run: Evidence, optimizer: dict[str, Any]) -> str | None:
+    """How the parameters are updated, if that can be bettered."""
+    parameters = int(optimizer.get("params") or 0)
+    if run.optimizers_met >= _MANY_OPTIMIZERS and parameters <= _FEW_EACH:
+        return "many"
+    if optimizer.get("fused") or parameters < _MANY_PARAMETERS:
+        return None
+    if optimizer.get("foreach") is False:
+        return "loop"
+    # Without a word of the script's, torch takes foreach on a GPU. On a CPU its default is its own affair.
+    return "foreach" if run.on_gpu and "foreach" in optimizer else None
+
+
+def _around_ms(run: Evidence) -> float:
+    """What calling so many of them takes outside of their steps: the loops around `step` and `zero_grad`."""
+    step = _line(run)
+    lines = [line for line in host_lines(run) if line.location == step or "zero_grad" in text_at(run, line.location)]
+    return 0.9 * sum(line.ms for line in lines)
+
+
+def _line(run: Evidence) -> Location | None:
+    lines = [line for line in run.all_lines or run.report.lines if line.phase == "optimizer"]
+    return lines[0].location if lines else None
+
+
+def _cause(run: Evidence, how: str, name: str, parameters: int) -> str:
+    took = f"{run.phase('optimizer').ms:.3g} of each {run.step_ms:.3g} ms step"
+    if how == "many":
+        return f"{run.optimizers_met} optimizers of {parameters} parameter{'s' * (parameters > 1)} each take {took}"
+    way = "one by one" if how == "loop" else "in several rounds"
+    return f"{name} updates {parameters} parameters {way}, which takes {took}"
+
+
+def _change(how: str, name: str, fuses: bool) -> str:
+    fused = ", fused=True" if fuses else ""
+    if how == "many":
+        return f"one {name}(model.parameters(){fused}) for all parameters"
+    return f"{name}(..., fused=True)" if fuses else f"{name}(...) without foreach=False"
+
+
+def _with(gpu: bool = False, met: int = 1, **changes: Any) -> dict[str, Any]:
+    one = {"class": "torch.optim.adamw.AdamW", "fused": None, "foreach": None, "params": 160, **changes}
+    return {"live": {"torch": {}, "loaders": [], "optimizers": [one]}, "optimizers_met": met}
+
+
+_LONG = {"forward": 25.0, "backward": 35.0, "optimizer": 40.0}
+_STEPS = (LineCost(Location("train.py", 30), "train", "optimizer", 0.4, 40.0),)
+_DRY = on_gpu(util_mean=60.0, drained_share=0.4, device_ms={"optimizer": 38.0, "step": 100.0})
+_AHEAD = on_gpu(drained_share=0.0, device_ms={"optimizer": 0.3, "step": 100.0})
+CASES = (
+    Case("finds it when foreach is off", run(gpu=_DRY, ms=_LONG, all_lines=_STEPS, **_with(foreach=False)), found=True),
+    Case("finds it when each parameter has its own optimizer", run(ms=_LONG, **_with(met=160, params=1)), found=True),
+    Case("finds it on a CPU with foreach off", run(ms=_LONG, all_lines=_STEPS, **_with(foreach=False)), found=True),
+    Case("quiet when it is fused", run(gpu=_DRY, ms=_LONG, **_with(fused=True)), found=False),
+    Case("quiet when it is the default on a CPU", run(ms=_LONG, **_with()), found=False),
+    Case(
+        "quiet when the phase is short",
+        run(ms={"forward": 40.0, "backward": 58.0, "optimizer": 2.0}, **_with(foreach=False)),
+        found=False,
+    ),
+    Case("quiet when its launches hide behind the device", run(gpu=_AHEAD, **_with(foreach=False)), found=False),
+)

@@ -1,0 +1,229 @@
+"""Python goes over elements or samples one at a time.
+
+What it is: a `for` loop inside the training step works on single elements, samples or parameters: targets drawn cell
+by cell, a loss summed sample by sample, a statistic per parameter.
+
+Why the GPU idles: every turn launches its own handful of tiny kernels. Python and the launches take microseconds
+each, the kernels less, so the device is done before the next one is asked for.
+
+How it shows in a run: much of the host's time is in a few lines that lie in one loop of your own code, and on a GPU
+the device has little to do meanwhile.
+
+The fix: say it once for all elements. Before: `for i in range(n): out[i] = f(x[i])`; after: `out = f(x)`. Grids come
+from `torch.arange` and broadcasting, scattered writes from `index_put_` or `scatter_`, parameters from
+`torch._foreach_*`. What can be made with the sample belongs in the dataset.
+
+What to expect: nearly all of the loop's time goes; its tiny kernels go with it.
+
+When it is fine: the turns depend on each other (a recurrence), each is heavy work of its own, or the loop takes less
+than 5% of the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from flatout.problems.cases import Case, on_gpu, run
+from flatout.problems.hot_lines import host_lines, named
+from flatout.problems.loops import Loop, functions_in, loops_in
+from flatout.problems.prediction import by_sparing_host, device_work_ms, severity
+from flatout.records.evidence import Evidence
+from flatout.records.report import Finding, LineCost, Location
+
+CODE = "HO402"
+TITLE = "Python goes over elements one at a time"
+COMES_FROM = ("HO405",)
+_WORTH = 0.05
+# From this share of looks on, the device follows the host.
+_DRY = 0.3
+# What a loop said at once still costs, as a part of what it saves: less where the turns were smaller.
+_SAVED = {"elements": 0.95, "samples": 0.85, "parameters": 0.7}
+_SAVED_IF_HEAVY = 0.5
+# Of its forward pass: a backward that takes longer has more to go through.
+_LONGEST_BACKWARD = 2.5
+
+
+@dataclass(frozen=True, slots=True)
+class _Hot:
+    loop: Loop
+    lines: list[LineCost]
+
+    @property
+    def ms(self) -> float:
+        return sum(line.ms for line in self.lines)
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    if run.on_gpu and (run.drained_share or 0.0) < _DRY:
+        return  # the host is ahead: what it does there costs nothing
+    hot = _hottest(run)
+    if hot is None or hot.ms < _WORTH * run.step_ms:
+        return
+    part = hot.ms / run.step_ms
+    again_ms = _again_ms(run, hot)
+    saved_ms = (hot.ms + again_ms) * (_SAVED_IF_HEAVY if hot.loop.heavy else _SAVED[hot.loop.kind])
+    # The device follows the host here: the loop's kernels are as large a part of its work.
+    kernels_ms = part * (device_work_ms(run) or 0.0)
+    words = (
+        f"the loop takes {hot.ms:.3g} of {run.step_ms:.3g} ms and {again_ms:.3g} ms of backward: {saved_ms:.3g} ms go"
+    )
+    gain = by_sparing_host(run, saved_ms, words, device_ms=kernels_ms)
+    if gain is None:
+        return
+    dearest = hot.lines[0]
+    what = hot.loop.kind
+    yield Finding(
+        code=CODE,
+        family="host",
+        title=TITLE,
+        severity=severity(gain),
+        location=dearest.location,
+        evidence={
+            "loop_ms_per_step": round(hot.ms, 2),
+            "loop_share": round(part, 3),
+            "loop_backward_ms_per_step": round(again_ms, 2),
+            "loop_lines": f"{hot.loop.first}-{hot.loop.last}",
+            "function": dearest.function,
+        },
+        cause=f"a Python loop over {what} in {dearest.function}, {named(run, dearest.location)}, takes {hot.ms:.3g} of"
+        f" each {run.step_ms:.3g} ms step",
+        remedy=None,
+        change=f"replace the loop in lines {hot.loop.first}-{hot.loop.last} by tensor operations over all {what}, or"
+        " make its result in the dataset",
+        predicted_gain=gain,
+    )
+
+
+def _again_ms(run: Evidence, hot: _Hot) -> float:
+    """What autograd takes for the turns of a loop that sums up a loss.
+
+    As large a part of backward as the loop is of forward, if the rest of the forward pass is too short for this backward.
+    """
+    forward_ms, backward_ms = run.phase("forward").ms, run.phase("backward").ms
+    rest_ms = max(0.0, forward_ms - hot.ms)
+    if not hot.loop.sums_up or not forward_ms or backward_ms < _LONGEST_BACKWARD * rest_ms:
+        return 0.0
+    return backward_ms * min(1.0, hot.ms / forward_ms)
+
+
+def _hottest(run: Evidence) -> _Hot | None:
+    lines = host_lines(run)
+    found = []
+    for file, text in run.files.items():
+        here = [line for line in lines if line.location.file == file]
+        if not here:
+            continue
+        stepping = _that_train(run, file)
+        known = [loop for loop in loops_in(text) if not _encloses_the_step(loop, stepping)]
+        for loop in known:
+            if loop.kind != "other" and not any(_is_within(loop, outer) for outer in known):
+                found.append(_Hot(loop, [line for line in here if _belongs(line, loop, text)]))
+    return max((hot for hot in found if hot.lines), key=lambda hot: hot.ms, default=None)
+
+
+def _is_within(loop: Loop, outer: Loop) -> bool:
+    return outer is not loop and outer.kind != "other" and outer.first <= loop.first and loop.last <= outer.last
+
+
+def _that_train(run: Evidence, file: str) -> list[LineCost]:
+    passes = ("backward", "optimizer", "data")
+    lines = run.all_lines or run.report.lines
+    return [line for line in lines if line.phase in passes and line.location.file == file]
+
+
+def _encloses_the_step(loop: Loop, stepping: list[LineCost]) -> bool:
+    """The training loop itself, told by what it calls or by lines of it that train."""
+    return loop.trains or any(loop.holds(line.location.line) or line.function in loop.calls for line in stepping)
+
+
+def _belongs(line: LineCost, loop: Loop, text: str) -> bool:
+    """Is the line in the loop, or in a function of the file that the loop calls?"""
+    number = line.location.line
+    if loop.holds(number):
+        return True
+    return any(f.name in loop.calls and f.first <= number <= f.last for f in functions_in(text))
+
+
+_TARGETS = """\
+def targets(points, shape):
+    out = torch.zeros(shape)
+    for i in range(len(points)):
+        for row in range(shape[2]):
+            for column in range(shape[3]):
+                distance = (row - points[i, 1]) ** 2 + (column - points[i, 0]) ** 2
+                out[i, 0, row, column] = torch.exp(-distance)
+    return out
+
+for batch in loader:
+    loss = criterion(model(batch), targets(batch, shape))
+    loss.backward()
+    optimizer.step()
+"""
+_BLOCKS = """\
+def forward(self, x):
+    for block in self.blocks:
+        x = block(x)
+    return x
+"""
+_RECURRENT = """\
+def forward(self, x):
+    for t in range(x.shape[1]):
+        h = self.cell(x[:, t], h)
+    return h
+"""
+
+
+def _lines(share: float, *numbers: int, ms: float, function: str) -> tuple[LineCost, ...]:
+    each = len(numbers)
+    return tuple(LineCost(Location("train.py", n), function, "forward", share / each, ms / each) for n in numbers)
+
+
+_LOOPING_GPU = on_gpu(starved_share=0.0, util_mean=20.0, sm_active=0.01, drained_share=0.9, device_ms={"step": 1098.0})
+_SLOW = {"data": 0.3, "h2d": 2.0, "forward": 1030.0, "backward": 40.0, "optimizer": 14.0, "sync": 4.0, "other": 7.7}
+CASES = (
+    Case(
+        "finds it when targets are drawn cell by cell on a GPU",
+        run(
+            gpu=_LOOPING_GPU,
+            ms=_SLOW,
+            all_lines=_lines(0.9, 6, 7, ms=990.0, function="targets"),
+            files={"train.py": _TARGETS},
+        ),
+        found=True,
+    ),
+    Case(
+        "finds it on a CPU",
+        run(
+            ms={"forward": 70.0, "backward": 22.0, "optimizer": 8.0},
+            all_lines=_lines(0.6, 6, 7, ms=60.0, function="targets"),
+            files={"train.py": _TARGETS},
+        ),
+        found=True,
+    ),
+    Case(
+        "quiet when the loop goes over a model's blocks",
+        run(all_lines=_lines(0.3, 3, ms=30.0, function="forward"), files={"train.py": _BLOCKS}),
+        found=False,
+    ),
+    Case(
+        "quiet when each turn needs the one before",
+        run(all_lines=_lines(0.3, 3, ms=30.0, function="forward"), files={"train.py": _RECURRENT}),
+        found=False,
+    ),
+    Case(
+        "quiet when only the training loop itself is around the line",
+        run(all_lines=_lines(0.3, 11, ms=30.0, function="<module>"), files={"train.py": _TARGETS}),
+        found=False,
+    ),
+    Case(
+        "quiet when the loop is small",
+        run(all_lines=_lines(0.02, 6, 7, ms=2.0, function="targets"), files={"train.py": _TARGETS}),
+        found=False,
+    ),
+    Case(
+        "quiet when the device is never short of work",
+        run(gpu=on_gpu(), all_lines=_lines(0.2, 6, ms=20.0, function="targets"), files={"train.py": _TARGETS}),
+        found=False,
+    ),
+)

@@ -1,0 +1,45 @@
+"""Lines of the user's code and the host time they take, for problems of several families."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from flatout.records.evidence import Evidence
+from flatout.records.report import LineCost, Location
+
+# Phases in which the training thread runs the user's own code.
+_OWN = ("forward", "other")
+
+
+def host_lines(run: Evidence) -> tuple[LineCost, ...]:
+    """The user's lines between the passes and in the forward pass, the dearest first.
+
+    Without a loader the sampler cannot know, at the moment it looks, that a backward will follow: all of its looks are
+    then under `other`, while the phases know better. Their time is that of both phases.
+    """
+    lines = [line for line in run.all_lines or run.report.lines if line.phase in _OWN]
+    forward, other = run.phase("forward"), run.phase("other")
+    if other.ms > 0 and forward.ms > 0 and not any(line.phase == "forward" for line in lines):
+        more = (forward.ms + other.ms) / other.ms
+        lines = [replace(line, ms=more * line.ms, share=more * line.share) for line in lines]
+    return tuple(sorted(lines, key=lambda line: -line.ms))
+
+
+def ms_at(run: Evidence, location: Location) -> float:
+    """Host milliseconds a step at one line."""
+    return sum(line.ms for line in host_lines(run) if line.location == location)
+
+
+def text_at(run: Evidence, location: Location) -> str:
+    """The source of a line without its indent; empty where it is not known."""
+    known = run.text_at(location)
+    if known or location.file not in run.files:
+        return known
+    lines = run.files[location.file].splitlines()
+    return lines[location.line - 1].strip() if 1 <= location.line <= len(lines) else ""
+
+
+def named(run: Evidence, location: Location) -> str:
+    """A line as a sentence names it."""
+    name = location.file.replace("\\", "/").rsplit("/", 1)[-1]
+    return f"{name}:{location.line}"

@@ -1,0 +1,143 @@
+"""Too little is fetched ahead to bridge uneven times.
+
+What it is: on average the workers are quick enough, but `prefetch_factor` lets them run ahead by too few batches: an
+uneven batch, or a burst of quick steps, uses up what is ready.
+
+Why the GPU idles: it waits for a batch now, and the workers wait for something to do a moment later.
+
+How it shows in a run: waits although the workers are idle for much of the time, no batch ready when one is asked for.
+
+The fix: `prefetch_factor=N`, so that N times the workers' batches last as long as the slowest batch takes.
+
+What to expect: the step gets as short as the slower of computing and the workers' mean pace.
+
+When it is fine: memory does not allow more: each batch ahead is held in shared memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
+from flatout.problems.input.feeding import (
+    BUSY,
+    WORTH,
+    batch_ms,
+    busy_share,
+    epoch_start_ms,
+    gain_at,
+    steady_wait_ms,
+)
+from flatout.problems.input.uneven import held_up_by_few
+from flatout.problems.prediction import severity, without_waiting_ms
+from flatout.records.evidence import Evidence, LoaderUse, Waiting
+from flatout.records.report import Finding
+
+CODE = "IN112"
+TITLE = "Too little is fetched ahead to bridge uneven times"
+REMEDY = "loader.prefetch"
+# A queue that is found empty this often, by workers that are idle for long, is too short.
+_EMPTY = 0.05
+_MOST_AHEAD = 32
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    use, waiting = run.training_loader, run.waiting
+    if use is None or not use.workers or waiting is None or waiting.empty_share is None or not run.step_ms:
+        return
+    if steady_wait_ms(run) < WORTH * run.step_ms or waiting.empty_share < _EMPTY or held_up_by_few(run, use):
+        return
+    busy, work_ms = busy_share(run, use), batch_ms(run, use)
+    ahead = _ahead(run, use)
+    now = int(use.settings.get("prefetch_factor") or 2)
+    if busy is None or busy >= BUSY or work_ms is None or ahead <= now:
+        return
+    words = f"loading {work_ms:.3g} ms over {use.workers} workers on average"
+    gain = gain_at(run, work_ms / use.workers, words, epoch_start_ms(run), caution=1.3)
+    if gain is None:
+        return
+    slowest_ms = use.cost.slowest_batch_ms if use.cost is not None else 0.0
+    yield Finding(
+        code=CODE,
+        family="input",
+        title=TITLE,
+        severity=severity(gain),
+        location=use.made_at,
+        evidence={
+            "prefetch_factor": now,
+            "num_workers": use.workers,
+            "workers_busy_share": round(busy, 3),
+            "queue_empty_share": round(waiting.empty_share, 3),
+            "slowest_batch_ms": round(slowest_ms, 1),
+            "data_ms_per_step": round(run.phase("data").ms, 2),
+            "batches_ahead": ahead,
+        },
+        cause=f"{waiting.empty_share:.0%} of the steps find no batch ready, though the workers are idle for "
+        f"{1 - busy:.0%} of the time: what is made ahead ({now} for each worker) does not last "
+        f"while a batch takes {slowest_ms:.3g} ms",
+        remedy=REMEDY,
+        change=f"prefetch_factor={ahead}",
+        predicted_gain=gain,
+    )
+
+
+def _ahead(run: Evidence, use: LoaderUse) -> int:
+    """Batches ahead for each worker, so that together they last while the slowest batch is made."""
+    slowest_ms = use.cost.slowest_batch_ms if use.cost is not None else 0.0
+    lasting = slowest_ms / max(without_waiting_ms(run), 1e-6) / use.workers
+    return min(_MOST_AHEAD, math.ceil(1.2 * lasting) + 1)
+
+
+_UNEVEN = Waiting(0.0, None, rest_ms=20.0, median_ms=10.0, empty_share=0.5, ready_ms=0.5)
+_STARVED = on_gpu(starved_share=0.2, drained_share=0.4, device_ms={"starved": 20.0, "step": 100.0})
+_MS = {"data": 20.5, "forward": 25.0, "backward": 46.5, "optimizer": 8.0}
+_ONE_AHEAD = loader(
+    prefetch_factor=1,
+    num_workers=1,
+    cost=worker_cost(workers=1, fetch_ms_per_sample=1.6, busy_share=0.55, slowest_batch_ms=150.0),
+)
+CASES = (
+    Case(
+        "finds it when one batch ahead does not last",
+        run(gpu=_STARVED, loaders=(_ONE_AHEAD,), ms=_MS, waiting=_UNEVEN),
+        found=True,
+    ),
+    Case("finds it on a CPU", run(loaders=(_ONE_AHEAD,), ms=_MS, waiting=_UNEVEN), found=True),
+    Case(
+        "quiet when the workers have no time left",
+        run(
+            gpu=_STARVED,
+            loaders=(
+                loader(
+                    prefetch_factor=1,
+                    num_workers=1,
+                    cost=worker_cost(workers=1, fetch_ms_per_sample=3.0, slowest_batch_ms=150.0),
+                ),
+            ),
+            ms=_MS,
+            waiting=_UNEVEN,
+        ),
+        found=False,
+    ),
+    Case(
+        "quiet when enough is fetched ahead: something else holds the batches up",
+        run(
+            gpu=_STARVED,
+            loaders=(loader(prefetch_factor=8, cost=worker_cost(slowest_batch_ms=150.0, busy_share=0.2)),),
+            ms=_MS,
+            waiting=_UNEVEN,
+        ),
+        found=False,
+    ),
+    Case(
+        "quiet when batches lie ready and taking them over is slow",
+        run(
+            gpu=_STARVED,
+            loaders=(_ONE_AHEAD,),
+            ms=_MS,
+            waiting=Waiting(0.0, None, 20.0, 20.0, empty_share=0.0, ready_ms=20.0),
+        ),
+        found=False,
+    ),
+)

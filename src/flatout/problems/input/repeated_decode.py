@@ -1,0 +1,187 @@
+"""Samples are made anew each epoch, and the processors cannot keep up.
+
+What it is: every epoch reads and decodes the same samples again. All processors that may load do so already, and it is
+not enough: more workers would share the same processors.
+
+Why the GPU idles: a step's samples take longer to make, on all workers together, than the step takes to compute.
+
+How it shows in a run: time in `data`, busy workers that compute, as many as there are processors for, and each sample
+made several times in the run.
+
+The fix: make the part that is the same each time once, and keep it: decoded and resized arrays in memory or a
+memory-mapped file. Random augmentation stays after the cache. Do not evict: when each sample is read once an epoch, a
+cache of a part of them that never evicts gets that part as hits, and no other policy gets more.
+
+What to expect: what was kept costs a copy instead of a decode. The upper figure is for samples that can be kept whole;
+random augmentation is paid as before.
+
+When it is fine: the data fits in no memory, or the samples are made up at random.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
+from flatout.problems.input.feeding import (
+    BUSY,
+    WORTH,
+    batch_ms,
+    busy_share,
+    computing_share,
+    epoch_start_ms,
+    gain_with,
+    handover_ms,
+    steady_wait_ms,
+    workers_for,
+)
+from flatout.problems.input.uneven import held_up_by_few
+from flatout.problems.prediction import by_step, severity, without_waiting_ms
+from flatout.records.evidence import Evidence, LoaderUse, Waiting, WorkerProcesses
+from flatout.records.report import CopySite, Finding, Gain, HostUse, Location
+
+CODE = "IN110"
+TITLE = "Samples are made anew each epoch, too slowly"
+REMEDY = "loader.cache"
+COMES_FROM = ("IN103", "IN107")
+# Made this often in the run, on average.
+_REPEATED = 1.5
+_COMPUTES = 0.7
+# Of the memory that is left, a cache may take this much; what is read from it costs this part of the making.
+_MEMORY = 0.5
+_COPY = 0.05
+# Part of a sample that is surely the same each time: unknown, so that at worst half of it is not.
+_SAME = 0.5
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    use = run.training_loader
+    if use is None or use.cost is None or not run.step_ms or steady_wait_ms(run) < WORTH * run.step_ms:
+        return
+    times = _times_made(use)
+    if times is None or times < _REPEATED or not _at_the_limit(run, use) or held_up_by_few(run, use):
+        return
+    kept = _kept_part(run, use)
+    gain = _gain(run, use, kept)
+    if gain is None:
+        return
+    yield Finding(
+        code=CODE,
+        family="input",
+        title=TITLE,
+        severity=severity(gain),
+        location=use.made_at,
+        evidence={
+            "times_each_sample_was_made": round(times, 1),
+            "sample_ms": round(use.sample_ms or 0.0, 3),
+            "samples": int(use.settings["dataset_len"]),
+            "cpus": run.cpus,
+            "num_workers": use.workers,
+            "part_that_fits_in_memory": round(kept, 3),
+        },
+        cause=f"each of {use.settings['dataset_len']} samples is made {times:.2g} times, {use.sample_ms or 0.0:.3g} ms "
+        f"each time: more than {run.cpus:g} processors can do beside the training",
+        remedy=REMEDY,
+        change="keep decoded samples in memory" + ("" if kept > 0.99 else f", {kept:.0%} of them, never evicted"),
+        predicted_gain=gain,
+    )
+
+
+def _times_made(use: LoaderUse) -> float | None:
+    length = use.settings.get("dataset_len")
+    if use.cost is None or not isinstance(length, int) or length < 1 or use.settings.get("sampler") is None:
+        return None
+    return use.cost.samples / length
+
+
+def _at_the_limit(run: Evidence, use: LoaderUse) -> bool:
+    """Making samples takes all the processors it may have: more workers would bring next to nothing."""
+    if use.workers and ((busy_share(run, use) or 0.0) < BUSY or computing_share(run, use) < _COMPUTES):
+        return False
+    more = workers_for(run, use)
+    gain = gain_with(run, use, more, epoch_start_ms(run)) if more > use.workers else None
+    return gain is None or gain.mid < 1.05
+
+
+def _kept_part(run: Evidence, use: LoaderUse) -> float:
+    """Part of the samples that fits in memory, by the bytes that go to the device; all, where those are not known."""
+    per_step = sum(site.bytes_per_step for site in run.report.copies)
+    limits = [run.report.environment.get(name) for name in ("memory_limit_bytes", "memory_bytes")]
+    limit = min((float(one) for one in limits if isinstance(one, int | float)), default=0.0)
+    if not per_step or not limit or not run.samples_per_step or run.report.host is None:
+        return 1.0
+    free = _MEMORY * max(0.0, limit - (run.report.host.memory_peak or 0))
+    return min(1.0, free / (per_step / run.samples_per_step * int(use.settings["dataset_len"])))
+
+
+def _gain(run: Evidence, use: LoaderUse, kept: float) -> Gain | None:
+    work_ms, cost = batch_ms(run, use), use.cost
+    if work_ms is None or cost is None:
+        return None
+    fetch_ms = work_ms * cost.fetch_ms_per_sample / max(use.sample_ms or 0.0, 1e-9)
+
+    def step_ms(part: float) -> float:
+        saved_ms = part * (1 - _COPY) * fetch_ms
+        if not use.workers:
+            return run.step_ms - saved_ms
+        # Processors the workers no longer take are the training's own again, so their old work is no bound here.
+        fed_ms = without_waiting_ms(run) + (0.0 if run.on_gpu else handover_ms(run))
+        return max(fed_ms, (work_ms - saved_ms) / use.workers) + epoch_start_ms(run)
+
+    words = f"{kept:.0%} of the samples cost a copy instead of {cost.fetch_ms_per_sample:.3g} ms, if all of it repeats"
+    return by_step(run, step_ms(_SAME * kept), step_ms(kept), step_ms(kept), words)
+
+
+_EMPTY = Waiting(0.0, None, rest_ms=50.0, median_ms=50.0, empty_share=1.0)
+_STARVED = on_gpu(starved_share=0.5, drained_share=0.8, device_ms={"starved": 50.0, "step": 100.0})
+_HALF = {"data": 51.0, "forward": 15.0, "backward": 30.0, "optimizer": 4.0}
+_DEAR = loader(
+    cost=worker_cost(fetch_ms_per_sample=12.0, busy_share=0.98, samples=9600),
+    processes=WorkerProcesses(cpu_share=0.97),
+    dataset_len=1200,
+)
+_FULL = HostUse(cpu_cores=4.8, memory_peak=8 << 30)
+CASES = (
+    Case(
+        "finds it when all processors decode the same files again",
+        run(gpu=_STARVED, loaders=(_DEAR,), ms=_HALF, waiting=_EMPTY, cpus=5.0, host=_FULL),
+        found=True,
+    ),
+    Case(
+        "finds it with the part that fits in memory",
+        run(
+            gpu=_STARVED,
+            loaders=(_DEAR,),
+            ms=_HALF,
+            waiting=_EMPTY,
+            cpus=5.0,
+            host=_FULL,
+            copies=(CopySite(Location("train.py", 12), "train", 1.0, 2.0, 32 * 4e7, 1.0, 1.0),),
+            environment={"memory_bytes": 64 << 30},
+        ),
+        found=True,
+    ),
+    Case(
+        "quiet when there are processors for more workers",
+        run(gpu=_STARVED, loaders=(_DEAR,), ms=_HALF, waiting=_EMPTY, cpus=16.0),
+        found=False,
+    ),
+    Case(
+        "quiet when every sample was made once",
+        run(
+            gpu=_STARVED,
+            loaders=(
+                loader(
+                    cost=worker_cost(fetch_ms_per_sample=12.0, busy_share=0.98),
+                    processes=WorkerProcesses(cpu_share=0.97),
+                ),
+            ),
+            ms=_HALF,
+            waiting=_EMPTY,
+            cpus=5.0,
+            host=_FULL,
+        ),
+        found=False,
+    ),
+    Case("quiet when the samples come in time", run(gpu=on_gpu(), loaders=(_DEAR,), cpus=5.0), found=False),
+)

@@ -1,0 +1,160 @@
+"""Putting samples together into a batch is slow.
+
+What it is: the loader's `collate_fn` takes a large part of the time of a sample: loops over samples in Python, padding
+by concatenation, conversions that each sample could have had done once.
+
+Why the GPU idles: a batch is collated by one process, after all its samples; whoever waits for it waits for that too.
+
+How it shows in a run: collating is a large part of what a sample costs, and the training waits for its batches.
+
+The fix: let `__getitem__` return tensors of the right type and size, allocate the batch once and copy into it
+(`torch.stack`, or an `empty` tensor and slices), no loop over elements.
+
+What to expect: the loader is quicker by nearly all of that time; the step by what of it was waited for.
+
+When it is fine: the waits come from reading or decoding; or large tensors are stacked at the speed of memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
+from flatout.problems.input.feeding import (
+    BUSY,
+    WORTH,
+    batch_ms,
+    busy_share,
+    epoch_start_ms,
+    gain_at,
+    steady_wait_ms,
+)
+from flatout.problems.prediction import by_removing, severity
+from flatout.records.evidence import Evidence, LoaderUse, Waiting
+from flatout.records.report import CopySite, Finding, Gain, LineCost, Location
+
+CODE = "IN107"
+TITLE = "Putting samples together into a batch is slow"
+_LARGE_PART = 0.3
+# What is left of it when it only copies.
+_LEFT = 0.1
+_TORCH_OWN = ("default_collate", "default_convert", "pin_memory")
+# Torch's own collate copies at several times this even on a slow processor.
+_SLOW_BYTES_PER_S = 1e8
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    use = run.training_loader
+    if use is None or use.cost is None or not run.step_ms or steady_wait_ms(run) < WORTH * run.step_ms:
+        return
+    part = use.cost.collate_ms_per_sample / max(use.sample_ms or 0.0, 1e-9)
+    if part < _LARGE_PART or not _can_be_quicker(run, use) or (use.workers and (busy_share(run, use) or 0.0) < BUSY):
+        return
+    gain = _gain(run, use, part)
+    if gain is None:
+        return
+    collate_ms = part * (batch_ms(run, use) or 0.0)
+    yield Finding(
+        code=CODE,
+        family="input",
+        title=TITLE,
+        severity=severity(gain),
+        location=_line(run, use) or use.made_at,
+        evidence={
+            "collate_fn": str(use.settings.get("collate_fn")),
+            "collate_ms_per_step": round(collate_ms, 2),
+            "collate_share_of_sample": round(part, 3),
+            "data_ms_per_step": round(run.phase("data").ms, 2),
+            "num_workers": use.workers,
+        },
+        cause=f"`{use.settings.get('collate_fn')}` takes {collate_ms:.3g} ms for the samples of a step, {part:.0%} of "
+        "what they cost",
+        remedy=None,
+        change="return ready tensors from the dataset and only stack them in the collate_fn",
+        predicted_gain=gain,
+    )
+
+
+def _gain(run: Evidence, use: LoaderUse, part: float) -> Gain | None:
+    work_ms = batch_ms(run, use)
+    if work_ms is None:
+        return None
+    saved_ms = (1 - _LEFT) * part * work_ms
+    if use.workers:
+        left_ms = (work_ms - saved_ms) / use.workers
+        return gain_at(run, left_ms, f"loading {left_ms:.3g} ms without the collating", epoch_start_ms(run), 1.3)
+    exposed = min(1.0, run.starved_ms / run.phase("data").ms)
+    return by_removing(run, exposed * saved_ms, f"collating {saved_ms:.3g} ms a step goes")
+
+
+def _can_be_quicker(run: Evidence, use: LoaderUse) -> bool:
+    """A function of the user's own; or torch's, if it is far slower than copying what then goes to the device."""
+    if use.settings.get("collate_fn") not in _TORCH_OWN:
+        return True
+    copied = sum(site.bytes_per_step for site in run.report.copies)
+    collate_s = 1e-3 * (batch_ms(run, use) or 0.0)
+    return copied > 0 and collate_s > 0 and copied / collate_s < _SLOW_BYTES_PER_S
+
+
+def _line(run: Evidence, use: LoaderUse) -> Location | None:
+    """Without workers the main process is seen in it."""
+    name = str(use.settings.get("collate_fn")).rsplit(".", 1)[-1]
+    seen = [line for line in run.all_lines or run.report.lines if line.phase == "data" and line.function == name]
+    return max(seen, key=lambda line: line.ms).location if seen else None
+
+
+_EMPTY = Waiting(0.0, None, rest_ms=50.0, median_ms=50.0, empty_share=1.0)
+_STARVED = on_gpu(starved_share=0.5, drained_share=0.8, device_ms={"starved": 50.0, "step": 100.0})
+_HALF = {"data": 51.0, "forward": 15.0, "backward": 30.0, "optimizer": 4.0}
+_PADDING = worker_cost(fetch_ms_per_sample=2.0, collate_ms_per_sample=9.0, busy_share=0.95, queue_depth=0.0)
+_LINE = LineCost(Location("data.py", 30), "pad", "data", 0.4, 40.0)
+CASES = (
+    Case(
+        "finds it when workers spend their time padding",
+        run(gpu=_STARVED, loaders=(loader(cost=_PADDING, collate_fn="pad"),), ms=_HALF, waiting=_EMPTY, cpus=4.0),
+        found=True,
+    ),
+    Case(
+        "finds it in the main process, with its line",
+        run(
+            loaders=(
+                loader(
+                    num_workers=0,
+                    collate_fn="Batcher.pad",
+                    cost=worker_cost(workers=0, fetch_ms_per_sample=0.2, collate_ms_per_sample=1.4),
+                ),
+            ),
+            ms=_HALF,
+            all_lines=(_LINE,),
+            cpus=2.0,
+        ),
+        found=True,
+    ),
+    Case(
+        "quiet when torch stacks large tensors",
+        run(
+            gpu=_STARVED,
+            loaders=(loader(cost=_PADDING),),
+            ms=_HALF,
+            waiting=_EMPTY,
+            cpus=4.0,
+            copies=(CopySite(Location("train.py", 12), "train", 1.0, 2.0, 1e9, 1.0, 1.0),),
+        ),
+        found=False,
+    ),
+    Case(
+        "quiet when decoding takes the time",
+        run(
+            gpu=_STARVED,
+            loaders=(loader(cost=worker_cost(fetch_ms_per_sample=11.0, busy_share=0.95), collate_fn="pad"),),
+            ms=_HALF,
+            waiting=_EMPTY,
+        ),
+        found=False,
+    ),
+    Case(
+        "quiet when nobody waits for it",
+        run(gpu=on_gpu(), loaders=(loader(cost=_PADDING, collate_fn="pad"),)),
+        found=False,
+    ),
+)

@@ -1,0 +1,156 @@
+"""Drawing the indices holds the main process up.
+
+What it is: the sampler runs in the training process, whatever the number of workers. One that computes for every index
+(drawing from all weights anew, sorting, reading a file) delays each batch.
+
+Why the GPU idles: after taking a batch, the loader draws the indices of another one before it hands the batch over.
+
+How it shows in a run: time in `data` although batches lie ready, under a line of your sampler.
+
+The fix: draw all indices of an epoch at once at the start of `__iter__` (`rng.choice(n, size, p=weights)`,
+`torch.multinomial`, `torch.randperm`), then only hand them out.
+
+What to expect: taking a batch over costs next to nothing again.
+
+When it is fine: the draw takes well under a millisecond a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flatout.problems.cases import HERE, Case, loader, on_gpu, run, worker_cost
+from flatout.problems.input.feeding import WORTH, batch_ms, usual_handover_ms
+from flatout.problems.prediction import by_removing, severity
+from flatout.records.evidence import Evidence, LoaderUse, Waiting
+from flatout.records.report import Finding, LineCost, Location
+
+CODE = "IN111"
+TITLE = "Drawing the indices holds the main process up"
+# This part of the time in `data` must be seen under lines of the sampler.
+_SEEN = 0.2
+# With batches ready for fewer steps than this the waiting is for the workers.
+_READY = 0.5
+_TORCH_OWN = (
+    "RandomSampler",
+    "SequentialSampler",
+    "DistributedSampler",
+    "SubsetRandomSampler",
+    "WeightedRandomSampler",
+    "_InfiniteConstantSampler",
+    "NoneType",
+)
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    use = run.training_loader
+    if use is None or not run.step_ms or run.starved_ms < WORTH * run.step_ms:
+        return
+    held_ms = _held_ms(run, use)
+    line = _line(run, use)
+    if line is None or held_ms < WORTH * run.step_ms:
+        return
+    exposed = min(1.0, run.starved_ms / run.phase("data").ms)
+    gain = by_removing(run, exposed * held_ms, f"{held_ms:.3g} ms a step before a ready batch is handed over go")
+    if gain is None:
+        return
+    yield Finding(
+        code=CODE,
+        family="input",
+        title=TITLE,
+        severity=severity(gain),
+        location=line.location,
+        evidence={
+            "sampler": str(use.settings.get("sampler")),
+            "data_ms_per_step": round(run.phase("data").ms, 2),
+            "drawing_ms_per_step": round(held_ms, 2),
+            "num_workers": use.workers,
+        },
+        cause=f"the main process spends {held_ms:.3g} of each {run.step_ms:.3g} ms step drawing indices in "
+        f"`{line.function}`",
+        remedy=None,
+        change="draw the indices of a whole epoch at once at the start of the sampler's __iter__",
+        predicted_gain=gain,
+    )
+
+
+def _held_ms(run: Evidence, use: LoaderUse) -> float:
+    """Milliseconds a step in `data` that are neither waiting for a worker nor making samples."""
+    if not use.workers:
+        work_ms = batch_ms(run, use)
+        return 0.0 if work_ms is None else run.phase("data").ms - work_ms
+    waiting = run.waiting
+    if waiting is None or waiting.ready_ms is None or waiting.empty_share is None or waiting.empty_share > 1 - _READY:
+        return 0.0
+    return (1 - waiting.first_share) * (waiting.ready_ms - usual_handover_ms(run))
+
+
+def _line(run: Evidence, use: LoaderUse) -> LineCost | None:
+    """The dearest line of the sampler: seen while a batch is fetched, in a function that is seen in no other phase.
+
+    The line that asks for the batch is seen then too, so the sampler's must be another one, or be in an `__iter__`.
+    """
+    lines = run.all_lines or run.report.lines
+    elsewhere = {(line.location.file, line.function) for line in lines if line.phase != "data"}
+    fetching = [line for line in lines if line.phase == "data"]
+    places = {(line.location.file, line.function) for line in fetching}
+    own = [line for line in fetching if (line.location.file, line.function) not in elsewhere]
+    is_custom = use.settings.get("sampler") not in _TORCH_OWN or use.settings.get("batch_size") is None
+    named = [line for line in own if line.function == "__iter__"]
+    drawing = named if named and is_custom else own if use.workers and len(places) > 1 else []
+    seen_ms = sum(line.ms for line in drawing)
+    if not is_custom or seen_ms < _SEEN * run.phase("data").ms:
+        return None
+    return max(drawing, key=lambda line: line.ms)
+
+
+_MS = {"data": 45.0, "forward": 20.0, "backward": 30.0, "optimizer": 5.0}
+_STARVED = on_gpu(starved_share=0.42, drained_share=0.8, device_ms={"starved": 42.0, "step": 100.0})
+_READY_BUT_SLOW = Waiting(0.0, None, rest_ms=45.0, median_ms=45.0, empty_share=0.0, ready_ms=45.0)
+_DRAW = LineCost(Location("sampler.py", 21), "__iter__", "data", 0.35, 35.0)
+_LOOP = LineCost(HERE, "train", "data", 0.1, 10.0)
+_BODY = LineCost(Location("train.py", 14), "train", "backward", 0.3, 30.0)
+_CUSTOM = loader(sampler="Balanced", cost=worker_cost(busy_share=0.1))
+CASES = (
+    Case(
+        "finds it when batches lie ready but their successors' indices are drawn first",
+        run(gpu=_STARVED, loaders=(_CUSTOM,), ms=_MS, waiting=_READY_BUT_SLOW, all_lines=(_DRAW, _LOOP, _BODY)),
+        found=True,
+    ),
+    Case(
+        "finds it without workers",
+        run(
+            loaders=(loader(num_workers=0, sampler="Balanced", cost=worker_cost(workers=0, fetch_ms_per_sample=0.1)),),
+            ms=_MS,
+            all_lines=(_DRAW, _LOOP, _BODY),
+            cpus=1.0,
+        ),
+        found=True,
+    ),
+    Case(
+        "quiet when it is the workers that are waited for",
+        run(
+            gpu=_STARVED,
+            loaders=(_CUSTOM,),
+            ms=_MS,
+            waiting=Waiting(0.0, None, 45.0, 45.0, empty_share=1.0),
+            all_lines=(_LOOP, _BODY),
+        ),
+        found=False,
+    ),
+    Case(
+        "quiet when a large batch takes long to hand over",
+        run(gpu=_STARVED, loaders=(_CUSTOM,), ms=_MS, waiting=_READY_BUT_SLOW, all_lines=(_LOOP, _BODY)),
+        found=False,
+    ),
+    Case(
+        "quiet when the dataset itself is slow in the main process",
+        run(
+            loaders=(loader(num_workers=0, sampler="Balanced", cost=worker_cost(workers=0, fetch_ms_per_sample=1.35)),),
+            ms=_MS,
+            all_lines=(LineCost(Location("data.py", 9), "__getitem__", "data", 0.45, 45.0), _BODY),
+            cpus=1.0,
+        ),
+        found=False,
+    ),
+)

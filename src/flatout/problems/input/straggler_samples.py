@@ -1,0 +1,109 @@
+"""A few slow samples hold the batches up.
+
+What it is: most samples are made quickly, a few take many times as long: a huge image, a retry, a rejected sample, a
+cold file. Batches are handed out in order, so all wait for the slow one, also those that are ready.
+
+Why the GPU idles: the batches ahead of a slow one are used up before it is done, then nothing comes.
+
+How it shows in a run: most steps get their batch at once, a few wait far longer than a worker takes for a batch on
+average; the slowest batch is many times the mean.
+
+The fix: find the slow samples and make them as cheap as the others (resize or cache them beforehand, bound retries). A
+larger `prefetch_factor` bridges them as far as memory allows; `DataLoader(..., in_order=False)` (torch 2.6 and later)
+lets other batches overtake, where the order of samples does not matter.
+
+What to expect: the late waits vanish from the mean step.
+
+When it is fine: the late batch is the first of the run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
+from flatout.problems.input.feeding import handover_ms
+from flatout.problems.input.uneven import held_up_by_few, mean_batch_ms
+from flatout.problems.prediction import by_removing, severity, without_waiting_ms
+from flatout.records.evidence import Evidence, LoaderUse, Waiting
+from flatout.records.report import Finding
+
+CODE = "IN108"
+TITLE = "A few slow samples hold the batches up"
+_DEEPEST = 8
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    use, waiting = run.training_loader, run.waiting
+    if use is None or not use.workers or use.cost is None or waiting is None or not run.step_ms:
+        return
+    if not held_up_by_few(run, use):
+        return
+    mean_ms = mean_batch_ms(run, use)
+    usual_ms = max(waiting.median_ms, handover_ms(run))
+    # On a GPU part of a late wait may have passed while it still computed.
+    exposed = min(1.0, run.starved_ms / run.phase("data").ms) if run.phase("data").ms else 0.0
+    removed_ms = exposed * max(0.0, waiting.late_ms - waiting.late_share * usual_ms)
+    words = f"the late waits, {removed_ms:.3g} ms of a mean step, go"
+    gain = by_removing(run, removed_ms, words, floor_ms=without_waiting_ms(run))
+    if gain is None:
+        return
+    yield Finding(
+        code=CODE,
+        family="input",
+        title=TITLE,
+        severity=severity(gain),
+        location=use.made_at,
+        evidence={
+            "mean_batch_ms": round(mean_ms, 1),
+            "slowest_batch_ms": round(use.cost.slowest_batch_ms, 1),
+            "late_steps_share": round(waiting.late_share, 4),
+            "late_ms_per_step": round(waiting.late_ms, 2),
+            "median_wait_ms": round(waiting.median_ms, 2),
+        },
+        cause=f"{waiting.late_share:.1%} of the steps wait for a late batch (the slowest took "
+        f"{use.cost.slowest_batch_ms:.3g} ms, a mean one {mean_ms:.3g} ms); together {waiting.late_ms:.3g} ms of a "
+        f"mean {run.step_ms:.3g} ms step",
+        remedy=None,
+        change=_change(run, use),
+        predicted_gain=gain,
+    )
+
+
+def _change(run: Evidence, use: LoaderUse) -> str:
+    cure = "make the slow samples of the dataset as cheap as the others, or in_order=False (torch 2.6)"
+    slowest_ms = use.cost.slowest_batch_ms if use.cost is not None else 0.0
+    # So many batches are used up while the slowest is made.
+    bridge = math.ceil(slowest_ms / max(without_waiting_ms(run), 1e-6) / use.workers) + 1
+    now = int(use.settings.get("prefetch_factor") or 2)
+    return f"{cure}; prefetch_factor={bridge} bridges them" if now < bridge <= _DEEPEST else cure
+
+
+_LATE = Waiting(0.0, None, rest_ms=40.0, median_ms=0.5, late_ms=38.0, late_share=0.1, empty_share=0.1, ready_ms=0.5)
+_STARVED = on_gpu(starved_share=0.4, drained_share=0.5, device_ms={"starved": 40.0, "step": 100.0})
+_MS = {"data": 40.0, "forward": 20.0, "backward": 36.0, "optimizer": 4.0}
+_UNEVEN = loader(cost=worker_cost(slowest_batch_ms=600.0, busy_share=0.3))
+CASES = (
+    Case(
+        "finds it when one batch in ten is many times late",
+        run(gpu=_STARVED, loaders=(_UNEVEN,), ms=_MS, waiting=_LATE),
+        found=True,
+    ),
+    Case("finds it on a CPU", run(loaders=(_UNEVEN,), ms=_MS, waiting=_LATE), found=True),
+    Case(
+        "quiet when only one batch of the run was slow",
+        run(gpu=on_gpu(), loaders=(_UNEVEN,), waiting=Waiting(0.0, None, 1.0, 0.5, late_ms=0.6, late_share=0.003)),
+        found=False,
+    ),
+    Case(
+        "quiet when all batches are late",
+        run(gpu=_STARVED, loaders=(_UNEVEN,), ms=_MS, waiting=Waiting(0.0, None, 40.0, 40.0, empty_share=1.0)),
+        found=False,
+    ),
+    Case(
+        "quiet when the waits are long but no batch is slow: something else stops the workers",
+        run(gpu=_STARVED, loaders=(loader(),), ms=_MS, waiting=_LATE),
+        found=False,
+    ),
+)

@@ -1,0 +1,126 @@
+"""Too few workers make the batches.
+
+What it is: the DataLoader has workers, but together they make samples more slowly than the training takes them.
+
+Why the GPU idles: every batch is asked for before it is made, and the device runs dry until it comes.
+
+How it shows in a run: time in `data`, no batch ready when one is asked for, and workers at work nearly all the time.
+
+The fix: `num_workers=N`. N is what feeds the training: the time of a sample times the samples a step, over the time the
+rest of the step takes; no more than the processors less one for each training process, unless the workers mostly wait
+for files, when they need no processor each.
+
+What to expect: the step shrinks to what is left of it, or to the loader's time shared by its workers, whichever is
+longer.
+
+When it is fine: all processors are at work already; then samples must get cheaper, more workers would only share the
+same processors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
+from flatout.problems.input.feeding import (
+    BUSY,
+    WORTH,
+    batch_ms,
+    busy_share,
+    epoch_start_ms,
+    gain_with,
+    steady_wait_ms,
+    workers_for,
+)
+from flatout.problems.input.storage import storage_is_to_blame
+from flatout.problems.input.uneven import held_up_by_few
+from flatout.problems.prediction import severity, without_waiting_ms
+from flatout.records.evidence import Evidence, Waiting, WorkerProcesses
+from flatout.records.report import Finding, HostUse
+
+CODE = "IN102"
+TITLE = "Too few workers make the batches"
+REMEDY = "loader.workers"
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    use = run.training_loader
+    if use is None or not use.workers or not run.step_ms or steady_wait_ms(run) < WORTH * run.step_ms:
+        return
+    busy = busy_share(run, use)
+    if busy is None or busy < BUSY or storage_is_to_blame(run, use) or held_up_by_few(run, use):
+        return
+    workers = workers_for(run, use)
+    gain = gain_with(run, use, workers, epoch_start_ms(run)) if workers > use.workers else None
+    if gain is None:
+        return
+    work_ms = batch_ms(run, use) or 0.0
+    yield Finding(
+        code=CODE,
+        family="input",
+        title=TITLE,
+        severity=severity(gain),
+        location=use.made_at,
+        evidence={
+            "num_workers": use.workers,
+            "data_ms_per_step": round(run.phase("data").ms, 2),
+            "loading_ms_per_step": round(work_ms, 2),
+            "computing_ms_per_step": round(without_waiting_ms(run), 2),
+            "workers_busy_share": round(busy, 3),
+            "cpus": run.cpus,
+            "workers": workers,
+        },
+        cause=f"loading a step's samples takes {work_ms:.3g} ms of one process, {work_ms / use.workers:.3g} ms over "
+        f"{use.workers} workers, but the training could take them every {without_waiting_ms(run):.3g} ms",
+        remedy=REMEDY,
+        change=f"num_workers={workers}",
+        predicted_gain=gain,
+    )
+
+
+_EMPTY = Waiting(0.0, None, rest_ms=50.0, median_ms=50.0, empty_share=1.0)
+_TWO = loader(
+    num_workers=2,
+    cost=worker_cost(workers=2, fetch_ms_per_sample=6.0, busy_share=0.98, queue_depth=0.1),
+    processes=WorkerProcesses(cpu_share=0.97),
+)
+_STARVED = on_gpu(starved_share=0.5, drained_share=0.8, device_ms={"starved": 50.0, "step": 100.0})
+_HALF = {"data": 51.0, "forward": 15.0, "backward": 30.0, "optimizer": 4.0}
+CASES = (
+    Case(
+        "finds it when a GPU waits for two busy workers",
+        run(gpu=_STARVED, loaders=(_TWO,), ms=_HALF, waiting=_EMPTY),
+        found=True,
+    ),
+    Case(
+        "finds it on a CPU with processors to spare",
+        run(loaders=(_TWO,), ms=_HALF, waiting=_EMPTY, cpus=8.0),
+        found=True,
+    ),
+    Case(
+        "quiet when every processor is at work",
+        run(gpu=_STARVED, loaders=(_TWO,), ms=_HALF, waiting=_EMPTY, cpus=3.0, host=HostUse(cpu_cores=2.9)),
+        found=False,
+    ),
+    Case(
+        "quiet when the workers have time left and wait for something else",
+        run(
+            gpu=_STARVED,
+            loaders=(loader(cost=worker_cost(fetch_ms_per_sample=1.0, busy_share=0.1)),),
+            ms=_HALF,
+            waiting=_EMPTY,
+        ),
+        found=False,
+    ),
+    Case(
+        "quiet when the waits are those of each epoch's first batch",
+        run(
+            gpu=_STARVED,
+            loaders=(_TWO,),
+            ms=_HALF,
+            waiting=Waiting(0.1, 500.0, rest_ms=1.0, median_ms=1.0, empty_share=0.0, ready_ms=1.0),
+        ),
+        found=False,
+    ),
+    Case("quiet when the batches are there in time", run(gpu=on_gpu(), loaders=(_TWO,)), found=False),
+)

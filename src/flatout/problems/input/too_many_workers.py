@@ -1,0 +1,155 @@
+"""Workers and their threads crowd the processors.
+
+What it is: together the workers want more processors than there are: each computes with several threads (by
+`set_num_threads`, OpenMP, BLAS, OpenCV), or there are more busy workers than processors.
+
+Why the GPU idles: the training thread that launches its work does not get a processor when it needs one, and the
+threads of the workers wait for each other instead of making samples.
+
+How it shows in a run: busy workers times their threads are far more than the processors; the training process gets much
+less processor time than its forward, backward and optimizer phases last.
+
+The fix: one thread in a worker (`torch.set_num_threads(1)`, `cv2.setNumThreads(0)`, OMP_NUM_THREADS=1), and as many
+workers as there are processors less one for each training process.
+
+What to expect: the training thread runs undisturbed, and samples cost what they cost on one thread.
+
+When it is fine: more workers than processors that mostly wait for files; or idle ones, which cost memory only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
+from flatout.problems.input.feeding import BUSY, batch_ms, busy_share, ranks_here, spare_cpus
+from flatout.problems.prediction import by_step, processors_floor_ms, severity, without_waiting_ms
+from flatout.records.evidence import Evidence, LoaderUse, WorkerProcesses
+from flatout.records.report import Finding, Gain, HostUse
+
+CODE = "IN103"
+TITLE = "Workers and their threads crowd the processors"
+REMEDY = "loader.workers"
+_ACTIVE = ("forward", "backward", "optimizer", "other", "gc")
+# A worker that computes with one thread has these besides it: they hand the batches over.
+_HELPERS = 2
+# So many times the processors must be wanted, and this part of the step be lost for want of one.
+_CROWDED = 1.5
+_TAKEN = 0.85
+_LOST = 0.1
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    use = run.training_loader
+    if use is None or not use.workers or use.processes is None or not run.step_ms or spare_cpus(run) < 1:
+        return
+    host = run.report.host
+    if host is None or host.cpu_cores is None or host.cpu_cores < _TAKEN * run.cpus:
+        return  # it is not this run that takes the processors
+    busy, lost_ms = busy_share(run, use) or 0.0, _lost_ms(run)
+    threads = _threads(use)
+    wanted = ranks_here(run) * (use.workers * threads + 1)
+    if busy < BUSY or wanted < _CROWDED * run.cpus or lost_ms < _LOST * run.step_ms:
+        return
+    workers = min(use.workers, spare_cpus(run))
+    gain = _gain(run, use, threads, workers, lost_ms)
+    if gain is None:
+        return
+    yield Finding(
+        code=CODE,
+        family="input",
+        title=TITLE,
+        severity=severity(gain),
+        location=use.made_at,
+        evidence={
+            "num_workers": use.workers,
+            "threads_per_worker": round(threads, 1),
+            "cpus": run.cpus,
+            "lost_ms_per_step": round(lost_ms, 2),
+            "main_cpu_share": round(run.main_cpu_share or 0.0, 3),
+            "workers": workers,
+        },
+        cause=f"{use.workers} busy workers with {threads:.2g} computing threads each want {run.cpus:g} processors; the "
+        f"training thread gets none for {lost_ms:.3g} of each {run.step_ms:.3g} ms step",
+        remedy=REMEDY,
+        change=f"num_workers={workers}" + (", torch.set_num_threads(1) in the workers" if threads > 1 else ""),
+        predicted_gain=gain,
+    )
+
+
+def _threads(use: LoaderUse) -> float:
+    """Computing threads of a worker."""
+    seen = use.processes.threads if use.processes is not None else None
+    return 1.0 if seen is None else max(1.0, seen - _HELPERS)
+
+
+def _lost_ms(run: Evidence) -> float:
+    """The training thread's time in phases in which it computes, beyond the processor time its process got."""
+    if run.main_cpu_share is None:
+        return 0.0
+    return sum(run.phase(name).ms for name in _ACTIVE) - run.main_cpu_share * run.step_ms
+
+
+def _gain(run: Evidence, use: LoaderUse, threads: float, workers: int, lost_ms: float) -> Gain | None:
+    """Threads that wait for each other do the work of one; with one thread each all the work is still to be done."""
+    if use.processes is None or batch_ms(run, use) is None:
+        return None
+    work_ms = use.workers * use.processes.cpu_share * run.step_ms / threads
+    main_ms = max(without_waiting_ms(run) - lost_ms, run.device_busy_ms or 0.0)
+    least_ms = processors_floor_ms(run)
+    expected_ms = max(main_ms, work_ms / workers, least_ms / threads)
+    cautious_ms = max(main_ms, work_ms / workers, least_ms)
+    words = f"computing {main_ms:.3g} ms undisturbed, loading {work_ms:.3g} ms over {workers} workers of one thread"
+    return by_step(run, cautious_ms, expected_ms, main_ms, f"a step is the slower of: {words}")
+
+
+_MS = {"data": 145.0, "forward": 70.0, "backward": 195.0, "optimizer": 24.0}
+_EACH_MANY = loader(
+    num_workers=32,
+    cost=worker_cost(workers=32, fetch_ms_per_sample=400.0, busy_share=0.99, queue_depth=1.0),
+    processes=WorkerProcesses(cpu_share=0.45, threads=18.0),
+)
+_STARVED = on_gpu(starved_share=0.33, drained_share=0.9, device_ms={"starved": 390.0, "step": 434.0})
+_CROWD = HostUse(cpu_cores=15.0)
+CASES = (
+    Case(
+        "finds it when every worker computes with all processors",
+        run(
+            gpu=_STARVED,
+            loaders=(_EACH_MANY,),
+            ms=_MS,
+            host=_CROWD,
+            main_cpu_share=0.07,
+        ),
+        found=True,
+    ),
+    Case(
+        "finds it on a CPU",
+        run(loaders=(_EACH_MANY,), ms=_MS, host=_CROWD, main_cpu_share=0.07),
+        found=True,
+    ),
+    Case(
+        "quiet when the many workers are idle",
+        run(
+            loaders=(
+                loader(
+                    num_workers=32,
+                    cost=worker_cost(workers=32, busy_share=0.05),
+                    processes=WorkerProcesses(cpu_share=0.02, threads=3.0),
+                ),
+            ),
+            main_cpu_share=0.9,
+        ),
+        found=False,
+    ),
+    Case(
+        "quiet when the training thread has its processor",
+        run(loaders=(_EACH_MANY,), ms=_MS, host=_CROWD, main_cpu_share=0.75),
+        found=False,
+    ),
+    Case(
+        "quiet when the processors are taken by others",
+        run(loaders=(_EACH_MANY,), ms=_MS, host=HostUse(cpu_cores=6.0), main_cpu_share=0.07),
+        found=False,
+    ),
+)

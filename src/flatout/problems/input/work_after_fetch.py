@@ -1,0 +1,203 @@
+"""The training thread works on the batch itself.
+
+What it is: after the loader has handed a batch over, the loop still decodes, augments, tokenises or pads it with NumPy,
+OpenCV, PIL or plain Python, before the model sees it.
+
+Why the GPU idles: this work is in the one thread that launches the model, while the workers, which could do it, are
+idle.
+
+How it shows in a run: time between the batch's arrival and the backward pass under lines of your code that call such
+libraries.
+
+The fix: do it in the dataset's `__getitem__` or in the collate function, so that it runs in the workers; or on the
+device, with torch operations on the whole batch.
+
+What to expect: the step loses that time, as far as the workers can take it on.
+
+When it is fine: the device is busy meanwhile, or the work needs the model's own output.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Iterator
+from functools import lru_cache
+
+from flatout.problems.cases import Case, loader, on_gpu, run
+from flatout.problems.hot_lines import host_lines, named
+from flatout.problems.input.feeding import batch_ms, computing_share, spare_cpus
+from flatout.problems.prediction import by_sparing_host, severity
+from flatout.records.evidence import Evidence, LoaderUse
+from flatout.records.report import Finding, Gain, LineCost, Location
+
+CODE = "IN109"
+TITLE = "The training thread works on the batch itself"
+_WORTH = 0.05
+# Libraries that work on data in the host's memory, outside of any model.
+_ON_DATA = frozenset(
+    (
+        *("numpy", "scipy", "cv2", "PIL", "skimage", "imgaug", "albumentations", "imageio", "librosa", "soundfile"),
+        *(
+            "pandas",
+            "re",
+            "zlib",
+            "gzip",
+            "lzma",
+            "bz2",
+            "json",
+            "random",
+            "unicodedata",
+            "string",
+            "hashlib",
+            "base64",
+        ),
+        *("base64", "struct", "io", "tokenizers", "sentencepiece", "tiktoken", "nltk", "spacy"),
+    )
+)
+# A function that uses such a library and none of these works on data, and so does who calls it.
+_OF_TORCH = {"torch", "nn", "F", "functional", "self"}
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    use = run.training_loader
+    if use is None or not run.step_ms:
+        return
+    lines = [line for line in host_lines(run) if line.phase == "forward" and _is_on_data(run, line)]
+    moved_ms = sum(line.ms for line in lines)
+    if not lines or moved_ms < _WORTH * run.step_ms:
+        return
+    gain = _gain(run, use, moved_ms)
+    if gain is None:
+        return
+    dearest = lines[0]
+    yield Finding(
+        code=CODE,
+        family="input",
+        title=TITLE,
+        severity=severity(gain),
+        location=dearest.location,
+        evidence={
+            "work_ms_per_step": round(moved_ms, 2),
+            "lines": len(lines),
+            "num_workers": use.workers,
+            "loading_ms_per_step": round(batch_ms(run, use) or 0.0, 2),
+        },
+        cause=f"{named(run, dearest.location)} and the like work on the batch for {moved_ms:.3g} of each "
+        f"{run.step_ms:.3g} ms step, in the thread that trains",
+        remedy=None,
+        change=f"do what {named(run, dearest.location)} does in the dataset's __getitem__ or the collate function"
+        + ("" if use.workers else ", with num_workers of at least 1"),
+        predicted_gain=gain,
+    )
+
+
+def _gain(run: Evidence, use: LoaderUse, moved_ms: float) -> Gain | None:
+    """The step without it, but no shorter than the workers then need; they may be as many as there are processors."""
+    loading_ms = (batch_ms(run, use) or 0.0) + moved_ms
+    most = max(use.workers, math.floor(spare_cpus(run) / computing_share(run, use)))
+    if most < 1:
+        return None
+    left_ms = max(run.step_ms - moved_ms, loading_ms / most)
+    words = f"{moved_ms:.3g} ms a step go to the workers, which then load {loading_ms:.3g} ms over {most} of them"
+    return by_sparing_host(run, run.step_ms - left_ms, words)
+
+
+def _is_on_data(run: Evidence, line: LineCost) -> bool:
+    """The line calls a library that works on data, and is in no module of a model."""
+    text = run.files.get(line.location.file, "")
+    return bool(text) and line.location.line in _lines_on_data(text)
+
+
+@lru_cache(maxsize=64)
+def _lines_on_data(text: str) -> frozenset[int]:
+    """Lines of a file whose statement uses a name imported from such a library, outside of classes of modules."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return frozenset()
+    names = _imported(tree)
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    names |= {node.name for node in functions if _uses(node, names) and not _uses(node, _OF_TORCH)}
+    inside = {line for node in ast.walk(tree) if _is_module(node) for line in _span(node)}
+    found: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt) and not hasattr(node, "body") and _uses(node, names):
+            found |= _span(node)
+    return frozenset(found - inside)
+
+
+def _imported(tree: ast.Module) -> set[str]:
+    """The names under which the file knows those libraries, what is in them, and what it made of them at its top."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {(a.asname or a.name).split(".")[0] for a in node.names if a.name.split(".")[0] in _ON_DATA}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in _ON_DATA:
+            names |= {alias.asname or alias.name for alias in node.names}
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and _uses(node.value, names):
+            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return names
+
+
+def _uses(node: ast.AST, names: set[str]) -> bool:
+    read = (inner for inner in ast.walk(node) if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load))
+    return any(name.id in names for name in read)
+
+
+def _is_module(node: ast.AST) -> bool:
+    return isinstance(node, ast.ClassDef) and any("Module" in ast.unparse(base) for base in node.bases)
+
+
+def _span(node: ast.AST) -> set[int]:
+    first = getattr(node, "lineno", 0)
+    return set(range(first, (getattr(node, "end_lineno", None) or first) + 1))
+
+
+_SOURCE = """import numpy as np
+from torch import nn
+
+def augment(images):
+    return np.fft.irfft2(np.fft.rfft2(images))
+
+class Net(nn.Module):
+    def forward(self, x):
+        return self.head(x * np.sqrt(2))
+
+def smoothed(x):
+    return (x - x.mean()).relu()
+"""
+_FILES = {"train.py": _SOURCE}
+_MS = {"data": 1.0, "h2d": 1.0, "forward": 58.0, "backward": 35.0, "optimizer": 5.0}
+
+
+def _seen(line: int, function: str) -> tuple[LineCost, ...]:
+    return (LineCost(Location("train.py", line), function, "forward", 0.4, 40.0),)
+
+
+_DRY = on_gpu(drained_share=0.9, device_ms={"starved": 0.5, "step": 100.0, "forward": 57.0, "backward": 35.0})
+CASES = (
+    Case(
+        "finds it when the loop augments with NumPy",
+        run(ms=_MS, all_lines=_seen(5, "augment"), files=_FILES, loaders=(loader(num_workers=2),)),
+        found=True,
+    ),
+    Case(
+        "finds it when a GPU has nothing to do meanwhile",
+        run(gpu=_DRY, ms=_MS, all_lines=_seen(5, "augment"), files=_FILES),
+        found=True,
+    ),
+    Case("quiet when the model does it", run(ms=_MS, all_lines=_seen(9, "forward"), files=_FILES), found=False),
+    Case("quiet when it is a loss in torch", run(ms=_MS, all_lines=_seen(12, "smoothed"), files=_FILES), found=False),
+    Case("quiet when the source is gone", run(ms=_MS, all_lines=_seen(5, "augment")), found=False),
+    Case(
+        "quiet when it happens in the loader",
+        run(
+            ms=_MS,
+            all_lines=(LineCost(Location("train.py", 5), "augment", "data", 0.4, 40.0),),
+            files=_FILES,
+        ),
+        found=False,
+    ),
+)

@@ -1,0 +1,203 @@
+"""Loops in the user's source, and what they go over: elements and samples, parameters, or something heavier."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+Kind = Literal["elements", "samples", "parameters", "other"]
+
+_STEP_CALLS = {"backward", "step", "zero_grad"}
+_PARAMETERS = re.compile(r"\b(named_)?parameters\(|param_groups|\.params\b|\bparams\b|\.grad\b")
+# What is gone over in large pieces: each turn is real work.
+_HEAVY = re.compile(r"loader|epoch|layer|block|module|stage|children|chunk|split|level|scale|steps|batches", re.I)
+_LOSS = re.compile(r"loss|crit", re.I)
+_LIGHT_OWNERS = {"torch", "F", "np", "numpy", "math", "nn", "functional", "random"}
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """`last` is the last line of its body; `calls` are the functions of the same file it calls."""
+
+    first: int
+    last: int
+    depth: int
+    kind: Kind
+    trains: bool
+    # Each turn calls a model or another module, which may be work of its own.
+    heavy: bool
+    # Each turn adds to one result, as a loss that is summed up does: autograd then goes through all turns again.
+    sums_up: bool
+    calls: frozenset[str]
+
+    def holds(self, line: int) -> bool:
+        return self.first <= line <= self.last
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    name: str
+    first: int
+    last: int
+
+
+@lru_cache(maxsize=64)
+def loops_in(text: str) -> tuple[Loop, ...]:
+    """All loops and comprehensions of a file, the outer before the inner; none if it is no Python."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return ()
+    defined = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    imported = {
+        name.asname or name.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for name in node.names
+    }
+    return tuple(_loop(node, defined, defined | imported) for node in ast.walk(tree) if _is_loop(node))
+
+
+@lru_cache(maxsize=64)
+def functions_in(text: str) -> tuple[Function, ...]:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return ()
+    return tuple(
+        Function(node.name, node.lineno, node.end_lineno or node.lineno)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+
+
+def _is_loop(node: ast.AST) -> bool:
+    return isinstance(node, ast.For | ast.While | ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp)
+
+
+def _loop(node: ast.AST, defined: set[str], light: set[str]) -> Loop:
+    inside = list(_within(node))
+    calls = [one for one in inside if isinstance(one, ast.Call)]
+    names = {_called(call) for call in calls}
+    trains = any(isinstance(call.func, ast.Attribute) and call.func.attr in _STEP_CALLS for call in calls)
+    nested = any(_is_loop(one) for one in inside if one is not node)
+    heavy = any(_is_heavy(call, light) for call in calls)
+    return Loop(
+        first=node.lineno,  # type: ignore[attr-defined]
+        last=node.end_lineno,  # type: ignore[attr-defined]
+        depth=2 if nested else 1,
+        kind=_kind(node, inside, nested, heavy),
+        trains=trains,
+        heavy=heavy,
+        sums_up=_sums_up(inside, names),
+        calls=frozenset(names & defined),
+    )
+
+
+def _within(node: ast.AST) -> Iterator[ast.AST]:
+    """Everything in the loop, but not in functions that are only defined there."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            yield from _within(child)
+
+
+def _kind(node: ast.AST, inside: list[ast.AST], nested: bool, heavy: bool) -> Kind:
+    over, targets = _over(node), _targets(node)
+    if isinstance(node, ast.While) or not targets:
+        return "other"
+    if _PARAMETERS.search(over):
+        return "parameters"
+    called = {one.func.id for one in inside if isinstance(one, ast.Call) and isinstance(one.func, ast.Name)}
+    called |= {_root(one.func) for one in inside if isinstance(one, ast.Call) and isinstance(one.func, ast.Subscript)}
+    if called & targets or _HEAVY.search(over) or _is_recurrent(inside):
+        return "other"
+    picks = _picks_by(inside, targets)
+    if not heavy and (picks or nested or _goes_over_values(node)):
+        return "elements" if nested else "samples"
+    return "samples" if picks else "other"
+
+
+def _over(node: ast.AST) -> str:
+    iters = [node.iter] if isinstance(node, ast.For) else [part.iter for part in getattr(node, "generators", ())]
+    return " ".join(ast.unparse(one) for one in iters)
+
+
+def _targets(node: ast.AST) -> set[str]:
+    bound = [node.target] if isinstance(node, ast.For) else [part.target for part in getattr(node, "generators", ())]
+    return {one.id for target in bound for one in ast.walk(target) if isinstance(one, ast.Name)}
+
+
+def _picks_by(inside: list[ast.AST], targets: set[str]) -> bool:
+    """Is something picked one at a time by the loop's own variable: `x[i]`, `x[i:i + 1]`, `x[b, y]`?"""
+    for one in inside:
+        if not isinstance(one, ast.Subscript):
+            continue
+        parts = one.slice.elts if isinstance(one.slice, ast.Tuple) else [one.slice]
+        for part in parts:
+            if isinstance(part, ast.Slice):
+                low, high = (ast.unparse(end) if end is not None else "" for end in (part.lower, part.upper))
+                if low in targets and high == f"{low} + 1":
+                    return True
+            elif {name.id for name in ast.walk(part) if isinstance(name, ast.Name)} & targets:
+                return True
+    return False
+
+
+def _goes_over_values(node: ast.AST) -> bool:
+    """`for a, b in zip(pred, target)`, `for v in values`, `.tolist()`: one value or row at a time."""
+    iters = [node.iter] if isinstance(node, ast.For) else [part.iter for part in getattr(node, "generators", ())]
+    for one in iters:
+        text = ast.unparse(one)
+        if text.startswith(("zip(", "enumerate(")) or text.endswith(".tolist()") or isinstance(one, ast.Name):
+            return True
+    return False
+
+
+def _is_recurrent(inside: list[ast.AST]) -> bool:
+    """`h = cell(x[t], h)`: each turn needs the one before, so the turns cannot be made one."""
+    for one in inside:
+        if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call):
+            made = {name.id for target in one.targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+            given = [*one.value.args, *(keyword.value for keyword in one.value.keywords)]
+            taken = {name.id for value in given for name in ast.walk(value) if isinstance(name, ast.Name)}
+            stacked = isinstance(one.value.func, ast.Attribute) and _root(one.value.func) in _LIGHT_OWNERS
+            if made & taken and not stacked:
+                return True
+    return False
+
+
+def _sums_up(inside: list[ast.AST], called: set[str]) -> bool:
+    if called & {"item", "tolist", "float", "int", "detach"}:
+        return False  # plain numbers
+    for one in inside:
+        if isinstance(one, ast.AugAssign) and isinstance(one.target, ast.Name):
+            return True
+        if isinstance(one, ast.Assign) and isinstance(one.value, ast.BinOp) and isinstance(one.targets[0], ast.Name):
+            taken = {name.id for name in ast.walk(one.value) if isinstance(name, ast.Name)}
+            if one.targets[0].id in taken:
+                return True
+    return "append" in called
+
+
+def _is_heavy(call: ast.Call, light: set[str]) -> bool:
+    """A call of a model or module held in a variable or an attribute of `self`, as far as the text tells."""
+    func = call.func
+    if isinstance(func, ast.Name):
+        known = func.id in light or hasattr(builtins, func.id) or bool(_LOSS.search(func.id))
+        return not known
+    if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id == "self":
+        return func.attr not in light and not _LOSS.search(func.attr)
+    return False
+
+
+def _called(call: ast.Call) -> str:
+    return call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
+
+
+def _root(node: ast.AST) -> str:
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""

@@ -1,0 +1,58 @@
+"""The GPU allocator runs out and starts over.
+
+What it is: torch asked the driver for memory, was refused, gave all its cached blocks back and tried again.
+
+Why the GPU idles: giving blocks back waits until the device has finished everything, and the blocks have to be
+fetched from the driver again in the steps that follow.
+
+How it shows in a run: `num_alloc_retries` of torch's memory statistics above 0.
+
+The fix: `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`, a smaller batch, or fewer different shapes (pad to a few
+lengths).
+
+What to expect: steps without the long ones among them. How long those are is not measured, so no gain is promised.
+
+When it is fine: it happened once, in the search for the largest batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flatout.problems.cases import Case, on_gpu, run
+from flatout.records.evidence import Evidence
+from flatout.records.report import Finding
+
+CODE = "ME704"
+TITLE = "The GPU allocator runs out and starts over"
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    torch = run.report.live.get("torch")
+    retries = torch.get("alloc_retries") if isinstance(torch, dict) else None
+    if not run.on_gpu or not retries:
+        return
+    per_step = retries / max(1, run.report.run.steps)
+    yield Finding(
+        code=CODE,
+        family="memory",
+        title=TITLE,
+        severity="high" if per_step >= 0.01 else "medium",
+        location=None,
+        evidence={"alloc_retries": int(retries), "retries_per_step": round(per_step, 5)},
+        cause=f"{int(retries)} times in {run.report.run.steps} steps torch had to give back all cached GPU memory",
+        remedy=None,
+        change="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or a smaller batch",
+        predicted_gain=None,
+    )
+
+
+def _live(retries: int | None) -> dict[str, object]:
+    return {"torch": {"alloc_retries": retries}, "loaders": [], "optimizers": []}
+
+
+CASES = (
+    Case("finds it when there were retries", run(gpu=on_gpu(), live=_live(12)), found=True),
+    Case("quiet without any", run(gpu=on_gpu(), live=_live(0)), found=False),
+    Case("quiet on a CPU", run(live=_live(None)), found=False),
+)

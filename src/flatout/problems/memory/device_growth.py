@@ -1,0 +1,74 @@
+"""GPU memory grows with every step.
+
+What it is: the script keeps tensors of each step on the device: losses with their graph, outputs, features in a list.
+
+Why the GPU idles: it does not, until its memory is full and the run ends with "CUDA out of memory".
+
+How it shows in a run: the memory that the run holds on its devices rises over the whole second half of the run and
+does not level off.
+
+The fix: `losses.append(loss.detach())`, or `.item()` now and then; move what has to be kept to the host; bound what
+collects.
+
+What to expect: no gain in speed, but a run that reaches its end.
+
+When it is fine: the model grows by intention (densification), and its final size is known to fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flatout.problems.cases import Case, on_gpu, run
+from flatout.problems.memory.growing import GIB, amount, duration, lasting_growth
+from flatout.records.evidence import Evidence, Series
+from flatout.records.report import Finding
+from flatout.records.resources import GpuState
+
+CODE = "ME708"
+TITLE = "GPU memory grows with every step"
+_DAY_S = 86400.0
+_TOO_FAR_S = 7 * _DAY_S
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    growth = lasting_growth(run.series.get("gpu_memory_bytes"))
+    total = sum(state.memory_total_bytes or 0.0 for state in run.gpus)
+    steps_per_s = run.report.throughput.steps_per_s
+    if growth is None or not total or not steps_per_s:
+        return
+    left_s = max(0.0, total - growth.last_bytes) / growth.bytes_per_s
+    if left_s > _TOO_FAR_S:
+        return
+    per_step = growth.bytes_per_s / steps_per_s
+    yield Finding(
+        code=CODE,
+        family="memory",
+        title=TITLE,
+        severity="high" if left_s < _DAY_S else "medium",
+        location=None,
+        evidence={
+            "bytes_per_step": round(per_step),
+            "gained_bytes": round(growth.gained_bytes),
+            "held_bytes": round(growth.last_bytes),
+            "total_bytes": round(total),
+            "hours_left": round(left_s / 3600, 2),
+        },
+        cause=f"{amount(per_step)} of each step stay on the device; its {amount(total)} are full in {duration(left_s)}",
+        remedy=None,
+        change="find what is kept across steps: losses and outputs in lists need .detach(), or .cpu(), and a bound",
+        predicted_gain=None,
+    )
+
+
+def _series(per_s: float, ends_at_s: float = 60.0) -> dict[str, Series]:
+    t_s = tuple(0.2 * i for i in range(300))
+    return {"gpu_memory_bytes": Series(t_s, tuple(8e9 + per_s * min(t, ends_at_s) for t in t_s))}
+
+
+_CARD = (GpuState(0, memory_total_bytes=80 * GIB, memory_used_bytes=20 * GIB),)
+CASES = (
+    Case("finds it when each step leaves a graph", run(gpu=on_gpu(), series=_series(5e7), gpus=_CARD), found=True),
+    Case("quiet when it levels off", run(gpu=on_gpu(), series=_series(5e8, 40.0), gpus=_CARD), found=False),
+    Case("quiet when it holds still", run(gpu=on_gpu(), series=_series(0.0), gpus=_CARD), found=False),
+)

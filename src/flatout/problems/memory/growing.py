@@ -1,0 +1,88 @@
+"""Whether something keeps growing, how fast, and how long until it is too much. Shared by the problems of memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+from flatout.records.evidence import Evidence, Series
+
+# A trend needs this many samples over this long.
+_FEWEST = 16
+_SHORTEST_S = 4.0
+_PARTS = 4
+# Growth that slows to less than this part of what it was is about to end.
+_LASTING = 0.5
+# Less than this is Python's and the allocator's own breathing.
+_LEAST_BYTES = 24 << 20
+_LEAST_SHARE = 0.02
+GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Over the second half of the training: what was gained, the rate, and the level at the end."""
+
+    gained_bytes: float
+    bytes_per_s: float
+    last_bytes: float
+
+
+def lasting_growth(series: Series | None) -> Growth | None:
+    """None where it does not grow, or levels off: the second half in four parts, each above the one before."""
+    if series is None or len(series.values) < _FEWEST or series.t_s[-1] - series.t_s[0] < _SHORTEST_S:
+        return None
+    start_s, end_s = series.t_s[0], series.t_s[-1]
+    part_s = (end_s - start_s) / 2 / _PARTS
+    levels = []
+    for part in range(_PARTS):
+        since_s = end_s - (_PARTS - part) * part_s
+        inside = [v for t, v in zip(series.t_s, series.values, strict=True) if since_s <= t <= since_s + part_s]
+        if not inside:
+            return None
+        levels.append(median(inside))
+    rises = [later - earlier for earlier, later in pairwise(levels)]
+    if min(rises) <= 0 or rises[-1] < _LASTING * max(rises):
+        return None
+    rate = (levels[-1] - levels[0]) / ((_PARTS - 1) * part_s)
+    # What was gained in the first half at such a rate, or more: a jump late in the run is no trend.
+    gained_bytes = rate * _PARTS * part_s
+    if gained_bytes < max(_LEAST_BYTES, _LEAST_SHARE * levels[0]):
+        return None
+    return Growth(gained_bytes, rate, series.values[-1])
+
+
+def memory_limit(run: Evidence) -> tuple[float, str] | None:
+    """Bytes the run may take, and whose limit it is."""
+    total, limit = run.report.environment.get("memory_bytes"), run.report.environment.get("memory_limit_bytes")
+    if isinstance(limit, int | float) and limit > 0 and (not isinstance(total, int | float) or limit < total):
+        return float(limit), "the container's limit"
+    return (float(total), "the machine's memory") if isinstance(total, int | float) and total > 0 else None
+
+
+def room_bytes(run: Evidence, limit_bytes: float) -> float:
+    """What is left below the limit at the end of the run."""
+    available = run.series.get("memory_available_bytes")
+    if available is not None and available.values:
+        limit_bytes = min(limit_bytes, available.values[-1] + _own_bytes(run))
+    return max(0.0, limit_bytes - _own_bytes(run))
+
+
+def _own_bytes(run: Evidence) -> float:
+    rss, host = run.series.get("rss_bytes"), run.report.host
+    if host is not None and host.memory_peak is not None:
+        return float(host.memory_peak)
+    return max(rss.values) if rss is not None and rss.values else 0.0
+
+
+def amount(size_bytes: float) -> str:
+    if size_bytes >= GIB:
+        return f"{size_bytes / GIB:.3g} GiB"
+    return f"{size_bytes / (1 << 20):.3g} MiB" if size_bytes >= 1 << 20 else f"{size_bytes / 1024:.3g} KiB"
+
+
+def duration(seconds: float) -> str:
+    if seconds < 5400:
+        return f"{seconds / 60:.2g} min"
+    return f"{seconds / 3600:.2g} h" if seconds < 2 * 86400 else f"{seconds / 86400:.2g} days"

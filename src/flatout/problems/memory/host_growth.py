@@ -1,0 +1,95 @@
+"""Host memory grows with every step.
+
+What it is: the training process keeps something of each step: losses with their graph, predictions, batches in a
+list.
+
+Why the GPU idles: it does not, until the memory is used up and the kernel ends the run; before that the machine
+swaps, and the garbage collector has more to look through at every pass.
+
+How it shows in a run: the resident memory of the training process rises over the whole second half of the run and
+does not level off.
+
+The fix: keep numbers, not tensors with a graph: `total += loss.detach()` or `losses.append(loss.item())` now and
+then; bound what collects (`collections.deque(maxlen=...)`); write out what has to be kept.
+
+What to expect: no gain in speed, but a run that reaches its end.
+
+When it is fine: a cache that fills during the first epoch and fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from flatout.problems.cases import Case, loader, run, worker_cost
+from flatout.problems.memory.growing import amount, duration, lasting_growth, memory_limit, room_bytes
+from flatout.records.evidence import Evidence, Series
+from flatout.records.report import Finding
+
+CODE = "ME701"
+TITLE = "Host memory grows with every step"
+_DAY_S = 86400.0
+_TOO_FAR_S = 7 * _DAY_S
+# Datasets of torch's own that keep nothing they have handed out.
+_KEEP_NOTHING = ("TensorDataset", "IterableDataset")
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    growth, limit = lasting_growth(run.series.get("main_rss_bytes")), memory_limit(run)
+    steps_per_s = run.report.throughput.steps_per_s
+    if growth is None or limit is None or not steps_per_s:
+        return
+    left_s = room_bytes(run, limit[0]) / growth.bytes_per_s
+    if left_s > _TOO_FAR_S or _may_be_a_cache(run, growth.bytes_per_s, room_bytes(run, limit[0])):
+        return
+    per_step = growth.bytes_per_s / steps_per_s
+    yield Finding(
+        code=CODE,
+        family="memory",
+        title=TITLE,
+        severity="high" if left_s < _DAY_S else "medium",
+        location=None,
+        evidence={
+            "bytes_per_step": round(per_step),
+            "gained_bytes": round(growth.gained_bytes),
+            "resident_bytes": round(growth.last_bytes),
+            "limit_bytes": round(limit[0]),
+            "hours_left": round(left_s / 3600, 2),
+        },
+        cause=f"the training process keeps {amount(per_step)} of each step; {limit[1]} of {amount(limit[0])} is "
+        f"reached in {duration(left_s)}",
+        remedy=None,
+        change="find what is kept across steps: lists of losses or outputs need .detach() or .item(), and a bound",
+        predicted_gain=None,
+    )
+
+
+def _may_be_a_cache(run: Evidence, bytes_per_s: float, room: float) -> bool:
+    """A dataset read in the main process may keep its samples: that ends with the first epoch, and may well fit."""
+    use, rate = run.training_loader, run.report.throughput.samples_per_s
+    if use is None or use.workers or use.epochs > 1 or not rate:
+        return False
+    length, dataset = use.settings.get("dataset_len"), str(use.settings.get("dataset", ""))
+    if not length or dataset.rsplit(".", 1)[-1] in _KEEP_NOTHING:
+        return False
+    return bool(length * bytes_per_s / rate < room)
+
+
+def _series(per_s: float, ends_at_s: float = 60.0, start: float = 2e9) -> dict[str, Series]:
+    t_s = tuple(0.2 * i for i in range(300))
+    return {"main_rss_bytes": Series(t_s, tuple(start + per_s * min(t, ends_at_s) for t in t_s))}
+
+
+_MACHINE = {"memory_bytes": 64 << 30}
+_IN_MAIN = replace(loader(num_workers=0, dataset_len=10_000), epochs=1, cost=worker_cost(workers=0))
+CASES = (
+    Case("finds it when each step leaves something", run(series=_series(5e6), environment=_MACHINE), found=True),
+    Case("quiet when it levels off", run(series=_series(20e6, ends_at_s=42.0), environment=_MACHINE), found=False),
+    Case("quiet when it breathes", run(series=_series(2e5), environment=_MACHINE), found=False),
+    Case(
+        "quiet when a dataset in the main process may be filling its cache",
+        run(series=_series(5e6), environment=_MACHINE, loaders=(_IN_MAIN,)),
+        found=False,
+    ),
+)

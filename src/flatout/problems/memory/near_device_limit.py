@@ -1,0 +1,74 @@
+"""GPU memory is nearly used up.
+
+What it is: what the run holds on a device comes close to all the device has.
+
+Why the GPU idles: it does not yet. A longer sequence, a larger last batch or an evaluation is enough to run out;
+close to the limit the allocator frees and re-allocates its blocks, which waits for the device each time.
+
+How it shows in a run: the run's memory on the device against the device's total.
+
+The fix: a slightly smaller batch, activation checkpointing, bf16, `optimizer.zero_grad(set_to_none=True)`,
+`PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True` against fragmentation; end other processes on the device.
+
+What to expect: no gain in speed by itself, but a run that reaches its end.
+
+When it is fine: shapes never change and the peak is behind you (a batch size chosen to fill the device).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flatout.problems.cases import Case, on_gpu, run
+from flatout.problems.memory.growing import GIB, amount
+from flatout.records.evidence import Evidence
+from flatout.records.report import Finding
+from flatout.records.resources import GpuState
+
+CODE = "ME703"
+TITLE = "GPU memory is nearly used up"
+COMES_FROM = ("ME704",)
+_NEAR = 0.95
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    shares = {state.gpu: _share(state) for state in run.gpus}
+    worst = max(run.gpus, key=lambda state: shares[state.gpu], default=None)
+    if worst is None or shares[worst.gpu] < _NEAR:
+        return
+    used, total, own = worst.memory_used_bytes or 0.0, worst.memory_total_bytes or 0.0, worst.own_memory_bytes
+    others = max(0.0, used - own) if own is not None else 0.0
+    yield Finding(
+        code=CODE,
+        family="memory",
+        title=TITLE,
+        severity="medium",
+        location=None,
+        evidence={
+            "gpu": worst.gpu,
+            "used_bytes": round(used),
+            "total_bytes": round(total),
+            "other_processes_bytes": round(others),
+            "used_share": round(shares[worst.gpu], 3),
+        },
+        cause=f"{amount(used)} of the {amount(total)} of GPU {worst.gpu} are taken"
+        + (f", {amount(others)} of it by other processes" if others > 0.05 * total else ""),
+        remedy=None,
+        change="a smaller batch, bf16 or activation checkpointing; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+        predicted_gain=None,
+    )
+
+
+def _share(state: GpuState) -> float:
+    return (state.memory_used_bytes or 0.0) / state.memory_total_bytes if state.memory_total_bytes else 0.0
+
+
+def _gpu(used_gib: float, own_gib: float) -> GpuState:
+    return GpuState(0, memory_total_bytes=80 * GIB, memory_used_bytes=used_gib * GIB, own_memory_bytes=own_gib * GIB)
+
+
+CASES = (
+    Case("finds it when the run fills the device", run(gpu=on_gpu(), gpus=(_gpu(78.5, 78.0),)), found=True),
+    Case("quiet with room to spare", run(gpu=on_gpu(), gpus=(_gpu(60.0, 59.0),)), found=False),
+    Case("quiet when it is not measured", run(gpu=on_gpu(), gpus=(GpuState(0),)), found=False),
+)

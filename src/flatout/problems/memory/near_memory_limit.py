@@ -1,0 +1,108 @@
+"""Host memory is nearly used up.
+
+What it is: the processes of the run together come close to what the container or the machine allows.
+
+Why the GPU idles: near the limit the kernel drops the file cache, so every sample is read from disk again; beyond it
+the kernel swaps, or ends a process: often a loader worker, and with it the run.
+
+How it shows in a run: the peak of the processes' memory against the container's limit or the machine's memory.
+
+The fix: fewer workers, a smaller `prefetch_factor`, a smaller cache (mind that a cache in the dataset exists once per
+worker and rank), or narrower types in it.
+
+What to expect: no gain in speed by itself, but room for the file cache and a run that reaches its end.
+
+When it is fine: the memory is used by intention, and the peak is behind you.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flatout.problems.cases import Case, run
+from flatout.problems.memory.growing import amount, memory_limit
+from flatout.records.evidence import Evidence, Series
+from flatout.records.report import Finding, HostUse
+
+CODE = "ME702"
+TITLE = "Host memory is nearly used up"
+COMES_FROM = ("ME705",)
+_NEAR = 0.9
+_DANGER = 0.95
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    limit, peak = memory_limit(run), _peak_bytes(run)
+    if limit is None or peak is None or peak < _NEAR * limit[0]:
+        return
+    workers, each = _last(run, "workers_alive"), _most(run, "worker_rss_bytes")
+    yield Finding(
+        code=CODE,
+        family="memory",
+        title=TITLE,
+        severity="high" if peak >= _DANGER * limit[0] else "medium",
+        location=None,
+        evidence={
+            "peak_bytes": round(peak),
+            "limit_bytes": round(limit[0]),
+            "peak_share": round(peak / limit[0], 3),
+            "worker_processes": round(workers),
+            "worker_resident_bytes": round(each),
+        },
+        cause=f"the run took {amount(peak)} of {limit[1]} of {amount(limit[0])}",
+        remedy=None,
+        change="fewer workers, a smaller prefetch_factor or a smaller cache in the dataset"
+        if workers
+        else "keep less in memory: a smaller cache, memory-mapped files, narrower types",
+        predicted_gain=None,
+    )
+
+
+def _peak_bytes(run: Evidence) -> float | None:
+    """Of the run's processes; in a container also of all that is charged to it, less what the kernel can drop."""
+    host = run.report.host
+    own = float(host.memory_peak) if host is not None and host.memory_peak is not None else None
+    used, cache = run.series.get("cgroup_memory_bytes"), run.series.get("cgroup_cache_bytes")
+    if not run.report.environment.get("memory_limit_bytes") or used is None or cache is None:
+        return own
+    charged = max(a - b for a, b in zip(used.values, cache.values, strict=False))
+    return max(own or 0.0, charged)
+
+
+def _most(run: Evidence, name: str) -> float:
+    series = run.series.get(name)
+    return max(series.values) if series is not None and series.values else 0.0
+
+
+def _last(run: Evidence, name: str) -> float:
+    series = run.series.get(name)
+    return series.values[-1] if series is not None and series.values else 0.0
+
+
+def _container(used: float, cache: float) -> dict[str, Series]:
+    return {
+        "cgroup_memory_bytes": Series((0.0, 1.0), (1e9, used)),
+        "cgroup_cache_bytes": Series((0.0, 1.0), (0.0, cache)),
+    }
+
+
+_MACHINE = {"memory_bytes": 64 << 30}
+_CONTAINER = {"memory_bytes": 64 << 30, "memory_limit_bytes": 16 << 30}
+CASES = (
+    Case(
+        "finds it when the processes fill the machine",
+        run(environment=_MACHINE, host=HostUse(cpu_cores=4.0, memory_peak=61 << 30)),
+        found=True,
+    ),
+    Case(
+        "finds it when the container is nearly full",
+        run(environment=_CONTAINER, series=_container(15.5 * (1 << 30), 1e8)),
+        found=True,
+    ),
+    Case("quiet with room to spare", run(environment=_MACHINE), found=False),
+    Case(
+        "quiet when it is the file cache that fills the container",
+        run(environment=_CONTAINER, series=_container(15.5 * (1 << 30), 9e9)),
+        found=False,
+    ),
+)

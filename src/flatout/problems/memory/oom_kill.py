@@ -1,0 +1,74 @@
+"""The kernel ended a process for want of memory.
+
+What it is: the container or the machine ran out of memory and the kernel killed a process with SIGKILL: a loader
+worker ("DataLoader worker is killed by signal: Killed"), or the training itself (exit code 137).
+
+Why the GPU idles: the run is over, or its loader is.
+
+How it shows in a run: the container's count of such kills went up while the run lasted; the process that was gone
+then is named with what it last held.
+
+The fix: by who was killed and what had grown: fewer workers, a smaller cache in the dataset, a smaller
+`prefetch_factor`, no growing lists.
+
+What to expect: a run that reaches its end.
+
+When it is fine: never; but the kill may have hit a neighbour in the same container.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flatout.problems.cases import Case, run
+from flatout.problems.memory.growing import amount, memory_limit
+from flatout.records.evidence import Evidence
+from flatout.records.report import Finding
+from flatout.records.resources import OomKill
+
+CODE = "ME705"
+TITLE = "The kernel ended a process for want of memory"
+_WHO = {"main": "the training process", "worker": "a loader worker", "other": "a process of the run"}
+_CHANGE = {
+    "main": "keep less in the training process: lists that grow, a cache, the whole dataset in memory",
+    "worker": "fewer workers, a smaller cache in the dataset, a smaller prefetch_factor",
+    "other": "keep less in memory, or give the run more",
+}
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    kill = run.oom_kill
+    if kill is None or kill.kills < 1:
+        return
+    role, limit = kill.role or "other", memory_limit(run)
+    held = f", which held {amount(kill.rss_bytes)}" if kill.rss_bytes else ""
+    of = f" ({limit[1]} is {amount(limit[0])})" if limit is not None else ""
+    yield Finding(
+        code=CODE,
+        family="memory",
+        title=TITLE,
+        severity="high",
+        location=None,
+        evidence={
+            "oom_kills": kill.kills,
+            "pid": kill.pid or 0,
+            "role": role,
+            "resident_bytes": round(kill.rss_bytes or 0.0),
+        },
+        cause=f"the kernel killed {_WHO[role]}{held}{of}",
+        remedy=None,
+        change=_CHANGE[role],
+        predicted_gain=None,
+    )
+
+
+_CONTAINER = {"memory_bytes": 64 << 30, "memory_limit_bytes": 16 << 30}
+CASES = (
+    Case(
+        "finds it when a worker was killed",
+        run(environment=_CONTAINER, oom_kill=OomKill(1, "worker", 4242, 9e9)),
+        found=True,
+    ),
+    Case("quiet when nothing was killed", run(environment=_CONTAINER), found=False),
+    Case("quiet when the count did not move", run(environment=_CONTAINER, oom_kill=OomKill(0)), found=False),
+)

@@ -1,0 +1,69 @@
+"""The machine swaps.
+
+What it is: memory is short, and pages of running processes are written to disk and read back.
+
+Why the GPU idles: a page that has to come back from disk takes a thousand times longer than one in memory, and it is
+the loader or the training process that waits for it.
+
+How it shows in a run: swap in use rises during the run while processes wait for pages from disk (major faults).
+
+The fix: fewer workers, a smaller cache, other programs off the machine: until the run fits without swap.
+
+What to expect: steps as regular as without swap. How much faster depends on what waits for the pages, so no gain is
+promised.
+
+When it is fine: swap in use that does not move: something idle was put aside long ago.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flatout.problems.cases import Case, run
+from flatout.problems.memory.growing import amount
+from flatout.records.evidence import Evidence, Series
+from flatout.records.report import Finding
+
+CODE = "ME707"
+TITLE = "The machine swaps"
+COMES_FROM = ("ME705",)
+_LEAST_BYTES = 128 << 20
+# Pages from disk a second: a handful is a program starting.
+_LEAST_FAULTS = 20.0
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    used, faults = run.series.get("swap_used_bytes"), run.series.get("major_faults_per_s")
+    if used is None or faults is None or not faults.values or not used.values:
+        return
+    grown, rate = max(used.values) - used.values[0], sum(faults.values) / len(faults.values)
+    if grown < _LEAST_BYTES or rate < _LEAST_FAULTS:
+        return
+    yield Finding(
+        code=CODE,
+        family="memory",
+        title=TITLE,
+        severity="high",
+        location=None,
+        evidence={"swapped_bytes": round(grown), "major_faults_per_s": round(rate, 1)},
+        cause=f"{amount(grown)} went to swap during the run, and {rate:.0f} pages a second were read back from disk",
+        remedy=None,
+        change="fewer workers, a smaller cache in the dataset, or more memory",
+        predicted_gain=None,
+    )
+
+
+def _series(grown: float, faults: float) -> dict[str, Series]:
+    t_s = tuple(float(i) for i in range(60))
+    return {
+        "swap_used_bytes": Series(t_s, tuple(1e9 + grown * t / 60 for t in t_s)),
+        "major_faults_per_s": Series(t_s, (faults,) * 60),
+    }
+
+
+CASES = (
+    Case("finds it when pages go out and come back", run(series=_series(4e9, 300.0)), found=True),
+    Case("quiet when swap in use does not move", run(series=_series(0.0, 1.0)), found=False),
+    Case("quiet when pages go out for good", run(series=_series(4e9, 0.5)), found=False),
+    Case("quiet when faults are of mapped files", run(series=_series(0.0, 400.0)), found=False),
+)

@@ -1,0 +1,86 @@
+"""How the ranks of a run compare: what each does by itself, and how long it waits for the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from flatout.records.evidence import Evidence
+from flatout.records.phases import PHASES
+from flatout.records.report import RankUse
+
+# Ranks that train together take equally long for a step, whoever is slow.
+_TOGETHER = 0.1
+# Where a rank waits for the others: the gradients are summed in backward, results are waited for in a sync.
+_WAITING = ("backward", "sync")
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Milliseconds a step of one rank: by phase, on its device where that was timed; and its waiting and own time."""
+
+    rank: RankUse
+    phase_ms: dict[str, float]
+    waiting_ms: float
+    own_ms: float
+
+    @property
+    def name(self) -> str:
+        return f"rank {self.rank.rank}" if self.rank.rank is not None else f"process {self.rank.pid}"
+
+
+def times(run: Evidence) -> list[Times]:
+    """All ranks; empty for a single one, or for processes that do not step together."""
+    ranks = run.report.ranks
+    steps_ms = [rank.step_ms for rank in ranks if rank.step_ms]
+    if len(ranks) < 2 or len(steps_ms) < len(ranks) or max(steps_ms) > (1 + _TOGETHER) * min(steps_ms):
+        return []
+    on_device = len(run.rank_device_ms) == len(ranks) and all("backward" in one for one in run.rank_device_ms)
+    found = []
+    for at, rank in enumerate(ranks):
+        if on_device:
+            phase_ms = {name: ms for name, ms in run.rank_device_ms[at].items() if name != "step"}
+            waiting_ms = phase_ms["backward"]
+        else:
+            phase_ms = dict(rank.phase_ms)
+            waiting_ms = sum(phase_ms.get(name, 0.0) for name in _WAITING)
+        found.append(Times(rank, phase_ms, waiting_ms, sum(phase_ms.values()) - waiting_ms))
+    return found
+
+
+def delays_ms(run: Evidence, of: Times) -> list[float]:
+    """How much longer than the others this rank took by itself, in each part of the run; empty where not known."""
+    parts = run.rank_parts_ms
+    at = next(at for at, rank in enumerate(run.report.ranks) if rank is of.rank)
+    if len(parts) != len(run.report.ranks):
+        return []
+    own = [[sum(ms for name, ms in part.items() if name not in _WAITING) for part in one] for one in parts]
+    return [
+        mine - typical([one[part] for number, one in enumerate(own) if number != at and part < len(one)])
+        for part, mine in enumerate(own[at])
+    ]
+
+
+def others(of: list[Times], but: Times) -> list[Times]:
+    return [one for one in of if one is not but]
+
+
+def typical(values: list[float]) -> float:
+    return float(median(values)) if values else 0.0
+
+
+def samples_per_step(rank: RankUse) -> float | None:
+    return rank.samples_per_s * rank.step_ms * 1e-3 if rank.samples_per_s and rank.step_ms else None
+
+
+def made_rank(number: int, steps: int = 300, samples_per_s: float = 320.0, **ms: float) -> RankUse:
+    """A rank for a case: phases by their milliseconds."""
+    phase_ms = {name: ms.get(name, 0.0) for name in PHASES}
+    return RankUse(number, "host", 100 + number, steps, sum(phase_ms.values()), samples_per_s, phase_ms, ended=True)
+
+
+def together(**changes: Any) -> tuple[RankUse, RankUse]:
+    """Two ranks alike, the second one changed."""
+    usual: dict[str, Any] = {"data": 1.0, "forward": 30.0, "backward": 60.0, "optimizer": 9.0}
+    return made_rank(0, **usual), made_rank(1, **{**usual, **changes})

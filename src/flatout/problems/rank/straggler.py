@@ -1,0 +1,139 @@
+"""One rank keeps the others waiting.
+
+What it is: ranks that train together take every step together, so the slowest sets the pace of all.
+
+Why the GPU idles: the others have finished their part and wait in the exchange of gradients.
+
+How it shows in a run: one rank spends more time by itself (loading, forward, work of its own) and *less* in backward
+than the others: it arrives last and so waits least.
+
+The fix: by what the slow rank does longer: give it the same loader, workers and disk; take work that only one rank
+does out of the step; check that device's clock and neighbours.
+
+What to expect: the step is shorter by what that rank takes longer than the others.
+
+When it is fine: each rank is slow in turn because samples differ in size; then sort or bucket by size instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flatout.problems.cases import Case, on_gpu, run
+from flatout.problems.prediction import by_removing, severity
+from flatout.problems.rank.ranks import Times, delays_ms, made_rank, others, times, together, typical
+from flatout.records.evidence import Evidence
+from flatout.records.report import Finding, Location
+
+CODE = "RA901"
+TITLE = "One rank keeps the others waiting"
+COMES_FROM = ("RA902",)
+_WORTH = 0.05
+# Of its delay, this much must show as waiting of the others: else they do not wait for it.
+_WAITED_FOR = 0.5
+_ALL_ALONG = 0.6
+# What one rank does for all is a matter of how often, not of a slow rank.
+_CADENCE = ("eval", "checkpoint", "logging")
+_CHANGE = {
+    "data": "give {name} the same loader as the others: workers, storage, share of the processors",
+    "starved": "give {name} the same loader as the others: workers, storage, share of the processors",
+    "other": "take the work that only {name} does out of the step",
+}
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    ranks = times(run)
+    if not ranks:
+        return
+    late = max(ranks, key=lambda one: one.own_ms)
+    rest = others(ranks, late)
+    delay_ms = late.own_ms - typical([one.own_ms for one in rest])
+    waited_ms = typical([one.waiting_ms for one in rest]) - late.waiting_ms
+    if delay_ms < _WORTH * run.step_ms or waited_ms < _WAITED_FOR * delay_ms:
+        return
+    # A slow rank is slow all along; noise, or a busy neighbour, is slow for a while.
+    if not run.on_gpu and any(part_ms < _ALL_ALONG * delay_ms for part_ms in delays_ms(run, late)):
+        return
+    phase, more_ms = _where(late, rest)
+    gain = by_removing(run, min(delay_ms, 0.95 * run.step_ms), f"a step without the {delay_ms:.3g} ms of waiting")
+    if gain is None or phase in _CADENCE:
+        return
+    yield Finding(
+        code=CODE,
+        family="rank",
+        title=TITLE,
+        severity=severity(gain),
+        location=_location(run, phase, late, rest),
+        evidence={
+            "rank": late.rank.rank if late.rank.rank is not None else -1,
+            "host": late.rank.host or "",
+            "delay_ms_per_step": round(delay_ms, 2),
+            "phase": phase,
+            "backward_ms": round(late.waiting_ms, 2),
+            "backward_ms_others": round(typical([one.waiting_ms for one in rest]), 2),
+        },
+        cause=f"{late.name} takes {delay_ms:.3g} ms a step longer than the others, {more_ms:.3g} ms of it in {phase}, "
+        "and they wait for it in backward",
+        remedy=None,
+        change=_CHANGE.get(phase, "find what {name} does longer in " + phase).format(name=late.name),
+        predicted_gain=gain,
+    )
+
+
+def _where(late: Times, rest: list[Times]) -> tuple[str, float]:
+    """The phase in which it loses most, and how much."""
+    more = {
+        name: ms - typical([one.phase_ms.get(name, 0.0) for one in rest])
+        for name, ms in late.phase_ms.items()
+        if name not in ("backward", "sync")
+    }
+    worst = max(more, key=lambda name: more[name])
+    return worst, more[worst]
+
+
+def _location(run: Evidence, phase: str, late: Times, rest: list[Times]) -> Location | None:
+    """The loader, or the dearest line of a phase in which the others spend next to nothing."""
+    if phase in ("data", "starved"):
+        use = run.training_loader
+        return use.made_at if use is not None else None
+    usual_ms = typical([one.phase_ms.get(phase, 0.0) for one in rest])
+    if usual_ms > 0.3 * late.phase_ms.get(phase, 0.0):
+        return None
+    return next((line.location for line in run.all_lines if line.phase == phase), None)
+
+
+_SLOW = made_rank(1, data=41.0, forward=30.0, backward=20.0, optimizer=9.0)
+_USUAL = made_rank(0, data=1.0, forward=30.0, backward=60.0, optimizer=9.0)
+_MS = {"data": 21.0, "forward": 30.0, "backward": 40.0, "optimizer": 9.0}
+CASES = (
+    Case("finds it when one rank loads slowly", run(ms=_MS, ranks=(_USUAL, _SLOW)), found=True),
+    Case(
+        "finds it by the time on the devices",
+        run(
+            gpu=on_gpu(),
+            ranks=together(),
+            rank_device_ms=(
+                {"starved": 0.0, "forward": 30.0, "backward": 60.0, "optimizer": 8.0},
+                {"starved": 20.0, "forward": 30.0, "backward": 40.0, "optimizer": 8.0},
+            ),
+        ),
+        found=True,
+    ),
+    Case("quiet when the ranks are alike", run(ranks=together()), found=False),
+    Case(
+        "quiet when it was slow for a while only",
+        run(ms=_MS, ranks=(_USUAL, _SLOW), rank_parts_ms=(({"data": 1.0},) * 2, ({"data": 81.0}, {"data": 1.0}))),
+        found=False,
+    ),
+    Case("quiet when there is one rank", run(ms=_MS, ranks=(_SLOW,)), found=False),
+    Case(
+        "quiet when processes do not step together",
+        run(ms=_MS, ranks=(_USUAL, made_rank(1, data=80.0, forward=30.0, backward=60.0))),
+        found=False,
+    ),
+    Case(
+        "quiet when it is the evaluation that one rank does for all",
+        run(ms=_MS, ranks=(_USUAL, made_rank(1, data=1.0, eval=40.0, forward=30.0, backward=20.0, optimizer=9.0))),
+        found=False,
+    ),
+)

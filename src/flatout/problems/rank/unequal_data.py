@@ -1,0 +1,109 @@
+"""Ranks get unequal shares of the data.
+
+What it is: one rank has larger batches, or more of them, than the others.
+
+Why the GPU idles: with larger batches the others wait in every step; with more of them, the others have finished
+their epoch and wait at its end (or hang, if nobody told them to).
+
+How it shows in a run: samples a step, or the number of steps, differ between the ranks.
+
+The fix: `DistributedSampler(dataset, drop_last=True)` with the same `batch_size` on every rank; for an
+IterableDataset split by rank *and* worker, into parts of equal length.
+
+What to expect: the work of the busiest rank shrinks to the mean of all.
+
+When it is fine: devices of different speed that were given work to match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flatout.problems.cases import Case, run
+from flatout.problems.prediction import by_step, severity
+from flatout.problems.rank.ranks import Times, samples_per_step, times, together
+from flatout.records.evidence import Evidence
+from flatout.records.report import Finding, Gain, RankUse
+
+CODE = "RA902"
+TITLE = "Ranks get unequal shares of the data"
+_WORTH = 0.05
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    ranks = run.report.ranks
+    shares = {_name(rank): work for rank in ranks if (work := _work(rank)) is not None}
+    if len(ranks) < 2 or len(shares) < len(ranks) or not all(rank.ended for rank in ranks) or not times(run):
+        return
+    most, least, mean = max(shares.values()), min(shares.values()), sum(shares.values()) / len(shares)
+    gain = _gain(run)
+    if most < (1 + _WORTH) * mean or gain is None:
+        return
+    first, last = max(shares, key=lambda name: shares[name]), min(shares, key=lambda name: shares[name])
+    use = run.training_loader
+    yield Finding(
+        code=CODE,
+        family="rank",
+        title=TITLE,
+        severity=severity(gain),
+        location=use.made_at if use is not None else None,
+        evidence={
+            "samples_most": round(most),
+            "samples_least": round(least),
+            "samples_mean": round(mean),
+            "steps_most": max(rank.steps for rank in ranks),
+            "steps_least": min(rank.steps for rank in ranks),
+        },
+        cause=f"{first} trained on {most:.0f} samples, {last} on {least:.0f}; all wait for the busiest",
+        remedy=None,
+        change="DistributedSampler(dataset, drop_last=True) and the same batch_size on every rank",
+        predicted_gain=gain,
+    )
+
+
+def _name(rank: RankUse) -> str:
+    return f"rank {rank.rank}" if rank.rank is not None else f"process {rank.pid}"
+
+
+def _work(rank: RankUse) -> float | None:
+    per_step = samples_per_step(rank)
+    return per_step * rank.steps if per_step is not None else None
+
+
+def _gain(run: Evidence) -> Gain | None:
+    """Equal batches spare the busiest rank what it does longer; equal numbers of steps end the epoch at their mean."""
+    ranks = times(run)
+    steps = [one.rank.steps for one in ranks]
+    per_step = [samples_per_step(one.rank) or 0.0 for one in ranks]
+    fewer = sum(steps) / len(steps) / max(steps)
+    busiest = ranks[per_step.index(max(per_step))]
+    spared_ms = _more_ms(busiest, ranks) if max(per_step) > (1 + _WORTH) * sum(per_step) / len(per_step) else 0.0
+    # No more can be spared than the samples that go elsewhere.
+    spared_ms = min(spared_ms, run.step_ms * (1 - sum(per_step) / len(per_step) / max(per_step)))
+    after_ms = fewer * (run.step_ms - spared_ms)
+    words = f"{spared_ms:.3g} ms less for the busiest rank in a step, and {fewer:.0%} of its steps"
+    return by_step(run, 0.5 * (run.step_ms + after_ms), after_ms, after_ms, words)
+
+
+def _more_ms(busiest: Times, ranks: list[Times]) -> float:
+    """What it takes longer than the mean by itself, and at least as much for its backward as for its forward."""
+
+    def more(name: str) -> float:
+        return busiest.phase_ms.get(name, 0.0) - sum(one.phase_ms.get(name, 0.0) for one in ranks) / len(ranks)
+
+    own_ms = busiest.own_ms - sum(one.own_ms for one in ranks) / len(ranks)
+    return max(0.0, own_ms + max(0.0, more("forward")))
+
+
+_MS = {"data": 1.0, "forward": 30.0, "backward": 60.0, "optimizer": 9.0}
+CASES = (
+    Case(
+        "finds it when one rank has larger batches",
+        run(ms=_MS, ranks=together(samples_per_s=640.0, forward=55.0, backward=35.0)),
+        found=True,
+    ),
+    Case("finds it when one rank has more steps", run(ms=_MS, ranks=together(steps=450)), found=True),
+    Case("quiet when they differ by one last batch", run(ms=_MS, ranks=together(steps=301)), found=False),
+    Case("quiet when they have the same", run(ms=_MS, ranks=together()), found=False),
+    Case("quiet when there is one rank", run(ms=_MS, ranks=together()[:1]), found=False),
+)

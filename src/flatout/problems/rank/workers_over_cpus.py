@@ -1,0 +1,87 @@
+"""Loader workers of all ranks together outnumber the processors.
+
+What it is: `num_workers` counts for each rank. With several ranks on a host, all their workers and training processes
+share its processors.
+
+Why the GPU idles: a training process that does not get a processor launches nothing; workers that take turns on too
+few processors make no more batches than a few would.
+
+How it shows in a run: workers times ranks on one host above the processors the run may use, with these all busy.
+
+The fix: `num_workers` for each rank of at most (processors - ranks) / ranks.
+
+What to expect: the same batches with less switching and less memory, and training processes that are not held up. How
+much that is, is not measured, so no gain is promised.
+
+When it is fine: the workers mostly sleep, waiting for storage.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+
+from flatout.problems.cases import Case, loader, run
+from flatout.problems.rank.ranks import together
+from flatout.records.evidence import Evidence
+from flatout.records.report import Finding, HostUse
+
+CODE = "RA903"
+TITLE = "Workers of all ranks outnumber the processors"
+REMEDY = "loader.workers"
+COMES_FROM = ("IN103",)
+_BUSY = 0.85
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    use, host = run.training_loader, run.report.host
+    here = max(Counter(rank.host for rank in run.report.ranks).values(), default=0)
+    if use is None or not use.workers or here < 2 or host is None or host.cpu_cores is None:
+        return
+    processes = here * (use.workers + 1)
+    if processes <= run.cpus or host.cpu_cores < _BUSY * run.cpus:
+        return
+    workers = max(1, math.floor((run.cpus - here) / here))
+    if workers >= use.workers:
+        return
+    yield Finding(
+        code=CODE,
+        family="rank",
+        title=TITLE,
+        severity="medium",
+        location=use.made_at,
+        evidence={
+            "num_workers": use.workers,
+            "ranks_on_host": here,
+            "processes": processes,
+            "cpus": run.cpus,
+            "busy_cpus": round(host.cpu_cores, 2),
+            "workers": workers,
+        },
+        cause=f"{here} ranks with {use.workers} workers each are {processes} processes on {run.cpus:g} processors, "
+        f"of which {host.cpu_cores:.3g} are busy",
+        remedy=REMEDY,
+        change=f"num_workers={workers} for each rank",
+        predicted_gain=None,
+    )
+
+
+CASES = (
+    Case(
+        "finds it when two ranks bring twelve workers each to sixteen processors",
+        run(ranks=together(), loaders=(loader(num_workers=12),), host=HostUse(cpu_cores=15.5)),
+        found=True,
+    ),
+    Case(
+        "quiet when the processors are not busy",
+        run(ranks=together(), loaders=(loader(num_workers=12),), host=HostUse(cpu_cores=6.0)),
+        found=False,
+    ),
+    Case("quiet when they fit", run(ranks=together(), host=HostUse(cpu_cores=15.5)), found=False),
+    Case(
+        "quiet when there is one rank",
+        run(ranks=together()[:1], loaders=(loader(num_workers=24),), host=HostUse(cpu_cores=15.5)),
+        found=False,
+    ),
+)

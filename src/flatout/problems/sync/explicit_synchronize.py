@@ -1,0 +1,80 @@
+"""The step calls synchronize.
+
+What it is: `torch.cuda.synchronize()`, or `synchronize()` of a stream or an event, in the training step, mostly left
+there by someone who wanted to time something.
+
+Why the GPU idles: the host does nothing until the device is done, and the device then does nothing until the host has
+launched the next step.
+
+How it shows in a run: time in `sync` at this line, and a device that is found with nothing to do.
+
+The fix: delete it. To time parts of a step, record `torch.cuda.Event(enable_timing=True)` pairs and read them later.
+
+What to expect: host and device work at the same time again, as far as nothing else waits.
+
+When it is fine: before and after a measured stretch of many steps, or to hand data to another stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flatout.problems.cases import HERE, Case, on_gpu, run
+from flatout.problems.prediction import by_sparing_host, severity
+from flatout.problems.sync.waits import EXPLICIT, listed, sites_of, timed_ms
+from flatout.records.evidence import Evidence
+from flatout.records.report import Finding, SyncSite
+
+CODE = "SY303"
+TITLE = "The step calls synchronize"
+REMEDY = "sync.skip"
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    if not run.on_gpu:
+        return
+    sites = sites_of(run, EXPLICIT)
+    waits_ms = timed_ms(run, sites)
+    count = sum(site.per_step for site in sites)
+    words = f"{waits_ms:.3g} of {run.step_ms:.3g} ms are waits; then the slower of host and device binds"
+    gain = by_sparing_host(run, waits_ms, words)
+    if gain is None:
+        return
+    yield Finding(
+        code=CODE,
+        family="sync",
+        title=TITLE,
+        severity=severity(gain),
+        location=sites[0].location,
+        evidence={
+            "synchronize_per_step": round(count, 2),
+            "sync_ms_per_step": round(waits_ms, 2),
+            "lines": listed(run, sites),
+        },
+        cause=f"synchronize is called {count:.3g} times a step and waits {waits_ms:.3g} of {run.step_ms:.3g} ms",
+        remedy=REMEDY,
+        change=f"delete the call, time with CUDA events: {listed(run, sites)}",
+        predicted_gain=gain,
+    )
+
+
+_MS = {"data": 1.0, "forward": 30.0, "backward": 20.0, "optimizer": 9.0, "sync": 39.0, "other": 1.0}
+_CALL = SyncSite(HERE, "train", "synchronize", 3.0, 39.0)
+_NOW_AND_THEN = SyncSite(HERE, "train", "synchronize", 0.02, 0.5)
+CASES = (
+    Case(
+        "finds it when a timer synchronizes",
+        run(gpu=on_gpu(util_mean=60.0, drained_share=0.7), ms=_MS, syncs=(_CALL,)),
+        found=True,
+    ),
+    Case(
+        "quiet when the device is busy all the same",
+        run(gpu=on_gpu(drained_share=0.0), ms=_MS, syncs=(_CALL,)),
+        found=False,
+    ),
+    Case(
+        "quiet when it happens once in fifty steps",
+        run(gpu=on_gpu(util_mean=60.0, drained_share=0.7), ms={**_MS, "sync": 0.5}, syncs=(_NOW_AND_THEN,)),
+        found=False,
+    ),
+)

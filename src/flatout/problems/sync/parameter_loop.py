@@ -1,0 +1,99 @@
+"""Every parameter is waited for in turn.
+
+What it is: a loop over parameters or gradients that reads a value of each: NaN checks, gradient norms, weight
+statistics.
+
+Why the GPU idles: each turn launches one or two tiny kernels and then waits for them. With a few hundred parameters
+that is a few hundred round trips a step.
+
+How it shows in a run: one line waits about as often a step as the optimizer has parameters, or a multiple of it.
+
+The fix: one result for all. Norm: `torch.nn.utils.get_total_norm(grads)` or `torch._foreach_norm(grads)`, then one
+read. NaN: `torch.isfinite(total_norm)`, read every hundred steps; a gradient scaler checks already.
+
+What to expect: the loop's time goes, launches and waits.
+
+When it is fine: once in many steps, or in a debug run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flatout.problems.cases import HERE, Case, on_gpu, run
+from flatout.problems.hot_lines import ms_at, named
+from flatout.problems.prediction import by_sparing_host, severity
+from flatout.problems.sync.waits import RESULTS, over_parameters, timed_ms
+from flatout.records.evidence import Evidence
+from flatout.records.report import Finding, LineCost, SyncSite
+
+CODE = "SY304"
+TITLE = "Every parameter is waited for in turn"
+_OPS = (*RESULTS, "hidden", "nonzero")
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    if not run.on_gpu:
+        return
+    sites = [site for site in run.report.syncs if site.op in _OPS and over_parameters(run, site)]
+    if not sites:
+        return
+    places = list(dict.fromkeys(site.location for site in sites))
+    launches_ms = sum(ms_at(run, place) for place in places)
+    loop_ms = timed_ms(run, sites) + launches_ms
+    count = sum(site.per_step for site in sites)
+    words = f"waits and launches of the loop take {loop_ms:.3g} of {run.step_ms:.3g} ms"
+    # Its kernels are tiny, and go with it.
+    gain = by_sparing_host(run, loop_ms, words)
+    if gain is None:
+        return
+    dearest = max(sites, key=lambda site: site.ms or 0.0)
+    yield Finding(
+        code=CODE,
+        family="sync",
+        title=TITLE,
+        severity=severity(gain),
+        location=dearest.location,
+        evidence={
+            "syncs_per_step": round(count, 1),
+            "loop_ms_per_step": round(loop_ms, 2),
+            "lines": ", ".join(named(run, place) for place in places[:5]),
+        },
+        cause=f"a loop over parameters waits for the device {count:.3g} times a step, {loop_ms:.3g} of"
+        f" {run.step_ms:.3g} ms",
+        remedy=None,
+        change="one torch._foreach_norm (or get_total_norm) over all gradients, read once in many steps",
+        predicted_gain=gain,
+    )
+
+
+_LIVE = {"torch": {}, "loaders": [], "optimizers": [{"class": "torch.optim.adamw.AdamW", "fused": True, "params": 180}]}
+_DRY = on_gpu(util_mean=50.0, drained_share=0.6)
+_MS = {"data": 1.0, "forward": 30.0, "backward": 30.0, "optimizer": 8.0, "sync": 19.0, "other": 12.0}
+_LOOP = SyncSite(HERE, "check", "bool", 360.0, 18.0)
+_AT_LOOP = (LineCost(HERE, "check", "other", 0.1, 10.0),)
+_SAMPLES = "for i in range(len(batch)):\n    n = int(points[i])\n"
+CASES = (
+    Case(
+        "finds it when every gradient is checked twice",
+        run(gpu=_DRY, ms=_MS, live=_LIVE, syncs=(_LOOP,), all_lines=_AT_LOOP),
+        found=True,
+    ),
+    Case(
+        "quiet when a few results are read",
+        run(gpu=_DRY, ms=_MS, live=_LIVE, syncs=(SyncSite(HERE, "train", "item", 5.0, 18.0),)),
+        found=False,
+    ),
+    Case(
+        "quiet when the loop goes over samples",
+        run(
+            gpu=_DRY,
+            ms=_MS,
+            live=_LIVE,
+            syncs=(SyncSite(HERE, "train", "int", 256.0, 18.0),),
+            files={HERE.file: "\n" * 8 + _SAMPLES},
+        ),
+        found=False,
+    ),
+    Case("quiet on a CPU", run(ms=_MS, live=_LIVE, syncs=(_LOOP,), all_lines=_AT_LOOP), found=False),
+)

@@ -1,0 +1,94 @@
+"""The host waits for a result in every step.
+
+What it is: `.item()`, `.cpu()`, `.tolist()`, `float(loss)` or `if tensor:` on a device tensor in the training step.
+
+Why the GPU idles: the call returns when the device has done all that was asked of it. The host then starts the next
+step with the device's queue empty, and the device waits for the first launches.
+
+How it shows in a run: time in `sync` at these lines, and a device that is found with nothing to do.
+
+The fix: keep results on the device and read them seldom. Before: `total += loss.item()`; after: `total +=
+loss.detach()`, and `total.item()` once every hundred steps. For logging, `.to("cpu", non_blocking=True)` and read a
+step later.
+
+What to expect: host and device work at the same time again; the step takes what the slower of the two needs. All
+waits of a step have to go: the next one waits for what the removed one would have.
+
+When it is fine: the device is busy all the time anyway, or it happens once in many steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flatout.problems.cases import HERE, Case, on_gpu, run
+from flatout.problems.prediction import by_sparing_host, severity
+from flatout.problems.sync.waits import RESULTS, listed, over_parameters, sites_of, timed_ms
+from flatout.records.evidence import Evidence
+from flatout.records.report import Finding, Location, SyncSite
+
+CODE = "SY301"
+TITLE = "The host waits for a result in every step"
+REMEDY = "sync.defer"
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    if not run.on_gpu:
+        return
+    sites = [site for site in sites_of(run, RESULTS) if not over_parameters(run, site)]
+    waits_ms = timed_ms(run, sites)
+    count = sum(site.per_step for site in sites)
+    words = f"{waits_ms:.3g} of {run.step_ms:.3g} ms are waits for results; then the slower of host and device binds"
+    gain = by_sparing_host(run, waits_ms, words)
+    if gain is None:
+        return
+    yield Finding(
+        code=CODE,
+        family="sync",
+        title=TITLE,
+        severity=severity(gain),
+        location=sites[0].location,
+        evidence={
+            "syncs_per_step": round(count, 2),
+            "sync_ms_per_step": round(waits_ms, 2),
+            "drained_share": round(run.drained_share or 0.0, 3),
+            "lines": listed(run, sites),
+        },
+        cause=f"{count:.3g} calls a step wait {waits_ms:.3g} of {run.step_ms:.3g} ms for the device's results",
+        remedy=REMEDY,
+        change=f"keep the results on the device (.detach()) and read them every 100 steps: {listed(run, sites)}",
+        predicted_gain=gain,
+    )
+
+
+def _site(op: str, ms: float, per_step: float = 1.0, line: int = 10, function: str = "train") -> SyncSite:
+    return SyncSite(Location(HERE.file, line), function, op, per_step, ms)
+
+
+_DRY = on_gpu(util_mean=55.0, drained_share=0.6)
+_MS = {"data": 1.0, "forward": 35.0, "backward": 25.0, "optimizer": 9.0, "sync": 29.0, "other": 1.0}
+CASES = (
+    Case(
+        "finds it when the loss is read each step and the device then runs dry",
+        run(gpu=_DRY, ms=_MS, syncs=(_site("item", 27.0), _site("item", 2.0, 5.0, line=12))),
+        found=True,
+    ),
+    Case(
+        "quiet when the device is busy all the same",
+        run(gpu=on_gpu(drained_share=0.0), ms=_MS, syncs=(_site("item", 29.0),)),
+        found=False,
+    ),
+    Case(
+        "quiet when it is read once in a hundred steps",
+        run(gpu=_DRY, ms={**_MS, "sync": 0.4, "forward": 63.6}, syncs=(_site("item", 0.4, 0.01),)),
+        found=False,
+    ),
+    Case(
+        "quiet when the evaluation does it",
+        run(gpu=_DRY, ms={**_MS, "sync": 0.0, "eval": 29.0}, syncs=(_site("cpu", 29.0, 2.0, function="evaluate"),)),
+        found=False,
+    ),
+    Case(
+        "quiet on a CPU, where there is no device to wait for", run(ms=_MS, syncs=(_site("item", 29.0),)), found=False
+    ),
+)

@@ -1,0 +1,74 @@
+"""Where the training thread waits for the device. Shared by the problems about syncs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from flatout.problems.hot_lines import ms_at, named, text_at
+from flatout.problems.loops import loops_in
+from flatout.problems.prediction import device_work_ms
+from flatout.records.evidence import Evidence
+from flatout.records.report import SyncSite
+
+RESULTS = ("item", "tolist", "bool", "int", "float", "cpu", "to", "copy_", "numpy")
+HIDDEN = ("hidden", "nonzero")
+EXPLICIT = ("synchronize",)
+# Less often than this it is not "every step", and its wait is shared by many.
+_EACH_STEP = 0.5
+# A sync takes the host this long even if the device has nothing left to do.
+_LATENCY_MS = 0.03
+_EVALUATING = re.compile(r"eval|valid|test|infer|predict|checkpoint|save", re.I)
+_PARAMETER = re.compile(r"param|grad|weight", re.I)
+
+
+def sites_of(run: Evidence, ops: Sequence[str]) -> list[SyncSite]:
+    """The sites of the training step, the dearest first. What evaluates or saves has phases of its own."""
+    mine = [site for site in run.report.syncs if site.op in ops and site.per_step >= _EACH_STEP]
+    training = [site for site in mine if not _EVALUATING.search(site.function)]
+    return sorted(training, key=lambda site: (-(site.ms or 0.0), -site.per_step))
+
+
+def timed_ms(run: Evidence, sites: Sequence[SyncSite]) -> float:
+    """What these waits take of a step: never more than the phase, which leaves evaluations out."""
+    return min(sum(site.ms or 0.0 for site in sites), run.phase("sync").ms)
+
+
+def hidden_ms(run: Evidence, sites: Sequence[SyncSite]) -> float:
+    """What hidden waits take: the time of their lines, but no more than the device computes."""
+    lines_ms = sum(ms_at(run, place) for place in {site.location for site in sites if site.ms is None})
+    most_ms = (device_work_ms(run) or 0.0) + _LATENCY_MS * sum(site.per_step for site in sites)
+    return min(lines_ms, most_ms)
+
+
+def over_parameters(run: Evidence, site: SyncSite) -> bool:
+    """Does this line wait about once (or two, three times) for each parameter?"""
+    parameters = _parameters(run)
+    if parameters < 8 or site.per_step < 0.5 * parameters or _EVALUATING.search(site.function):
+        return False
+    around = _around(run, site)
+    if around:
+        return bool(_PARAMETER.search(around))
+    times = site.per_step / parameters
+    return round(times) in (1, 2, 3) and abs(times - round(times)) < 0.1
+
+
+def _parameters(run: Evidence) -> int:
+    known = run.report.live.get("optimizers")
+    counts = [int(one.get("params") or 0) for one in known if isinstance(one, dict)] if isinstance(known, list) else []
+    return max(counts, default=0)
+
+
+def _around(run: Evidence, site: SyncSite) -> str:
+    """The line and the heads of the loops around it that do not train; empty where the source is not known."""
+    text = run.files.get(site.location.file)
+    if text is None:
+        return text_at(run, site.location)
+    lines = text.splitlines()
+    heads = [loop.first for loop in loops_in(text) if loop.holds(site.location.line) and not loop.trains]
+    return " ".join(lines[number - 1] for number in (*heads, site.location.line) if number <= len(lines))
+
+
+def listed(run: Evidence, sites: Sequence[SyncSite], most: int = 5) -> str:
+    """The dearest of them in words: where, what, how often."""
+    return ", ".join(f"{named(run, s.location)} {s.op} {s.per_step:.3g}x" for s in sites[:most])

@@ -1,0 +1,76 @@
+"""Pinned batches are copied with a blocking call.
+
+What it is: the loader pins its batches, but they are copied with `.to(device)` and not `.to(device,
+non_blocking=True)`.
+
+Why the GPU idles: the call waits until the device has done what was queued before and the copy as well. Then the
+queue is empty until the host has launched on.
+
+How it shows in a run: copies of pinned memory, none of them non-blocking, and their time in `h2d`.
+
+The fix: `x = x.to(device, non_blocking=True)`. It is safe: kernels that use `x` come after the copy in the same
+queue.
+
+What to expect: the host goes on at once and stays ahead of the device.
+
+When it is fine: the device is busy all the same, or something else waits for it right before the copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flatout.problems.cases import HERE, Case, on_gpu, run
+from flatout.problems.prediction import severity
+from flatout.problems.transfer.copying import blocked_ms, copies, gain_unblocked, listed, unblocked_part
+from flatout.records.evidence import Evidence
+from flatout.records.report import CopySite, Finding
+
+CODE = "TR204"
+TITLE = "Pinned batches are copied with a blocking call"
+REMEDY = "transfer.async"
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    sites = [site for site in copies(run) if site.pinned_share >= 0.5 and site.non_blocking_share < 0.5]
+    if not run.on_gpu or not sites:
+        return
+    gain = gain_unblocked(run, sites)
+    if gain is None:
+        return
+    held_ms = blocked_ms(run, sites)
+    yield Finding(
+        code=CODE,
+        family="transfer",
+        title=TITLE,
+        severity=severity(gain),
+        location=sites[0].location,
+        evidence={
+            "h2d_ms_per_step": round(held_ms, 2),
+            "mib_per_step": round(sum(site.bytes_per_step for site in sites) / 2**20, 2),
+            "non_blocking_share": round(unblocked_part(sites), 2),
+            "lines": listed(run, sites),
+        },
+        cause=f"copies of pinned batches wait for the device, {held_ms:.3g} of each {run.step_ms:.3g} ms step",
+        remedy=REMEDY,
+        change=f".to(device, non_blocking=True): {listed(run, sites)}",
+        predicted_gain=gain,
+    )
+
+
+_MS = {"data": 1.0, "h2d": 20.0, "forward": 30.0, "backward": 40.0, "optimizer": 8.0, "other": 1.0}
+_GPU = on_gpu(util_mean=72.0, drained_share=0.4)
+_BLOCKING = CopySite(HERE, "train", 2.0, 20.0, 38.0 * 2**20, 1.0, 0.0)
+CASES = (
+    Case("finds it when the copy waits for the step before", run(gpu=_GPU, ms=_MS, copies=(_BLOCKING,)), found=True),
+    Case(
+        "quiet when the copy does not block",
+        run(gpu=_GPU, ms={**_MS, "h2d": 0.1}, copies=(CopySite(HERE, "train", 2.0, 0.1, 38.0 * 2**20, 1.0, 1.0),)),
+        found=False,
+    ),
+    Case(
+        "quiet when the device is busy all the same",
+        run(gpu=on_gpu(drained_share=0.0), ms=_MS, copies=(_BLOCKING,)),
+        found=False,
+    ),
+)

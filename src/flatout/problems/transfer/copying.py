@@ -1,0 +1,61 @@
+"""What copies to the device cost, and what is left of it when they no longer block."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from flatout.problems.hot_lines import named
+from flatout.problems.prediction import by_sparing_host
+from flatout.records.evidence import Evidence
+from flatout.records.report import CopySite, Gain
+
+# What a copy of pinned memory moves at least, over the slowest connection a training GPU has today (PCIe 3, 16 lanes).
+_PINNED_BYTES_PER_MS = 12e6
+# Asking for a copy takes the host about this long, whatever its size.
+ASKING_MS = 0.01
+_SMALL_BYTES = 64 << 10
+_EVALUATING = re.compile(r"eval|valid|test|infer|predict|checkpoint|load", re.I)
+
+
+def copies(run: Evidence) -> list[CopySite]:
+    """Of the training step, the dearest first."""
+    found = [site for site in run.report.copies if site.per_step > 0 and not _EVALUATING.search(site.function)]
+    return sorted(found, key=lambda site: -site.ms)
+
+
+def is_small(site: CopySite) -> bool:
+    return site.bytes_per_step / max(site.per_step, 1e-9) < _SMALL_BYTES
+
+
+def pinned_part(sites: Sequence[CopySite]) -> float:
+    """By bytes."""
+    total = sum(site.bytes_per_step for site in sites)
+    return sum(site.pinned_share * site.bytes_per_step for site in sites) / total if total else 0.0
+
+
+def unblocked_part(sites: Sequence[CopySite]) -> float:
+    total = sum(site.bytes_per_step for site in sites)
+    return sum(site.non_blocking_share * site.bytes_per_step for site in sites) / total if total else 0.0
+
+
+def blocked_ms(run: Evidence, sites: Sequence[CopySite]) -> float:
+    """What these copies hold the host up in a step: never more than the phase, which leaves evaluations out."""
+    held_ms = min(sum(site.ms for site in sites), run.phase("h2d").ms)
+    return max(0.0, held_ms - ASKING_MS * sum(site.per_step for site in sites))
+
+
+def gain_unblocked(run: Evidence, sites: Sequence[CopySite]) -> Gain | None:
+    """The host no longer waits for the copies; they still take their time of the device's queue."""
+    held_ms = blocked_ms(run, sites)
+    moving_ms = sum(site.bytes_per_step for site in sites) / _PINNED_BYTES_PER_MS
+    words = (
+        f"copies hold the host up for {held_ms:.3g} of {run.step_ms:.3g} ms; moving the bytes takes {moving_ms:.2g} ms"
+    )
+    return by_sparing_host(run, held_ms, words, device_ms=-moving_ms)
+
+
+def listed(run: Evidence, sites: Sequence[CopySite], most: int = 4) -> str:
+    return ", ".join(
+        f"{named(run, s.location)} {s.per_step:.3g}x {s.bytes_per_step / 2**20:.3g} MiB" for s in sites[:most]
+    )

@@ -1,0 +1,91 @@
+"""Batches are copied to the device from pageable memory.
+
+What it is: the loader has `pin_memory=False`, or the batch is made by hand, and `.to(device)` copies it.
+
+Why the GPU idles: the driver first copies pageable memory into a pinned buffer of its own, piece by piece, and the
+call returns only when the device has come that far in its queue. Until then nothing is launched.
+
+How it shows in a run: time in `h2d` at copies whose source is not pinned, and a device that is found with nothing to
+do.
+
+The fix: `DataLoader(..., pin_memory=True)` and `batch.to(device, non_blocking=True)`: both, as either alone still
+blocks.
+
+What to expect: the host goes on at once; the bytes still take their time over the bus, in order with the kernels.
+
+When it is fine: the device is busy all the same, or the batch is small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flatout.problems.cases import HERE, Case, loader, on_gpu, run
+from flatout.problems.prediction import severity
+from flatout.problems.transfer.copying import blocked_ms, copies, gain_unblocked, is_small, listed, pinned_part
+from flatout.records.evidence import Evidence
+from flatout.records.report import CopySite, Finding
+
+CODE = "TR201"
+TITLE = "Batches are copied from pageable memory"
+REMEDY = "loader.pin"
+COMES_FROM = ("TR203",)
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    sites = [site for site in copies(run) if site.pinned_share < 0.5 and not is_small(site)]
+    use = run.training_loader
+    if not run.on_gpu or not sites or (use is not None and use.settings.get("pin_memory") and pinned_part(sites) < 0.1):
+        return  # a loader that pins, and to no effect, is another problem
+    gain = gain_unblocked(run, sites)
+    if gain is None:
+        return
+    held_ms = blocked_ms(run, sites)
+    mebibytes = sum(site.bytes_per_step for site in sites) / 2**20
+    yield Finding(
+        code=CODE,
+        family="transfer",
+        title=TITLE,
+        severity=severity(gain),
+        location=sites[0].location,
+        evidence={
+            "h2d_ms_per_step": round(held_ms, 2),
+            "mib_per_step": round(mebibytes, 2),
+            "pinned_share": round(pinned_part(sites), 2),
+            "lines": listed(run, sites),
+        },
+        cause=f"copying {mebibytes:.3g} MiB a step from pageable memory blocks the host for {held_ms:.3g} of"
+        f" {run.step_ms:.3g} ms",
+        remedy=REMEDY,
+        change="pin_memory=True in the DataLoader and .to(device, non_blocking=True)",
+        predicted_gain=gain,
+    )
+
+
+_MS = {"data": 1.0, "h2d": 22.0, "forward": 30.0, "backward": 38.0, "optimizer": 8.0, "other": 1.0}
+_GPU = on_gpu(util_mean=70.0, drained_share=0.4)
+_SITE = CopySite(HERE, "train", 2.0, 22.0, 38.0 * 2**20, 0.0, 0.0)
+_UNPINNED = (loader(pin_memory=False),)
+CASES = (
+    Case("finds it when images go up unpinned", run(gpu=_GPU, ms=_MS, copies=(_SITE,), loaders=_UNPINNED), found=True),
+    Case(
+        "quiet when the device is busy all the same",
+        run(gpu=on_gpu(drained_share=0.0), ms=_MS, copies=(_SITE,), loaders=_UNPINNED),
+        found=False,
+    ),
+    Case(
+        "quiet when the copies are pinned",
+        run(gpu=_GPU, ms=_MS, copies=(CopySite(HERE, "train", 2.0, 0.1, 38.0 * 2**20, 1.0, 1.0),)),
+        found=False,
+    ),
+    Case(
+        "quiet when there is little to copy",
+        run(
+            gpu=_GPU,
+            ms={**_MS, "h2d": 0.1},
+            copies=(CopySite(HERE, "train", 2.0, 0.1, 2e5, 0.0, 0.0),),
+            loaders=_UNPINNED,
+        ),
+        found=False,
+    ),
+)

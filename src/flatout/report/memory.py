@@ -1,0 +1,124 @@
+"""What `flatout memory` shows: what the loader can come to take, against what there is, and a setting that fits."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from rich.text import Text
+
+from flatout.records.memory import SCHEMA, LoaderPlan, MemoryVerdict
+from flatout.report.page import LABEL, drawn, labelled
+from flatout.report.text import figure, percent
+
+_STEPS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+
+
+def to_json(verdict: MemoryVerdict) -> dict[str, Any]:
+    value = asdict(verdict)
+    value["need"]["ram_bytes"] = verdict.need.ram_bytes
+    if verdict.safe_need is not None:
+        value["safe_need"]["ram_bytes"] = verdict.safe_need.ram_bytes
+    return {"schema": SCHEMA, "fits": fits(verdict), **value}
+
+
+def fits(verdict: MemoryVerdict) -> bool:
+    """What cannot be read is no obstacle."""
+    return verdict.fits_ram is not False and verdict.fits_shm is not False
+
+
+def render(verdict: MemoryVerdict, *, width: int, color: bool, unicode: bool, quiet: bool = False) -> str:
+    if quiet:
+        return drawn(list(_safe(verdict, width)), width, color, unicode)
+    lines = [Text(), Text(" " + _settings(verdict.plan), "bold"), Text(), *_needs(verdict, width)]
+    return drawn([*lines, Text(), *_safe(verdict, width)], width, color, unicode)
+
+
+def _settings(plan: LoaderPlan) -> str:
+    words = f"{plan.workers} worker{'s' if plan.workers != 1 else ''} × prefetch {plan.prefetch} × batch {plan.batch}"
+    return words + (f" × {plan.ranks} ranks" if plan.ranks > 1 else "")
+
+
+def _needs(verdict: MemoryVerdict, width: int) -> Iterator[Text]:
+    plan, wanted, limits = verdict.plan, verdict.need, verdict.limits
+    yield from _row("A sample", f"{_bytes(plan.sample_bytes)} ({verdict.sample_from})", width)
+    in_flight = f"{wanted.batches_in_flight} batches of {_bytes(wanted.batch_bytes)} under way"
+    if plan.ranks > 1:
+        in_flight += " in each rank"
+    if plan.workers:
+        yield _judged("/dev/shm", wanted.shm_bytes, limits.shm_free_bytes, verdict.fits_shm)
+        yield from _row("", in_flight, width)
+    if wanted.caches:
+        yield from _row("Cache", _cache(verdict), width)
+    yield _judged("RAM", wanted.ram_bytes, limits.ram_free_bytes, verdict.fits_ram)
+    parts = [
+        (wanted.shm_bytes, "under way"),
+        (wanted.making_bytes, "being made"),
+        (wanted.pinned_bytes, "pinned"),
+        (wanted.cache_bytes, "cache"),
+        (wanted.process_bytes, "processes (assumed)"),
+    ]
+    yield from _row("", " + ".join(f"{_bytes(part)} {name}" for part, name in parts if part), width)
+    if verdict.measured_peak_bytes:
+        yield from _row("", f"the run was seen to take {_bytes(verdict.measured_peak_bytes)} at most", width)
+
+
+def _judged(label: str, wanted: float, free: float | None, fit: bool | None) -> Text:
+    line = Text(f"{_bytes(wanted)} at most")
+    if free is None:
+        return labelled(label, line + Text(", limit not known"))
+    line += Text(f" of {_bytes(free)} free: ")
+    word = ("fits", "green") if fit else ("does not fit", "bold red")
+    return labelled(label, line + Text(*word))
+
+
+def _cache(verdict: MemoryVerdict) -> str:
+    plan, wanted = verdict.plan, verdict.need
+    one = wanted.cache_bytes / wanted.caches
+    if plan.cache_is_shared:
+        words = f"{_bytes(one)}, one for the host"
+    else:
+        ranks = f" × {plan.ranks} ranks" if plan.ranks > 1 else ""
+        words = (
+            f"{_bytes(one)} × {max(1, plan.workers)} workers{ranks} = {_bytes(wanted.cache_bytes)}: one in each worker"
+        )
+    if verdict.cache is not None:
+        view = verdict.cache
+        words += (
+            f"; holds {percent(view.share_of_dataset)} of the data, so it hits {percent(view.kept_hit_rate)} "
+            f"if it never evicts, {percent(view.lru_hit_rate)} with LRU (shuffled)"
+        )
+    return words
+
+
+def _safe(verdict: MemoryVerdict, width: int) -> Iterator[Text]:
+    plan, chosen, wanted = verdict.plan, verdict.safe, verdict.safe_need
+    if chosen is None or wanted is None:
+        yield from _row("Safe here", "nothing: a smaller batch, smaller samples or more memory is needed", width)
+        return
+    if chosen == plan:
+        yield from _row("Safe here", "as it is", width)
+        return
+    words = f"num_workers={chosen.workers}"
+    if chosen.workers:
+        words += f", prefetch_factor={chosen.prefetch}"
+    if plan.cache_bytes:
+        words += ", no cache" if not chosen.cache_bytes else f", one shared cache of {_bytes(chosen.cache_bytes)}"
+    words += f": at most {_bytes(wanted.ram_bytes)} RAM and {_bytes(wanted.shm_bytes)} of /dev/shm"
+    if chosen.workers < plan.workers and verdict.fits_ram and verdict.fits_shm:
+        words += f" ({verdict.limits.cpus:g} processors)"
+    yield from _row("Safe here", words, width)
+
+
+def _bytes(value: float) -> str:
+    for step, unit in _STEPS:
+        if value >= step:
+            return f"{figure(value / step)} {unit}"
+    return f"{value:.0f} B"
+
+
+def _row(label: str, words: str, width: int) -> Iterator[Text]:
+    for number, line in enumerate(textwrap.wrap(words, max(20, width - LABEL - 2))):
+        yield labelled(label if number == 0 else "", Text(line))
