@@ -25,11 +25,11 @@ class Walks(Dataset):
 
     def __getitem__(self, i):
         source = torch.Generator().manual_seed(i)
-        steps, place, path = torch.randint(0, 2, (150,), generator=source).tolist(), 0, []
+        steps, place, path = torch.randint(0, 2, (900,), generator=source).tolist(), 0, []
         for step in steps:
             place += 2 * step - 1
             path.append(place)
-        return torch.tensor(path, dtype=torch.float32), torch.tensor(float(place > 0))
+        return torch.tensor(path[::6], dtype=torch.float32), torch.tensor(float(place > 0))
 
 
 def make_loader(data, fixed):

@@ -44,16 +44,18 @@ def train(loader, model, optimizer, device, most):
 
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--steps", type=int, default=100)
+parser.add_argument("--steps", type=int, default=60)
 parser.add_argument("--fixed", action="store_true")
 args = parser.parse_args()
 torch.manual_seed(0)
 torch.set_num_threads(1)
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 workers = min(2, len(os.sched_getaffinity(0)))
-dataset = Mounted(array_files("mount", 200, (3, 32, 32)), 0.0 if args.fixed else 0.011)
+dataset = Mounted(array_files("mount", 200, (3, 32, 32)), 0.0 if args.fixed else 0.03)
 loader = DataLoader(dataset, 8, shuffle=True, num_workers=workers, persistent_workers=True)  # guilty
-model = nn.Sequential(nn.Conv2d(3, 32, 3), nn.ReLU(), nn.Conv2d(32, 32, 3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(2))
+model = nn.Sequential(
+    nn.Conv2d(3, 32, 3, 2), nn.ReLU(), nn.Conv2d(32, 32, 3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(2)
+)
 model(torch.zeros(1, 3, 32, 32))
 model.to(device)
 train(loader, model, torch.optim.SGD(model.parameters(), 0.01), device, args.steps)

@@ -63,14 +63,14 @@ class Autoencoder(nn.Module):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=80)
+    parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--fixed", action="store_true")
     args = parser.parse_args()
     torch.manual_seed(0)
     torch.set_num_threads(1)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     port = multiprocessing.Queue()
-    server = multiprocessing.Process(target=store, args=(port, 0.0 if args.fixed else 0.03), daemon=True)
+    server = multiprocessing.Process(target=store, args=(port, 0.0 if args.fixed else 0.05), daemon=True)
     server.start()
     dataset = Remote(f"http://127.0.0.1:{port.get()}")
     loader = DataLoader(dataset, batch_size=4, num_workers=2)  # guilty

@@ -16,8 +16,9 @@ from torch.utils.data import DataLoader, Dataset
 
 def augment(images, source):
     images = images * source.uniform(0.8, 1.2, (len(images), 1, 1, 1)).astype(np.float32)
-    noise = source.normal(0, 0.05, images.shape).astype(np.float32)  # guilty
-    images = np.fft.irfft2(np.fft.rfft2(images + noise) * 0.9, s=images.shape[-2:])  # guilty
+    for strength in (0.01, 0.02, 0.05):
+        noise = source.normal(0, strength, images.shape).astype(np.float32)  # guilty
+        images = np.fft.irfft2(np.fft.rfft2(images + noise) * 0.9, s=images.shape[-2:])  # guilty
     return images.astype(np.float32)
 
 

@@ -23,7 +23,7 @@ class Trainer:
         self.loader = loader
         self.device = device
         self.model = nn.Sequential(
-            nn.Conv3d(1, 8, 3, stride=2, padding=1), nn.ReLU(), nn.Conv3d(8, 16, 3, stride=2, padding=1), nn.ReLU(),
+            nn.Conv3d(1, 8, 3, stride=4, padding=1), nn.ReLU(), nn.Conv3d(8, 16, 3, stride=2, padding=1), nn.ReLU(),
             nn.AdaptiveAvgPool3d(2), nn.Flatten(), nn.Linear(128, 4),
         ).to(device)  # fmt: skip
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-3)

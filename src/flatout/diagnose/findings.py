@@ -38,11 +38,12 @@ def without_consequences(found: list[Finding], known: tuple[Problem, ...] | None
 
 
 def ranked(found: Iterable[Finding]) -> list[Finding]:
-    """By predicted gain; those without one after them, the graver first."""
+    """What endangers the run first, then by predicted gain; what promises none comes last, the graver first."""
 
-    def weight(one: Finding) -> tuple[float, int, str]:
-        gain = one.predicted_gain.mid if one.predicted_gain is not None else 1.0
-        return -gain, _SEVERITIES.index(one.severity), one.code
+    def weight(one: Finding) -> tuple[bool, float, int, str]:
+        gain = one.predicted_gain
+        is_danger = gain is None and one.severity == "high"
+        return not is_danger, -gain.mid if gain is not None else -1.0, _SEVERITIES.index(one.severity), one.code
 
     return sorted(found, key=weight)
 

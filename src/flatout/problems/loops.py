@@ -13,10 +13,14 @@ from typing import Literal
 Kind = Literal["elements", "samples", "parameters", "other"]
 
 _STEP_CALLS = {"backward", "step", "zero_grad"}
-_PARAMETERS = re.compile(r"\b(named_)?parameters\(|param_groups|\.params\b|\bparams\b|\.grad\b")
+_PARAMETERS = re.compile(r"\b(named_)?parameters\(|\.params\b|\bparams\b|\.grad\b")
 # What is gone over in large pieces: each turn is real work.
 _HEAVY = re.compile(r"loader|epoch|layer|block|module|stage|children|chunk|split|level|scale|steps|batches", re.I)
 _LOSS = re.compile(r"loss|crit", re.I)
+_GATHERS = {
+    "detach", "flatten", "view", "view_as", "reshape", "numel", "size", "unsqueeze", "squeeze", "zip", "enumerate",
+    "range", "len", "parameters", "named_parameters", "values", "items", "zeros_like", "strip", "split", "str",
+}  # fmt: skip
 _LIGHT_OWNERS = {"torch", "F", "np", "numpy", "math", "nn", "functional", "random"}
 
 
@@ -91,7 +95,7 @@ def _loop(node: ast.AST, defined: set[str], light: set[str]) -> Loop:
         kind=_kind(node, inside, nested, heavy),
         trains=trains,
         heavy=heavy,
-        sums_up=_sums_up(inside, names),
+        sums_up=_sums_up(inside, calls),
         calls=frozenset(names & defined),
     )
 
@@ -106,7 +110,7 @@ def _within(node: ast.AST) -> Iterator[ast.AST]:
 
 def _kind(node: ast.AST, inside: list[ast.AST], nested: bool, heavy: bool) -> Kind:
     over, targets = _over(node), _targets(node)
-    if isinstance(node, ast.While) or not targets:
+    if isinstance(node, ast.While) or not targets or _only_gathers(node, inside):
         return "other"
     if _PARAMETERS.search(over):
         return "parameters"
@@ -118,6 +122,14 @@ def _kind(node: ast.AST, inside: list[ast.AST], nested: bool, heavy: bool) -> Ki
     if not heavy and (picks or nested or _goes_over_values(node)):
         return "elements" if nested else "samples"
     return "samples" if picks else "other"
+
+
+def _only_gathers(node: ast.AST, inside: list[ast.AST]) -> bool:
+    """A comprehension that lists tensors, or views of them, for one operation on all: that is how it should be."""
+    if isinstance(node, ast.For):
+        return False
+    works = (one for one in inside if isinstance(one, ast.Call | ast.BinOp))
+    return all(isinstance(one, ast.Call) and _called(one) in _GATHERS for one in works)
 
 
 def _over(node: ast.AST) -> str:
@@ -169,9 +181,11 @@ def _is_recurrent(inside: list[ast.AST]) -> bool:
     return False
 
 
-def _sums_up(inside: list[ast.AST], called: set[str]) -> bool:
-    if called & {"item", "tolist", "float", "int", "detach"}:
-        return False  # plain numbers
+def _sums_up(inside: list[ast.AST], calls: list[ast.Call]) -> bool:
+    names = {_called(call) for call in calls}
+    plain = {call.func.id for call in calls if isinstance(call.func, ast.Name)} & {"float", "int"}
+    if plain or names & {"item", "tolist", "detach"}:
+        return False  # plain numbers, of which autograd knows nothing
     for one in inside:
         if isinstance(one, ast.AugAssign) and isinstance(one.target, ast.Name):
             return True
@@ -179,7 +193,7 @@ def _sums_up(inside: list[ast.AST], called: set[str]) -> bool:
             taken = {name.id for name in ast.walk(one.value) if isinstance(name, ast.Name)}
             if one.targets[0].id in taken:
                 return True
-    return "append" in called
+    return "append" in names
 
 
 def _is_heavy(call: ast.Call, light: set[str]) -> bool:

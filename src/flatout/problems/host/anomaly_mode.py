@@ -17,13 +17,15 @@ When it is fine: while you look for a NaN.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
 from flatout.problems.cases import Case, on_gpu, run
+from flatout.problems.host.bodies import around_training
 from flatout.problems.prediction import by_step, device_work_ms, severity
 from flatout.records.evidence import Evidence
-from flatout.records.report import Finding, Location, SyncSite
+from flatout.records.report import Finding, LineCost, Location, SyncSite
 
 CODE = "HO405"
 TITLE = "Autograd's anomaly detection is on"
@@ -36,9 +38,11 @@ _SWITCH = re.compile(r"set_detect_anomaly\(\s*(mode\s*=\s*)?True|detect_anomaly\
 
 def in_run(run: Evidence) -> Iterator[Finding]:
     state = run.report.live.get("torch")
-    work_ms = device_work_ms(run)
-    if not isinstance(state, dict) or state.get("anomaly_mode") is not True:
+    # Torch's state is noted between steps: a `with` around a part of the step does not show in it.
+    around = around_training(run, _opens)
+    if around is None and not (isinstance(state, dict) and state.get("anomaly_mode") is True):
         return
+    work_ms = device_work_ms(run)
     passes_ms = run.phase("forward").ms + run.phase("backward").ms
     floor_ms = work_ms or 0.0
     low_ms, mid_ms, high_ms = (max(run.step_ms - part * passes_ms, floor_ms) for part in (_LEAST, _USUAL, _MOST))
@@ -51,7 +55,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         family="host",
         title=TITLE,
         severity="medium" if gain is None else severity(gain),
-        location=_switch(run),
+        location=around or _switch(run),
         evidence={"forward_and_backward_ms_per_step": round(passes_ms, 2), **_checks(run)},
         cause=f"anomaly mode traces every operation and checks every gradient in {passes_ms:.3g} of each"
         f" {run.step_ms:.3g} ms step",
@@ -59,6 +63,14 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         change="torch.autograd.set_detect_anomaly(False)",
         predicted_gain=gain,
     )
+
+
+def _opens(call: ast.Call, imported: set[str]) -> bool:
+    name = ast.unparse(call.func)
+    if not (name.split(".")[0] in imported or name.startswith("torch.")):
+        return False
+    given = [ast.unparse(value) for value in (*call.args[:1], *(k.value for k in call.keywords if k.arg == "mode"))]
+    return (name.endswith("set_detect_anomaly") and given == ["True"]) or name.endswith(".detect_anomaly")
 
 
 def _checks(run: Evidence) -> dict[str, float]:
@@ -77,6 +89,13 @@ def _switch(run: Evidence) -> Location | None:
 
 _ON = {"torch": {"anomaly_mode": True}, "loaders": [], "optimizers": []}
 _OFF = {"torch": {"anomaly_mode": False}, "loaders": [], "optimizers": []}
+_WITHIN = """\
+def training_step(batch):
+    with torch.autograd.detect_anomaly():
+        loss = model(batch).mean()
+        loss.backward()
+"""
+_BACKWARD = (LineCost(Location("train.py", 4), "training_step", "backward", 0.5, 50.0),)
 CASES = (
     Case(
         "finds it on a CPU",
@@ -96,7 +115,21 @@ CASES = (
         ),
         found=True,
     ),
+    Case(
+        "finds it when it is on within the step only",
+        run(live=_OFF, all_lines=_BACKWARD, files={"train.py": _WITHIN}),
+        found=True,
+    ),
     Case("quiet when it is off", run(live=_OFF), found=False),
+    Case(
+        "quiet when a variable switches it, which may be off",
+        run(
+            live=_OFF,
+            all_lines=_BACKWARD,
+            files={"train.py": _WITHIN.replace("detect_anomaly()", "set_detect_anomaly(debug)")},
+        ),
+        found=False,
+    ),
     Case(
         "quiet when torch's state is not known", run(live={"torch": {}, "loaders": [], "optimizers": []}), found=False
     ),

@@ -23,6 +23,7 @@ from typing import Any
 
 from flatout.problems.cases import Case, on_gpu, run
 from flatout.problems.hot_lines import host_lines, text_at
+from flatout.problems.loops import loops_in
 from flatout.problems.prediction import by_sparing_host, severity
 from flatout.records.evidence import Evidence
 from flatout.records.report import Finding, LineCost, Location
@@ -34,16 +35,17 @@ _WORTH = 0.03
 _MANY_OPTIMIZERS, _FEW_EACH, _MANY_PARAMETERS = 8, 2, 8
 _FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
 # Of the phase that one fused update saves, by what there was before; seen with 24 to 120 tensors of all sizes.
-_SAVED = {"many": 0.88, "loop": 0.75, "foreach": 0.5}
-_SAVED_UNFUSED = {"many": 0.6, "loop": 0.5, "foreach": 0.0}
+_SAVED = {"many": 0.88, "loop": 0.75, "foreach": 0.5, "own": 0.7}
+_SAVED_UNFUSED = {"many": 0.6, "loop": 0.5, "foreach": 0.0, "own": 0.7}
 
 
 def in_run(run: Evidence) -> Iterator[Finding]:
     phase_ms = run.phase("optimizer").ms
+    own = _own_loop(run)
     optimizer = max(_optimizers(run), key=lambda one: int(one.get("params") or 0), default=None)
     if optimizer is None or phase_ms < _WORTH * run.step_ms:
         return
-    how = _how(run, optimizer)
+    how = "own" if own is not None else _how(run, optimizer)
     if how is None:
         return
     name = str(optimizer.get("class", "")).rsplit(".", 1)[-1]
@@ -63,7 +65,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         family="host",
         title=TITLE,
         severity=severity(gain),
-        location=_line(run),
+        location=own or _line(run),
         evidence={
             "optimizer_ms_per_step": round(phase_ms, 2),
             "optimizer": name,
@@ -82,6 +84,18 @@ def in_run(run: Evidence) -> Iterator[Finding]:
 def _optimizers(run: Evidence) -> list[dict[str, Any]]:
     known = run.report.live.get("optimizers")
     return [one for one in known if isinstance(one, dict)] if isinstance(known, list) else []
+
+
+def _own_loop(run: Evidence) -> Location | None:
+    """The dearest line of an optimizer of the script's own that goes over its parameters in Python."""
+    lines = [line for line in run.all_lines or run.report.lines if line.phase == "optimizer"]
+    for line in lines:
+        place = line.location
+        loops = loops_in(run.files.get(place.file, ""))
+        if any(loop.kind == "parameters" and loop.holds(place.line) and not loop.trains for loop in loops):
+            mine = [other for other in lines if other.location.file == place.file]
+            return place if sum(one.ms for one in mine) >= 0.5 * run.phase("optimizer").ms else None
+    return None
 
 
 def _how(run: Evidence, optimizer: dict[str, Any]) -> str | None:
@@ -113,19 +127,21 @@ def _cause(run: Evidence, how: str, name: str, parameters: int) -> str:
     took = f"{run.phase('optimizer').ms:.3g} of each {run.step_ms:.3g} ms step"
     if how == "many":
         return f"{run.optimizers_met} optimizers of {parameters} parameter{'s' * (parameters > 1)} each take {took}"
-    way = "one by one" if how == "loop" else "in several rounds"
+    way = "one by one" if how in ("loop", "own") else "in several rounds"
     return f"{name} updates {parameters} parameters {way}, which takes {took}"
 
 
 def _change(how: str, name: str, fuses: bool) -> str:
     fused = ", fused=True" if fuses else ""
+    if how == "own":
+        return "torch._foreach_* operations over all parameters at once, or the fused optimizer of torch.optim"
     if how == "many":
         return f"one {name}(model.parameters(){fused}) for all parameters"
     return f"{name}(..., fused=True)" if fuses else f"{name}(...) without foreach=False"
 
 
-def _with(gpu: bool = False, met: int = 1, **changes: Any) -> dict[str, Any]:
-    one = {"class": "torch.optim.adamw.AdamW", "fused": None, "foreach": None, "params": 160, **changes}
+def _with(met: int = 1, kind: str = "torch.optim.adamw.AdamW", **changes: Any) -> dict[str, Any]:
+    one = {"class": kind, "fused": None, "foreach": None, "params": 160, **changes}
     return {"live": {"torch": {}, "loaders": [], "optimizers": [one]}, "optimizers_met": met}
 
 
@@ -133,10 +149,23 @@ _LONG = {"forward": 25.0, "backward": 35.0, "optimizer": 40.0}
 _STEPS = (LineCost(Location("train.py", 30), "train", "optimizer", 0.4, 40.0),)
 _DRY = on_gpu(util_mean=60.0, drained_share=0.4, device_ms={"optimizer": 38.0, "step": 100.0})
 _AHEAD = on_gpu(drained_share=0.0, device_ms={"optimizer": 0.3, "step": 100.0})
+_OWN = """\
+class Lion(torch.optim.Optimizer):
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.add_(torch.sign(p.grad), alpha=-group["lr"])
+"""
+_IN_LOOP = (LineCost(Location("train.py", 5), "step", "optimizer", 0.38, 38.0),)
 CASES = (
     Case("finds it when foreach is off", run(gpu=_DRY, ms=_LONG, all_lines=_STEPS, **_with(foreach=False)), found=True),
     Case("finds it when each parameter has its own optimizer", run(ms=_LONG, **_with(met=160, params=1)), found=True),
     Case("finds it on a CPU with foreach off", run(ms=_LONG, all_lines=_STEPS, **_with(foreach=False)), found=True),
+    Case(
+        "finds it when an optimizer of the script's own goes over its parameters",
+        run(ms=_LONG, all_lines=_IN_LOOP, files={"train.py": _OWN}, **_with(kind="__main__.Lion")),
+        found=True,
+    ),
     Case("quiet when it is fused", run(gpu=_DRY, ms=_LONG, **_with(fused=True)), found=False),
     Case("quiet when it is the default on a CPU", run(ms=_LONG, **_with()), found=False),
     Case(

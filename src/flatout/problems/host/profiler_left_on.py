@@ -23,24 +23,19 @@ import ast
 from collections.abc import Iterator
 
 from flatout.problems.cases import Case, run
+from flatout.problems.host.bodies import around_training
 from flatout.records.evidence import Evidence
 from flatout.records.report import Finding, LineCost, Location
 
 CODE = "HO406"
 TITLE = "A profiler records every step"
 _PROFILERS = ("profiler.profile", "profile", "profiler.emit_nvtx", "emit_nvtx")
-_MODULES = ("torch.profiler", "torch.autograd.profiler", "torch.autograd")
 
 
 def in_run(run: Evidence) -> Iterator[Finding]:
-    lines = run.all_lines or run.report.lines
-    trains = [line.location for line in lines if line.phase in ("backward", "optimizer")]
-    for file, text in run.files.items():
-        for first, last in _profiled(text):
-            inside = [one for one in trains if one.file == file and first <= one.line <= last]
-            if inside:
-                yield _finding(run, Location(file, first))
-                return
+    opened = around_training(run, _opens)
+    if opened is not None:
+        yield _finding(run, opened)
 
 
 def _finding(run: Evidence, location: Location) -> Finding:
@@ -59,30 +54,10 @@ def _finding(run: Evidence, location: Location) -> Finding:
     )
 
 
-def _profiled(text: str) -> Iterator[tuple[int, int]]:
-    """First and last line of each `with` that opens a profiler for all that is in it."""
-    if "profile" not in text and "emit_nvtx" not in text:
-        return
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError):
-        return
-    imported = {
-        name.asname or name.name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and node.module in _MODULES
-        for name in node.names
-    }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.With) and any(_opens(item.context_expr, imported) for item in node.items):
-            yield node.lineno, node.end_lineno or node.lineno
-
-
-def _opens(call: ast.expr, imported: set[str]) -> bool:
-    if not isinstance(call, ast.Call):
-        return False
+def _opens(call: ast.Call, imported: set[str]) -> bool:
+    """Does this open a profiler for all that is in its body?"""
     name = ast.unparse(call.func)
-    if not (name in imported or name.startswith("torch.")) or not name.endswith(_PROFILERS):
+    if not (name.split(".")[0] in imported or name.startswith("torch.")) or not name.endswith(_PROFILERS):
         return False
     given = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
     first = ast.unparse(call.args[0]) if call.args else ""

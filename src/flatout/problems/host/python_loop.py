@@ -98,7 +98,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
 def _again_ms(run: Evidence, hot: _Hot) -> float:
     """What autograd takes for the turns of a loop that sums up a loss.
 
-    As large a part of backward as the loop is of forward, if the rest of the forward pass is too short for this backward.
+    As large a part of backward as the loop is of forward, if the rest of forward is too short for this backward.
     """
     forward_ms, backward_ms = run.phase("forward").ms, run.phase("backward").ms
     rest_ms = max(0.0, forward_ms - hot.ms)

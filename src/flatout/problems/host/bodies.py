@@ -1,0 +1,41 @@
+"""Bodies of `with` statements in the user's source, and whether the training ran inside them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+
+from flatout.records.evidence import Evidence
+from flatout.records.report import Location
+
+
+def around_training(run: Evidence, opens: Callable[[ast.Call, set[str]], bool]) -> Location | None:
+    """The first `with` whose call `opens` accepts, and in whose body a line was seen to train.
+
+    `opens` is also given the names that the file imports from torch's modules.
+    """
+    lines = run.all_lines or run.report.lines
+    trains = [line.location for line in lines if line.phase in ("backward", "optimizer")]
+    for file, text in run.files.items():
+        for first, last in _bodies(text, opens):
+            if any(place.file == file and first <= place.line <= last for place in trains):
+                return Location(file, first)
+    return None
+
+
+def _bodies(text: str, opens: Callable[[ast.Call, set[str]], bool]) -> Iterator[tuple[int, int]]:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return
+    imported = {
+        name.asname or name.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "torch"
+        for name in node.names
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.With):
+            calls = [item.context_expr for item in node.items if isinstance(item.context_expr, ast.Call)]
+            if any(opens(call, imported) for call in calls):
+                yield node.lineno, node.end_lineno or node.lineno
