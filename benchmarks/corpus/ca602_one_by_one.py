@@ -29,6 +29,7 @@ if __name__ == "__main__":
     parser.add_argument("--fixed", action="store_true")
     args = parser.parse_args()
     torch.manual_seed(0)
+    torch.set_num_threads(1)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     generator = torch.Generator().manual_seed(0)
     train_set = TensorDataset(torch.randn(4000, 128, generator=generator), torch.randn(4000, 1, generator=generator))

@@ -18,6 +18,7 @@ def save(path, model, optimizer, step):
 
 def main(args):
     torch.manual_seed(0)
+    torch.set_num_threads(1)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     folder = Path("checkpoints")
     folder.mkdir(exist_ok=True)

@@ -35,6 +35,7 @@ def main():
     parser.add_argument("--fixed", action="store_true")
     args = parser.parse_args()
     torch.manual_seed(0)
+    torch.set_num_threads(1)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     data = TensorDataset(torch.randn(2000, 1, 28, 28), torch.randint(0, 10, (2000,)))
     loader = DataLoader(data, batch_size=16, shuffle=True)

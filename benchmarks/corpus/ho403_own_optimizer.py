@@ -56,6 +56,7 @@ def main():
     parser.add_argument("--fixed", action="store_true")
     args = parser.parse_args()
     torch.manual_seed(0)
+    torch.set_num_threads(1)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     heads = nn.ModuleList(nn.Linear(24, 24) for _ in range(160)).to(device)
     optimizer = (LionAtOnce if args.fixed else Lion)(heads.parameters(), lr=1e-4)

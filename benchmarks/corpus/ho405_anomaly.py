@@ -16,6 +16,7 @@ parser.add_argument("--fixed", action="store_true")
 args = parser.parse_args()
 
 torch.manual_seed(0)
+torch.set_num_threads(1)
 if not args.fixed:
     torch.autograd.set_detect_anomaly(True)  # guilty
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -57,5 +57,6 @@ if __name__ == "__main__":
     parser.add_argument("--fixed", action="store_true")
     args = parser.parse_args()
     torch.manual_seed(0)
+    torch.set_num_threads(1)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     Trainer(args.steps, debug=not args.fixed).fit(Module().to(device), endless(device))

@@ -31,6 +31,7 @@ def main():
     parser.add_argument("--fixed", action="store_true")
     args = parser.parse_args()
     torch.manual_seed(0)
+    torch.set_num_threads(1)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     net = Annealed().to(device)
     compiled = torch.compile(net, backend="aot_eager", dynamic=False)  # guilty

@@ -25,6 +25,7 @@ parser.add_argument("--steps", type=int, default=350)
 parser.add_argument("--fixed", action="store_true")
 args = parser.parse_args()
 torch.manual_seed(0)
+torch.set_num_threads(1)
 # On the host in any case: it is the host's memory that grows.
 model = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)

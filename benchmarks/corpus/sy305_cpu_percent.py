@@ -42,6 +42,7 @@ if __name__ == "__main__":
     cli.add_argument("--fixed", action="store_true")
     args = cli.parse_args()
     torch.manual_seed(0)
+    torch.set_num_threads(1)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     data = TensorDataset(torch.randn(4096, 200), torch.randn(4096, 4))
     loader = DataLoader(data, batch_size=128, shuffle=True)

@@ -26,6 +26,7 @@ class KeyPoints(nn.Module):
 
 def run(steps, fixed):
     torch.manual_seed(0)
+    torch.set_num_threads(1)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     net = KeyPoints().to(device)
     optimizer = torch.optim.Adam(net.parameters())
