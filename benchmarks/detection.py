@@ -41,6 +41,7 @@ class Bench:
     limit_s: float
     rounds: int
     peers: tuple[str, ...] = ()
+    keep: Path | None = None
 
     def outcome(self, script: Script) -> Outcome:
         """Both arms of one script, in turn; what was said comes from the first round, speeds are medians."""
@@ -49,7 +50,7 @@ class Bench:
         rounds = 1 if script.is_control else self.rounds
         for round_index in range(rounds):
             for arm in order(arms, round_index):
-                report = self.report(script, arm)
+                report = self.report(script, arm, round_index)
                 if isinstance(report, str):
                     return Outcome(script, (), failure=f"{arm}: {report}")
                 reports[arm].append(report)
@@ -65,10 +66,11 @@ class Bench:
         said = [(peer, verdicts.of(peer, script, self.environment(), self.limit_s)) for peer in self.peers]
         return replace(result, peers=tuple(said))
 
-    def report(self, script: Script, arm: str) -> dict[str, Any] | str:
+    def report(self, script: Script, arm: str, round_index: int) -> dict[str, Any] | str:
         """The report of one run, or what went wrong."""
         with tempfile.TemporaryDirectory(prefix="flatout-corpus-") as folder:
             out = Path(folder) / "report.json"
+            kept = (self.keep or Path(folder)).absolute() / f"{script.name}-{arm}-{round_index}"
             watch = [
                 sys.executable,
                 "-m",
@@ -76,7 +78,7 @@ class Bench:
                 "run",
                 "-q",
                 "--out",
-                str(Path(folder) / "run"),
+                str(kept),
                 "--json",
                 str(out),
             ]
@@ -190,13 +192,14 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=90.0, help="seconds for one run")
     parser.add_argument("--peers", nargs="*", choices=verdicts.PEERS, default=[], help="ask other tools too")
     parser.add_argument("--gate", action="store_true", help="exit 1 if a bar is missed")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the recordings, to diagnose them again")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR")
     o = parser.parse_args()
     device = o.device or ("cuda" if shutil.which("nvidia-smi") else "cpu")
     wanted = chosen(device, o.only)
     if not wanted:
         raise SystemExit(f"no script for {device} matches {o.only}")
-    bench = Bench(device, o.limit, o.rounds, tuple(o.peers))
+    bench = Bench(device, o.limit, o.rounds, tuple(o.peers), o.keep)
     outcomes: list[Outcome] = []
     with ThreadPoolExecutor(max(1, o.jobs)) as pool:
         for done in as_completed([pool.submit(bench.outcome, script) for script in wanted]):

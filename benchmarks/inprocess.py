@@ -54,18 +54,20 @@ class Loop:
         x, y = torch.randn(rows, width), torch.randn(rows, out)
         batch = (x.pin_memory(), y.pin_memory()) if device.type == "cuda" else (x, y)
         # Short steps settle down to their pace only after the first thousand, samples of the device after 64 of them.
-        return cls(model, batch, device, *((300, 400) if layers else (1200, 1500)))
+        return cls(model, batch, device, *((200, 200) if layers else (1200, 1500)))
 
     def block_us(self) -> tuple[float, float]:
         """Microseconds a step over one block, on the clock and of the training thread's processor time."""
         optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-4)
         batches = iter(DataLoader(Constant(self.batch), batch_size=None))
+        on_device = self.device.type == "cuda"
         begun = begun_cpu = 0.0
         for step in range(self.warm_steps + self.steps):
             if step == self.warm_steps:
                 begun, begun_cpu = self._now(), time.thread_time()
             x, y = next(batches)
-            x, y = x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
+            if on_device:
+                x, y = x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
             optimizer.zero_grad()
             nn.functional.mse_loss(self.model(x), y).backward()
             optimizer.step()

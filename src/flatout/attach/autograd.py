@@ -23,14 +23,17 @@ _LOOK_EVERY = 1000
 class GraphLook:
     """What the autograd graph shows: shapes and dtypes of intermediate results. It holds no tensor."""
 
-    def __init__(self, phases: Phases) -> None:
+    def __init__(self, torch: Any, phases: Phases) -> None:
+        self._is_anomaly_enabled = torch.is_anomaly_enabled
         self._phases = phases
         self.looks = 0
         self.dtypes: Counter[str] = Counter()
-        self.compiled = False
+        self.compiled = self.anomaly = False
 
     def look(self, roots: Any) -> None:
         self.looks += 1
+        # Often switched on around the passes only, and off again wherever else one might ask.
+        self.anomaly |= self._is_anomaly_enabled()
         sizes: Counter[int] = Counter()
         for node in self._nodes(roots):
             name = node.name()

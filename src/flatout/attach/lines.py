@@ -18,7 +18,6 @@ from .output import Output
 from .phases import PENDING, Phases, phase_now
 from .sites import user_frame
 from .tracer import Tracer
-from .wire import OTHER
 
 THREAD_NAME = "flatout-lines"
 _PACK = wire.packer("line").pack
@@ -128,7 +127,8 @@ class LineSampler:
         if tracer.is_resting:
             return self._phase_of.get(place)
         phase = tracer.inside if tracer.inside >= 0 else phase_now(tracer.codes[-16:], self._phases.cur)
-        phase = OTHER if phase == PENDING else phase
+        if phase == PENDING:
+            phase = self._phases.after_step  # as it turned out after the step before
         self._phase_of[place] = phase
         return phase
 

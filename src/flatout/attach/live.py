@@ -19,7 +19,7 @@ def torch_state(torch: Any, graph: GraphLook) -> dict[str, object]:
         "cudnn_benchmark": torch.backends.cudnn.benchmark,
         "cudnn_deterministic": torch.backends.cudnn.deterministic,
         "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
-        "anomaly_mode": torch.is_anomaly_enabled(),
+        "anomaly_mode": graph.anomaly or torch.is_anomaly_enabled(),
         "num_threads": torch.get_num_threads(),
         "default_dtype": str(torch.get_default_dtype()).removeprefix("torch."),
         "compiled": graph.compiled or _compiled_frames() > 0,

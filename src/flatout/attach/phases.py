@@ -43,7 +43,7 @@ _BASE = {
     ev.BACKWARD_BEGINS: BACKWARD,
     ev.BACKWARD_ENDS: OTHER,
     ev.OPTIMIZER_BEGINS: OPTIMIZER,
-    ev.OPTIMIZER_ENDS: OTHER,
+    ev.OPTIMIZER_ENDS: PENDING,
 }
 
 
@@ -81,6 +81,7 @@ class Phases:
     def forget(self) -> None:
         """Start afresh, as in a forked child."""
         self.cur = PENDING
+        self.after_step = OTHER  # what the time after an optimizer step turned out to be, the last time
         self.syncs = self.copies = 0
         self.last = 0.0
         self.index = -1  # of the last step
@@ -166,6 +167,11 @@ class Phases:
         self.acc[phase] += self.acc[PENDING]
         self.acc[PENDING] = 0.0
 
+    def _settle_after_step(self, phase: int) -> None:
+        self._settle(phase)
+        if self.backwards == self._backwards_then:
+            self.after_step = phase
+
     # Carved out of whatever is open.
 
     def _enter(self, phase: int) -> None:
@@ -192,7 +198,7 @@ class Phases:
     def _enter_h2d(self, _: int) -> None:
         self.copies += 1
         if self.cur == PENDING:
-            self._settle(OTHER)
+            self._settle_after_step(OTHER)
         self._enter(self.cur if self.cur in (EVAL, CHECKPOINT) else H2D)
 
     def _enter_closure(self, _: int) -> None:
@@ -211,6 +217,7 @@ class Phases:
             acc = self.acc
             acc[OTHER] += acc[PENDING]
             acc[PENDING] = 0.0
+            self.after_step = OTHER
             self.cur = DATA
             return
         self._asked(loader, self._eval_called and loader not in self.training_loaders, doubtful=True)
@@ -223,6 +230,7 @@ class Phases:
         if self.backwards > self._backwards_then and not self._optimizer_seen:
             self._step_without_optimizer()
         self._settle(OTHER)
+        self.after_step = OTHER
         self._open.clear()
         self._stepping.clear()
         self._in_backward = 0
@@ -266,7 +274,7 @@ class Phases:
         if self.cur == BACKWARD:
             return  # one within another: reentrant checkpointing
         if self.cur == PENDING:
-            self._settle(FORWARD)
+            self._settle_after_step(FORWARD)
         elif self.cur == EVAL:
             self._evaluation_was_over()
         self.cur = BACKWARD
@@ -368,7 +376,10 @@ class Phases:
 
 
 def phase_now(codes: Sequence[int], resting: int) -> int:
-    """The phase open after these events, for one who looks in from another thread. `resting`: if they do not say."""
+    """The phase open after these events, for one who looks in from another thread. `resting`: if they do not say.
+
+    PENDING is the time after an optimizer step: what it is shows only in what follows.
+    """
     closed = 0
     arrived = False
     for what in reversed(codes):

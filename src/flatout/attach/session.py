@@ -74,7 +74,7 @@ class Session:
         self.phases = Phases(self.writer)
         self.tracer = Tracer(self._consume)
         self.sites = Sites(self.output)
-        self.graph = GraphLook(self.phases)
+        self.graph = GraphLook(torch, self.phases)
         self._patches = Patches()
         self._device: DeviceClock | None = None
         if torch.version.cuda is not None:

@@ -114,7 +114,8 @@ class TransferWatch:
                 return original(tensor, *args, **kwargs)
             if overridden(tensor):
                 return self._torch.overrides.handle_torch_function(move, (tensor,), tensor, *args, **kwargs)
-            if tracer.owner != get_ident():
+            # Between the steps that are looked at closely there is no device in use.
+            if tracer.looking != get_ident():
                 return original(tensor, *args, **kwargs)
             from_device = tensor.is_cuda
             tracer.inside = SYNC if from_device else H2D

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from flatout.records.evidence import Evidence
 from flatout.records.report import LineCost, Location
 
@@ -12,16 +10,8 @@ _OWN = ("forward", "other")
 
 
 def host_lines(run: Evidence) -> tuple[LineCost, ...]:
-    """The user's lines between the passes and in the forward pass, the dearest first.
-
-    Without a loader the sampler cannot know, at the moment it looks, that a backward will follow: all of its looks are
-    then under `other`, while the phases know better. Their time is that of both phases.
-    """
+    """The user's lines between the passes and in the forward pass, the dearest first."""
     lines = [line for line in run.all_lines or run.report.lines if line.phase in _OWN]
-    forward, other = run.phase("forward"), run.phase("other")
-    if other.ms > 0 and forward.ms > 0 and not any(line.phase == "forward" for line in lines):
-        more = (forward.ms + other.ms) / other.ms
-        lines = [replace(line, ms=more * line.ms, share=more * line.share) for line in lines]
     return tuple(sorted(lines, key=lambda line: -line.ms))
 
 
