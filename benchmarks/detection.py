@@ -31,6 +31,9 @@ from benchmarks.common.child import ROOT
 from benchmarks.common.corpus import Script, scripts
 from benchmarks.common.results import RESULTS, table, versions, write
 from benchmarks.common.scoring import Found, Outcome, Score, by_family, findings, missed, rates, score
+from flatout.diagnose.summary import summarise
+from flatout.report.json import to_dict
+from flatout.store.run import StoredRun
 
 PLANTED, REPAIRED = "planted", "repaired"
 
@@ -42,6 +45,8 @@ class Bench:
     rounds: int
     peers: tuple[str, ...] = ()
     keep: Path | None = None
+    # Recordings kept earlier are there: nothing is run, they are diagnosed again.
+    again: bool = False
 
     def outcome(self, script: Script) -> Outcome:
         """Both arms of one script, in turn; what was said comes from the first round, speeds are medians."""
@@ -68,9 +73,11 @@ class Bench:
 
     def report(self, script: Script, arm: str, round_index: int) -> dict[str, Any] | str:
         """The report of one run, or what went wrong."""
+        kept = self.keep.absolute() / f"{script.name}-{arm}-{round_index}" if self.keep else None
+        if self.again and kept is not None:
+            return to_dict(summarise(StoredRun(kept))) if kept.exists() else f"no recording in {kept.name}"
         with tempfile.TemporaryDirectory(prefix="flatout-corpus-") as folder:
             out = Path(folder) / "report.json"
-            kept = (self.keep or Path(folder)).absolute() / f"{script.name}-{arm}-{round_index}"
             watch = [
                 sys.executable,
                 "-m",
@@ -78,7 +85,7 @@ class Bench:
                 "run",
                 "-q",
                 "--out",
-                str(kept),
+                str(kept or Path(folder) / "run"),
                 "--json",
                 str(out),
             ]
@@ -193,13 +200,16 @@ def main() -> int:
     parser.add_argument("--peers", nargs="*", choices=verdicts.PEERS, default=[], help="ask other tools too")
     parser.add_argument("--gate", action="store_true", help="exit 1 if a bar is missed")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the recordings, to diagnose them again")
+    parser.add_argument("--again", action="store_true", help="diagnose what --keep has kept, run nothing")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR")
     o = parser.parse_args()
     device = o.device or ("cuda" if shutil.which("nvidia-smi") else "cpu")
     wanted = chosen(device, o.only)
+    if o.again and o.keep is None:
+        raise SystemExit("--again needs --keep DIR: where the recordings are")
     if not wanted:
         raise SystemExit(f"no script for {device} matches {o.only}")
-    bench = Bench(device, o.limit, o.rounds, tuple(o.peers), o.keep)
+    bench = Bench(device, o.limit, o.rounds, tuple(o.peers), o.keep, o.again)
     outcomes: list[Outcome] = []
     with ThreadPoolExecutor(max(1, o.jobs)) as pool:
         for done in as_completed([pool.submit(bench.outcome, script) for script in wanted]):

@@ -28,3 +28,6 @@ class Configured:
     # Keywords of the call that made the loader: "literal" or "computed"; those it does not have are absent.
     # None where the call cannot be read, or may hand on more than it shows.
     call: dict[str, str] | None = None
+
+    def setting(self, name: str) -> Setting | None:
+        return next((one for one in self.settings if one.name == name), None)

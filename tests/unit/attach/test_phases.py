@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flatout.attach import tracer as ev
-from flatout.attach.phases import Phases, phase_now
+from flatout.attach.phases import PENDING, Phases, phase_now
 from flatout.attach.recorder import Recorder
 from flatout.attach.steps import StepWriter
 from flatout.attach.wire import BACKWARD, DATA, EVAL, FORWARD, OPTIMIZER, OTHER, SYNC
@@ -159,6 +159,25 @@ def test_whatever_happens_no_time_is_lost(tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.mark.parametrize(
+    ("step", "phase"),
+    [
+        (STEP, OTHER),  # until a batch is asked for
+        (STEP[2:], FORWARD),  # no loader: what follows a step is the next forward pass
+        ((ev.ENTER_H2D, ev.LEAVE, *STEP[2:]), OTHER),  # until a batch made by hand is copied
+        ((*BACKWARD_PASS, *STEP[2:]), FORWARD),  # several backward passes a step
+    ],
+)
+def test_what_follows_a_step_is_known_from_the_one_before(tmp_path: Path, step: Sequence[int], phase: int) -> None:
+    recorder = Recorder(str(tmp_path / "made.rec"), {"pid": 1})
+    phases = Phases(StepWriter(lambda: recorder))
+    phases.begin(100.0)
+    codes = (*step, *step, *step)
+    phases.consume(codes, [100.0 + 0.01 * (i + 1) for i in range(len(codes))])
+
+    assert phases.after_step == phase
+
+
+@pytest.mark.parametrize(
     ("codes", "phase"),
     [
         ([], OTHER),
@@ -166,6 +185,7 @@ def test_whatever_happens_no_time_is_lost(tmp_path_factory: pytest.TempPathFacto
         (STEP[:2], FORWARD),
         (STEP[:3], BACKWARD),
         (STEP[:5], OPTIMIZER),
+        (STEP, PENDING),
         ((*STEP[:2], ev.ENTER_SYNC), SYNC),
         ((*STEP[:2], ev.ENTER_SYNC, ev.LEAVE), FORWARD),
         ((VALIDATE | ev.REQUEST_NO_GRAD, BATCH), EVAL),

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from flatout.records.configured import Setting, Value
-from flatout.records.evidence import Evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +17,6 @@ class Difference:
     @property
     def item(self) -> str:
         return self.setting.name
-
-
-def setting(run: Evidence, name: str) -> Setting | None:
-    return next((one for one in run.configured.settings if one.name == name), None)
 
 
 def place(found: Setting) -> str:

@@ -20,18 +20,17 @@ When it is fine: the value is overruled on purpose; then take it out of the conf
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from flatout.problems.cases import HERE, Case, loader, on_gpu, run, worker_cost
-from flatout.problems.config.differing import Difference, evidence, in_words, setting
+from flatout.problems.config.differing import Difference, evidence, in_words
+from flatout.problems.input.arrival import is_count, missing_workers
 from flatout.problems.input.feeding import (
     BUSY,
     WORTH,
     busy_share,
     epoch_start_ms,
     gain_with,
-    ranks_here,
     steady_wait_ms,
     workers_for,
 )
@@ -79,45 +78,23 @@ def _change(run: Evidence, found: list[Difference]) -> str:
 
 def _differences(run: Evidence, use: LoaderUse) -> Iterator[Difference]:
     checks = {
-        "num_workers": _workers,
+        "num_workers": missing_workers,
         "batch_size": _batch,
         "prefetch_factor": _prefetch,
         "pin_memory": _pinning,
         "persistent_workers": _persistence,
     }
     for name, live_value in checks.items():
-        configured = setting(run, name)
+        configured = run.configured.setting(name)
         live = None if configured is None else live_value(run, use, configured.value)
         if configured is not None and live is not None:
             yield Difference(configured, live)
 
 
-def _workers(run: Evidence, use: LoaderUse, wanted: Value) -> Value | None:
-    """The live number if the configured one cannot have led to it."""
-    if not _is_count(wanted, least=0) or use.workers == wanted or "num_workers" not in use.settings:
-        return None
-    if _is_written(run, "num_workers"):
-        return use.workers
-    assert isinstance(wanted, int)
-    ranks = max(ranks_here(run), run.report.run.ranks)
-    shared_out = {wanted // ranks, math.ceil(wanted / ranks), wanted * ranks}
-    return None if use.workers in shared_out | _caps(run, use, ranks) else use.workers
-
-
-def _caps(run: Evidence, use: LoaderUse, ranks: int) -> set[int]:
-    """Numbers to which a careful script cuts its workers down."""
-    machine = run.report.environment.get("cpus")
-    processors = {math.floor(run.cpus), machine if isinstance(machine, int) else math.floor(run.cpus)}
-    caps = {count - less for count in processors for less in (0, 1, 2)} | {count // 2 for count in processors}
-    caps |= {cap // ranks for cap in caps}
-    length = use.settings.get("dataset_len")
-    return caps | ({length} if isinstance(length, int) else set())
-
-
 def _batch(run: Evidence, use: LoaderUse, wanted: Value) -> Value | None:
     live = use.batch_size
     # A loader of ready-made batches has 1, and so has one whose batches the script joins itself.
-    if not _is_count(wanted, least=1) or live is None or live == 1:
+    if not is_count(wanted, least=1) or live is None or live == 1:
         return None
     ranks = max(1, run.report.run.ranks)
     a_step = run.samples_per_step or live
@@ -127,7 +104,7 @@ def _batch(run: Evidence, use: LoaderUse, wanted: Value) -> Value | None:
 
 def _prefetch(run: Evidence, use: LoaderUse, wanted: Value) -> Value | None:
     live = use.settings.get("prefetch_factor")
-    if not _is_count(wanted, least=1) or not use.workers or not isinstance(live, int):
+    if not is_count(wanted, least=1) or not use.workers or not isinstance(live, int):
         return None
     return None if live == wanted else live
 
@@ -145,16 +122,6 @@ def _persistence(run: Evidence, use: LoaderUse, wanted: Value) -> Value | None:
     if not isinstance(wanted, bool) or not isinstance(live, bool) or not use.workers:
         return None
     return None if live == wanted else live
-
-
-def _is_count(value: Value, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
-def _is_written(run: Evidence, keyword: str) -> bool:
-    """The call that makes the loader has a number there, or nothing: no config can have a say in it."""
-    call = run.configured.call
-    return call is not None and call.get(keyword, "literal") == "literal"
 
 
 def _gain(run: Evidence, use: LoaderUse, found: list[Difference]) -> Gain | None:

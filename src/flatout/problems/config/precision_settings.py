@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flatout.problems.cases import Case, on_gpu, run
-from flatout.problems.config.differing import Difference, evidence, in_words, place, setting
+from flatout.problems.config.differing import Difference, evidence, in_words, place
 from flatout.records.configured import Configured, Setting, Value
 from flatout.records.evidence import Evidence
 from flatout.records.report import Finding, Location
@@ -72,7 +72,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
 
 
 def _difference(run: Evidence, name: str, live: dict[str, Any]) -> Difference | None:
-    configured = setting(run, name)
+    configured = run.configured.setting(name)
     wanted = None if configured is None else _switch(name, configured.value)
     is_so = None if wanted is None else _live(name, live, wanted)
     if configured is None or is_so is None or is_so == wanted:

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
+from flatout.problems.input.arrival import workers_never_arrived
 from flatout.problems.input.epochs import is_per_batch
 from flatout.problems.input.feeding import WORTH, gain_with, workers_for
 from flatout.problems.prediction import severity
@@ -38,6 +39,8 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         return
     if is_per_batch(run):
         return  # workers would be started for every batch
+    if workers_never_arrived(run):
+        return  # said as what it is: a setting that went astray
     workers = workers_for(run, use)
     gain = gain_with(run, use, workers) if workers else None
     if gain is None:

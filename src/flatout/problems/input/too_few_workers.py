@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
+from flatout.problems.input.arrival import workers_never_arrived
 from flatout.problems.input.feeding import (
     BUSY,
     WORTH,
@@ -50,6 +51,8 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     busy = busy_share(run, use)
     if busy is None or busy < BUSY or storage_is_to_blame(run, use) or held_up_by_few(run, use):
         return
+    if workers_never_arrived(run):
+        return  # said as what it is: a setting that went astray
     workers = workers_for(run, use)
     gain = gain_with(run, use, workers, epoch_start_ms(run)) if workers > use.workers else None
     if gain is None:

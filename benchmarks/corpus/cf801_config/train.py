@@ -2,7 +2,6 @@
 
 expects: CF801, IN101
 needs: either
-arguments: --config config.json
 """
 # mypy: ignore-errors
 
@@ -14,7 +13,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-DEFAULTS = {"data": {"batch_size": 24, "num_workers": 1, "persistent_workers": True}, "optimizer": {"lr": 0.003}}
+HERE = Path(__file__).parent
 
 
 class Walks(Dataset):
@@ -40,12 +39,10 @@ def make_loader(data, fixed):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument("--config", type=Path, default=HERE / "config.json")
     parser.add_argument("--steps", type=int, default=150)
     parser.add_argument("--fixed", action="store_true")
     args = parser.parse_args()
-    if not args.config.exists():
-        args.config.write_text(json.dumps(DEFAULTS, indent=2))
     config = json.loads(args.config.read_text())
     torch.manual_seed(0)
     torch.set_num_threads(1)
