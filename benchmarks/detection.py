@@ -89,7 +89,7 @@ class Bench:
                 "--json",
                 str(out),
             ]
-            command = [*watch, "--", sys.executable, str(script.path), *script.arguments]
+            command = [*watch, *script.options, "--", sys.executable, str(script.path), *script.arguments]
             command += ["--fixed"] if arm == REPAIRED else []
             here = Path(folder) / "here"
             here.mkdir()

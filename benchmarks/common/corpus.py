@@ -31,6 +31,8 @@ class Script:
     gains: bool = True
     has_line: bool = True
     arguments: tuple[str, ...] = ()
+    # Of `flatout run`, without which the problem is not looked for.
+    options: tuple[str, ...] = ()
     # Lines that may be blamed, by file name.
     guilty: frozenset[tuple[str, int]] = frozenset()
 
@@ -75,11 +77,12 @@ def read(path: Path) -> Script:
         gains=facts.get("gain") != "no",
         has_line=facts.get("line") != "no",
         arguments=tuple(shlex.split(facts.get("arguments", ""))),
+        options=tuple(shlex.split(facts.get("options", ""))),
         guilty=frozenset(mark for file in files for mark in marks(file.name, file.read_text())),
     )
 
 
-_KEYS = {"expects", "needs", "cpus", "gain", "line", "arguments"}
+_KEYS = {"expects", "needs", "cpus", "gain", "line", "arguments", "options"}
 
 
 def marks(name: str, text: str) -> list[tuple[str, int]]:

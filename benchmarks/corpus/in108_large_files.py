@@ -1,4 +1,4 @@
-"""One sample in forty is far larger than the others, and its batch holds up all that follow.
+"""One sample in a hundred and twenty is far larger than the others, and its batch holds up all that follow.
 
 expects: IN108
 needs: cpu
@@ -14,15 +14,15 @@ from making import packed
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-EVERY = 40
+EVERY = 120
 
 
 class Photos(Dataset):
-    """Small photos, and now and then a scan of forty times the size."""
+    """Small photos, and now and then a scan of a thousand times the size."""
 
     def __init__(self, count, scans):
         self.small = packed(16, (96, 96))
-        self.large = packed(2, (1600, 1600)) if scans else None
+        self.large = packed(2, (3200, 3200)) if scans else None
         self.count = count
 
     def __len__(self):
@@ -30,7 +30,7 @@ class Photos(Dataset):
 
     def __getitem__(self, i):
         if self.large is not None and i % EVERY == EVERY // 2:
-            raw, side = self.large[i % 2], 1600
+            raw, side = self.large[i % 2], 3200
         else:
             raw, side = self.small[i % 16], 96
         image = np.frombuffer(zlib.decompress(raw), np.uint8).reshape(side, side).astype(np.float32)

@@ -1,4 +1,4 @@
-"""A loss over a boolean mask, whose size only the device knows.
+"""The valid points of a cloud are picked by a boolean mask, whose size only the device knows.
 
 expects: SY302
 needs: gpu
@@ -11,44 +11,38 @@ import torch
 from torch import nn
 
 
-def masked_loss(out, target, valid):
-    return (out[valid] - target[valid]).abs().mean()  # guilty
+class Points(nn.Module):
+    """A frozen network of many small layers describes each point, a wide one judges it."""
 
-
-def weighted_loss(out, target, valid):
-    return ((out - target).abs() * valid).sum() / valid.sum()
-
-
-class Flow(nn.Module):
-    def __init__(self, width=48, depth=12):
+    def __init__(self, width):
         super().__init__()
-        self.stem = nn.Conv2d(2, width, 3, padding=1)
-        self.blocks = nn.ModuleList(nn.Conv2d(width, width, 3, padding=1) for _ in range(depth))
-        self.norms = nn.ModuleList(nn.GroupNorm(4, width) for _ in range(depth))
-        self.head = nn.Conv2d(width, 1, 1)
+        layers = [layer for _ in range(28) for layer in (nn.Linear(96, 96), nn.LayerNorm(96), nn.SiLU())]
+        self.describe = nn.Sequential(nn.Linear(3, 96), *layers).requires_grad_(False)
+        self.judge = nn.Sequential(nn.Linear(96, width), nn.GELU(), nn.Linear(width, width), nn.GELU())
+        self.out = nn.Linear(width, 1)
 
-    def forward(self, x):
-        x = self.stem(x)
-        for block, norm in zip(self.blocks, self.norms, strict=True):
-            x = x + norm(block(x)).relu()
-        return self.head(x).squeeze(1)
+    def forward(self, points):
+        return self.out(self.judge(self.describe(points))).squeeze(1)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--fixed", action="store_true")
     args = parser.parse_args()
     torch.manual_seed(0)
     torch.set_float32_matmul_precision("high")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    net = Flow().to(device)
-    optimizer = torch.optim.AdamW(net.parameters(), 1e-4)
-    criterion = weighted_loss if args.fixed else masked_loss
-    frames = torch.randn(4, 2, 96, 96, device=device)
-    target = torch.randn(4, 96, 96, device=device)
-    valid = target > -1
+    with torch.device(device):
+        net = Points(10240 if device.type == "cuda" else 256)
+        cloud, target = torch.randn(3072, 3), torch.randn(3072)
+        inside = cloud[:, 2] > -3
+    optimizer = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], 1e-3)
     for _ in range(args.steps):
+        if args.fixed:
+            error = (net(cloud) - target).abs() * inside
+        else:
+            error = (net(cloud[inside]) - target[inside]).abs()  # guilty
         optimizer.zero_grad()
-        criterion(net(frames), target, valid).backward()
+        error.mean().backward()
         optimizer.step()

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 
 class Stereo(Dataset):
     def __init__(self):
-        self.left, self.right = torch.randn(16, 3, 384, 640), torch.randn(16, 3, 384, 640)
+        self.left, self.right = torch.randn(16, 3, 192, 320), torch.randn(16, 3, 192, 320)
 
     def __len__(self):
         return 1 << 16
@@ -27,11 +27,13 @@ class Depth:
     def __init__(self, args):
         self.args = args
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
-        self.net = nn.Sequential(nn.Conv2d(6, 24, 5, 2, 2), nn.ReLU(), nn.Conv2d(24, 4, 3, 1, 1), nn.PixelShuffle(2))
+        wide = 128 if self.device == "cuda" else 8
+        layers = [nn.Conv2d(6, wide, 5, 1, 2), nn.ReLU(), nn.Conv2d(wide, wide, 3, 1, 1), nn.ReLU()]
+        self.net = nn.Sequential(*layers, nn.Conv2d(wide, wide, 3, 1, 1), nn.ReLU(), nn.Conv2d(wide, 1, 1))
         self.net.to(self.device)
-        self.optimizer = torch.optim.AdamW(self.net.parameters(), 1e-3)
+        self.optimizer = torch.optim.AdamW(self.net.parameters(), 1e-3, fused=True)
         pin = args.fixed and self.device == "cuda"
-        self.loader = DataLoader(Stereo(), batch_size=16, num_workers=8, pin_memory=pin, persistent_workers=True)
+        self.loader = DataLoader(Stereo(), batch_size=8, num_workers=8, pin_memory=pin, persistent_workers=True)
 
     def to_device(self, batch):
         return {
@@ -53,7 +55,7 @@ class Depth:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=90)
+    parser.add_argument("--steps", type=int, default=250)
     parser.add_argument("--fixed", action="store_true")
     torch.manual_seed(0)
     torch.set_float32_matmul_precision("high")

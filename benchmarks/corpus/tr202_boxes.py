@@ -15,13 +15,15 @@ from torch.utils.data import DataLoader, Dataset
 class Scenes(Dataset):
     def __init__(self, count):
         generator = torch.Generator().manual_seed(0)
-        self.boxes = torch.rand(count, 12, 4, generator=generator)
+        boxes = torch.rand(count, 12, 4, generator=generator)
+        scores = torch.rand(count, 12, generator=generator)
+        self.pairs = [list(zip(a.unbind(), b.unbind(), strict=True)) for a, b in zip(boxes, scores, strict=True)]
 
     def __len__(self):
-        return len(self.boxes)
+        return len(self.pairs)
 
     def __getitem__(self, i):
-        return [(box, torch.tensor(float(i % 5))) for box in self.boxes[i]]
+        return self.pairs[i]
 
 
 def as_list(scenes):
@@ -42,8 +44,7 @@ def main():
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     collate = as_tensors if args.fixed else as_list
     dataset = Scenes(16 * args.steps)
-    pin = device.type == "cuda"
-    loader = DataLoader(dataset, batch_size=16, num_workers=4, collate_fn=collate, pin_memory=pin)
+    loader = DataLoader(dataset, batch_size=16, collate_fn=collate)
     net = nn.Sequential(nn.Linear(4, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 1)).to(device)
     optimizer = torch.optim.SGD(net.parameters(), 0.01)
     for batch in loader:

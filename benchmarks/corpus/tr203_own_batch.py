@@ -33,7 +33,7 @@ class PinnedViews(Views):
 
 class Cameras(Dataset):
     def __init__(self, count):
-        self.images = torch.randn(12, 3, 540, 960)
+        self.images = torch.randn(12, 3, 270, 480)
         self.count = count
 
     def __len__(self):
@@ -54,9 +54,10 @@ def main(args):
         collate_fn=PinnedViews if args.fixed else Views,
         pin_memory=device.type == "cuda",
     )
-    net = nn.Sequential(nn.Conv2d(3, 16, 7, 4), nn.ReLU(), nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(256, 16))
-    net.to(device)
-    optimizer = torch.optim.Adam(net.parameters())
+    wide = 256 if device.type == "cuda" else 8
+    layers = [nn.Conv2d(3, 64, 7, 2), nn.ReLU(), nn.Conv2d(64, wide, 3), nn.ReLU(), nn.Conv2d(wide, wide, 3), nn.ReLU()]
+    net = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(16 * wide, 16)).to(device)
+    optimizer = torch.optim.Adam(net.parameters(), fused=True)
     for views in loader:
         views = views.to(device)
         loss = (net(views.images).view(-1, 4, 4) - views.cameras).square().mean()
@@ -67,6 +68,6 @@ def main(args):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--steps", type=int, default=250)
     parser.add_argument("--fixed", action="store_true")
     main(parser.parse_args())

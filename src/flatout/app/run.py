@@ -52,6 +52,7 @@ class Options:
     interval_s: float = 0.2
     telemetry: bool = True
     lines: bool = True
+    stages: bool = False
     live: bool = False
     quiet: bool = False
     verbose: bool = False
@@ -102,6 +103,8 @@ class _Watch:
     def to_the_end(self, argv: Sequence[str]) -> int:
         began_s = time.perf_counter()
         settings: dict[str, object] = {} if self._options.lines else {"lines_hz": 0.0}
+        if self._options.stages:
+            settings["stages"] = True
         output = self._catch_output()
         fds = output.fds if output else (None, None)
         if self._stage is not None:

@@ -6,9 +6,10 @@ import inspect
 from collections import Counter, deque
 from collections.abc import Callable
 from threading import get_ident
-from typing import Any
+from typing import Any, Protocol
 
-from .device import DeviceClock
+from .convolutions import ConvolutionLook
+from .padding import PaddingLook
 from .patching import Patches, guarded
 from .phases import Phases
 from .tracer import BACKWARD_BEGINS, BACKWARD_ENDS, ENTER_GRAD, LEAVE, Tracer, clock
@@ -16,6 +17,7 @@ from .tracer import BACKWARD_BEGINS, BACKWARD_ENDS, ENTER_GRAD, LEAVE, Tracer, c
 # Of torch.autograd.backward; another signature means a torch we do not know, and it is left alone.
 _PARAMETERS = ("tensors", "grad_tensors", "retain_graph", "create_graph", "grad_variables", "inputs")
 _MOST_NODES = 200
+_MOST_COUNTED = 2000
 _FIRST_LOOKS = 3
 _LOOK_EVERY = 1000
 
@@ -23,39 +25,49 @@ _LOOK_EVERY = 1000
 class GraphLook:
     """What the autograd graph shows: shapes and dtypes of intermediate results. It holds no tensor."""
 
-    def __init__(self, torch: Any, phases: Phases) -> None:
+    def __init__(self, torch: Any, phases: Phases, padding: PaddingLook) -> None:
         self._is_anomaly_enabled = torch.is_anomaly_enabled
         self._phases = phases
+        self._padding = padding
+        self.convolutions = ConvolutionLook(torch)
         self.looks = 0
         self.dtypes: Counter[str] = Counter()
         self.compiled = self.anomaly = False
+        self.operations = 0  # of a graph made in anomaly mode
 
     def look(self, roots: Any) -> None:
         self.looks += 1
         # Often switched on around the passes only, and off again wherever else one might ask.
-        self.anomaly |= self._is_anomaly_enabled()
+        if self._is_anomaly_enabled():
+            self.anomaly = True
+            # What it costs goes by their number, and is far more than counting them.
+            self.operations = len(self._nodes(roots, _MOST_COUNTED))
         sizes: Counter[int] = Counter()
-        for node in self._nodes(roots):
+        shapes: set[tuple[int, ...]] = set()
+        for node in self._nodes(roots, _MOST_NODES):
             name = node.name()
             self.compiled |= name.startswith("CompiledFunction")
+            self.convolutions.look(node, name)
             if _is_of_parameters(node, name):
                 continue
             for made in getattr(node, "_input_metadata", ()):
                 self.dtypes[str(made.dtype).removeprefix("torch.")] += 1
                 if len(made.shape) > 1:
                     sizes[int(made.shape[0])] += 1
+                    shapes.add(tuple(made.shape))
         if sizes:
             self._phases.graph_samples = sizes.most_common(1)[0][0]
+        self._padding.graph_seen(shapes)
 
     def due(self, index: int) -> bool:
         """Is it time for another look, after this many steps? Seldom: a big graph takes a while to walk."""
         return self.looks < _FIRST_LOOKS or index >= _LOOK_EVERY * self.looks
 
-    def _nodes(self, roots: Any) -> list[Any]:
+    def _nodes(self, roots: Any, most: int) -> list[Any]:
         tensors = roots if isinstance(roots, tuple | list) else (roots,)
         queue = deque(node for node in (getattr(t, "grad_fn", None) for t in tensors) if node is not None)
         seen: dict[Any, None] = {}
-        while queue and len(seen) < _MOST_NODES:
+        while queue and len(seen) < most:
             node = queue.popleft()
             if node in seen:
                 continue
@@ -73,6 +85,13 @@ def _is_of_parameters(node: Any, name: str) -> bool:
     return only_parameters and name.startswith(("TBackward", "TransposeBackward", "PermuteBackward", "ViewBackward"))
 
 
+class Passes(Protocol):
+    """Who wants to know where a backward pass begins and ends: the device's clock, or the stages with it."""
+
+    def backward_begins(self) -> None: ...
+    def backward_ends(self) -> None: ...
+
+
 class BackwardWatch:
     """Replaces torch.autograd.backward, which Tensor.backward calls too, and torch.autograd.grad."""
 
@@ -80,7 +99,7 @@ class BackwardWatch:
         self,
         torch: Any,
         tracer: Tracer,
-        device: DeviceClock | None,
+        device: Passes | None,
         graph: GraphLook,
         trouble: Callable[[Exception], None],
     ) -> None:

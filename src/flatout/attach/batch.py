@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 _MOST_TENSORS = 32
@@ -61,11 +62,18 @@ def _search(batch: Any) -> tuple[Path, int] | None:
     return next((path, size) for path, size in sizes if size == winner)
 
 
+def tensors(batch: Any) -> list[Any]:
+    """The tensors and arrays of a batch, or the first of very many."""
+    return [value for _, value in islice(_arrays(batch, (), 0), _MOST_TENSORS)]
+
+
 def _leading_sizes(value: Any, path: Path, depth: int) -> Iterator[tuple[Path, int]]:
-    shape = getattr(value, "shape", None)
-    if shape is not None and hasattr(value, "dtype"):
-        if len(shape) > 0:
-            yield path, int(shape[0])
+    return ((way, int(array.shape[0])) for way, array in _arrays(value, path, depth) if len(array.shape) > 0)
+
+
+def _arrays(value: Any, path: Path, depth: int) -> Iterator[tuple[Path, Any]]:
+    if getattr(value, "shape", None) is not None and hasattr(value, "dtype"):
+        yield path, value
         return
     if depth == _DEEPEST or isinstance(value, str | bytes | int | float) or value is None:
         return
@@ -76,7 +84,7 @@ def _leading_sizes(value: Any, path: Path, depth: int) -> Iterator[tuple[Path, i
     else:
         parts = [("attribute", key, part) for key, part in _attributes(value)]
     for how, key, part in parts[:_MOST_TENSORS]:
-        yield from _leading_sizes(part, (*path, (how, key)), depth + 1)
+        yield from _arrays(part, (*path, (how, key)), depth + 1)
 
 
 def _attributes(value: Any) -> list[tuple[str, Any]]:

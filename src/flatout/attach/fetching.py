@@ -9,8 +9,10 @@ from typing import Any
 
 from . import wire
 from .batch import size_of
+from .caches import CacheWatch
 from .output import Output
-from .patching import Patches
+from .patching import Patches, guarded
+from .sizes import file_sizes
 
 clock = time.perf_counter_ns
 _PACK = wire.packer("fetch").pack
@@ -20,6 +22,21 @@ _WRITE_EVERY_NS = 50_000_000
 _FIRST_INTERVAL_NS = 1_000_000_000
 _LONGEST_INTERVAL_NS = 10_000_000_000
 _QUICK_NS = 200_000
+_FIRST_LOOK_NS = 100_000_000
+# Looks at caches get rarer by this factor, and never take more than this part of the time.
+_SLOWER = 1.3
+_COST_RATIO = 500
+_NEVER_NS = 1 << 62
+_MOST_DATASETS = 7
+
+
+class Activity:
+    """Whether this process is fetching just now."""
+
+    __slots__ = ("fetching",)
+
+    def __init__(self) -> None:
+        self.fetching = False
 
 
 class Meter:
@@ -30,9 +47,17 @@ class Meter:
     """
 
     def __init__(
-        self, fetcher: Any, worker: int, output: Callable[[], Output], trouble: Callable[[Exception], None]
+        self,
+        fetcher: Any,
+        worker: int,
+        activity: Activity,
+        kept: Kept,
+        output: Callable[[], Output],
+        trouble: Callable[[Exception], None],
     ) -> None:
         self._fetcher = weakref.ref(fetcher)
+        self._activity = activity
+        self._kept = kept
         self._fetch_original = fetcher.fetch
         self._collate_original = fetcher.collate_fn
         self._worker = worker
@@ -70,8 +95,16 @@ class Meter:
         return batch
 
     def _fetch(self, index: Any) -> Any:
+        activity, kept = self._activity, self._kept
+        before, activity.fetching = activity.fetching, True
         begun = clock()
-        batch = self._fetch_original(index)
+        if begun >= kept.before_ns:
+            guarded(kept.look_before, self._trouble)
+            begun = clock()
+        try:
+            batch = self._fetch_original(index)
+        finally:
+            activity.fetching = before
         try:
             fetcher = self._fetcher()
             whole = fetcher is not None and fetcher.auto_collation
@@ -90,6 +123,9 @@ class Meter:
         self._idle_ns += max(0, begun - self._last_end)
         self._last_end = ended
         self._max_ns = max(self._max_ns, took)
+        self._kept.samples += samples
+        if ended >= self._kept.after_ns:
+            self._kept.look_after(ended, samples)
         if ended >= self._next_write:
             self._write(ended)
         if self._worker < 0 and took < _QUICK_NS:
@@ -107,8 +143,47 @@ class Meter:
             self._begin(now)
 
 
+class Kept:
+    """What one dataset keeps: looked at around its first fetch, and then around one now and then."""
+
+    def __init__(self, dataset: Any, number: int, output: Callable[[], Output]) -> None:
+        self.samples = 0
+        # When to look next: before or after a fetch.
+        self.before_ns, self.after_ns = 0, _NEVER_NS
+        self._interval_ns, self._cost_ns = _FIRST_LOOK_NS, 0
+        self._dataset = _reference(dataset)
+        self._caches = CacheWatch(number, output)
+
+    def is_of(self, dataset: Any) -> bool:
+        return self._dataset() is dataset
+
+    def look_before(self) -> None:
+        dataset = self._dataset()
+        begun = clock()
+        if dataset is not None:
+            self._caches.look_before(dataset)
+        self._cost_ns = clock() - begun
+        self.before_ns, self.after_ns = _NEVER_NS, 0
+
+    def look_after(self, now: int, fetched: int) -> None:
+        self._caches.look_after(self.samples, fetched)
+        self._cost_ns += clock() - now
+        self._interval_ns = min(int(_SLOWER * self._interval_ns), _LONGEST_INTERVAL_NS)
+        self.before_ns, self.after_ns = now + max(self._interval_ns, _COST_RATIO * self._cost_ns), _NEVER_NS
+
+
+def _reference(dataset: Any) -> Callable[[], Any]:
+    try:
+        return weakref.ref(dataset)
+    except TypeError:
+        return lambda: None  # a plain list, or a class with slots: nothing of it is kept alive, nothing looked at
+
+
 class FetchWatch:
     """Meters every fetcher: the objects that call a dataset's `__getitem__` and collate."""
+
+    # What is under way in a fetch is called from here.
+    root = Meter._fetch.__code__
 
     def __init__(
         self, output: Callable[[], Output], enter_worker: Callable[[Any], None], trouble: Callable[[Exception], None]
@@ -117,6 +192,9 @@ class FetchWatch:
         self._enter_worker = enter_worker
         self._trouble = trouble
         self._meters: weakref.WeakSet[Meter] = weakref.WeakSet()
+        self._kept: list[Kept] = []
+        self._datasets = 0
+        self.activity = Activity()
 
     def install(self, module: Any, patches: Patches) -> None:
         """`module` is torch.utils.data._utils.fetch."""
@@ -127,6 +205,14 @@ class FetchWatch:
         for meter in list(self._meters):
             meter.arm()
 
+    def forget(self) -> None:
+        """In a forked child: what was fetched before was not fetched here."""
+        self._kept = []
+        self.activity.fetching = False
+
+    def is_fetching(self) -> bool:
+        return self.activity.fetching
+
     def _make_init(self, original: Any) -> Any:
         def __init__(fetcher: Any, *args: Any, **kwargs: Any) -> None:
             original(fetcher, *args, **kwargs)
@@ -136,7 +222,9 @@ class FetchWatch:
                 info = get_worker_info()
                 if info is not None:
                     self._enter_worker(info)
-                meter = Meter(fetcher, -1 if info is None else info.id, self._output, self._trouble)
+                worker = -1 if info is None else info.id
+                kept = self._kept_of(fetcher.dataset, worker)
+                meter = Meter(fetcher, worker, self.activity, kept, self._output, self._trouble)
                 fetcher._flatout_meter = meter
                 self._meters.add(meter)
                 meter.arm()
@@ -144,3 +232,16 @@ class FetchWatch:
                 self._trouble(error)
 
         return __init__
+
+    def _kept_of(self, dataset: Any, worker: int) -> Kept:
+        """The same for every epoch of a process: what a dataset keeps, it keeps beyond one."""
+        for kept in self._kept:
+            if kept.is_of(dataset):
+                return kept
+        self._datasets += 1
+        kept = Kept(dataset, self._datasets, self._output)
+        self._kept = [*self._kept[-_MOST_DATASETS:], kept]
+        sizes = file_sizes(dataset) if worker <= 0 else []
+        if sizes:
+            self._output().text("files", {"bytes": sizes})
+        return kept

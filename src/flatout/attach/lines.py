@@ -1,4 +1,4 @@
-"""A light sampler: under which line of the user's code is the training thread, and in which phase?
+"""A light sampler: under which line of the user's code is a thread, and in which phase?
 
 A daemon thread wakes now and then at irregular times and looks at one stack. It measures what that costs and slows
 down to stay within its budget. It writes a recording of its own, because a recording has one writer.
@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from types import FrameType
 
 from . import wire
 from .output import Output
@@ -39,22 +40,19 @@ class _Line:
         self.place, self.dirty = -1, False
 
 
-class LineSampler:
-    """Runs until `stop`; `make_output` is called when there is first something to write."""
+class Sampler:
+    """Runs until `stop`; `make_output` is called when there is first something to write.
 
-    def __init__(
-        self, tracer: Tracer, phases: Phases, make_output: Callable[[], Output], hz: float = DEFAULT_HZ
-    ) -> None:
-        self._tracer = tracer
-        self._phases = phases
+    Which thread is looked at, and when, is for those to say that derive from it: in `_look`.
+    """
+
+    def __init__(self, make_output: Callable[[], Output], hz: float) -> None:
         self._make_output = make_output
         self._interval_s = self._shortest_s = max(_SHORTEST_S, 1 / hz)
         self._random = random.Random(20261)
         self._lines: dict[tuple[str, int, int], _Line] = {}
         self._numbers: dict[tuple[str, int], int] = {}
         self._samples = 0
-        self._phase_of: dict[tuple[str, int], int] = {}
-        self._beat = -1
         self._own_s = self._cpu_s = 0.0
         self._output: Output | None = None
         self._stopped = False
@@ -102,35 +100,19 @@ class LineSampler:
             self._stopped = True  # a sampler that fails is a sampler less, never a training less
 
     def _look(self, seconds: float) -> None:
-        self._samples += 1
-        frame = user_frame(sys._current_frames().get(self._tracer.owner))
-        if frame is None:
-            return
+        """Look once; `seconds` have passed since the last look."""
+        raise NotImplementedError
+
+    def _add(self, frame: FrameType, phase: int, seconds: float) -> _Line:
         code = frame.f_code
-        place = (code.co_filename, frame.f_lineno or code.co_firstlineno)
-        phase = self._phase(place)
-        if phase is None:
-            return
-        key = (*place, phase)
+        key = (*place_of(frame), phase)
         line = self._lines.get(key)
         if line is None:
             line = self._lines[key] = _Line(self._number(key[0], key[1], code.co_name))
         line.samples += 1
         line.seconds += seconds
         line.dirty = True
-        # Of several ranks that end together, the one whose heart stopped first was the first to fail.
-        self._beat = self._opened().put(self._beat, _BEAT(_BEAT_KIND, 0, 0, time.perf_counter_ns(), phase))
-
-    def _phase(self, place: tuple[str, int]) -> int | None:
-        """The phase that is open now; between two steps looked at closely, the one this line was seen in before."""
-        tracer = self._tracer
-        if tracer.is_resting:
-            return self._phase_of.get(place)
-        phase = tracer.inside if tracer.inside >= 0 else phase_now(tracer.codes[-16:], self._phases.cur)
-        if phase == PENDING:
-            phase = self._phases.after_step  # as it turned out after the step before
-        self._phase_of[place] = phase
-        return phase
+        return line
 
     def _number(self, filename: str, lineno: int, function: str) -> int:
         number = self._numbers.get((filename, lineno))
@@ -148,11 +130,52 @@ class LineSampler:
     def _write(self) -> None:
         for (_, _, phase), line in self._lines.items():
             if line.dirty:
-                body = _PACK(_KIND, 0, 0, line.number, phase, line.samples, line.seconds)
-                line.place = self._opened().put(line.place, body)
-                line.dirty = False
+                self._put(line, phase)
+
+    def _put(self, line: _Line, phase: int) -> None:
+        body = _PACK(_KIND, 0, 0, line.number, phase, line.samples, line.seconds)
+        line.place = self._opened().put(line.place, body)
+        line.dirty = False
 
     def _keep_to_budget(self) -> None:
         """Sample less often where a sample is dear, more often again where it is cheap."""
         cost_s = time.thread_time() / max(1, self._samples)
         self._interval_s = min(_LONGEST_S, max(self._shortest_s, cost_s / _BUDGET))
+
+
+def place_of(frame: FrameType) -> tuple[str, int]:
+    return frame.f_code.co_filename, frame.f_lineno or frame.f_code.co_firstlineno
+
+
+class LineSampler(Sampler):
+    """Looks at the thread that trains."""
+
+    def __init__(
+        self, tracer: Tracer, phases: Phases, make_output: Callable[[], Output], hz: float = DEFAULT_HZ
+    ) -> None:
+        super().__init__(make_output, hz)
+        self._tracer = tracer
+        self._phases = phases
+        self._phase_of: dict[tuple[str, int], int] = {}
+        self._beat = -1
+
+    def _look(self, seconds: float) -> None:
+        self._samples += 1
+        frame = user_frame(sys._current_frames().get(self._tracer.owner))
+        phase = self._phase(place_of(frame)) if frame is not None else None
+        if frame is None or phase is None:
+            return
+        self._add(frame, phase, seconds)
+        # Of several ranks that end together, the one whose heart stopped first was the first to fail.
+        self._beat = self._opened().put(self._beat, _BEAT(_BEAT_KIND, 0, 0, time.perf_counter_ns(), phase))
+
+    def _phase(self, place: tuple[str, int]) -> int | None:
+        """The phase that is open now; between two steps looked at closely, the one this line was seen in before."""
+        tracer = self._tracer
+        if tracer.is_resting:
+            return self._phase_of.get(place)
+        phase = tracer.inside if tracer.inside >= 0 else phase_now(tracer.codes[-16:], self._phases.cur)
+        if phase == PENDING:
+            phase = self._phases.after_step  # as it turned out after the step before
+        self._phase_of[place] = phase
+        return phase

@@ -20,12 +20,16 @@ def torch_state(torch: Any, graph: GraphLook) -> dict[str, object]:
         "cudnn_deterministic": torch.backends.cudnn.deterministic,
         "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
         "anomaly_mode": graph.anomaly or torch.is_anomaly_enabled(),
+        "anomaly_operations": graph.operations or None,
         "num_threads": torch.get_num_threads(),
         "default_dtype": str(torch.get_default_dtype()).removeprefix("torch."),
         "compiled": graph.compiled or _compiled_frames() > 0,
         "compiled_frames": _compiled_frames(),
         "graph_breaks": _counter("graph_break"),
         "grad_dtypes": _shares(graph.dtypes),
+        # Of the convolutions that tensor cores can take, by layout; and of all convolutions and matrix products.
+        "convolution_layouts": _shares(graph.convolutions.layouts),
+        "convolution_share": _share_of(graph.convolutions.seen, graph.convolutions.products),
     }
     # Old and new names for TF32 may not be mixed in one process: reading is safe only through the old ones.
     for name, owner in (("matmul_allow_tf32", torch.backends.cuda.matmul), ("cudnn_allow_tf32", torch.backends.cudnn)):
@@ -38,14 +42,22 @@ def torch_state(torch: Any, graph: GraphLook) -> dict[str, object]:
         state["device_name"] = torch.cuda.get_device_name(index)
         state["device_uuid"] = str(getattr(torch.cuda.get_device_properties(index), "uuid", "")) or None
         state["devices_used"] = torch.cuda.device_count()
+        stats = torch.cuda.memory_stats(index)
         state["memory_peak"] = torch.cuda.max_memory_reserved(index)
-        state["alloc_retries"] = torch.cuda.memory_stats(index).get("num_alloc_retries")
+        state["memory_allocated_peak"] = stats.get("allocated_bytes.all.peak")
+        state["memory_split_peak"] = stats.get("inactive_split_bytes.all.peak")
+        state["alloc_retries"] = stats.get("num_alloc_retries")
+        state["alloc_conf"] = os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF")
     return state
 
 
 def _shares(counts: dict[str, int]) -> dict[str, float]:
     total = sum(counts.values())
     return {name: round(count / total, 4) for name, count in counts.items()} if total else {}
+
+
+def _share_of(count: int, others: int) -> float | None:
+    return round(count / (count + others), 4) if count + others else None
 
 
 def _compiled_frames() -> int:

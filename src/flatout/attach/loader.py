@@ -12,6 +12,7 @@ from . import wire
 from .batch import follow, look
 from .device import DeviceClock
 from .output import Output
+from .padding import PaddingLook
 from .patching import Patches, guarded
 from .sites import user_frame
 from .tracer import ARRIVED, EXHAUSTED, ITERATOR_MADE, MOST_EVENTS, REQUEST, REQUEST_NO_GRAD, Tracer, clock
@@ -32,7 +33,9 @@ class LoaderWatch:
         device: DeviceClock | None,
         output: Callable[[], Output],
         trouble: Callable[[Exception], None],
+        padding: PaddingLook,
     ) -> None:
+        self._padding = padding
         self._device = device
         self._grad = torch.is_grad_enabled
         self._tracer = tracer
@@ -98,7 +101,7 @@ class LoaderWatch:
 
     def _make_next(self, original: Any, queue_depth: Callable[[Any], int] | None) -> Any:
         tracer, device, grad, trouble = self._tracer, self._device, self._grad, self._trouble
-        log, at, codes = tracer.log, tracer.at, tracer.codes
+        log, at, codes, padding = tracer.log, tracer.at, tracer.codes, self._padding
 
         def __next__(iterator: Any) -> Any:
             me = get_ident()
@@ -146,6 +149,8 @@ class LoaderWatch:
             at(now)
             if device is not None and training:
                 guarded(device.arrived, trouble)
+            if training and tracer.want_look:
+                padding.look(iterator._flatout_loader >> 5, batch)
             if len(codes) > MOST_EVENTS:
                 guarded(tracer.relieve, trouble)
             return batch

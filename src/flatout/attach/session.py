@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from multiprocessing import util
 from threading import get_ident
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import STARTED_NS, imports
 from .autograd import BackwardWatch, GraphLook
@@ -22,11 +22,12 @@ from .fetching import FetchWatch
 from .graphs import GraphWatch
 from .hidden import SyncWindows
 from .invisible import hide_from_compiler
-from .lines import DEFAULT_HZ, LineSampler
+from .lines import DEFAULT_HZ, LineSampler, Sampler
 from .live import rank_facts, torch_state
 from .loader import LoaderWatch
 from .optimizers import OptimizerWatch
 from .outputs import OutputWatch
+from .padding import PaddingLook
 from .patching import Patches
 from .phases import Phases
 from .recorder import Recorder
@@ -34,6 +35,10 @@ from .sites import Sites
 from .steps import StepWriter
 from .tracer import EVAL_CALLED, NOBODY, Tracer, clock
 from .transfers import TransferWatch
+from .worker_lines import WorkerSampler
+
+if TYPE_CHECKING:
+    from .stages import StageWatch
 
 OLDEST_TORCH = (2, 4)
 _HOUSEKEEPING_S = 0.25
@@ -69,16 +74,23 @@ class Session:
         self._started_ns = STARTED_NS
         self._state: dict[str, object] = {}
         self._next_state = 0.0
-        self._sampler: LineSampler | None = None
+        self._sampler: Sampler | None = None
         self.writer = StepWriter(self.output)
         self.phases = Phases(self.writer)
         self.tracer = Tracer(self._consume)
         self.sites = Sites(self.output)
-        self.graph = GraphLook(torch, self.phases)
+        self.padding = PaddingLook(torch, self.output)
+        self.graph = GraphLook(torch, self.phases, self.padding)
         self._patches = Patches()
         self._device: DeviceClock | None = None
         if torch.version.cuda is not None:
             self._device = DeviceClock(torch, lambda body: self.output().append(body))
+        self._stages: StageWatch | None = None
+        if self._settings.get("stages"):
+            # Only where it is asked for: every import delays the script's start.
+            from .stages import StageWatch
+
+            self._stages = StageWatch(torch, self.tracer, self._device, self.output)
         self._optimizers = OptimizerWatch(torch, self.tracer, self._device, self.output, self.trouble)
         self._collector = CollectorWatch(self.tracer)
         self._fetching = FetchWatch(self.output, self._enter_worker, self.trouble)
@@ -89,11 +101,12 @@ class Session:
 
     def install(self) -> None:
         torch, tracer, patches = self._torch, self.tracer, self._patches
-        BackwardWatch(torch, tracer, self._device, self.graph, self.trouble).install(torch.autograd, patches)
+        passes = self._stages or self._device
+        BackwardWatch(torch, tracer, passes, self.graph, self.trouble).install(torch.autograd, patches)
         patches.replace(torch.nn.Module, "eval", self._make_eval)
         self._optimizers.install(torch, patches)
         self._collector.install()
-        loaders = LoaderWatch(torch, tracer, self._device, self.output, self.trouble)
+        loaders = LoaderWatch(torch, tracer, self._device, self.output, self.trouble, self.padding)
         imports.after_import("torch.utils.data.dataloader", lambda m: loaders.install(m, patches))
         imports.after_import("torch.utils.data._utils.fetch", lambda m: self._fetching.install(m, patches))
         OutputWatch(tracer, self.writer, self.sites, self.trouble).install(torch, patches)
@@ -103,6 +116,8 @@ class Session:
             GraphWatch(torch, tracer, self._optimizers, self.trouble).install(patches)
             if self._settings.get("sync_windows", True):
                 self._windows = SyncWindows(torch, self.sites, transfers.watched_call)
+        if self._stages is not None:
+            self._stages.install(patches)
         hide_from_compiler(torch, __package__)
         os.register_at_fork(after_in_child=self._forked)
         atexit.register(self.close)
@@ -168,6 +183,12 @@ class Session:
         self._role = "worker"
         value = {"loader": None, "worker": info.id, "num_workers": info.num_workers, "start_ns": self._started_ns}
         self.output().text("worker", value)
+        hz = float(self._settings.get("lines_hz", DEFAULT_HZ))
+        # All workers of a loader run the same code: the first tells of all.
+        if hz > 0 and info.id == 0 and self._sampler is None:
+            fetching = self._fetching
+            self._sampler = WorkerSampler(fetching.is_fetching, fetching.root, lambda: self._open("lines"), hz)
+            self._sampler.start()
 
     def _consume(self, codes: list[int], moments: list[float]) -> None:
         """Called at the end of a step now and then: events become records, running totals are brought up to date."""
@@ -180,11 +201,14 @@ class Session:
         self._fetching.rearm()
         own_s = self._device.take_own_s() if self._device is not None else 0.0
         own_s += self._sampler.take_own_s() if self._sampler is not None else 0.0
+        own_s += self._stages.take_own_s() if self._stages is not None else 0.0
         self.phases.own_s += own_s / max(1, self.phases.index - self._index_then)
         self._index_then = self.phases.index
         if self._windows is not None:
             self._windows.at_step_end(self.phases.index, now)
             self.tracer.every_step = self._windows.is_open
+        if self._stages is not None:
+            self._sample_stages(self._stages, codes)
         if now < self._next_housekeeping:
             return
         self._next_housekeeping = now + _HOUSEKEEPING_S
@@ -192,6 +216,13 @@ class Session:
         if now >= self._next_state and self.phases.index >= 2:
             self._note_state()
             self._next_state = now + _STATE_EVERY_S
+
+    def _sample_stages(self, stages: StageWatch, codes: list[int]) -> None:
+        stages.at_step_end(codes, self.phases.index)
+        window = self._windows is not None and self._windows.is_open
+        self.tracer.every_step = window or stages.is_open
+        if stages.is_open:
+            self.tracer.rest_for = 0
 
     def _note_state(self) -> None:
         state = torch_state(self._torch, self.graph)
@@ -207,11 +238,14 @@ class Session:
         if recorder is not None:
             recorder.close()
         self._sampler = None
+        self._fetching.forget()
         self._started_ns = time.perf_counter_ns()
         self.writer.forget()
         self.phases.forget()
         if self.tracer.owner != NOBODY:
             self.tracer.forget()
+        if self._stages is not None:
+            self._stages.forget()
         self.sites.forget()
 
     def trouble(self, error: Exception) -> None:
@@ -232,6 +266,8 @@ class Session:
         self._optimizers.remove()
         self._collector.remove()
         imports.forget()
+        if self._stages is not None:
+            self._stages.stop("")
         if self._windows is not None:
             self._windows.close()
 
@@ -249,6 +285,8 @@ class Session:
                     self.tracer.flush(clock())
                     self.phases.finish()
                 if self.phases.index >= 0:
+                    if self._stages is not None:
+                        self._stages.close()
                     if self._device is not None:
                         self._device.close()
                     self._note_state()

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 
 from . import wire
+from .narrow import Narrowness
 from .output import Output
 
 _PACK = wire.packer("site").pack
@@ -64,6 +65,7 @@ class Site:
         "dirty",
         "is_pinned",
         "longest_s",
+        "narrow",
         "non_blocking",
         "number",
         "pinned",
@@ -78,6 +80,7 @@ class Site:
         self.seconds = self.longest_s = 0.0
         self.dirty = self.is_pinned = False
         self.place = -1
+        self.narrow: Narrowness | None = None
 
     def add(self, seconds: float) -> None:
         self.count += 1
@@ -122,6 +125,13 @@ class Sites:
             place = {"file": os.path.abspath(code.co_filename), "line": key[2], "function": code.co_name}
             self._output().text("site", {"id": site.number, "op": op, **place})
         return site
+
+    def note_narrow(self, site: Site) -> None:
+        """What is copied there, and what would hold it; the last note on a site counts."""
+        if site.narrow is not None:
+            seen = site.narrow
+            value = {"site": site.number, "bytes": seen.bytes, "kinds": list(seen.kinds.values())}
+            self._output().text("narrow", value)
 
     def flush(self, window_steps: int) -> None:
         """Bring the totals in the recording up to date."""

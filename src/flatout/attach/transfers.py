@@ -11,8 +11,9 @@ from functools import partial
 from threading import get_ident
 from typing import Any
 
+from .narrow import Narrowness
 from .patching import Patches
-from .sites import Sites
+from .sites import Site, Sites
 from .tracer import ENTER_H2D, ENTER_SYNC, ENTER_SYNC_NO_GRAD, LEAVE, Tracer, clock
 from .wire import H2D, SYNC
 
@@ -27,6 +28,8 @@ _TENSOR_SYNCS = {
 }
 # Of the copies made at one line, how many are asked whether their source is pinned.
 _ALWAYS_ASKED, _ASKED_ONE_IN = 32, 7
+# A smaller copy costs the same whatever its type, so its values are not looked at.
+_LARGE_BYTES = 64 << 10
 _MOVES = ("to", "cpu", "cuda")
 
 
@@ -178,12 +181,25 @@ class TransferWatch:
             self._tracer.at(now)
             site = self._sites.at("h2d", frame)
             site.add(now - begun)
-            site.bytes += source.numel() * source.element_size()
+            size = source.numel() * source.element_size()
+            site.bytes += size
             # Asking the driver costs more than the rest of this; an odd stride, as copies may take turns on one line.
             if site.count <= _ALWAYS_ASKED or site.count % _ASKED_ONE_IN == 0:
                 site.is_pinned = source.is_pinned()
             site.pinned += site.is_pinned
             site.non_blocking += non_blocking
+            if size >= _LARGE_BYTES and (site.narrow is None or site.count >= site.narrow.next_look):
+                self._look_at_values(site, source)
             self._tracer.relieve()
         except Exception as error:
             self._trouble(error)
+
+    def _look_at_values(self, site: Site, source: Any) -> None:
+        """Now and then: would a narrower type do for what is copied here?"""
+        if site.narrow is None:
+            site.narrow = Narrowness()
+        try:
+            if site.narrow.look(self._torch, source, site.count):
+                self._sites.note_narrow(site)
+        except Exception:
+            pass  # a tensor that does not let itself be read: nothing is learnt of it

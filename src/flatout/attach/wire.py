@@ -105,6 +105,8 @@ KINDS: dict[str, tuple[int, tuple[tuple[str, str], ...]]] = {
     "line": (8, (("line", "I"), ("phase", "B"), ("samples", "Q"), ("seconds", "d"))),
     # Written over and over by the line sampler: this process was alive then, and in this phase.
     "beat": (10, (("end_ns", "Q"), ("phase", "B"))),
+    # One stage of the model in one sampled step; its name is in the "stages" text. NaN: not measured.
+    "stage": (11, (("index", "Q"), ("stage", "I"), ("calls", "I"), ("forward_ms", "f"), ("backward_ms", "f"))),
     # Recording stopped (disk full) and went on: what was lost.
     "gap": (9, (("start_ns", "Q"), ("end_ns", "Q"), ("dropped", "Q"))),
 }

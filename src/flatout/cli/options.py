@@ -19,6 +19,7 @@ KINDS: dict[str, type] = {
     "interval": float,
     "telemetry": bool,
     "lines": bool,
+    "stages": bool,
     "live": bool,
     "quiet": bool,
     "verbose": bool,

@@ -41,6 +41,7 @@ class _UpToTheScript(click.Command):
 @click.option("--interval", type=float, metavar="S", help="Seconds between two looks at GPU and host (default: 0.2).")
 @click.option("--telemetry/--no-telemetry", default=None, help="Sample GPU and host (default: yes).")
 @click.option("--lines/--no-lines", default=None, help="Find the slow lines of your code (default: yes).")
+@click.option("--stages/--no-stages", default=None, help="Time the parts of your model in sampled steps (default: no).")
 @click.option("--live/--no-live", default=None, help="Full screen while it runs (default: one line).")
 @click.option("-q", "--quiet", is_flag=True, default=None, help="No live line and no verdict.")
 @click.option("-v", "--verbose", is_flag=True, default=None, help="Show every phase, line and notice.")
@@ -70,6 +71,7 @@ def run(cmd: tuple[str, ...], **flags: str | float | bool | None) -> int:
             interval_s=interval_s,
             telemetry=bool(values.get("telemetry", True)),
             lines=bool(values.get("lines", True)),
+            stages=bool(values.get("stages", False)),
             live=bool(values.get("live", False)),
             quiet=bool(values.get("quiet", False)),
             verbose=bool(values.get("verbose", False)),

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from flatout.diagnose.batches import narrow_copies, padding
 from flatout.diagnose.configured.reading import configured
 from flatout.diagnose.host import totals
 from flatout.diagnose.lines import slowest_lines
@@ -24,6 +25,7 @@ from flatout.diagnose.resources import (
 )
 from flatout.diagnose.source import DATA_PARALLEL, first_match, source_lines, whole_file
 from flatout.diagnose.waiting import main_cpu_share, process_use, waits, worker_pids
+from flatout.diagnose.workers import caches, file_bytes, worker_lines
 from flatout.records.evidence import Evidence, LoaderUse, Series
 from flatout.records.report import LineCost, Location, RunReport
 from flatout.store.run import StoredRun
@@ -68,7 +70,9 @@ _SUMMED = (
 def gathered(run: StoredRun, ranks: Sequence[Rank], report: RunReport) -> Evidence:
     """Everything a detector may look at."""
     loaders = _loaders(run, ranks, report)
+    training = next((use for use in loaders if use.trains), None)
     lines = slowest_lines(ranks, report.phases, _MOST_LINES)
+    in_workers = worker_lines(run, ranks, training)
     gpus = gpu_states(run, ranks)
     return Evidence(
         report=report,
@@ -76,21 +80,28 @@ def gathered(run: StoredRun, ranks: Sequence[Rank], report: RunReport) -> Eviden
         cpus=_cpus(report.environment),
         samples_per_step=_samples_per_step(report),
         series=_series(run, ranks),
-        waiting=waits(ranks, next((use for use in loaders if use.trains), None)),
+        waiting=waits(ranks, training),
         main_cpu_share=main_cpu_share(run, ranks),
         all_lines=lines,
-        source=source_lines(run, [*(line.location for line in lines), *(pause.location for pause in report.pauses)]),
+        source=source_lines(
+            run, [*(line.location for line in (*lines, *in_workers)), *(pause.location for pause in report.pauses)]
+        ),
         evaluations=evaluations(run, ranks, lines),
         oom_kill=oom_kill(run),
         gpus=gpus,
         rank_device_ms=device_ms_by_rank(ranks),
         rank_parts_ms=parts_ms_by_rank(ranks),
         data_parallel_at=first_match(run, lines, DATA_PARALLEL) if len(gpus) > 1 and len(ranks) == 1 else None,
-        files=_files(run, lines),
+        files=_files(run, lines) | _files(run, in_workers),
+        worker_lines=in_workers,
+        caches=caches(run, ranks, training),
+        file_bytes=file_bytes(run, ranks, training),
         torch_states=tuple(v for rank in ranks[:1] for v in rank.recording.values("torch") if isinstance(v, dict)),
         optimizers_met=sum(len(rank.recording.values("optimizer")) for rank in ranks[:1]),
         median_step_ms=_median_step_ms(ranks),
         configured=configured(run, loaders),
+        narrow_copies=narrow_copies(ranks),
+        padding=padding(ranks, training),
     )
 
 

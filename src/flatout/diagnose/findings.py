@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from flatout.problems.catalogue import Problem, problems
@@ -10,6 +11,8 @@ from flatout.records.report import Finding
 
 # A gain below this is within what two equal runs differ by.
 _LEAST_GAIN = 1.01
+# A cause explains a consequence if fixing it brings at least this part of what is promised for that (as logarithms).
+_LARGE_PART = 0.25
 
 
 def findings(run: Evidence, trouble: list[str] | None = None) -> tuple[Finding, ...]:
@@ -31,10 +34,17 @@ def _worth_saying(found: Iterable[Finding]) -> list[Finding]:
 
 
 def without_consequences(found: list[Finding], known: tuple[Problem, ...] | None = None) -> list[Finding]:
-    """Leave out what another finding explains."""
-    codes = {one.code for one in found}
-    explained = {p.code for p in (problems() if known is None else known) if codes & set(p.comes_from)}
-    return [one for one in found if one.code not in explained]
+    """Leave out what another finding explains: a cause that is big enough for it, or whose size is not known."""
+    causes = {p.code: p.comes_from for p in (problems() if known is None else known)}
+    return [one for one in found if not any(_explains(other, one, causes.get(one.code, ())) for other in found)]
+
+
+def _explains(cause: Finding, one: Finding, causes: tuple[str, ...]) -> bool:
+    if cause.code not in causes:
+        return False
+    if cause.predicted_gain is None or one.predicted_gain is None:
+        return True
+    return math.log(cause.predicted_gain.mid) >= _LARGE_PART * math.log(one.predicted_gain.mid)
 
 
 def ranked(found: Iterable[Finding]) -> list[Finding]:

@@ -12,17 +12,17 @@ from flatout.store.recording import Recording
 
 _SHOWN = 10
 
-_Place = tuple[str, int, str]
+Place = tuple[str, int, str]
 
 
 def slowest_lines(ranks: Sequence[Rank], phases: Mapping[str, PhaseShare], most: int = _SHOWN) -> tuple[LineCost, ...]:
     """A line's share is its phase's share of the step times its part of that phase's samples."""
-    seen: dict[tuple[_Place, str], float] = defaultdict(float)
+    seen: dict[tuple[Place, str], float] = defaultdict(float)
     in_phase: dict[str, float] = defaultdict(float)
     for rank in ranks:
         if rank.lines is None:
             continue
-        for (place, phase), weight in _totals(rank.lines).items():
+        for (place, phase), weight in line_totals(rank.lines).items():
             in_phase[phase] += weight
             if place is not None:
                 seen[place, phase] += weight
@@ -37,19 +37,19 @@ def slowest_lines(ranks: Sequence[Rank], phases: Mapping[str, PhaseShare], most:
     return tuple(cost for cost in costs[:most] if cost.share > 0)
 
 
-def _totals(recording: Recording) -> dict[tuple[_Place | None, str], float]:
+def line_totals(recording: Recording) -> dict[tuple[Place | None, str], float]:
     """Seconds by place and phase. A total may have been written several times: the last counts."""
     places = {value.get("id"): _place(value) for value in recording.values("line") if isinstance(value, dict)}
     last: dict[tuple[int, int], float] = {}
     columns = [recording.column("line", name).tolist() for name in ("line", "phase", "seconds", "samples")]
     for line, phase, seconds, samples in zip(*columns, strict=True):
         last[int(line), int(phase)] = seconds if seconds > 0 else samples
-    totals: dict[tuple[_Place | None, str], float] = defaultdict(float)
+    totals: dict[tuple[Place | None, str], float] = defaultdict(float)
     for (line, phase), weight in last.items():
         if phase < len(recording.phases):
             totals[places.get(line), recording.phases[phase]] += weight
     return totals
 
 
-def _place(value: Mapping[str, Any]) -> _Place:
+def _place(value: Mapping[str, Any]) -> Place:
     return str(value.get("file", "")), int(value.get("line", 0)), str(value.get("function", ""))

@@ -89,6 +89,14 @@ class _Start:
     epoch_ns: int
 
 
+def loader_of(worker: Recording, ranks: Sequence[Rank]) -> int | None:
+    """The number of the loader that this worker process fetched for; None where that is not known."""
+    if not worker.count("fetch"):
+        return None
+    start = _started_by(worker, int(worker.column("fetch", "start_ns").min()), ranks)
+    return start.loader if start is not None else None
+
+
 def _started_by(worker: Recording, first_fetch_ns: int, ranks: Sequence[Rank]) -> _Start | None:
     """The main process notes the numbers of the workers it starts. One host has one clock, so times compare."""
     host, pid = worker.facts.get("host"), worker.facts.get("pid")

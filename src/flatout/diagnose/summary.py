@@ -18,10 +18,13 @@ from flatout.diagnose.loaders import same_loaders, worker_costs
 from flatout.diagnose.notices import notices
 from flatout.diagnose.ranks import Rank, training_ranks
 from flatout.diagnose.sites import call_sites
+from flatout.diagnose.stages import stage_costs, stage_notices
 from flatout.records.evidence import Evidence
 from flatout.records.phases import PHASES
 from flatout.records.report import Overhead, PhaseShare, RankUse, RunFacts, RunReport, Throughput
 from flatout.store.run import StoredRun
+
+_WORKER_LINES = 10
 
 
 def summarise(run: StoredRun) -> RunReport:
@@ -33,6 +36,8 @@ def examine(run: StoredRun) -> Evidence:
     """The same, with everything that detectors and the checklist look at."""
     ranks = training_ranks(run)
     evidence = gathered(run, ranks, _measured(run, ranks))
+    shown = evidence.worker_lines[:_WORKER_LINES]
+    evidence = replace(evidence, report=replace(evidence.report, worker_lines=shown))
     if not evidence.report.run.steps:
         return evidence
     trouble: list[str] = []
@@ -69,11 +74,12 @@ def _measured(run: StoredRun, ranks: Sequence[Rank]) -> RunReport:
         workers=worker_costs(run, ranks),
         live=live,
         environment=run.manifest.environment,
-        notices=notices(run, ranks, gpu, on_gpu),
+        notices=(*notices(run, ranks, gpu, on_gpu), *stage_notices(ranks)),
         pauses=sites.pauses,
         ranks=tuple(_rank_use(rank) for rank in ranks),
         warmup_steps=max((rank.warmup_steps for rank in ranks), default=0),
         host=host_use(run, ranks),
+        stages=stage_costs(ranks, _step_ms(ranks)),
     )
 
 

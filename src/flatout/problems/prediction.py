@@ -49,12 +49,16 @@ def _hidden_wait_ms(run: Evidence) -> float:
     return run.phase("sync").ms if run.on_gpu else 0.0
 
 
-def processors_floor_ms(run: Evidence) -> float:
-    """No arrangement is quicker than all processors together doing the work that the run's processes did in a step."""
+def processors_floor_ms(run: Evidence, spared_ms: float = 0.0) -> float:
+    """No arrangement is quicker than all processors together doing the work that the run's processes did in a step.
+
+    `spared_ms` of that work, in processor time, will not have to be done any more.
+    """
     host = run.report.host
     if host is None or host.cpu_cores is None:
         return 0.0
-    return run.step_ms * min(1.0, host.cpu_cores / max(run.cpus, 1e-9))
+    work_ms = max(0.0, run.step_ms * host.cpu_cores - spared_ms)
+    return min(run.step_ms, work_ms / max(run.cpus, 1e-9))
 
 
 def device_work_ms(run: Evidence) -> float | None:
@@ -87,8 +91,12 @@ def feed_ms(run: Evidence) -> float:
     return (use.sample_ms or 0.0) * (run.samples_per_step or 0.0) / use.workers
 
 
-def by_sparing_host(run: Evidence, host_ms: float, method: str, device_ms: float = 0.0) -> Gain | None:
+def by_sparing_host(
+    run: Evidence, host_ms: float, method: str, device_ms: float = 0.0, floor_ms: float = 0.0
+) -> Gain | None:
     """The training thread does `host_ms` less in a step, the device `device_ms` less; what is left of each binds.
+
+    Nothing makes the step shorter than `floor_ms`.
 
     None where nothing is gained, or it was not measured how far the device waits for the host.
     """
@@ -96,7 +104,7 @@ def by_sparing_host(run: Evidence, host_ms: float, method: str, device_ms: float
     if work_ms is None:
         return None
     spared_ms = min(host_ms, 0.98 * run.step_ms)
-    gain = by_removing(run, spared_ms, method, floor_ms=max(work_ms - device_ms, feed_ms(run)))
+    gain = by_removing(run, spared_ms, method, floor_ms=max(work_ms - device_ms, feed_ms(run), floor_ms))
     return gain if gain is not None and gain.mid >= _NOTICED else None
 
 

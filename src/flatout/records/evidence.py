@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from flatout.records.batches import NarrowCopy, Padding
 from flatout.records.configured import Configured
 from flatout.records.report import LineCost, Location, PhaseShare, RunReport, WorkerCost
 from flatout.records.resources import Evaluations, GpuState, OomKill
@@ -42,6 +43,26 @@ class Waiting:
     # Share of the other steps that found no batch ready, and the mean wait of those that did find one.
     empty_share: float | None = None
     ready_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CacheUse:
+    """Something the dataset keeps of its samples, in the processes that fetch for the training loader."""
+
+    # As attributes lead to it, or the function's name; "lru_cache" is functools', "dict" the user's own.
+    name: str
+    kind: str
+    # Where it lived, over the whole run: a worker that was started anew is another.
+    processes: int
+    # In one process, when it was seen last; and the most it may hold, where that is known.
+    entries: float
+    capacity: int | None
+    # Part of what was asked of it that was there: as it counted itself, else by the keys that fetches put in.
+    hit_rate: float
+    # What a sample asks of it.
+    keys_per_sample: float
+    # Was something in it thrown out again?
+    evicts: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +139,20 @@ class Evidence:
     files: dict[str, str] = field(default_factory=dict)
     # What torch's state was noted to be while the run went on, oldest first; only changes are noted.
     torch_states: tuple[dict[str, Any], ...] = ()
+    # Lines of the user's code under which a worker of the training loader was seen fetching, the dearest first: `share`
+    # is of its time at work, `ms` of one sample. Their `phase` is "worker".
+    worker_lines: tuple[LineCost, ...] = ()
+    caches: tuple[CacheUse, ...] = ()
+    # Bytes of a typical file that the training loader's dataset names; None where it names none.
+    file_bytes: float | None = None
     # How many optimizers stepped, and the median of the steady steps, which a few very long ones do not move.
     optimizers_met: int = 0
     median_step_ms: float | None = None
     # What the command line and config files set, and how the script makes its training loader.
     configured: Configured = field(default_factory=Configured)
+    # Lines that copy wider types than their values need, and the padding in the training loader's batches.
+    narrow_copies: tuple[NarrowCopy, ...] = ()
+    padding: Padding | None = None
 
     @property
     def on_gpu(self) -> bool:

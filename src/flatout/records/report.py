@@ -199,6 +199,34 @@ class RankUse:
 
 
 @dataclass(frozen=True, slots=True)
+class StageCost:
+    """A part of the model: mean milliseconds a step of its own passes, on the device where it has one.
+
+    `if_free` and `if_twice` bound what the whole step would gain if the stage took no time, or half of it: a ratio of
+    samples/s, by Amdahl's law. None of `share` and these where there is no step to compare with.
+    """
+
+    name: str
+    # The class of its module.
+    module: str
+    parameters: int
+    forward_ms: float
+    # None where its outputs did not show where its backward is.
+    backward_ms: float | None
+    # Of the step's wall time (0..1).
+    share: float | None
+    if_free: float | None
+    if_twice: float | None
+    calls_per_step: float
+    # Steps it was measured in.
+    samples: int
+
+    @property
+    def ms(self) -> float:
+        return self.forward_ms + (self.backward_ms or 0.0)
+
+
+@dataclass(frozen=True, slots=True)
 class RunReport:
     """Everything a reporter may show. Additive: new fields come with defaults."""
 
@@ -223,4 +251,9 @@ class RunReport:
     # Steps at the start that are in no rate and no share, because the run had not settled; the most of any rank.
     warmup_steps: int = 0
     host: HostUse | None = None
+    # Lines under which a worker of the training loader was seen at work: `share` is of its time at work, `ms` of a
+    # sample, `phase` is "worker". They are part of no step: `lines` has those.
+    worker_lines: tuple[LineCost, ...] = ()
+    # The stages of the model in its own order, where they were asked for (`flatout run --stages`) and seen.
+    stages: tuple[StageCost, ...] | None = None
     schema: int = SCHEMA

@@ -22,6 +22,7 @@ from flatout.records.report import (
     RankUse,
     RunFacts,
     RunReport,
+    StageCost,
     SyncSite,
     Throughput,
     Verdict,
@@ -55,6 +56,7 @@ def from_json(value: dict[str, Any]) -> RunReport:
         findings=tuple(_finding(item) for item in value["findings"]),
         overhead=_made(Overhead, value["overhead"]),
         lines=_located(LineCost, value.get("lines", ())),
+        worker_lines=_located(LineCost, value.get("worker_lines", ())),
         syncs=_located(SyncSite, value.get("syncs", ())),
         copies=_located(CopySite, value.get("copies", ())),
         pauses=_located(PauseSite, value.get("pauses", ())),
@@ -62,6 +64,7 @@ def from_json(value: dict[str, Any]) -> RunReport:
         workers=tuple(_made(WorkerCost, item) for item in value.get("workers", ())),
         ranks=tuple(_made(RankUse, item) for item in value.get("ranks", ())),
         notices=tuple(value.get("notices", ())),
+        stages=None if value.get("stages") is None else tuple(_made(StageCost, item) for item in value["stages"]),
         **rest,
     )
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
 from flatout.records.phases import PHASES
-from flatout.records.report import Finding, GpuUse, HostUse, PhaseShare, RunReport, WorkerCost
+from flatout.records.report import Finding, GpuUse, HostUse, LineCost, PhaseShare, RunReport, WorkerCost
 from flatout.report import text
 from flatout.report.page import LABEL, PHASE_STYLE, Page, drawn, paragraph, row, spaced
+from flatout.report.stages import stages
 
 _SAY = {
     "none": "No training step was seen.",
@@ -47,6 +48,7 @@ _SAY = {
     "findings": "What to fix",
     "gain": "×{low:.2f} to ×{high:.2f}",
     "lines": "Slowest lines of your code",
+    "worker_lines": "Slowest lines of a loader's worker, a sample",
     "syncs": "Syncs: where the host waits for the device",
     "per": "{n} a step",
     "window": "hidden",
@@ -85,8 +87,8 @@ def render(
     page = Page(report, max(50, min(width, 120)) - (0 if unicode else 2), cwd, verbose)
     parts = [_headline(page)]
     if report.run.steps:
-        parts += [_speed(page), _phases(page), _devices(page), _findings(page), _lines(page), _syncs(page)]
-        parts.append(_pauses(page))
+        parts += [_speed(page), _phases(page), stages(page), _devices(page), _findings(page), _lines(page)]
+        parts += [_worker_lines(page), _syncs(page), _pauses(page)]
     parts.append(_footer(page, kept))
     lines = spaced(list(part) for part in parts)
     return drawn(lines, page.width, color, unicode)
@@ -246,6 +248,20 @@ def _lines(page: Page) -> Iterator[Text]:
     if not costs:
         return
     yield Text(" " + _SAY["lines"], "bold")
+    yield from _costs(costs, page)
+
+
+def _worker_lines(page: Page) -> Iterator[Text]:
+    """Where the training waits for its batches, or all of it is asked for."""
+    if page.report.verdict.bound != "input" and not page.verbose:
+        return
+    costs = [c for c in page.report.worker_lines if page.verbose or c.share >= 0.05][: 20 if page.verbose else 3]
+    if costs:
+        yield Text(" " + _SAY["worker_lines"], "bold")
+        yield from _costs(costs, page)
+
+
+def _costs(costs: Sequence[LineCost], page: Page) -> Iterator[Text]:
     for cost in costs:
         where = text.place(cost.location.file, cost.location.line, page.width * 9 // 20, page.cwd)
         values = (text.percent(cost.share), text.milliseconds(cost.ms))

@@ -155,3 +155,13 @@ def test_findings_are_shown_with_place_and_gain() -> None:
     drawn = render(replace(STARVED, findings=(finding,)), cwd=_CWD)
 
     assert "IN101" in drawn and "Too few workers, train.py:7 · ×1.80 to ×2.40" in drawn
+
+
+def test_lines_of_a_worker_are_shown_where_the_training_waits_for_them() -> None:
+    line = LineCost(_at("data/sets.py", 52), "ImageSet.decode", "worker", 0.7, 4.2)
+    waits = replace(STARVED, worker_lines=(line,))
+    computes = replace(waits, verdict=Verdict("compute", True, "The GPU computes."))
+
+    assert re.search(r"worker +data/sets\.py:52 +ImageSet\.decode +70% +4\.20 ms", render(waits, cwd=_CWD))
+    assert "sets.py:52" not in render(computes, cwd=_CWD)
+    assert "sets.py:52" in render(computes, cwd=_CWD, verbose=True)

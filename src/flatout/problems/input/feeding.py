@@ -12,9 +12,18 @@ from flatout.records.report import Gain
 
 # Workers slow each other and the main process down a little: what a cautious reckoning adds to a worker's time.
 _CONTENTION = 1.3
-# Handing a batch over costs the main process about this much, whoever made it.
+# What one more process expects of it: the data goes through shared memory, and caches are shared.
+_IN_A_WORKER, _AMONG_MORE = 1.2, 1.1
+# Handing a batch over costs the main process about this much, whoever made it: opening what another process has
+# written, one tensor at a time. Beside a GPU a thread of its own does it. The memory is then touched for the first
+# time.
 _HANDOVER_SHARE = 0.02
-_HANDOVER_MS = 0.8
+_HANDOVER_MS, _HANDOVER_PINNED_MS = 1.5, 0.3
+_FIRST_TOUCH_MS = 1.2
+# Workers and the pinning thread slow the launches of the main thread down.
+_CROWDED = 1.15
+# A queue that is empty less often than this is full: taking a batch from it is no wait.
+_SELDOM_EMPTY = 0.3
 # More processes than this for one loader cost more memory and start-up than they bring.
 _MOST_WORKERS = 64
 # From here on the machine's processors are taken: a process that could compute may have to wait for one.
@@ -46,10 +55,15 @@ def spare_cpus(run: Evidence) -> int:
     return max(0, (math.floor(run.cpus) - ranks) // ranks)
 
 
-def epoch_start_ms(run: Evidence) -> float:
-    """Milliseconds a step that go to the first batch of each epoch, with making the iterator."""
+def epoch_start_ms(run: Evidence, sooner_ms: float = 0.0) -> float:
+    """Milliseconds a step that go to the first batch of each epoch, with making the iterator.
+
+    `sooner_ms`: what a worker will need less for that batch.
+    """
     waiting = run.waiting
-    return 0.0 if waiting is None or waiting.first_ms is None else waiting.first_share * waiting.first_ms
+    if waiting is None or waiting.first_ms is None:
+        return 0.0
+    return waiting.first_share * max(0.0, waiting.first_ms - sooner_ms)
 
 
 def steady_wait_ms(run: Evidence) -> float:
@@ -61,15 +75,17 @@ def steady_wait_ms(run: Evidence) -> float:
 
 
 def usual_handover_ms(run: Evidence) -> float:
-    return _HANDOVER_SHARE * run.step_ms + _HANDOVER_MS
+    return _HANDOVER_SHARE * without_waiting_ms(run) + (_HANDOVER_PINNED_MS if run.on_gpu else _HANDOVER_MS)
 
 
 def handover_ms(run: Evidence) -> float:
     """What a batch costs the main process though it lies ready: as measured, else as is usual."""
-    ready_ms = run.waiting.ready_ms if run.waiting is not None else None
-    usual_ms = usual_handover_ms(run)
+    waiting, usual_ms = run.waiting, usual_handover_ms(run)
+    if waiting is None or waiting.ready_ms is None:
+        return usual_ms
     # A queue that is filling may hold batches out of turn; then a wait for the right one is in the figure.
-    return usual_ms if ready_ms is None else min(ready_ms, 5 * usual_ms)
+    is_full = waiting.empty_share is not None and waiting.empty_share < _SELDOM_EMPTY
+    return waiting.ready_ms if is_full else min(waiting.ready_ms, 1.5 * usual_ms)
 
 
 def busy_share(run: Evidence, use: LoaderUse) -> float | None:
@@ -146,7 +162,10 @@ def gain_with(run: Evidence, use: LoaderUse, workers: int, starts_ms: float = 0.
     if work_ms is None:
         return None
     words = f"loading {work_ms:.3g} ms over {workers} workers, {run.cpus:g} processors"
-    return gain_at(run, work_ms / workers, words, starts_ms, _CONTENTION, _least_ms(run, use, workers))
+    slower = _AMONG_MORE if use.workers else _IN_A_WORKER
+    touch_ms = 0.0 if use.workers or run.on_gpu else _FIRST_TOUCH_MS
+    loading_ms, least_ms = slower * work_ms / workers, _least_ms(run, use, workers)
+    return gain_at(run, loading_ms, words, starts_ms, _CONTENTION / slower, least_ms, touch_ms=touch_ms)
 
 
 def gain_at(
@@ -156,14 +175,17 @@ def gain_at(
     starts_ms: float = 0.0,
     caution: float = 1.1,
     least_ms: float | None = None,
+    spared_ms: float = 0.0,
+    touch_ms: float = 0.0,
 ) -> Gain | None:
     """What is gained when the loader needs so long for the samples of a step; `caution` times that at worst.
 
-    No step is shorter than `least_ms`: unless given, what the processors need for the work of a step.
+    No step is shorter than `least_ms`: unless given, what the processors need for the work of a step, of which
+    `spared_ms` is no longer done.
     """
     target_ms = without_waiting_ms(run)
-    least_ms = processors_floor_ms(run) if least_ms is None else least_ms
-    handed_ms = handover_ms(run)
+    least_ms = processors_floor_ms(run, spared_ms) if least_ms is None else least_ms
+    handed_ms = handover_ms(run) + touch_ms
     fed_ms = _with_handover(run, target_ms, handed_ms)
     ideal_ms = max(target_ms, loading_ms, least_ms) + starts_ms
     expected_ms = max(fed_ms, loading_ms, least_ms) + starts_ms
@@ -194,5 +216,5 @@ def _with_handover(run: Evidence, target_ms: float, handed_ms: float) -> float:
     busy_ms = run.device_busy_ms
     if busy_ms is None:
         return target_ms + handed_ms
-    host_ms = run.step_ms - run.phase("data").ms - run.phase("sync").ms + handed_ms
-    return max(busy_ms, host_ms)
+    host_ms = run.step_ms - run.phase("data").ms - run.phase("sync").ms
+    return max(busy_ms, _CROWDED * host_ms + handed_ms)

@@ -24,6 +24,7 @@ from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
 from flatout.problems.input.arrival import workers_never_arrived
 from flatout.problems.input.epochs import is_per_batch
 from flatout.problems.input.feeding import WORTH, gain_with, workers_for
+from flatout.problems.input.sample_lines import dearest_line
 from flatout.problems.prediction import severity
 from flatout.records.evidence import Evidence, Waiting
 from flatout.records.report import Finding
@@ -57,6 +58,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
             "sample_ms": round(use.sample_ms or 0.0, 3),
             "cpus": run.cpus,
             "workers": workers,
+            **dearest_line(run),
         },
         cause=f"the main process spends {run.phase('data').ms:.3g} of each {run.step_ms:.3g} ms step making the batch",
         remedy=REMEDY,

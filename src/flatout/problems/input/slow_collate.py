@@ -29,6 +29,7 @@ from flatout.problems.input.feeding import (
     gain_at,
     steady_wait_ms,
 )
+from flatout.problems.input.sample_lines import making_lines
 from flatout.problems.prediction import by_removing, severity
 from flatout.records.evidence import Evidence, LoaderUse, Waiting
 from flatout.records.report import CopySite, Finding, Gain, LineCost, Location
@@ -82,7 +83,14 @@ def _gain(run: Evidence, use: LoaderUse, part: float) -> Gain | None:
     saved_ms = (1 - _LEFT) * part * work_ms
     if use.workers:
         left_ms = (work_ms - saved_ms) / use.workers
-        return gain_at(run, left_ms, f"loading {left_ms:.3g} ms without the collating", epoch_start_ms(run), 1.3)
+        return gain_at(
+            run,
+            left_ms,
+            f"loading {left_ms:.3g} ms without the collating",
+            epoch_start_ms(run, saved_ms),
+            1.3,
+            spared_ms=saved_ms,
+        )
     exposed = min(1.0, run.starved_ms / run.phase("data").ms)
     return by_removing(run, exposed * saved_ms, f"collating {saved_ms:.3g} ms a step goes")
 
@@ -97,10 +105,9 @@ def _can_be_quicker(run: Evidence, use: LoaderUse) -> bool:
 
 
 def _line(run: Evidence, use: LoaderUse) -> Location | None:
-    """Without workers the main process is seen in it."""
+    """The dearest line of it that whoever collates was seen in."""
     name = str(use.settings.get("collate_fn")).rsplit(".", 1)[-1]
-    seen = [line for line in run.all_lines or run.report.lines if line.phase == "data" and line.function == name]
-    return max(seen, key=lambda line: line.ms).location if seen else None
+    return next((line.location for line in making_lines(run) if line.function == name), None)
 
 
 _EMPTY = Waiting(0.0, None, rest_ms=50.0, median_ms=50.0, empty_share=1.0)

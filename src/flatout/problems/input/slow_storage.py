@@ -31,8 +31,9 @@ from flatout.problems.input.feeding import (
     steady_wait_ms,
     workers_for,
 )
+from flatout.problems.input.sample_lines import dearest_line
 from flatout.problems.input.storage import storage_is_to_blame, storage_signs, waits_share
-from flatout.problems.input.uneven import held_up_by_few
+from flatout.problems.input.uneven import held_up_by_few, mean_batch_ms
 from flatout.problems.prediction import severity
 from flatout.records.evidence import Evidence, Series, Waiting, WorkerProcesses
 from flatout.records.report import Finding
@@ -52,7 +53,8 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     waits, work_ms = waits_share(run, use), batch_ms(run, use) or 0.0
     near_ms = work_ms * (1 - waits) / use.workers
     words = f"loading {near_ms:.3g} ms over {use.workers} workers that no longer wait"
-    gain = gain_at(run, near_ms, words, epoch_start_ms(run), caution=1.5)
+    starts_ms = epoch_start_ms(run, sooner_ms=waits * mean_batch_ms(run, use))
+    gain = gain_at(run, near_ms, words, starts_ms, caution=1.5)
     if gain is None:
         return
     signs = storage_signs(run, use)
@@ -68,6 +70,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
             "data_ms_per_step": round(run.phase("data").ms, 2),
             "sample_ms": round(use.sample_ms or 0.0, 3),
             "waiting_share_of_sample": round(waits, 3),
+            **dearest_line(run),
             **signs,
         },
         cause=f"a worker takes {use.sample_ms or 0.0:.3g} ms for a sample and waits for {waits:.0%} of that"

@@ -33,6 +33,7 @@ from flatout.problems.input.feeding import (
     steady_wait_ms,
     workers_for,
 )
+from flatout.problems.input.sample_lines import dearest_line
 from flatout.problems.input.storage import storage_is_to_blame
 from flatout.problems.input.uneven import held_up_by_few
 from flatout.problems.prediction import severity, without_waiting_ms
@@ -72,6 +73,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
             "workers_busy_share": round(busy, 3),
             "cpus": run.cpus,
             "workers": workers,
+            **dearest_line(run),
         },
         cause=f"loading a step's samples takes {work_ms:.3g} ms of one process, {work_ms / use.workers:.3g} ms over "
         f"{use.workers} workers, but the training could take them every {without_waiting_ms(run):.3g} ms",

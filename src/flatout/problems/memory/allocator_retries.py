@@ -25,6 +25,7 @@ from flatout.records.report import Finding
 
 CODE = "ME704"
 TITLE = "The GPU allocator runs out and starts over"
+COMES_FROM = ("ME710",)
 
 
 def in_run(run: Evidence) -> Iterator[Finding]:

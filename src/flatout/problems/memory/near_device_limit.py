@@ -27,7 +27,7 @@ from flatout.records.resources import GpuState
 
 CODE = "ME703"
 TITLE = "GPU memory is nearly used up"
-COMES_FROM = ("ME704",)
+COMES_FROM = ("ME704", "ME710")
 _NEAR = 0.95
 
 

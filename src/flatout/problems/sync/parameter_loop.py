@@ -30,6 +30,7 @@ from flatout.records.report import Finding, LineCost, SyncSite
 CODE = "SY304"
 TITLE = "Every parameter is waited for in turn"
 _OPS = (*RESULTS, "hidden", "nonzero")
+_SAVED = 0.8
 
 
 def in_run(run: Evidence) -> Iterator[Finding]:
@@ -40,11 +41,12 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         return
     places = list(dict.fromkeys(site.location for site in sites))
     launches_ms = sum(ms_at(run, place) for place in places)
-    loop_ms = timed_ms(run, sites) + launches_ms
+    # Lines are sampled, phases are timed: the loop is within what was timed.
+    loop_ms = min(timed_ms(run, sites) + launches_ms, run.phase("sync").ms + run.phase("other").ms)
     count = sum(site.per_step for site in sites)
-    words = f"waits and launches of the loop take {loop_ms:.3g} of {run.step_ms:.3g} ms"
+    words = f"waits and launches of the loop take {loop_ms:.3g} of {run.step_ms:.3g} ms; one check of all is left"
     # Its kernels are tiny, and go with it.
-    gain = by_sparing_host(run, loop_ms, words)
+    gain = by_sparing_host(run, _SAVED * loop_ms, words)
     if gain is None:
         return
     dearest = max(sites, key=lambda site: site.ms or 0.0)

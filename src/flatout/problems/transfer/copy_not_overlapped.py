@@ -35,7 +35,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     sites = [site for site in copies(run) if site.pinned_share >= 0.5 and site.non_blocking_share < 0.5]
     if not run.on_gpu or not sites:
         return
-    gain = gain_unblocked(run, sites)
+    gain = gain_unblocked(run, sites, to_pin=False)
     if gain is None:
         return
     held_ms = blocked_ms(run, sites)

@@ -37,7 +37,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     use = run.training_loader
     if not run.on_gpu or not sites or (use is not None and use.settings.get("pin_memory") and pinned_part(sites) < 0.1):
         return  # a loader that pins, and to no effect, is another problem
-    gain = gain_unblocked(run, sites)
+    gain = gain_unblocked(run, sites, to_pin=True)
     if gain is None:
         return
     held_ms = blocked_ms(run, sites)

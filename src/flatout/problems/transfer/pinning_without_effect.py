@@ -42,7 +42,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     enough = sum(site.per_step for site in sites) >= _EACH_STEP
     if not run.on_gpu or use is None or not use.settings.get("pin_memory") or not enough or pinned_part(sites) > _NONE:
         return
-    gain = gain_unblocked(run, sites)
+    gain = gain_unblocked(run, sites, to_pin=True)
     if gain is None:
         return
     held_ms = blocked_ms(run, sites)

@@ -1,0 +1,135 @@
+"""Much of what the model computes is padding.
+
+What it is: sequences of different lengths are filled up to one length, that of the longest or a fixed maximum, and
+the model computes the fill as well.
+
+Why the GPU idles: it does not; it works for nothing in as much of its time as there is padding.
+
+How it shows in a run: some batches are looked at as they come from the loader: an attention mask, or rows of token
+numbers that end in one and the same value. The autograd graph of the same step shows that the model computed at the
+padded length.
+
+The fix: pad to the longest of the batch and not to a fixed maximum; make batches of sequences of about the same
+length (a batch sampler that sorts within chunks of a few hundred; `group_by_length=True` in Hugging Face's Trainer);
+or pack several sequences into one row.
+
+What to expect: forward and backward shrink with the places computed, attention more than that. How far sorting gets is
+reckoned from the lengths seen in this run.
+
+When it is fine: less than a quarter of the places, or a model that leaves padding out itself (packed sequences,
+variable-length attention).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from flatout.problems.cases import Case, on_gpu, run
+from flatout.problems.compute.device import binds, trained_ms
+from flatout.problems.prediction import by_step, feed_ms, severity
+from flatout.records.batches import Padding
+from flatout.records.evidence import Evidence
+from flatout.records.report import Finding, Gain
+
+CODE = "CO507"
+TITLE = "Much of what the model computes is padding"
+_MUCH = 0.25
+# Passes must take most of the step, and the model must have been seen to compute at the padded length.
+_BIND, _COMPUTED = 0.5, 0.5
+# A GPU that is filled less takes as long for fewer places.
+_FILLED = 0.25
+# Of what sorting saves by the lengths seen, that is promised.
+_CAUTIOUS = 0.5
+_LEAVES_IT_OUT = re.compile(
+    r"pack_padded_sequence|pack_sequence|cu_seqlens|varlen|unpad|torch\.nested|\bnested_tensor\(|DataCollatorWithFlattening"
+)
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    padding = run.padding
+    if padding is None or padding.share < _MUCH or padding.computed_share < _COMPUTED or not _passes_bind(run):
+        return
+    if any(_LEAVES_IT_OUT.search(text) for text in run.files.values()):
+        return
+    gain = _gain(run, padding)
+    if gain is None:
+        return
+    use = run.training_loader
+    yield Finding(
+        code=CODE,
+        family="compute",
+        title=TITLE,
+        severity=severity(gain),
+        location=None if use is None else use.made_at,
+        evidence={
+            "padding_share": round(padding.share, 3),
+            "padding_share_if_trimmed": round(padding.share_if_trimmed, 3),
+            "padding_share_if_sorted": round(padding.share_if_sorted, 3),
+            "length": round(padding.length, 1),
+            "rows_looked_at": padding.rows,
+            "passes_ms_per_step": round(_passes_ms(run), 2),
+        },
+        cause=f"{padding.share:.0%} of the {padding.length:.0f} places in a row are padding ({padding.kind}), computed"
+        f" with the rest in {_passes_ms(run):.3g} of each {run.step_ms:.3g} ms step",
+        remedy=None,
+        change=_change(padding),
+        predicted_gain=gain,
+    )
+
+
+def _passes_ms(run: Evidence) -> float:
+    return trained_ms(run) if run.on_gpu else run.phase("forward").ms + run.phase("backward").ms
+
+
+def _passes_bind(run: Evidence) -> bool:
+    gpu = run.report.gpu
+    if run.on_gpu and (not binds(run) or gpu is None or (gpu.sm_active is not None and gpu.sm_active < _FILLED)):
+        return False
+    return _passes_ms(run) >= _BIND * run.step_ms
+
+
+def _gain(run: Evidence, padding: Padding) -> Gain | None:
+    text = 1 - padding.share
+    in_order = text / (1 - padding.share_if_sorted)
+
+    def step_ms(places: float) -> float:
+        return max(run.step_ms - _passes_ms(run) * (1 - places), feed_ms(run))
+
+    words = (
+        f"passes of {_passes_ms(run):.3g} ms shrink with the places computed: to {in_order:.0%} if sorted by length"
+        f" in chunks of 50 batches (from {padding.rows} rows looked at), {text:.0%} without any padding"
+    )
+    return by_step(run, step_ms(1 - _CAUTIOUS * (1 - in_order)), step_ms(in_order), step_ms(text), words)
+
+
+def _change(padding: Padding) -> str:
+    trimmed = (1 - padding.share) / (1 - padding.share_if_trimmed)
+    first = "pad each batch to its own longest sequence only, and " if trimmed < 0.95 else ""
+    return first + "draw batches from sequences of about the same length, or pack several into a row"
+
+
+_HALF_EMPTY = Padding(3, 96, 512.0, 0.55, 0.35, 0.08, "the value 0", 1.0)
+CASES = (
+    Case("finds it when half of the tokens are padding on a CPU", run(padding=_HALF_EMPTY), found=True),
+    Case("finds it on a GPU", run(gpu=on_gpu(), padding=_HALF_EMPTY), found=True),
+    Case(
+        "quiet when there is little padding", run(padding=Padding(3, 96, 80.0, 0.15, 0.15, 0.03, "", 1.0)), found=False
+    ),
+    Case(
+        "quiet when the model cuts it off",
+        run(padding=Padding(3, 96, 512.0, 0.55, 0.35, 0.08, "the value 0", 0.0)),
+        found=False,
+    ),
+    Case(
+        "quiet when sequences are packed",
+        run(padding=_HALF_EMPTY, files={"train.py": "packed = pack_padded_sequence(x, lengths)"}),
+        found=False,
+    ),
+    Case("quiet when the host binds", run(gpu=on_gpu(drained_share=0.6), padding=_HALF_EMPTY), found=False),
+    Case(
+        "quiet when loading takes the time",
+        run(ms={"data": 60.0, "forward": 15.0, "backward": 22.0, "optimizer": 3.0}, padding=_HALF_EMPTY),
+        found=False,
+    ),
+)

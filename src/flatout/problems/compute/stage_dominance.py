@@ -1,0 +1,105 @@
+"""One stage of the model takes most of the step.
+
+What it is: of the parts the model consists of, a single one takes more than half of the step, forward and backward
+together: a decoder at full resolution, an attention over too long a sequence, a head with a huge vocabulary.
+
+Why the GPU idles: it does not; it is busy with that one stage. Nothing outside of it can make the step more than a
+little shorter, and nothing done to the loader at all.
+
+How it shows in a run: only where stages were asked for (`flatout run --stages`): the time of each on the device,
+against the step, in a run that its own computing binds.
+
+The fix: look at that stage first: its resolution, its precision, its kernels (a profiler now has one place to look at),
+whether all of it is needed in every step. What is done to the other stages is bounded by the rest.
+
+What to expect: Amdahl's law, in the table of stages: what the step would gain if the stage took half the time, or none.
+That is a bound and no promise, so no gain is predicted.
+
+When it is fine: the stage is the model, as in most large transformers. This is a place to look at, no fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flatout.problems.cases import Case, on_gpu, run
+from flatout.problems.compute.device import binds
+from flatout.records.evidence import Evidence
+from flatout.records.report import Finding, GpuUse, StageCost
+
+CODE = "CO508"
+TITLE = "One stage of the model takes most of the step"
+_MOST = 0.5
+# With fewer stages one of them is bound to be large.
+_FEWEST_STAGES = 3
+_FEWEST_SAMPLES = 4
+# On a CPU, the part of the step that is passes and optimizer, from which the computing binds.
+_COMPUTES = 0.9
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    stages = [stage for stage in run.report.stages or () if stage.share is not None]
+    if len(stages) < _FEWEST_STAGES or not _computing_binds(run):
+        return
+    top = max(stages, key=lambda stage: stage.share or 0.0)
+    if (top.share or 0.0) <= _MOST or top.samples < _FEWEST_SAMPLES:
+        return
+    second = sorted(stages, key=lambda stage: -(stage.share or 0.0))[1]
+    yield Finding(
+        code=CODE,
+        family="compute",
+        title=TITLE,
+        severity="low",
+        location=None,
+        evidence={
+            "stage": top.name,
+            "module": top.module,
+            "share": round(top.share or 0.0, 3),
+            "forward_ms": round(top.forward_ms, 3),
+            "backward_ms": round(top.backward_ms or 0.0, 3),
+            "at_most_if_free": round(top.if_free or 1.0, 2),
+            "at_most_if_twice_as_fast": round(top.if_twice or 1.0, 2),
+            "next_stage": second.name,
+            "next_share": round(second.share or 0.0, 3),
+        },
+        cause=f"{top.name} ({top.module}) takes {top.ms:.3g} of each {run.step_ms:.3g} ms step; "
+        f"the next, {second.name}, takes {second.ms:.3g}",
+        remedy=None,
+        change=f"look at {top.name} first: twice as fast it makes the step ×{top.if_twice or 1.0:.2f} at most",
+        predicted_gain=None,
+    )
+
+
+def _computing_binds(run: Evidence) -> bool:
+    if run.on_gpu:
+        return binds(run)
+    return sum(run.phase(name).share for name in ("forward", "backward", "optimizer")) >= _COMPUTES
+
+
+def _stages(*shares: float, samples: int = 12) -> tuple[StageCost, ...]:
+    """Of a step of 100 ms."""
+    names = ("backbone.stem", "backbone.layer1", "neck", "head")
+    return tuple(
+        StageCost(
+            name, "Sequential", 1000, 30 * share, 70 * share, share, 1 / (1 - share), 2 / (2 - share), 1.0, samples
+        )
+        for name, share in zip(names, shares, strict=False)
+    )
+
+
+def _case(name: str, found: bool, stages: tuple[StageCost, ...] | None, gpu: GpuUse | None = None) -> Case:
+    return Case(name, run(gpu=gpu or on_gpu(), stages=stages), found)
+
+
+_TOP_HEAVY = _stages(0.05, 0.1, 0.12, 0.62)
+
+CASES = (
+    _case("finds it when the head takes most of a step on the GPU", True, _TOP_HEAVY),
+    Case("finds it when the CPU computes", run(stages=_TOP_HEAVY), found=True),
+    _case("quiet when nobody asked for stages", False, None),
+    _case("quiet when the stages are even", False, _stages(0.2, 0.25, 0.2, 0.25)),
+    _case("quiet when there are hardly any stages", False, _stages(0.1, 0.8)),
+    _case("quiet when it was seen in two steps", False, _stages(0.05, 0.1, 0.12, 0.62, samples=2)),
+    _case("quiet when the GPU starves", False, _TOP_HEAVY, on_gpu(starved_share=0.4)),
+    _case("quiet when the host binds", False, _TOP_HEAVY, on_gpu(drained_share=0.7)),
+)

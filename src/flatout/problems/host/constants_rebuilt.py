@@ -1,0 +1,172 @@
+"""The same constants are built anew in every step.
+
+What it is: the training step makes tensors that come out the same each time: a filter's kernel, a window, a grid of
+coordinates, mean and deviation, class weights, made with `torch.tensor([...])`, `torch.arange(n)`, `torch.linspace`,
+`torch.from_numpy(np.array(...))`, and often moved to the device with `.to(device)` as well.
+
+Why the GPU idles: Python builds them element by element, each little operation is a launch, and a copy from pageable
+memory waits until the device has come that far in its queue.
+
+How it shows in a run: host time, or copies to the device, at lines that hang on literals and settings alone.
+
+The fix: build them once. In a module: `self.register_buffer("window", make_window(), persistent=False)` in
+`__init__`; in a function: `functools.cache` on the function that makes it, with the device as an argument; what is
+cheap to make on the device is made there: `torch.arange(n, device=x.device)`.
+
+What to expect: the time at these lines goes, and with it the waits of their copies as far as nothing else waits.
+
+When it is fine: less than 1% of the step, or the device is busy all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from flatout.problems.cases import Case, on_gpu, run
+from flatout.problems.host.constants import Built, built_in
+from flatout.problems.hot_lines import host_lines, named
+from flatout.problems.prediction import by_sparing_host, severity
+from flatout.records.evidence import Evidence
+from flatout.records.report import CopySite, Finding, LineCost, Location
+
+CODE = "HO408"
+TITLE = "The same constants are built anew in every step"
+_WORTH = 0.01
+# Copies less often than this are not of every step.
+_EACH_STEP = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    """Milliseconds a step at one line of a statement that builds a constant."""
+
+    location: Location
+    host_ms: float
+    copy_ms: float
+
+    @property
+    def ms(self) -> float:
+        return self.host_ms + self.copy_ms
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    costs = _costs(run, built_in(tuple(sorted(run.files.items()))))
+    host_ms = sum(cost.host_ms for cost in costs)
+    # Never more than the phase, which leaves evaluations out.
+    copy_ms = min(sum(cost.copy_ms for cost in costs), run.phase("h2d").ms)
+    if host_ms + copy_ms < _WORTH * run.step_ms:
+        return
+    words = (
+        f"building the constants takes {host_ms:.3g} ms and copying them {copy_ms:.3g} of {run.step_ms:.3g} ms a step"
+    )
+    gain = by_sparing_host(run, host_ms + copy_ms, words)
+    if gain is None:
+        return
+    dearest = max(costs, key=lambda cost: cost.ms)
+    lines = ", ".join(f"{named(run, cost.location)} {cost.ms:.2g} ms" for cost in costs[:5])
+    yield Finding(
+        code=CODE,
+        family="host",
+        title=TITLE,
+        severity=severity(gain),
+        location=dearest.location,
+        evidence={
+            "built_ms_per_step": round(host_ms, 3),
+            "copied_ms_per_step": round(copy_ms, 3),
+            "lines": lines,
+        },
+        cause=f"lines that hang on literals and settings alone take {host_ms + copy_ms:.3g} of each {run.step_ms:.3g}"
+        f" ms step to make the same tensors again, first {named(run, dearest.location)}",
+        remedy=None,
+        change=f"build them once, on the device (register_buffer, or functools.cache on the function): {lines}",
+        predicted_gain=gain,
+    )
+
+
+def _costs(run: Evidence, built: tuple[Built, ...]) -> list[_Cost]:
+    """The dearest first."""
+    whole = [one for one in built if one.whole]
+    host: dict[Location, float] = {}
+    for line in host_lines(run):
+        if _is_in(whole, line.location):
+            host[line.location] = host.get(line.location, 0.0) + line.ms
+    copied: dict[Location, float] = {}
+    for site in run.report.copies:
+        if site.per_step >= _EACH_STEP and _is_in(built, site.location):
+            copied[site.location] = copied.get(site.location, 0.0) + site.ms
+    costs = [_Cost(place, host.get(place, 0.0), copied.get(place, 0.0)) for place in {**host, **copied}]
+    return sorted(costs, key=lambda cost: -cost.ms)
+
+
+def _is_in(built: Sequence[Built], place: Location) -> bool:
+    return any(one.holds(place.file, place.line) for one in built)
+
+
+_SSIM = """\
+import math
+import torch
+
+def window(size=11, sigma=1.5):
+    line = torch.tensor([math.exp(-((x - size // 2) ** 2) / (2 * sigma**2)) for x in range(size)])
+    line = line / line.sum()
+    return torch.outer(line, line).expand(3, 1, size, size).contiguous()
+
+def ssim(image, target):
+    kernel = window().to(image.device)
+    return torch.conv2d(image * target, kernel, groups=3).mean()
+"""
+_POSITIONS = """\
+import torch
+
+def forward(self, x):
+    at = torch.arange(x.shape[1], device=x.device)
+    total = torch.tensor(0.0)
+    for part in x:
+        total = total + part.sum()
+    noise = torch.randn(64, 64)
+    return self.embed(at) + noise + total
+"""
+_CACHED = _SSIM.replace("def window(", "@functools.cache\ndef window(")
+
+
+def _lines(function: str, *at: tuple[int, float]) -> tuple[LineCost, ...]:
+    return tuple(LineCost(Location("loss.py", line), function, "forward", ms / 100, ms) for line, ms in at)
+
+
+_DRY = on_gpu(util_mean=80.0, drained_share=0.4)
+_MS = {"data": 1.0, "h2d": 6.0, "forward": 45.0, "backward": 38.0, "optimizer": 9.0, "other": 1.0}
+_IN_WINDOW = _lines("window", (5, 5.0), (6, 1.0), (7, 2.0))
+_COPY = (
+    CopySite(Location("loss.py", 10), "ssim", 1.0, 5.0, 4400.0, 0.0, 0.0),
+    CopySite(Location("train.py", 9), "train", 1.0, 0.1, 2e7, 1.0, 1.0),
+)
+CASES = (
+    Case(
+        "finds it when a loss makes its window at each call and copies it",
+        run(gpu=_DRY, ms=_MS, all_lines=_IN_WINDOW, copies=_COPY, files={"loss.py": _SSIM}),
+        found=True,
+    ),
+    Case("finds it on a CPU", run(all_lines=_IN_WINDOW, files={"loss.py": _SSIM}), found=True),
+    Case(
+        "quiet when the values hang on the batch, on chance or on the turn before",
+        run(all_lines=_lines("forward", (4, 5.0), (5, 5.0), (8, 5.0)), files={"loss.py": _POSITIONS}),
+        found=False,
+    ),
+    Case(
+        "quiet when the time is that of the convolution",
+        run(all_lines=_lines("ssim", (11, 30.0)), files={"loss.py": _SSIM}),
+        found=False,
+    ),
+    Case("quiet when a cache keeps it", run(all_lines=_IN_WINDOW, files={"loss.py": _CACHED}), found=False),
+    Case(
+        "quiet when it takes next to nothing",
+        run(all_lines=_lines("window", (5, 0.3)), files={"loss.py": _SSIM}),
+        found=False,
+    ),
+    Case(
+        "quiet when the device is busy all the same",
+        run(gpu=on_gpu(drained_share=0.0), ms=_MS, all_lines=_IN_WINDOW, copies=_COPY, files={"loss.py": _SSIM}),
+        found=False,
+    ),
+)

@@ -1,0 +1,203 @@
+"""A sample is made at full size, and most of it is cut away.
+
+What it is: the dataset converts, resizes or voxelises a whole frame, volume or recording, and then crops a small part
+of it. The work on what is cut away is for nothing.
+
+Why the GPU idles: the workers are busy with pixels nobody will see, and the training waits for the others.
+
+How it shows in a run: the training waits for its batches, and a large part of a worker's time goes to lines of your
+code whose result is then cropped.
+
+The fix: draw the crop first, read only that part (`np.load(path, mmap_mode="r")[..., top:top + size, left:left +
+size]`, `np.memmap`, `np.fromfile` with an offset), and convert, resize or filter what is left; with a margin, where a
+filter looks at neighbours. A JPEG has to be decoded as a whole (`Image.draft` decodes it smaller), but not converted
+as one.
+
+What to expect: the loader is quicker by that work, less the part that is kept.
+
+When it is fine: the whole is needed (a mean or a spectrum of all of it), or several crops are taken of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
+from flatout.problems.hot_lines import named
+from flatout.problems.input.cheaper import gain_by_cheaper
+from flatout.problems.input.cropping import Cropped, crops
+from flatout.problems.input.feeding import (
+    BUSY,
+    WORTH,
+    batch_ms,
+    busy_share,
+    steady_wait_ms,
+)
+from flatout.problems.input.sample_lines import making_lines
+from flatout.problems.prediction import severity
+from flatout.records.evidence import Evidence, LoaderUse, Waiting
+from flatout.records.report import Finding, Gain, HostUse, LineCost, Location
+
+CODE = "IN113"
+TITLE = "Samples are made whole and then cropped"
+# Of a sample's time, in lines whose result is cropped.
+_LARGE_PART = 0.3
+# More than this is kept: cropping first would save little.
+_MOST_KEPT = 0.6
+# Where the text does not say how much is kept: at worst, expected, at best.
+_KEPT_AT_WORST, _KEPT, _KEPT_AT_BEST = 0.75, 0.5, 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class _Wasted:
+    cropped: Cropped
+    lines: tuple[LineCost, ...]
+
+    @property
+    def ms(self) -> float:
+        return sum(line.ms for line in self.lines)
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    use = run.training_loader
+    if use is None or use.cost is None or not run.step_ms or steady_wait_ms(run) < WORTH * run.step_ms:
+        return
+    if use.workers and (busy_share(run, use) or 0.0) < BUSY:
+        return
+    wasted = _most_wasted(run)
+    if wasted is None or wasted.ms < _LARGE_PART * (use.sample_ms or 0.0):
+        return
+    kept = wasted.cropped.kept
+    gain = _gain(run, use, wasted) if kept is None or kept <= _MOST_KEPT else None
+    if gain is None:
+        return
+    dearest = wasted.lines[0]
+    yield Finding(
+        code=CODE,
+        family="input",
+        title=TITLE,
+        severity=severity(gain),
+        location=dearest.location,
+        evidence={
+            "before_the_crop_ms_per_sample": round(wasted.ms, 3),
+            "sample_ms": round(use.sample_ms or 0.0, 3),
+            "crop_at": named(run, wasted.cropped.location),
+            "kept_share": "not known" if kept is None else round(kept, 3),
+            "num_workers": use.workers,
+        },
+        cause=f"{wasted.ms:.3g} of the {use.sample_ms or 0.0:.3g} ms of a sample go to what "
+        f"{named(run, wasted.cropped.location)} then crops"
+        + ("" if kept is None else f", of which it keeps {kept:.0%}"),
+        remedy=None,
+        change=f"draw the crop first and do what {named(run, dearest.location)} does to the cropped part only",
+        predicted_gain=gain,
+    )
+
+
+def _most_wasted(run: Evidence) -> _Wasted | None:
+    lines = making_lines(run)
+    seen = {line.location.file for line in lines}
+    found = []
+    for cropped in crops({file: text for file, text in run.files.items() if file in seen}):
+        dear = tuple(line for line in lines if (line.location.file, line.location.line) in cropped.making)
+        if dear:
+            found.append(_Wasted(cropped, dear))
+    return max(found, key=lambda one: one.ms, default=None)
+
+
+def _gain(run: Evidence, use: LoaderUse, wasted: _Wasted) -> Gain | None:
+    work_ms, sample_ms = batch_ms(run, use), use.sample_ms
+    if work_ms is None or not sample_ms:
+        return None
+    part, kept = wasted.ms / sample_ms, wasted.cropped.kept
+    shares = (_KEPT_AT_WORST, _KEPT, _KEPT_AT_BEST) if kept is None else (min(1.0, 1.5 * kept), kept, kept)
+    left = [work_ms * (1 - part * (1 - share)) for share in shares]
+    words = f"{part:.0%} of a sample's work is done on the part that is kept" + (
+        f", {kept:.0%}" if kept is not None else f": {_KEPT:.0%} is assumed, {_KEPT_AT_BEST:.0%} at best"
+    )
+    return gain_by_cheaper(run, use, (left[0], left[1], left[2]), words)
+
+
+_EMPTY = Waiting(0.0, None, rest_ms=50.0, median_ms=50.0, empty_share=1.0)
+_STARVED = on_gpu(starved_share=0.5, drained_share=0.8, device_ms={"starved": 50.0, "step": 100.0})
+_HALF = {"data": 51.0, "forward": 15.0, "backward": 30.0, "optimizer": 4.0}
+_DEAR = loader(cost=worker_cost(fetch_ms_per_sample=12.0, busy_share=0.98))
+_FULL = HostUse(cpu_cores=4.8, memory_peak=8 << 30)
+_EVENTS = """import numpy as np
+SIDE, FRAME = 64, 512
+
+def rates(bits):
+    counts = np.unpackbits(bits, axis=-1)
+    return counts.reshape(8, -1, FRAME, FRAME).astype(np.float32)
+
+class Events:
+    def __getitem__(self, i):
+        frame = rates(np.load(self.paths[i]))
+        top, left = self.draw(FRAME - SIDE), self.draw(FRAME - SIDE)
+        return frame[..., top : top + SIDE, left : left + SIDE]
+"""
+_PICTURES = """from PIL import Image
+import numpy as np
+class Pictures:
+    def __getitem__(self, i):
+        image = Image.open(self.paths[i])
+        pixels = np.asarray(image.convert("RGB"))
+        top, left = self.draw(pixels.shape)
+        return pixels[top : top + 224, left : left + 224]
+"""
+_CROPPED_FIRST = """import numpy as np
+class Events:
+    def __getitem__(self, i):
+        top, left = self.draw()
+        bits = np.load(self.paths[i], mmap_mode="r")[..., top : top + 64, left : left + 64]
+        counts = np.unpackbits(bits, axis=-1)
+        return counts.astype(np.float32)
+"""
+_MOST_OF_IT = _EVENTS.replace("SIDE, FRAME = 64, 512", "FRAME = 512\nSIDE = 480")
+
+
+def _seen(*lines: tuple[int, float]) -> tuple[LineCost, ...]:
+    return tuple(LineCost(Location("data.py", line), "rates", "worker", share, 12.1 * share) for line, share in lines)
+
+
+def _at_the_limit(source: str, *lines: tuple[int, float]) -> Evidence:
+    return run(
+        gpu=_STARVED,
+        loaders=(_DEAR,),
+        ms=_HALF,
+        waiting=_EMPTY,
+        cpus=5.0,
+        host=_FULL,
+        worker_lines=_seen(*lines),
+        files={"data.py": source},
+    )
+
+
+CASES = (
+    Case(
+        "finds it when whole frames are unpacked for a small crop",
+        _at_the_limit(_EVENTS, (6, 0.5), (5, 0.4)),
+        found=True,
+    ),
+    Case(
+        "quiet when an image file has to be decoded as a whole",
+        _at_the_limit(_PICTURES, (6, 0.9)),
+        found=False,
+    ),
+    Case(
+        "quiet when the crop comes first",
+        _at_the_limit(_CROPPED_FIRST, (6, 0.5), (7, 0.4)),
+        found=False,
+    ),
+    Case(
+        "quiet when nearly all of it is kept",
+        _at_the_limit(_MOST_OF_IT, (7, 0.5), (6, 0.4)),
+        found=False,
+    ),
+    Case(
+        "quiet when nobody waits for it",
+        run(gpu=on_gpu(), loaders=(_DEAR,), worker_lines=_seen((6, 0.9)), files={"data.py": _EVENTS}),
+        found=False,
+    ),
+)

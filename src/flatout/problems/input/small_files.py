@@ -1,0 +1,147 @@
+"""Samples lie in many small files, and opening them takes longer than reading.
+
+What it is: every sample, or every small batch that was made in advance, is a file of its own of a few kilobytes. To
+look up its name, open it, read and parse its header and close it again costs the same for one kilobyte as for a
+hundred.
+
+Why the GPU idles: the workers open files all the time, and the training waits for the little that is in them.
+
+How it shows in a run: the training waits for its batches, most of a worker's time goes to the line that opens a file,
+and that line gets far fewer bytes a second than a copy in memory would.
+
+The fix: put the samples into few large files once: one array that is memory-mapped
+(`np.lib.format.open_memmap`, `np.load(path, mmap_mode="r")`), HDF5, Arrow, WebDataset shards, LMDB; files that are
+batches already can be made larger, and read several at a time.
+
+What to expect: a sample costs a copy. A tenth of the opening is left, at worst a third.
+
+When it is fine: the samples come in time; or the files change while the training runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
+from flatout.problems.hot_lines import named, text_at
+from flatout.problems.input.cheaper import gain_by_cheaper
+from flatout.problems.input.feeding import BUSY, WORTH, batch_ms, busy_share, steady_wait_ms
+from flatout.problems.input.sample_lines import making_lines
+from flatout.problems.input.storage import storage_is_to_blame
+from flatout.problems.prediction import severity
+from flatout.records.evidence import Evidence, LoaderUse, Waiting
+from flatout.records.report import Finding, Gain, HostUse, LineCost, Location
+
+CODE = "IN114"
+TITLE = "Samples lie in many small files"
+# Calls that open and read one file of raw or pickled data. Decoders of images are none: they work on what they read.
+_OPENS = re.compile(
+    r"(?<![\w.])(?:np|numpy)\.(?:load|fromfile|memmap)\(|(?<![\w.])torch\.load\(|(?<![\w.])open\(|\.open\(|h5py\.File\("
+    r"|\.read_bytes\(|\.read_text\(|pickle\.load\(|loadmat\(|load_file\("
+)
+_DECODES = re.compile(r"Image\.open|imread|zipfile|tarfile|gzip|lzma|bz2|mmap_mode|memmap")
+_MOST_OF_IT = 0.5
+_SMALL_BYTES = 256 * 1024
+# A file of any size that is worth it is read many times faster than this.
+_SLOW_BYTES_PER_S = 1e8
+# What is left of the opening when samples are copied out of one file: at worst, expected, at best.
+_LEFT_AT_WORST, _LEFT, _LEFT_AT_BEST = 0.33, 0.1, 0.02
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    use, size = run.training_loader, run.file_bytes
+    if use is None or use.cost is None or not run.step_ms or steady_wait_ms(run) < WORTH * run.step_ms:
+        return
+    if use.workers and ((busy_share(run, use) or 0.0) < BUSY or storage_is_to_blame(run, use)):
+        return
+    lines = [line for line in making_lines(run) if _opens(run, line)]
+    opening_ms = sum(line.ms for line in lines)
+    if not lines or size is None or size > _SMALL_BYTES or opening_ms < _MOST_OF_IT * (use.sample_ms or 0.0):
+        return
+    per_file_ms = opening_ms * _samples_in_file(run, use)
+    if size / max(1e-3 * per_file_ms, 1e-9) > _SLOW_BYTES_PER_S:
+        return
+    gain = _gain(run, use, opening_ms)
+    if gain is None:
+        return
+    at = named(run, lines[0].location)
+    yield Finding(
+        code=CODE,
+        family="input",
+        title=TITLE,
+        severity=severity(gain),
+        location=lines[0].location,
+        evidence={
+            "file_bytes": round(size),
+            "opening_ms_per_file": round(per_file_ms, 3),
+            "opening_share_of_sample": round(opening_ms / max(use.sample_ms or 0.0, 1e-9), 3),
+            "bytes_per_s": round(size / (1e-3 * per_file_ms)),
+            "num_workers": use.workers,
+        },
+        cause=f"{at} takes {per_file_ms:.3g} ms for a file of {size / 1024:.3g} KiB: to open it, not to read it",
+        remedy=None,
+        change="put the samples into one memory-mapped array or few large files",
+        predicted_gain=gain,
+    )
+
+
+def _opens(run: Evidence, line: LineCost) -> bool:
+    text = text_at(run, line.location)
+    return bool(_OPENS.search(text)) and not _DECODES.search(text)
+
+
+def _samples_in_file(run: Evidence, use: LoaderUse) -> float:
+    """One, unless the loader does not batch: then an item of the dataset is a batch, and so is a file."""
+    return 1.0 if use.batch_size is not None else max(1.0, run.samples_per_step or 1.0)
+
+
+def _gain(run: Evidence, use: LoaderUse, opening_ms: float) -> Gain | None:
+    work_ms = batch_ms(run, use)
+    if work_ms is None or not use.sample_ms:
+        return None
+    part = opening_ms / use.sample_ms
+    worst, expected, best = (work_ms * (1 - part * (1 - left)) for left in (_LEFT_AT_WORST, _LEFT, _LEFT_AT_BEST))
+    words = f"{_LEFT:.0%} is left of opening, which is {part:.0%} of a sample"
+    return gain_by_cheaper(run, use, (worst, expected, best), words)
+
+
+_EMPTY = Waiting(0.0, None, rest_ms=50.0, median_ms=50.0, empty_share=1.0)
+_STARVED = on_gpu(starved_share=0.5, drained_share=0.8, device_ms={"starved": 50.0, "step": 100.0})
+_HALF = {"data": 51.0, "forward": 15.0, "backward": 30.0, "optimizer": 4.0}
+_DEAR = loader(cost=worker_cost(fetch_ms_per_sample=1.5, busy_share=0.98), batch_size=256)
+_AT = Location("data.py", 12)
+
+
+def _reading(text: str, size: float | None, share: float = 0.8, ms: float = 1.3) -> Evidence:
+    return run(
+        gpu=_STARVED,
+        loaders=(_DEAR,),
+        ms=_HALF,
+        samples=256.0,
+        waiting=_EMPTY,
+        cpus=5.0,
+        host=HostUse(cpu_cores=4.8, memory_peak=8 << 30),
+        worker_lines=(LineCost(_AT, "__getitem__", "worker", share, ms),),
+        source={("data.py", 12): text},
+        file_bytes=size,
+    )
+
+
+CASES = (
+    Case(
+        "finds it when every sample is a file of four kilobytes",
+        _reading("x = torch.from_numpy(np.load(self.paths[i]))", 4096.0),
+        found=True,
+    ),
+    Case("quiet when the files are large", _reading("x = np.load(self.paths[i])", 3e6), found=False),
+    Case("quiet when their size is not known", _reading("x = np.load(self.paths[i])", None), found=False),
+    Case("quiet when images are decoded", _reading("x = Image.open(self.paths[i]).convert('RGB')", 9e4), found=False),
+    Case("quiet when it reads at full speed", _reading("x = np.load(self.paths[i])", 2.5e5, ms=1.0), found=False),
+    Case("quiet when other lines take the time", _reading("x = np.load(self.paths[i])", 4096.0, 0.2, 0.3), found=False),
+    Case(
+        "quiet when the samples come in time",
+        run(gpu=on_gpu(), loaders=(_DEAR,), source={("data.py", 12): "np.load(p)"}, file_bytes=4096.0),
+        found=False,
+    ),
+)

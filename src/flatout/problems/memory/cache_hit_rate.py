@@ -1,0 +1,188 @@
+"""The dataset's cache is seldom of use.
+
+What it is: the dataset keeps decoded samples, but what is asked for is hardly ever there. The cache throws out what
+will be needed soonest (least-recently-used, when every sample comes once an epoch in random order), or it dies with its
+worker at the end of each epoch, or every worker has one of its own and meets a sample again only by chance.
+
+Why the GPU idles: samples are made anew although memory is spent on keeping them, and the training waits for them.
+
+How it shows in a run: the cache's own counters (`functools.lru_cache`, hits and misses of a class), or new keys at
+every look into a dict of the dataset; every sample was made more than once, and the training waits for its batches.
+
+The fix: keep, do not evict: with each sample once an epoch, a cache that holds a part of them and never evicts is hit
+for that part, and no other policy gets more. One cache for all workers (shared memory, a memory-mapped file) holds as
+much as all of theirs together. `persistent_workers=True` keeps it beyond an epoch; `lru_cache(maxsize=None)` never
+evicts.
+
+What to expect: hits for the part of the samples that all caches hold together. What of a sample a hit saves is not
+known: three quarters of its making are assumed.
+
+When it is fine: the samples come in time, or are made up at random.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
+from flatout.problems.input.cheaper import gain_by_cheaper
+from flatout.problems.input.feeding import (
+    BUSY,
+    WORTH,
+    batch_ms,
+    busy_share,
+    steady_wait_ms,
+)
+from flatout.problems.prediction import severity
+from flatout.records.evidence import CacheUse, Evidence, LoaderUse, Waiting
+from flatout.records.report import Finding, Gain, HostUse
+
+CODE = "ME709"
+TITLE = "The dataset's cache is seldom of use"
+COMES_FROM = ("ME706",)
+# Made this often in the run on average: before, nothing can have been there.
+_REPEATED = 1.5
+_SELDOM = 0.5
+# So much more of what is asked for must be within reach.
+_WITHIN_REACH = 0.15
+# What a hit saves of a sample's making: at worst, expected, at best.
+_SAVED_AT_WORST, _SAVED, _SAVED_AT_BEST = 0.5, 0.75, 0.95
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    use = run.training_loader
+    if use is None or use.cost is None or not run.step_ms or steady_wait_ms(run) < WORTH * run.step_ms:
+        return
+    times = _times_made(use)
+    if times is None or times < _REPEATED or (use.workers and (busy_share(run, use) or 0.0) < BUSY):
+        return
+    for cache in sorted(run.caches, key=lambda one: -one.keys_per_sample):
+        reach = _reach(use, cache)
+        if not cache.evicts and not _dies(use, cache):
+            continue  # it is filling: the next epoch will find what this one leaves
+        if cache.hit_rate > _SELDOM or reach - cache.hit_rate < _WITHIN_REACH:
+            continue
+        gain = _gain(run, use, cache, reach)
+        if gain is not None:
+            yield _finding(use, cache, reach, gain)
+            return
+
+
+def _finding(use: LoaderUse, cache: CacheUse, reach: float, gain: Gain) -> Finding:
+    return Finding(
+        code=CODE,
+        family="memory",
+        title=TITLE,
+        severity=severity(gain),
+        location=use.made_at,
+        evidence={
+            "cache": cache.name,
+            "hit_rate": round(cache.hit_rate, 3),
+            "hit_rate_within_reach": round(reach, 3),
+            "entries_each": round(cache.entries),
+            "entries_all_workers": round(cache.entries * max(1, use.workers)),
+            "samples": int(use.settings["dataset_len"]),
+            "asked_per_sample": round(cache.keys_per_sample, 2),
+            "num_workers": use.workers,
+            "started": cache.processes,
+        },
+        cause=f"of what is asked of {cache.name}, {cache.hit_rate:.0%} is there: {_why(use, cache)}",
+        remedy=None,
+        change=_change(use, cache),
+        predicted_gain=gain,
+    )
+
+
+def _times_made(use: LoaderUse) -> float | None:
+    length = use.settings.get("dataset_len")
+    if use.cost is None or not isinstance(length, int) or length < 1:
+        return None
+    return use.cost.samples / length
+
+
+def _dies(use: LoaderUse, cache: CacheUse) -> bool:
+    """Workers were started several times, each with an empty cache."""
+    return bool(use.workers) and cache.processes > use.workers and not use.settings.get("persistent_workers")
+
+
+def _reach(use: LoaderUse, cache: CacheUse) -> float:
+    """Part of all keys that one cache with the memory of all workers' caches would keep; all, where it has no limit."""
+    if not cache.evicts and (cache.capacity is None or cache.entries < cache.capacity):
+        return 1.0
+    # At most: samples may share keys, then there are fewer.
+    keys = int(use.settings["dataset_len"]) * max(1.0, cache.keys_per_sample)
+    return min(1.0, (cache.capacity or cache.entries) * max(1, use.workers) / keys)
+
+
+def _why(use: LoaderUse, cache: CacheUse) -> str:
+    if _dies(use, cache):
+        return f"it was empty again each of the {cache.processes} times that a worker was started"
+    workers = f" in each of {use.workers} workers" if use.workers > 1 else ""
+    return f"it holds {cache.entries:.0f} entries{workers} and throws out those that come next"
+
+
+def _change(use: LoaderUse, cache: CacheUse) -> str:
+    steps = []
+    if _dies(use, cache):
+        steps.append("persistent_workers=True")
+    if cache.kind == "lru_cache" and (cache.evicts or cache.capacity):
+        steps.append("lru_cache(maxsize=None) if memory allows, else a cache that never evicts")
+    elif cache.evicts:
+        steps.append("stop adding when the cache is full instead of evicting")
+    if use.workers > 1:
+        steps.append(f"one cache shared by the {use.workers} workers")
+    return "; ".join(steps) or "keep all samples"
+
+
+def _gain(run: Evidence, use: LoaderUse, cache: CacheUse, reach: float) -> Gain | None:
+    work_ms, sample_ms = batch_ms(run, use), use.sample_ms
+    if work_ms is None or not sample_ms or use.cost is None:
+        return None
+    fetch_ms = work_ms * use.cost.fetch_ms_per_sample / sample_ms
+    # Of the samples made in full now, so many would be hits.
+    more = (reach - cache.hit_rate) / (1 - cache.hit_rate)
+    shares = (_SAVED_AT_WORST, _SAVED, _SAVED_AT_BEST)
+    left = [work_ms - more * share * fetch_ms for share in shares]
+    words = f"{reach:.0%} instead of {cache.hit_rate:.0%} are hits, which save {_SAVED:.0%} of a sample's making"
+    return gain_by_cheaper(run, use, (left[0], left[1], left[2]), words)
+
+
+_EMPTY = Waiting(0.0, None, rest_ms=50.0, median_ms=50.0, empty_share=1.0)
+_STARVED = on_gpu(starved_share=0.5, drained_share=0.8, device_ms={"starved": 50.0, "step": 100.0})
+_HALF = {"data": 51.0, "forward": 15.0, "backward": 30.0, "optimizer": 4.0}
+_FULL = HostUse(cpu_cores=4.8, memory_peak=8 << 30)
+_BUSY = worker_cost(fetch_ms_per_sample=12.0, busy_share=0.98, samples=9600)
+_LRU = CacheUse("Frames.cache", "dict", 4, 200.0, None, hit_rate=0.02, keys_per_sample=1.0, evicts=True)
+_DYING = CacheUse("Frames.cache", "dict", 32, 300.0, None, hit_rate=0.0, keys_per_sample=1.0, evicts=False)
+
+
+def _with(cache: CacheUse, persistent: bool = True, length: int = 1200) -> Evidence:
+    use = loader(cost=_BUSY, dataset_len=length, persistent_workers=persistent)
+    return run(gpu=_STARVED, loaders=(use,), ms=_HALF, waiting=_EMPTY, cpus=5.0, host=_FULL, caches=(cache,))
+
+
+CASES = (
+    Case("finds it when the least recently used goes first", _with(_LRU), found=True),
+    Case("finds it when it dies with its worker", _with(_DYING, persistent=False), found=True),
+    Case(
+        "finds it when functools keeps the usual 128",
+        _with(CacheUse("decode", "lru_cache", 4, 128.0, 128, 0.05, 1.0, evicts=True)),
+        found=True,
+    ),
+    Case(
+        "quiet when most of what is asked for is there",
+        _with(CacheUse("Frames.cache", "dict", 4, 900.0, None, 0.8, 1.0, evicts=True)),
+        found=False,
+    ),
+    Case(
+        "quiet when all that it could hold is next to nothing",
+        _with(CacheUse("decode", "lru_cache", 4, 8.0, 8, 0.01, 1.0, evicts=True)),
+        found=False,
+    ),
+    Case("quiet when every sample was made once", _with(_LRU, length=9600), found=False),
+    Case(
+        "quiet when nobody waits for the samples",
+        run(gpu=on_gpu(), loaders=(loader(cost=_BUSY, dataset_len=1200),), caches=(_LRU,)),
+        found=False,
+    ),
+)

@@ -1,0 +1,141 @@
+"""GPU memory is split into pieces that nothing fits in.
+
+What it is: torch's allocator holds far more memory than the tensors in it take, in pieces between tensors that are too
+small for what is asked for next. Shapes that change from step to step (padding to the longest, other image sizes, an
+evaluation with its own batch) do that.
+
+Why the GPU idles: close to the limit the allocator gives everything back and asks the driver anew, which waits for the
+device; in the end the run dies of "CUDA out of memory" while gigabytes are free.
+
+How it shows in a run: at its peak the memory reserved is far above the memory allocated, most of the difference is
+split off blocks in use, and the device is nearly full or the allocator had to start over.
+
+The fix: `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True` in the environment, before the script starts. Fewer shapes
+(pad to a few lengths) help too.
+
+What to expect: room for a larger batch, and no more retries. How long those took is not measured, so no gain is
+promised.
+
+When it is fine: the device has room, and the peak is behind you.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from flatout.problems.cases import Case, on_gpu, run
+from flatout.problems.memory.growing import GIB, amount
+from flatout.records.evidence import Evidence
+from flatout.records.report import Finding
+from flatout.records.resources import GpuState
+
+CODE = "ME710"
+TITLE = "GPU memory is split into pieces that nothing fits in"
+# Reserved but not allocated at the peak: from this share of what is reserved on, and this many bytes.
+_LARGE_SHARE = 0.2
+_LARGE_BYTES = 1 * GIB
+# Of that difference, so much must lie in pieces of blocks that are in use: the rest is whole blocks, free for anyone.
+_SPLIT = 0.5
+_NEAR = 0.9
+_EXPANDS = "expandable_segments:true"
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    state = run.report.live.get("torch")
+    if not run.on_gpu or not isinstance(state, dict):
+        return
+    reserved, allocated, split = (
+        _bytes(state, name) for name in ("memory_peak", "memory_allocated_peak", "memory_split_peak")
+    )
+    if reserved is None or allocated is None or split is None or _expands(state):
+        return
+    idle = reserved - allocated
+    if idle < max(_LARGE_BYTES, _LARGE_SHARE * reserved) or split < _SPLIT * idle:
+        return
+    retries, filled = int(state.get("alloc_retries") or 0), _filled_share(run, reserved)
+    if not retries and (filled is None or filled < _NEAR):
+        return
+    yield Finding(
+        code=CODE,
+        family="memory",
+        title=TITLE,
+        severity="high" if retries / max(1, run.report.run.steps) >= 0.01 else "medium",
+        location=None,
+        evidence={
+            "reserved_peak_bytes": round(reserved),
+            "allocated_peak_bytes": round(allocated),
+            "split_peak_bytes": round(split),
+            "alloc_retries": retries,
+            "device_share": "not measured" if filled is None else round(filled, 3),
+        },
+        cause=f"torch holds {amount(reserved)} on the device for {amount(allocated)} of tensors at most; up to "
+        f"{amount(split)} lie in pieces between them"
+        + (f", and {retries} times it had to start over" if retries else ""),
+        remedy=None,
+        change="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+        predicted_gain=None,
+    )
+
+
+def _bytes(state: dict[str, Any], name: str) -> float | None:
+    value = state.get(name)
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _expands(state: dict[str, Any]) -> bool:
+    return _EXPANDS in str(state.get("alloc_conf") or "").lower().replace(" ", "")
+
+
+def _filled_share(run: Evidence, reserved: float) -> float | None:
+    """Of the fullest device, by everybody's memory on it, or at least by what torch reserved."""
+    shares = [
+        max(state.memory_used_bytes or 0.0, reserved if len(run.gpus) == 1 else 0.0) / state.memory_total_bytes
+        for state in run.gpus
+        if state.memory_total_bytes
+    ]
+    return max(shares, default=None)
+
+
+def _live(reserved: float, allocated: float, split: float, retries: int = 0, conf: str | None = None) -> dict[str, Any]:
+    torch = {
+        "memory_peak": int(reserved * GIB),
+        "memory_allocated_peak": int(allocated * GIB),
+        "memory_split_peak": int(split * GIB),
+        "alloc_retries": retries,
+        "alloc_conf": conf,
+    }
+    return {"torch": torch, "loaders": [], "optimizers": []}
+
+
+def _card(used: float) -> tuple[GpuState, ...]:
+    return (GpuState(0, memory_total_bytes=80 * GIB, memory_used_bytes=used * GIB, own_memory_bytes=used * GIB),)
+
+
+CASES = (
+    Case(
+        "finds it when a full device holds little",
+        run(gpu=on_gpu(), live=_live(76, 48, 24), gpus=_card(77)),
+        found=True,
+    ),
+    Case(
+        "finds it when it makes the allocator start over",
+        run(gpu=on_gpu(), live=_live(60, 40, 15, retries=9), gpus=_card(61)),
+        found=True,
+    ),
+    Case("quiet when the device has room", run(gpu=on_gpu(), live=_live(40, 25, 12), gpus=_card(41)), found=False),
+    Case(
+        "quiet when what is reserved is in use", run(gpu=on_gpu(), live=_live(76, 70, 5), gpus=_card(77)), found=False
+    ),
+    Case(
+        "quiet when the free memory is in whole blocks",
+        run(gpu=on_gpu(), live=_live(76, 48, 3), gpus=_card(77)),
+        found=False,
+    ),
+    Case(
+        "quiet when segments expand already",
+        run(gpu=on_gpu(), live=_live(76, 48, 24, conf="expandable_segments:True"), gpus=_card(77)),
+        found=False,
+    ),
+    Case("quiet on a CPU", run(), found=False),
+)

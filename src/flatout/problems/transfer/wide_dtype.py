@@ -1,0 +1,192 @@
+"""Data goes to the device in a wider type than its values need.
+
+What it is: pictures, masks or labels whose values have 8 bits are sent as float32, float64 or int64: four or eight
+times the bytes. Also batches in float64, which is what numpy makes unless told otherwise.
+
+Why the GPU idles: the copy takes as many times longer, and so do collating, handing over between processes and
+pinning, all in proportion to the bytes.
+
+How it shows in a run: at the lines that copy, a few of the values are looked at now and then: whole numbers up to 255,
+multiples of 1/255, or 256 even steps as they are after a mean and a deviation were applied.
+
+The fix: keep the bytes until they are on the device. Before: `x = to_tensor(image)` in the dataset and
+`x.to(device)`; after: `torch.from_numpy(image)` in the dataset (uint8) and `x.to(device, non_blocking=True).float()
+.div_(255)`, then the mean and deviation. For float64: `.astype(np.float32)` in the dataset. The device computes the
+same numbers.
+
+What to expect: the copies take a quarter of the time from float32, an eighth from float64 and int64.
+
+When it is fine: copies cost next to nothing, or the augmentation really makes other values than it was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from flatout.problems.cases import HERE, Case, loader, on_gpu, run
+from flatout.problems.hot_lines import named
+from flatout.problems.prediction import by_removing, by_sparing_host, by_step, severity
+from flatout.problems.transfer.copying import blocked_ms, copies, is_small
+from flatout.records.batches import NarrowCopy
+from flatout.records.evidence import Evidence
+from flatout.records.report import CopySite, Finding, Gain
+
+CODE = "TR205"
+TITLE = "Data goes to the device in a wider type than needed"
+# Of the bytes of a line; below this another type changes little.
+_WORTH = 0.4
+# What pinned memory moves at over PCIe 5, 4 and 3 with 16 lanes, in practice. Which of them it is, no run tells.
+_BYTES_PER_MS = (50e6, 25e6, 12e6)
+_SELDOM_DRAINED = 0.3
+_STARVES = 0.05
+_TORCH_OWN = ("default_collate", "default_convert")
+
+_Pair = tuple[CopySite, NarrowCopy]
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    found = _wide(run)
+    if not run.on_gpu or not found:
+        return
+    total = sum(site.bytes_per_step for site, _ in found)
+    saved = sum(_saved(pair) for pair in found)
+    gain = max(_gains(run, found, saved), key=lambda one: one.mid, default=None)
+    if gain is None:
+        return
+    site, narrow = max(found, key=_saved)
+    yield Finding(
+        code=CODE,
+        family="transfer",
+        title=TITLE,
+        severity=severity(gain),
+        location=site.location,
+        evidence={
+            "mib_per_step": round(total / 2**20, 2),
+            "mib_saved_per_step": round(saved / 2**20, 2),
+            "dtype": narrow.dtype,
+            "narrow_dtype": narrow.narrow,
+            "h2d_ms_per_step": round(sum(site.ms for site, _ in found), 2),
+            "lines": ", ".join(f"{named(run, s.location)} {n.dtype} for {n.narrow}" for s, n in found[:4]),
+        },
+        cause=f"{total / 2**20:.3g} MiB a step are copied as {narrow.dtype} though {narrow.narrow} holds the values,"
+        f" {saved / 2**20:.3g} MiB more than needed",
+        remedy=None,
+        change=_change(narrow),
+        predicted_gain=gain,
+    )
+
+
+def _wide(run: Evidence) -> list[_Pair]:
+    at = {one.location: one for one in run.narrow_copies if one.saved_share >= _WORTH}
+    mine = [(site, at[site.location]) for site in copies(run) if site.location in at and not is_small(site)]
+    # A model in float64 wants its inputs in it.
+    return [pair for pair in mine if pair[1].narrow != "float32" or not _computes_in_float64(run)]
+
+
+def _saved(pair: _Pair) -> float:
+    return pair[0].bytes_per_step * pair[1].saved_share
+
+
+def _computes_in_float64(run: Evidence) -> bool:
+    state: Any = run.report.live.get("torch")
+    dtypes = state.get("grad_dtypes") if isinstance(state, dict) else None
+    return isinstance(dtypes, dict) and float(dtypes.get("float64", 0.0)) > 0.1
+
+
+def _gains(run: Evidence, found: Sequence[_Pair], saved: float) -> list[Gain]:
+    """By what shrinks with the bytes: what blocks the host, what is in the device's queue, what collating takes."""
+    gains = [_unblocking(run, found), _shorter_queue(run, found), _less_collating(run, found, saved)]
+    return [gain for gain in gains if gain is not None]
+
+
+def _unblocking(run: Evidence, found: Sequence[_Pair]) -> Gain | None:
+    blocking = [pair for pair in found if pair[0].non_blocking_share < 0.5 or pair[0].pinned_share < 0.5]
+    total = sum(site.bytes_per_step for site, _ in blocking)
+    if not total:
+        return None
+    held_ms = blocked_ms(run, [site for site, _ in blocking])
+    part = sum(_saved(pair) for pair in blocking) / total
+    words = f"copies hold the host up for {held_ms:.3g} of {run.step_ms:.3g} ms, {part:.0%} of it for bytes not needed"
+    return by_sparing_host(run, part * held_ms, words)
+
+
+def _shorter_queue(run: Evidence, found: Sequence[_Pair]) -> Gain | None:
+    """Copies that do not block take their turn among the kernels: that counts where the device is never short."""
+    saved = sum(_saved(pair) for pair in found if pair[0].non_blocking_share >= 0.5 and pair[0].pinned_share >= 0.5)
+    drained = run.drained_share
+    if drained is None or drained >= _SELDOM_DRAINED or run.starved_ms >= _STARVES * run.step_ms:
+        return None
+    # The device moves what it copies and computes in turn: its own copies are no more than its step.
+    low_ms, mid_ms, high_ms = (max(run.step_ms - saved / rate, 0.3 * run.step_ms) for rate in _BYTES_PER_MS)
+    words = f"{saved / 2**20:.3g} MiB less in the device's queue, at 50, 25 or 12 GB/s (the bus was not measured)"
+    return by_step(run, low_ms, mid_ms, high_ms, words)
+
+
+def _less_collating(run: Evidence, found: Sequence[_Pair], saved: float) -> Gain | None:
+    """Torch's own collating copies bytes, in the training process itself where there are no workers."""
+    use = run.training_loader
+    if use is None or use.workers or use.cost is None or use.settings.get("collate_fn") not in _TORCH_OWN:
+        return None
+    if run.samples_per_step is None or run.starved_ms < _STARVES * run.step_ms:
+        return None
+    collate_ms = use.cost.collate_ms_per_sample * run.samples_per_step
+    part = saved / max(1.0, sum(site.bytes_per_step for site in copies(run)))
+    spared_ms = min(part * collate_ms, run.starved_ms)
+    return by_removing(run, spared_ms, f"collating takes {collate_ms:.3g} ms a step, {part:.0%} of it for these bytes")
+
+
+def _change(narrow: NarrowCopy) -> str:
+    if narrow.narrow == "float32":
+        return "make float32 in the dataset (.astype(np.float32)); numpy's own default is float64"
+    if narrow.dtype.startswith("int"):
+        return f"send it as {narrow.narrow} and widen it on the device: .to(device, non_blocking=True).long()"
+    if narrow.narrow == "float16":
+        return "send it as float16 and widen it on the device: .to(device, non_blocking=True).float()"
+    return f"send it as {narrow.narrow} and convert, scale and normalise it on the device, after the copy"
+
+
+_PICTURES = (NarrowCopy(HERE, "float32", "uint8", 0.75),)
+_FREE = CopySite(HERE, "train", 1.0, 0.1, 600.0 * 2**20, 1.0, 1.0)
+_FLOAT64_LIVE = {"torch": {"grad_dtypes": {"float64": 1.0}}, "loaders": [], "optimizers": []}
+_COPYING_MS = {"data": 1.0, "h2d": 30.0, "forward": 25.0, "backward": 36.0, "optimizer": 7.0, "other": 1.0}
+_PAGEABLE = CopySite(HERE, "train", 1.0, 30.0, 300.0 * 2**20, 0.0, 0.0)
+CASES = (
+    Case(
+        "finds it when clips of 8 bits go up as float32 through the device's queue",
+        run(gpu=on_gpu(), copies=(_FREE,), narrow_copies=_PICTURES),
+        found=True,
+    ),
+    Case(
+        "finds it when a batch is float64 for a model in float32",
+        run(gpu=on_gpu(), copies=(_FREE,), narrow_copies=(NarrowCopy(HERE, "float64", "float32", 0.5),)),
+        found=True,
+    ),
+    Case(
+        "quiet when the model computes in float64",
+        run(
+            gpu=on_gpu(),
+            copies=(_FREE,),
+            narrow_copies=(NarrowCopy(HERE, "float64", "float32", 0.5),),
+            live=_FLOAT64_LIVE,
+        ),
+        found=False,
+    ),
+    Case("quiet when nothing is known of the values", run(gpu=on_gpu(), copies=(_FREE,)), found=False),
+    Case(
+        "quiet when the batch is small",
+        run(gpu=on_gpu(), copies=(CopySite(HERE, "train", 1.0, 0.1, 5e4, 1.0, 1.0),), narrow_copies=_PICTURES),
+        found=False,
+    ),
+    Case(
+        "quiet when the device waits for the host and the copies do not block it",
+        run(gpu=on_gpu(drained_share=0.7, util_mean=50.0), copies=(_FREE,), narrow_copies=_PICTURES),
+        found=False,
+    ),
+    Case(
+        "quiet when the copies block and the device is busy all the same",
+        run(gpu=on_gpu(drained_share=0.0), ms=_COPYING_MS, copies=(_PAGEABLE,), narrow_copies=_PICTURES),
+        found=False,
+    ),
+    Case("quiet on a CPU", run(copies=(_FREE,), narrow_copies=_PICTURES, loaders=(loader(),)), found=False),
+)
