@@ -220,7 +220,7 @@ class Session:
     def _sample_stages(self, stages: StageWatch, codes: list[int]) -> None:
         stages.at_step_end(codes, self.phases.index)
         window = self._windows is not None and self._windows.is_open
-        self.tracer.every_step = window or stages.is_open
+        self.tracer.every_step = window or stages.wants_every_step
         if stages.is_open:
             self.tracer.rest_for = 0
 

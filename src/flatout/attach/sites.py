@@ -71,6 +71,7 @@ class Site:
         "pinned",
         "place",
         "seconds",
+        "stream_asked",
         "window_steps",
     )  # fmt: skip
 
@@ -78,7 +79,7 @@ class Site:
         self.number = number
         self.count = self.bytes = self.pinned = self.non_blocking = self.window_steps = 0
         self.seconds = self.longest_s = 0.0
-        self.dirty = self.is_pinned = False
+        self.dirty = self.is_pinned = self.stream_asked = False
         self.place = -1
         self.narrow: Narrowness | None = None
 
@@ -132,6 +133,10 @@ class Sites:
             seen = site.narrow
             value = {"site": site.number, "bytes": seen.bytes, "kinds": list(seen.kinds.values())}
             self._output().text("narrow", value)
+
+    def note_own_stream(self, site: Site) -> None:
+        """What is copied there does not wait its turn among the kernels."""
+        self._output().text("own_stream", {"site": site.number})
 
     def flush(self, window_steps: int) -> None:
         """Bring the totals in the recording up to date."""

@@ -77,6 +77,11 @@ class StageWatch:
     def is_open(self) -> bool:
         return self._hooks.sample is not None
 
+    @property
+    def wants_every_step(self) -> bool:
+        """A sample ends with its step; and the first ones come closely, so that a short run has some."""
+        return self.is_open or (not self._off and self._samples + len(self._pending) < _CLOSELY_AT_FIRST)
+
     def take_own_s(self) -> float:
         """What sampling has cost since this was last asked."""
         sampling_s = _COLD * (self._own_s + self._hooks.own_s + self._marks.own_s - self._once_s)

@@ -188,6 +188,11 @@ class TransferWatch:
                 site.is_pinned = source.is_pinned()
             site.pinned += site.is_pinned
             site.non_blocking += non_blocking
+            if non_blocking and not site.stream_asked:
+                site.stream_asked = True
+                cuda = self._torch.cuda
+                if cuda.is_initialized() and cuda.current_stream() != cuda.default_stream():
+                    self._sites.note_own_stream(site)
             if size >= _LARGE_BYTES and (site.narrow is None or site.count >= site.narrow.next_look):
                 self._look_at_values(site, source)
             self._tracer.relieve()

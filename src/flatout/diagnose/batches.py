@@ -45,6 +45,19 @@ def narrow_copies(ranks: Sequence[Rank]) -> tuple[NarrowCopy, ...]:
     return tuple(sorted(found, key=lambda one: (one.location.file, one.location.line)))
 
 
+def own_stream_copies(ranks: Sequence[Rank]) -> frozenset[Location]:
+    """The lines that copy on a stream of their own, beside the kernels."""
+    found = set()
+    for rank in ranks:
+        values = rank.recording.values("site")
+        places = {value["id"]: value for value in values if isinstance(value, dict) and "id" in value}
+        for note in rank.recording.values("own_stream"):
+            place = places.get(note.get("site")) if isinstance(note, dict) else None
+            if place is not None:
+                found.add(Location(str(place.get("file", "")), int(place.get("line") or 0)))
+    return frozenset(found)
+
+
 def padding(ranks: Sequence[Rank], use: LoaderUse | None) -> Padding | None:
     """Of the training loader's batches; None where none of them was seen to hold sequences."""
     if use is None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from flatout.diagnose.batches import narrow_copies, padding
+from flatout.diagnose.batches import narrow_copies, own_stream_copies, padding
 from flatout.diagnose.configured.reading import configured
 from flatout.diagnose.host import totals
 from flatout.diagnose.lines import slowest_lines
@@ -101,6 +101,7 @@ def gathered(run: StoredRun, ranks: Sequence[Rank], report: RunReport) -> Eviden
         median_step_ms=_median_step_ms(ranks),
         configured=configured(run, loaders),
         narrow_copies=narrow_copies(ranks),
+        own_stream_copies=own_stream_copies(ranks),
         padding=padding(ranks, training),
     )
 

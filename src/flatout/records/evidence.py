@@ -152,6 +152,8 @@ class Evidence:
     configured: Configured = field(default_factory=Configured)
     # Lines that copy wider types than their values need, and the padding in the training loader's batches.
     narrow_copies: tuple[NarrowCopy, ...] = ()
+    # Lines that copy to the device on a stream of their own.
+    own_stream_copies: frozenset[Location] = frozenset()
     padding: Padding | None = None
 
     @property

@@ -27,7 +27,7 @@ from typing import Any
 from flatout.problems.cases import HERE, Case, loader, on_gpu, run
 from flatout.problems.hot_lines import named
 from flatout.problems.prediction import by_removing, by_sparing_host, by_step, severity
-from flatout.problems.transfer.copying import blocked_ms, copies, is_small
+from flatout.problems.transfer.copying import blocked_ms, copies, is_small, moving_ms
 from flatout.records.batches import NarrowCopy
 from flatout.records.evidence import Evidence
 from flatout.records.report import CopySite, Finding, Gain
@@ -36,8 +36,6 @@ CODE = "TR205"
 TITLE = "Data goes to the device in a wider type than needed"
 # Of the bytes of a line; below this another type changes little.
 _WORTH = 0.4
-# What pinned memory moves at over PCIe 5, 4 and 3 with 16 lanes, in practice. Which of them it is, no run tells.
-_BYTES_PER_MS = (50e6, 25e6, 12e6)
 _SELDOM_DRAINED = 0.3
 _STARVES = 0.05
 _TORCH_OWN = ("default_collate", "default_convert")
@@ -118,8 +116,9 @@ def _shorter_queue(run: Evidence, found: Sequence[_Pair]) -> Gain | None:
     if drained is None or drained >= _SELDOM_DRAINED or run.starved_ms >= _STARVES * run.step_ms:
         return None
     # The device moves what it copies and computes in turn: its own copies are no more than its step.
-    low_ms, mid_ms, high_ms = (max(run.step_ms - saved / rate, 0.3 * run.step_ms) for rate in _BYTES_PER_MS)
-    words = f"{saved / 2**20:.3g} MiB less in the device's queue, at 50, 25 or 12 GB/s (the bus was not measured)"
+    bus_ms = moving_ms(run, saved)
+    low_ms, mid_ms, high_ms = (max(run.step_ms - part * bus_ms, 0.3 * run.step_ms) for part in (0.75, 1.0, 1.25))
+    words = f"{saved / 2**20:.3g} MiB less in the device's queue, {bus_ms:.3g} ms of a bus that was not measured"
     return by_step(run, low_ms, mid_ms, high_ms, words)
 
 

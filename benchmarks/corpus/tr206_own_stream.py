@@ -1,6 +1,6 @@
 """Pinned copies on the stream that computes: the device waits for each of them.
 
-expects: TR204
+expects: TR206
 needs: gpu
 """
 # mypy: ignore-errors

@@ -1,0 +1,107 @@
+"""The device copies and computes in turn.
+
+What it is: batches are pinned and copied with `non_blocking=True`, but on the stream that computes. The host does not
+wait, the device does: a copy and the kernels behind it run one after the other.
+
+Why the GPU idles: its processors stand still while the bytes of the next batch come over the bus.
+
+How it shows in a run: the device is never short of work, and the bytes of a step take a large part of it over the bus.
+
+The fix: copy the next batch on a stream of its own while the model works on this one.
+
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        ahead = batch.to(device, non_blocking=True)
+    ...
+    torch.cuda.current_stream().wait_stream(side)
+    ahead.record_stream(torch.cuda.current_stream())
+
+What to expect: a step is the longer of copying and computing, not their sum. Fewer bytes help as well: send 8-bit data
+as it is, and convert it on the device.
+
+When it is fine: the copies are short beside the kernels, or the device waits for the host anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flatout.problems.cases import HERE, Case, on_gpu, run
+from flatout.problems.prediction import by_step, severity
+from flatout.problems.transfer.copying import copies, is_small, listed, moving_ms
+from flatout.records.evidence import Evidence
+from flatout.records.report import CopySite, Finding, RunFacts
+
+CODE = "TR206"
+TITLE = "Copies take turns with the kernels"
+REMEDY = "transfer.prefetch"
+COMES_FROM = ("TR205",)  # fewer bytes come first
+# The bytes of a step take at least this part of it, by a bus that was not measured.
+_LARGE_PART = 0.15
+_NEVER_SHORT = 0.1
+# A device that copies beside its kernels computes a little slower: memory is shared.
+_SIDE_BY_SIDE = 1.05
+
+
+def in_run(run: Evidence) -> Iterator[Finding]:
+    sites = [site for site in copies(run) if site.pinned_share >= 0.5 and site.non_blocking_share >= 0.5]
+    sites = [site for site in sites if site.location not in run.own_stream_copies and not is_small(site)]
+    drained = run.drained_share
+    if not run.on_gpu or not sites or drained is None or drained >= _NEVER_SHORT:
+        return
+    copying_ms = moving_ms(run, sum(site.bytes_per_step for site in sites))
+    # More than the step has is a bus that is quicker than thought: then nothing is known.
+    if not _LARGE_PART * run.step_ms <= copying_ms < 0.95 * run.step_ms:
+        return
+    computing_ms = run.step_ms - copying_ms
+    left_ms = _SIDE_BY_SIDE * max(copying_ms, computing_ms)
+    words = (
+        f"copying takes {copying_ms:.3g} ms of a bus that was not measured, computing {computing_ms:.3g} ms; the longer"
+        " is left"
+    )
+    gain = by_step(run, 0.5 * (run.step_ms + left_ms), left_ms, max(copying_ms, computing_ms), words)
+    if gain is None:
+        return
+    mebibytes = sum(site.bytes_per_step for site in sites) / 2**20
+    yield Finding(
+        code=CODE,
+        family="transfer",
+        title=TITLE,
+        severity=severity(gain),
+        location=sites[0].location,
+        evidence={
+            "mib_per_step": round(mebibytes, 2),
+            "copying_ms_per_step": round(copying_ms, 2),
+            "drained_share": round(drained, 3),
+            "lines": listed(run, sites),
+        },
+        cause=f"{mebibytes:.3g} MiB a step come over the bus in turn with the kernels, about {copying_ms:.3g} of"
+        f" {run.step_ms:.3g} ms",
+        remedy=REMEDY,
+        change="copy the next batch on a torch.cuda.Stream of its own while this one is computed",
+        predicted_gain=gain,
+    )
+
+
+_ON_H200 = RunFacts("run", ("train.py",), 0, 300, 30.0, 1, "NVIDIA H200", "2.13.0", "3.12")
+_BUSY = on_gpu(drained_share=0.01)
+_SITE = CopySite(HERE, "train", 1.0, 0.1, 40 * 55e6, 1.0, 1.0)
+_SMALL = CopySite(HERE, "train", 1.0, 0.1, 2 * 55e6, 1.0, 1.0)
+CASES = (
+    Case(
+        "finds it when large batches are copied between the kernels",
+        run(gpu=_BUSY, run=_ON_H200, copies=(_SITE,)),
+        True,
+    ),
+    Case("quiet when there is little to copy", run(gpu=_BUSY, run=_ON_H200, copies=(_SMALL,)), found=False),
+    Case(
+        "quiet when a stream of their own is there for it",
+        run(gpu=_BUSY, run=_ON_H200, copies=(_SITE,), own_stream_copies=frozenset({HERE})),
+        found=False,
+    ),
+    Case(
+        "quiet when the device waits for the host",
+        run(gpu=on_gpu(drained_share=0.6), run=_ON_H200, copies=(_SITE,)),
+        found=False,
+    ),
+)
