@@ -20,6 +20,7 @@ _IN_A_WORKER, _AMONG_MORE = 1.2, 1.1
 _HANDOVER_SHARE = 0.02
 _HANDOVER_MS, _HANDOVER_PINNED_MS = 1.5, 0.3
 _FIRST_TOUCH_MS = 1.2
+_ALL_AT_WORK = 1.08
 # Workers and the pinning thread slow the launches of the main thread down.
 _CROWDED = 1.15
 # A queue that is empty less often than this is full: taking a batch from it is no wait.
@@ -150,6 +151,8 @@ def workers_for(run: Evidence, use: LoaderUse) -> int:
     work_ms = batch_ms(run, use)
     target_ms = without_waiting_ms(run)
     spare = spare_cpus(run)
+    if work_ms is not None and work_ms > target_ms and not run.on_gpu and run.cpus >= 2 * ranks_here(run):
+        spare += 1  # a training process that mostly waits leaves most of its own processor to one more
     if work_ms is None or spare < 1:
         return 0
     needed = math.ceil(_CONTENTION * work_ms / max(target_ms, 1e-6))
@@ -165,6 +168,11 @@ def gain_with(run: Evidence, use: LoaderUse, workers: int, starts_ms: float = 0.
     slower = _AMONG_MORE if use.workers else _IN_A_WORKER
     touch_ms = 0.0 if use.workers or run.on_gpu else _FIRST_TOUCH_MS
     loading_ms, least_ms = slower * work_ms / workers, _least_ms(run, use, workers)
+    if not use.workers and not run.on_gpu:
+        fed_ms = without_waiting_ms(run) + handover_ms(run) + touch_ms
+        all_ms = (slower * work_ms * computing_share(run, use) + fed_ms) / max(run.cpus / ranks_here(run), 1e-9)
+        # Processors that are all at work share caches and memory.
+        least_ms = max(least_ms, all_ms * (_ALL_AT_WORK if all_ms > _SATURATED * max(fed_ms, loading_ms) else 1.0))
     return gain_at(run, loading_ms, words, starts_ms, _CONTENTION / slower, least_ms, touch_ms=touch_ms)
 
 
