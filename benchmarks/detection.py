@@ -145,6 +145,7 @@ def row(one: Outcome) -> list[str]:
 
 _HEAD = ["script", "planted", "said", "place", "line", "predicted", "actual", "within", "still said when repaired"]
 _FAMILIES = ["family", "first", "in the first three", "line", "gain", "quiet", "failed"]
+_PEERS = ["peer", "names the right family", "false alarm on a control", "no verdict"]
 
 
 def _times(ratio: float | None) -> str:
@@ -153,6 +154,11 @@ def _times(ratio: float | None) -> str:
 
 def _family(name: str, one: Score) -> list[str]:
     return [name, *(str(share) for share in (one.top1, one.top3, one.lines, one.gains, one.quiet)), str(one.failures)]
+
+
+def _peer(name: str, outcomes: Sequence[Outcome]) -> list[str]:
+    one = verdicts.tally(name, outcomes)
+    return [name, str(one.right), str(one.alarms), str(one.no_verdict)]
 
 
 def page(outcomes: Sequence[Outcome], peers: Sequence[str] = ()) -> str:
@@ -164,6 +170,7 @@ def page(outcomes: Sequence[Outcome], peers: Sequence[str] = ()) -> str:
         [
             table(_FAMILIES, [*families, _family("all", total)]),
             "\n".join(f"- {sentence}" for sentence in sentences) + "\n",
+            *([table(_PEERS, [_peer(peer, outcomes) for peer in peers])] if peers else []),
             table([*_HEAD, *peers], [row(one) for one in outcomes]),
         ]
     )
@@ -230,6 +237,7 @@ def _write(device: str, outcomes: Sequence[Outcome], o: argparse.Namespace) -> P
         "jobs": o.jobs,
         "score": score(outcomes),
         "missed": missed(score(outcomes)),
+        "peers": {peer: verdicts.tally(peer, outcomes) for peer in o.peers},
         "scripts": [plain(one) for one in outcomes],
     }
     return write(f"detection-{device}", data, page(outcomes, o.peers), o.results)

@@ -53,8 +53,8 @@ class Loop:
         model = nn.Sequential(*stack, nn.Linear(width, out)).to(device)
         x, y = torch.randn(rows, width), torch.randn(rows, out)
         batch = (x.pin_memory(), y.pin_memory()) if device.type == "cuda" else (x, y)
-        # Short steps settle down to their pace only after the first thousand, samples of the device after 64 of them.
-        return cls(model, batch, device, *((200, 200) if layers else (1200, 1500)))
+        # Short steps settle down to their pace only after the first thousand, on a device after the first few hundred.
+        return cls(model, batch, device, *((600, 200) if layers else (1800, 1500)))
 
     def block_us(self) -> tuple[float, float]:
         """Microseconds a step over one block, on the clock and of the training thread's processor time."""

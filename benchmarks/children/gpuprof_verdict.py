@@ -20,8 +20,7 @@ def main() -> None:
         runpy.run_path(str(script), run_name="__main__")
     insights = importlib.import_module("gpuprof.insights").analyze("gpuprof.db", 1)
     for insight in insights.get("insights", []):
-        if insight["severity"] != "low":  # an estimate of costs, or that all is well
-            print(f"verdict: {insight['severity']}: {insight['title']}")
+        print(f"verdict: {insight['severity']}: {insight['title']}")
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ class DeviceClock:
         self._countdown = 1
         self.ready = False
         self._requests = self._index = 0
-        self._iterating = False
+        self._iterating = self._loaderless = False
         self._step_s = self._own_s = self._cost_s = 0.0
         self._taken = 0
         self._last_s = clock()
@@ -70,6 +70,26 @@ class DeviceClock:
                 self._finish()
         self._maybe_begin(loaderless=False)
 
+    def request_unseen(self) -> None:
+        """A batch is asked for in a step that is not looked at closely: it ends the sample of the one before."""
+        if self._sample is not None:
+            self._finish()
+
+    def rests(self) -> None:
+        """The steps that follow are only counted."""
+        if self._sample is not None and self._sample.loaderless:
+            self.drop()
+
+    def wakes(self, steps: int) -> None:
+        """So many steps went by."""
+        self._index += steps
+        if self._loaderless and steps:
+            self._maybe_begin(loaderless=True)
+
+    @property
+    def has_open_sample(self) -> bool:
+        return self._sample is not None
+
     def arrived(self) -> None:
         if self._sample is not None:
             self._mark(ARRIVED, look=False)
@@ -86,16 +106,19 @@ class DeviceClock:
     def iterator_made(self) -> None:
         self._iterating = True
 
-    def optimizer_ends(self) -> None:
+    def optimizer_ends(self, resting: bool = False) -> None:
+        """A step is over; `resting`: the next ones are likely only counted."""
         self._index += 1
         sample = self._sample
         if sample is not None:
             self._mark(OPTIMIZER_ENDS, look=True)
-        if self._requests == 0:
+        self._loaderless = self._requests == 0
+        if self._loaderless:
             # Without a loader a sample runs from one optimizer step to the next.
             if sample is not None:
                 self._finish()
-            self._maybe_begin(loaderless=True)
+            if not resting:
+                self._maybe_begin(loaderless=True)
         self._requests = 0
 
     def capturing(self) -> bool:

@@ -108,6 +108,8 @@ class LoaderWatch:
             training = grad()
             if tracer.looking != me:
                 if tracer.owner == me and training:
+                    if device is not None and device.has_open_sample:
+                        guarded(device.request_unseen, trouble)
                     try:
                         return original(iterator)
                     except BaseException:

@@ -83,16 +83,15 @@ class OptimizerWatch:
             me = get_ident()
             if tracer.looking != me:
                 if tracer.owner == me:
-                    tracer.glossed_over += 1
-                    if tracer.glossed_over >= tracer.rest_for:
-                        tracer.wake()
+                    self._count(tracer)
                 return
             try:
+                tracer.ended += 1
                 if device is not None:
                     if device.capturing():
                         self.captured += 1  # part of the user's CUDA graph: it steps at each replay
                         return
-                    device.optimizer_ends()
+                    device.optimizer_ends(resting=tracer.rest_for > 0)
                 now = clock()
                 log(OPTIMIZER_ENDS)
                 at(now)
@@ -100,10 +99,25 @@ class OptimizerWatch:
                     tracer.flush(now)
                 if tracer.rest_for:
                     tracer.rest()
+                    if device is not None:
+                        device.rests()
             except Exception as error:
                 trouble(error)
 
         return after
+
+    def _count(self, tracer: Tracer) -> None:
+        """A step that is not looked at closely has ended."""
+        try:
+            tracer.ended += 1
+            if self._device is not None and self._device.capturing():
+                self.captured += 1
+                return
+            tracer.glossed_over += 1
+            if tracer.glossed_over >= tracer.rest_for:
+                tracer.wake()
+        except Exception as error:
+            self._trouble(error)
 
     def _meet(self, optimizer: Any) -> int:
         """A new optimizer: give it a number and write down what it is."""
@@ -152,11 +166,10 @@ class OptimizerWatch:
         tracer = self._tracer
 
         def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            flushes, logged = tracer.flushes, len(tracer.codes)
+            ended = tracer.ended
             result = original(scaler, optimizer, *args, **kwargs)
             try:
-                stepped = tracer.flushes != flushes or OPTIMIZER_ENDS in tracer.codes[logged:]
-                if tracer.owner == get_ident() and not stepped:
+                if tracer.owner == get_ident() and tracer.ended == ended:
                     # Infinite gradients: the scaler left the optimizer alone, but the work of the step was done.
                     self.stepped(SCALER_SKIPPED)
             except Exception as error:

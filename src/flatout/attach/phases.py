@@ -21,6 +21,11 @@ SAMPLES_FROM_GRAPH = 4
 _STEPS_APART = 1024  # at least this many steps have a record of their own
 _SHORT_STEP_S = 0.001
 _LOOKED_AT_ONE_IN = 16
+# On a device a step has more boundaries, and waits and samples of its own: steps are looked at as often as this part of
+# their time allows, after so many that all are.
+_SHORT_ON_DEVICE_S = 0.02
+_BUDGET = 0.004
+_LOOKED_AT_FIRST = 256
 _MOST_EVENTS_OF_A_PLAIN_STEP = 6.5
 _ROUNDS_OF_DOUBT = 8  # gradient accumulation looks the same until its first optimizer step
 # From then on a record holds twice as many steps for each doubling: a week of 2 ms steps stays under a gigabyte.
@@ -75,6 +80,7 @@ class Phases:
             ev.ENTER_GC: lambda _: self._enter(GC),
             ev.LEAVE: self._leave,
             ev.GLOSSED_OVER: self._glossed_over,
+            ev.REST: self._rest,
         }
         self._handlers = [handlers[code] for code in range(len(handlers))]
 
@@ -88,6 +94,9 @@ class Phases:
         self._steps_per_record = 1
         self._glossed_steps = 0
         self.rest_for = 0  # steps to count only, after each that is looked at
+        self._resting = self._learning = False
+        self._carved = 0  # pairs of events for waits, copies and rests since events were last read
+        self.on_device = False
         self._typical = TypicalStep()
         self._fetched = False
         self._ahead = 0
@@ -109,7 +118,7 @@ class Phases:
     def _begin_record(self) -> None:
         self.acc = [0.0] * 12
         self.samples = self.batches = self.backwards = self.steps = 0
-        self._backwards_then = self._batches_then = self._samples_then = 0
+        self._backwards_then = self._batches_then = self._samples_then = self._copies_then = 0
         self._acc_then = self.acc[:]
         self.queue = -1
         self.counted = True  # is the number of samples known?
@@ -131,32 +140,49 @@ class Phases:
             handlers[code & 31](code >> 5)
         # The cost of this reading falls into the steps to come; it is shared out evenly there.
         steps = max(1, self.index - index)
-        self.own_s = self._cost.of(len(codes), self._glossed_steps, clock() - begun) / steps
-        self._glossed_steps = 0
-        self._set_pace((moments[-1] - moments[0]) / steps if moments else 1.0, len(codes) / steps)
+        looked_at = max(1, steps - self._glossed_steps)
+        reading_s = clock() - begun
+        self.own_s = self._cost.of(len(codes), self._glossed_steps, reading_s) / steps
+        if moments:
+            # Waits, copies and rests do not make a loop any less plain.
+            boundaries = (len(codes) - 2 * self._carved) / looked_at
+            plain_loop = len(self._group) == 1 and boundaries < _MOST_EVENTS_OF_A_PLAIN_STEP
+            looking_s = self._cost.of(len(codes), 0, reading_s) / looked_at
+            self._set_pace((moments[-1] - moments[0]) / steps, plain_loop, looking_s)
+        self._glossed_steps = self._carved = 0
 
-    def _set_pace(self, step_s: float, events_per_step: float) -> None:
+    def _set_pace(self, step_s: float, plain_loop: bool, looking_s: float) -> None:
         """How closely to look from now on: steps that are very short, or very many, share a record."""
-        self.rest_for, self._steps_per_record = 0, 1
-        if self.index < _STEPS_APART:
-            return
-        self._steps_per_record = 1 << max(0, (self.index // RECORDS_PER_LEVEL).bit_length() - 1)
-        if step_s < _SHORT_STEP_S:
+        rest_for, self._steps_per_record = 0, 1
+        if self.index >= _STEPS_APART:
+            self._steps_per_record = 1 << max(0, (self.index // RECORDS_PER_LEVEL).bit_length() - 1)
+        if self.on_device:
+            if plain_loop and self.index >= _LOOKED_AT_FIRST and step_s < _SHORT_ON_DEVICE_S:
+                rest_for = min(_LOOKED_AT_ONE_IN - 1, int(looking_s / (_BUDGET * step_s)))
+        elif step_s < _SHORT_STEP_S and self.index >= _STEPS_APART:
             self._steps_per_record *= _LOOKED_AT_ONE_IN
-            plain_loop = len(self._group) == 1 and events_per_step < _MOST_EVENTS_OF_A_PLAIN_STEP
-            self.rest_for = _LOOKED_AT_ONE_IN - 1 if plain_loop else 0
+            rest_for = _LOOKED_AT_ONE_IN - 1 if plain_loop else 0
+        # Only when it is known what a step is like can others be taken to be like it.
+        self.rest_for = rest_for if self._learning else 0
+        self._learning = rest_for > 0
+
+    def _rest(self, _: int) -> None:
+        self._resting = True
+        self._carved += 1
 
     def _glossed_over(self, steps: int) -> None:
         """So many steps went by without a closer look: they are taken to be like the last one that had it."""
+        self._resting = False
         if steps:
             typical = self._typical
             seconds, self.acc[PENDING] = self.acc[PENDING], 0.0
             typical.share_out(seconds, steps, self.acc)
             self.samples += steps * typical.samples
+            self.copies += steps * typical.copies
             self.batches += steps
             self.backwards += steps
             self._batches_then, self._backwards_then = self.batches, self.backwards
-            self._acc_then, self._samples_then = self.acc[:], self.samples
+            self._acc_then, self._samples_then, self._copies_then = self.acc[:], self.samples, self.copies
             self.index += steps
             self.steps += steps
             self._glossed_steps += steps
@@ -187,16 +213,18 @@ class Phases:
 
     def _enter_sync(self, _: int) -> None:
         self.syncs += 1
+        self._carved += 1
         # All time of an evaluation or a checkpoint is its own.
         self._enter(self.cur if self.cur in (EVAL, CHECKPOINT) else SYNC)
 
     def _enter_sync_no_grad(self, _: int) -> None:
-        if self.cur == PENDING:
+        if self.cur == PENDING and not self._resting:
             self._settle(OTHER)  # no gradients, so what went before was no training forward
         self._enter_sync(_)
 
     def _enter_h2d(self, _: int) -> None:
         self.copies += 1
+        self._carved += 1
         if self.cur == PENDING:
             self._settle_after_step(OTHER)
         self._enter(self.cur if self.cur in (EVAL, CHECKPOINT) else H2D)
@@ -356,9 +384,10 @@ class Phases:
         self._fetched = False
         self._backwards_then = self.backwards
         self._batches_then = self.batches
-        if self.rest_for:
-            self._typical.learn(self.acc, self._acc_then, self.samples - self._samples_then)
-            self._acc_then, self._samples_then = self.acc[:], self.samples
+        if self._learning:
+            copies = self.copies - self._copies_then
+            self._typical.learn(self.acc, self._acc_then, self.samples - self._samples_then, copies)
+            self._acc_then, self._samples_then, self._copies_then = self.acc[:], self.samples, self.copies
         self.steps += 1
         self.index += 1
         self._write_if_full(flags)

@@ -98,6 +98,8 @@ class Session:
         self._next_housekeeping = 0.0
         self._index_then = 0
         self.tracer.on_claim = self._begin
+        if self._device is not None:
+            self.tracer.on_wake = self._device.wakes
 
     def install(self) -> None:
         torch, tracer, patches = self._torch, self.tracer, self._patches
@@ -192,10 +194,8 @@ class Session:
 
     def _consume(self, codes: list[int], moments: list[float]) -> None:
         """Called at the end of a step now and then: events become records, running totals are brought up to date."""
+        self.phases.on_device = self.tracer.on_device = self._device is not None and self._device.ready
         self.phases.consume(codes, moments)
-        # On a GPU every step is looked at: its idle time lies between one step's end and the next one's batch.
-        on_device = self._device is not None and self._device.ready
-        self.tracer.rest_for = 0 if on_device else self.phases.rest_for
         now = clock()
         self.tracer.want_look = self.graph.due(self.phases.index)
         self._fetching.rearm()
@@ -207,6 +207,7 @@ class Session:
         if self._windows is not None:
             self._windows.at_step_end(self.phases.index, now)
             self.tracer.every_step = self._windows.is_open
+        self.tracer.rest_for = 0 if self.tracer.every_step else self.phases.rest_for
         if self._stages is not None:
             self._sample_stages(self._stages, codes)
         if now < self._next_housekeeping:

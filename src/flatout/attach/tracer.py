@@ -5,9 +5,9 @@ costs several times what it would in a loop. A boundary is therefore two numbers
 and the moment; the state machine (`phases.py`) reads them a few dozen steps at a time. Two lists, because a garbage
 collection or a signal handler may come in between and log as well: the lists then still go together one to one.
 
-Steps of less than a millisecond are looked at closely only one in sixteen; the others are counted, and what interrupts
-them (an evaluation, a checkpoint, the end of an epoch) is still seen. `owner` is the thread that trains, `looking` is
-the same while we look closely.
+Of steps so short that looking would show, only one in a few is looked at closely (`phases.py` says how many); the
+others are counted, and what interrupts them (a wait for the device, an evaluation, a checkpoint, the end of an epoch) is
+still seen. `owner` is the thread that trains, `looking` is the same while we look closely.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ clock = time.perf_counter
     ENTER_LOGGING,
     ENTER_GC,
     LEAVE,
-    GLOSSED_OVER,  # number: of steps that were only counted since the last event
-) = range(20)
+    GLOSSED_OVER,  # number: of steps that were only counted since REST
+    REST,  # the steps that follow are only counted
+) = range(21)
 
 # Values of `owner`, the ident of the thread that trains, when there is none.
 UNCLAIMED, NOBODY = 0, -1
@@ -57,6 +58,7 @@ class Tracer:
         "_consume",
         "at",
         "codes",
+        "ended",
         "every_step",
         "flush_at",
         "flushes",
@@ -66,6 +68,8 @@ class Tracer:
         "looking",
         "moments",
         "on_claim",
+        "on_device",
+        "on_wake",
         "owner",
         "proven",
         "rest_for",
@@ -75,6 +79,7 @@ class Tracer:
     def __init__(self, consume: Callable[[list[int], list[float]], None]) -> None:
         self._consume = consume
         self.on_claim: Callable[[float], None] = lambda now: None
+        self.on_wake: Callable[[int], None] = lambda steps: None  # told how many steps went by
         # The patches hold on to these: they are emptied, never replaced.
         self.codes: list[int] = []
         self.moments: list[float] = []
@@ -86,6 +91,8 @@ class Tracer:
         """Start afresh, as in a forked child."""
         self.owner = self.looking = UNCLAIMED
         self.rest_for = self.glossed_over = 0
+        self.ended = 0  # steps of optimizers, looked at or not
+        self.on_device = False  # has the script made use of CUDA?
         self.codes.clear()
         self.moments.clear()
         self.inside = -1  # a phase that will be logged only when the call under way is over
@@ -125,6 +132,8 @@ class Tracer:
 
     def rest(self) -> None:
         """Only count the next `rest_for` steps: they are too short to be looked at one by one."""
+        self.log(REST)
+        self.at(clock())
         self.looking = _RESTING
 
     def wake(self) -> None:
@@ -132,8 +141,9 @@ class Tracer:
         if self.looking == _RESTING:
             self.log(self.glossed_over << 5 | GLOSSED_OVER)
             self.at(clock())
-            self.glossed_over = 0
+            steps, self.glossed_over = self.glossed_over, 0
             self.looking = self.owner
+            self.on_wake(steps)
 
     def relieve(self) -> None:
         """Outside of training steps (a long evaluation, a rollout) keep the list short."""

@@ -117,8 +117,9 @@ class TransferWatch:
                 return original(tensor, *args, **kwargs)
             if overridden(tensor):
                 return self._torch.overrides.handle_torch_function(move, (tensor,), tensor, *args, **kwargs)
-            # Between the steps that are looked at closely there is no device in use.
-            if tracer.looking != get_ident():
+            me = get_ident()
+            # Where no device is in use, steps that are only counted cannot have copies to it.
+            if tracer.looking != me and (tracer.owner != me or not tracer.on_device):
                 return original(tensor, *args, **kwargs)
             from_device = tensor.is_cuda
             tracer.inside = SYNC if from_device else H2D
@@ -175,10 +176,11 @@ class TransferWatch:
     def _copied(self, begun: float, source: Any, non_blocking: bool, frame: Any) -> None:
         try:
             now = clock()
-            self._tracer.log(ENTER_H2D)
-            self._tracer.at(begun)
-            self._tracer.log(LEAVE)
-            self._tracer.at(now)
+            if not self._tracer.is_resting:
+                self._tracer.log(ENTER_H2D)
+                self._tracer.at(begun)
+                self._tracer.log(LEAVE)
+                self._tracer.at(now)
             site = self._sites.at("h2d", frame)
             site.add(now - begun)
             size = source.numel() * source.element_size()

@@ -14,7 +14,7 @@ from flatout.attach import tracer as ev
 from flatout.attach.phases import PENDING, Phases, phase_now
 from flatout.attach.recorder import Recorder
 from flatout.attach.steps import StepWriter
-from flatout.attach.wire import BACKWARD, DATA, EVAL, FORWARD, OPTIMIZER, OTHER, SYNC
+from flatout.attach.wire import BACKWARD, DATA, EVAL, FORWARD, H2D, OPTIMIZER, OTHER, SYNC
 from flatout.store.recording import Recording, read_recording
 
 TRAIN, VALIDATE = 1 << 5, 2 << 5
@@ -121,35 +121,85 @@ def test_an_optimizer_inside_another_is_part_of_its_step(tmp_path: Path) -> None
     assert list(seen.records["step"]["steps"]) == [1, 1, 1]
 
 
+def paced(phases: Phases, step: Sequence[int], seconds: float, steps: int = 1200) -> float:
+    """Read so many steps in two goes, as the pace of the second goes by the first; the moment at the end."""
+    now = 0.0
+    for _ in range(2):
+        codes, moments = [], []
+        for _ in range(steps // 2):
+            for code in step:
+                now += seconds / len(step)
+                codes.append(code)
+                moments.append(now)
+        phases.consume(codes, moments)
+    return now
+
+
 def test_steps_glossed_over_are_taken_to_be_like_the_one_before(tmp_path: Path) -> None:
     recorder = Recorder(str(tmp_path / "made.rec"), {})
     phases = Phases(StepWriter(lambda: recorder))
     phases.begin(0.0)
-    now = 0.0
-    codes, moments = [], []
-    for _ in range(1200):
-        for code in STEP:
-            now += 0.0001
-            codes.append(code)
-            moments.append(now)
-    phases.consume(codes, moments)
+    now = paced(phases, STEP, 0.0006, 2400)
     assert phases.rest_for > 0
 
     now += 7 * 0.0006
     phases.consume(
-        [*STEP, 7 << 5 | ev.GLOSSED_OVER], [*(now - 0.0042 + 0.0001 * (i + 1) for i in range(6)), now + 0.0006]
+        [*STEP, ev.REST, 7 << 5 | ev.GLOSSED_OVER],
+        [*(now - 0.0042 + 0.0001 * (i + 1) for i in range(6)), now - 0.0036, now + 0.0006],
     )
+    assert phases.rest_for > 0
     phases.finish()
     recorder.close()
 
     steps = read_recording(tmp_path / "made.rec").records["step"]
-    assert int(steps["steps"].sum()) == 1208 and int(steps["samples"].sum()) == 1208 * 16
+    assert int(steps["steps"].sum()) == 2408 and int(steps["samples"].sum()) == 2408 * 16
     total = steps["phase_s"].astype(float).sum(axis=0)
     assert total.sum() == pytest.approx(now + 0.0006)
     assert total[DATA] == pytest.approx(total[FORWARD]) == pytest.approx(total.sum() / 6, rel=0.01)
 
 
-@given(st.lists(st.sampled_from(range(19)), max_size=60))
+COPYING = (TRAIN | ev.REQUEST, BATCH, *(ev.ENTER_H2D, ev.LEAVE) * 2, *STEP[2:])
+
+
+def test_on_a_device_short_steps_are_looked_at_as_their_time_allows(tmp_path: Path) -> None:
+    rests = {}
+    for seconds in (0.001, 0.004, 1.0):
+        recorder = Recorder(str(tmp_path / f"{seconds}.rec"), {})
+        phases = Phases(StepWriter(lambda: recorder))
+        phases.on_device = True
+        phases.begin(0.0)
+        paced(phases, COPYING, seconds, 600)
+        rests[seconds] = phases.rest_for
+        recorder.close()
+
+    assert rests[0.001] > rests[0.004] > 0 == rests[1.0]
+
+
+def test_what_a_counted_step_waits_is_still_seen(tmp_path: Path) -> None:
+    recorder = Recorder(str(tmp_path / "made.rec"), {})
+    phases = Phases(StepWriter(lambda: recorder))
+    phases.on_device = True
+    phases.begin(0.0)
+    now = paced(phases, COPYING, 0.001, 600)
+    assert phases.rest_for > 0
+
+    # Three steps that are only counted, of 1 ms each, and a wait of 5 ms in one of them.
+    phases.consume(
+        [ev.REST, ev.ENTER_SYNC_NO_GRAD, ev.LEAVE, 3 << 5 | ev.GLOSSED_OVER],
+        [now, now + 0.001, now + 0.006, now + 0.008],
+    )
+    phases.finish()
+    recorder.close()
+
+    last = read_recording(tmp_path / "made.rec").records["step"][-1]
+    assert last["steps"] == 3 and last["copies"] == 6 and last["syncs"] == 1
+    assert last["phase_s"][SYNC] == pytest.approx(0.005)
+    # The rest is divided like the step before: a part of it was copying.
+    assert last["phase_s"][H2D] == pytest.approx(last["phase_s"][BACKWARD] * 2, rel=0.05)
+    assert last["phase_s"].astype(float).sum() == pytest.approx(0.008)
+
+
+@given(st.lists(st.sampled_from(range(21)), max_size=60))
 def test_whatever_happens_no_time_is_lost(tmp_path_factory: pytest.TempPathFactory, codes: list[int]) -> None:
     seen = read(tmp_path_factory.mktemp("any"), [*codes, *STEP, *STEP])
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from flatout.diagnose.configured.leaves import SUFFIXES, Leaves, Reader, Uncertain, leaves_of
+from flatout.source.leaves import SUFFIXES, Leaves, Reader, Uncertain, leaves_of
 
 _FOLDERS = ("configs", "config", "conf", "cfg", "cfgs")
 _MOST_SOURCES, _MOST_FILES = 100, 12

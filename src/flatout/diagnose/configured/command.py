@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
-from flatout.diagnose.configured.leaves import SUFFIXES
+from flatout.source.leaves import SUFFIXES
 from flatout.diagnose.configured.names import FLAGS, meaning
 from flatout.records.configured import Setting, Value
 

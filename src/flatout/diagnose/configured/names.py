@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from flatout.diagnose.configured.leaves import Path_
+from flatout.source.leaves import Path_
 
 _MEANINGS = {
     "num_workers": "num_workers workers_per_gpu dataloader_num_workers n_workers num_loader_workers num_data_workers",

@@ -9,7 +9,7 @@ from pathlib import Path
 from flatout.diagnose.configured import command
 from flatout.diagnose.configured.beside import defaults
 from flatout.diagnose.configured.call import keywords
-from flatout.diagnose.configured.leaves import Leaf, Leaves, Path_, Reader, Uncertain, leaves_of
+from flatout.source.leaves import Leaf, Leaves, Path_, Reader, Uncertain, leaves_of
 from flatout.diagnose.configured.names import meaning
 from flatout.diagnose.source import whole_file
 from flatout.records.configured import Configured, Setting

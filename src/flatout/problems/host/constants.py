@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from flatout.problems.host.scopes import (
+from flatout.source.nodes import called_name
+from flatout.source.scopes import (
     NEUTRAL,
     Scope,
-    called_name,
     in_training_function,
     is_bound_again,
     scopes_in,

@@ -23,7 +23,7 @@ from typing import Any
 
 from flatout.problems.cases import Case, on_gpu, run
 from flatout.problems.hot_lines import host_lines, text_at
-from flatout.problems.loops import loops_in
+from flatout.source.loops import loops_in
 from flatout.problems.prediction import by_sparing_host, severity
 from flatout.records.evidence import Evidence
 from flatout.records.report import Finding, LineCost, Location

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 from flatout.problems.cases import Case, on_gpu, run
 from flatout.problems.hot_lines import host_lines, named
-from flatout.problems.loops import Loop, functions_in, loops_in
+from flatout.source.loops import Loop, functions_in, loops_in
 from flatout.problems.prediction import by_sparing_host, device_work_ms, severity
 from flatout.records.evidence import Evidence
 from flatout.records.report import Finding, LineCost, Location

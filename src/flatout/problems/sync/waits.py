@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from flatout.problems.hot_lines import ms_at, named, text_at
-from flatout.problems.loops import loops_in
+from flatout.source.loops import loops_in
 from flatout.problems.prediction import device_work_ms
 from flatout.records.evidence import Evidence
 from flatout.records.report import SyncSite

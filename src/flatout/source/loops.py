@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
+
+from flatout.source.nodes import called_name, root_name, within
 
 Kind = Literal["elements", "samples", "parameters", "other"]
 
@@ -82,9 +83,9 @@ def _is_loop(node: ast.AST) -> bool:
 
 
 def _loop(node: ast.AST, defined: set[str], light: set[str]) -> Loop:
-    inside = list(_within(node))
+    inside = list(within(node))
     calls = [one for one in inside if isinstance(one, ast.Call)]
-    names = {_called(call) for call in calls}
+    names = {called_name(call) for call in calls}
     trains = any(isinstance(call.func, ast.Attribute) and call.func.attr in _STEP_CALLS for call in calls)
     nested = any(_is_loop(one) for one in inside if one is not node)
     heavy = any(_is_heavy(call, light) for call in calls)
@@ -100,14 +101,6 @@ def _loop(node: ast.AST, defined: set[str], light: set[str]) -> Loop:
     )
 
 
-def _within(node: ast.AST) -> Iterator[ast.AST]:
-    """Everything in the loop, but not in functions that are only defined there."""
-    yield node
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
-            yield from _within(child)
-
-
 def _kind(node: ast.AST, inside: list[ast.AST], nested: bool, heavy: bool) -> Kind:
     over, targets = _over(node), _targets(node)
     if isinstance(node, ast.While) or not targets or _only_gathers(node, inside):
@@ -115,7 +108,7 @@ def _kind(node: ast.AST, inside: list[ast.AST], nested: bool, heavy: bool) -> Ki
     if _PARAMETERS.search(over):
         return "parameters"
     called = {one.func.id for one in inside if isinstance(one, ast.Call) and isinstance(one.func, ast.Name)}
-    called |= {_root(one.func) for one in inside if isinstance(one, ast.Call) and isinstance(one.func, ast.Subscript)}
+    called |= {root_name(one.func) for one in inside if isinstance(one, ast.Call) and isinstance(one.func, ast.Subscript)}
     if called & targets or _HEAVY.search(over) or _is_recurrent(inside):
         return "other"
     picks = _picks_by(inside, targets)
@@ -129,7 +122,7 @@ def _only_gathers(node: ast.AST, inside: list[ast.AST]) -> bool:
     if isinstance(node, ast.For):
         return False
     works = (one for one in inside if isinstance(one, ast.Call | ast.BinOp))
-    return all(isinstance(one, ast.Call) and _called(one) in _GATHERS for one in works)
+    return all(isinstance(one, ast.Call) and called_name(one) in _GATHERS for one in works)
 
 
 def _over(node: ast.AST) -> str:
@@ -175,14 +168,14 @@ def _is_recurrent(inside: list[ast.AST]) -> bool:
             made = {name.id for target in one.targets for name in ast.walk(target) if isinstance(name, ast.Name)}
             given = [*one.value.args, *(keyword.value for keyword in one.value.keywords)]
             taken = {name.id for value in given for name in ast.walk(value) if isinstance(name, ast.Name)}
-            stacked = isinstance(one.value.func, ast.Attribute) and _root(one.value.func) in _LIGHT_OWNERS
+            stacked = isinstance(one.value.func, ast.Attribute) and root_name(one.value.func) in _LIGHT_OWNERS
             if made & taken and not stacked:
                 return True
     return False
 
 
 def _sums_up(inside: list[ast.AST], calls: list[ast.Call]) -> bool:
-    names = {_called(call) for call in calls}
+    names = {called_name(call) for call in calls}
     plain = {call.func.id for call in calls if isinstance(call.func, ast.Name)} & {"float", "int"}
     if plain or names & {"item", "tolist", "detach"}:
         return False  # plain numbers, of which autograd knows nothing
@@ -205,13 +198,3 @@ def _is_heavy(call: ast.Call, light: set[str]) -> bool:
     if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id == "self":
         return func.attr not in light and not _LOSS.search(func.attr)
     return False
-
-
-def _called(call: ast.Call) -> str:
-    return call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
-
-
-def _root(node: ast.AST) -> str:
-    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return node.id if isinstance(node, ast.Name) else ""

@@ -6,13 +6,14 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from flatout.source.nodes import DEFINITIONS, called_name, within
+
 # Where and how a tensor lies, which does not change what it is.
 NEUTRAL = {"device", "dtype"}
 _TRAINS = {"backward", "zero_grad"}
 _LIBRARIES = {"torch", "numpy", "math"}
 _CACHES = ("cache", "lru_cache", "cached_property")
 _SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr)
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 # Calls in the value of an attribute that is a plain setting.
 _PLAIN_CALLS = {"int", "float", "tuple", "list", "len", "min", "max", "round", "str", "bool"}
 
@@ -121,14 +122,14 @@ def _of_function(
 
 def _fill(scope: Scope, body: Sequence[ast.stmt], loop: ast.stmt | None = None) -> None:
     for statement in body:
-        if isinstance(statement, _DEFINITIONS):
+        if isinstance(statement, DEFINITIONS):
             scope.unclear.add(statement.name)
             continue
         if loop is not None:
             scope.loops[id(statement)] = loop
         if isinstance(statement, _SIMPLE):
             scope.statements.append((statement, loop is not None))
-            scope.nodes += _within(statement)
+            scope.nodes += within(statement)
             _bind(scope, statement)
             continue
         is_loop = isinstance(statement, ast.For | ast.AsyncFor | ast.While)
@@ -147,7 +148,7 @@ def _mark_unclear(scope: Scope, part: object) -> None:
     """The head of a loop, a `with`, an `if`: what it binds is not followed, what it calls is known."""
     for one in part if isinstance(part, list) else [part]:
         if isinstance(one, ast.AST):
-            nodes = list(_within(one))
+            nodes = list(within(one))
             scope.nodes += nodes
             scope.unclear |= {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         elif isinstance(one, str):
@@ -166,22 +167,11 @@ def _bind(scope: Scope, statement: ast.stmt) -> None:
         for one in ast.walk(target):
             if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
                 scope.bindings.append((one.id, value, statement))
-    scope.unclear |= {one.target.id for one in _within(statement) if isinstance(one, ast.NamedExpr)}
-
-
-def _within(node: ast.AST) -> Iterator[ast.AST]:
-    yield node
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, _DEFINITIONS):
-            yield from _within(child)
-
-
-def called_name(call: ast.Call) -> str:
-    return call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
+    scope.unclear |= {one.target.id for one in within(statement) if isinstance(one, ast.NamedExpr)}
 
 
 def is_training_loop(loop: ast.AST) -> bool:
-    return any(isinstance(one, ast.Call) and called_name(one) in _TRAINS for one in _within(loop))
+    return any(isinstance(one, ast.Call) and called_name(one) in _TRAINS for one in within(loop))
 
 
 def in_training_function(scope: Scope) -> bool:

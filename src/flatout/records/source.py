@@ -1,0 +1,62 @@
+"""What `flatout check` finds in source: the record behind its terminal page, JSON, SARIF and annotations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Severity = Literal["high", "medium", "low", "error"]
+
+# What is no problem of the catalogue, and still has to be said.
+SYNTAX = "invalid-syntax"
+UNUSED = "unused-ignore"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in the source: lines and columns count from 1, `end_column` is the first one behind it.
+
+    In a notebook `cell` counts the code cells' places among all cells from 1, and lines count within the cell.
+    """
+
+    file: str
+    line: int
+    column: int = 1
+    end_line: int = 0
+    end_column: int = 0
+    cell: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Related:
+    """Another place one has to see to understand a finding: where a value is written, how a line is reached."""
+
+    place: Place
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFinding:
+    """`cause` says what is wrong here, `change` what to write instead."""
+
+    code: str
+    family: str
+    title: str
+    severity: Severity
+    place: Place
+    cause: str
+    change: str | None
+    related: tuple[Related, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """All that one `flatout check` has to say, in the order of the text."""
+
+    findings: tuple[SourceFinding, ...]
+    files: int
+    # The text of the lines that findings point at, by file, cell and line.
+    lines: dict[tuple[str, int | None, int], str] = field(default_factory=dict)
+    # One line each on what could not be read or judged.
+    trouble: tuple[str, ...] = ()
+    seconds: float = 0.0

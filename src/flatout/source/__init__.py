@@ -1,0 +1,1 @@
+"""Reads a training project's source, without running it: files, functions, the code of a step, tensors, values."""

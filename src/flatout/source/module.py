@@ -1,0 +1,241 @@
+"""One file taken apart: its functions, classes and imports. Parsed when first asked for."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from flatout.records.source import Place
+from flatout.source.nodes import Def, bound_names, called_name, dotted, within
+from flatout.source.notebook import Cells
+
+
+@dataclass(eq=False, slots=True)
+class Function:
+    """A function, or the module's own body (then `node` is the module)."""
+
+    module: Module
+    node: Def | ast.Module
+    name: str
+    owner: Class | None = None
+    parent: Function | None = None
+    # Functions that are defined inside it.
+    inner: dict[str, Function] = field(default_factory=dict)
+    _bindings: dict[str, list[ast.expr]] | None = None
+
+    @property
+    def definition(self) -> Def | None:
+        return None if isinstance(self.node, ast.Module) else self.node
+
+    @property
+    def qualified(self) -> str:
+        return f"{self.owner.name}.{self.name}" if self.owner is not None else self.name
+
+    @property
+    def is_method(self) -> bool:
+        plain = self.definition
+        return (
+            self.owner is not None
+            and self.parent is None
+            and plain is not None
+            and not any(dotted(one) == "staticmethod" for one in plain.decorator_list)
+        )
+
+    @property
+    def bindings(self) -> dict[str, list[ast.expr]]:
+        """Values that names are given here: `x = …`, `self.x = …`; a tuple's names all get the whole value."""
+        if self._bindings is None:
+            found: dict[str, list[ast.expr]] = defaultdict(list)
+            for statement in self.node.body:
+                for one in within(statement):
+                    _bind(one, found)
+            self._bindings = dict(found)
+        return self._bindings
+
+
+@dataclass(eq=False, slots=True)
+class Class:
+    module: Module
+    node: ast.ClassDef
+    name: str
+    bases: tuple[str, ...]
+    methods: dict[str, Function] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """`from module import attribute as …`, or `import module as …` (no attribute)."""
+
+    module: str
+    attribute: str | None
+
+
+class Module:
+    """A file of the project by its dotted name."""
+
+    def __init__(self, shown: str, name: str, text: str, cells: Cells | None = None) -> None:
+        self.shown = shown
+        self.name = name
+        self.text = text
+        self.cells = cells
+        self.error: tuple[int, int, str] | None = None
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        """Empty where it is no Python; `error` then says why."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # what the parser thinks of the user's escapes is not our matter
+                return ast.parse(self.text)
+        except SyntaxError as error:
+            self.error = (error.lineno or 1, error.offset or 1, error.msg)
+        except (ValueError, RecursionError, MemoryError) as error:
+            self.error = (1, 1, f"cannot be parsed ({type(error).__name__})")
+        return ast.Module([], [])
+
+    def forget(self) -> None:
+        """Let the tree go; it is parsed again when somebody asks."""
+        self.__dict__.pop("tree", None)
+
+    @cached_property
+    def body(self) -> Function:
+        """The module itself, with the functions that are defined at its top level inside."""
+        top = Function(self, self.tree, "<module>")
+        self._functions = [top]
+        self._classes: dict[str, Class] = {}
+        self._collect(self.tree, top, None)
+        return top
+
+    @property
+    def functions(self) -> list[Function]:
+        """All of them, with the module's body first."""
+        return [self.body, *self._functions[1:]]
+
+    @property
+    def classes(self) -> dict[str, Class]:
+        return self._classes if self.body else {}
+
+    def _collect(self, node: ast.AST, parent: Function, owner: Class | None) -> None:
+        stack: list[tuple[ast.AST, Function, Class | None]] = [(node, parent, owner)]
+        while stack:
+            here, inside, of = stack.pop()
+            for child in ast.iter_child_nodes(here):
+                if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                    above = None if of is not None or inside.definition is None else inside
+                    made = Function(self, child, child.name, of or inside.owner, above)
+                    self._functions.append(made)
+                    if of is not None:
+                        of.methods.setdefault(child.name, made)
+                    else:
+                        inside.inner.setdefault(child.name, made)
+                    stack.append((child, made, None))
+                elif isinstance(child, ast.ClassDef):
+                    bases = tuple(name for base in child.bases if (name := dotted(base)))
+                    own = Class(self, child, child.name, bases)
+                    self._classes.setdefault(child.name, own)
+                    stack.append((child, inside, own))
+                elif not isinstance(child, ast.expr):
+                    stack.append((child, inside, of))
+
+    @cached_property
+    def imports(self) -> dict[str, Import]:
+        found: dict[str, Import] = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                for one in node.names:
+                    name = one.asname or one.name.split(".")[0]
+                    found[name] = Import(one.name if one.asname else name, None)
+            elif isinstance(node, ast.ImportFrom):
+                base = self._absolute(node)
+                for one in node.names:
+                    found[one.asname or one.name] = Import(base, one.name)
+        return found
+
+    def _absolute(self, node: ast.ImportFrom) -> str:
+        if not node.level:
+            return node.module or ""
+        parts = self.name.split(".")
+        is_package = self.shown.replace("\\", "/").endswith("/__init__.py")
+        kept = parts[: len(parts) - node.level + is_package]
+        return ".".join([*kept, *([node.module] if node.module else [])])
+
+    @cached_property
+    def calls(self) -> dict[str, list[tuple[ast.Call, Function]]]:
+        """By the last part of their name, with the function they stand in."""
+        found: dict[str, list[tuple[ast.Call, Function]]] = defaultdict(list)
+        for function in self.functions:
+            for node in own_nodes(function):
+                if isinstance(node, ast.Call):
+                    found[called_name(node)].append((node, function))
+        return dict(found)
+
+    @cached_property
+    def lines(self) -> list[str]:
+        return self.text.split("\n")
+
+    def place(self, node: ast.AST) -> Place:
+        """Where a node stands, as the user counts."""
+        line, end = int(getattr(node, "lineno", 1)), int(getattr(node, "end_lineno", 0) or 0)
+        first = self._column(line, int(getattr(node, "col_offset", 0)))
+        last = self._column(end, int(getattr(node, "end_col_offset", 0) or 0)) if end else 0
+        return self.at(line, first, end, last)
+
+    def at(self, line: int, column: int = 1, end_line: int = 0, end_column: int = 0) -> Place:
+        if self.cells is None:
+            return Place(self.shown, line, column, end_line, end_column)
+        cell, inside = self.cells.place(line)
+        return Place(self.shown, inside, column, inside + max(0, end_line - line), end_column, cell)
+
+    def _column(self, line: int, offset: int) -> int:
+        """The parser counts bytes, people count characters."""
+        if not 1 <= line <= len(self.lines):
+            return 1
+        return len(self.lines[line - 1].encode()[:offset].decode(errors="ignore")) + 1
+
+
+def own_nodes(function: Function) -> Iterator[ast.AST]:
+    """All nodes of a function's body that are not in another function's."""
+    for statement in function.node.body:
+        if isinstance(statement, ast.ClassDef):
+            yield from _of_class(statement)
+        elif not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from within(statement)
+
+
+def _of_class(node: ast.ClassDef) -> Iterator[ast.AST]:
+    """What a class body runs itself: it runs once, where it stands."""
+    for statement in node.body:
+        if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield from within(statement)
+
+
+def _bind(node: ast.AST, found: dict[str, list[ast.expr]]) -> None:
+    if isinstance(node, ast.Assign):
+        for target in node.targets:
+            pairs: list[tuple[ast.expr, ast.expr]] = [(target, node.value)]
+            if (
+                isinstance(target, ast.Tuple | ast.List)
+                and isinstance(node.value, ast.Tuple | ast.List)
+                and len(target.elts) == len(node.value.elts)
+            ):
+                pairs = list(zip(target.elts, node.value.elts, strict=True))
+            for to, value in pairs:
+                _bind_one(to, value, found)
+    elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
+        _bind_one(node.target, node.value, found)
+    elif isinstance(node, ast.With | ast.AsyncWith):
+        for item in node.items:
+            if item.optional_vars is not None:
+                _bind_one(item.optional_vars, item.context_expr, found)
+
+
+def _bind_one(target: ast.expr, value: ast.expr, found: dict[str, list[ast.expr]]) -> None:
+    if isinstance(target, ast.Attribute) and (name := dotted(target)):
+        found[name].append(value)
+    else:
+        for name in bound_names(target):
+            found[name].append(value)

@@ -1,0 +1,105 @@
+"""Small questions about syntax trees that everybody asks."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+Def = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def within(node: ast.AST) -> Iterator[ast.AST]:
+    """The node and all below it in the order of the text, but not what lies in functions and classes defined there."""
+    stack = [node]
+    while stack:
+        one = stack.pop()
+        yield one
+        below = [child for child in ast.iter_child_nodes(one) if not isinstance(child, DEFINITIONS)]
+        stack += reversed(below)
+
+
+def called_name(call: ast.Call) -> str:
+    """The last part of what is called."""
+    return call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
+
+
+def dotted(node: ast.AST) -> str:
+    """`torch.cuda.synchronize`; empty for what is no plain chain of names."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return ""
+    return ".".join([node.id, *reversed(parts)])
+
+
+def root_name(node: ast.AST) -> str:
+    """The name an expression begins with: `x` of `x[0].grad.norm()`."""
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call | ast.Starred):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def names_in(node: ast.AST) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+
+
+def bound_names(target: ast.AST) -> set[str]:
+    """Names that an assignment to this target binds."""
+    return {one.id for one in ast.walk(target) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+
+
+def argument(call: ast.Call, name: str, position: int | None = None) -> ast.expr | None:
+    """What a call gives for a parameter by its name, or by its place."""
+    for keyword in call.keywords:
+        if keyword.arg == name:
+            return keyword.value
+    if position is not None and len(call.args) > position:
+        before = call.args[: position + 1]
+        return None if any(isinstance(one, ast.Starred) for one in before) else call.args[position]
+    return None
+
+
+def is_open(call: ast.Call) -> bool:
+    """Does it hand on more than it shows, by `*args` or `**kwargs`?"""
+    return any(one.arg is None for one in call.keywords) or any(isinstance(one, ast.Starred) for one in call.args)
+
+
+def parameters(function: Def) -> list[str]:
+    """Names of all parameters but `*args` and `**kwargs`, those by position first."""
+    given = function.args
+    return [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+
+
+def defaults(function: Def) -> dict[str, ast.expr]:
+    given = function.args
+    ordered = [*given.posonlyargs, *given.args]
+    last = ordered[len(ordered) - len(given.defaults) :]
+    pairs = [*zip(last, given.defaults, strict=True), *zip(given.kwonlyargs, given.kw_defaults, strict=True)]
+    return {one.arg: value for one, value in pairs if value is not None}
+
+
+def passed(call: ast.Call, function: Def, is_method: bool) -> dict[str, ast.expr]:
+    """Which argument goes to which parameter, as far as the call shows it."""
+    names = parameters(function)
+    if is_method:
+        names = names[1:]
+    given: dict[str, ast.expr] = {}
+    for name, value in zip(names, call.args, strict=False):
+        if isinstance(value, ast.Starred):
+            break
+        given[name] = value
+    given.update({one.arg: one.value for one in call.keywords if one.arg is not None})
+    return given
+
+
+def text_of(node: ast.AST, most: int = 60) -> str:
+    """The node as one short line."""
+    try:
+        text = " ".join(ast.unparse(node).split())
+    except (ValueError, RecursionError):
+        return "…"
+    return text if len(text) <= most else text[: most - 1] + "…"

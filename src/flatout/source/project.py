@@ -1,0 +1,329 @@
+"""All files that are looked at together, and which function a name or a call in one of them means."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path, PurePath
+
+from flatout.errors import FlatoutError
+from flatout.source import files
+from flatout.source.module import Class, Function, Module
+from flatout.source.nodes import called_name, dotted
+from flatout.source.notebook import cells_of
+
+_DEFINED = re.compile(r"^[ \t]*(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)", re.M)
+# Files with none of these hold no training, and nothing that feeds one; their trees are not kept.
+_OF_INTEREST = re.compile(r"backward|DataLoader|training_step|optimi[sz]er|add_argument|detect_anomaly")
+# Methods that everything has: the name alone does not tell whose it is.
+_COMMON = frozenset(
+    """step backward forward to train eval update zero_grad item cpu append write log save load close get add keys
+    items values parameters state_dict load_state_dict reset run main print format join split copy clear pop insert
+    extend sort index count mean sum start stop read open call apply fit predict sample build setup register info
+    debug warning error size view reshape numpy detach clone cuda float int long half numel dim type""".split()
+)
+# Wrappers that give back, or work like, the module they are given.
+_WRAPPERS = {
+    "DataParallel", "DistributedDataParallel", "DDP", "FSDP", "FullyShardedDataParallel", "compile", "prepare",
+    "convert_sync_batchnorm", "script", "setup", "setup_module", "DataParallelModel",
+}  # fmt: skip
+_SAME = {"to", "cuda", "train", "eval", "float", "half", "double", "bfloat16", "requires_grad_", "type"}
+_DEEPEST = 6
+
+
+class Project:
+    """Files of one check. `configs` are the YAML, JSON and TOML files that lie among them."""
+
+    def __init__(self, modules: Sequence[Module], configs: Sequence[Path] = (), trouble: Sequence[str] = ()) -> None:
+        self.modules = tuple(modules)
+        self.configs = tuple(configs)
+        self.trouble = tuple(trouble)
+        self._mentioning: dict[str, tuple[Module, ...]] = {}
+        self._classes: dict[tuple[int, int], Class | None] = {}
+
+    @cached_property
+    def _by_name(self) -> dict[str, Module | None]:
+        """Modules by every ending of their dotted name; None where two share it."""
+        found: dict[str, Module | None] = {}
+        for module in self.modules:
+            parts = module.name.split(".")
+            for at in range(len(parts)):
+                ending = ".".join(parts[at:])
+                # The whole name counts more than an ending.
+                if at == 0 or ending not in found:
+                    found[ending] = module
+                elif found[ending] is not module and (known := found[ending]) is not None and known.name != ending:
+                    found[ending] = None
+        return found
+
+    @cached_property
+    def _defining(self) -> dict[str, list[Module]]:
+        """Which modules define a function or class of this name."""
+        found: dict[str, list[Module]] = defaultdict(list)
+        for module in self.modules:
+            for name in set(_DEFINED.findall(module.text)):
+                found[name].append(module)
+        return found
+
+    def module_named(self, name: str) -> Module | None:
+        return self._by_name.get(name) if name else None
+
+    def mentioning(self, word: str) -> tuple[Module, ...]:
+        """Modules in whose text this word stands."""
+        if word not in self._mentioning:
+            pattern = re.compile(rf"\b{re.escape(word)}\b")
+            self._mentioning[word] = tuple(m for m in self.modules if word in m.text and pattern.search(m.text))
+        return self._mentioning[word]
+
+    def classes_named(self, name: str) -> list[Class]:
+        return [found for m in self._defining.get(name, ()) if (found := m.classes.get(name)) is not None]
+
+    # What a name means.
+
+    def lookup(self, name: str, function: Function, depth: int = 0) -> Function | Class | Module | None:
+        """The function, class or module that a name means in a function, as definitions and imports say."""
+        inside: Function | None = function
+        while inside is not None:
+            if name in inside.inner:
+                return inside.inner[name]
+            inside = inside.parent
+        return self._in_module(function.module, name, depth)
+
+    def _in_module(self, module: Module, name: str, depth: int = 0) -> Function | Class | Module | None:
+        if name in module.body.inner:
+            return module.body.inner[name]
+        if name in module.classes:
+            return module.classes[name]
+        brought = module.imports.get(name)
+        if brought is None or depth > _DEEPEST:
+            return None
+        if brought.attribute is None:
+            return self.module_named(brought.module)
+        whole = self.module_named(f"{brought.module}.{brought.attribute}" if brought.module else brought.attribute)
+        source = self.module_named(brought.module)
+        if source is not None and source is not module:
+            found = self._in_module(source, brought.attribute, depth + 1)
+            if found is not None:
+                return found
+        return whole
+
+    def resolve(self, call: ast.Call, function: Function) -> list[Function]:
+        """The functions of the project that a call may run; none where that cannot be told."""
+        func = call.func
+        if isinstance(func, ast.Name):
+            meant = self.lookup(func.id, function)
+            if isinstance(meant, Function):
+                return [meant]
+            if isinstance(meant, Class):
+                return self.methods(meant, "__init__")
+            return self._of_instance(func, function)
+        if not isinstance(func, ast.Attribute):
+            return []
+        if isinstance(func.value, ast.Call) and called_name(func.value) == "super" and function.owner is not None:
+            return [m for base in self._bases(function.owner) for m in self.methods(base, func.attr)][:1]
+        if isinstance(func.value, ast.Name) and func.value.id in ("self", "cls") and function.owner is not None:
+            own = self.methods(function.owner, func.attr) or self._overrides(function.owner, func.attr)
+            return own or self._of_instance(func, function)
+        if name := dotted(func.value):
+            meant = self._chain(name, function)
+            if isinstance(meant, Module):
+                inside = self._in_module(meant, func.attr)
+                if isinstance(inside, Class):
+                    return self.methods(inside, "__init__")
+                return [inside] if isinstance(inside, Function) else []
+            if isinstance(meant, Class):
+                return self.methods(meant, func.attr)
+        cls = self.class_of(func.value, function)
+        if cls is not None:
+            return self.methods(cls, func.attr) or self._of_instance(func, function)
+        return self._by_method_name(func.attr)
+
+    def _chain(self, name: str, function: Function) -> Function | Class | Module | None:
+        first, *rest = name.split(".")
+        meant = self.lookup(first, function)
+        for part in rest:
+            if not isinstance(meant, Module):
+                return None
+            meant = self._in_module(meant, part) or self.module_named(f"{meant.name}.{part}")
+        return meant
+
+    def _of_instance(self, func: ast.expr, function: Function) -> list[Function]:
+        """An object that is called: a module's `forward`, or `__call__`."""
+        cls = self.class_of(func, function)
+        return [] if cls is None else self.methods(cls, "forward") or self.methods(cls, "__call__")
+
+    def _by_method_name(self, name: str) -> list[Function]:
+        """Of an object that is not known: the one method of the project that has this name."""
+        if name in _COMMON or name.startswith("__") or len(self._defining.get(name, ())) != 1:
+            return []
+        (module,) = self._defining[name]
+        found = [cls.methods[name] for cls in module.classes.values() if name in cls.methods]
+        return found if len(found) == 1 and name not in module.body.inner else []
+
+    # Classes.
+
+    def methods(self, cls: Class, name: str, depth: int = 0) -> list[Function]:
+        """The class's own method, else the first that a base class has."""
+        if name in cls.methods:
+            return [cls.methods[name]]
+        if depth > _DEEPEST:
+            return []
+        for base in self._bases(cls):
+            if base is not cls and (found := self.methods(base, name, depth + 1)):
+                return found
+        return []
+
+    def _bases(self, cls: Class) -> list[Class]:
+        found = []
+        for name in cls.bases:
+            meant = self._chain(name, cls.module.body)
+            if isinstance(meant, Class):
+                found.append(meant)
+        return found
+
+    def _overrides(self, cls: Class, name: str) -> list[Function]:
+        """Where a base class calls what only its subclasses have."""
+        if name in _COMMON and name != "step":
+            return []
+        found = []
+        for module in self._defining.get(name, ()):
+            for other in module.classes.values():
+                if name in other.methods and any(base.split(".")[-1] == cls.name for base in other.bases):
+                    found.append(other.methods[name])
+        return found[:3]
+
+    def is_a(self, cls: Class, ending: str, depth: int = 0) -> bool:
+        """Does a base class, of the project or not, have a name that ends so?"""
+        if any(base.split(".")[-1].endswith(ending) for base in cls.bases):
+            return True
+        return depth < _DEEPEST and any(self.is_a(b, ending, depth + 1) for b in self._bases(cls) if b is not cls)
+
+    def class_of(self, node: ast.expr, function: Function, depth: int = 0) -> Class | None:
+        """The class of the project that an expression's value is an instance of."""
+        key = (id(node), id(function))
+        if key not in self._classes:
+            self._classes[key] = None  # while it is being looked at
+            self._classes[key] = self._class_of(node, function, depth) if depth <= _DEEPEST else None
+        return self._classes[key]
+
+    def _class_of(self, node: ast.expr, function: Function, depth: int) -> Class | None:
+        if isinstance(node, ast.Call):
+            return self._class_of_call(node, function, depth)
+        if isinstance(node, ast.Await):
+            return self.class_of(node.value, function, depth + 1)
+        if isinstance(node, ast.IfExp):
+            return self.class_of(node.body, function, depth + 1) or self.class_of(node.orelse, function, depth + 1)
+        name = dotted(node)
+        if not name:
+            return None
+        if name == "self":
+            return function.owner
+        if name.startswith("self.") and function.owner is not None:
+            return self._class_of_attribute(function.owner, name, depth)
+        inside: Function | None = function
+        while inside is not None:
+            for value in inside.bindings.get(name, ()):
+                if (found := self.class_of(value, inside, depth + 1)) is not None:
+                    return found
+            if (annotated := self._annotated(name, inside)) is not None:
+                return annotated
+            inside = inside.parent
+        body = function.module.body
+        for value in body.bindings.get(name, ()) if body is not function else ():
+            if (found := self.class_of(value, body, depth + 1)) is not None:
+                return found
+        return None
+
+    def _class_of_attribute(self, owner: Class, name: str, depth: int) -> Class | None:
+        for cls in (owner, *self._bases(owner)):
+            for method in cls.methods.values():
+                for value in method.bindings.get(name, ()):
+                    if (found := self.class_of(value, method, depth + 1)) is not None:
+                        return found
+        return None
+
+    def _class_of_call(self, call: ast.Call, function: Function, depth: int) -> Class | None:
+        name = called_name(call)
+        func = call.func
+        meant = self._chain(dotted(func), function) if dotted(func) else None
+        if isinstance(meant, Class):
+            return meant
+        if isinstance(meant, Function):
+            for node in ast.walk(meant.node):
+                if isinstance(node, ast.Return) and node.value is not None:
+                    if (found := self.class_of(node.value, meant, depth + 1)) is not None:
+                        return found
+            return None
+        if name in _SAME and isinstance(func, ast.Attribute):
+            return self.class_of(func.value, function, depth + 1)
+        if name in _WRAPPERS:
+            for given in call.args:
+                if (found := self.class_of(given, function, depth + 1)) is not None:
+                    return found
+        return None
+
+    def _annotated(self, name: str, function: Function) -> Class | None:
+        plain = function.definition
+        if plain is None:
+            return None
+        for one in (*plain.args.posonlyargs, *plain.args.args, *plain.args.kwonlyargs):
+            if one.arg == name and one.annotation is not None:
+                note = one.annotation
+                text = note.value if isinstance(note, ast.Constant) and isinstance(note.value, str) else dotted(note)
+                meant = self._chain(text, function) if text else None
+                return meant if isinstance(meant, Class) else None
+        return None
+
+    def callers(self, function: Function) -> list[tuple[ast.Call, Function]]:
+        """Calls in the project that may run this function."""
+        name = function.name
+        if name in ("forward", "__call__"):
+            return []  # called through whatever name the object has
+        if name == "__init__" and function.owner is not None:
+            name = function.owner.name
+        return [
+            (call, inside)
+            for module in self.mentioning(name)
+            for call, inside in module.calls.get(name, ())
+            if function in self.resolve(call, inside)
+        ]
+
+
+def load(paths: Sequence[Path], exclude: Iterable[str] = ()) -> Project:
+    """Read all files below these paths. What cannot be read leaves a line in `trouble`."""
+    found = files.find(paths, exclude)
+    modules, trouble = [], []
+    for path, shown in found.code:
+        try:
+            text = files.read_code(path)
+            cells = cells_of(text) if path.suffix == ".ipynb" else None
+        except FlatoutError as error:
+            trouble.append(f"{shown}: {error}")
+            continue
+        module = Module(shown, _dotted_name(path), text if cells is None else cells.text, cells)
+        if module.tree.body and not _OF_INTEREST.search(text):
+            module.forget()
+        modules.append(module)
+    return Project(modules, found.configs, trouble)
+
+
+def of_texts(texts: Mapping[str, str]) -> Project:
+    """A project of texts by their file names, as cases and tests write them."""
+    modules = [
+        Module(name, ".".join(PurePath(name).with_suffix("").parts), text)
+        for name, text in texts.items()
+        if name.endswith(".py")
+    ]
+    return Project(modules)
+
+
+def _dotted_name(path: Path) -> str:
+    """As far up as the folders could be packages: an import may begin at any of them."""
+    parts = list(path.with_suffix("").parts[-5:])
+    parts = [part for part in parts if part.isidentifier() or part == parts[-1]]
+    if parts[-1] == "__init__" and len(parts) > 1:
+        parts.pop()
+    return ".".join(parts)
