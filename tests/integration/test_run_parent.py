@@ -128,6 +128,31 @@ while True:
 """
 
 
+_IMPATIENT = """
+import os, sys, time
+script = os.getppid()
+while os.getppid() == script:
+    time.sleep(0.005)
+for _ in range(500):
+    if not os.path.exists("report.json"):
+        os.kill(int(sys.argv[1]), 15)
+        time.sleep(0.01)
+"""
+
+
+def test_a_request_to_end_after_the_script_has_ended_waits_for_the_verdict(
+    script: Callable[[str], Path], tmp_path: Path
+) -> None:
+    (tmp_path / "impatient.py").write_text(_IMPATIENT)
+    text = "import os, subprocess, sys\n"
+    text += "subprocess.Popen([sys.executable, '-S', 'impatient.py', str(os.getppid())], start_new_session=True)\n"
+
+    done = _run("--json", "report.json", str(script(text)), cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "report.json").read_text())["run"]["exit_code"] == 0
+
+
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT"])
 def test_signals_to_flatout_alone_reach_the_scripts_handler(
     script: Callable[[str], Path], name: str, tmp_path: Path

@@ -23,6 +23,7 @@ from flatout.errors import FlatoutError
 
 BOOTSTRAP = Path(__file__).resolve().parents[1] / "attach" / "bootstrap"
 _FROM_KEYS = (signal.SIGINT, signal.SIGQUIT)
+_TO_END = (signal.SIGTERM, signal.SIGHUP)
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, *_FROM_KEYS)
 _GRACE_S = 5.0
 _SCRIPTS = (".py", ".pyw", ".pyc", ".pyz")
@@ -80,6 +81,24 @@ def child_environment(environ: Mapping[str, str], run_dir: Path, settings: Mappi
     if settings:
         own["FLATOUT_SETTINGS"] = json.dumps(dict(settings))
     return {**environ, **own}
+
+
+@contextmanager
+def verdict_first() -> Iterator[None]:
+    """A request to end that comes when the script has already ended waits for the verdict, which takes a moment."""
+    before = {number: signal.getsignal(number) for number in _TO_END}
+    try:
+        for number, handler in before.items():
+            if handler is not signal.SIG_IGN:
+                signal.signal(number, _later)
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _later(number: int, frame: FrameType | None) -> None:
+    return
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flatout import __version__
-from flatout.app.launch import Child, child_environment, command_line
+from flatout.app.launch import Child, child_environment, command_line, verdict_first
 from flatout.app.notices import Notices
 from flatout.app.terminal import say, terminal
 from flatout.errors import FlatoutError
@@ -77,7 +77,8 @@ def watch(cmd: Sequence[str], options: Options, stage: Stage | None = None) -> i
         say(_SAY["unwatched"].format(error=error))
         with Child(argv, os.environ) as child:
             return child.wait()
-    return _Watch(run, manifest, options, stage).to_the_end(argv)
+    with verdict_first():
+        return _Watch(run, manifest, options, stage).to_the_end(argv)
 
 
 def run_name(cmd: Sequence[str], wished: str | None) -> str:
