@@ -70,6 +70,8 @@ class Figures:
     host_gib: float | None = None
     bound: str | None = None
     final: dict[str, float] | None = None
+    # What flatout says of it, the first first: code, line, predicted gain.
+    findings: tuple[str, ...] = ()
     failure: str | None = None
 
 
@@ -80,6 +82,7 @@ class Bench:
     scratch: Path
     limit_s: float
     loader_s: float
+    keep: Path | None = None
 
     def arm(self, name: str, arm: str) -> Figures:
         plan = PLANS[name]
@@ -107,7 +110,7 @@ class Bench:
         return ["--size", self.size, "--data", str(self.data / name), *per_size]
 
     def _watched(self, here: Path, arguments: list[str]) -> Figures:
-        report, run = here / "report.json", here / "run"
+        report, run = here / "report.json", (self.keep or here.parent).absolute() / f"{here.name}-run"
         command = [sys.executable, "-m", "flatout", "run", "-q", "--json", str(report), "--out", str(run), "--"]
         printed, code = _run([*command, *arguments], here, self.limit_s)
         if not report.exists():
@@ -179,7 +182,14 @@ def _figures(report: dict[str, Any], final: dict[str, float] | None) -> Figures:
         host_gib=_gib(host.get("memory_peak")),
         bound=report["verdict"]["bound"],
         final=final,
+        findings=tuple(_said(one) for one in report["findings"]),
     )
+
+
+def _said(finding: dict[str, Any]) -> str:
+    place, gain = finding["location"], finding["predicted_gain"]
+    line = f" {Path(place['file']).name}:{place['line']}" if place else ""
+    return f"{finding['code']}{line}" + (f" ×{gain['mid']:.2f}" if gain else "")
 
 
 def _with_failure(figures: Figures, code: int, printed: str) -> Figures:
@@ -250,12 +260,13 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=None)
     parser.add_argument("--limit", type=float, default=90.0, help="seconds for one arm")
     parser.add_argument("--loader-seconds", type=float, default=6.0)
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the recordings, to diagnose them again")
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args()
     found: dict[str, dict[str, Figures]] = {}
     with tempfile.TemporaryDirectory(prefix="flatout-bench-") as scratch:
         data = (options.data or Path(scratch) / "data").resolve()
-        bench = Bench(options.size, data, Path(scratch), options.limit, options.loader_seconds)
+        bench = Bench(options.size, data, Path(scratch), options.limit, options.loader_seconds, options.keep)
         for name in options.only:
             bench.make_data(name)
             found[name] = {}
@@ -263,6 +274,7 @@ def main() -> None:
                 figures = found[name][arm] = bench.arm(name, arm)
                 speed = f"{_number(figures.samples_per_s)} samples/s, {_number(figures.its_per_s)} it/s"
                 print(f"{name:<13} {arm:<9} {figures.failure or speed}", file=sys.stderr, flush=True)
+                print("  " + ", ".join(figures.findings), file=sys.stderr, flush=True)
                 _write(options, found)
     missed = [line for name, arms in found.items() for line in shortfalls(name, arms)]
     print("\n".join(missed) or "every workload shows its symptom, every expert reaches its guide's claim")
@@ -275,7 +287,8 @@ def _write(options: argparse.Namespace, found: dict[str, dict[str, Figures]]) ->
     """After every arm: a machine that goes away keeps what it has measured."""
     page = table(_HEAD, [line for name, arms in found.items() for line in rows(name, arms)])
     missed = [line for name, arms in found.items() for line in shortfalls(name, arms)]
-    notes = "".join(f"- {line}\n" for line in missed)
+    said = [f"{name}: {', '.join(arms['before'].findings)}" for name, arms in found.items() if "before" in arms]
+    notes = "".join(f"- {line}\n" for line in (*missed, *(f"said of before, {line}" for line in said)))
     write(f"workloads-{options.size}", {"workloads": found}, page + ("\n" + notes if notes else ""), options.results)
 
 
