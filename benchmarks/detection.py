@@ -28,7 +28,7 @@ from benchmarks import verdicts
 from benchmarks.common.alternate import order
 from benchmarks.common.bounded import run_to_end
 from benchmarks.common.child import ROOT
-from benchmarks.common.corpus import Script, scripts
+from benchmarks.common.corpus import CORPUS, Script, scripts
 from benchmarks.common.results import RESULTS, table, versions, write
 from benchmarks.common.scoring import Found, Outcome, Score, by_family, findings, missed, rates, score
 from flatout.diagnose.summary import summarise
@@ -112,13 +112,13 @@ def _median(values: Sequence[float | None]) -> float | None:
     return statistics.median(known) if known else None
 
 
-def chosen(device: str, only: Sequence[str]) -> list[Script]:
+def chosen(device: str, only: Sequence[str], corpus: Path = CORPUS) -> list[Script]:
     """The scripts for this device and this machine that a pattern asks for."""
     cpus = len(os.sched_getaffinity(0))
     patterns = only or ["*"]
     return [
         script
-        for script in scripts()
+        for script in scripts(corpus)
         if script.suits(device) and script.cpus <= cpus and any(fnmatch.fnmatch(script.name, p) for p in patterns)
     ]
 
@@ -200,6 +200,7 @@ def plain(one: Outcome) -> dict[str, object]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", default=[], metavar="PATTERN", help="scripts by name, such as 'in10*'")
+    parser.add_argument("--corpus", type=Path, default=CORPUS, metavar="DIR", help="a folder of such scripts")
     parser.add_argument("--device", choices=["cpu", "cuda"], default=None, help="default: cuda where there is a GPU")
     parser.add_argument("--jobs", type=int, default=1, help="scripts at a time; more than one disturbs the timing")
     parser.add_argument("--rounds", type=int, default=1, help="runs of either arm, in turn")
@@ -211,7 +212,7 @@ def main() -> int:
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR")
     o = parser.parse_args()
     device = o.device or ("cuda" if shutil.which("nvidia-smi") else "cpu")
-    wanted = chosen(device, o.only)
+    wanted = chosen(device, o.only, o.corpus)
     if o.again and o.keep is None:
         raise SystemExit("--again needs --keep DIR: where the recordings are")
     if not wanted:
@@ -240,7 +241,8 @@ def _write(device: str, outcomes: Sequence[Outcome], o: argparse.Namespace) -> P
         "peers": {peer: verdicts.tally(peer, outcomes) for peer in o.peers},
         "scripts": [plain(one) for one in outcomes],
     }
-    return write(f"detection-{device}", data, page(outcomes, o.peers), o.results)
+    name = f"detection-{device}" if o.corpus == CORPUS else f"detection-{device}-{o.corpus.name}"
+    return write(name, data, page(outcomes, o.peers), o.results)
 
 
 if __name__ == "__main__":
