@@ -1,7 +1,7 @@
 """What other tools say of a script of the corpus, beside flatout, and whether they name what was planted.
 
-Each is attached in its documented way that leaves the script as it is. gpuprof patches torch while a context is open, so
-a child opens one around the script. TraceML has `traceml run`: it times the steps of Lightning's and Hugging Face's
+Each is attached in its documented way that leaves the script as it is. gpuprof patches torch while a context is open,
+so a child opens one around the script. TraceML has `traceml run`: it times the steps of Lightning's and Hugging Face's
 trainers, but a loop of one's own, which all these scripts have, must call `trace_step`. Without it TraceML runs, finds
 its step timing insufficient and names no bottleneck: no verdict. That says nothing of how well it would judge.
 
@@ -69,7 +69,10 @@ def of(peer: str, script: Script, env: Mapping[str, str], limit_s: float) -> str
             return f"{_NONE}not done in time"
         if code:
             return f"{_NONE}exit {code}"
-        return said(printed) if peer == "gpuprof" else diagnosed(json.loads(_summary(here).read_text()))
+        if peer == "gpuprof":
+            return said(printed)
+        # Its failures do not fail the script.
+        return diagnosed(json.loads(_summary(here).read_text())) if _summary(here).exists() else f"{_NONE}no summary"
 
 
 def _command(peer: str, script: Script, here: Path) -> list[str]:

@@ -24,7 +24,7 @@ class Windows(Dataset):
             signal -= np.convolve(signal, np.ones(64) / 64, mode="same")
             if number % 40 == 13:
                 # A loose electrode: all but a moment of it jumps about.
-                signal[: -LENGTH - 60] += 400 * (np.arange(len(signal) - LENGTH - 60) % 300 < 2)
+                signal[: -LENGTH - 40] += 400 * (np.arange(len(signal) - LENGTH - 40)[::-1] % 300 < 2)
             self.signals.append(signal.astype(np.float32))
         self.starts = [self.clean_starts(signal) for signal in self.signals] if index_clean else None
 
@@ -54,10 +54,10 @@ class Windows(Dataset):
 
 
 class Stager(nn.Module):
-    def __init__(self, width=48):
+    def __init__(self, width=16):
         super().__init__()
-        layers = [nn.Conv1d(1, width, 7, 2, 3), nn.ELU()]
-        for _ in range(3):
+        layers = [nn.Conv1d(1, width, 7, 4, 3), nn.ELU()]
+        for _ in range(2):
             layers += [nn.Conv1d(width, width, 7, 1, 3), nn.BatchNorm1d(width), nn.ELU(), nn.AvgPool1d(2)]
         self.body = nn.Sequential(*layers)
         self.head = nn.Linear(width, 5)
@@ -68,7 +68,7 @@ class Stager(nn.Module):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--epochs", type=int, default=14)
     parser.add_argument("--fixed", action="store_true")
     args = parser.parse_args()
     torch.manual_seed(7)

@@ -18,10 +18,10 @@ from torch.utils.data import DataLoader, Dataset
 class Settings:
     recordings: int = 192
     batch: int = 32
-    epochs: int = 22
+    epochs: int = 28
     workers: int = 2
     keep_workers: bool = False
-    hidden: int = 96
+    hidden: int = 48
     lr: float = 1e-3
     seed: int = 5
 
@@ -34,7 +34,7 @@ class Wristband(Dataset):
         self.warps = None
 
     def _open(self):
-        grid = np.linspace(0, 1, 120)
+        grid = np.linspace(0, 1, 24)
         rng = np.random.default_rng(9)
         knots = np.sort(rng.random((1500, 10)), axis=1)
         self.warps = np.stack([np.interp(grid, np.linspace(0, 1, 10), row) for row in knots]).astype(np.float32)
@@ -64,9 +64,8 @@ class Recogniser(nn.Module):
 def train(settings):
     torch.manual_seed(settings.seed)
     torch.set_num_threads(1)
-    data = Wristband(settings)
     loader = DataLoader(  # guilty
-        data,
+        Wristband(settings),
         batch_size=settings.batch,
         shuffle=True,
         num_workers=settings.workers,
@@ -82,8 +81,7 @@ def train(settings):
             loss.backward()
             optimizer.step()
             total += loss.item()
-        if epoch % 5 == 0:
-            print(f"{epoch:3d} {total / len(loader):.4f}")
+        print(f"{epoch:3d} {total / len(loader):.4f}")
 
 
 if __name__ == "__main__":

@@ -52,9 +52,9 @@ class Tiles(Dataset):
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
-        self.stem = nn.Conv2d(4, 32, 3, padding=1)
-        self.blocks = nn.ModuleList(nn.Conv2d(32, 32, 3, padding=1) for _ in range(3))
-        self.head = nn.Linear(32, 6)
+        self.stem = nn.Conv2d(4, 24, 4, stride=4)
+        self.blocks = nn.ModuleList(nn.Conv2d(24, 24, 3, padding=1) for _ in range(3))
+        self.head = nn.Linear(24, 6)
 
     def forward(self, x):
         x = F.relu(self.stem(x))

@@ -14,8 +14,6 @@ from torch.utils.data import DataLoader, Dataset
 
 
 class Sprites(Dataset):
-    """Symmetric blobs of three colours."""
-
     def __len__(self):
         return 600
 
@@ -28,24 +26,24 @@ class Sprites(Dataset):
 
 def generator(noise):
     return nn.Sequential(
-        nn.Linear(noise, 64 * 6 * 6),
-        nn.Unflatten(1, (64, 6, 6)),
-        nn.ConvTranspose2d(64, 48, 4, 2, 1),
-        nn.BatchNorm2d(48),
+        nn.Linear(noise, 32 * 6 * 6),
+        nn.Unflatten(1, (32, 6, 6)),
+        nn.ConvTranspose2d(32, 16, 4, 2, 1),
+        nn.BatchNorm2d(16),
         nn.ReLU(),
-        nn.ConvTranspose2d(48, 3, 4, 2, 1),
+        nn.ConvTranspose2d(16, 3, 4, 2, 1),
         nn.Tanh(),
     )
 
 
 def discriminator():
     return nn.Sequential(
-        nn.Conv2d(3, 32, 4, 2, 1),
+        nn.Conv2d(3, 16, 4, 2, 1),
         nn.LeakyReLU(0.2),
-        nn.Conv2d(32, 64, 4, 2, 1),
+        nn.Conv2d(16, 32, 4, 2, 1),
         nn.LeakyReLU(0.2),
         nn.Flatten(),
-        nn.Linear(64 * 6 * 6, 1),
+        nn.Linear(32 * 6 * 6, 1),
     )
 
 
@@ -57,7 +55,7 @@ def forever(loader):
 def main(steps, fixed, noise=32):
     torch.manual_seed(11)
     torch.set_num_threads(1)
-    loader = DataLoader(Sprites(), batch_size=50, shuffle=True, num_workers=1, persistent_workers=fixed)
+    loader = DataLoader(Sprites(), batch_size=32, shuffle=True, num_workers=1, persistent_workers=fixed)
     g, d = generator(noise), discriminator()
     opt_g = torch.optim.Adam(g.parameters(), 2e-4, betas=(0.5, 0.999))
     opt_d = torch.optim.Adam(d.parameters(), 2e-4, betas=(0.5, 0.999))
@@ -80,13 +78,12 @@ def main(steps, fixed, noise=32):
         g_loss.backward()
         opt_g.step()
         step += 1
-        if step % 25 == 0:
+        if step % 20 == 0:
             print(f"[{step}/{steps}] D {d_loss.item():.3f} G {g_loss.item():.3f}")
 
 
 if __name__ == "__main__":
     p = argparse.ArgumentParser()
-    p.add_argument("--steps", type=int, default=100)
+    p.add_argument("--steps", type=int, default=60)
     p.add_argument("--fixed", action="store_true")
-    a = p.parse_args()
-    main(a.steps, a.fixed)
+    main(**vars(p.parse_args()))
