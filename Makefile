@@ -60,6 +60,7 @@ bench: peers
 
 soak: setup
 	$(PY) -m benchmarks.soak
+	FLATOUT_WHOLE_TREES=1 $(PY) -m pytest tests/integration/test_check_robust.py
 
 clean:
 	rm -rf .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build

@@ -52,6 +52,7 @@ class Script:
 
 def scripts(folder: Path = CORPUS) -> list[Script]:
     """All of them, by name: single files, and folders with a `train.py`."""
+    folder = folder.resolve()  # scripts run in a folder of their own
     files = [path for path in folder.glob("*.py") if path.name not in _SHARED]
     return sorted((read(path) for path in [*files, *folder.glob("*/train.py")]), key=lambda script: script.name)
 

@@ -25,6 +25,8 @@ KINDS: dict[str, type] = {
     "verbose": bool,
 }
 _PATHS = {"out", "json", "python"}
+# Tables of verbs with settings of their own, and the kinds of lists they hold.
+SECTIONS: dict[str, tuple[str, ...]] = {"check": ("select", "ignore", "exclude")}
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 _WORDS = {str: "text", float: "a number", bool: "true or false"}
 
@@ -36,6 +38,22 @@ def resolve(flags: Mapping[str, Value | None], environ: Mapping[str, str], cwd: 
         found.update(_checked(file, table))
     found.update(_from_environment(environ))
     found.update({name: value for name, value in flags.items() if value is not None})
+    return found
+
+
+def section(verb: str, cwd: Path) -> dict[str, list[str]]:
+    """The lists of `[tool.flatout.<verb>]`, or of `[<verb>]` in flatout.toml, which is the stronger."""
+    found: dict[str, list[str]] = {}
+    for file, table in _tables(cwd):
+        own = table.get(verb, {})
+        if not isinstance(own, dict):
+            raise FlatoutError(f"{file}: {verb} must be a table, got {own!r}")
+        for key, value in own.items():
+            if key not in SECTIONS[verb]:
+                raise FlatoutError(f"{file}: unknown key {verb}.{key}; known are {', '.join(SECTIONS[verb])}")
+            if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+                raise FlatoutError(f"{file}: {verb}.{key} must be a list of text, got {value!r}")
+            found[key] = value
     return found
 
 
@@ -76,6 +94,8 @@ def _read(file: Path) -> dict[str, object]:
 def _checked(file: Path, table: Mapping[str, object]) -> dict[str, Value]:
     result: dict[str, Value] = {}
     for key, value in table.items():
+        if key in SECTIONS:
+            continue  # read by its own verb
         kind = KINDS.get(key)
         if kind is None:
             raise FlatoutError(f"{file}: unknown key {key!r}; known are {', '.join(sorted(KINDS))}")

@@ -33,6 +33,27 @@ class Case:
     found: bool
 
 
+@dataclass(frozen=True, slots=True)
+class SourceCase:
+    """Code and the lines of it that have the problem: those that end in `# found`. One text is a `train.py`."""
+
+    name: str
+    code: str | Mapping[str, str]
+
+    @property
+    def files(self) -> dict[str, str]:
+        return {"train.py": self.code} if isinstance(self.code, str) else dict(self.code)
+
+    @property
+    def lines(self) -> set[tuple[str, int]]:
+        return {
+            (file, number)
+            for file, text in self.files.items()
+            for number, line in enumerate(text.splitlines(), start=1)
+            if line.rstrip().endswith("# found")
+        }
+
+
 def phases(**ms: float) -> dict[str, PhaseShare]:
     """Phases by their milliseconds a step."""
     step_ms = sum(ms.values()) or 1.0

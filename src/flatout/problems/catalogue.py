@@ -6,6 +6,7 @@ A problem's module holds
 - `CODE` and `TITLE`,
 - `in_run(run)`: the findings of a run (absent where a run cannot show it),
 - `CASES`: evidence of runs that have it and of runs that must stay quiet,
+- `in_source(code)` and `SOURCE_CASES`: the same for source, where it can be seen there,
 - `REMEDY`, if flatout can do something about it from outside,
 - `COMES_FROM`: codes of problems that explain this one away; next to one of them it is not reported.
 """
@@ -19,9 +20,11 @@ from dataclasses import dataclass
 from functools import cache
 
 from flatout.errors import FlatoutError
-from flatout.problems.cases import Case
+from flatout.problems.cases import Case, SourceCase
 from flatout.records.evidence import Evidence
 from flatout.records.report import Finding
+from flatout.records.source import SourceFinding
+from flatout.source.code import Code
 
 FAMILIES = ("input", "transfer", "sync", "host", "compute", "cadence", "memory", "config", "rank")
 HEADINGS = (
@@ -32,6 +35,8 @@ HEADINGS = (
     "What to expect",
     "When it is fine",
 )
+# Behind "How it shows in a run", where it does.
+IN_SOURCE = "How it shows in source"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,8 @@ class Problem:
     comes_from: tuple[str, ...]
     in_run: Callable[[Evidence], Iterable[Finding]] | None
     cases: tuple[Case, ...]
+    in_source: Callable[[Code], Iterable[SourceFinding]] | None = None
+    source_cases: tuple[SourceCase, ...] = ()
 
 
 @cache
@@ -81,6 +88,8 @@ def _of(family: str) -> list[Problem]:
                 comes_from=tuple(getattr(module, "COMES_FROM", ())),
                 in_run=getattr(module, "in_run", None),
                 cases=tuple(module.CASES),
+                in_source=getattr(module, "in_source", None),
+                source_cases=tuple(getattr(module, "SOURCE_CASES", ())),
             )
         )
     return found

@@ -31,13 +31,13 @@ class Found:
     """Files by kind. `shown` is how the user named them: the path that findings are reported under."""
 
     code: tuple[tuple[Path, str], ...]
-    configs: tuple[Path, ...]
+    configs: tuple[tuple[Path, str], ...]
 
 
 def find(paths: Sequence[Path], exclude: Iterable[str] = ()) -> Found:
     """All files below these paths. A file that is named is looked at even if git ignores it."""
     code: dict[Path, str] = {}
-    configs: dict[Path, None] = {}
+    configs: dict[Path, str] = {}
     for path in paths:
         if not path.exists():
             raise FlatoutError(f"no such file or folder: {str(path)!r}")
@@ -48,11 +48,12 @@ def find(paths: Sequence[Path], exclude: Iterable[str] = ()) -> Found:
             continue
         rules = [*_above(path.absolute()), *gitignore.patterns(exclude, path.absolute())]
         for file in _walk(path.absolute(), rules):
+            shown = str(path / file.relative_to(path.absolute()))
             if file.suffix in CODE:
-                code.setdefault(file, str(path / file.relative_to(path.absolute())))
+                code.setdefault(file, shown)
             elif len(configs) < _MOST_CONFIGS:
-                configs[file] = None
-    return Found(tuple(sorted(code.items(), key=lambda one: one[1])), tuple(sorted(configs)))
+                configs.setdefault(file, shown)
+    return Found(*(tuple(sorted(kind.items(), key=lambda one: one[1])) for kind in (code, configs)))
 
 
 def _above(folder: Path) -> list[Pattern]:

@@ -108,7 +108,9 @@ def _kind(node: ast.AST, inside: list[ast.AST], nested: bool, heavy: bool) -> Ki
     if _PARAMETERS.search(over):
         return "parameters"
     called = {one.func.id for one in inside if isinstance(one, ast.Call) and isinstance(one.func, ast.Name)}
-    called |= {root_name(one.func) for one in inside if isinstance(one, ast.Call) and isinstance(one.func, ast.Subscript)}
+    called |= {
+        root_name(one.func) for one in inside if isinstance(one, ast.Call) and isinstance(one.func, ast.Subscript)
+    }
     if called & targets or _HEAVY.search(over) or _is_recurrent(inside):
         return "other"
     picks = _picks_by(inside, targets)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator
@@ -10,8 +11,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from flatout.records.source import Place
-from flatout.source.nodes import Def, bound_names, called_name, dotted, within
+from flatout.source.nodes import Def, bound_names, called_name, children, dotted, within
 from flatout.source.notebook import Cells
+
+_FROM = re.compile(r"^[ \t]*from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)", re.M)
+_IMPORT = re.compile(r"^[ \t]*import[ \t]+([^\n#;]+)", re.M)
+_WORD = re.compile(r"\w+")
+_ASSIGNING = (ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.With, ast.AsyncWith)
 
 
 @dataclass(eq=False, slots=True)
@@ -25,6 +31,9 @@ class Function:
     parent: Function | None = None
     # Functions that are defined inside it.
     inner: dict[str, Function] = field(default_factory=dict)
+    # Calls and assignments of its own body; the calls in the order of the text.
+    calls: list[ast.Call] = field(default_factory=list)
+    _assigned: list[ast.AST] = field(default_factory=list)
     _bindings: dict[str, list[ast.expr]] | None = None
 
     @property
@@ -50,9 +59,8 @@ class Function:
         """Values that names are given here: `x = …`, `self.x = …`; a tuple's names all get the whole value."""
         if self._bindings is None:
             found: dict[str, list[ast.expr]] = defaultdict(list)
-            for statement in self.node.body:
-                for one in within(statement):
-                    _bind(one, found)
+            for one in sorted(self._assigned, key=lambda node: node.lineno):  # type: ignore[attr-defined]
+                _bind(one, found)
             self._bindings = dict(found)
         return self._bindings
 
@@ -108,6 +116,9 @@ class Module:
         self._functions = [top]
         self._classes: dict[str, Class] = {}
         self._collect(self.tree, top, None)
+        self._functions[1:] = sorted(self._functions[1:], key=lambda one: one.node.lineno)  # type: ignore[union-attr]
+        for function in self._functions:
+            function.calls.sort(key=lambda call: (call.lineno, call.col_offset))
         return top
 
     @property
@@ -117,13 +128,16 @@ class Module:
 
     @property
     def classes(self) -> dict[str, Class]:
-        return self._classes if self.body else {}
+        assert self.body is not None  # which takes the file apart
+        return self._classes
 
     def _collect(self, node: ast.AST, parent: Function, owner: Class | None) -> None:
+        """One walk over the whole file: every node is looked at once."""
         stack: list[tuple[ast.AST, Function, Class | None]] = [(node, parent, owner)]
+        self._imports: list[ast.Import | ast.ImportFrom] = []
         while stack:
             here, inside, of = stack.pop()
-            for child in ast.iter_child_nodes(here):
+            for child in children(here):
                 if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
                     above = None if of is not None or inside.definition is None else inside
                     made = Function(self, child, child.name, of or inside.owner, above)
@@ -133,44 +147,66 @@ class Module:
                     else:
                         inside.inner.setdefault(child.name, made)
                     stack.append((child, made, None))
-                elif isinstance(child, ast.ClassDef):
+                    continue
+                if isinstance(child, ast.ClassDef):
                     bases = tuple(name for base in child.bases if (name := dotted(base)))
                     own = Class(self, child, child.name, bases)
                     self._classes.setdefault(child.name, own)
                     stack.append((child, inside, own))
-                elif not isinstance(child, ast.expr):
-                    stack.append((child, inside, of))
+                    continue
+                if isinstance(child, ast.Call):
+                    inside.calls.append(child)
+                elif isinstance(child, _ASSIGNING) and of is None:
+                    inside._assigned.append(child)
+                elif isinstance(child, ast.Import | ast.ImportFrom):
+                    self._imports.append(child)
+                stack.append((child, inside, of))
 
     @cached_property
     def imports(self) -> dict[str, Import]:
         found: dict[str, Import] = {}
-        for node in ast.walk(self.tree):
+        assert self.body is not None  # which takes the file apart
+        for node in self._imports:
             if isinstance(node, ast.Import):
                 for one in node.names:
                     name = one.asname or one.name.split(".")[0]
                     found[name] = Import(one.name if one.asname else name, None)
-            elif isinstance(node, ast.ImportFrom):
+            else:
                 base = self._absolute(node)
                 for one in node.names:
                     found[one.asname or one.name] = Import(base, one.name)
         return found
 
     def _absolute(self, node: ast.ImportFrom) -> str:
-        if not node.level:
-            return node.module or ""
+        return self._from_here(node.level, node.module or "")
+
+    def _from_here(self, level: int, module: str) -> str:
+        if not level:
+            return module
         parts = self.name.split(".")
         is_package = self.shown.replace("\\", "/").endswith("/__init__.py")
-        kept = parts[: len(parts) - node.level + is_package]
-        return ".".join([*kept, *([node.module] if node.module else [])])
+        kept = parts[: len(parts) - level + is_package]
+        return ".".join([*kept, *([module] if module else [])])
+
+    def imported(self) -> list[str]:
+        """Names of modules that it imports, or may, read off the text: quicker than taking the file apart."""
+        found = []
+        for module, names in _FROM.findall(self.text):
+            plain = module.lstrip(".")
+            base = self._from_here(len(module) - len(plain), plain)
+            found.append(base)
+            found += [f"{base}.{name}" for name in _WORD.findall(names)]
+        for names in _IMPORT.findall(self.text):
+            found += [part.split()[0] for part in names.split(",") if part.split()]
+        return found
 
     @cached_property
     def calls(self) -> dict[str, list[tuple[ast.Call, Function]]]:
         """By the last part of their name, with the function they stand in."""
         found: dict[str, list[tuple[ast.Call, Function]]] = defaultdict(list)
         for function in self.functions:
-            for node in own_nodes(function):
-                if isinstance(node, ast.Call):
-                    found[called_name(node)].append((node, function))
+            for call in function.calls:
+                found[called_name(call)].append((call, function))
         return dict(found)
 
     @cached_property

@@ -10,19 +10,44 @@ LOOPS = (ast.For, ast.AsyncFor, ast.While)
 Def = ast.FunctionDef | ast.AsyncFunctionDef
 
 
+# Fields whose nodes say how, not what: nobody looks for them by walking.
+_SIGNS = {"ctx", "op", "ops"}
+_LEAVES = {ast.Name, ast.Constant, ast.Pass, ast.Break, ast.Continue, ast.alias, ast.Global, ast.Nonlocal}
+
+
+def children(node: ast.AST) -> list[ast.AST]:
+    """What lies right below a node, in the order of the text. Much quicker than the module's own, and asked often."""
+    found: list[ast.AST] = []
+    if node.__class__ in _LEAVES:
+        return found
+    for name in node._fields:
+        value = getattr(node, name, None)
+        if value is None or name in _SIGNS:
+            continue
+        if value.__class__ is list:
+            found += [one for one in value if isinstance(one, ast.AST)]
+        elif isinstance(value, ast.AST):
+            found.append(value)
+    return found
+
+
 def within(node: ast.AST) -> Iterator[ast.AST]:
     """The node and all below it in the order of the text, but not what lies in functions and classes defined there."""
     stack = [node]
     while stack:
         one = stack.pop()
         yield one
-        below = [child for child in ast.iter_child_nodes(one) if not isinstance(child, DEFINITIONS)]
-        stack += reversed(below)
+        stack += [child for child in reversed(children(one)) if not isinstance(child, DEFINITIONS)]
 
 
 def called_name(call: ast.Call) -> str:
     """The last part of what is called."""
     return call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
+
+
+def callable_of(node: ast.expr) -> ast.expr:
+    """What is called, of a call; the expression itself otherwise: `@cache` and `@cache(3)`."""
+    return node.func if isinstance(node, ast.Call) else node
 
 
 def dotted(node: ast.AST) -> str:

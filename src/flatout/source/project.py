@@ -5,25 +5,93 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path, PurePath
 
-from flatout.errors import FlatoutError
 from flatout.source import files
+from flatout.source.leaves import Reader
 from flatout.source.module import Class, Function, Module
 from flatout.source.nodes import called_name, dotted
-from flatout.source.notebook import cells_of
 
-_DEFINED = re.compile(r"^[ \t]*(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)", re.M)
-# Files with none of these hold no training, and nothing that feeds one; their trees are not kept.
-_OF_INTEREST = re.compile(r"backward|DataLoader|training_step|optimi[sz]er|add_argument|detect_anomaly")
+# From the end of a line on and without going back: these look through every file there is.
+_DEFINED = re.compile(r"\n[ \t]*+(?:async[ \t]++)?(?:def|class)[ \t]++(\w++)")
+_CALLED = re.compile(r"\w+\Z")
+_LONGEST_NAME = 60
 # Methods that everything has: the name alone does not tell whose it is.
 _COMMON = frozenset(
-    """step backward forward to train eval update zero_grad item cpu append write log save load close get add keys
-    items values parameters state_dict load_state_dict reset run main print format join split copy clear pop insert
-    extend sort index count mean sum start stop read open call apply fit predict sample build setup register info
-    debug warning error size view reshape numpy detach clone cuda float int long half numel dim type""".split()
+    [
+        "step",
+        "backward",
+        "forward",
+        "to",
+        "train",
+        "eval",
+        "update",
+        "zero_grad",
+        "item",
+        "cpu",
+        "append",
+        "write",
+        "log",
+        "save",
+        "load",
+        "close",
+        "get",
+        "add",
+        "keys",
+        "items",
+        "values",
+        "parameters",
+        "state_dict",
+        "load_state_dict",
+        "reset",
+        "run",
+        "main",
+        "print",
+        "format",
+        "join",
+        "split",
+        "copy",
+        "clear",
+        "pop",
+        "insert",
+        "extend",
+        "sort",
+        "index",
+        "count",
+        "mean",
+        "sum",
+        "start",
+        "stop",
+        "read",
+        "open",
+        "call",
+        "apply",
+        "fit",
+        "predict",
+        "sample",
+        "build",
+        "setup",
+        "register",
+        "info",
+        "debug",
+        "warning",
+        "error",
+        "size",
+        "view",
+        "reshape",
+        "numpy",
+        "detach",
+        "clone",
+        "cuda",
+        "float",
+        "int",
+        "long",
+        "half",
+        "numel",
+        "dim",
+        "type",
+    ]
 )
 # Wrappers that give back, or work like, the module they are given.
 _WRAPPERS = {
@@ -37,9 +105,16 @@ _DEEPEST = 6
 class Project:
     """Files of one check. `configs` are the YAML, JSON and TOML files that lie among them."""
 
-    def __init__(self, modules: Sequence[Module], configs: Sequence[Path] = (), trouble: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        modules: Sequence[Module],
+        configs: Sequence[str] = (),
+        read: Reader = files.read_config,
+        trouble: Sequence[str] = (),
+    ) -> None:
         self.modules = tuple(modules)
         self.configs = tuple(configs)
+        self.read = read
         self.trouble = tuple(trouble)
         self._mentioning: dict[str, tuple[Module, ...]] = {}
         self._classes: dict[tuple[int, int], Class | None] = {}
@@ -64,7 +139,7 @@ class Project:
         """Which modules define a function or class of this name."""
         found: dict[str, list[Module]] = defaultdict(list)
         for module in self.modules:
-            for name in set(_DEFINED.findall(module.text)):
+            for name in set(_DEFINED.findall("\n" + module.text)):
                 found[name].append(module)
         return found
 
@@ -77,6 +152,17 @@ class Project:
             pattern = re.compile(rf"\b{re.escape(word)}\b")
             self._mentioning[word] = tuple(m for m in self.modules if word in m.text and pattern.search(m.text))
         return self._mentioning[word]
+
+    @cached_property
+    def _calling(self) -> dict[str, list[Module]]:
+        """Modules by the names that they call, as the text tells."""
+        found: dict[str, list[Module]] = defaultdict(list)
+        for module in self.modules:
+            # A third of what a regular expression over the whole text takes.
+            before = {part[-_LONGEST_NAME:] for part in module.text.split("(")}
+            for name in {match[0] for part in before if (match := _CALLED.search(part))}:
+                found[name].append(module)
+        return found
 
     def classes_named(self, name: str) -> list[Class]:
         return [found for m in self._defining.get(name, ()) if (found := m.classes.get(name)) is not None]
@@ -119,7 +205,7 @@ class Project:
                 return [meant]
             if isinstance(meant, Class):
                 return self.methods(meant, "__init__")
-            return self._of_instance(func, function)
+            return self._aliased(func.id, function) or self._of_instance(func, function)
         if not isinstance(func, ast.Attribute):
             return []
         if isinstance(func.value, ast.Call) and called_name(func.value) == "super" and function.owner is not None:
@@ -136,10 +222,25 @@ class Project:
                 return [inside] if isinstance(inside, Function) else []
             if isinstance(meant, Class):
                 return self.methods(meant, func.attr)
+            if meant is None and name.split(".")[0] in function.module.imports:
+                return []  # of a library: `time.time()`
         cls = self.class_of(func.value, function)
         if cls is not None:
             return self.methods(cls, func.attr) or self._of_instance(func, function)
         return self._by_method_name(func.attr)
+
+    def _aliased(self, name: str, function: Function) -> list[Function]:
+        """`make = fast if new else slow`, `make = partial(slow, 3)`: the functions that a name stands for."""
+        found = []
+        for value in function.bindings.get(name, ()):
+            parts = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
+            for one in parts:
+                if isinstance(one, ast.Call) and called_name(one) == "partial" and one.args:
+                    one = one.args[0]
+                meant = self._chain(dotted(one), function) if dotted(one) not in ("", name) else None
+                if isinstance(meant, Function):
+                    found.append(meant)
+        return found
 
     def _chain(self, name: str, function: Function) -> Function | Class | Module | None:
         first, *rest = name.split(".")
@@ -252,11 +353,11 @@ class Project:
         if isinstance(meant, Class):
             return meant
         if isinstance(meant, Function):
-            for node in ast.walk(meant.node):
-                if isinstance(node, ast.Return) and node.value is not None:
-                    if (found := self.class_of(node.value, meant, depth + 1)) is not None:
-                        return found
-            return None
+            values = [
+                one.value for one in ast.walk(meant.node) if isinstance(one, ast.Return) and one.value is not None
+            ]
+            classes = (self.class_of(value, meant, depth + 1) for value in values)
+            return next((one for one in classes if one is not None), None)
         if name in _SAME and isinstance(func, ast.Attribute):
             return self.class_of(func.value, function, depth + 1)
         if name in _WRAPPERS:
@@ -286,44 +387,7 @@ class Project:
             name = function.owner.name
         return [
             (call, inside)
-            for module in self.mentioning(name)
+            for module in self._calling.get(name, ())
             for call, inside in module.calls.get(name, ())
             if function in self.resolve(call, inside)
         ]
-
-
-def load(paths: Sequence[Path], exclude: Iterable[str] = ()) -> Project:
-    """Read all files below these paths. What cannot be read leaves a line in `trouble`."""
-    found = files.find(paths, exclude)
-    modules, trouble = [], []
-    for path, shown in found.code:
-        try:
-            text = files.read_code(path)
-            cells = cells_of(text) if path.suffix == ".ipynb" else None
-        except FlatoutError as error:
-            trouble.append(f"{shown}: {error}")
-            continue
-        module = Module(shown, _dotted_name(path), text if cells is None else cells.text, cells)
-        if module.tree.body and not _OF_INTEREST.search(text):
-            module.forget()
-        modules.append(module)
-    return Project(modules, found.configs, trouble)
-
-
-def of_texts(texts: Mapping[str, str]) -> Project:
-    """A project of texts by their file names, as cases and tests write them."""
-    modules = [
-        Module(name, ".".join(PurePath(name).with_suffix("").parts), text)
-        for name, text in texts.items()
-        if name.endswith(".py")
-    ]
-    return Project(modules)
-
-
-def _dotted_name(path: Path) -> str:
-    """As far up as the folders could be packages: an import may begin at any of them."""
-    parts = list(path.with_suffix("").parts[-5:])
-    parts = [part for part in parts if part.isidentifier() or part == parts[-1]]
-    if parts[-1] == "__init__" and len(parts) > 1:
-        parts.pop()
-    return ".".join(parts)

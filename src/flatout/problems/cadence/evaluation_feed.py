@@ -9,6 +9,8 @@ sample at a time it is launched as often as for a large batch, for a fraction of
 How it shows in a run: `eval` time that is mostly the cost of its samples times their number, or a sample that takes
 much longer to evaluate than the training's forward pass, with a small batch.
 
+How it shows in source: an evaluation's DataLoader with `batch_size=1` beside a training loader whose batch is larger.
+
 The fix: `DataLoader(validation, batch_size=B, num_workers=N, persistent_workers=True)`, B as in the training (or
 larger: there are no gradients to keep).
 
@@ -24,11 +26,14 @@ from collections.abc import Iterator
 
 from flatout.problems.cadence.pausing import pause_ms
 from flatout.problems.cadence.validation import Evaluation, Fed, evaluation, fed
-from flatout.problems.cases import HERE, Case, loader, on_gpu, run, worker_cost
+from flatout.problems.cases import HERE, Case, SourceCase, loader, on_gpu, run, worker_cost
 from flatout.problems.prediction import by_step, severity
 from flatout.records.evidence import Evidence
 from flatout.records.report import Finding, Gain
 from flatout.records.resources import Evaluations
+from flatout.records.source import Related, SourceFinding
+from flatout.source.code import Code
+from flatout.source.loaders import Loader, is_in_memory, setting
 
 CODE = "CA602"
 TITLE = "Evaluation is fed worse than the training"
@@ -117,4 +122,52 @@ CASES = (
     _case("quiet when its workers keep up", found=False, num_workers=4),
     _case("quiet when the samples are there at once", found=False, num_workers=0, sample_ms=0.01),
     _case("quiet when the evaluation is short", found=False, num_workers=0, eval_ms=1.0),
+)
+
+
+def in_source(code: Code) -> Iterator[SourceFinding]:
+    for made in code.loaders:
+        if made.trains or _batch(made, code) != 1 or is_in_memory(made, code.project):
+            continue
+        if setting(made, "batch_sampler", code.values).state != "missing":
+            continue
+        module = made.function.module
+        larger = [one for one in code.loaders if one.trains and one.function.module is module and _batch(one, code) > 1]
+        # Samples of different size cannot share a batch: only where the training's do it is clear.
+        if (
+            not larger
+            or setting(made, "collate_fn", code.values).state != setting(larger[0], "collate_fn", code.values).state
+        ):
+            continue
+        yield SourceFinding(
+            code=CODE,
+            family="cadence",
+            title=TITLE,
+            severity="low",
+            place=module.place(made.call),
+            cause="an evaluation that takes one sample at a time launches as much for each as for a whole batch",
+            change=f"batch_size={_batch(larger[0], code)}, as in the training, or larger: no gradients are kept",
+            related=(Related(module.place(larger[0].call), "the training's loader"),),
+        )
+
+
+def _batch(made: Loader, code: Code) -> int:
+    """0 where it is not known."""
+    given = setting(made, "batch_size", code.values)
+    if given.state == "missing":
+        return 1
+    return given.value.value if given.value is not None and isinstance(given.value.value, int) else 0
+
+
+_LOADERS = """
+train_loader = DataLoader(train_set, batch_size=32, num_workers=4)
+val_loader = DataLoader(val_set, %s num_workers=4)%s
+for batch in train_loader:
+    model(batch).backward()
+    optimizer.step()
+"""
+SOURCE_CASES = (
+    SourceCase("finds it when one sample at a time is evaluated", _LOADERS % ("batch_size=1,", "  # found")),
+    SourceCase("quiet when batches are evaluated", _LOADERS % ("batch_size=64,", "")),
+    SourceCase("quiet when the batch is not known", _LOADERS % ("batch_size=size(),", "")),
 )

@@ -22,9 +22,10 @@ from collections.abc import Iterator
 from flatout.problems.cadence.pausing import exposed_ms, pause_ms, rarer, times_longer
 from flatout.problems.cadence.printing import is_image, is_progress, logged_ms
 from flatout.problems.cases import HERE, Case, on_gpu, run
+from flatout.problems.hot_lines import host_lines
 from flatout.problems.prediction import severity
 from flatout.records.evidence import Evidence
-from flatout.records.report import Finding, Location, PauseSite
+from flatout.records.report import Finding, LineCost, Location, PauseSite
 
 CODE = "CA604"
 TITLE = "Logging takes a large share of the run"
@@ -37,8 +38,9 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     count, total_s = sum(site.count for site in sites), sum(site.total_s for site in sites)
     if count < 2:
         return
-    logged = logged_ms(run, sites, pause_ms(run, "logging"))
-    each_ms = 1e3 * total_s / count
+    prepared = _prepared_ms(run, sites)
+    logged = logged_ms(run, sites, pause_ms(run, "logging")) + prepared
+    each_ms = 1e3 * total_s / count + prepared * run.report.run.steps / count
     ms = exposed_ms(run, logged, each_ms)
     if ms < _WORTH * run.step_ms:
         return
@@ -69,6 +71,17 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     )
 
 
+def _prepared_ms(run: Evidence, sites: list[PauseSite]) -> float:
+    """What a function that logs takes beside the call itself: it makes the histogram, the picture, the text.
+
+    Not one that trains as well: what it does besides is its proper work.
+    """
+    lines = run.all_lines or run.report.lines
+    trains = {(line.location.file, line.function) for line in lines if line.phase in ("backward", "optimizer", "data")}
+    log = {(site.location.file, site.function) for site in sites} - trains
+    return sum(line.ms for line in host_lines(run) if (line.location.file, line.function) in log)
+
+
 def _change(run: Evidence, worst: PauseSite, times: int) -> str:
     if is_image(run, worst):
         return f"write 1 in {times} of these images or figures"
@@ -96,6 +109,15 @@ CASES = (
     Case(
         "finds it when a GPU waits for figures",
         run(gpu=on_gpu(), ms={**_MS, "logging": 12.0}, pauses=_logs(10, 3.6)),
+        found=True,
+    ),
+    Case(
+        "finds it when making the picture takes longer than writing it",
+        run(
+            ms={**_MS, "logging": 1.0, "other": 12.0},
+            pauses=(PauseSite(HERE, "diary", "logging", 300, 0.3, 0.01),),
+            all_lines=(LineCost(Location("train.py", 8), "diary", "other", 0.12, 12.0),),
+        ),
         found=True,
     ),
     Case("quiet when it takes 1%", run(ms={**_MS, "logging": 1.0}, pauses=_logs(300, 0.3)), found=False),

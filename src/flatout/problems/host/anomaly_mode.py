@@ -8,6 +8,9 @@ backward pass is looked at for NaN, which waits for the device each time.
 
 How it shows in a run: torch's state says so; forward and backward take far longer than the device's work in them.
 
+How it shows in source: `set_detect_anomaly(True)`, `with detect_anomaly():` or `detect_anomaly=True` in a training,
+behind no debug flag.
+
 The fix: delete the call, or put it behind a debug flag.
 
 What to expect: from a sixth off forward and backward where operations are large, to two thirds where they are small.
@@ -21,11 +24,16 @@ import ast
 import re
 from collections.abc import Iterator
 
-from flatout.problems.cases import Case, on_gpu, run
+from flatout.problems.cases import Case, SourceCase, on_gpu, run
 from flatout.problems.host.bodies import around_training
 from flatout.problems.prediction import by_step, device_work_ms, severity
 from flatout.records.evidence import Evidence
 from flatout.records.report import Finding, LineCost, Location, SyncSite
+from flatout.records.source import SourceFinding
+from flatout.source.code import Code
+from flatout.source.guards import each_turn
+from flatout.source.module import Function
+from flatout.source.nodes import argument, called_name
 
 CODE = "HO405"
 TITLE = "Autograd's anomaly detection is on"
@@ -142,5 +150,66 @@ CASES = (
     ),
     Case(
         "quiet when torch's state is not known", run(live={"torch": {}, "loaders": [], "optimizers": []}), found=False
+    ),
+)
+
+
+def in_source(code: Code) -> Iterator[SourceFinding]:
+    for module in code.project.modules:
+        if "detect_anomaly" not in module.text or not code.training.takes_part(module):
+            continue
+        for function in module.functions:
+            for turn in each_turn(function.node.body, function):
+                if isinstance(turn.node, ast.Call) and _turns_on(turn.node, function, code):
+                    yield SourceFinding(
+                        code=CODE,
+                        family="host",
+                        title=TITLE,
+                        severity="high",
+                        place=module.place(turn.node),
+                        cause="every operation writes down a stack trace, and every gradient is looked at for NaN, "
+                        "which waits for the device each time",
+                        change="delete it, or put it behind a debug flag",
+                    )
+
+
+def _turns_on(call: ast.Call, function: Function, code: Code) -> bool:
+    name = called_name(call)
+    if name in ("set_detect_anomaly", "detect_anomaly"):
+        given = argument(call, "mode", 0) if name == "set_detect_anomaly" else None
+        if given is None:
+            return name == "detect_anomaly"
+    else:
+        given = argument(call, "detect_anomaly")
+        # An option of that name only says what can be asked for.
+        if given is None or name in ("add_argument", "dict", "dataclass"):
+            return False
+    value = code.values.of(given, function)
+    return value is not None and value.value is True
+
+
+_TRAINED = """
+for batch in loader:
+    model(batch).backward()
+    optimizer.step()
+"""
+SOURCE_CASES = (
+    SourceCase("finds it when it stayed on", "torch.autograd.set_detect_anomaly(True)  # found\n" + _TRAINED),
+    SourceCase(
+        "finds it around the backward pass",
+        _TRAINED.replace(
+            "    model(batch).backward()",
+            "    with torch.autograd.detect_anomaly():  # found\n        model(batch).backward()",
+        ),
+    ),
+    SourceCase("quiet when it is turned off", "torch.autograd.set_detect_anomaly(False)\n" + _TRAINED),
+    SourceCase(
+        "quiet when a debug flag asks for it",
+        "if args.debug:\n    torch.autograd.set_detect_anomaly(True)\n" + _TRAINED,
+    ),
+    SourceCase(
+        "quiet when an option asks for it",
+        "parser.add_argument('--anomaly', action='store_true')\nargs = parser.parse_args()\n"
+        "torch.autograd.set_detect_anomaly(args.anomaly)\n" + _TRAINED,
     ),
 )

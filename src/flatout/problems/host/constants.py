@@ -85,6 +85,8 @@ class _Known:
         """A parameter is constant if every call that is known passes a constant, or leaves it to its default."""
         passed: dict[str, list[tuple[ast.Call, Scope]]] = {}
         for scope in self.scopes:
+            if scope.name == "__init__":
+                continue  # called once: what it passes says nothing about the calls of a step
             for node in scope.nodes:
                 if isinstance(node, ast.Call) and called_name(node) in self._functions:
                     passed.setdefault(called_name(node), []).append((node, scope))

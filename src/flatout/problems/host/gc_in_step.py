@@ -8,6 +8,8 @@ device, gives its memory back to the driver, and the next step asks for it again
 
 How it shows in a run: time in `gc`, or under a line that calls `empty_cache`.
 
+How it shows in source: `gc.collect()` or `empty_cache()` in code that every step runs.
+
 The fix: take the call out of the loop, or make it once an epoch. Against the collector's own rounds: `gc.collect();
 gc.freeze()` once before the loop takes what is there already out of its sight.
 
@@ -20,11 +22,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cases import HERE, Case, on_gpu, run
+from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
 from flatout.problems.hot_lines import host_lines, text_at
 from flatout.problems.prediction import by_sparing_host, severity
 from flatout.records.evidence import Evidence
 from flatout.records.report import Finding, LineCost, Location
+from flatout.records.source import SourceFinding
+from flatout.source.code import Code, every_step, path_to
+from flatout.source.nodes import called_name, dotted
 
 CODE = "HO404"
 TITLE = "Memory is tidied up in every step"
@@ -128,5 +133,54 @@ CASES = (
     ),
     Case(
         "quiet when emptying a cache on a CPU does nothing", run(all_lines=_at("other", 0.1), source=_SAYS), found=False
+    ),
+)
+
+
+def in_source(code: Code) -> Iterator[SourceFinding]:
+    for region, _, call in code.calls_each_step("collect", "empty_cache"):
+        emptying = called_name(call) == "empty_cache"
+        if not emptying and dotted(call.func) != "gc.collect":
+            continue
+        what = (
+            "gives memory back to the driver, which is asked for it again" if emptying else "looks at every live object"
+        )
+        yield SourceFinding(
+            code=CODE,
+            family="host",
+            title=TITLE,
+            severity="medium",
+            place=region.module.place(call),
+            cause=f"`{dotted(call.func)}()` {what}, in {every_step(region)}",
+            change=_change(emptying, asked=True),
+            related=path_to(region),
+        )
+
+
+_TIDY = """
+for step, batch in enumerate(loader):
+    model(batch).backward()
+    optimizer.step()
+    gc.collect()  # found
+    torch.cuda.empty_cache()  # found
+"""
+SOURCE_CASES = (
+    SourceCase("finds it when each step tidies up", _TIDY),
+    SourceCase(
+        "quiet when it is done between epochs",
+        "for epoch in range(3):\n    for batch in loader:\n        model(batch).backward()\n        optimizer.step()\n"
+        "    gc.collect()\n    torch.cuda.empty_cache()\n",
+    ),
+    SourceCase(
+        "quiet when it is done every thousand steps",
+        _TIDY.replace("  # found", "")
+        .replace("    gc.", "    if step % 1000 == 0:\n        gc.")
+        .replace("    torch.cuda.e", "        torch.cuda.e"),
+    ),
+    SourceCase(
+        "quiet when something else collects",
+        _TIDY.replace("  # found", "")
+        .replace("gc.collect()", "buffer.collect()")
+        .replace("torch.cuda.empty_cache()", "pass"),
     ),
 )

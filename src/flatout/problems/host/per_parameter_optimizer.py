@@ -23,10 +23,10 @@ from typing import Any
 
 from flatout.problems.cases import Case, on_gpu, run
 from flatout.problems.hot_lines import host_lines, text_at
-from flatout.source.loops import loops_in
 from flatout.problems.prediction import by_sparing_host, severity
 from flatout.records.evidence import Evidence
 from flatout.records.report import Finding, LineCost, Location
+from flatout.source.loops import loops_in
 
 CODE = "HO403"
 TITLE = "The optimizer goes over parameters one by one"

@@ -9,6 +9,8 @@ each, the kernels less, so the device is done before the next one is asked for.
 How it shows in a run: much of the host's time is in a few lines that lie in one loop of your own code, and on a GPU
 the device has little to do meanwhile.
 
+How it shows in source: nested loops over indices in the step that write a tensor element by element.
+
 The fix: say it once for all elements. Before: `for i in range(n): out[i] = f(x[i])`; after: `out = f(x)`. Grids come
 from `torch.arange` and broadcasting, scattered writes from `index_put_` or `scatter_`, parameters from
 `torch._foreach_*`. What can be made with the sample belongs in the dataset.
@@ -24,16 +26,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from flatout.problems.cases import Case, on_gpu, run
+from flatout.problems.cases import Case, SourceCase, on_gpu, run
 from flatout.problems.hot_lines import host_lines, named
-from flatout.source.loops import Loop, functions_in, loops_in
 from flatout.problems.prediction import by_sparing_host, device_work_ms, severity
 from flatout.records.evidence import Evidence
 from flatout.records.report import Finding, LineCost, Location
+from flatout.records.source import SourceFinding
+from flatout.source.code import Code, every_step, path_to
+from flatout.source.looping import drawn_by_hand
+from flatout.source.loops import Loop, functions_in, loops_in
 
 CODE = "HO402"
 TITLE = "Python goes over elements one at a time"
-COMES_FROM = ("HO405", "IN109", "SY304")
+COMES_FROM = ("CA604", "HO405", "IN109", "SY304")
 _WORTH = 0.05
 # From this share of looks on, the device follows the host.
 _DRY = 0.3
@@ -226,4 +231,28 @@ CASES = (
         run(gpu=on_gpu(), all_lines=_lines(0.2, 6, ms=20.0, function="targets"), files={"train.py": _TARGETS}),
         found=False,
     ),
+)
+
+
+def in_source(code: Code) -> Iterator[SourceFinding]:
+    for region, loop in drawn_by_hand(code):
+        yield SourceFinding(
+            code=CODE,
+            family="host",
+            title=TITLE,
+            severity="high",
+            place=region.module.at(loop.lineno, loop.col_offset + 1),
+            cause=f"nested loops write one element at a time in {every_step(region)}: each is a launch of its own",
+            change="say it once for all elements: torch.arange and broadcasting, index_put_, scatter_",
+            related=path_to(region),
+        )
+
+
+SOURCE_CASES = (
+    SourceCase(
+        "finds it when targets are drawn cell by cell",
+        _TARGETS.replace("range(len(points)):", "range(len(points)):  # found"),
+    ),
+    SourceCase("quiet when the loop goes over blocks", _BLOCKS),
+    SourceCase("quiet when nothing trains", _TARGETS.split("for batch")[0]),
 )

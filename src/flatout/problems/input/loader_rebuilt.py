@@ -10,6 +10,9 @@ and nothing is fetched ahead meanwhile.
 How it shows in a run: many loaders with the same settings from the same line, or as many iterators as steps; the first
 step of each waits many times longer than the others, and constructors are seen running in the midst of the training.
 
+How it shows in source: a DataLoader that is made inside the loop around the training, from nothing that changes
+there; or `next(iter(loader))` in the step.
+
 The fix: make dataset and loader once, before the loop, with `persistent_workers=True`. In a loop over steps keep the
 iterator: `batches = iter(loader)`, then `next(batches)`, and a new one only at StopIteration.
 
@@ -20,14 +23,19 @@ When it is fine: the settings change each time (a growing batch, another crop), 
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
-from flatout.problems.cases import HERE, Case, loader, on_gpu, run, worker_cost
+from flatout.problems.cases import HERE, Case, SourceCase, loader, on_gpu, run, worker_cost
 from flatout.problems.input.epochs import Starting, gain_without, is_per_batch, starting
 from flatout.problems.input.feeding import WORTH, batch_ms, gain_at
 from flatout.problems.prediction import by_removing, severity
 from flatout.records.evidence import Evidence, LoaderUse, Waiting
 from flatout.records.report import Finding, Gain, LineCost, Location
+from flatout.records.source import SourceFinding
+from flatout.source.code import Code, every_step, path_to
+from flatout.source.looping import changing_in, loops_around, repeats_training
+from flatout.source.nodes import called_name, names_in
 
 CODE = "IN106"
 TITLE = "The loader or its iterator is made again and again"
@@ -198,4 +206,73 @@ CASES = (
         run(gpu=_EACH_STARVED, loaders=(loader(epochs=300, dataset_len=32),), ms=_EACH_MS, waiting=_EACH),
         found=False,
     ),
+)
+
+
+def in_source(code: Code) -> Iterator[SourceFinding]:
+    for made in code.loaders:
+        around = [one for one in loops_around(made.call, made.function) if repeats_training(one, made.function, code)]
+        # Folds, stages and growing batches need another loader each time.
+        if around and not names_in(made.call) & changing_in(around):
+            place = made.function.module.at(around[-1].lineno)
+            yield SourceFinding(
+                code=CODE,
+                family="input",
+                title=TITLE,
+                severity="medium",
+                place=made.function.module.place(made.call),
+                cause=f"the loop in line {place.line} makes this loader anew at each of its turns: its workers start "
+                "again and nothing is fetched ahead",
+                change="make the dataset and the DataLoader once, before the loop, with persistent_workers=True",
+            )
+    for region, _, call in code.calls_each_step("next"):
+        given = call.args[0] if call.args else None
+        if isinstance(given, ast.Call) and called_name(given) == "iter" and given.args and _is_loader(given.args[0]):
+            yield SourceFinding(
+                code=CODE,
+                family="input",
+                title=TITLE,
+                severity="high",
+                place=region.module.place(call),
+                cause=f"{every_step(region)} begins a new epoch for one batch and throws away what was fetched ahead",
+                change="`batches = iter(loader)` once, `next(batches)` each step, a new iterator at StopIteration",
+                related=path_to(region),
+            )
+
+
+def _is_loader(node: ast.expr) -> bool:
+    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return "loader" in name.lower()
+
+
+_REBUILT = """
+for epoch in range(10):
+    loader = DataLoader(dataset, batch_size=32, num_workers=8)  # found
+    for batch in loader:
+        model(batch).backward()
+        optimizer.step()
+"""
+_FOLDS = """
+for fold, (train_ids, _) in enumerate(splits):
+    loader = DataLoader(Subset(dataset, train_ids), batch_size=32, num_workers=8)
+    for batch in loader:
+        model(batch).backward()
+        optimizer.step()
+"""
+_NEXT = """
+for step in range(1000):
+    batch = next(iter(loader))  # found
+    model(batch).backward()
+    optimizer.step()
+"""
+SOURCE_CASES = (
+    SourceCase("finds it when every epoch makes its loader", _REBUILT),
+    SourceCase("finds it when each step begins a new epoch", _NEXT),
+    SourceCase("quiet when each fold has its own data", _FOLDS),
+    SourceCase(
+        "quiet when it is made once",
+        "loader = DataLoader(dataset)\n"
+        + _REBUILT.replace("    loader = DataLoader(dataset, batch_size=32, num_workers=8)  # found\n", ""),
+    ),
+    SourceCase("quiet when the iterator is kept", _NEXT.replace("next(iter(loader))  # found", "next(batches)")),
 )

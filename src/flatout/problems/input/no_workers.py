@@ -7,6 +7,9 @@ Why the GPU idles: while the main process makes a batch it launches nothing, and
 
 How it shows in a run: time in `data` with no worker process, at about the cost of a sample times the batch.
 
+How it shows in source: a DataLoader of a training without `num_workers`, or to which 0 comes: from the call itself, an
+argparse default, a dataclass field, a config file. The finding stands where the 0 is written.
+
 The fix: `DataLoader(..., num_workers=N, persistent_workers=True)`. N is what feeds the training: the time of a sample
 times the samples a step, over the time the rest of the step takes, and no more than the processors less one.
 
@@ -20,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
+from flatout.problems.cases import Case, SourceCase, loader, on_gpu, run, worker_cost
 from flatout.problems.input.arrival import workers_never_arrived
 from flatout.problems.input.epochs import is_per_batch
 from flatout.problems.input.feeding import WORTH, gain_with, workers_for
@@ -28,6 +31,9 @@ from flatout.problems.input.sample_lines import dearest_line
 from flatout.problems.prediction import severity
 from flatout.records.evidence import Evidence, Waiting
 from flatout.records.report import Finding
+from flatout.records.source import Related, SourceFinding
+from flatout.source.code import Code
+from flatout.source.loaders import is_in_memory, setting
 
 CODE = "IN101"
 TITLE = "Batches are made in the main process"
@@ -108,4 +114,82 @@ CASES = (
         run(loaders=(_IN_MAIN,), ms={"data": 67.0, "forward": 30.0, "backward": 10.0}, cpus=1.0),
         found=False,
     ),
+)
+
+
+def in_source(code: Code) -> Iterator[SourceFinding]:
+    for made in code.loaders:
+        if not made.trains or is_in_memory(made, code.project):
+            continue
+        workers = setting(made, "num_workers", code.values)
+        if not workers.is_off():
+            continue
+        here = made.function.module.place(made.call)
+        value = workers.value
+        written = here if value is None or value.is_direct else value.place
+        if value is None:
+            cause = "num_workers is not given, so the process that trains makes every batch itself"
+        else:
+            cause = f"{value.how or 'num_workers'} is {value.value}: the process that trains makes every batch itself"
+        yield SourceFinding(
+            code=CODE,
+            family="input",
+            title=TITLE,
+            severity="medium",
+            place=value.place if value is not None and value.is_direct else written,
+            cause=cause,
+            change="num_workers=N, persistent_workers=True; N from 4 up to the processors less one",
+            related=() if written == here else (Related(here, "reaches this DataLoader"),),
+        )
+
+
+_LOOP = """
+for epoch in range(10):
+    for images, labels in loader:
+        loss = criterion(model(images.to(device)), labels.to(device))
+        loss.backward()
+        optimizer.step()
+"""
+_PARSED = """
+import argparse
+from torch.utils.data import DataLoader
+
+def options():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("-j", "--num-workers", type=int, default=0)  # found
+    return parser.parse_args()
+
+def train(args, dataset):
+    loader = DataLoader(dataset, batch_size=32, num_workers=args.num_workers)
+    for batch in loader:
+        model(batch).backward()
+        optimizer.step()
+"""
+SOURCE_CASES = (
+    SourceCase(
+        "finds it when the call leaves it out",
+        "from torch.utils.data import DataLoader\nloader = DataLoader(Images(), batch_size=32)  # found\n" + _LOOP,
+    ),
+    SourceCase("finds it at an argparse default", _PARSED),
+    SourceCase(
+        "finds it in a config file",
+        {
+            "train.py": "loader = torch.utils.data.DataLoader(data, 32, num_workers=cfg['data']['workers'])\n" + _LOOP,
+            "config.yaml": "data:\n  workers: 0  # found\n",
+        },
+    ),
+    SourceCase(
+        "quiet when workers are given",
+        "loader = torch.utils.data.DataLoader(Images(), batch_size=32, num_workers=4)\n" + _LOOP,
+    ),
+    SourceCase(
+        "quiet when the samples lie in memory",
+        "data = TensorDataset(x, y)\nloader = DataLoader(data, batch_size=32)\n" + _LOOP,
+    ),
+    SourceCase(
+        "quiet when it cannot be told what arrives",
+        "loader = DataLoader(Images(), num_workers=os.cpu_count())\nother = DataLoader(Images(), **settings)\n" + _LOOP,
+    ),
+    SourceCase("quiet when nothing trains here", "loader = DataLoader(Images())\nfor x in loader:\n    show(x)\n"),
+    SourceCase("quiet when it evaluates", "val_loader = DataLoader(Images())\n" + _LOOP),
 )

@@ -9,6 +9,9 @@ swaps, and the garbage collector has more to look through at every pass.
 How it shows in a run: the resident memory of the training process rises over the whole second half of the run and
 does not level off.
 
+How it shows in source: a loss, or a result with its graph, is appended to a list or added to a sum that outlives the
+step, without `.detach()` or `.item()`.
+
 The fix: keep numbers, not tensors with a graph: `total += loss.detach()` or `losses.append(loss.item())` now and
 then; bound what collects (`collections.deque(maxlen=...)`); write out what has to be kept.
 
@@ -22,10 +25,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from flatout.problems.cases import Case, loader, run, worker_cost
+from flatout.problems.cases import Case, SourceCase, loader, run, worker_cost
 from flatout.problems.memory.growing import amount, duration, lasting_growth, memory_limit, room_bytes
 from flatout.records.evidence import Evidence, Series
 from flatout.records.report import Finding
+from flatout.records.source import SourceFinding
+from flatout.source.code import Code, every_step, path_to
+from flatout.source.keeping import kept_in
 
 CODE = "ME701"
 TITLE = "Host memory grows with every step"
@@ -92,4 +98,65 @@ CASES = (
         run(series=_series(5e6), environment=_MACHINE, loaders=(_IN_MAIN,)),
         found=False,
     ),
+)
+
+
+def in_source(code: Code) -> Iterator[SourceFinding]:
+    for kept in kept_in(code):
+        yield SourceFinding(
+            code=CODE,
+            family="memory",
+            title="A graph is kept alive by every step",
+            severity="high",
+            place=kept.region.module.place(kept.node),
+            cause=f"{kept.holder} keeps `{kept.what}` and all that autograd needs for it in {every_step(kept.region)}",
+            change=f"keep {kept.what}.detach(), or read {kept.what}.item() now and then",
+            related=path_to(kept.region),
+        )
+
+
+_KEPT = """
+losses, total = [], 0
+for x, y in loader:
+    loss = criterion(model(x.to(device)), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    %s
+print(len(losses), total)
+"""
+_SUMMED = """
+for x in loader:
+    losses = []
+    total = 0
+    for head in heads:
+        losses.append(criterion(head(model(x)), x))
+        total += losses[-1]
+    loss = sum(losses)
+    loss.backward()
+    optimizer.step()
+"""
+_METHOD = """
+class Trainer:
+    def step(self, x):
+        losses = []
+        loss = self.criterion(self.model(x))
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        losses.append(loss)
+        self.history.append(loss)  # found
+
+    def run(self):
+        for x in self.loader:
+            self.step(x)
+"""
+SOURCE_CASES = (
+    SourceCase("finds it when the object that trains keeps them", _METHOD),
+    SourceCase("finds it when losses are listed", _KEPT % "losses.append(loss)  # found"),
+    SourceCase("finds it when losses are summed", _KEPT % "total += loss  # found"),
+    SourceCase("finds it when a sum is written out", _KEPT % "total = total + loss  # found"),
+    SourceCase("quiet when the graph is left behind", _KEPT % "losses.append(loss.detach())"),
+    SourceCase("quiet when a number is kept", _KEPT % "total += loss.item()"),
+    SourceCase("quiet when the parts of one step's loss are summed", _SUMMED),
 )

@@ -8,6 +8,8 @@ launched the next step.
 
 How it shows in a run: time in `sync` at this line, and a device that is found with nothing to do.
 
+How it shows in source: `synchronize()` of torch.cuda, a stream or an event in code that every step runs.
+
 The fix: delete it. To time parts of a step, record `torch.cuda.Event(enable_timing=True)` pairs and read them later.
 
 What to expect: host and device work at the same time again, as far as nothing else waits.
@@ -19,11 +21,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cases import HERE, Case, on_gpu, run
+from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
 from flatout.problems.prediction import by_sparing_host, severity
 from flatout.problems.sync.waits import EXPLICIT, listed, sites_of, timed_ms
 from flatout.records.evidence import Evidence
 from flatout.records.report import Finding, SyncSite
+from flatout.records.source import SourceFinding
+from flatout.source.code import Code, every_step, path_to
+from flatout.source.nodes import text_of
 
 CODE = "SY303"
 TITLE = "The step calls synchronize"
@@ -76,5 +81,55 @@ CASES = (
         "quiet when it happens once in fifty steps",
         run(gpu=on_gpu(util_mean=60.0, drained_share=0.7), ms={**_MS, "sync": 0.5}, syncs=(_NOW_AND_THEN,)),
         found=False,
+    ),
+)
+
+
+def in_source(code: Code) -> Iterator[SourceFinding]:
+    for region, _, call in code.calls_each_step("synchronize"):
+        yield SourceFinding(
+            code=CODE,
+            family="sync",
+            title=TITLE,
+            severity="medium",
+            place=region.module.place(call),
+            cause=f"`{text_of(call, 40)}` makes the host wait for the device in {every_step(region)}",
+            change="delete it; to time parts of a step, record torch.cuda.Event pairs and read them later",
+            related=path_to(region),
+        )
+
+
+_TIMED = """
+def step(batch):
+    torch.cuda.synchronize()  # found
+    began = time.time()
+    model(batch).backward()
+    optimizer.step()
+
+def train(loader):
+    for batch in loader:
+        step(batch)
+"""
+SOURCE_CASES = (
+    SourceCase("finds it in a step that is timed", _TIMED),
+    SourceCase(
+        "quiet when it is done now and then",
+        """
+for i, batch in enumerate(loader):
+    model(batch).backward()
+    optimizer.step()
+    if i % 100 == 0:
+        torch.cuda.synchronize()
+""",
+    ),
+    SourceCase(
+        "quiet when it is before and after the loop",
+        """
+torch.cuda.synchronize()
+for batch in loader:
+    model(batch).backward()
+    optimizer.step()
+torch.cuda.synchronize()
+""",
     ),
 )

@@ -8,6 +8,8 @@ that is a few hundred round trips a step.
 
 How it shows in a run: one line waits about as often a step as the optimizer has parameters, or a multiple of it.
 
+How it shows in source: a loop over `parameters()` in the step that reads a value of each.
+
 The fix: one result for all. Norm: `torch.nn.utils.get_total_norm(grads)` or `torch._foreach_norm(grads)`, then one
 read. NaN: `torch.isfinite(total_norm)`, read every hundred steps; a gradient scaler checks already.
 
@@ -20,12 +22,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cases import HERE, Case, on_gpu, run
+from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
 from flatout.problems.hot_lines import ms_at, named
 from flatout.problems.prediction import by_sparing_host, severity
 from flatout.problems.sync.waits import RESULTS, over_parameters, timed_ms
 from flatout.records.evidence import Evidence
 from flatout.records.report import Finding, LineCost, SyncSite
+from flatout.records.source import SourceFinding
+from flatout.source.code import Code, every_step, path_to
+from flatout.source.nodes import text_of
 
 CODE = "SY304"
 TITLE = "Every parameter is waited for in turn"
@@ -98,4 +103,65 @@ CASES = (
         found=False,
     ),
     Case("quiet on a CPU", run(ms=_MS, live=_LIVE, syncs=(_LOOP,), all_lines=_AT_LOOP), found=False),
+)
+
+
+def in_source(code: Code) -> Iterator[SourceFinding]:
+    for sync in code.syncs:
+        if not sync.over_parameters:
+            continue
+        yield SourceFinding(
+            code=CODE,
+            family="sync",
+            title=TITLE,
+            severity="high",
+            place=sync.region.module.place(sync.node),
+            cause=f"reading `{text_of(sync.of, 40)}` for each parameter waits for the device as often in "
+            f"{every_step(sync.region)}",
+            change="one result for all and one read: torch.nn.utils.get_total_norm(grads), torch._foreach_norm(grads)",
+            related=path_to(sync.region),
+        )
+
+
+_NORMS = """
+model.to(device)
+for batch in loader:
+    model(batch).backward()
+    total = 0.0
+    for p in model.parameters():
+        total += p.grad.norm(2).item() ** 2  # found
+    optimizer.step()
+"""
+_CHECK = """
+def check(model):
+    for name, p in model.named_parameters():
+        if torch.isnan(p.grad).any():  # found
+            raise RuntimeError(name)
+
+def train(model, loader, device):
+    for batch in loader:
+        model(batch.to(device)).backward()
+        check(model)
+        optimizer.step()
+"""
+SOURCE_CASES = (
+    SourceCase("finds it when norms are summed one by one", _NORMS),
+    SourceCase("finds it when gradients are looked at for NaN", _CHECK),
+    SourceCase(
+        "finds it in a comprehension",
+        _NORMS.replace(
+            "    total = 0.0\n    for p in model.parameters():\n        total += p.grad.norm(2).item() ** 2",
+            "    total = sum(p.grad.norm(2).item() ** 2 for p in model.parameters())",
+        ),
+    ),
+    SourceCase(
+        "quiet when one norm is made of all",
+        _NORMS.replace("        total += p.grad.norm(2).item() ** 2  # found", "        p.grad.mul_(0.5)"),
+    ),
+    SourceCase(
+        "quiet when it is done every hundred steps",
+        _CHECK.replace("        check(model)", "        if step % 100 == 0:\n            check(model)").replace(
+            "  # found", ""
+        ),
+    ),
 )

@@ -7,6 +7,9 @@ step with the device's queue empty, and the device waits for the first launches.
 
 How it shows in a run: time in `sync` at these lines, and a device that is found with nothing to do.
 
+How it shows in source: `.item()`, `.cpu()`, `.tolist()`, `float(…)`, a comparison, or printing, of a tensor that the
+model made, in code that every step runs; not behind `if step % k == 0`, in evaluation, or after the loop.
+
 The fix: keep results on the device and read them seldom. Before: `total += loss.item()`; after: `total +=
 loss.detach()`, and `total.item()` once every hundred steps. For logging, `.to("cpu", non_blocking=True)` and read a
 step later.
@@ -21,11 +24,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cases import HERE, Case, on_gpu, run
+from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
 from flatout.problems.prediction import by_sparing_host, severity
 from flatout.problems.sync.waits import RESULTS, listed, over_parameters, sites_of, timed_ms
 from flatout.records.evidence import Evidence
 from flatout.records.report import Finding, Location, SyncSite
+from flatout.records.source import SourceFinding
+from flatout.source.code import Code, every_step, path_to
+from flatout.source.nodes import text_of
 
 CODE = "SY301"
 TITLE = "The host waits for a result in every step"
@@ -91,4 +97,96 @@ CASES = (
     Case(
         "quiet on a CPU, where there is no device to wait for", run(ms=_MS, syncs=(_site("item", 29.0),)), found=False
     ),
+)
+
+
+_CHANGES = {
+    "print": "print or log every k-th step, from a value that stays on the device until then (.detach())",
+    "format": "print or log every k-th step, from a value that stays on the device until then (.detach())",
+    "bool": "decide on the device (torch.where), or look only every k-th step",
+    "cpu": "keep it on the device until it is needed; or .to('cpu', non_blocking=True), read a step later",
+}
+_USUAL = "keep it on the device (.detach()) and read it every 100 steps, or after the loop"
+
+
+def in_source(code: Code) -> Iterator[SourceFinding]:
+    for sync in code.syncs:
+        if sync.over_parameters:
+            continue  # said as what it is: a loop over parameters
+        what = "comparing" if sync.op == "bool" else "writing" if sync.op in ("print", "format") else "reading"
+        yield SourceFinding(
+            code=CODE,
+            family="sync",
+            title=TITLE,
+            severity="medium",
+            place=sync.region.module.place(sync.node),
+            cause=f"{what} `{text_of(sync.of, 40)}` waits for the device in {every_step(sync.region)}",
+            change=_CHANGES.get(sync.op, _USUAL),
+            related=path_to(sync.region),
+        )
+
+
+_LOOP = """
+model = Net().to(device)
+total, steps, losses = 0.0, 0, []
+for step, (x, y) in enumerate(loader):
+    x, y = x.to(device), y.to(device)
+    output = model(x)
+    loss = criterion(output, y)
+    loss.backward()
+    optimizer.step()
+    %s
+print(f"{loss:.3f}", total)
+"""
+_HELPER = """
+class Average:
+    def update(self, value, n):
+        self.total += value.item() * n  # found
+
+def train(model, loader, device):
+    seen = Average()
+    for x, y in loader:
+        loss = F.cross_entropy(model(x.to(device)), y.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        seen.update(loss, len(x))
+"""
+_LIGHTNING = """
+class Lit(pl.LightningModule):
+    def training_step(self, batch, index):
+        loss = self.net(batch)
+        self.history.append(loss.item())  # found
+        self.log("loss", loss)
+        return loss
+
+    def validation_step(self, batch, index):
+        self.scores.append(self.net(batch).item())
+"""
+
+
+def _reads(name: str, *lines: str) -> SourceCase:
+    return SourceCase(name, _LOOP % "\n    ".join(lines))
+
+
+SOURCE_CASES = (
+    _reads("finds it when the loss is read each step", "total += loss.item()  # found"),
+    _reads("finds it when a loss is printed", 'print(f"loss {loss:.4f}")  # found'),
+    _reads("finds it when a progress bar shows it", "bar.set_postfix(loss=loss.item())  # found"),
+    _reads("finds it when results go to the host", "losses.append(output.detach().cpu().numpy())  # found"),
+    _reads("finds it when a number is made of it", "total += float(loss)  # found"),
+    _reads("finds it on the one rank that logs", "if rank == 0:", "    total += loss.item()  # found"),
+    _reads("finds it when a step hangs on the loss", "if loss > 100:  # found", "    steps += 1"),
+    SourceCase("finds it in a meter that the step calls", _HELPER),
+    SourceCase("finds it in what Lightning calls", _LIGHTNING),
+    _reads("quiet when it is read every hundred steps", "if step % 100 == 0:", "    print(loss.item())"),
+    _reads("quiet when the loop goes on before", "if step % 100:", "    continue", "print(loss.item())"),
+    _reads("quiet when it stays on the device", "total += loss.detach()", "losses.append(loss.detach())"),
+    _reads("quiet when a number on the host is read", "total += float(len(x))", "count = y.size(0)"),
+    _reads("quiet when a flag says it is time", "due = (step + 1) % 50 == 0", "if due:", "    print(loss.item())"),
+    _reads("quiet when it is read now and then in one line", "total += loss.item() if step % 10 == 0 else 0.0"),
+    _reads("quiet when debugging", "if args.debug:", "    print(loss.item())"),
+    _reads("quiet when a check finds something wrong", "if skip_nan:", "    print(loss.item())"),
+    _reads("quiet when it evaluates", "if step % 500 == 0:", "    evaluate(model)", "torch.save(model, path)"),
+    SourceCase("quiet when no device is in sight", _LOOP.replace(".to(device)", "") % "total += loss.item()"),
 )

@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 
 from flatout.problems.hot_lines import ms_at, named, text_at
-from flatout.source.loops import loops_in
 from flatout.problems.prediction import device_work_ms
 from flatout.records.evidence import Evidence
 from flatout.records.report import SyncSite
+from flatout.source.loops import loops_in
 
 RESULTS = ("item", "tolist", "bool", "int", "float", "cpu", "to", "copy_", "numpy")
 HIDDEN = ("hidden", "nonzero")

@@ -8,6 +8,8 @@ queue is empty until the host has launched on.
 
 How it shows in a run: copies of pinned memory, none of them non-blocking, and their time in `h2d`.
 
+How it shows in source: `.to(device)` or `.cuda()` of a batch in the step, without `non_blocking=True`.
+
 The fix: `x = x.to(device, non_blocking=True)`. It is safe: kernels that use `x` come after the copy in the same
 queue.
 
@@ -20,11 +22,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cases import HERE, Case, on_gpu, run
+from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
 from flatout.problems.prediction import severity
 from flatout.problems.transfer.copying import blocked_ms, copies, gain_unblocked, listed, unblocked_part
 from flatout.records.evidence import Evidence
 from flatout.records.report import CopySite, Finding
+from flatout.records.source import SourceFinding
+from flatout.source.code import Code, every_step, path_to
+from flatout.source.copying import copies_in
+from flatout.source.loaders import setting
+from flatout.source.nodes import text_of
 
 CODE = "TR204"
 TITLE = "Pinned batches are copied with a blocking call"
@@ -72,5 +79,72 @@ CASES = (
         "quiet when the device is busy all the same",
         run(gpu=on_gpu(drained_share=0.0), ms=_MS, copies=(_BLOCKING,)),
         found=False,
+    ),
+)
+
+
+def in_source(code: Code) -> Iterator[SourceFinding]:
+    copies = [copy for copy in copies_in(code) if not copy.is_non_blocking]
+    pinning = [one for one in code.loaders if one.trains and not setting(one, "pin_memory", code.values).is_off()]
+    seen = set()
+    for copy in copies:
+        pinned = any(code.training.are_together(one.function.module, copy.region.module) for one in pinning)
+        place = copy.region.module.place(copy.call)
+        if (place.file, place.cell, place.line) in seen:
+            continue
+        seen.add((place.file, place.cell, place.line))
+        yield SourceFinding(
+            code=CODE,
+            family="transfer",
+            title=TITLE if pinned else "Batches are copied with a blocking call",
+            severity="medium" if pinned else "low",
+            place=place,
+            cause=f"`{text_of(copy.call)}` waits for the device in {every_step(copy.region)}",
+            change="non_blocking=True" if pinned else "non_blocking=True, and pin_memory=True in the DataLoader",
+            related=path_to(copy.region),
+        )
+
+
+_STEP = """
+loader = DataLoader(Images(), 32, num_workers=4, pin_memory=True)
+for images, labels in loader:
+    images = images.to(device)  # found
+    labels = labels.cuda()  # found
+    loss = criterion(model(images), labels)
+    loss.backward()
+    optimizer.step()
+"""
+_TUPLE = """
+def move(batch, device):
+    return {name: value.to(device) for name, value in batch.items()}  # found
+
+def train(loader):
+    for batch in loader:
+        batch = move(batch, device)
+        loss = model(**batch).loss
+        loss.backward()
+        optimizer.step()
+"""
+SOURCE_CASES = (
+    SourceCase("finds it when each tensor of the batch is moved with a wait", _STEP),
+    SourceCase("finds it in a helper that moves a batch", _TUPLE),
+    SourceCase(
+        "quiet when the copy does not block",
+        _STEP.replace("to(device)  # found", "to(device, non_blocking=True)").replace(
+            "cuda()  # found", "cuda(non_blocking=True)"
+        ),
+    ),
+    SourceCase(
+        "quiet when a model is moved, or a type changed",
+        "model.to(device)\n"
+        + _STEP.replace("images.to(device)  # found", "images.to(torch.float16)").replace(
+            "labels.cuda()  # found", "labels.long()"
+        ),
+    ),
+    SourceCase(
+        "quiet when a result of the model is moved",
+        _STEP.replace("    images = images.to(device)  # found\n    labels = labels.cuda()  # found\n", "").replace(
+            "model(images), labels", "model(images).to(device), labels"
+        ),
     ),
 )

@@ -8,6 +8,9 @@ call returns only when the device has come that far in its queue. Until then not
 How it shows in a run: time in `h2d` at copies whose source is not pinned, and a device that is found with nothing to
 do.
 
+How it shows in source: a DataLoader of a training without `pin_memory=True`, while the step copies its batches to a
+device.
+
 The fix: `DataLoader(..., pin_memory=True)` and `batch.to(device, non_blocking=True)`: both, as either alone still
 blocks.
 
@@ -20,11 +23,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cases import HERE, Case, loader, on_gpu, run
+from flatout.problems.cases import HERE, Case, SourceCase, loader, on_gpu, run
 from flatout.problems.prediction import severity
 from flatout.problems.transfer.copying import blocked_ms, copies, gain_unblocked, is_small, listed, pinned_part
 from flatout.records.evidence import Evidence
 from flatout.records.report import CopySite, Finding
+from flatout.records.source import Related, SourceFinding
+from flatout.source.code import Code
+from flatout.source.copying import copies_in
+from flatout.source.loaders import setting
 
 CODE = "TR201"
 TITLE = "Batches are copied from pageable memory"
@@ -87,5 +94,65 @@ CASES = (
             loaders=_UNPINNED,
         ),
         found=False,
+    ),
+)
+
+
+def in_source(code: Code) -> Iterator[SourceFinding]:
+    all_copies = copies_in(code)
+    for made in code.loaders:
+        module = made.function.module
+        copies = [one for one in all_copies if code.training.are_together(one.region.module, module)]
+        pins = setting(made, "pin_memory", code.values)
+        # Who copies may be in another file than who loads; without any copy the batches stay where they are.
+        if not made.trains or not pins.is_off() or not copies:
+            continue
+        here = module.place(made.call)
+        value = pins.value
+        written = here if value is None or value.is_direct else value.place
+        first = copies[0].region.module.place(copies[0].call)
+        said = "pin_memory is not given" if value is None else f"{value.how or 'pin_memory'} is {value.value}"
+        yield SourceFinding(
+            code=CODE,
+            family="transfer",
+            title=TITLE,
+            severity="medium",
+            place=value.place if value is not None and value.is_direct else written,
+            cause=f"{said}: each copy to the device goes through a buffer of the driver's and holds the host up",
+            change="pin_memory=True, and .to(device, non_blocking=True) where the batch is copied",
+            related=(
+                *(() if written == here else (Related(here, "reaches this DataLoader"),)),
+                Related(first, "copies to the device"),
+            ),
+        )
+
+
+_STEP = """
+for images, labels in loader:
+    images = images.to(device, non_blocking=True)
+    loss = model(images).mean()
+    loss.backward()
+    optimizer.step()
+"""
+SOURCE_CASES = (
+    SourceCase(
+        "finds it when the loader does not pin",
+        "loader = DataLoader(Images(), 32, num_workers=4)  # found\n" + _STEP,
+    ),
+    SourceCase(
+        "finds it when the loader is told not to",
+        "loader = DataLoader(Images(), 32, num_workers=4, pin_memory=False)  # found\n" + _STEP,
+    ),
+    SourceCase(
+        "quiet when the loader pins",
+        "loader = DataLoader(Images(), 32, num_workers=4, pin_memory=True)\n" + _STEP,
+    ),
+    SourceCase(
+        "quiet when pinning hangs on the machine",
+        "loader = DataLoader(Images(), 32, pin_memory=torch.cuda.is_available())\n" + _STEP,
+    ),
+    SourceCase(
+        "quiet when nothing is copied",
+        "loader = DataLoader(Images(), 32)\n" + _STEP.replace("images.to(device, non_blocking=True)", "images.float()"),
     ),
 )

@@ -1,0 +1,167 @@
+"""Runs the catalogue over source: what is wrong, in the order of the text, less what comments ask to leave out."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from flatout.errors import FlatoutError
+from flatout.problems.catalogue import Problem, problems
+from flatout.records.source import SYNTAX, UNUSED, CheckReport, Place, SourceFinding
+from flatout.source.code import Code
+from flatout.source.ignores import Ignore, ignores_in
+from flatout.source.module import Module
+from flatout.source.project import Project
+
+_DEEPEST = 20_000
+Line = tuple[str, int | None, int]
+
+
+def chosen(select: Sequence[str], ignore: Sequence[str]) -> tuple[Problem, ...]:
+    """The problems to look for. Both lists hold codes, beginnings of codes, or names; no `select`: all."""
+    for word, option in [*((w, "select") for w in select), *((w, "ignore") for w in ignore)]:
+        if not any(_means(word, one) for one in problems()):
+            raise FlatoutError(f"--{option}: no problem is called {word!r}; `flatout explain` lists them")
+    return tuple(
+        one
+        for one in problems()
+        if one.in_source is not None
+        and (not select or any(_means(word, one) for word in select))
+        and not any(_means(word, one) for word in ignore)
+    )
+
+
+def _means(word: str, problem: Problem) -> bool:
+    plain = word.strip().lower().replace("-", "_")
+    return plain == "all" or plain == problem.slug or (bool(plain) and problem.code.lower().startswith(plain))
+
+
+def check(project: Project, looked_for: Iterable[Problem]) -> CheckReport:
+    """All findings. A detector that fails costs its findings and leaves a line in `trouble`."""
+    before = sys.getrecursionlimit()
+    # A sum of a thousand terms is a tree a thousand deep, and we go through it with a few calls for each.
+    sys.setrecursionlimit(max(before, _DEEPEST))
+    try:
+        return _checked(project, tuple(looked_for))
+    finally:
+        sys.setrecursionlimit(before)
+
+
+def _checked(project: Project, known: tuple[Problem, ...]) -> CheckReport:
+    code, trouble = Code(project), list(project.trouble)
+    found: list[SourceFinding] = []
+    for problem in known:
+        assert problem.in_source is not None
+        try:
+            found += problem.in_source(code)
+        except Exception as error:  # a bug of ours must not keep the user from the other findings
+            trouble.append(f"{problem.code} could not be judged ({type(error).__name__}: {error})")
+    kept = _without_ignored(_once(found), project.modules, {one.code for one in known})
+    kept += [_syntax(module) for module in project.modules if module.error is not None]
+    kept.sort(key=lambda one: (one.place.file, one.place.cell or 0, one.place.line, one.place.column, one.code))
+    return CheckReport(tuple(kept), len(project.modules), _lines(kept, project), tuple(trouble))
+
+
+def _once(found: Iterable[SourceFinding]) -> list[SourceFinding]:
+    """A default that feeds two loaders is one finding with both of them."""
+    by_place: dict[tuple[str, Place], SourceFinding] = {}
+    for one in found:
+        key = (one.code, one.place)
+        before = by_place.get(key)
+        if before is None:
+            by_place[key] = one
+        else:
+            more = tuple(other for other in one.related if other not in before.related)
+            by_place[key] = replace(before, related=(*before.related, *more))
+    return list(by_place.values())
+
+
+def _without_ignored(
+    found: Sequence[SourceFinding], modules: Iterable[Module], looked_for: set[str]
+) -> list[SourceFinding]:
+    comments: dict[Line, tuple[Module, Ignore]] = {}
+    for module in modules:
+        for comment in ignores_in(module):
+            place = module.at(comment.line)
+            comments[place.file, place.cell, place.line] = (module, comment)
+    used: dict[Line, set[str]] = defaultdict(set)
+    kept = []
+    for one in found:
+        place = one.place
+        lines = [(place.file, place.cell, n) for n in range(place.line, max(place.line, place.end_line) + 1)]
+        at = next((ln for ln in lines if ln in comments and _silences(comments[ln][1], one.code)), None)
+        if at is None:
+            kept.append(one)
+        else:
+            used[at].add(one.code)
+    unused = [_unused(*comments[at], used[at], looked_for) for at in comments]
+    return kept + [one for one in unused if one is not None]
+
+
+def _silences(comment: Ignore, code: str) -> bool:
+    return not comment.codes or any(code.startswith(one) for one in comment.codes)
+
+
+def _unused(module: Module, comment: Ignore, used: set[str], looked_for: set[str]) -> SourceFinding | None:
+    """Codes that were not looked for cannot be called unused."""
+    idle = [
+        code
+        for code in comment.codes
+        if not any(one.startswith(code) for one in used)
+        and (any(one.startswith(code) for one in looked_for) or not _exists(code))
+    ]
+    if not idle and (comment.codes or used):
+        return None
+    named = f"ignore[{', '.join(idle)}]" if idle else "ignore"
+    return SourceFinding(
+        code=UNUSED,
+        family="check",
+        title="An ignore comment that silences nothing",
+        severity="low",
+        place=module.at(comment.line, comment.column, comment.line, comment.column + len(comment.text)),
+        cause=f"nothing is found here that `{named}` would silence",
+        change="delete the comment",
+    )
+
+
+def _exists(code: str) -> bool:
+    return any(one.code.startswith(code) for one in problems())
+
+
+def _syntax(module: Module) -> SourceFinding:
+    assert module.error is not None
+    line, column, words = module.error
+    return SourceFinding(
+        code=SYNTAX,
+        family="check",
+        title="The file is no Python",
+        severity="error",
+        place=module.at(line, column),
+        cause=words,
+        change=None,
+    )
+
+
+def _lines(found: Iterable[SourceFinding], project: Project) -> dict[Line, str]:
+    texts = {module.shown: module for module in project.modules}
+    lines: dict[Line, str] = {}
+    for one in found:
+        place = one.place
+        key = (place.file, place.cell, place.line)
+        module = texts.get(place.file)
+        if module is None:
+            source, number = project.read(place.file).split("\n"), place.line
+        else:
+            source, number = module.lines, _in_text(module, place)
+        if 1 <= number <= len(source):
+            lines[key] = source[number - 1]
+    return lines
+
+
+def _in_text(module: Module, place: Place) -> int:
+    """The line of the module's text, also for a notebook."""
+    if module.cells is None or place.cell is None:
+        return place.line
+    return module.cells.starts[module.cells.numbers.index(place.cell)] + place.line - 1

@@ -1,0 +1,88 @@
+"""All that detectors may ask of a project's source, worked out when first asked."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cached_property
+
+from flatout.records.source import Place, Related
+from flatout.source.following import Following
+from flatout.source.guards import Turn
+from flatout.source.loaders import Loader, loaders_in
+from flatout.source.module import Module
+from flatout.source.nodes import called_name
+from flatout.source.project import Project
+from flatout.source.syncs import Sync, syncs_in
+from flatout.source.training import Region, Training
+from flatout.source.values import Values
+
+
+class Code:
+    """A project, its training, and the values and tensors in it."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+
+    @cached_property
+    def training(self) -> Training:
+        return Training(self.project)
+
+    @cached_property
+    def values(self) -> Values:
+        return Values(self.project)
+
+    @cached_property
+    def kinds(self) -> Following:
+        return Following(self.project)
+
+    @cached_property
+    def loaders(self) -> tuple[Loader, ...]:
+        """Those of files that take part in a training."""
+        return tuple(one for one in loaders_in(self.project) if self.training.takes_part(one.function.module))
+
+    @cached_property
+    def syncs(self) -> tuple[Sync, ...]:
+        return tuple(syncs_in(self.training, self.kinds))
+
+    def each_step(self) -> Iterator[tuple[Region, Turn]]:
+        """Every node that runs in every training step."""
+        for region in self.training.regions:
+            for turn in region.turns():
+                yield region, turn
+
+    def calls_each_step(self, *names: str) -> Iterator[tuple[Region, Turn, ast.Call]]:
+        """Calls of functions of these names in every training step, each once."""
+        seen: set[int] = set()
+        for region, turn in self.each_step():
+            node = turn.node
+            if isinstance(node, ast.Call) and called_name(node) in names and id(node) not in seen:
+                seen.add(id(node))
+                yield region, turn, node
+
+
+def every_step(region: Region) -> str:
+    """In words: of which loop."""
+    root = region.root
+    if root.loop is None:
+        return f"every training step ({root.function.qualified})"
+    place = root.module.at(root.loop.lineno)
+    where = f"line {place.line}" if root.module is region.module else f"{place.file}:{place.line}"
+    return f"every step of the training loop in {where}"
+
+
+def path_to(region: Region) -> tuple[Related, ...]:
+    """The calls that lead from the training loop to a region, the loop first."""
+    hops: list[Related] = []
+    one = region
+    while one.hop is not None:
+        caller = one.hop.caller
+        hops.append(Related(place_of(caller.module, one.hop.call), f"calls {one.function.qualified}"))
+        one = caller
+    if one.loop is not None and hops:
+        hops.append(Related(one.module.at(one.loop.lineno), "the training loop"))
+    return tuple(reversed(hops))
+
+
+def place_of(module: Module, node: ast.AST) -> Place:
+    return module.place(node)

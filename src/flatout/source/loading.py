@@ -1,0 +1,55 @@
+"""Reads a project from disk, or from texts as cases and tests write them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path, PurePath
+
+from flatout.errors import FlatoutError
+from flatout.source import files
+from flatout.source.module import Module
+from flatout.source.notebook import cells_of
+from flatout.source.project import Project
+
+# Files with none of these hold no training, and nothing that feeds one; their trees are not kept.
+_OF_INTEREST = ("backward", "DataLoader", "training_step", "optimizer", "add_argument", "detect_anomaly")
+
+
+def load(paths: Sequence[Path], exclude: Iterable[str] = ()) -> Project:
+    """Read all files below these paths. What cannot be read leaves a line in `trouble`."""
+    found = files.find(paths, exclude)
+    modules, trouble = [], []
+    for path, shown in found.code:
+        try:
+            text = files.read_code(path)
+            cells = cells_of(text) if path.suffix == ".ipynb" else None
+        except FlatoutError as error:
+            trouble.append(f"{shown}: {error}")
+            continue
+        module = Module(shown, _dotted_name(path), text if cells is None else cells.text, cells)
+        if module.tree.body and not any(word in text for word in _OF_INTEREST):
+            module.forget()
+        modules.append(module)
+    return Project(modules, [shown for _, shown in found.configs], trouble=trouble)
+
+
+def of_texts(texts: Mapping[str, str]) -> Project:
+    """A project of texts by their file names, as cases and tests write them."""
+    modules = [
+        Module(name, ".".join(PurePath(name).with_suffix("").parts), text)
+        for name, text in texts.items()
+        if name.endswith(".py")
+    ]
+    for module in modules:
+        assert module.tree is not None  # parsed now, so that its errors are known
+    configs = [name for name in texts if name.endswith(files.CONFIGS)]
+    return Project(modules, configs, lambda name: texts.get(name, ""))
+
+
+def _dotted_name(path: Path) -> str:
+    """As far up as the folders could be packages: an import may begin at any of them."""
+    parts = list(path.with_suffix("").parts[-5:])
+    parts = [part for part in parts if part.isidentifier() or part == parts[-1]]
+    if parts[-1] == "__init__" and len(parts) > 1:
+        parts.pop()
+    return ".".join(parts)

@@ -1,0 +1,46 @@
+"""Moves of tensors between host and device, as calls tell them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Literal
+
+from flatout.source.module import Module
+from flatout.source.nodes import called_name, dotted
+
+_DEVICE_WORDS = re.compile(r"\bcuda\b|\.to\(|\bdevice\b|accelerat|[Ff]abric|[Ll]ightning|\bxpu\b|\bmps\b")
+_DEVICE_NAME = re.compile(r"device|dev$|gpu|cuda|rank|accelerator", re.I)
+_DTYPE = re.compile(r"dtype|float|half|long|int|bool|double|uint8|channels_last|memory_format", re.I)
+
+
+def uses_device(module: Module) -> bool:
+    """Does a file speak of a device at all? Without one nothing is waited for."""
+    return bool(_DEVICE_WORDS.search(module.text))
+
+
+def moves_to(call: ast.Call) -> Literal["device", "host"] | None:
+    """Where `.to(…)`, `.cuda()` or `.cpu()` moves its receiver; None if it only changes the type, or is no move."""
+    name = called_name(call)
+    if not isinstance(call.func, ast.Attribute):
+        return None
+    if name in ("cuda", "xpu"):
+        return "device"
+    if name == "cpu":
+        return "host"
+    if name != "to":
+        return None
+    given = next((one.value for one in call.keywords if one.arg == "device"), call.args[0] if call.args else None)
+    if isinstance(given, ast.Constant):
+        if isinstance(given.value, int) and not isinstance(given.value, bool):
+            return "device"
+        return None if not isinstance(given.value, str) else "host" if given.value.startswith("cpu") else "device"
+    if isinstance(given, ast.Call) and called_name(given) == "device":
+        first = given.args[0] if given.args else None
+        return "host" if isinstance(first, ast.Constant) and str(first.value).startswith("cpu") else "device"
+    if isinstance(given, ast.Call) and called_name(given) in ("get_device", "current_device"):
+        return "device"
+    name = dotted(given).split(".")[-1] if given is not None else ""
+    if not name or (_DTYPE.search(name) and not _DEVICE_NAME.search(name)):
+        return None
+    return "device" if _DEVICE_NAME.search(name) else None

@@ -1,0 +1,162 @@
+"""Where a training step reads a result from the device, and so waits for it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from flatout.source.following import Following
+from flatout.source.guards import Turn
+from flatout.source.moves import moves_to, uses_device
+from flatout.source.nodes import called_name, dotted, root_name
+from flatout.source.tensors import Kind, Tensors
+from flatout.source.training import Region, Training
+
+_ON_DEVICE = ("graph", "device")
+# Write, or turn into text, whatever they are given.
+_WRITERS = {
+    "print", "info", "warning", "write", "set_description", "set_postfix", "set_postfix_str", "add_scalar",
+    "add_scalars", "log_metric", "log_metrics", "log_scalar", "str", "repr", "format",
+}  # fmt: skip
+_NOT_A_TENSOR = re.compile(r"^(np|numpy|df|pd|math|args|cfg|config|json|sched|lr|rng|random)$|sched", re.I)
+_MODULE = re.compile(r"model|net$|module|criterion|optim|state", re.I)
+_PARAMETERS = re.compile(r"\b(named_)?parameters\b|\bparams\b|\bgrads\b|param_groups|state_dict\(\)")
+_ASKING = {"any", "all", "isnan", "isinf", "isfinite", "equal", "allclose", "is_nonzero"}
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """`op` is what reads: item, cpu, float, print, bool …; `of` is what is read."""
+
+    region: Region
+    node: ast.expr
+    op: str
+    of: ast.expr
+    # It is done for each parameter, or gradient, of the model.
+    over_parameters: bool
+
+
+def syncs_in(training: Training, kinds: Following) -> Iterator[Sync]:
+    """One for each line, in the order of the text."""
+    seen: set[tuple[int, int]] = set()
+    for region in training.regions:
+        if not (uses_device(region.module) or uses_device(region.root.module)):
+            continue
+        tensors = kinds.of(region)
+        turns = region.turns()
+        inside = _in_comprehensions([turn.node for turn in turns])
+        for turn in turns:
+            for op, of in _reads(turn, tensors):
+                node = turn.node
+                assert isinstance(node, ast.expr)
+                line = _line(node, op)
+                if (id(region.module), line) not in seen:
+                    seen.add((id(region.module), line))
+                    yield Sync(region, node, op, of, id(node) in inside or _goes_over_parameters(turn))
+
+
+def _line(node: ast.expr, op: str) -> int:
+    """A chain over several lines reads at its end."""
+    return (node.end_lineno or node.lineno) if op in ("item", "tolist", "cpu", "numpy") else node.lineno
+
+
+def _reads(turn: Turn, tensors: Tensors) -> Iterator[tuple[str, ast.expr]]:
+    node = turn.node
+    if isinstance(node, ast.Call):
+        yield from _of_call(node, tensors)
+    elif isinstance(node, ast.FormattedValue) and _is_on_device(node.value, tensors):
+        yield "format", node.value
+    if isinstance(node, ast.expr) and _is_test(turn, node) and _asks(node, tensors):
+        yield "bool", node
+
+
+def _of_call(call: ast.Call, tensors: Tensors) -> Iterator[tuple[str, ast.expr]]:
+    name, func = called_name(call), call.func
+    if isinstance(func, ast.Attribute):
+        of = func.value
+        kind = tensors.of(of)
+        if (name in ("item", "tolist") and not call.args and _may_be(kind, of, certain=name == "tolist")) or (
+            name == "numpy" and kind in _ON_DEVICE
+        ):
+            yield name, of
+        elif moves_to(call) == "host" and _may_be(kind, of) and not _is_without_wait(call):
+            yield "cpu", of
+    elif name in ("float", "int", "bool") and len(call.args) == 1 and _is_on_device(call.args[0], tensors):
+        yield name, call.args[0]
+    if name in _WRITERS or dotted(func) in ("wandb.log", "mlflow.log_metric", "run.log"):
+        for given in _written(call):
+            if _is_on_device(given, tensors):
+                yield "print" if name != "add_scalar" else name, given
+                return
+
+
+def _written(call: ast.Call) -> Iterator[ast.expr]:
+    """What a writer turns into text: its arguments, and the values of dicts among them."""
+    for given in (*call.args, *(one.value for one in call.keywords)):
+        if isinstance(given, ast.Dict):
+            yield from given.values
+        elif isinstance(given, ast.Name | ast.BinOp | ast.Subscript | ast.Call):
+            yield given
+
+
+def _may_be(kind: Kind, of: ast.expr, certain: bool = False) -> bool:
+    if kind == "host":
+        return False
+    if kind is not None:
+        return not _MODULE.search(dotted(of).split(".")[-1] if dotted(of) else "")
+    root = root_name(of)
+    # `.item()` and `.cpu()` are what one calls on a tensor; an array's name, or a model, is something else.
+    return not certain and not _NOT_A_TENSOR.search(root) and not _MODULE.search(dotted(of).split(".")[-1])
+
+
+def _is_without_wait(call: ast.Call) -> bool:
+    return any(
+        one.arg == "non_blocking" and not (isinstance(one.value, ast.Constant) and one.value.value is False)
+        for one in call.keywords
+    )
+
+
+def _is_on_device(node: ast.expr, tensors: Tensors) -> bool:
+    """Certainly a tensor there. A model has a place as well, but nothing that is waited for."""
+    return tensors.of(node) in _ON_DEVICE and not _MODULE.search(dotted(node).split(".")[-1])
+
+
+def _is_test(turn: Turn, node: ast.expr) -> bool:
+    statement = turn.statement
+    return isinstance(statement, ast.If | ast.While | ast.Assert) and statement.test is node
+
+
+def _asks(test: ast.expr, tensors: Tensors) -> bool:
+    """`if loss > 10`, `if torch.isnan(x).any()`: only where an operand is certainly a result of the model."""
+    if isinstance(test, ast.UnaryOp):
+        return _asks(test.operand, tensors)
+    if isinstance(test, ast.BoolOp):
+        return any(_asks(one, tensors) for one in test.values)
+    if isinstance(test, ast.Compare):
+        if not all(isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for op in test.ops):
+            return False
+        sides = [test.left, *test.comparators]
+        return any(tensors.of(one) == "graph" and not isinstance(one, ast.Attribute) for one in sides)
+    if isinstance(test, ast.Call) and called_name(test) in _ASKING:
+        return tensors.of(test) in _ON_DEVICE
+    return False
+
+
+def _goes_over_parameters(turn: Turn) -> bool:
+    return any(
+        isinstance(loop, ast.For | ast.AsyncFor) and bool(_PARAMETERS.search(ast.unparse(loop.iter)))
+        for loop in turn.loops
+    )
+
+
+def _in_comprehensions(nodes: list[ast.AST]) -> set[int]:
+    """What comprehensions over parameters do for each of them."""
+    found: set[int] = set()
+    for node in nodes:
+        if isinstance(node, ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp) and any(
+            _PARAMETERS.search(ast.unparse(part.iter)) for part in node.generators
+        ):
+            found |= {id(one) for one in ast.walk(node)} - {id(node)}
+    return found
