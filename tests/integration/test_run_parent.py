@@ -13,24 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.running import ENVIRON, LIMIT_S, RUN, SRC
-
-
-def _run(*words: str | bytes, cwd: Path, **more: object) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([*RUN, *words], cwd=cwd, env=ENVIRON, capture_output=True, timeout=60, **more)  # type: ignore[call-overload,no-any-return]
-
-
-def _start(*words: str, cwd: Path, **more: object) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [*RUN, *words], cwd=cwd, env=ENVIRON, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more
-    )  # type: ignore[call-overload,no-any-return]
-
-
-def _until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
+from tests.integration.running import ENVIRON, LIMIT_S, RUN, SRC, run, start, until
 
 
 def _manifest(folder: Path) -> dict[str, object]:
@@ -51,7 +34,7 @@ def _manifest(folder: Path) -> dict[str, object]:
     ],
 )
 def test_the_exit_code_is_the_scripts(script: Callable[[str], Path], text: str, code: int, tmp_path: Path) -> None:
-    done = _run(str(script(text)), cwd=tmp_path)
+    done = run(str(script(text)), cwd=tmp_path)
 
     assert done.returncode == code
     if "mine" in text:
@@ -64,7 +47,7 @@ def test_stdout_is_byte_identical(script: Callable[[str], Path], tmp_path: Path)
     path = script("import os, sys\nprint(sys.flags, __name__, __file__)\nos.write(1, bytes(range(256)))")
     bare = subprocess.run([sys.executable, str(path)], cwd=tmp_path, env=ENVIRON, capture_output=True)
 
-    done = _run(str(path), cwd=tmp_path)
+    done = run(str(path), cwd=tmp_path)
 
     assert done.stdout == bare.stdout
 
@@ -73,7 +56,7 @@ def test_odd_arguments_arrive_unchanged(script: Callable[[str], Path], tmp_path:
     odd = [b"a b", b"c\nd", b"\xff\xfe", b"", b"--out", b"--", b"-m", b"-q", "ü".encode()]
     script("import os, sys\nos.write(1, b'\\0'.join(map(os.fsencode, sys.argv)))")
 
-    done = _run(b"--no-telemetry", b"script.py", *odd, cwd=tmp_path)
+    done = run(b"--no-telemetry", b"script.py", *odd, cwd=tmp_path)
 
     assert done.stdout.split(b"\0") == [b"script.py", *odd]
 
@@ -84,7 +67,7 @@ def test_odd_paths_work(tmp_path: Path) -> None:
     with open(folder + b"/s cript\xfe.py", "w") as file:
         file.write("print('fine')")
 
-    done = _run(b"s cript\xfe.py", cwd=Path(os.fsdecode(folder)))
+    done = run(b"s cript\xfe.py", cwd=Path(os.fsdecode(folder)))
 
     assert (done.returncode, done.stdout) == (0, b"fine\n")
 
@@ -92,7 +75,7 @@ def test_odd_paths_work(tmp_path: Path) -> None:
 def test_stdin_goes_through(script: Callable[[str], Path], tmp_path: Path) -> None:
     path = script("import sys; sys.stdout.buffer.write(sys.stdin.buffer.read()[::-1])")
 
-    assert _run(str(path), cwd=tmp_path, input=b"abc\xff").stdout == b"\xffcba"
+    assert run(str(path), cwd=tmp_path, input=b"abc\xff").stdout == b"\xffcba"
 
 
 def test_closed_streams_stay_closed(script: Callable[[str], Path], tmp_path: Path) -> None:
@@ -116,88 +99,10 @@ def test_inherited_descriptors_go_through(script: Callable[[str], Path], tmp_pat
     assert done.stdout == b"b'seven'\n"
 
 
-_HANDLER = """
-import os, signal, sys, time
-def fired(number, frame):
-    print("fired", number, flush=True)
-    sys.exit(5)
-signal.signal(signal.{name}, fired)
-print("ready", flush=True)
-while True:
-    time.sleep(0.05)
-"""
-
-
-_IMPATIENT = """
-import os, sys, time
-script = os.getppid()
-while os.getppid() == script:
-    time.sleep(0.005)
-for _ in range(500):
-    if not os.path.exists("report.json"):
-        os.kill(int(sys.argv[1]), 15)
-        time.sleep(0.01)
-"""
-
-
-def test_a_request_to_end_after_the_script_has_ended_waits_for_the_verdict(
-    script: Callable[[str], Path], tmp_path: Path
-) -> None:
-    (tmp_path / "impatient.py").write_text(_IMPATIENT)
-    text = "import os, subprocess, sys\n"
-    text += "subprocess.Popen([sys.executable, '-S', 'impatient.py', str(os.getppid())], start_new_session=True)\n"
-
-    done = _run("--json", "report.json", str(script(text)), cwd=tmp_path)
-
-    assert done.returncode == 0, done.stderr
-    assert json.loads((tmp_path / "report.json").read_text())["run"]["exit_code"] == 0
-
-
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT"])
-def test_signals_to_flatout_alone_reach_the_scripts_handler(
-    script: Callable[[str], Path], name: str, tmp_path: Path
-) -> None:
-    path = script(_HANDLER.format(name=name))
-    # A session of its own: no terminal sends anything to anybody.
-    process = _start(str(path), cwd=tmp_path, start_new_session=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"ready\n"
-
-    number = getattr(signal, name)
-    process.send_signal(number)
-
-    out, _ = process.communicate(timeout=LIMIT_S)
-    assert (out, process.returncode) == (f"fired {int(number)}\n".encode(), 5)
-
-
-def test_an_ignored_signal_stays_ignored(script: Callable[[str], Path], tmp_path: Path) -> None:
-    path = script("import signal; print(signal.getsignal(signal.SIGHUP) is signal.SIG_IGN)")
-
-    done = subprocess.run(["nohup", *RUN, str(path)], cwd=tmp_path, env=ENVIRON, capture_output=True)
-
-    assert done.stdout == b"True\n"
-
-
-def test_the_parent_killed_leaves_the_script_alone(script: Callable[[str], Path], tmp_path: Path) -> None:
-    text = "import time, os\nprint(os.getpid(), flush=True)\n"
-    text += "while not os.path.exists('go'): time.sleep(0.02)\nprint('still here')\nopen('finished', 'w').close()\n"
-    process = _start(str(script(text)), cwd=tmp_path)
-    assert process.stdout is not None
-    child = int(process.stdout.readline())
-
-    process.send_signal(signal.SIGKILL)
-    process.wait(timeout=LIMIT_S)
-    os.kill(child, 0)
-    (tmp_path / "go").touch()
-
-    _until((tmp_path / "finished").exists)
-    assert process.communicate()[0] == b"still here\n"
-
-
 def test_a_read_only_folder_is_no_obstacle(script: Callable[[str], Path], tmp_path: Path) -> None:
     path = script("import os; print(os.getcwd())")
 
-    done = _run(str(path), cwd=Path("/proc"))  # where not even root can make a folder
+    done = run(str(path), cwd=Path("/proc"))  # where not even root can make a folder
 
     assert (done.returncode, done.stdout) == (0, b"/proc\n")
     assert b"is not writable" in done.stderr and b"flatout-" in done.stderr
@@ -207,7 +112,7 @@ def test_modules_of_the_users_do_not_become_ours(script: Callable[[str], Path], 
     for name in ("random", "numpy", "click", "rich"):
         (tmp_path / f"{name}.py").write_text("raise RuntimeError('mine')")
 
-    done = _run(str(script("print('fine')")), cwd=tmp_path)
+    done = run(str(script("print('fine')")), cwd=tmp_path)
 
     assert (done.returncode, done.stdout) == (0, b"fine\n")
     assert b"No training step was seen." in done.stderr
@@ -216,26 +121,26 @@ def test_modules_of_the_users_do_not_become_ours(script: Callable[[str], Path], 
 def test_a_place_that_takes_no_files_is_no_obstacle(script: Callable[[str], Path], tmp_path: Path) -> None:
     (tmp_path / ".flatout").write_text("in the way")
 
-    done = _run(str(script("print('fine')")), cwd=tmp_path)
+    done = run(str(script("print('fine')")), cwd=tmp_path)
 
     assert (done.returncode, done.stdout) == (0, b"fine\n")
     assert b"is not writable" in done.stderr
 
 
 def test_a_script_without_training_is_told_so_plainly(script: Callable[[str], Path], tmp_path: Path) -> None:
-    done = _run(str(script("pass")), cwd=tmp_path)
+    done = run(str(script("pass")), cwd=tmp_path)
 
     assert b"No training step was seen." in done.stderr
 
 
 def test_quiet_says_nothing(script: Callable[[str], Path], tmp_path: Path) -> None:
-    done = _run("-q", str(script("print(1)")), cwd=tmp_path)
+    done = run("-q", str(script("print(1)")), cwd=tmp_path)
 
     assert (done.stdout, done.stderr) == (b"1\n", b"")
 
 
 def test_out_and_json_go_where_they_are_told(script: Callable[[str], Path], tmp_path: Path) -> None:
-    done = _run("--out", "here", "--json", "r.json", str(script("pass")), cwd=tmp_path)
+    done = run("--out", "here", "--json", "r.json", str(script("pass")), cwd=tmp_path)
 
     assert done.returncode == 0
     assert (tmp_path / "here" / "manifest.json").exists() and not (tmp_path / ".flatout").exists()
@@ -244,7 +149,7 @@ def test_out_and_json_go_where_they_are_told(script: Callable[[str], Path], tmp_
 
 
 def test_json_on_stdout_follows_the_scripts_output(script: Callable[[str], Path], tmp_path: Path) -> None:
-    done = _run("--json", "-", str(script("print('mine')")), cwd=tmp_path)
+    done = run("--json", "-", str(script("print('mine')")), cwd=tmp_path)
 
     first, _, rest = done.stdout.partition(b"\n")
     assert first == b"mine"
@@ -256,9 +161,9 @@ def test_modules_and_commands(tmp_path: Path) -> None:
     (tmp_path / "pkg" / "__init__.py").touch()
     (tmp_path / "pkg" / "train.py").write_text("import sys; print(__name__, sys.argv[1:])")
 
-    assert _run("-m", "pkg.train", "--lr", "1", cwd=tmp_path).stdout == b"__main__ ['--lr', '1']\n"
-    assert _run("-q", sys.executable, "-u", "-m", "pkg.train", cwd=tmp_path).stdout == b"__main__ []\n"
-    assert _run("--", "echo", "-n", "x", cwd=tmp_path).stdout == b"x"
+    assert run("-m", "pkg.train", "--lr", "1", cwd=tmp_path).stdout == b"__main__ ['--lr', '1']\n"
+    assert run("-q", sys.executable, "-u", "-m", "pkg.train", cwd=tmp_path).stdout == b"__main__ []\n"
+    assert run("--", "echo", "-n", "x", cwd=tmp_path).stdout == b"x"
 
 
 def test_nothing_of_ours_is_on_the_scripts_path(script: Callable[[str], Path], tmp_path: Path) -> None:
@@ -276,7 +181,7 @@ def test_nothing_of_ours_is_on_the_scripts_path(script: Callable[[str], Path], t
 def test_a_run_directory_that_vanishes_costs_the_verdict_only(script: Callable[[str], Path], tmp_path: Path) -> None:
     path = script("import os, shutil\nshutil.rmtree(os.environ['FLATOUT_RUN_DIR'])\nprint('fine')\nraise SystemExit(6)")
 
-    done = _run(str(path), cwd=tmp_path)
+    done = run(str(path), cwd=tmp_path)
 
     assert (done.returncode, done.stdout) == (6, b"fine\n")
     (line,) = done.stderr.splitlines()
@@ -284,14 +189,14 @@ def test_a_run_directory_that_vanishes_costs_the_verdict_only(script: Callable[[
 
 
 def test_a_json_file_that_cannot_be_written_costs_a_line(script: Callable[[str], Path], tmp_path: Path) -> None:
-    done = _run("--json", "no/such/folder/x.json", str(script("pass")), cwd=tmp_path)
+    done = run("--json", "no/such/folder/x.json", str(script("pass")), cwd=tmp_path)
 
     assert done.returncode == 0
     assert b"'no/such/folder/x.json' could not be written" in done.stderr
 
 
 def test_an_interpreter_that_flatout_cannot_enter_is_named(script: Callable[[str], Path], tmp_path: Path) -> None:
-    done = _run(sys.executable, "-S", str(script("print('fine')")), cwd=tmp_path)
+    done = run(sys.executable, "-S", str(script("print('fine')")), cwd=tmp_path)
 
     assert (done.returncode, done.stdout) == (0, b"fine\n")
     assert b"python was started with -S" in done.stderr
@@ -301,7 +206,7 @@ def test_an_existing_run_is_not_written_over(script: Callable[[str], Path], tmp_
     (tmp_path / "here" / "proc").mkdir(parents=True)
     (tmp_path / "here" / "proc" / "1-1.rec").touch()
 
-    done = _run("--out", "here", str(script("print('ran')")), cwd=tmp_path)
+    done = run("--out", "here", str(script("print('ran')")), cwd=tmp_path)
 
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"already holds a run: give another --out" in done.stderr
@@ -352,7 +257,7 @@ if __name__ == "__main__":
 
 
 def test_a_training_run_is_recorded_and_judged(script: Callable[[str], Path], tmp_path: Path) -> None:
-    done = _run("--json", "r.json", str(script(_TRAINING)), "60", cwd=tmp_path)
+    done = run("--json", "r.json", str(script(_TRAINING)), "60", cwd=tmp_path)
 
     result = json.loads((tmp_path / "r.json").read_text())
     assert done.returncode == 0, done.stderr
@@ -364,7 +269,7 @@ def test_a_training_run_is_recorded_and_judged(script: Callable[[str], Path], tm
 
 
 def test_the_parent_killed_leaves_the_training_alone(script: Callable[[str], Path], tmp_path: Path) -> None:
-    process = _start(str(script(_TRAINING)), "200", cwd=tmp_path)
+    process = start(str(script(_TRAINING)), "200", cwd=tmp_path)
     assert process.stdout is not None
     assert process.stdout.readline() == b"going\n"
 
@@ -375,7 +280,7 @@ def test_the_parent_killed_leaves_the_training_alone(script: Callable[[str], Pat
 
 
 def test_ctrl_c_leaves_no_children_behind(script: Callable[[str], Path], tmp_path: Path) -> None:
-    process = _start(str(script(_TRAINING)), "1000000", cwd=tmp_path, start_new_session=True)
+    process = start(str(script(_TRAINING)), "1000000", cwd=tmp_path, start_new_session=True)
     assert process.stdout is not None
     assert process.stdout.readline() == b"going\n"
 
@@ -384,7 +289,7 @@ def test_ctrl_c_leaves_no_children_behind(script: Callable[[str], Path], tmp_pat
     began = time.monotonic()
     process.communicate(timeout=LIMIT_S)
 
-    _until(lambda: not _members(process.pid))
+    until(lambda: not _members(process.pid))
     assert time.monotonic() - began < 5.0 + 5.0  # five for the children to go, the rest for the verdict
     assert process.returncode == 130
 

@@ -16,7 +16,8 @@ from types import FrameType
 
 from . import wire
 from .output import Output
-from .phases import PENDING, Phases, phase_now
+from .phase_now import phase_now
+from .phases import PENDING, Phases
 from .sites import user_frame
 from .tracer import Tracer
 
@@ -176,6 +177,6 @@ class LineSampler(Sampler):
             return self._phase_of.get(place)
         phase = tracer.inside if tracer.inside >= 0 else phase_now(tracer.codes[-16:], self._phases.cur)
         if phase == PENDING:
-            phase = self._phases.after_step  # as it turned out after the step before
+            phase = self._phases.pending_becomes
         self._phase_of[place] = phase
         return phase

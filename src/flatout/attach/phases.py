@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from . import tracer as ev
 from .cost import OwnCost
+from .pace import rest_after, steps_per_record
 from .steps import StepWriter
 from .tracer import clock
 from .typical import TypicalStep
@@ -18,38 +19,8 @@ from .wire import BACKWARD, CHECKPOINT, DATA, EVAL, FORWARD, GC, H2D, LOGGING, O
 # Time that is `other` unless a backward follows it without a new batch: then it was a forward pass.
 PENDING = 11
 SAMPLES_FROM_GRAPH = 4
-_STEPS_APART = 1024  # at least this many steps have a record of their own
-_SHORT_STEP_S = 0.001
-_LOOKED_AT_ONE_IN = 16
-# On a device a step has more boundaries, and waits and samples of its own: steps are looked at as often as this part of
-# their time allows, after so many that all are.
-_SHORT_ON_DEVICE_S = 0.02
-_BUDGET = 0.004
-_LOOKED_AT_FIRST = 256
 _MOST_EVENTS_OF_A_PLAIN_STEP = 6.5
 _ROUNDS_OF_DOUBT = 8  # gradient accumulation looks the same until its first optimizer step
-# From then on a record holds twice as many steps for each doubling: a week of 2 ms steps stays under a gigabyte.
-RECORDS_PER_LEVEL = 1 << 19
-_ENTERED = {
-    ev.ENTER_CLOSURE: FORWARD,
-    ev.ENTER_GRAD: BACKWARD,
-    ev.ENTER_H2D: H2D,
-    ev.ENTER_SYNC: SYNC,
-    ev.ENTER_SYNC_NO_GRAD: SYNC,
-    ev.ENTER_CHECKPOINT: CHECKPOINT,
-    ev.ENTER_LOGGING: LOGGING,
-    ev.ENTER_GC: GC,
-}
-_BASE = {
-    ev.REQUEST: DATA,
-    ev.REQUEST_NO_GRAD: EVAL,
-    ev.EXHAUSTED: OTHER,
-    ev.ITERATOR_MADE: OTHER,
-    ev.BACKWARD_BEGINS: BACKWARD,
-    ev.BACKWARD_ENDS: OTHER,
-    ev.OPTIMIZER_BEGINS: OPTIMIZER,
-    ev.OPTIMIZER_ENDS: PENDING,
-}
 
 
 class Phases:
@@ -81,6 +52,7 @@ class Phases:
             ev.LEAVE: self._leave,
             ev.GLOSSED_OVER: self._glossed_over,
             ev.REST: self._rest,
+            ev.TRAIN_CALLED: self._train_called,
         }
         self._handlers = [handlers[code] for code in range(len(handlers))]
 
@@ -111,6 +83,8 @@ class Phases:
         self._loader = 0
         self.training_loaders: set[int] = set()
         self._eval_called = self._doubtful_eval = False
+        # Set while a module's eval() was called between two steps, and no loader since: what was PENDING before it.
+        self._pending_before_eval: float | None = None
         self._eval_since = self._asked_at = self._eval_before = 0.0
         self._doubtful_samples = 0
         self._begin_record()
@@ -152,16 +126,8 @@ class Phases:
         self._glossed_steps = self._carved = 0
 
     def _set_pace(self, step_s: float, plain_loop: bool, looking_s: float) -> None:
-        """How closely to look from now on: steps that are very short, or very many, share a record."""
-        rest_for, self._steps_per_record = 0, 1
-        if self.index >= _STEPS_APART:
-            self._steps_per_record = 1 << max(0, (self.index // RECORDS_PER_LEVEL).bit_length() - 1)
-        if self.on_device:
-            if plain_loop and self.index >= _LOOKED_AT_FIRST and step_s < _SHORT_ON_DEVICE_S:
-                rest_for = min(_LOOKED_AT_ONE_IN - 1, int(looking_s / (_BUDGET * step_s)))
-        elif step_s < _SHORT_STEP_S and self.index >= _STEPS_APART:
-            self._steps_per_record *= _LOOKED_AT_ONE_IN
-            rest_for = _LOOKED_AT_ONE_IN - 1 if plain_loop else 0
+        self._steps_per_record = steps_per_record(self.index, step_s, self.on_device)
+        rest_for = rest_after(self.index, step_s, looking_s, self.on_device) if plain_loop else 0
         # Only when it is known what a step is like can others be taken to be like it.
         self.rest_for = rest_for if self._learning else 0
         self._learning = rest_for > 0
@@ -192,6 +158,12 @@ class Phases:
     def _settle(self, phase: int) -> None:
         self.acc[phase] += self.acc[PENDING]
         self.acc[PENDING] = 0.0
+        self._pending_before_eval = None
+
+    @property
+    def pending_becomes(self) -> int:
+        """What the time that is open after a step most likely is."""
+        return self.after_step if self._pending_before_eval is None else EVAL
 
     def _settle_after_step(self, phase: int) -> None:
         self._settle(phase)
@@ -214,20 +186,23 @@ class Phases:
     def _enter_sync(self, _: int) -> None:
         self.syncs += 1
         self._carved += 1
-        # All time of an evaluation or a checkpoint is its own.
-        self._enter(self.cur if self.cur in (EVAL, CHECKPOINT) else SYNC)
+        self._enter(self.cur if self._keeps_its_time() else SYNC)
 
     def _enter_sync_no_grad(self, _: int) -> None:
-        if self.cur == PENDING and not self._resting:
+        if self.cur == PENDING and not self._resting and self._pending_before_eval is None:
             self._settle(OTHER)  # no gradients, so what went before was no training forward
         self._enter_sync(_)
 
     def _enter_h2d(self, _: int) -> None:
         self.copies += 1
         self._carved += 1
-        if self.cur == PENDING:
+        if self.cur == PENDING and self._pending_before_eval is None:
             self._settle_after_step(OTHER)
-        self._enter(self.cur if self.cur in (EVAL, CHECKPOINT) else H2D)
+        self._enter(self.cur if self._keeps_its_time() else H2D)
+
+    def _keeps_its_time(self) -> bool:
+        """All time of an evaluation or a checkpoint is its own, waits and copies as well."""
+        return self.cur in (EVAL, CHECKPOINT) or (self.cur == PENDING and self._pending_before_eval is not None)
 
     def _enter_closure(self, _: int) -> None:
         self._enter(FORWARD)
@@ -294,6 +269,17 @@ class Phases:
     def _note_eval(self, _: int) -> None:
         self._plain = False
         self._eval_called = True
+        if self.cur == PENDING and not self._open and not self._resting:
+            self._pending_before_eval = self.acc[PENDING]
+            self._eval_since = self.last
+
+    def _train_called(self, _: int) -> None:
+        """An evaluation without a loader is over: it ran from eval() to train(), and no backward came in between."""
+        before, self._pending_before_eval = self._pending_before_eval, None
+        if before is not None and self.cur == PENDING:
+            self.acc[EVAL] += self.acc[PENDING] - before
+            self.acc[PENDING] = before
+            self._writer.span(EVAL, self._eval_since, self.last)
 
     # The model side.
 
@@ -343,9 +329,7 @@ class Phases:
                 return  # an optimizer that wraps another: the outer one is the step
             self._stepping.clear()  # its last step raised, and was never seen to end
         self._stepping.append(optimizer)
-        acc = self.acc
-        acc[OTHER] += acc[PENDING]
-        acc[PENDING] = 0.0
+        self._settle(OTHER)
         self.cur = OPTIMIZER
         # Two optimizers in turn on one batch (a GAN) make one step: the one just written goes on.
         if self._fetched or not optimizer or optimizer in self._group:
@@ -402,26 +386,3 @@ class Phases:
         if self.steps:
             self._writer.end_steps(self.last, self, 0)
             self._begin_record()
-
-
-def phase_now(codes: Sequence[int], resting: int) -> int:
-    """The phase open after these events, for one who looks in from another thread. `resting`: if they do not say.
-
-    PENDING is the time after an optimizer step: what it is shows only in what follows.
-    """
-    closed = 0
-    arrived = False
-    for what in reversed(codes):
-        code = what & 31
-        if code == ev.LEAVE:
-            closed += 1
-        elif code in _ENTERED:
-            if not closed:
-                return _ENTERED[code]
-            closed -= 1
-        elif code == ev.ARRIVED:
-            arrived = True
-        elif code in _BASE:
-            phase = _BASE[code]
-            return FORWARD if arrived and phase == DATA else phase
-    return FORWARD if arrived else resting

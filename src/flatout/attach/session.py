@@ -34,6 +34,7 @@ from .recorder import Recorder
 from .sites import Sites
 from .steps import StepWriter
 from .tracer import EVAL_CALLED, NOBODY, Tracer, clock
+from .training_again import TrainingAgain
 from .transfers import TransferWatch
 from .worker_lines import WorkerSampler
 
@@ -93,6 +94,7 @@ class Session:
             self._stages = StageWatch(torch, self.tracer, self._device, self.output)
         self._optimizers = OptimizerWatch(torch, self.tracer, self._device, self.output, self.trouble)
         self._collector = CollectorWatch(self.tracer)
+        self._training_again = TrainingAgain(torch.nn.Module, self.tracer)
         self._fetching = FetchWatch(self.output, self._enter_worker, self.trouble)
         self._windows: SyncWindows | None = None
         self._next_housekeeping = 0.0
@@ -171,11 +173,14 @@ class Session:
         tracer, compiling = self.tracer, self._torch.compiler.is_dynamo_compiling
 
         def eval(module: Any) -> Any:
-            if not compiling() and tracer.owner == get_ident():
-                tracer.wake()
-                tracer.log(EVAL_CALLED)
-                tracer.at(clock())
-            return original(module)
+            if compiling() or tracer.owner != get_ident():
+                return original(module)
+            tracer.wake()
+            tracer.log(EVAL_CALLED)
+            tracer.at(clock())
+            result = original(module)
+            self._training_again.arm()
+            return result
 
         return eval
 
@@ -266,6 +271,7 @@ class Session:
         self._patches.restore()
         self._optimizers.remove()
         self._collector.remove()
+        self._training_again.disarm()
         imports.forget()
         if self._stages is not None:
             self._stages.stop("")

@@ -5,9 +5,9 @@ costs several times what it would in a loop. A boundary is therefore two numbers
 and the moment; the state machine (`phases.py`) reads them a few dozen steps at a time. Two lists, because a garbage
 collection or a signal handler may come in between and log as well: the lists then still go together one to one.
 
-Of steps so short that looking would show, only one in a few is looked at closely (`phases.py` says how many); the
-others are counted, and what interrupts them (a wait for the device, an evaluation, a checkpoint, the end of an epoch) is
-still seen. `owner` is the thread that trains, `looking` is the same while we look closely.
+Of steps so short that looking would show, only one in a few is looked at closely (`pace.py`); the others are counted,
+and what interrupts them (a wait for the device, an evaluation, a checkpoint, the end of an epoch) is still seen.
+`owner` is the thread that trains, `looking` is the same while we look closely.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ clock = time.perf_counter
     LEAVE,
     GLOSSED_OVER,  # number: of steps that were only counted since REST
     REST,  # the steps that follow are only counted
-) = range(21)
+    TRAIN_CALLED,  # the first module after an EVAL_CALLED was put back into training mode
+) = range(22)
 
 # Values of `owner`, the ident of the thread that trains, when there is none.
 UNCLAIMED, NOBODY = 0, -1

@@ -27,12 +27,16 @@ from flatout.diagnose.source import DATA_PARALLEL, first_match, source_lines, wh
 from flatout.diagnose.waiting import main_cpu_share, process_use, waits, worker_pids
 from flatout.diagnose.workers import caches, file_bytes, worker_lines
 from flatout.records.evidence import Evidence, LoaderUse, Series
+from flatout.records.phases import PHASES
 from flatout.records.report import LineCost, Location, RunReport
 from flatout.store.run import StoredRun
 
 # Points of a series that a detector gets at most: a trend needs no more.
 _MOST_POINTS = 600
 _MOST_LINES = 300
+# From here on a collection was of all objects: the young ones are looked through within microseconds.
+_COLLECTED_S = 0.002
+_GC = PHASES.index("gc")
 # Of a step's time, from which a line's file is read whole; and how many such files.
 _DEAR, _MOST_FILES = 0.0005, 20
 # Series of one value a tick: name, source, column.
@@ -99,6 +103,7 @@ def gathered(run: StoredRun, ranks: Sequence[Rank], report: RunReport) -> Eviden
         torch_states=tuple(v for rank in ranks[:1] for v in rank.recording.values("torch") if isinstance(v, dict)),
         optimizers_met=sum(len(rank.recording.values("optimizer")) for rank in ranks[:1]),
         median_step_ms=_median_step_ms(ranks),
+        collecting_share=_collecting_share(ranks),
         configured=configured(run, loaders),
         narrow_copies=narrow_copies(ranks),
         own_stream_copies=own_stream_copies(ranks),
@@ -117,6 +122,12 @@ def _median_step_ms(ranks: Sequence[Rank]) -> float | None:
     each = [rank.steady.wall_s / np.maximum(rank.steady.count, 1.0) for rank in ranks]
     joined = np.concatenate(each) if each else np.empty(0)
     return 1e3 * float(np.median(joined)) if len(joined) else None
+
+
+def _collecting_share(ranks: Sequence[Rank]) -> float | None:
+    each = [rank.steady.phase_s[:, _GC] > _COLLECTED_S for rank in ranks]
+    joined = np.concatenate(each) if each else np.empty(0)
+    return float(joined.mean()) if len(joined) else None
 
 
 def _cpus(environment: dict[str, Any]) -> float:

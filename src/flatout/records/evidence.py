@@ -148,6 +148,8 @@ class Evidence:
     # How many optimizers stepped, and the median of the steady steps, which a few very long ones do not move.
     optimizers_met: int = 0
     median_step_ms: float | None = None
+    # Of the steady steps, those in which Python's collector was seen at work; None without steps.
+    collecting_share: float | None = None
     # What the command line and config files set, and how the script makes its training loader.
     configured: Configured = field(default_factory=Configured)
     # Lines that copy wider types than their values need, and the padding in the training loader's batches.

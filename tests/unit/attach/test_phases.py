@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flatout.attach import tracer as ev
-from flatout.attach.phases import PENDING, Phases, phase_now
+from flatout.attach.phase_now import phase_now
+from flatout.attach.phases import PENDING, Phases
 from flatout.attach.recorder import Recorder
 from flatout.attach.steps import StepWriter
 from flatout.attach.wire import BACKWARD, DATA, EVAL, FORWARD, H2D, OPTIMIZER, OTHER, SYNC
@@ -162,15 +163,15 @@ COPYING = (TRAIN | ev.REQUEST, BATCH, *(ev.ENTER_H2D, ev.LEAVE) * 2, *STEP[2:])
 
 
 def test_on_a_device_short_steps_are_looked_at_as_their_time_allows(tmp_path: Path) -> None:
+    recorder = Recorder(str(tmp_path / "made.rec"), {})
     rests = {}
     for seconds in (0.001, 0.004, 1.0):
-        recorder = Recorder(str(tmp_path / f"{seconds}.rec"), {})
         phases = Phases(StepWriter(lambda: recorder))
         phases.on_device = True
         phases.begin(0.0)
         paced(phases, COPYING, seconds, 600)
         rests[seconds] = phases.rest_for
-        recorder.close()
+    recorder.close()
 
     assert rests[0.001] > rests[0.004] > 0 == rests[1.0]
 
@@ -199,13 +200,33 @@ def test_what_a_counted_step_waits_is_still_seen(tmp_path: Path) -> None:
     assert last["phase_s"].astype(float).sum() == pytest.approx(0.008)
 
 
-@given(st.lists(st.sampled_from(range(21)), max_size=60))
+@given(st.lists(st.sampled_from(range(22)), max_size=60))
 def test_whatever_happens_no_time_is_lost(tmp_path_factory: pytest.TempPathFactory, codes: list[int]) -> None:
     seen = read(tmp_path_factory.mktemp("any"), [*codes, *STEP, *STEP])
 
     steps = seen.records["step"]
     phases_s = steps["phase_s"].astype(float).sum(axis=1)
     assert np.allclose(phases_s, steps["wall_ns"] * 1e-9, rtol=1e-3, atol=1e-6)
+
+
+LOADERLESS = STEP[2:]
+
+
+def test_an_evaluation_without_a_loader_runs_from_eval_to_train(tmp_path: Path) -> None:
+    wait = (ev.ENTER_SYNC_NO_GRAD, ev.LEAVE)
+    seen = read(tmp_path, (*LOADERLESS * 2, ev.EVAL_CALLED, *wait, ev.TRAIN_CALLED, *LOADERLESS))
+
+    # From eval() to train(), the wait as well; what comes before it and after it is the next step's.
+    assert milliseconds(seen, EVAL) == [0, 0, 30]
+    assert milliseconds(seen, SYNC) == [0, 0, 0]
+    assert len(seen.records["span"]) == 1
+
+
+def test_a_part_of_the_model_that_is_put_into_eval_mode_each_step_evaluates_nothing(tmp_path: Path) -> None:
+    seen = read(tmp_path, (*LOADERLESS, ev.EVAL_CALLED, *LOADERLESS, ev.EVAL_CALLED, *LOADERLESS))
+
+    assert milliseconds(seen, EVAL) == [0, 0, 0]
+    assert milliseconds(seen, FORWARD)[1:] == [20, 20]
 
 
 @pytest.mark.parametrize(
@@ -236,6 +257,8 @@ def test_what_follows_a_step_is_known_from_the_one_before(tmp_path: Path, step: 
         (STEP[:3], BACKWARD),
         (STEP[:5], OPTIMIZER),
         (STEP, PENDING),
+        ((*STEP, ev.EVAL_CALLED), EVAL),
+        ((*STEP, ev.EVAL_CALLED, ev.TRAIN_CALLED), PENDING),
         ((*STEP[:2], ev.ENTER_SYNC), SYNC),
         ((*STEP[:2], ev.ENTER_SYNC, ev.LEAVE), FORWARD),
         ((VALIDATE | ev.REQUEST_NO_GRAD, BATCH), EVAL),

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cadence.pausing import exposed_ms, pause_ms, rarer, times_longer
+from flatout.problems.cadence.pausing import exposed_ms, pause_ms, prepared_ms, rarer, times_longer
 from flatout.problems.cases import HERE, Case, on_gpu, run
 from flatout.problems.prediction import severity
 from flatout.records.evidence import Evidence
@@ -38,8 +38,9 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     count, total_s = sum(site.count for site in sites), sum(site.total_s for site in sites)
     if count < 2:
         return  # one at the end, or at the beginning, is no matter of how often
-    each_ms = 1e3 * total_s / count
-    ms = exposed_ms(run, pause_ms(run, "checkpoint"), each_ms)
+    prepared = prepared_ms(run, sites)
+    each_ms = 1e3 * total_s / count + prepared * run.report.run.steps / count
+    ms = exposed_ms(run, pause_ms(run, "checkpoint") + prepared, each_ms)
     if ms < _WORTH * run.step_ms:
         return
     times = times_longer(run, ms)

@@ -19,10 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cadence.pausing import exposed_ms, pause_ms, rarer, times_longer
+from flatout.problems.cadence.pausing import exposed_ms, pause_ms, prepared_ms, rarer, times_longer
 from flatout.problems.cadence.printing import is_image, is_progress, logged_ms
 from flatout.problems.cases import HERE, Case, on_gpu, run
-from flatout.problems.hot_lines import host_lines
 from flatout.problems.prediction import severity
 from flatout.records.evidence import Evidence
 from flatout.records.report import Finding, LineCost, Location, PauseSite
@@ -38,7 +37,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     count, total_s = sum(site.count for site in sites), sum(site.total_s for site in sites)
     if count < 2:
         return
-    prepared = _prepared_ms(run, sites)
+    prepared = prepared_ms(run, sites)
     logged = logged_ms(run, sites, pause_ms(run, "logging")) + prepared
     each_ms = 1e3 * total_s / count + prepared * run.report.run.steps / count
     ms = exposed_ms(run, logged, each_ms)
@@ -69,17 +68,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         change=_change(run, worst, times),
         predicted_gain=gain,
     )
-
-
-def _prepared_ms(run: Evidence, sites: list[PauseSite]) -> float:
-    """What a function that logs takes beside the call itself: it makes the histogram, the picture, the text.
-
-    Not one that trains as well: what it does besides is its proper work.
-    """
-    lines = run.all_lines or run.report.lines
-    trains = {(line.location.file, line.function) for line in lines if line.phase in ("backward", "optimizer", "data")}
-    log = {(site.location.file, site.function) for site in sites} - trains
-    return sum(line.ms for line in host_lines(run) if (line.location.file, line.function) in log)
 
 
 def _change(run: Evidence, worst: PauseSite, times: int) -> str:

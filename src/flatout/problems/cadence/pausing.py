@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from flatout.problems.hot_lines import host_lines
 from flatout.problems.prediction import by_step, device_work_ms
 from flatout.records.evidence import Evidence
-from flatout.records.report import Gain
+from flatout.records.report import Gain, PauseSite
 
 # A pause that takes this share of the run is not worth a thought.
 SMALL = 0.02
@@ -17,6 +20,17 @@ def pause_ms(run: Evidence, phase: str) -> float:
     """Milliseconds a step of the rank that pauses most: the others wait for it."""
     by_rank = [rank.phase_ms.get(phase, 0.0) for rank in run.report.ranks]
     return max([run.phase(phase).ms, *by_rank])
+
+
+def prepared_ms(run: Evidence, sites: Sequence[PauseSite]) -> float:
+    """What a function that pauses takes beside the pause itself: it makes the histogram, the picture, the state.
+
+    Not one that trains as well: what it does besides is its proper work.
+    """
+    lines = run.all_lines or run.report.lines
+    trains = {(line.location.file, line.function) for line in lines if line.phase in ("backward", "optimizer", "data")}
+    pauses = {(site.location.file, site.function) for site in sites} - trains
+    return sum(line.ms for line in host_lines(run) if (line.location.file, line.function) in pauses)
 
 
 def exposed_ms(run: Evidence, ms: float, each_ms: float) -> float:

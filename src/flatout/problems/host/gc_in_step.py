@@ -40,6 +40,7 @@ _WORTH = 0.01
 _ASKED_AGAIN = 2.6
 # Without a call of the script's own, freezing removes most of the collector's rounds.
 _FROZEN = 0.8
+_EVERY_FEW = 0.05
 
 
 def in_run(run: Evidence) -> Iterator[Finding]:
@@ -49,7 +50,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     emptying = [line for line in host_lines(run) if "empty_cache" in text_at(run, line.location)] if run.on_gpu else []
     empty_ms = sum(line.ms for line in emptying)
     saved_ms = (gc_ms if asked else _FROZEN * gc_ms) + _ASKED_AGAIN * empty_ms
-    if saved_ms < _WORTH * run.step_ms:
+    if saved_ms < _WORTH * run.step_ms or (asked and not empty_ms and _is_seldom(run)):
         return
     words = (
         f"a step of {run.step_ms:.3g} ms has {gc_ms:.3g} ms of collecting and {empty_ms:.3g} ms of emptying the cache"
@@ -71,6 +72,11 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         change=_change(empty_ms > gc_ms, asked),
         predicted_gain=gain,
     )
+
+
+def _is_seldom(run: Evidence) -> bool:
+    """Once an epoch, say: then a short run shows a large share of what a long one does not feel."""
+    return run.collecting_share is not None and run.collecting_share < _EVERY_FEW
 
 
 def _dearest(run: Evidence) -> Location | None:

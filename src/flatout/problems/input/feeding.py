@@ -151,7 +151,12 @@ def workers_for(run: Evidence, use: LoaderUse) -> int:
     work_ms = batch_ms(run, use)
     target_ms = without_waiting_ms(run)
     spare = spare_cpus(run)
-    if work_ms is not None and work_ms > target_ms and not run.on_gpu and run.cpus >= 2 * ranks_here(run):
+    if (
+        work_ms is not None
+        and work_ms > target_ms
+        and not (use.workers or run.on_gpu)
+        and run.cpus >= 2 * ranks_here(run)
+    ):
         spare += 1  # a training process that mostly waits leaves most of its own processor to one more
     if work_ms is None or spare < 1:
         return 0

@@ -41,11 +41,11 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     if not held_up_by_few(run, use):
         return
     mean_ms = mean_batch_ms(run, use)
-    usual_ms = max(waiting.median_ms, handover_ms(run))
     # On a GPU part of a late wait may have passed while it still computed.
     exposed = min(1.0, run.starved_ms / run.phase("data").ms) if run.phase("data").ms else 0.0
-    removed_ms = exposed * max(0.0, waiting.late_ms - waiting.late_share * usual_ms)
-    words = f"the late waits, {removed_ms:.3g} ms of a mean step, go"
+    # With them go the waits for the batches behind them, until the queue is full again.
+    removed_ms = exposed * max(0.0, waiting.rest_ms - handover_ms(run))
+    words = f"the late waits and those they cause, {removed_ms:.3g} ms of a mean step, go"
     gain = by_removing(run, removed_ms, words, floor_ms=without_waiting_ms(run))
     if gain is None:
         return
