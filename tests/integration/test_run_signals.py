@@ -27,8 +27,7 @@ while True:
 
 _IMPATIENT = """
 import os, sys, time
-script = os.getppid()
-while os.getppid() == script:
+while os.getppid() == int(sys.argv[2]):
     time.sleep(0.005)
 for _ in range(500):
     if not os.path.exists("report.json"):
@@ -42,7 +41,8 @@ def test_a_request_to_end_after_the_script_has_ended_waits_for_the_verdict(
 ) -> None:
     (tmp_path / "impatient.py").write_text(_IMPATIENT)
     text = "import os, subprocess, sys\n"
-    text += "subprocess.Popen([sys.executable, '-S', 'impatient.py', str(os.getppid())], start_new_session=True)\n"
+    text += "words = [sys.executable, '-S', 'impatient.py', str(os.getppid()), str(os.getpid())]\n"
+    text += "subprocess.Popen(words, start_new_session=True)\n"
 
     done = run("--json", "report.json", str(script(text)), cwd=tmp_path)
 
