@@ -11,6 +11,7 @@ import random
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import FrameType
 
@@ -41,7 +42,7 @@ class _Line:
         self.place, self.dirty = -1, False
 
 
-class Sampler:
+class Sampler(ABC):
     """Runs until `stop`; `make_output` is called when there is first something to write.
 
     Which thread is looked at, and when, is for those to say that derive from it: in `_look`.
@@ -100,9 +101,9 @@ class Sampler:
         except Exception:
             self._stopped = True  # a sampler that fails is a sampler less, never a training less
 
+    @abstractmethod
     def _look(self, seconds: float) -> None:
         """Look once; `seconds` have passed since the last look."""
-        raise NotImplementedError
 
     def _add(self, frame: FrameType, phase: int, seconds: float) -> _Line:
         code = frame.f_code
