@@ -53,9 +53,8 @@ def _checked(project: Project, known: tuple[Problem, ...]) -> CheckReport:
     code, trouble = Code(project), list(project.trouble)
     found: list[SourceFinding] = []
     for problem in known:
-        assert problem.in_source is not None
         try:
-            found += problem.in_source(code)
+            found += problem.found_in_source(code)
         except Exception as error:  # a bug of ours must not keep the user from the other findings
             trouble.append(f"{problem.code} could not be judged ({type(error).__name__}: {error})")
     kept = _without_ignored(_once(found), project.modules, {one.code for one in known})

@@ -19,10 +19,8 @@ def findings(run: Evidence, trouble: list[str] | None = None) -> tuple[Finding, 
     """All findings of the run. A detector that fails costs its finding and leaves a line in `trouble`."""
     found: list[Finding] = []
     for problem in problems():
-        if problem.in_run is None:
-            continue
         try:
-            found += problem.in_run(run)
+            found += problem.found_in_run(run)
         except Exception as error:
             if trouble is not None:
                 trouble.append(f"{problem.code} could not be judged ({type(error).__name__}: {error})")

@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
 from flatout.errors import FlatoutError
 from flatout.problems.cases import Case, SourceCase
+from flatout.problems.found import FoundInRun, FoundInSource
+from flatout.problems.prediction import severity
 from flatout.records.evidence import Evidence
 from flatout.records.report import Finding
 from flatout.records.source import SourceFinding
@@ -48,10 +50,40 @@ class Problem:
     text: str
     remedy: str | None
     comes_from: tuple[str, ...]
-    in_run: Callable[[Evidence], Iterable[Finding]] | None
+    in_run: Callable[[Evidence], Iterable[FoundInRun]] | None
     cases: tuple[Case, ...]
-    in_source: Callable[[Code], Iterable[SourceFinding]] | None = None
+    in_source: Callable[[Code], Iterable[FoundInSource]] | None = None
     source_cases: tuple[SourceCase, ...] = ()
+
+    def found_in_run(self, run: Evidence) -> Iterator[Finding]:
+        for one in self.in_run(run) if self.in_run is not None else ():
+            gain = one.predicted_gain
+            yield Finding(
+                code=self.code,
+                family=self.family,
+                title=self.title,
+                severity=one.severity or ("medium" if gain is None else severity(gain)),
+                location=one.location,
+                evidence=one.evidence,
+                cause=one.cause,
+                remedy=self.remedy,
+                change=one.change,
+                predicted_gain=gain,
+            )
+
+    def found_in_source(self, code: Code) -> Iterator[SourceFinding]:
+        for one in self.in_source(code) if self.in_source is not None else ():
+            yield SourceFinding(
+                code=self.code,
+                family=self.family,
+                title=one.title or self.title,
+                severity=one.severity,
+                place=one.place,
+                cause=one.cause,
+                change=one.change,
+                related=one.related,
+                fix=one.fix,
+            )
 
 
 @cache

@@ -36,6 +36,25 @@ class Related:
 
 
 @dataclass(frozen=True, slots=True)
+class Edit:
+    """Puts `text` in the place of what stands there; a place without an end is where it is put in."""
+
+    place: Place
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """How flatout can make the change itself. A safe one keeps what the script computes, prints and writes."""
+
+    words: str
+    edits: tuple[Edit, ...]
+    is_safe: bool
+    # Statements the edits need at the top of the edited file, where they are not there yet: `import torch`.
+    imports: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SourceFinding:
     """`cause` says what is wrong here, `change` what to write instead."""
 
@@ -47,6 +66,7 @@ class SourceFinding:
     cause: str
     change: str | None
     related: tuple[Related, ...] = ()
+    fix: Fix | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ def test_it_has_cases_of_both_kinds(problem: Problem) -> None:
 def test_its_cases_hold(problem: Problem, case: Case) -> None:
     assert problem.in_run is not None
 
-    found = list(problem.in_run(case.run))
+    found = list(problem.found_in_run(case.run))
 
     assert bool(found) == case.found
     for one in found:

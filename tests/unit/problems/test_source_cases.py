@@ -44,7 +44,7 @@ def test_it_has_cases_of_both_kinds(problem: Problem) -> None:
 def test_its_cases_hold(problem: Problem, case: SourceCase) -> None:
     assert problem.in_source is not None
 
-    found = list(problem.in_source(Code(of_texts(case.files))))
+    found = list(problem.found_in_source(Code(of_texts(case.files))))
 
     assert {(one.place.file, one.place.line) for one in found} == case.lines
     for one in found:

@@ -23,9 +23,9 @@ from collections.abc import Iterator
 
 from flatout.problems.cadence.pausing import exposed_ms, pause_ms, prepared_ms, rarer, times_longer
 from flatout.problems.cases import HERE, Case, on_gpu, run
-from flatout.problems.prediction import severity
+from flatout.problems.found import FoundInRun
 from flatout.records.evidence import Evidence
-from flatout.records.report import Finding, PauseSite
+from flatout.records.report import PauseSite
 
 CODE = "CA603"
 TITLE = "Writing checkpoints takes a large share of the run"
@@ -33,7 +33,7 @@ REMEDY = "checkpoint.async"
 _WORTH = 0.03
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     sites = [site for site in run.report.pauses if site.op == "checkpoint"]
     count, total_s = sum(site.count for site in sites), sum(site.total_s for site in sites)
     if count < 2:
@@ -49,11 +49,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         return
     worst = max(sites, key=lambda site: site.total_s)
     period = run.report.run.steps / max(1, worst.count)
-    yield Finding(
-        code=CODE,
-        family="cadence",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=worst.location,
         evidence={
             "checkpoint_share": round(ms / run.step_ms, 4),
@@ -64,7 +60,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
             "interval_times": times,
         },
         cause=f"{count} checkpoints of {each_ms:.3g} ms take {ms / run.step_ms:.0%} of the run",
-        remedy=REMEDY,
         change=f"save every {round(times * period)} steps instead of {round(period)}, and at the end; or write in a "
         "thread from a copy of the state",
         predicted_gain=gain,

@@ -27,11 +27,12 @@ from collections.abc import Iterator
 from flatout.problems.cadence.pausing import pause_ms
 from flatout.problems.cadence.validation import Evaluation, Fed, evaluation, fed
 from flatout.problems.cases import HERE, Case, SourceCase, loader, on_gpu, run, worker_cost
-from flatout.problems.prediction import by_step, severity
+from flatout.problems.found import FoundInRun, FoundInSource
+from flatout.problems.prediction import by_step
 from flatout.records.evidence import Evidence
-from flatout.records.report import Finding, Gain
+from flatout.records.report import Gain
 from flatout.records.resources import Evaluations
-from flatout.records.source import Related, SourceFinding
+from flatout.records.source import Related
 from flatout.source.code import Code
 from flatout.source.loaders import Loader, is_in_memory, setting
 
@@ -42,7 +43,7 @@ _WORTH = 0.03
 _BETTER = 0.75
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     one = evaluation(run)
     better = fed(run, one) if one is not None else None
     if one is None or better is None or better.each_ms > _BETTER * one.each_ms:
@@ -50,11 +51,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     gain = _gain(run, one, better)
     if gain is None or pause_ms(run, "eval") < _WORTH * run.step_ms:
         return
-    yield Finding(
-        code=CODE,
-        family="cadence",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=one.loader.made_at,
         evidence={
             "eval_s_each": round(one.each_ms * 1e-3, 3),
@@ -64,7 +61,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
             "batch_size": one.loader.batch_size or 0,
         },
         cause=_cause(run, one, better),
-        remedy=REMEDY,
         change=_change(one, better),
         predicted_gain=gain,
     )
@@ -125,7 +121,7 @@ CASES = (
 )
 
 
-def in_source(code: Code) -> Iterator[SourceFinding]:
+def in_source(code: Code) -> Iterator[FoundInSource]:
     for made in code.loaders:
         if made.trains or _batch(made, code) != 1 or is_in_memory(made, code.project):
             continue
@@ -139,10 +135,7 @@ def in_source(code: Code) -> Iterator[SourceFinding]:
             or setting(made, "collate_fn", code.values).state != setting(larger[0], "collate_fn", code.values).state
         ):
             continue
-        yield SourceFinding(
-            code=CODE,
-            family="cadence",
-            title=TITLE,
+        yield FoundInSource(
             severity="low",
             place=module.place(made.call),
             cause="an evaluation that takes one sample at a time launches as much for each as for a whole batch",

@@ -25,9 +25,8 @@ from collections.abc import Iterator
 from flatout.problems.cadence.pausing import pause_ms, rarer, steady_steps, times_longer
 from flatout.problems.cadence.validation import evaluation, fed, is_slow_itself
 from flatout.problems.cases import HERE, Case, loader, on_gpu, run, worker_cost
-from flatout.problems.prediction import severity
+from flatout.problems.found import FoundInRun
 from flatout.records.evidence import Evidence
-from flatout.records.report import Finding
 from flatout.records.resources import Evaluations
 
 CODE = "CA601"
@@ -38,7 +37,7 @@ _WORTH = 0.03
 _MOST_TIMES = 10
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     often, ms = _how_often(run), _cadence_ms(run)
     if often < 2 or run.evaluations is None or ms < _WORTH * run.step_ms:
         return
@@ -48,11 +47,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         return
     all_ms, period = pause_ms(run, "eval"), run.report.run.steps / often
     each_s = 1e-3 * all_ms * steady_steps(run) / run.evaluations.count
-    yield Finding(
-        code=CODE,
-        family="cadence",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=run.evaluations.location,
         evidence={
             "eval_share": round(all_ms / run.step_ms, 4),
@@ -63,7 +58,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         },
         cause=f"an evaluation of {each_s:.3g} s after every {period:.3g} steps takes "
         f"{all_ms / run.step_ms:.0%} of the run",
-        remedy=REMEDY,
         change=f"evaluate 1 time in {times} (every {round(times * period)} steps instead of {round(period)}), and "
         "after the last step",
         predicted_gain=gain,

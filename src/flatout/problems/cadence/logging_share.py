@@ -22,9 +22,9 @@ from collections.abc import Iterator
 from flatout.problems.cadence.pausing import exposed_ms, pause_ms, prepared_ms, rarer, times_longer
 from flatout.problems.cadence.printing import is_image, is_progress, logged_ms
 from flatout.problems.cases import HERE, Case, on_gpu, run
-from flatout.problems.prediction import severity
+from flatout.problems.found import FoundInRun
 from flatout.records.evidence import Evidence
-from flatout.records.report import Finding, LineCost, Location, PauseSite
+from flatout.records.report import LineCost, Location, PauseSite
 
 CODE = "CA604"
 TITLE = "Logging takes a large share of the run"
@@ -32,7 +32,7 @@ REMEDY = "cadence.logging"
 _WORTH = 0.03
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     sites = [site for site in run.report.pauses if site.op == "logging" and not is_progress(run, site)]
     count, total_s = sum(site.count for site in sites), sum(site.total_s for site in sites)
     if count < 2:
@@ -49,11 +49,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         return
     worst = max(sites, key=lambda site: site.total_s)
     per_step = count / max(1, run.report.run.steps)
-    yield Finding(
-        code=CODE,
-        family="cadence",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=worst.location,
         evidence={
             "logging_share": round(ms / run.step_ms, 4),
@@ -64,7 +60,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
             "interval_times": times,
         },
         cause=f"{count} log calls of {each_ms:.3g} ms take {ms / run.step_ms:.0%} of the run",
-        remedy=REMEDY,
         change=_change(run, worst, times),
         predicted_gain=gain,
     )

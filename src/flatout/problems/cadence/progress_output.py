@@ -23,9 +23,9 @@ from typing import Any
 from flatout.problems.cadence.pausing import exposed_ms, pause_ms, rarer, times_longer
 from flatout.problems.cadence.printing import is_progress, logged_ms, printed_ms
 from flatout.problems.cases import HERE, Case, on_gpu, run
-from flatout.problems.prediction import severity
+from flatout.problems.found import FoundInRun
 from flatout.records.evidence import Evidence
-from flatout.records.report import Finding, LineCost, Location, PauseSite
+from flatout.records.report import LineCost, Location, PauseSite
 
 CODE = "CA605"
 TITLE = "Progress output takes a large share of the step"
@@ -33,7 +33,7 @@ REMEDY = None
 _WORTH = 0.03
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     bars = [site for site in run.report.pauses if site.op == "logging" and is_progress(run, site)]
     costs = dict(printed_ms(run))
     logging_ms = pause_ms(run, "logging")
@@ -50,11 +50,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         return
     worst = max(costs, key=lambda place: costs[place])
     is_bar = any(bar.location == worst for bar in bars)
-    yield Finding(
-        code=CODE,
-        family="cadence",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=worst,
         evidence={
             "output_ms_per_step": round(written_ms, 3),
@@ -63,7 +59,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         },
         cause=f"{'redrawing a progress bar' if is_bar else 'printing'} takes {written_ms:.3g} of each "
         f"{run.step_ms:.3g} ms step",
-        remedy=REMEDY,
         change="tqdm(..., mininterval=1) and set_postfix(..., refresh=False)"
         if is_bar
         else f"print every {times} steps",

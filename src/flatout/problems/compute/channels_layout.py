@@ -27,8 +27,9 @@ from typing import Any
 
 from flatout.problems.cases import Case, on_gpu, run
 from flatout.problems.compute.device import binds, torch_state, trained_ms
+from flatout.problems.found import FoundInRun
 from flatout.records.evidence import Evidence
-from flatout.records.report import Finding, GpuUse
+from flatout.records.report import GpuUse
 
 CODE = "CO506"
 TITLE = "Convolutions in half precision run with channels first"
@@ -40,7 +41,7 @@ _DOMINATE, _MOSTLY = 0.5, 0.7
 _WORTH = 0.5
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     state = torch_state(run)
     # A compiler chooses the layout itself.
     if not binds(run) or state.get("compiled") or trained_ms(run) < _WORTH * run.step_ms:
@@ -50,10 +51,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         return
     gpu = run.report.gpu
     active = {} if gpu is None or gpu.tensor_active is None else {"tensor_active": round(gpu.tensor_active, 3)}
-    yield Finding(
-        code=CODE,
-        family="compute",
-        title=TITLE,
+    yield FoundInRun(
         severity="medium",
         location=None,
         evidence={
@@ -64,7 +62,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         },
         cause=f"{first:.0%} of the convolutions that tensor cores can take run in half precision with channels first,"
         f" on a device that computes for {trained_ms(run):.3g} of each {run.step_ms:.3g} ms step",
-        remedy=REMEDY,
         change="model.to(memory_format=torch.channels_last), and the images likewise",
         predicted_gain=None,
     )

@@ -21,24 +21,21 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import Case, on_gpu, run
 from flatout.problems.compute.device import binds, torch_state
+from flatout.problems.found import FoundInRun
 from flatout.records.evidence import Evidence
-from flatout.records.report import Finding
 
 CODE = "CO503"
 TITLE = "Only deterministic algorithms are allowed"
 REMEDY = "cudnn.benchmark"
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     state = torch_state(run)
     cudnn, everything = bool(state.get("cudnn_deterministic")), bool(state.get("deterministic_algorithms"))
     if not run.on_gpu or not (cudnn or everything):
         return
     switch = "torch.use_deterministic_algorithms(True)" if everything else "torch.backends.cudnn.deterministic = True"
-    yield Finding(
-        code=CODE,
-        family="compute",
-        title=TITLE,
+    yield FoundInRun(
         severity="medium" if binds(run) else "low",
         location=None,
         evidence={
@@ -47,7 +44,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
             "cudnn_benchmark": str(bool(state.get("cudnn_benchmark"))),
         },
         cause=f"{switch} is in force, so the fastest kernels are not chosen",
-        remedy=REMEDY,
         change="torch.backends.cudnn.deterministic = False; torch.backends.cudnn.benchmark = True"
         + ("; torch.use_deterministic_algorithms(False)" if everything else ""),
         predicted_gain=None,

@@ -22,9 +22,10 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import Case, on_gpu, run
 from flatout.problems.compute.device import binds, float32_share, product_share, tf32_factor, torch_state, trained_ms
-from flatout.problems.prediction import by_step, severity
+from flatout.problems.found import FoundInRun
+from flatout.problems.prediction import by_step
 from flatout.records.evidence import Evidence
-from flatout.records.report import Finding, Gain, GpuUse, RunFacts
+from flatout.records.report import Gain, GpuUse, RunFacts
 from flatout.records.resources import GpuState
 
 CODE = "CO501"
@@ -35,7 +36,7 @@ _BUSY = 0.3
 _MOSTLY = 0.9
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     state, gpu = torch_state(run), run.report.gpu
     if gpu is None or not binds(run) or state.get("matmul_precision") != "highest" or state.get("matmul_allow_tf32"):
         return
@@ -47,11 +48,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     gain = _gain(run)
     if gain is None:
         return
-    yield Finding(
-        code=CODE,
-        family="compute",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=None,
         evidence={
             "matmul_precision": "highest",
@@ -62,7 +59,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         },
         cause=f"the tensor cores are active {gpu.tensor_active:.1%} of the time while the GPU computes in float32 for "
         f"{trained_ms(run):.3g} of each {run.step_ms:.3g} ms step",
-        remedy=REMEDY,
         change='torch.set_float32_matmul_precision("high")',
         predicted_gain=gain,
     )

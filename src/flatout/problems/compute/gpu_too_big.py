@@ -24,9 +24,9 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import Case, on_gpu, run
 from flatout.problems.compute.device import binds
-from flatout.problems.prediction import severity
+from flatout.problems.found import FoundInRun
 from flatout.records.evidence import Evidence
-from flatout.records.report import Finding, Gain, GpuUse
+from flatout.records.report import Gain, GpuUse
 
 CODE = "CO505"
 TITLE = "The work is too small for the GPU"
@@ -35,7 +35,7 @@ _SMALL = 0.25
 _NEVER_DRAINED = 0.1
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     gpu = run.report.gpu
     if gpu is None or not binds(run) or gpu.sm_active is None or gpu.sm_active >= _SMALL:
         return
@@ -44,11 +44,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         return
     times = 2 if gpu.sm_active > _SMALL / 2 else 4
     gain = _gain(gpu.sm_active, times)
-    yield Finding(
-        code=CODE,
-        family="compute",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=None,
         evidence={
             "sm_active": round(gpu.sm_active, 3),
@@ -57,7 +53,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
             "power_share": round(gpu.power_share or 0.0, 3),
         },
         cause=f"a kernel runs {gpu.util_mean or 0:.0f}% of the time, but only {gpu.sm_active:.0%} of the GPU is active",
-        remedy=REMEDY,
         change=f"{times * run.samples_per_step:.0f} samples a step instead of {run.samples_per_step:.0f}, and the "
         "learning rate to match",
         predicted_gain=gain,

@@ -23,9 +23,10 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import Case, on_gpu, run
 from flatout.problems.compute.device import bf16_factor, binds, float32_share, torch_state, trained_ms
-from flatout.problems.prediction import by_step, severity
+from flatout.problems.found import FoundInRun
+from flatout.problems.prediction import by_step
 from flatout.records.evidence import Evidence
-from flatout.records.report import Finding, Gain, GpuUse, RunFacts
+from flatout.records.report import Gain, GpuUse, RunFacts
 
 CODE = "CO502"
 TITLE = "The tensor cores run in TF32 where bf16 would do"
@@ -40,7 +41,7 @@ _SHORT_MS = 10.0
 _AT_WORK = 0.1
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     gpu = run.report.gpu
     if gpu is None or not binds(run) or (gpu.tensor_active or 0.0) < _AT_WORK:
         return
@@ -49,11 +50,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     gain = _gain(run, gpu.tensor_active or 0.0)
     if gain is None:
         return
-    yield Finding(
-        code=CODE,
-        family="compute",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=None,
         evidence={
             "float32_share": round(float32_share(run) or 0.0, 3),
@@ -61,7 +58,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
             "device_ms_per_step": round(trained_ms(run), 2),
         },
         cause=f"the GPU binds, and its tensor cores work in TF32 for {gpu.tensor_active:.0%} of the time",
-        remedy=REMEDY,
         change='with torch.autocast("cuda", dtype=torch.bfloat16): around forward and loss',
         predicted_gain=gain,
     )

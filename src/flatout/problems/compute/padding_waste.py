@@ -27,10 +27,11 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import Case, on_gpu, run
 from flatout.problems.compute.device import binds, trained_ms
-from flatout.problems.prediction import by_step, feed_ms, severity
+from flatout.problems.found import FoundInRun
+from flatout.problems.prediction import by_step, feed_ms
 from flatout.records.batches import Padding
 from flatout.records.evidence import Evidence
-from flatout.records.report import Finding, Gain
+from flatout.records.report import Gain
 
 CODE = "CO507"
 TITLE = "Much of what the model computes is padding"
@@ -46,7 +47,7 @@ _LEAVES_IT_OUT = re.compile(
 )
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     padding = run.padding
     if padding is None or padding.share < _MUCH or padding.computed_share < _COMPUTED or not _passes_bind(run):
         return
@@ -56,11 +57,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     if gain is None:
         return
     use = run.training_loader
-    yield Finding(
-        code=CODE,
-        family="compute",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=None if use is None else use.made_at,
         evidence={
             "padding_share": round(padding.share, 3),
@@ -72,7 +69,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         },
         cause=f"{padding.share:.0%} of the {padding.length:.0f} places in a row are padding ({padding.kind}), computed"
         f" with the rest in {_passes_ms(run):.3g} of each {run.step_ms:.3g} ms step",
-        remedy=None,
         change=_change(padding),
         predicted_gain=gain,
     )

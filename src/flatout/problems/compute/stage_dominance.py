@@ -24,8 +24,9 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import Case, on_gpu, run
 from flatout.problems.compute.device import binds
+from flatout.problems.found import FoundInRun
 from flatout.records.evidence import Evidence
-from flatout.records.report import Finding, GpuUse, StageCost
+from flatout.records.report import GpuUse, StageCost
 
 CODE = "CO508"
 TITLE = "One stage of the model takes most of the step"
@@ -37,7 +38,7 @@ _FEWEST_SAMPLES = 4
 _COMPUTES = 0.9
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     stages = [stage for stage in run.report.stages or () if stage.share is not None]
     if len(stages) < _FEWEST_STAGES or not _computing_binds(run):
         return
@@ -45,10 +46,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     if (top.share or 0.0) <= _MOST or top.samples < _FEWEST_SAMPLES:
         return
     second = sorted(stages, key=lambda stage: -(stage.share or 0.0))[1]
-    yield Finding(
-        code=CODE,
-        family="compute",
-        title=TITLE,
+    yield FoundInRun(
         severity="low",
         location=None,
         evidence={
@@ -64,7 +62,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         },
         cause=f"{top.name} ({top.module}) takes {top.ms:.3g} of each {run.step_ms:.3g} ms step; "
         f"the next, {second.name}, takes {second.ms:.3g}",
-        remedy=None,
         change=f"look at {top.name} first: twice as fast it makes the step ×{top.if_twice or 1.0:.2f} at most",
         predicted_gain=None,
     )

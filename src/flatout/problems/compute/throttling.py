@@ -22,9 +22,10 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import Case, on_gpu, run
 from flatout.problems.compute.device import binds
-from flatout.problems.prediction import by_step, severity
+from flatout.problems.found import FoundInRun
+from flatout.problems.prediction import by_step
 from flatout.records.evidence import Evidence
-from flatout.records.report import Finding, Gain
+from flatout.records.report import Gain
 from flatout.records.resources import GpuState
 
 CODE = "CO504"
@@ -33,17 +34,13 @@ _POWER_CAP = "power cap"
 _OFTEN = 0.1
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     worst = max(run.gpus, key=_hindered, default=None)
     if not run.on_gpu or worst is None or _hindered(worst) < _OFTEN:
         return
     gain = _gain(run, worst)
     reasons = sorted((name for name in worst.throttled if name != _POWER_CAP), key=lambda name: -worst.throttled[name])
-    yield Finding(
-        code=CODE,
-        family="compute",
-        title=TITLE,
-        severity=severity(gain) if gain is not None else "medium",
+    yield FoundInRun(
         location=None,
         evidence={
             "gpu": worst.gpu,
@@ -55,7 +52,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         },
         cause=f"GPU {worst.gpu} is slowed down for {_hindered(worst):.0%} of the time ({', '.join(reasons)}): "
         f"{worst.slowed_clock_mhz or 0:.0f} MHz instead of {worst.best_clock_mhz or 0:.0f}",
-        remedy=None,
         change="see to the cooling" if any("thermal" in name for name in reasons) else "see to the power supply",
         predicted_gain=gain,
     )

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import HERE, Case, loader, on_gpu, run, worker_cost
 from flatout.problems.config.differing import Difference, evidence, in_words
+from flatout.problems.found import FoundInRun
 from flatout.problems.input.arrival import is_count, missing_workers
 from flatout.problems.input.feeding import (
     BUSY,
@@ -34,10 +35,9 @@ from flatout.problems.input.feeding import (
     steady_wait_ms,
     workers_for,
 )
-from flatout.problems.prediction import severity
 from flatout.records.configured import Configured, Setting, Value
 from flatout.records.evidence import Evidence, LoaderUse
-from flatout.records.report import Finding, Gain, Location
+from flatout.records.report import Gain, Location
 
 CODE = "CF801"
 TITLE = "A configured loader setting never arrived"
@@ -45,7 +45,7 @@ REMEDY = None
 _LEAST_GAIN = 1.01
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     use = run.training_loader
     if use is None or not run.configured.settings:
         return
@@ -53,15 +53,11 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     if not found:
         return
     gain = _gain(run, use, found)
-    yield Finding(
-        code=CODE,
-        family="config",
-        title=TITLE,
-        severity=severity(gain) if gain is not None else "low",
+    yield FoundInRun(
+        severity="low" if gain is None else None,
         location=use.made_at,
         evidence=evidence(found),
         cause=f"{in_words(found)} in the loader that trains",
-        remedy=REMEDY,
         change=_change(run, found),
         predicted_gain=gain,
     )

@@ -28,9 +28,10 @@ from typing import Any
 
 from flatout.problems.cases import Case, on_gpu, run
 from flatout.problems.config.differing import Difference, evidence, in_words, place
+from flatout.problems.found import FoundInRun
 from flatout.records.configured import Configured, Setting, Value
 from flatout.records.evidence import Evidence
-from flatout.records.report import Finding, Location
+from flatout.records.report import Location
 
 CODE = "CF802"
 TITLE = "A configured precision or cudnn setting has no effect"
@@ -47,7 +48,7 @@ _CHANGES = {
 }
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     # Without a GPU scripts rightly leave all of this alone.
     live: dict[str, Any] = run.report.live.get("torch", {})  # type: ignore[assignment]
     if not run.on_gpu or not live:
@@ -57,15 +58,11 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         return
     changes = "; ".join(dict.fromkeys(_CHANGES[one.item].format(value=one.setting.value) for one in found))
     where = next((one.setting.location for one in found if one.setting.location and one.setting.location.line), None)
-    yield Finding(
-        code=CODE,
-        family="config",
-        title=TITLE,
+    yield FoundInRun(
         severity="medium",
         location=where,
         evidence=evidence(found),
         cause=f"{in_words(found)} in the process that trains ({place(found[0].setting)})",
-        remedy=REMEDY,
         change=f"{changes}, after seeding; or take it out of the config",
         predicted_gain=None,
     )

@@ -25,11 +25,11 @@ import re
 from collections.abc import Iterator
 
 from flatout.problems.cases import Case, SourceCase, on_gpu, run
+from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.host.bodies import around_training
-from flatout.problems.prediction import by_step, device_work_ms, severity
+from flatout.problems.prediction import by_step, device_work_ms
 from flatout.records.evidence import Evidence
-from flatout.records.report import Finding, LineCost, Location, SyncSite
-from flatout.records.source import SourceFinding
+from flatout.records.report import LineCost, Location, SyncSite
 from flatout.source.code import Code
 from flatout.source.guards import each_turn
 from flatout.source.module import Function
@@ -45,7 +45,7 @@ _EACH_MS = 0.24
 _SWITCH = re.compile(r"set_detect_anomaly\(\s*(mode\s*=\s*)?True|detect_anomaly\(|detect_anomaly\s*=\s*True")
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     state = run.report.live.get("torch")
     # Torch's state is noted between steps: a `with` around a part of the step does not show in it.
     around = around_training(run, _opens)
@@ -60,16 +60,11 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         f"it takes {_LEAST:.0%} to {_MOST:.0%} of the {passes_ms:.3g} ms of forward and backward, by their operations"
     )
     gain = by_step(run, low_ms, mid_ms, high_ms, words)
-    yield Finding(
-        code=CODE,
-        family="host",
-        title=TITLE,
-        severity="medium" if gain is None else severity(gain),
+    yield FoundInRun(
         location=around or _switch(run),
         evidence={"forward_and_backward_ms_per_step": round(passes_ms, 2), **_checks(run)},
         cause=f"anomaly mode traces every operation and checks every gradient in {passes_ms:.3g} of each"
         f" {run.step_ms:.3g} ms step",
-        remedy=REMEDY,
         change="torch.autograd.set_detect_anomaly(False)",
         predicted_gain=gain,
     )
@@ -154,17 +149,14 @@ CASES = (
 )
 
 
-def in_source(code: Code) -> Iterator[SourceFinding]:
+def in_source(code: Code) -> Iterator[FoundInSource]:
     for module in code.project.modules:
         if "detect_anomaly" not in module.text or not code.training.takes_part(module):
             continue
         for function in module.functions:
             for turn in each_turn(function.node.body, function):
                 if isinstance(turn.node, ast.Call) and _turns_on(turn.node, function, code):
-                    yield SourceFinding(
-                        code=CODE,
-                        family="host",
-                        title=TITLE,
+                    yield FoundInSource(
                         severity="high",
                         place=module.place(turn.node),
                         cause="every operation writes down a stack trace, and every gradient is looked at for NaN, "

@@ -24,11 +24,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from flatout.problems.cases import Case, on_gpu, run
+from flatout.problems.found import FoundInRun
 from flatout.problems.host.constants import Built, built_in
 from flatout.problems.hot_lines import host_lines, named
-from flatout.problems.prediction import by_sparing_host, severity
+from flatout.problems.prediction import by_sparing_host
 from flatout.records.evidence import Evidence
-from flatout.records.report import CopySite, Finding, LineCost, Location
+from flatout.records.report import CopySite, LineCost, Location
 
 CODE = "HO408"
 TITLE = "The same constants are built anew in every step"
@@ -50,7 +51,7 @@ class _Cost:
         return self.host_ms + self.copy_ms
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     costs = _costs(run, built_in(tuple(sorted(run.files.items()))))
     host_ms = sum(cost.host_ms for cost in costs)
     # Never more than the phase, which leaves evaluations out.
@@ -65,11 +66,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         return
     dearest = max(costs, key=lambda cost: cost.ms)
     lines = ", ".join(f"{named(run, cost.location)} {cost.ms:.2g} ms" for cost in costs[:5])
-    yield Finding(
-        code=CODE,
-        family="host",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=dearest.location,
         evidence={
             "built_ms_per_step": round(host_ms, 3),
@@ -78,7 +75,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         },
         cause=f"lines that hang on literals and settings alone take {host_ms + copy_ms:.3g} of each {run.step_ms:.3g}"
         f" ms step to make the same tensors again, first {named(run, dearest.location)}",
-        remedy=None,
         change=f"build them once, on the device (register_buffer, or functools.cache on the function): {lines}",
         predicted_gain=gain,
     )

@@ -23,11 +23,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
+from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.hot_lines import host_lines, text_at
-from flatout.problems.prediction import by_sparing_host, severity
+from flatout.problems.prediction import by_sparing_host
 from flatout.records.evidence import Evidence
-from flatout.records.report import Finding, LineCost, Location
-from flatout.records.source import SourceFinding
+from flatout.records.report import LineCost, Location
 from flatout.source.code import Code, every_step, path_to
 from flatout.source.nodes import called_name, dotted
 
@@ -43,7 +43,7 @@ _FROZEN = 0.8
 _EVERY_FEW = 0.05
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     gc_ms = run.phase("gc").ms
     collecting = _dearest(run)
     asked = collecting is not None and "collect" in text_at(run, collecting)
@@ -60,15 +60,10 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     if gain is None:
         return
     location = emptying[0].location if emptying and empty_ms > gc_ms else collecting
-    yield Finding(
-        code=CODE,
-        family="host",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=location,
         evidence={"gc_ms_per_step": round(gc_ms, 2), "empty_cache_ms_per_step": round(empty_ms, 2)},
         cause=_cause(run, gc_ms, empty_ms, asked),
-        remedy=REMEDY,
         change=_change(empty_ms > gc_ms, asked),
         predicted_gain=gain,
     )
@@ -143,7 +138,7 @@ CASES = (
 )
 
 
-def in_source(code: Code) -> Iterator[SourceFinding]:
+def in_source(code: Code) -> Iterator[FoundInSource]:
     for region, _, call in code.calls_each_step("collect", "empty_cache"):
         emptying = called_name(call) == "empty_cache"
         if not emptying and dotted(call.func) != "gc.collect":
@@ -151,11 +146,7 @@ def in_source(code: Code) -> Iterator[SourceFinding]:
         what = (
             "gives memory back to the driver, which is asked for it again" if emptying else "looks at every live object"
         )
-        yield SourceFinding(
-            code=CODE,
-            family="host",
-            title=TITLE,
-            severity="medium",
+        yield FoundInSource(
             place=region.module.place(call),
             cause=f"`{dotted(call.func)}()` {what}, in {every_step(region)}",
             change=_change(emptying, asked=True),

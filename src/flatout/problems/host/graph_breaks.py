@@ -23,10 +23,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from flatout.problems.cases import Case, on_gpu, run
+from flatout.problems.found import FoundInRun
 from flatout.problems.hot_lines import host_lines
-from flatout.problems.prediction import by_sparing_host, by_step, device_work_ms, severity
+from flatout.problems.prediction import by_sparing_host, by_step, device_work_ms
 from flatout.records.evidence import Evidence
-from flatout.records.report import Finding, Gain, Location
+from flatout.records.report import Gain, Location
 
 CODE = "HO407"
 TITLE = "The compiled model is recompiled or in pieces"
@@ -40,7 +41,7 @@ _WORTH = 0.15
 _PASSES = ("forward", "backward", "optimizer")
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     states = [state for state in run.torch_states if state.get("compiled")]
     if not states:
         return
@@ -49,11 +50,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     gain, cause, change = _recompiled(run, later) if later >= _STILL_COMPILING else _broken(run, breaks)
     if gain is None:
         return
-    yield Finding(
-        code=CODE,
-        family="host",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=_where(run) if later >= _STILL_COMPILING else None,
         evidence={
             "compiled_later": max(0, later),
@@ -62,7 +59,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
             "median_step_ms": round(run.median_step_ms or 0.0, 2),
         },
         cause=cause,
-        remedy=None,
         change=change,
         predicted_gain=gain,
     )

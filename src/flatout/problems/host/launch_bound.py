@@ -23,9 +23,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import Case, on_gpu, run
-from flatout.problems.prediction import by_step, device_work_ms, feed_ms, severity
+from flatout.problems.found import FoundInRun
+from flatout.problems.prediction import by_step, device_work_ms, feed_ms
 from flatout.records.evidence import Evidence
-from flatout.records.report import Finding
 
 CODE = "HO401"
 TITLE = "The GPU waits for its work to be launched"
@@ -38,7 +38,7 @@ _PASSES = ("forward", "backward", "optimizer")
 _CAUTIOUS, _FUSED, _REPLAYED = 0.25, 0.5, 0.95
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     work_ms = device_work_ms(run)
     if not run.on_gpu or work_ms is None or (run.drained_share or 0.0) < _DRY:
         return
@@ -56,11 +56,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     if gain is None:
         return
     compiled = _is_compiled(run)
-    yield Finding(
-        code=CODE,
-        family="host",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=None,
         evidence={
             "passes_ms_per_step": round(passes_ms, 2),
@@ -71,7 +67,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         },
         cause=f"the host launches work for {passes_ms:.3g} of each {run.step_ms:.3g} ms step, the device needs"
         f" {work_ms:.3g} ms for it",
-        remedy=REMEDY,
         change='torch.compile(model, mode="reduce-overhead")' if compiled else "model = torch.compile(model)",
         predicted_gain=gain,
     )

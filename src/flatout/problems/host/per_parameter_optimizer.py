@@ -22,10 +22,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from flatout.problems.cases import Case, on_gpu, run
+from flatout.problems.found import FoundInRun
 from flatout.problems.hot_lines import host_lines, text_at
-from flatout.problems.prediction import by_sparing_host, severity
+from flatout.problems.prediction import by_sparing_host
 from flatout.records.evidence import Evidence
-from flatout.records.report import Finding, LineCost, Location
+from flatout.records.report import LineCost, Location
 from flatout.source.loops import loops_in
 
 CODE = "HO403"
@@ -41,7 +42,7 @@ _SAVED = {"many": 0.88, "loop": 0.8, "foreach": 0.5, "own": 0.8}
 _SAVED_UNFUSED = {"many": 0.6, "loop": 0.5, "foreach": 0.0, "own": 0.8}
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     phase_ms = run.phase("optimizer").ms
     own = _own_loop(run)
     optimizer = max(_optimizers(run), key=lambda one: int(one.get("params") or 0), default=None)
@@ -62,11 +63,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     gain = by_sparing_host(run, saved_ms, words, device_ms=spared_ms)
     if gain is None or (how == "foreach" and gain.mid < _WORTH_FUSING):
         return
-    yield Finding(
-        code=CODE,
-        family="host",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=own or _line(run),
         evidence={
             "optimizer_ms_per_step": round(phase_ms, 2),
@@ -77,7 +74,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
             "fused": str(optimizer.get("fused")),
         },
         cause=_cause(run, how, name, int(optimizer.get("params") or 0)),
-        remedy=REMEDY,
         change=_change(how, name, fuses),
         predicted_gain=gain,
     )

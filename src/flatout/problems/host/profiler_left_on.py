@@ -23,31 +23,28 @@ import ast
 from collections.abc import Iterator
 
 from flatout.problems.cases import Case, run
+from flatout.problems.found import FoundInRun
 from flatout.problems.host.bodies import around_training
 from flatout.records.evidence import Evidence
-from flatout.records.report import Finding, LineCost, Location
+from flatout.records.report import LineCost, Location
 
 CODE = "HO406"
 TITLE = "A profiler records every step"
 _PROFILERS = ("profiler.profile", "profile", "profiler.emit_nvtx", "emit_nvtx")
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     opened = around_training(run, _opens)
     if opened is not None:
         yield _finding(run, opened)
 
 
-def _finding(run: Evidence, location: Location) -> Finding:
-    return Finding(
-        code=CODE,
-        family="host",
-        title=TITLE,
+def _finding(run: Evidence, location: Location) -> FoundInRun:
+    return FoundInRun(
         severity="medium",
         location=location,
         evidence={"steps": run.report.run.steps, "step_ms": round(run.step_ms, 2)},
         cause=f"all {run.report.run.steps} steps run inside a profiler without a schedule",
-        remedy=None,
         change="remove it, or give it schedule=torch.profiler.schedule(wait=10, warmup=2, active=5, repeat=1)",
         # What the operations cost without it was not measured in this run.
         predicted_gain=None,

@@ -27,11 +27,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from flatout.problems.cases import Case, SourceCase, on_gpu, run
+from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.hot_lines import host_lines, named
-from flatout.problems.prediction import by_sparing_host, device_work_ms, severity
+from flatout.problems.prediction import by_sparing_host, device_work_ms
 from flatout.records.evidence import Evidence
-from flatout.records.report import Finding, LineCost, Location
-from flatout.records.source import SourceFinding
+from flatout.records.report import LineCost, Location
 from flatout.source.code import Code, every_step, path_to
 from flatout.source.looping import drawn_by_hand
 from flatout.source.loops import Loop, functions_in, loops_in
@@ -60,7 +60,7 @@ class _Hot:
         return sum(line.ms for line in self.lines)
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if run.on_gpu and (run.drained_share or 0.0) < _DRY:
         return  # the host is ahead: what it does there costs nothing
     hot = _hottest(run)
@@ -79,11 +79,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         return
     dearest = hot.lines[0]
     what = hot.loop.kind
-    yield Finding(
-        code=CODE,
-        family="host",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=_place(hot),
         evidence={
             "loop_ms_per_step": round(hot.ms, 2),
@@ -94,7 +90,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         },
         cause=f"a Python loop over {what} in {dearest.function}, {named(run, dearest.location)}, takes {hot.ms:.3g} of"
         f" each {run.step_ms:.3g} ms step",
-        remedy=None,
         change=f"replace the loop in lines {hot.loop.first}-{hot.loop.last} by tensor operations over all {what}, or"
         " make its result in the dataset",
         predicted_gain=gain,
@@ -241,12 +236,9 @@ CASES = (
 )
 
 
-def in_source(code: Code) -> Iterator[SourceFinding]:
+def in_source(code: Code) -> Iterator[FoundInSource]:
     for region, loop in drawn_by_hand(code):
-        yield SourceFinding(
-            code=CODE,
-            family="host",
-            title=TITLE,
+        yield FoundInSource(
             severity="high",
             place=region.module.at(loop.lineno, loop.col_offset + 1),
             cause=f"nested loops write one element at a time in {every_step(region)}: each is a launch of its own",

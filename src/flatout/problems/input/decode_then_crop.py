@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
+from flatout.problems.found import FoundInRun
 from flatout.problems.hot_lines import named
 from flatout.problems.input.cheaper import gain_by_cheaper
 from flatout.problems.input.cropping import Cropped, crops
@@ -35,9 +36,8 @@ from flatout.problems.input.feeding import (
     steady_wait_ms,
 )
 from flatout.problems.input.sample_lines import making_lines
-from flatout.problems.prediction import severity
 from flatout.records.evidence import Evidence, LoaderUse, Waiting
-from flatout.records.report import Finding, Gain, HostUse, LineCost, Location
+from flatout.records.report import Gain, HostUse, LineCost, Location
 
 CODE = "IN113"
 TITLE = "Samples are made whole and then cropped"
@@ -59,7 +59,7 @@ class _Wasted:
         return sum(line.ms for line in self.lines)
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     use = run.training_loader
     if use is None or use.cost is None or not run.step_ms or steady_wait_ms(run) < WORTH * run.step_ms:
         return
@@ -73,11 +73,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     if gain is None:
         return
     dearest = wasted.lines[0]
-    yield Finding(
-        code=CODE,
-        family="input",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=dearest.location,
         evidence={
             "before_the_crop_ms_per_sample": round(wasted.ms, 3),
@@ -89,7 +85,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         cause=f"{wasted.ms:.3g} of the {use.sample_ms or 0.0:.3g} ms of a sample go to what "
         f"{named(run, wasted.cropped.location)} then crops"
         + ("" if kept is None else f", of which it keeps {kept:.0%}"),
-        remedy=None,
         change=f"draw the crop first and do what {named(run, dearest.location)} does to the cropped part only",
         predicted_gain=gain,
     )

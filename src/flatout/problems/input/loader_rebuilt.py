@@ -27,12 +27,12 @@ import ast
 from collections.abc import Iterator
 
 from flatout.problems.cases import HERE, Case, SourceCase, loader, on_gpu, run, worker_cost
+from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.input.epochs import Starting, gain_without, is_per_batch, starting
 from flatout.problems.input.feeding import WORTH, batch_ms, gain_at
-from flatout.problems.prediction import by_removing, severity
+from flatout.problems.prediction import by_removing
 from flatout.records.evidence import Evidence, LoaderUse, Waiting
-from flatout.records.report import Finding, Gain, LineCost, Location
-from flatout.records.source import SourceFinding
+from flatout.records.report import Gain, LineCost, Location
 from flatout.source.code import Code, every_step, path_to
 from flatout.source.looping import changing_in, loops_around, repeats_training
 from flatout.source.nodes import called_name, names_in
@@ -43,7 +43,7 @@ _OFTEN = 3
 _BETWEEN = ("other", "eval")
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     for use in run.loaders:
         if use.trains and is_per_batch(run):
             yield from _for_every_batch(run, use)
@@ -51,17 +51,13 @@ def in_run(run: Evidence) -> Iterator[Finding]:
             yield from _for_every_epoch(run, use)
 
 
-def _for_every_epoch(run: Evidence, use: LoaderUse) -> Iterator[Finding]:
+def _for_every_epoch(run: Evidence, use: LoaderUse) -> Iterator[FoundInRun]:
     start = starting(run, use) or Starting(0.0, 0.0, use.made)
     made_ms = _making_ms(run, use)
     gain = gain_without(run, start, made_ms)
     if gain is None:
         return
-    yield Finding(
-        code=CODE,
-        family="input",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=use.made_at,
         evidence={
             "loaders_made": use.made,
@@ -71,7 +67,6 @@ def _for_every_epoch(run: Evidence, use: LoaderUse) -> Iterator[Finding]:
         },
         cause=f"{use.made} equal loaders were made at this line; making and starting them takes "
         f"{start.per_step_ms + made_ms:.3g} ms of a mean {run.step_ms:.3g} ms step",
-        remedy=None,
         change="make the dataset and the DataLoader once, before the loop"
         + (", with persistent_workers=True" if use.workers else ""),
         predicted_gain=gain,
@@ -88,7 +83,7 @@ def _making_ms(run: Evidence, use: LoaderUse) -> float:
     )
 
 
-def _for_every_batch(run: Evidence, use: LoaderUse) -> Iterator[Finding]:
+def _for_every_batch(run: Evidence, use: LoaderUse) -> Iterator[FoundInRun]:
     work_ms = batch_ms(run, use)
     if work_ms is None or _is_one_batch(use) or run.starved_ms < WORTH * run.step_ms:
         return
@@ -96,11 +91,7 @@ def _for_every_batch(run: Evidence, use: LoaderUse) -> Iterator[Finding]:
     gain = _gain_by_keeping(run, use, work_ms, _ending_ms(run, asked_at))
     if gain is None:
         return
-    yield Finding(
-        code=CODE,
-        family="input",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=asked_at or use.made_at,
         evidence={
             "iterators": use.epochs,
@@ -111,7 +102,6 @@ def _for_every_batch(run: Evidence, use: LoaderUse) -> Iterator[Finding]:
         },
         cause=f"{use.epochs} iterators were made in {run.report.run.steps} steps; each step waits "
         f"{run.phase('data').ms:.3g} ms for the first batch of a new one",
-        remedy=None,
         change="keep the iterator: `batches = iter(loader)` once, `next(batches)` each step, anew at StopIteration",
         predicted_gain=gain,
     )
@@ -209,17 +199,13 @@ CASES = (
 )
 
 
-def in_source(code: Code) -> Iterator[SourceFinding]:
+def in_source(code: Code) -> Iterator[FoundInSource]:
     for made in code.loaders:
         around = [one for one in loops_around(made.call, made.function) if repeats_training(one, made.function, code)]
         # Folds, stages and growing batches need another loader each time.
         if around and not names_in(made.call) & changing_in(around):
             place = made.function.module.at(around[-1].lineno)
-            yield SourceFinding(
-                code=CODE,
-                family="input",
-                title=TITLE,
-                severity="medium",
+            yield FoundInSource(
                 place=made.function.module.place(made.call),
                 cause=f"the loop in line {place.line} makes this loader anew at each of its turns: its workers start "
                 "again and nothing is fetched ahead",
@@ -228,10 +214,7 @@ def in_source(code: Code) -> Iterator[SourceFinding]:
     for region, _, call in code.calls_each_step("next"):
         given = call.args[0] if call.args else None
         if isinstance(given, ast.Call) and called_name(given) == "iter" and given.args and _is_loader(given.args[0]):
-            yield SourceFinding(
-                code=CODE,
-                family="input",
-                title=TITLE,
+            yield FoundInSource(
                 severity="high",
                 place=region.module.place(call),
                 cause=f"{every_step(region)} begins a new epoch for one batch and throws away what was fetched ahead",

@@ -24,14 +24,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import Case, SourceCase, loader, on_gpu, run, worker_cost
+from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.input.arrival import workers_never_arrived
 from flatout.problems.input.epochs import is_per_batch
 from flatout.problems.input.feeding import WORTH, gain_with, workers_for
 from flatout.problems.input.sample_lines import dearest_line
-from flatout.problems.prediction import severity
 from flatout.records.evidence import Evidence, Waiting
-from flatout.records.report import Finding
-from flatout.records.source import Related, SourceFinding
+from flatout.records.source import Related
 from flatout.source.code import Code
 from flatout.source.loaders import is_in_memory, setting
 
@@ -40,7 +39,7 @@ TITLE = "Batches are made in the main process"
 REMEDY = "loader.workers"
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     use = run.training_loader
     if use is None or use.workers or not run.step_ms or run.starved_ms < WORTH * run.step_ms:
         return
@@ -52,11 +51,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     gain = gain_with(run, use, workers) if workers else None
     if gain is None:
         return
-    yield Finding(
-        code=CODE,
-        family="input",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=use.made_at,
         evidence={
             "num_workers": 0,
@@ -67,7 +62,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
             **dearest_line(run),
         },
         cause=f"the main process spends {run.phase('data').ms:.3g} of each {run.step_ms:.3g} ms step making the batch",
-        remedy=REMEDY,
         change=f"num_workers={workers}, persistent_workers=True",
         predicted_gain=gain,
     )
@@ -117,7 +111,7 @@ CASES = (
 )
 
 
-def in_source(code: Code) -> Iterator[SourceFinding]:
+def in_source(code: Code) -> Iterator[FoundInSource]:
     for made in code.loaders:
         if not made.trains or is_in_memory(made, code.project):
             continue
@@ -131,11 +125,7 @@ def in_source(code: Code) -> Iterator[SourceFinding]:
             cause = "num_workers is not given, so the process that trains makes every batch itself"
         else:
             cause = f"{value.how or 'num_workers'} is {value.value}: the process that trains makes every batch itself"
-        yield SourceFinding(
-            code=CODE,
-            family="input",
-            title=TITLE,
-            severity="medium",
+        yield FoundInSource(
             place=value.place if value is not None and value.is_direct else written,
             cause=cause,
             change="num_workers=N, persistent_workers=True; N from 4 up to the processors less one",

@@ -20,6 +20,7 @@ import math
 from collections.abc import Iterator
 
 from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
+from flatout.problems.found import FoundInRun
 from flatout.problems.input.feeding import (
     BUSY,
     WORTH,
@@ -30,9 +31,8 @@ from flatout.problems.input.feeding import (
     steady_wait_ms,
 )
 from flatout.problems.input.uneven import held_up_by_few
-from flatout.problems.prediction import severity, without_waiting_ms
+from flatout.problems.prediction import without_waiting_ms
 from flatout.records.evidence import Evidence, LoaderUse, Waiting
-from flatout.records.report import Finding
 
 CODE = "IN112"
 TITLE = "Too little is fetched ahead to bridge uneven times"
@@ -42,7 +42,7 @@ _EMPTY = 0.05
 _MOST_AHEAD = 32
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     use, waiting = run.training_loader, run.waiting
     if use is None or not use.workers or waiting is None or waiting.empty_share is None or not run.step_ms:
         return
@@ -58,11 +58,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     if gain is None:
         return
     slowest_ms = use.cost.slowest_batch_ms if use.cost is not None else 0.0
-    yield Finding(
-        code=CODE,
-        family="input",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=use.made_at,
         evidence={
             "prefetch_factor": now,
@@ -76,7 +72,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         cause=f"{waiting.empty_share:.0%} of the steps find no batch ready, though the workers are idle for "
         f"{1 - busy:.0%} of the time: what is made ahead ({now} for each worker) does not last "
         f"while a batch takes {slowest_ms:.3g} ms",
-        remedy=REMEDY,
         change=f"prefetch_factor={ahead}",
         predicted_gain=gain,
     )

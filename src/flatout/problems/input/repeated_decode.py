@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
+from flatout.problems.found import FoundInRun
 from flatout.problems.input.feeding import (
     BUSY,
     WORTH,
@@ -37,9 +38,9 @@ from flatout.problems.input.feeding import (
 )
 from flatout.problems.input.sample_lines import dearest_line
 from flatout.problems.input.uneven import held_up_by_few
-from flatout.problems.prediction import by_step, severity, without_waiting_ms
+from flatout.problems.prediction import by_step, without_waiting_ms
 from flatout.records.evidence import Evidence, LoaderUse, Waiting, WorkerProcesses
-from flatout.records.report import CopySite, Finding, Gain, HostUse, Location
+from flatout.records.report import CopySite, Gain, HostUse, Location
 
 CODE = "IN110"
 TITLE = "Samples are made anew each epoch, too slowly"
@@ -57,7 +58,7 @@ _UNCROWDED = 0.9
 _SAME_AT_WORST, _SAME = 0.25, 0.5
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     use = run.training_loader
     if use is None or use.cost is None or not run.step_ms or steady_wait_ms(run) < WORTH * run.step_ms:
         return
@@ -68,11 +69,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     gain = _gain(run, use, kept)
     if gain is None:
         return
-    yield Finding(
-        code=CODE,
-        family="input",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=use.made_at,
         evidence={
             "times_each_sample_was_made": round(times, 1),
@@ -85,7 +82,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         },
         cause=f"each of {use.settings['dataset_len']} samples is made {times:.2g} times, {use.sample_ms or 0.0:.3g} ms "
         f"each time: more than {run.cpus:g} processors can do beside the training",
-        remedy=REMEDY,
         change="keep decoded samples in memory" + ("" if kept > 0.99 else f", {kept:.0%} of them, never evicted"),
         predicted_gain=gain,
     )

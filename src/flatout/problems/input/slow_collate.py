@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
+from flatout.problems.found import FoundInRun
 from flatout.problems.input.feeding import (
     BUSY,
     WORTH,
@@ -30,9 +31,9 @@ from flatout.problems.input.feeding import (
     steady_wait_ms,
 )
 from flatout.problems.input.sample_lines import making_lines
-from flatout.problems.prediction import by_removing, severity
+from flatout.problems.prediction import by_removing
 from flatout.records.evidence import Evidence, LoaderUse, Waiting
-from flatout.records.report import CopySite, Finding, Gain, LineCost, Location
+from flatout.records.report import CopySite, Gain, LineCost, Location
 
 CODE = "IN107"
 TITLE = "Putting samples together into a batch is slow"
@@ -44,7 +45,7 @@ _TORCH_OWN = ("default_collate", "default_convert", "pin_memory")
 _SLOW_BYTES_PER_S = 1e8
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     use = run.training_loader
     if use is None or use.cost is None or not run.step_ms or steady_wait_ms(run) < WORTH * run.step_ms:
         return
@@ -55,11 +56,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     if gain is None:
         return
     collate_ms = part * (batch_ms(run, use) or 0.0)
-    yield Finding(
-        code=CODE,
-        family="input",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=_line(run, use) or use.made_at,
         evidence={
             "collate_fn": str(use.settings.get("collate_fn")),
@@ -70,7 +67,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         },
         cause=f"`{use.settings.get('collate_fn')}` takes {collate_ms:.3g} ms for the samples of a step, {part:.0%} of "
         "what they cost",
-        remedy=None,
         change="return ready tensors from the dataset and only stack them in the collate_fn",
         predicted_gain=gain,
     )

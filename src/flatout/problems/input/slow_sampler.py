@@ -20,10 +20,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import HERE, Case, loader, on_gpu, run, worker_cost
+from flatout.problems.found import FoundInRun
 from flatout.problems.input.feeding import WORTH, batch_ms, usual_handover_ms
-from flatout.problems.prediction import by_removing, severity
+from flatout.problems.prediction import by_removing
 from flatout.records.evidence import Evidence, LoaderUse, Waiting
-from flatout.records.report import Finding, LineCost, Location
+from flatout.records.report import LineCost, Location
 
 CODE = "IN111"
 TITLE = "Drawing the indices holds the main process up"
@@ -42,7 +43,7 @@ _TORCH_OWN = (
 )
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     use = run.training_loader
     if use is None or not run.step_ms or run.starved_ms < WORTH * run.step_ms:
         return
@@ -54,11 +55,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     gain = by_removing(run, exposed * held_ms, f"{held_ms:.3g} ms a step before a ready batch is handed over go")
     if gain is None:
         return
-    yield Finding(
-        code=CODE,
-        family="input",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=line.location,
         evidence={
             "sampler": str(use.settings.get("sampler")),
@@ -68,7 +65,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         },
         cause=f"the main process spends {held_ms:.3g} of each {run.step_ms:.3g} ms step drawing indices in "
         f"`{line.function}`",
-        remedy=None,
         change="draw the indices of a whole epoch at once at the start of the sampler's __iter__",
         predicted_gain=gain,
     )

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
+from flatout.problems.found import FoundInRun
 from flatout.problems.input.feeding import (
     WORTH,
     batch_ms,
@@ -34,9 +35,7 @@ from flatout.problems.input.feeding import (
 from flatout.problems.input.sample_lines import dearest_line
 from flatout.problems.input.storage import storage_is_to_blame, storage_signs, waits_share
 from flatout.problems.input.uneven import held_up_by_few, mean_batch_ms
-from flatout.problems.prediction import severity
 from flatout.records.evidence import Evidence, Series, Waiting, WorkerProcesses
-from flatout.records.report import Finding
 
 CODE = "IN104"
 TITLE = "Workers wait for storage"
@@ -44,7 +43,7 @@ TITLE = "Workers wait for storage"
 _DISK_FULL = 0.9
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     use = run.training_loader
     if use is None or not use.workers or not run.step_ms or steady_wait_ms(run) < WORTH * run.step_ms:
         return
@@ -59,11 +58,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         return
     signs = storage_signs(run, use)
     workers = workers_for(run, use)
-    yield Finding(
-        code=CODE,
-        family="input",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=use.made_at,
         evidence={
             "num_workers": use.workers,
@@ -75,7 +70,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         },
         cause=f"a worker takes {use.sample_ms or 0.0:.3g} ms for a sample and waits for {waits:.0%} of that"
         + (f", with the data on {signs['filesystem']}" if "filesystem" in signs else ""),
-        remedy=None,
         change=_change(run, workers if workers > use.workers else 0),
         predicted_gain=gain,
     )

@@ -24,14 +24,14 @@ import re
 from collections.abc import Iterator
 
 from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
+from flatout.problems.found import FoundInRun
 from flatout.problems.hot_lines import named, text_at
 from flatout.problems.input.cheaper import gain_by_cheaper
 from flatout.problems.input.feeding import BUSY, WORTH, batch_ms, busy_share, steady_wait_ms
 from flatout.problems.input.sample_lines import making_lines
 from flatout.problems.input.storage import storage_is_to_blame
-from flatout.problems.prediction import severity
 from flatout.records.evidence import Evidence, LoaderUse, Waiting
-from flatout.records.report import Finding, Gain, HostUse, LineCost, Location
+from flatout.records.report import Gain, HostUse, LineCost, Location
 
 CODE = "IN114"
 TITLE = "Samples lie in many small files"
@@ -49,7 +49,7 @@ _SLOW_BYTES_PER_S = 1e8
 _LEFT_AT_WORST, _LEFT, _LEFT_AT_BEST = 0.33, 0.1, 0.02
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     use, size = run.training_loader, run.file_bytes
     if use is None or use.cost is None or not run.step_ms or steady_wait_ms(run) < WORTH * run.step_ms:
         return
@@ -66,11 +66,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     if gain is None:
         return
     at = named(run, lines[0].location)
-    yield Finding(
-        code=CODE,
-        family="input",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=lines[0].location,
         evidence={
             "file_bytes": round(size),
@@ -80,7 +76,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
             "num_workers": use.workers,
         },
         cause=f"{at} takes {per_file_ms:.3g} ms for a file of {size / 1024:.3g} KiB: to open it, not to read it",
-        remedy=None,
         change="put the samples into one memory-mapped array or few large files",
         predicted_gain=gain,
     )

@@ -23,18 +23,18 @@ import math
 from collections.abc import Iterator
 
 from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
+from flatout.problems.found import FoundInRun
 from flatout.problems.input.feeding import handover_ms
 from flatout.problems.input.uneven import held_up_by_few, mean_batch_ms
-from flatout.problems.prediction import by_removing, severity, without_waiting_ms
+from flatout.problems.prediction import by_removing, without_waiting_ms
 from flatout.records.evidence import Evidence, LoaderUse, Waiting
-from flatout.records.report import Finding
 
 CODE = "IN108"
 TITLE = "A few slow samples hold the batches up"
 _DEEPEST = 8
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     use, waiting = run.training_loader, run.waiting
     if use is None or not use.workers or use.cost is None or waiting is None or not run.step_ms:
         return
@@ -49,11 +49,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     gain = by_removing(run, removed_ms, words, floor_ms=without_waiting_ms(run))
     if gain is None:
         return
-    yield Finding(
-        code=CODE,
-        family="input",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=use.made_at,
         evidence={
             "mean_batch_ms": round(mean_ms, 1),
@@ -65,7 +61,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         cause=f"{waiting.late_share:.1%} of the steps wait for a late batch (the slowest took "
         f"{use.cost.slowest_batch_ms:.3g} ms, a mean one {mean_ms:.3g} ms); together {waiting.late_ms:.3g} ms of a "
         f"mean {run.step_ms:.3g} ms step",
-        remedy=None,
         change=_change(run, use),
         predicted_gain=gain,
     )

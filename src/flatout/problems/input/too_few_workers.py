@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
+from flatout.problems.found import FoundInRun
 from flatout.problems.input.arrival import workers_never_arrived
 from flatout.problems.input.feeding import (
     BUSY,
@@ -36,16 +37,16 @@ from flatout.problems.input.feeding import (
 from flatout.problems.input.sample_lines import dearest_line
 from flatout.problems.input.storage import storage_is_to_blame
 from flatout.problems.input.uneven import held_up_by_few
-from flatout.problems.prediction import severity, without_waiting_ms
+from flatout.problems.prediction import without_waiting_ms
 from flatout.records.evidence import Evidence, Waiting, WorkerProcesses
-from flatout.records.report import Finding, HostUse
+from flatout.records.report import HostUse
 
 CODE = "IN102"
 TITLE = "Too few workers make the batches"
 REMEDY = "loader.workers"
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     use = run.training_loader
     if use is None or not use.workers or not run.step_ms or steady_wait_ms(run) < WORTH * run.step_ms:
         return
@@ -59,11 +60,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     if gain is None:
         return
     work_ms = batch_ms(run, use) or 0.0
-    yield Finding(
-        code=CODE,
-        family="input",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=use.made_at,
         evidence={
             "num_workers": use.workers,
@@ -77,7 +74,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         },
         cause=f"loading a step's samples takes {work_ms:.3g} ms of one process, {work_ms / use.workers:.3g} ms over "
         f"{use.workers} workers, but the training could take them every {without_waiting_ms(run):.3g} ms",
-        remedy=REMEDY,
         change=f"num_workers={workers}",
         predicted_gain=gain,
     )

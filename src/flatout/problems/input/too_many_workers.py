@@ -22,10 +22,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
+from flatout.problems.found import FoundInRun
 from flatout.problems.input.feeding import BUSY, batch_ms, busy_share, ranks_here, spare_cpus
-from flatout.problems.prediction import by_step, processors_floor_ms, severity, without_waiting_ms
+from flatout.problems.prediction import by_step, processors_floor_ms, without_waiting_ms
 from flatout.records.evidence import Evidence, LoaderUse, WorkerProcesses
-from flatout.records.report import Finding, Gain, HostUse
+from flatout.records.report import Gain, HostUse
 
 CODE = "IN103"
 TITLE = "Workers and their threads crowd the processors"
@@ -39,7 +40,7 @@ _TAKEN = 0.85
 _LOST = 0.1
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     use = run.training_loader
     if use is None or not use.workers or use.processes is None or not run.step_ms or spare_cpus(run) < 1:
         return
@@ -55,11 +56,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     gain = _gain(run, use, threads, workers, lost_ms)
     if gain is None:
         return
-    yield Finding(
-        code=CODE,
-        family="input",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=use.made_at,
         evidence={
             "num_workers": use.workers,
@@ -71,7 +68,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         },
         cause=f"{use.workers} busy workers with {threads:.2g} computing threads each want {run.cpus:g} processors; the "
         f"training thread gets none for {lost_ms:.3g} of each {run.step_ms:.3g} ms step",
-        remedy=REMEDY,
         change=f"num_workers={workers}" + (", torch.set_num_threads(1) in the workers" if threads > 1 else ""),
         predicted_gain=gain,
     )

@@ -25,11 +25,12 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from flatout.problems.cases import Case, loader, on_gpu, run
+from flatout.problems.found import FoundInRun
 from flatout.problems.hot_lines import host_lines, named
 from flatout.problems.input.feeding import batch_ms, computing_share, spare_cpus
-from flatout.problems.prediction import by_sparing_host, severity
+from flatout.problems.prediction import by_sparing_host
 from flatout.records.evidence import Evidence, LoaderUse
-from flatout.records.report import Finding, Gain, LineCost, Location
+from flatout.records.report import Gain, LineCost, Location
 
 CODE = "IN109"
 TITLE = "The training thread works on the batch itself"
@@ -59,7 +60,7 @@ _ON_DATA = frozenset(
 _OF_TORCH = {"torch", "nn", "F", "functional", "self"}
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     use = run.training_loader
     if use is None or not run.step_ms:
         return
@@ -71,11 +72,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     if gain is None:
         return
     dearest = lines[0]
-    yield Finding(
-        code=CODE,
-        family="input",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=dearest.location,
         evidence={
             "work_ms_per_step": round(moved_ms, 2),
@@ -85,7 +82,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         },
         cause=f"{named(run, dearest.location)} and the like work on the batch for {moved_ms:.3g} of each "
         f"{run.step_ms:.3g} ms step, in the thread that trains",
-        remedy=None,
         change=f"do what {named(run, dearest.location)} does in the dataset's __getitem__ or the collate function"
         + ("" if use.workers else ", with num_workers of at least 1"),
         predicted_gain=gain,

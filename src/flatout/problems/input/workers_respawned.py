@@ -20,17 +20,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import Case, loader, on_gpu, run
+from flatout.problems.found import FoundInRun
 from flatout.problems.input.epochs import gain_without, starting
-from flatout.problems.prediction import severity
 from flatout.records.evidence import Evidence, Waiting
-from flatout.records.report import Finding
 
 CODE = "IN105"
 TITLE = "Workers are started anew for every epoch"
 REMEDY = "loader.persistent"
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     for use in run.loaders:
         if use.settings.get("persistent_workers") or use.made > 1:
             continue  # a loader that is made anew cannot keep its workers
@@ -38,11 +37,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         gain = gain_without(run, start) if start is not None else None
         if start is None or gain is None:
             continue
-        yield Finding(
-            code=CODE,
-            family="input",
-            title=TITLE,
-            severity=severity(gain),
+        yield FoundInRun(
             location=use.made_at,
             evidence={
                 "epochs": use.epochs,
@@ -52,7 +47,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
             },
             cause=f"the {use.workers} workers are started {use.epochs} times, which holds the training up for "
             f"{start.each_ms:.3g} ms each time",
-            remedy=REMEDY,
             change="persistent_workers=True",
             predicted_gain=gain,
         )

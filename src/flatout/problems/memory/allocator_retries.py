@@ -20,29 +20,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import Case, on_gpu, run
+from flatout.problems.found import FoundInRun
 from flatout.records.evidence import Evidence
-from flatout.records.report import Finding
 
 CODE = "ME704"
 TITLE = "The GPU allocator runs out and starts over"
 COMES_FROM = ("ME710",)
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     torch = run.report.live.get("torch")
     retries = torch.get("alloc_retries") if isinstance(torch, dict) else None
     if not run.on_gpu or not retries:
         return
     per_step = retries / max(1, run.report.run.steps)
-    yield Finding(
-        code=CODE,
-        family="memory",
-        title=TITLE,
+    yield FoundInRun(
         severity="high" if per_step >= 0.01 else "medium",
         location=None,
         evidence={"alloc_retries": int(retries), "retries_per_step": round(per_step, 5)},
         cause=f"{int(retries)} times in {run.report.run.steps} steps torch had to give back all cached GPU memory",
-        remedy=None,
         change="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or a smaller batch",
         predicted_gain=None,
     )

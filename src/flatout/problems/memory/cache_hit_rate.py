@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
+from flatout.problems.found import FoundInRun
 from flatout.problems.input.cheaper import gain_by_cheaper
 from flatout.problems.input.feeding import (
     BUSY,
@@ -33,9 +34,8 @@ from flatout.problems.input.feeding import (
     busy_share,
     steady_wait_ms,
 )
-from flatout.problems.prediction import severity
 from flatout.records.evidence import CacheUse, Evidence, LoaderUse, Waiting
-from flatout.records.report import Finding, Gain, HostUse
+from flatout.records.report import Gain, HostUse
 
 CODE = "ME709"
 TITLE = "The dataset's cache is seldom of use"
@@ -49,7 +49,7 @@ _WITHIN_REACH = 0.15
 _SAVED_AT_WORST, _SAVED, _SAVED_AT_BEST = 0.5, 0.75, 0.95
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     use = run.training_loader
     if use is None or use.cost is None or not run.step_ms or steady_wait_ms(run) < WORTH * run.step_ms:
         return
@@ -68,12 +68,8 @@ def in_run(run: Evidence) -> Iterator[Finding]:
             return
 
 
-def _finding(use: LoaderUse, cache: CacheUse, reach: float, gain: Gain) -> Finding:
-    return Finding(
-        code=CODE,
-        family="memory",
-        title=TITLE,
-        severity=severity(gain),
+def _finding(use: LoaderUse, cache: CacheUse, reach: float, gain: Gain) -> FoundInRun:
+    return FoundInRun(
         location=use.made_at,
         evidence={
             "cache": cache.name,
@@ -87,7 +83,6 @@ def _finding(use: LoaderUse, cache: CacheUse, reach: float, gain: Gain) -> Findi
             "started": cache.processes,
         },
         cause=f"of what is asked of {cache.name}, {cache.hit_rate:.0%} is there: {_why(use, cache)}",
-        remedy=None,
         change=_change(use, cache),
         predicted_gain=gain,
     )

@@ -20,9 +20,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import Case, on_gpu, run
+from flatout.problems.found import FoundInRun
 from flatout.problems.memory.growing import GIB, amount, duration, lasting_growth
 from flatout.records.evidence import Evidence, Series
-from flatout.records.report import Finding
 from flatout.records.resources import GpuState
 
 CODE = "ME708"
@@ -31,7 +31,7 @@ _DAY_S = 86400.0
 _TOO_FAR_S = 7 * _DAY_S
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     growth = lasting_growth(run.series.get("gpu_memory_bytes"))
     total = sum(state.memory_total_bytes or 0.0 for state in run.gpus)
     steps_per_s = run.report.throughput.steps_per_s
@@ -41,10 +41,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     if left_s > _TOO_FAR_S:
         return
     per_step = growth.bytes_per_s / steps_per_s
-    yield Finding(
-        code=CODE,
-        family="memory",
-        title=TITLE,
+    yield FoundInRun(
         severity="high" if left_s < _DAY_S else "medium",
         location=None,
         evidence={
@@ -55,7 +52,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
             "hours_left": round(left_s / 3600, 2),
         },
         cause=f"{amount(per_step)} of each step stay on the device; its {amount(total)} are full in {duration(left_s)}",
-        remedy=None,
         change="find what is kept across steps: losses and outputs in lists need .detach(), or .cpu(), and a bound",
         predicted_gain=None,
     )

@@ -25,9 +25,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from flatout.problems.cases import Case, on_gpu, run
+from flatout.problems.found import FoundInRun
 from flatout.problems.memory.growing import GIB, amount
 from flatout.records.evidence import Evidence
-from flatout.records.report import Finding
 from flatout.records.resources import GpuState
 
 CODE = "ME710"
@@ -41,7 +41,7 @@ _NEAR = 0.9
 _EXPANDS = "expandable_segments:true"
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     state = run.report.live.get("torch")
     if not run.on_gpu or not isinstance(state, dict):
         return
@@ -56,10 +56,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     retries, filled = int(state.get("alloc_retries") or 0), _filled_share(run, reserved)
     if not retries and (filled is None or filled < _NEAR):
         return
-    yield Finding(
-        code=CODE,
-        family="memory",
-        title=TITLE,
+    yield FoundInRun(
         severity="high" if retries / max(1, run.report.run.steps) >= 0.01 else "medium",
         location=None,
         evidence={
@@ -72,7 +69,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         cause=f"torch holds {amount(reserved)} on the device for {amount(allocated)} of tensors at most; up to "
         f"{amount(split)} lie in pieces between them"
         + (f", and {retries} times it had to start over" if retries else ""),
-        remedy=None,
         change="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
         predicted_gain=None,
     )

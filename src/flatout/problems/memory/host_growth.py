@@ -26,10 +26,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from flatout.problems.cases import Case, SourceCase, loader, run, worker_cost
+from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.memory.growing import amount, duration, lasting_growth, memory_limit, room_bytes
 from flatout.records.evidence import Evidence, Series
-from flatout.records.report import Finding
-from flatout.records.source import SourceFinding
 from flatout.source.code import Code, every_step, path_to
 from flatout.source.keeping import kept_in
 
@@ -41,7 +40,7 @@ _TOO_FAR_S = 7 * _DAY_S
 _KEEP_NOTHING = ("TensorDataset", "IterableDataset")
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     growth, limit = lasting_growth(run.series.get("main_rss_bytes")), memory_limit(run)
     steps_per_s = run.report.throughput.steps_per_s
     if growth is None or limit is None or not steps_per_s:
@@ -50,10 +49,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     if left_s > _TOO_FAR_S or _may_be_a_cache(run, growth.bytes_per_s, room_bytes(run, limit[0])):
         return
     per_step = growth.bytes_per_s / steps_per_s
-    yield Finding(
-        code=CODE,
-        family="memory",
-        title=TITLE,
+    yield FoundInRun(
         severity="high" if left_s < _DAY_S else "medium",
         location=None,
         evidence={
@@ -65,7 +61,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         },
         cause=f"the training process keeps {amount(per_step)} of each step; {limit[1]} of {amount(limit[0])} is "
         f"reached in {duration(left_s)}",
-        remedy=None,
         change="find what is kept across steps: lists of losses or outputs need .detach() or .item(), and a bound",
         predicted_gain=None,
     )
@@ -101,11 +96,9 @@ CASES = (
 )
 
 
-def in_source(code: Code) -> Iterator[SourceFinding]:
+def in_source(code: Code) -> Iterator[FoundInSource]:
     for kept in kept_in(code):
-        yield SourceFinding(
-            code=CODE,
-            family="memory",
+        yield FoundInSource(
             title="A graph is kept alive by every step",
             severity="high",
             place=kept.region.module.place(kept.node),

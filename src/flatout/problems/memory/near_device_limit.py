@@ -20,9 +20,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import Case, on_gpu, run
+from flatout.problems.found import FoundInRun
 from flatout.problems.memory.growing import GIB, amount
 from flatout.records.evidence import Evidence
-from flatout.records.report import Finding
 from flatout.records.resources import GpuState
 
 CODE = "ME703"
@@ -31,17 +31,14 @@ COMES_FROM = ("ME704", "ME710")
 _NEAR = 0.95
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     shares = {state.gpu: _share(state) for state in run.gpus}
     worst = max(run.gpus, key=lambda state: shares[state.gpu], default=None)
     if worst is None or shares[worst.gpu] < _NEAR:
         return
     used, total, own = worst.memory_used_bytes or 0.0, worst.memory_total_bytes or 0.0, worst.own_memory_bytes
     others = max(0.0, used - own) if own is not None else 0.0
-    yield Finding(
-        code=CODE,
-        family="memory",
-        title=TITLE,
+    yield FoundInRun(
         severity="medium",
         location=None,
         evidence={
@@ -53,7 +50,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         },
         cause=f"{amount(used)} of the {amount(total)} of GPU {worst.gpu} are taken"
         + (f", {amount(others)} of it by other processes" if others > 0.05 * total else ""),
-        remedy=None,
         change="a smaller batch, bf16 or activation checkpointing; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
         predicted_gain=None,
     )

@@ -20,9 +20,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import Case, run
+from flatout.problems.found import FoundInRun
 from flatout.problems.memory.growing import amount, memory_limit
 from flatout.records.evidence import Evidence, Series
-from flatout.records.report import Finding, HostUse
+from flatout.records.report import HostUse
 
 CODE = "ME702"
 TITLE = "Host memory is nearly used up"
@@ -31,15 +32,12 @@ _NEAR = 0.9
 _DANGER = 0.95
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     limit, peak = memory_limit(run), _peak_bytes(run)
     if limit is None or peak is None or peak < _NEAR * limit[0]:
         return
     workers, each = _last(run, "workers_alive"), _most(run, "worker_rss_bytes")
-    yield Finding(
-        code=CODE,
-        family="memory",
-        title=TITLE,
+    yield FoundInRun(
         severity="high" if peak >= _DANGER * limit[0] else "medium",
         location=None,
         evidence={
@@ -50,7 +48,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
             "worker_resident_bytes": round(each),
         },
         cause=f"the run took {amount(peak)} of {limit[1]} of {amount(limit[0])}",
-        remedy=None,
         change="fewer workers, a smaller prefetch_factor or a smaller cache in the dataset"
         if workers
         else "keep less in memory: a smaller cache, memory-mapped files, narrower types",

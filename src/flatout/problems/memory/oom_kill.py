@@ -21,9 +21,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import Case, run
+from flatout.problems.found import FoundInRun
 from flatout.problems.memory.growing import amount, memory_limit
 from flatout.records.evidence import Evidence
-from flatout.records.report import Finding
 from flatout.records.resources import OomKill
 
 CODE = "ME705"
@@ -36,17 +36,14 @@ _CHANGE = {
 }
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     kill = run.oom_kill
     if kill is None or kill.kills < 1:
         return
     role, limit = kill.role or "other", memory_limit(run)
     held = f", which held {amount(kill.rss_bytes)}" if kill.rss_bytes else ""
     of = f" ({limit[1]} is {amount(limit[0])})" if limit is not None else ""
-    yield Finding(
-        code=CODE,
-        family="memory",
-        title=TITLE,
+    yield FoundInRun(
         severity="high",
         location=None,
         evidence={
@@ -56,7 +53,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
             "resident_bytes": round(kill.rss_bytes or 0.0),
         },
         cause=f"the kernel killed {_WHO[role]}{held}{of}",
-        remedy=None,
         change=_CHANGE[role],
         predicted_gain=None,
     )

@@ -23,9 +23,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import Case, loader, run
+from flatout.problems.found import FoundInRun
 from flatout.problems.memory.growing import Growth, amount, duration, lasting_growth, memory_limit, room_bytes
 from flatout.records.evidence import Evidence, Series
-from flatout.records.report import Finding
 
 CODE = "ME706"
 TITLE = "Every loader worker keeps its own growing memory"
@@ -34,7 +34,7 @@ _TOO_FAR_S = 7 * _DAY_S
 _DANGEROUS = 0.5
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     growth, limit = lasting_growth(run.series.get("worker_rss_bytes")), memory_limit(run)
     alive = run.series.get("workers_alive")
     if growth is None or limit is None or alive is None:
@@ -47,10 +47,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     if left_s > _TOO_FAR_S or (most is not None and most < _DANGEROUS * room):
         return
     use = run.training_loader
-    yield Finding(
-        code=CODE,
-        family="memory",
-        title=TITLE,
+    yield FoundInRun(
         severity="high" if left_s < _DAY_S else "medium",
         location=use.made_at if use is not None else None,
         evidence={
@@ -63,7 +60,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         },
         cause=f"each of {workers:.0f} workers grows by {amount(growth.bytes_per_s * 60)} a minute; {limit[1]} of "
         f"{amount(limit[0])} is reached in {duration(left_s)}",
-        remedy=None,
         change=f"keep samples once for all workers, not in the dataset; a bound holds per worker, so × {workers:.0f}",
         predicted_gain=None,
     )

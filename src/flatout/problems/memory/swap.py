@@ -20,9 +20,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import Case, run
+from flatout.problems.found import FoundInRun
 from flatout.problems.memory.growing import amount
 from flatout.records.evidence import Evidence, Series
-from flatout.records.report import Finding
 
 CODE = "ME707"
 TITLE = "The machine swaps"
@@ -32,22 +32,18 @@ _LEAST_BYTES = 128 << 20
 _LEAST_FAULTS = 20.0
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     used, faults = run.series.get("swap_used_bytes"), run.series.get("major_faults_per_s")
     if used is None or faults is None or not faults.values or not used.values:
         return
     grown, rate = max(used.values) - used.values[0], sum(faults.values) / len(faults.values)
     if grown < _LEAST_BYTES or rate < _LEAST_FAULTS:
         return
-    yield Finding(
-        code=CODE,
-        family="memory",
-        title=TITLE,
+    yield FoundInRun(
         severity="high",
         location=None,
         evidence={"swapped_bytes": round(grown), "major_faults_per_s": round(rate, 1)},
         cause=f"{amount(grown)} went to swap during the run, and {rate:.0f} pages a second were read back from disk",
-        remedy=None,
         change="fewer workers, a smaller cache in the dataset, or more memory",
         predicted_gain=None,
     )

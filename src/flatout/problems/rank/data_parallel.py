@@ -22,9 +22,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import HERE, Case, on_gpu, run
-from flatout.problems.prediction import by_step, severity
+from flatout.problems.found import FoundInRun
+from flatout.problems.prediction import by_step
 from flatout.records.evidence import Evidence
-from flatout.records.report import Finding
 from flatout.records.resources import GpuState
 
 CODE = "RA904"
@@ -33,7 +33,7 @@ TITLE = "One process drives several GPUs with DataParallel"
 _REACHED = 0.95
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     busy = [state.util_percent / 100 for state in run.gpus if state.util_percent is not None]
     if run.data_parallel_at is None or run.report.run.ranks != 1 or len(run.gpus) < 2 or len(busy) < len(run.gpus):
         return
@@ -44,11 +44,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     gain = by_step(run, run.step_ms - 0.25 * (run.step_ms - best_ms), 0.5 * (run.step_ms + best_ms), best_ms, _METHOD)
     if gain is None:
         return
-    yield Finding(
-        code=CODE,
-        family="rank",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=run.data_parallel_at,
         evidence={
             "gpus": len(run.gpus),
@@ -56,7 +52,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
             "util_percent_least": round(100 * min(busy), 1),
         },
         cause=f"one process launches the work of {len(run.gpus)} GPUs, which are busy {share:.0%} of the time",
-        remedy=None,
         change=f"torchrun --nproc-per-node {len(run.gpus)}, DistributedDataParallel and a DistributedSampler",
         predicted_gain=gain,
     )

@@ -20,10 +20,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import Case, on_gpu, run
-from flatout.problems.prediction import by_removing, severity
+from flatout.problems.found import FoundInRun
+from flatout.problems.prediction import by_removing
 from flatout.problems.rank.ranks import Times, delays_ms, made_rank, others, times, together, typical
 from flatout.records.evidence import Evidence
-from flatout.records.report import Finding, Location
+from flatout.records.report import Location
 
 CODE = "RA901"
 TITLE = "One rank keeps the others waiting"
@@ -41,7 +42,7 @@ _CHANGE = {
 }
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     ranks = times(run)
     if not ranks:
         return
@@ -58,11 +59,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     gain = by_removing(run, min(delay_ms, 0.95 * run.step_ms), f"a step without the {delay_ms:.3g} ms of waiting")
     if gain is None or phase in _CADENCE:
         return
-    yield Finding(
-        code=CODE,
-        family="rank",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=_location(run, phase, late, rest),
         evidence={
             "rank": late.rank.rank if late.rank.rank is not None else -1,
@@ -74,7 +71,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         },
         cause=f"{late.name} takes {delay_ms:.3g} ms a step longer than the others, {more_ms:.3g} ms of it in {phase}, "
         "and they wait for it in backward",
-        remedy=None,
         change=_CHANGE.get(phase, "find what {name} does longer in " + phase).format(name=late.name),
         predicted_gain=gain,
     )

@@ -20,17 +20,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import Case, run
-from flatout.problems.prediction import by_step, severity
+from flatout.problems.found import FoundInRun
+from flatout.problems.prediction import by_step
 from flatout.problems.rank.ranks import Times, samples_per_step, times, together
 from flatout.records.evidence import Evidence
-from flatout.records.report import Finding, Gain, RankUse
+from flatout.records.report import Gain, RankUse
 
 CODE = "RA902"
 TITLE = "Ranks get unequal shares of the data"
 _WORTH = 0.05
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     ranks = run.report.ranks
     shares = {_name(rank): work for rank in ranks if (work := _work(rank)) is not None}
     if len(ranks) < 2 or len(shares) < len(ranks) or not all(rank.ended for rank in ranks) or not times(run):
@@ -41,11 +42,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         return
     first, last = max(shares, key=lambda name: shares[name]), min(shares, key=lambda name: shares[name])
     use = run.training_loader
-    yield Finding(
-        code=CODE,
-        family="rank",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=use.made_at if use is not None else None,
         evidence={
             "samples_most": round(most),
@@ -55,7 +52,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
             "steps_least": min(rank.steps for rank in ranks),
         },
         cause=f"{first} trained on {most:.0f} samples, {last} on {least:.0f}; all wait for the busiest",
-        remedy=None,
         change="DistributedSampler(dataset, drop_last=True) and the same batch_size on every rank",
         predicted_gain=gain,
     )

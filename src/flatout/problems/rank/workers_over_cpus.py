@@ -23,9 +23,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from flatout.problems.cases import Case, loader, run
+from flatout.problems.found import FoundInRun
 from flatout.problems.rank.ranks import together
 from flatout.records.evidence import Evidence
-from flatout.records.report import Finding, HostUse
+from flatout.records.report import HostUse
 
 CODE = "RA903"
 TITLE = "Workers of all ranks outnumber the processors"
@@ -34,7 +35,7 @@ COMES_FROM = ("IN103",)
 _BUSY = 0.85
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     use, host = run.training_loader, run.report.host
     here = max(Counter(rank.host for rank in run.report.ranks).values(), default=0)
     if use is None or not use.workers or here < 2 or host is None or host.cpu_cores is None:
@@ -45,10 +46,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     workers = max(1, math.floor((run.cpus - here) / here))
     if workers >= use.workers:
         return
-    yield Finding(
-        code=CODE,
-        family="rank",
-        title=TITLE,
+    yield FoundInRun(
         severity="medium",
         location=use.made_at,
         evidence={
@@ -61,7 +59,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         },
         cause=f"{here} ranks with {use.workers} workers each are {processes} processes on {run.cpus:g} processors, "
         f"of which {host.cpu_cores:.3g} are busy",
-        remedy=REMEDY,
         change=f"num_workers={workers} for each rank",
         predicted_gain=None,
     )

@@ -21,10 +21,11 @@ import re
 from collections.abc import Iterator
 
 from flatout.problems.cases import HERE, Case, on_gpu, run
+from flatout.problems.found import FoundInRun
 from flatout.problems.hot_lines import host_lines, text_at
-from flatout.problems.prediction import by_sparing_host, severity
+from flatout.problems.prediction import by_sparing_host
 from flatout.records.evidence import Evidence
-from flatout.records.report import Finding, LineCost, Location
+from flatout.records.report import LineCost, Location
 
 CODE = "SY305"
 TITLE = "The step waits for somebody else"
@@ -37,7 +38,7 @@ _POLLS = re.compile(r"select\.select\([^)]*,\s*0(\.0)?\s*\)|cpu_percent\(\s*(int
 _WORTH = 0.02
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     waits = [line for line in host_lines(run) if _is_blocking(text_at(run, line.location))]
     wait_ms = sum(line.ms for line in waits)
     if not waits or wait_ms < _WORTH * run.step_ms:
@@ -48,15 +49,10 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         return
     dearest = waits[0]
     said = text_at(run, dearest.location)
-    yield Finding(
-        code=CODE,
-        family="sync",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=dearest.location,
         evidence={"wait_ms_per_step": round(wait_ms, 2), "call": said[:80], "function": dearest.function},
         cause=f"the training thread is held up in {dearest.function}, {wait_ms:.3g} of each {run.step_ms:.3g} ms step",
-        remedy=None,
         change="take the call off the training thread, or poll without waiting every hundredth step",
         predicted_gain=gain,
     )

@@ -22,11 +22,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
-from flatout.problems.prediction import by_sparing_host, severity
+from flatout.problems.found import FoundInRun, FoundInSource
+from flatout.problems.prediction import by_sparing_host
 from flatout.problems.sync.waits import EXPLICIT, listed, sites_of, timed_ms
 from flatout.records.evidence import Evidence
-from flatout.records.report import Finding, SyncSite
-from flatout.records.source import SourceFinding
+from flatout.records.report import SyncSite
 from flatout.source.code import Code, every_step, path_to
 from flatout.source.nodes import text_of
 
@@ -35,7 +35,7 @@ TITLE = "The step calls synchronize"
 REMEDY = "sync.skip"
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if not run.on_gpu:
         return
     sites = sites_of(run, EXPLICIT)
@@ -45,11 +45,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     gain = by_sparing_host(run, waits_ms, words)
     if gain is None:
         return
-    yield Finding(
-        code=CODE,
-        family="sync",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=sites[0].location,
         evidence={
             "synchronize_per_step": round(count, 2),
@@ -57,7 +53,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
             "lines": listed(run, sites),
         },
         cause=f"synchronize is called {count:.3g} times a step and waits {waits_ms:.3g} of {run.step_ms:.3g} ms",
-        remedy=REMEDY,
         change=f"delete the call, time with CUDA events: {listed(run, sites)}",
         predicted_gain=gain,
     )
@@ -85,13 +80,9 @@ CASES = (
 )
 
 
-def in_source(code: Code) -> Iterator[SourceFinding]:
+def in_source(code: Code) -> Iterator[FoundInSource]:
     for region, _, call in code.calls_each_step("synchronize"):
-        yield SourceFinding(
-            code=CODE,
-            family="sync",
-            title=TITLE,
-            severity="medium",
+        yield FoundInSource(
             place=region.module.place(call),
             cause=f"`{text_of(call, 40)}` makes the host wait for the device in {every_step(region)}",
             change="delete it; to time parts of a step, record torch.cuda.Event pairs and read them later",

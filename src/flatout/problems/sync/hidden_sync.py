@@ -22,18 +22,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import HERE, Case, on_gpu, run
+from flatout.problems.found import FoundInRun
 from flatout.problems.hot_lines import ms_at
-from flatout.problems.prediction import by_sparing_host, severity
+from flatout.problems.prediction import by_sparing_host
 from flatout.problems.sync.waits import HIDDEN, hidden_ms, listed, over_parameters, sites_of, timed_ms
 from flatout.records.evidence import Evidence
-from flatout.records.report import Finding, LineCost, SyncSite
+from flatout.records.report import LineCost, SyncSite
 
 CODE = "SY302"
 TITLE = "An operation waits for the device unseen"
 COMES_FROM = ("HO405",)
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if not run.on_gpu:
         return
     sites = [site for site in sites_of(run, HIDDEN) if not over_parameters(run, site)]
@@ -44,11 +45,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     if gain is None:
         return
     dearest = sorted(sites, key=lambda site: -(site.ms or ms_at(run, site.location)))
-    yield Finding(
-        code=CODE,
-        family="sync",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=dearest[0].location,
         evidence={
             "hidden_syncs_per_step": round(count, 2),
@@ -57,7 +54,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         },
         cause=f"{count:.3g} operations a step wait for the device to learn a shape or a value, about {waits_ms:.3g} of"
         f" {run.step_ms:.3g} ms",
-        remedy=None,
         change=f"torch.where or a weighted sum instead of a mask, sizes from the host: {listed(run, dearest)}",
         predicted_gain=gain,
     )

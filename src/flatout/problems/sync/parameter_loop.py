@@ -23,12 +23,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
+from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.hot_lines import ms_at, named
-from flatout.problems.prediction import by_sparing_host, severity
+from flatout.problems.prediction import by_sparing_host
 from flatout.problems.sync.waits import RESULTS, over_parameters, timed_ms
 from flatout.records.evidence import Evidence
-from flatout.records.report import Finding, LineCost, SyncSite
-from flatout.records.source import SourceFinding
+from flatout.records.report import LineCost, SyncSite
 from flatout.source.code import Code, every_step, path_to
 from flatout.source.nodes import text_of
 
@@ -38,7 +38,7 @@ _OPS = (*RESULTS, "hidden", "nonzero")
 _SAVED = 0.8
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if not run.on_gpu:
         return
     sites = [site for site in run.report.syncs if site.op in _OPS and over_parameters(run, site)]
@@ -55,11 +55,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     if gain is None:
         return
     dearest = max(sites, key=lambda site: site.ms or 0.0)
-    yield Finding(
-        code=CODE,
-        family="sync",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=dearest.location,
         evidence={
             "syncs_per_step": round(count, 1),
@@ -68,7 +64,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         },
         cause=f"a loop over parameters waits for the device {count:.3g} times a step, {loop_ms:.3g} of"
         f" {run.step_ms:.3g} ms",
-        remedy=None,
         change="one torch._foreach_norm (or get_total_norm) over all gradients, read once in many steps",
         predicted_gain=gain,
     )
@@ -106,14 +101,11 @@ CASES = (
 )
 
 
-def in_source(code: Code) -> Iterator[SourceFinding]:
+def in_source(code: Code) -> Iterator[FoundInSource]:
     for sync in code.syncs:
         if not sync.over_parameters:
             continue
-        yield SourceFinding(
-            code=CODE,
-            family="sync",
-            title=TITLE,
+        yield FoundInSource(
             severity="high",
             place=sync.region.module.place(sync.node),
             cause=f"reading `{text_of(sync.of, 40)}` for each parameter waits for the device as often in "

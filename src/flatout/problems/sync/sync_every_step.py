@@ -25,11 +25,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
-from flatout.problems.prediction import by_sparing_host, severity
+from flatout.problems.found import FoundInRun, FoundInSource
+from flatout.problems.prediction import by_sparing_host
 from flatout.problems.sync.waits import RESULTS, listed, over_parameters, sites_of, timed_ms
 from flatout.records.evidence import Evidence
-from flatout.records.report import Finding, Location, SyncSite
-from flatout.records.source import SourceFinding
+from flatout.records.report import Location, SyncSite
 from flatout.source.code import Code, every_step, path_to
 from flatout.source.nodes import text_of
 
@@ -38,7 +38,7 @@ TITLE = "The host waits for a result in every step"
 REMEDY = "sync.defer"
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if not run.on_gpu:
         return
     sites = [site for site in sites_of(run, RESULTS) if not over_parameters(run, site)]
@@ -48,11 +48,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     gain = by_sparing_host(run, waits_ms, words)
     if gain is None:
         return
-    yield Finding(
-        code=CODE,
-        family="sync",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=sites[0].location,
         evidence={
             "syncs_per_step": round(count, 2),
@@ -61,7 +57,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
             "lines": listed(run, sites),
         },
         cause=f"{count:.3g} calls a step wait {waits_ms:.3g} of {run.step_ms:.3g} ms for the device's results",
-        remedy=REMEDY,
         change=f"keep the results on the device (.detach()) and read them every 100 steps: {listed(run, sites)}",
         predicted_gain=gain,
     )
@@ -109,16 +104,12 @@ _CHANGES = {
 _USUAL = "keep it on the device (.detach()) and read it every 100 steps, or after the loop"
 
 
-def in_source(code: Code) -> Iterator[SourceFinding]:
+def in_source(code: Code) -> Iterator[FoundInSource]:
     for sync in code.syncs:
         if sync.over_parameters:
             continue  # said as what it is: a loop over parameters
         what = "comparing" if sync.op == "bool" else "writing" if sync.op in ("print", "format") else "reading"
-        yield SourceFinding(
-            code=CODE,
-            family="sync",
-            title=TITLE,
-            severity="medium",
+        yield FoundInSource(
             place=sync.region.module.place(sync.node),
             cause=f"{what} `{text_of(sync.of, 40)}` waits for the device in {every_step(sync.region)}",
             change=_CHANGES.get(sync.op, _USUAL),

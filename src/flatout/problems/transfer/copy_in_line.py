@@ -27,10 +27,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import HERE, Case, on_gpu, run
-from flatout.problems.prediction import by_step, severity
+from flatout.problems.found import FoundInRun
+from flatout.problems.prediction import by_step
 from flatout.problems.transfer.copying import copies, is_small, listed, moving_ms
 from flatout.records.evidence import Evidence
-from flatout.records.report import CopySite, Finding, RunFacts
+from flatout.records.report import CopySite, RunFacts
 
 CODE = "TR206"
 TITLE = "Copies take turns with the kernels"
@@ -43,7 +44,7 @@ _NEVER_SHORT = 0.1
 _SIDE_BY_SIDE = 1.05
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     sites = [site for site in copies(run) if site.pinned_share >= 0.5 and site.non_blocking_share >= 0.5]
     sites = [site for site in sites if site.location not in run.own_stream_copies and not is_small(site)]
     drained = run.drained_share
@@ -63,11 +64,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     if gain is None:
         return
     mebibytes = sum(site.bytes_per_step for site in sites) / 2**20
-    yield Finding(
-        code=CODE,
-        family="transfer",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=sites[0].location,
         evidence={
             "mib_per_step": round(mebibytes, 2),
@@ -77,7 +74,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         },
         cause=f"{mebibytes:.3g} MiB a step come over the bus in turn with the kernels, about {copying_ms:.3g} of"
         f" {run.step_ms:.3g} ms",
-        remedy=REMEDY,
         change="copy the next batch on a torch.cuda.Stream of its own while this one is computed",
         predicted_gain=gain,
     )

@@ -23,11 +23,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
-from flatout.problems.prediction import severity
+from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.transfer.copying import blocked_ms, copies, gain_unblocked, listed, unblocked_part
 from flatout.records.evidence import Evidence
-from flatout.records.report import CopySite, Finding
-from flatout.records.source import SourceFinding
+from flatout.records.report import CopySite
 from flatout.source.code import Code, every_step, path_to
 from flatout.source.copying import copies_in
 from flatout.source.loaders import setting
@@ -38,7 +37,7 @@ TITLE = "Pinned batches are copied with a blocking call"
 REMEDY = "transfer.async"
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     sites = [site for site in copies(run) if site.pinned_share >= 0.5 and site.non_blocking_share < 0.5]
     if not run.on_gpu or not sites:
         return
@@ -46,11 +45,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     if gain is None:
         return
     held_ms = blocked_ms(run, sites)
-    yield Finding(
-        code=CODE,
-        family="transfer",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=sites[0].location,
         evidence={
             "h2d_ms_per_step": round(held_ms, 2),
@@ -59,7 +54,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
             "lines": listed(run, sites),
         },
         cause=f"copies of pinned batches wait for the device, {held_ms:.3g} of each {run.step_ms:.3g} ms step",
-        remedy=REMEDY,
         change=f".to(device, non_blocking=True): {listed(run, sites)}",
         predicted_gain=gain,
     )
@@ -83,7 +77,7 @@ CASES = (
 )
 
 
-def in_source(code: Code) -> Iterator[SourceFinding]:
+def in_source(code: Code) -> Iterator[FoundInSource]:
     copies = [copy for copy in copies_in(code) if not copy.is_non_blocking]
     pinning = [one for one in code.loaders if one.trains and not setting(one, "pin_memory", code.values).is_off()]
     seen = set()
@@ -93,9 +87,7 @@ def in_source(code: Code) -> Iterator[SourceFinding]:
         if (place.file, place.cell, place.line) in seen:
             continue
         seen.add((place.file, place.cell, place.line))
-        yield SourceFinding(
-            code=CODE,
-            family="transfer",
+        yield FoundInSource(
             title=TITLE if pinned else "Batches are copied with a blocking call",
             severity="medium" if pinned else "low",
             place=place,

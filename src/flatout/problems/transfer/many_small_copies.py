@@ -21,17 +21,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import HERE, Case, on_gpu, run
-from flatout.problems.prediction import by_sparing_host, severity
+from flatout.problems.found import FoundInRun
+from flatout.problems.prediction import by_sparing_host
 from flatout.problems.transfer.copying import copies, is_small, listed
 from flatout.records.evidence import Evidence
-from flatout.records.report import CopySite, Finding
+from flatout.records.report import CopySite
 
 CODE = "TR202"
 TITLE = "Many small tensors are copied one by one"
 _MANY = 8
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     sites = [site for site in copies(run) if is_small(site)]
     count = sum(site.per_step for site in sites)
     if not run.on_gpu or count < _MANY:
@@ -43,11 +44,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     gain = by_sparing_host(run, saved_ms, words)
     if gain is None:
         return
-    yield Finding(
-        code=CODE,
-        family="transfer",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=sites[0].location,
         evidence={
             "copies_per_step": round(count, 1),
@@ -56,7 +53,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
             "lines": listed(run, sites),
         },
         cause=f"{count:.3g} copies of small tensors a step take {took_ms:.3g} of {run.step_ms:.3g} ms",
-        remedy=None,
         change=f"pack them into one copy, or make them on the device: {listed(run, sites)}",
         predicted_gain=gain,
     )

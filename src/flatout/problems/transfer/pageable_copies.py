@@ -24,11 +24,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import HERE, Case, SourceCase, loader, on_gpu, run
-from flatout.problems.prediction import severity
+from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.transfer.copying import blocked_ms, copies, gain_unblocked, is_small, listed, pinned_part
 from flatout.records.evidence import Evidence
-from flatout.records.report import CopySite, Finding
-from flatout.records.source import Related, SourceFinding
+from flatout.records.report import CopySite
+from flatout.records.source import Related
 from flatout.source.code import Code
 from flatout.source.copying import copies_in
 from flatout.source.loaders import setting
@@ -39,7 +39,7 @@ REMEDY = "loader.pin"
 COMES_FROM = ("TR203",)
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     sites = [site for site in copies(run) if site.pinned_share < 0.5 and not is_small(site)]
     use = run.training_loader
     if not run.on_gpu or not sites or (use is not None and use.settings.get("pin_memory") and pinned_part(sites) < 0.1):
@@ -49,11 +49,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         return
     held_ms = blocked_ms(run, sites)
     mebibytes = sum(site.bytes_per_step for site in sites) / 2**20
-    yield Finding(
-        code=CODE,
-        family="transfer",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=sites[0].location,
         evidence={
             "h2d_ms_per_step": round(held_ms, 2),
@@ -63,7 +59,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         },
         cause=f"copying {mebibytes:.3g} MiB a step from pageable memory blocks the host for {held_ms:.3g} of"
         f" {run.step_ms:.3g} ms",
-        remedy=REMEDY,
         change="pin_memory=True in the DataLoader and .to(device, non_blocking=True)",
         predicted_gain=gain,
     )
@@ -98,7 +93,7 @@ CASES = (
 )
 
 
-def in_source(code: Code) -> Iterator[SourceFinding]:
+def in_source(code: Code) -> Iterator[FoundInSource]:
     all_copies = copies_in(code)
     for made in code.loaders:
         module = made.function.module
@@ -112,11 +107,7 @@ def in_source(code: Code) -> Iterator[SourceFinding]:
         written = here if value is None or value.is_direct else value.place
         first = copies[0].region.module.place(copies[0].call)
         said = "pin_memory is not given" if value is None else f"{value.how or 'pin_memory'} is {value.value}"
-        yield SourceFinding(
-            code=CODE,
-            family="transfer",
-            title=TITLE,
-            severity="medium",
+        yield FoundInSource(
             place=value.place if value is not None and value.is_direct else written,
             cause=f"{said}: each copy to the device goes through a buffer of the driver's and holds the host up",
             change="pin_memory=True, and .to(device, non_blocking=True) where the batch is copied",

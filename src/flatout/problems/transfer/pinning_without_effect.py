@@ -24,10 +24,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import HERE, Case, loader, on_gpu, run
-from flatout.problems.prediction import severity
+from flatout.problems.found import FoundInRun
 from flatout.problems.transfer.copying import blocked_ms, copies, gain_unblocked, listed, pinned_part
 from flatout.records.evidence import Evidence
-from flatout.records.report import CopySite, Finding
+from flatout.records.report import CopySite
 
 CODE = "TR203"
 TITLE = "The loader pins, but the copies are not pinned"
@@ -36,7 +36,7 @@ _NONE = 0.1
 _EACH_STEP = 0.9
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     use = run.training_loader
     sites = copies(run)
     enough = sum(site.per_step for site in sites) >= _EACH_STEP
@@ -47,11 +47,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         return
     held_ms = blocked_ms(run, sites)
     count = sum(site.per_step for site in sites)
-    yield Finding(
-        code=CODE,
-        family="transfer",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=sites[0].location,
         evidence={
             "pin_memory": "True",
@@ -63,7 +59,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         },
         cause=f"pin_memory=True reaches none of the {count:.3g} copies a step, which block the host for"
         f" {held_ms:.3g} of {run.step_ms:.3g} ms",
-        remedy=REMEDY,
         change="a pin_memory() method in the batch's class (or collate to a dict), and .to(device, non_blocking=True)",
         predicted_gain=gain,
     )

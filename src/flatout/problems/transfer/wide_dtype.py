@@ -25,12 +25,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from flatout.problems.cases import HERE, Case, loader, on_gpu, run
+from flatout.problems.found import FoundInRun
 from flatout.problems.hot_lines import named
-from flatout.problems.prediction import by_removing, by_sparing_host, by_step, severity
+from flatout.problems.prediction import by_removing, by_sparing_host, by_step
 from flatout.problems.transfer.copying import blocked_ms, copies, is_small, moving_ms
 from flatout.records.batches import NarrowCopy
 from flatout.records.evidence import Evidence
-from flatout.records.report import CopySite, Finding, Gain
+from flatout.records.report import CopySite, Gain
 
 CODE = "TR205"
 TITLE = "Data goes to the device in a wider type than needed"
@@ -43,7 +44,7 @@ _TORCH_OWN = ("default_collate", "default_convert")
 _Pair = tuple[CopySite, NarrowCopy]
 
 
-def in_run(run: Evidence) -> Iterator[Finding]:
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
     found = _wide(run)
     if not run.on_gpu or not found:
         return
@@ -53,11 +54,7 @@ def in_run(run: Evidence) -> Iterator[Finding]:
     if gain is None:
         return
     site, narrow = max(found, key=_saved)
-    yield Finding(
-        code=CODE,
-        family="transfer",
-        title=TITLE,
-        severity=severity(gain),
+    yield FoundInRun(
         location=site.location,
         evidence={
             "mib_per_step": round(total / 2**20, 2),
@@ -69,7 +66,6 @@ def in_run(run: Evidence) -> Iterator[Finding]:
         },
         cause=f"{total / 2**20:.3g} MiB a step are copied as {narrow.dtype} though {narrow.narrow} holds the values,"
         f" {saved / 2**20:.3g} MiB more than needed",
-        remedy=None,
         change=_change(narrow),
         predicted_gain=gain,
     )

@@ -1,0 +1,37 @@
+"""What a detector says of one finding. Code, family, title and remedy are the problem's; the catalogue adds them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from flatout.records.report import Gain, Location
+from flatout.records.source import Fix, Place, Related
+
+Severity = Literal["high", "medium", "low"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundInRun:
+    """The severity follows from the gain where none is given; without either it is medium."""
+
+    location: Location | None
+    evidence: dict[str, float | int | str]
+    cause: str
+    change: str | None
+    predicted_gain: Gain | None
+    severity: Severity | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundInSource:
+    """`cause` says what is wrong here, `change` what to write instead, `fix` how flatout can write it."""
+
+    place: Place
+    cause: str
+    change: str
+    severity: Severity = "medium"
+    related: tuple[Related, ...] = ()
+    fix: Fix | None = None
+    # Where the problem's own title would not fit.
+    title: str | None = None
