@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from flatout.problems.catalogue import FAMILIES, HEADINGS, IN_SOURCE, Problem, find, problems
+from flatout.problems.catalogue import FAMILIES, HEADINGS, IN_RUN, IN_SOURCE, Problem, find, problems
 
 
 def listed(as_json: bool = False) -> str:
@@ -27,7 +27,7 @@ def explained(name: str, as_json: bool = False) -> str:
     title, _, rest = problem.text.strip().partition("\n")
     lines = [f" {problem.code} {problem.slug.replace('_', '-')} · {problem.family}", f" {title}", ""]
     for line in rest.strip().splitlines():
-        heading = next((h for h in (*HEADINGS, IN_SOURCE) if line.startswith(f"{h}: ")), None)
+        heading = next((h for h in (*HEADINGS, IN_RUN, IN_SOURCE) if line.startswith(f"{h}: ")), None)
         lines += [f" {heading}", f"   {line.removeprefix(f'{heading}: ')}"] if heading else [f"   {line}".rstrip()]
     if problem.remedy:
         lines += ["", f" Remedy: {problem.remedy}"]

@@ -4,9 +4,8 @@ A problem's module holds
 
 - a docstring: the text of `flatout explain`, under the headings of HEADINGS,
 - `CODE` and `TITLE`,
-- `in_run(run)`: the findings of a run (absent where a run cannot show it),
-- `CASES`: evidence of runs that have it and of runs that must stay quiet,
-- `in_source(code)` and `SOURCE_CASES`: the same for source, where it can be seen there,
+- `in_run(run)`: the findings of a run, and `CASES`: evidence of runs that have it and of runs that must stay quiet,
+- `in_source(code)` and `SOURCE_CASES`: the same for source; one of both sides may be missing,
 - `REMEDY`, if flatout can do something about it from outside,
 - `COMES_FROM`: codes of problems that explain this one away; next to one of them it is not reported.
 """
@@ -28,16 +27,16 @@ from flatout.records.report import Finding
 from flatout.records.source import SourceFinding
 from flatout.source.code import Code
 
-FAMILIES = ("input", "transfer", "sync", "host", "compute", "cadence", "memory", "config", "rank")
+FAMILIES = ("input", "transfer", "sync", "host", "compute", "cadence", "memory", "config", "rank", "measuring")
 HEADINGS = (
     "What it is",
     "Why the GPU idles",
-    "How it shows in a run",
     "The fix",
     "What to expect",
     "When it is fine",
 )
-# Behind "How it shows in a run", where it does.
+# Between "Why the GPU idles" and "The fix", in this order, where it does.
+IN_RUN = "How it shows in a run"
 IN_SOURCE = "How it shows in source"
 
 
@@ -119,7 +118,7 @@ def _of(family: str) -> list[Problem]:
                 remedy=getattr(module, "REMEDY", None),
                 comes_from=tuple(getattr(module, "COMES_FROM", ())),
                 in_run=getattr(module, "in_run", None),
-                cases=tuple(module.CASES),
+                cases=tuple(getattr(module, "CASES", ())),
                 in_source=getattr(module, "in_source", None),
                 source_cases=tuple(getattr(module, "SOURCE_CASES", ())),
             )

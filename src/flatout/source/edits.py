@@ -1,4 +1,4 @@
-"""Edits of source that leave every other byte as it is: a keyword more in a call, another text for a node, a statement less.
+"""Edits that leave every other byte as it is: a keyword more in a call, other text for a node, a statement less.
 
 All of them give None where the text does not allow it without touching more than they should.
 """
@@ -17,7 +17,7 @@ _QUIET = (tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.ENDMARKER, t
 
 
 def with_keyword(module: Module, call: ast.Call, text: str) -> Edit | None:
-    """The call with `text` (as in `pin_memory=True`) as its last argument, on a line of its own where the others are."""
+    """The call with `text`, such as `pin_memory=True`, as its last argument: on its own line where the others are."""
     given = [*call.args, *(one.value for one in call.keywords)]
     end = module.place(call)
     if not given:

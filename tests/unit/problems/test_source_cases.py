@@ -27,7 +27,7 @@ def test_it_says_how_it_shows_in_source_if_it_does(problem: Problem) -> None:
 
     assert (at > 0) == (problem.in_source is not None) == bool(problem.source_cases)
     if at > 0:
-        assert problem.text.find(f"\n{HEADINGS[2]}: ") < at < problem.text.find(f"\n{HEADINGS[3]}: ")
+        assert problem.text.find(f"\n{HEADINGS[1]}: ") < at < problem.text.find(f"\n{HEADINGS[2]}: ")
 
 
 @pytest.mark.parametrize("problem", _SEEN, ids=lambda problem: problem.code)

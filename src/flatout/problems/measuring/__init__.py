@@ -1,0 +1,1 @@
+"""Timers that mislead, and tools that are gone."""
