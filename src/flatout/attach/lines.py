@@ -2,6 +2,11 @@
 
 A daemon thread wakes now and then at irregular times and looks at one stack. It measures what that costs and slows
 down to stay within its budget. It writes a recording of its own, because a recording has one writer.
+
+A thread that runs Python gives the interpreter up when it calls something that lets go of it, or after the switch
+interval (5 ms) when it is made to. A look that is due in between comes late and falls on the call, not on the Python
+before it, which would so seem up to 5 ms shorter than it is. Looks that had to force their way tell which lines hold
+the interpreter; those that came late for want of it are counted for these lines.
 """
 
 from __future__ import annotations
@@ -31,6 +36,9 @@ _BUDGET = 0.0015  # of one core, the sampler's own CPU time; waking the training
 DEFAULT_HZ = 12.0
 _SHORTEST_S, _LONGEST_S = 0.01, 1.0
 _WRITE_EVERY_S = 1.0
+# Of the switch interval: a look that comes later than this had to wait for the interpreter.
+_LATE = 0.1
+_HOLDERS_KEPT = 200
 
 
 class _Line:
@@ -53,6 +61,7 @@ class Sampler(ABC):
         self._interval_s = self._shortest_s = max(_SHORTEST_S, 1 / hz)
         self._random = random.Random(20261)
         self._lines: dict[tuple[str, int, int], _Line] = {}
+        self._late_s = 0.0
         self._numbers: dict[tuple[str, int], int] = {}
         self._samples = 0
         self._own_s = self._cpu_s = 0.0
@@ -83,12 +92,16 @@ class Sampler(ABC):
             last = time.perf_counter()
             next_write = last + _WRITE_EVERY_S
             while True:
+                pause_s = self._interval_s * (0.5 + self._random.random())
+                due = time.perf_counter() + pause_s
                 # A bare sleep: waiting on an event would run a screenful of Python at each wake-up.
-                time.sleep(self._interval_s * (0.5 + self._random.random()))
+                time.sleep(pause_s)
                 with self._at_work:
                     if self._stopped:
                         return
                     now = time.perf_counter()
+                    self._late_s = now - due
+                    self._samples += 1
                     self._look(now - last)
                     last = now
                     if now >= next_write:
@@ -105,12 +118,14 @@ class Sampler(ABC):
     def _look(self, seconds: float) -> None:
         """Look once; `seconds` have passed since the last look."""
 
-    def _add(self, frame: FrameType, phase: int, seconds: float) -> _Line:
-        code = frame.f_code
+    def _line_of(self, frame: FrameType, phase: int) -> _Line:
         key = (*place_of(frame), phase)
         line = self._lines.get(key)
         if line is None:
-            line = self._lines[key] = _Line(self._number(key[0], key[1], code.co_name))
+            line = self._lines[key] = _Line(self._number(key[0], key[1], frame.f_code.co_name))
+        return line
+
+    def _add(self, line: _Line, seconds: float) -> _Line:
         line.samples += 1
         line.seconds += seconds
         line.dirty = True
@@ -159,17 +174,29 @@ class LineSampler(Sampler):
         self._tracer = tracer
         self._phases = phases
         self._phase_of: dict[tuple[str, int], int] = {}
+        # By phase: the lines that did not let go of the interpreter until they were made to.
+        self._holders: dict[int, list[_Line]] = {}
+        self._switch_s = sys.getswitchinterval()
         self._beat = -1
 
     def _look(self, seconds: float) -> None:
-        self._samples += 1
         frame = user_frame(sys._current_frames().get(self._tracer.owner))
         phase = self._phase(place_of(frame)) if frame is not None else None
         if frame is None or phase is None:
             return
-        self._add(frame, phase, seconds)
+        self._add(self._holding(self._line_of(frame, phase), phase), seconds)
         # Of several ranks that end together, the one whose heart stopped first was the first to fail.
         self._beat = self._opened().put(self._beat, _BEAT(_BEAT_KIND, 0, 0, time.perf_counter_ns(), phase))
+
+    def _holding(self, line: _Line, phase: int) -> _Line:
+        """The line this look is of: another one, if that held the interpreter when the look was due."""
+        holders = self._holders.setdefault(phase, [])
+        if self._late_s >= self._switch_s:
+            holders.append(line)
+            del holders[:-_HOLDERS_KEPT]
+        elif holders and self._late_s >= _LATE * self._switch_s:
+            return self._random.choice(holders)
+        return line
 
     def _phase(self, place: tuple[str, int]) -> int | None:
         """The phase that is open now; between two steps looked at closely, the one this line was seen in before."""

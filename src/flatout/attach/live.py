@@ -25,6 +25,7 @@ def torch_state(torch: Any, graph: GraphLook) -> dict[str, object]:
         "default_dtype": str(torch.get_default_dtype()).removeprefix("torch."),
         "compiled": graph.compiled or _compiled_frames() > 0,
         "compiled_frames": _compiled_frames(),
+        "compile_s": _compile_s(),
         "graph_breaks": _counter("graph_break"),
         "grad_dtypes": _shares(graph.dtypes),
         # Of the convolutions that tensor cores can take, by layout; and of all convolutions and matrix products.
@@ -62,6 +63,15 @@ def _share_of(count: int, others: int) -> float | None:
 
 def _compiled_frames() -> int:
     return sum(_dynamo_counters().get("frames", {}).values())
+
+
+def _compile_s() -> float | None:
+    """Seconds spent compiling so far, as the compiler itself counts them."""
+    spent = getattr(sys.modules.get("torch._dynamo.utils"), "calculate_time_spent", None)
+    try:
+        return None if spent is None else round(float(spent().get("total_wall_time", 0.0)), 4)
+    except Exception:  # a private function of torch: whatever becomes of it, the run goes on
+        return None
 
 
 def _counter(name: str) -> int:

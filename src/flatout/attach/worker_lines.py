@@ -43,7 +43,6 @@ class WorkerSampler(Sampler):
         self._thread_id = get_ident()
 
     def _look(self, seconds: float) -> None:
-        self._samples += 1
         if not self._is_fetching():
             return
         self._wake_again()
@@ -51,7 +50,7 @@ class WorkerSampler(Sampler):
             return
         frame = frame_within(sys._current_frames().get(self._thread_id), self._root)
         if frame is not None:
-            self._put(self._add(frame, wire.DATA, seconds), wire.DATA)
+            self._put(self._add(self._line_of(frame, wire.DATA), seconds), wire.DATA)
 
     def _wake_again(self) -> None:
         before = sys.getswitchinterval()

@@ -36,6 +36,8 @@ _STILL_COMPILING = 3
 _NEARLY_EACH = 0.3
 _FORWARD_OF_BACKWARD = 0.8
 _LONGER = 1.03
+# So much of a step is left at least, however long the compiler says that it took.
+_LEAST_LEFT = 0.02
 _DRY = 0.5
 _WORTH = 0.15
 _PASSES = ("forward", "backward", "optimizer")
@@ -68,7 +70,11 @@ def _recompiled(run: Evidence, later: int) -> tuple[Gain | None, str, str]:
     """The steps that compile are far longer than the others, or all of them compile."""
     change = "batches of the same shape, changing numbers as tensors, or torch.compile(model, dynamic=True)"
     steps = max(1, run.report.run.steps)
-    if later >= _NEARLY_EACH * steps:
+    compile_ms = _compile_ms(run, steps)
+    if compile_ms is not None:
+        left_ms = max(run.step_ms - compile_ms, _LEAST_LEFT * run.step_ms)
+        cause = f"{later} compilations in {steps} steps take {compile_ms:.3g} of each {run.step_ms:.3g} ms step"
+    elif later >= _NEARLY_EACH * steps:
         # What a forward pass takes without compiling was not seen; it seldom takes longer than its backward.
         forward_ms = min(run.phase("forward").ms, _FORWARD_OF_BACKWARD * run.phase("backward").ms)
         left_ms = run.step_ms - run.phase("forward").ms + forward_ms
@@ -83,6 +89,17 @@ def _recompiled(run: Evidence, later: int) -> tuple[Gain | None, str, str]:
     if run.step_ms < _LONGER * left_ms:
         return None, cause, change
     return by_step(run, 0.5 * (run.step_ms + left_ms), left_ms, left_ms, words), cause, change
+
+
+def _compile_ms(run: Evidence, steps: int) -> float | None:
+    """Of compiling in a mean step: what a frame took, times the frames a step; None where torch does not tell."""
+    told = [state for state in run.torch_states if state.get("compile_s") is not None]
+    if len(told) < 2:
+        return None
+    first, last = told[0], told[-1]
+    frames = last["compiled_frames"] - first["compiled_frames"]
+    each_ms = 1e3 * (last["compile_s"] - first["compile_s"]) / frames if frames > 0 else 0.0
+    return each_ms * float(last["compiled_frames"]) / steps
 
 
 def _where(run: Evidence) -> Location | None:
@@ -116,6 +133,17 @@ CASES = (
         "finds it when every step compiles",
         run(
             ms={"forward": 300.0, "backward": 9.0, "optimizer": 2.0}, torch_states=_states(4, 400), median_step_ms=311.0
+        ),
+        found=True,
+    ),
+    Case(
+        "finds it by the time that the compiler says it took",
+        run(
+            torch_states=(
+                {"compiled": True, "compiled_frames": 4, "compile_s": 2.0},
+                {"compiled": True, "compiled_frames": 40, "compile_s": 8.0},
+            ),
+            median_step_ms=100.0,
         ),
         found=True,
     ),
