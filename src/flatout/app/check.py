@@ -5,17 +5,24 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from flatout import __version__
 from flatout.diagnose.checking import check, chosen
+from flatout.diagnose.fixing import Fixed, fixed, with_imports
+from flatout.errors import FlatoutError
 from flatout.problems.catalogue import problems
 from flatout.records.source import CheckReport
 from flatout.report import check as terminal
+from flatout.report.check_diff import diff, outlook
 from flatout.report.check_json import github, to_json
 from flatout.report.sarif import sarif
+from flatout.source.documents import contents, to_edit, write
 from flatout.source.loading import load
+from flatout.source.project import Project
+from flatout.store.directory import find_run
 
 FORMATS = ("full", "concise", "json", "sarif", "github")
 
@@ -28,16 +35,85 @@ def checked(
     exclude: Sequence[str] = (),
     output: str = "full",
     statistics: bool = False,
+    run: str | None = None,
 ) -> tuple[str, CheckReport]:
-    """The text to print and what it is about."""
+    """The text to print and what it is about. `run` is one to take the cost of each finding from."""
     looked_for = chosen(select, ignore)
-    # Syntax trees are many objects that all stay: looking through them again and again finds nothing to free.
+    recorded = None if run is None else find_run(run)
+    with _no_collection():
+        project = load(paths, exclude)
+        report = with_imports(check(project, looked_for), project)
+        if recorded is not None:
+            report = _with_costs(report, project, recorded)
+    return _shown(report, output, statistics), report
+
+
+def _with_costs(report: CheckReport, project: Project, recorded: Path) -> CheckReport:
+    # These bring numpy in, which a plain check has no need of.
+    from flatout.diagnose.joining import joined
+    from flatout.diagnose.summary import examine
+    from flatout.store.run import StoredRun
+
+    stored = StoredRun(recorded)
+    return joined(report, project, stored, examine(stored))
+
+
+def fix(
+    paths: Sequence[Path],
+    *,
+    unsafe: bool,
+    select: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    output: str = "full",
+    statistics: bool = False,
+) -> tuple[str, CheckReport, tuple[str, ...]]:
+    """Writes the fixes. The text to print on what is left, the report of it, and what could not be done."""
+    done = _fixed(paths, unsafe, select, ignore, exclude, to_edit)
+    for file, data in done.after.items():
+        write(file, done.before[file], data)
+    return _shown(done.left, output, statistics), done.left, done.trouble
+
+
+def would_fix(
+    paths: Sequence[Path],
+    *,
+    unsafe: bool,
+    select: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+) -> tuple[bytes, str, CheckReport, tuple[str, ...]]:
+    """The diff, what it leaves, the report of that, and what could not be done. Nothing is written."""
+    done = _fixed(paths, unsafe, select, ignore, exclude, contents)
+    changes = diff(done.before, done.after, color=_color())
+    words = outlook(done.first.findings, done.left.fixed, len(done.after), unsafe=unsafe)
+    return changes, words, done.left, done.trouble
+
+
+def _fixed(
+    paths: Sequence[Path],
+    unsafe: bool,
+    select: Sequence[str],
+    ignore: Sequence[str],
+    exclude: Sequence[str],
+    read: Callable[[str], bytes],
+) -> Fixed:
+    for path in paths:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise FlatoutError(f"{str(path)!r} cannot be written back; --fix and --diff take files and folders")
+    looked_for = chosen(select, ignore)
+    with _no_collection():
+        return fixed(load(paths, exclude), looked_for, read, unsafe=unsafe)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Syntax trees are many objects that all stay: looking through them again and again finds nothing to free."""
     gc.disable()
     try:
-        report = check(load(paths, exclude), looked_for)
+        yield
     finally:
         gc.enable()
-    return _shown(report, output, statistics), report
 
 
 def _shown(report: CheckReport, output: str, statistics: bool) -> str:
@@ -47,7 +123,10 @@ def _shown(report: CheckReport, output: str, statistics: bool) -> str:
         return sarif(report, __version__, {one.code: one.text for one in problems()})
     if output == "github":
         return github(report)
-    color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     unicode = (sys.stdout.encoding or "ascii").lower().replace("-", "").startswith("utf")
     draw = terminal.statistics if statistics else terminal.concise if output == "concise" else terminal.full
-    return draw(report, color=color, unicode=unicode)
+    return draw(report, color=_color(), unicode=unicode)
+
+
+def _color() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")

@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from flatout.app.terminal import Terminal, say
-from flatout.diagnose.summary import summarise
+from flatout.diagnose.merging import merged
+from flatout.diagnose.summary import examine
 from flatout.records.report import RunReport
 from flatout.report.json import to_dict
 from flatout.report.terminal import render
 from flatout.store.directory import RunDirectory
 from flatout.store.run import StoredRun
 
+# A verdict is waited for: the source has no more than this for its part.
+_SOURCE_S = 0.3
 _SAY = {
     "no_json": "{file!r} could not be written ({error}); the same is in {path}",
     "isolated": "python was started with {flag}, which keeps flatout out: leave it away to watch the script",
@@ -29,7 +32,7 @@ _SAY = {
 def summarised(path: Path, argv: Sequence[str]) -> RunReport:
     """The report of the finished run at `path`; one without steps says why."""
     stored = StoredRun(path)
-    report = summarise(stored)
+    report = merged(stored, examine(stored), limit_s=_SOURCE_S).report
     if report.run.steps:
         return report
     return replace(report, notices=(why_no_step(argv, len(stored.recordings)), *report.notices))

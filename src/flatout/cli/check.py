@@ -19,6 +19,10 @@ _FORMATS = ("full", "concise", "json", "sarif", "github")
 @click.option("--format", "output", type=click.Choice(_FORMATS), default="full", help="How to show it (default: full).")
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option("--statistics", is_flag=True, help="Only count the findings of each code.")
+@click.option("--fix", is_flag=True, help="Write the fixes that keep what the script computes, prints and writes.")
+@click.option("--diff", is_flag=True, help="Show what --fix would change as a diff, and write nothing.")
+@click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff: also fixes that may change results.")
+@click.option("--run", metavar="RUN", help="Rank by what each cost in this run: its folder, its id, or 'last'.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing; the exit code tells.")
 @click.option("-v", "--verbose", is_flag=True, help="Also name the files that could not be read.")
 def check(
@@ -29,29 +33,52 @@ def check(
     output: str,
     as_json: bool,
     statistics: bool,
+    fix: bool,
+    diff: bool,
+    unsafe_fixes: bool,
+    run: str | None,
     quiet: bool,
     verbose: bool,
 ) -> int:
     """Find what keeps a GPU idle in the source of a training, before it runs.
 
     PATH is a file, a notebook or a folder (default: the current one); what git ignores is left out. A comment
-    `# flatout: ignore[CODE]` on its line silences a finding. Exit code: 0 nothing found, 1 findings, 2 an error.
+    `# flatout: ignore[CODE]` on its line silences a finding. Exit code: 0 nothing found, or left by --fix, or to be
+    changed as --diff shows; 1 otherwise; 2 an error.
     """
     # Imported here, because completion and --help have no need of it.
-    from flatout.app.check import checked
+    from flatout.app import check as app
 
+    form = "json" if as_json else output
+    if unsafe_fixes and not fix and not diff:
+        raise click.UsageError("--unsafe-fixes goes with --fix or --diff")
+    if diff and (statistics or form != "full"):
+        raise click.UsageError("--diff has a form of its own; leave --format, --json and --statistics out")
+    if run is not None and (fix or diff):
+        raise click.UsageError("--run ranks findings; leave --fix and --diff out")
     settings = section("check", Path.cwd())
-    text, report = checked(
-        path or (Path("."),),
-        select=_split(select) or settings.get("select", []),
-        ignore=[*_split(ignore), *settings.get("ignore", [])],
-        exclude=[*exclude, *settings.get("exclude", [])],
-        output="json" if as_json else output,
-        statistics=statistics,
-    )
+    paths = path or (Path("."),)
+    choice = {
+        "select": _split(select) or settings.get("select", []),
+        "ignore": [*_split(ignore), *settings.get("ignore", [])],
+        "exclude": [*exclude, *settings.get("exclude", [])],
+    }
+    if diff:
+        changes, words, report, obstacles = app.would_fix(paths, unsafe=unsafe_fixes, **choice)
+        if not quiet:
+            click.echo(changes, nl=False)
+            click.echo(words, nl=False, err=True)
+            _complain(report.trouble, report.files, verbose, obstacles)
+        return 1 if changes else 0
+    obstacles = ()
+    if fix:
+        text, report, obstacles = app.fix(paths, unsafe=unsafe_fixes, output=form, statistics=statistics, **choice)
+    else:
+        text, report = app.checked(paths, output=form, statistics=statistics, run=run, **choice)
+        obstacles = report.notices
     if not quiet:
         click.echo(text, nl=False)
-        _complain(report.trouble, report.files, verbose)
+        _complain(report.trouble, report.files, verbose, obstacles)
     return 1 if report.findings else 0
 
 
@@ -59,7 +86,9 @@ def _split(words: tuple[str, ...]) -> list[str]:
     return [one.strip() for word in words for one in word.split(",") if one.strip()]
 
 
-def _complain(trouble: tuple[str, ...], files: int, verbose: bool) -> None:
+def _complain(trouble: tuple[str, ...], files: int, verbose: bool, obstacles: tuple[str, ...] = ()) -> None:
+    for line in obstacles:
+        click.echo(f"flatout: {line}".encode(errors="surrogateescape"), err=True)
     if not files and not trouble:
         click.echo("flatout: no Python file or notebook found there", err=True)
     if trouble and verbose:

@@ -12,7 +12,7 @@ import numpy as np
 from flatout.diagnose.batches import narrow_copies, own_stream_copies, padding
 from flatout.diagnose.configured.reading import configured
 from flatout.diagnose.host import totals
-from flatout.diagnose.lines import slowest_lines
+from flatout.diagnose.lines import looks, slowest_lines
 from flatout.diagnose.loaders import same_loaders
 from flatout.diagnose.ranks import Floats, Rank
 from flatout.diagnose.resources import (
@@ -87,9 +87,7 @@ def gathered(run: StoredRun, ranks: Sequence[Rank], report: RunReport) -> Eviden
         waiting=waits(ranks, training),
         main_cpu_share=main_cpu_share(run, ranks),
         all_lines=lines,
-        source=source_lines(
-            run, [*(line.location for line in (*lines, *in_workers)), *(pause.location for pause in report.pauses)]
-        ),
+        source=source_lines(run, [*(line.location for line in (*lines, *in_workers)), *report.sites]),
         evaluations=evaluations(run, ranks, lines),
         oom_kill=oom_kill(run),
         gpus=gpus,
@@ -108,6 +106,7 @@ def gathered(run: StoredRun, ranks: Sequence[Rank], report: RunReport) -> Eviden
         narrow_copies=narrow_copies(ranks),
         own_stream_copies=own_stream_copies(ranks),
         padding=padding(ranks, training),
+        line_looks=looks(ranks),
     )
 
 

@@ -37,6 +37,16 @@ def slowest_lines(ranks: Sequence[Rank], phases: Mapping[str, PhaseShare], most:
     return tuple(cost for cost in costs[:most] if cost.share > 0)
 
 
+def looks(ranks: Sequence[Rank]) -> float:
+    """How often the line sampler looked at the training threads; only looks that found a line count."""
+    total = 0.0
+    for rank in ranks:
+        if rank.lines is not None:
+            columns = [rank.lines.column("line", name).tolist() for name in ("line", "phase", "samples")]
+            total += sum({(line, phase): samples for line, phase, samples in zip(*columns, strict=True)}.values())
+    return total
+
+
 def line_totals(recording: Recording) -> dict[tuple[Place | None, str], float]:
     """Seconds by place and phase. A total may have been written several times: the last counts."""
     places = {value.get("id"): _place(value) for value in recording.values("line") if isinstance(value, dict)}

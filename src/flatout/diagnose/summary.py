@@ -21,10 +21,13 @@ from flatout.diagnose.sites import call_sites
 from flatout.diagnose.stages import stage_costs, stage_notices
 from flatout.records.evidence import Evidence
 from flatout.records.phases import PHASES
-from flatout.records.report import Overhead, PhaseShare, RankUse, RunFacts, RunReport, Throughput
+from flatout.records.report import Overhead, PhaseShare, RankUse, RunFacts, RunReport, Snippet, Throughput
 from flatout.store.run import StoredRun
 
 _WORKER_LINES = 10
+# Of a step's time: the text of lines below it is of no use.
+_TOLD = 0.001
+_MOST_SNIPPETS = 200
 
 
 def summarise(run: StoredRun) -> RunReport:
@@ -37,7 +40,7 @@ def examine(run: StoredRun) -> Evidence:
     ranks = training_ranks(run)
     evidence = gathered(run, ranks, _measured(run, ranks))
     shown = evidence.worker_lines[:_WORKER_LINES]
-    evidence = replace(evidence, report=replace(evidence.report, worker_lines=shown))
+    evidence = replace(evidence, report=replace(evidence.report, worker_lines=shown, snippets=_snippets(evidence)))
     if not evidence.report.run.steps:
         return evidence
     trouble: list[str] = []
@@ -50,6 +53,14 @@ def examine(run: StoredRun) -> Evidence:
         notices=(*report.notices, *trouble),
     )
     return replace(evidence, report=judged)
+
+
+def _snippets(evidence: Evidence) -> tuple[Snippet, ...]:
+    report = evidence.report
+    lines = [line for line in (*evidence.all_lines, *evidence.worker_lines) if line.share >= _TOLD]
+    places = dict.fromkeys([*report.sites, *(line.location for line in lines)])
+    known = [Snippet(place, text) for place in places if (text := evidence.text_at(place))]
+    return tuple(known[:_MOST_SNIPPETS])
 
 
 def _measured(run: StoredRun, ranks: Sequence[Rank]) -> RunReport:

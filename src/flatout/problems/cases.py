@@ -138,7 +138,7 @@ def run(
         live={"torch": {"cudnn_benchmark": True, "matmul_precision": "high"}, "loaders": [], "optimizers": []},
         host=HostUse(cpu_cores=3.0, memory_peak=8 << 30),
     )
-    of_evidence = set(Evidence.__dataclass_fields__) - set(RunReport.__dataclass_fields__)
+    of_evidence = set(Evidence.__dataclass_fields__)
     more = {name: changes.pop(name) for name in sorted(of_evidence) if name in changes}
     report = replace(report, **changes)
     return Evidence(report, (loader(),) if loaders is None else loaders, cpus, samples, **more)

@@ -157,6 +157,8 @@ class Evidence:
     # Lines that copy to the device on a stream of their own.
     own_stream_copies: frozenset[Location] = frozenset()
     padding: Padding | None = None
+    # How often the training thread was looked at to learn its lines: one that was never met takes little.
+    line_looks: float = 0.0
 
     @property
     def on_gpu(self) -> bool:

@@ -99,6 +99,14 @@ class Gain:
 
 
 @dataclass(frozen=True, slots=True)
+class RelatedLine:
+    """Another place that a finding has to do with: where the value is written that arrives at its line."""
+
+    location: Location
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     code: str
     family: str
@@ -110,6 +118,9 @@ class Finding:
     remedy: str | None
     change: str | None
     predicted_gain: Gain | None
+    related: tuple[RelatedLine, ...] = ()
+    # The command that makes the change in the source, where flatout can.
+    fix: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +238,34 @@ class StageCost:
 
 
 @dataclass(frozen=True, slots=True)
+class Snippet:
+    """The text of a line as it was when the run began: by it the line is found again in a file that was changed."""
+
+    location: Location
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unmeasured:
+    """Something in the source of which this run cannot tell what it costs."""
+
+    code: str
+    title: str
+    location: Location
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSide:
+    """What the catalogue says of the files that this run executed. `free` findings cost nothing in it."""
+
+    files: int
+    free: int
+    not_measured: tuple[Unmeasured, ...]
+    # What `flatout check` has to be given to show these.
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
 class RunReport:
     """Everything a reporter may show. Additive: new fields come with defaults."""
 
@@ -256,4 +295,14 @@ class RunReport:
     worker_lines: tuple[LineCost, ...] = ()
     # The stages of the model in its own order, where they were asked for (`flatout run --stages`) and seen.
     stages: tuple[StageCost, ...] | None = None
+    # The lines that cost most and all call sites, where their file was still as it was.
+    snippets: tuple[Snippet, ...] = ()
+    # None where the source was not looked at.
+    source: SourceSide | None = None
     schema: int = SCHEMA
+
+    @property
+    def sites(self) -> list[Location]:
+        """Where it waits for the device, copies to it, writes and logs."""
+        of_device = [site.location for site in self.syncs] + [site.location for site in self.copies]
+        return of_device + [site.location for site in self.pauses]

@@ -55,6 +55,27 @@ class Fix:
 
 
 @dataclass(frozen=True, slots=True)
+class Measured:
+    """What a run shows of a finding. A run that cannot tell shows no cost, and that is not the same as none."""
+
+    state: Literal["costs", "free", "not_reached", "not_measured"]
+    # What it costs, not merely what it takes: time that passes while the device computes anyway is free.
+    ms_per_step: float | None = None
+    share: float | None = None
+    # Why it is free or not measured, or what the figure is of.
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredRun:
+    """The run that findings were joined with."""
+
+    id: str
+    step_ms: float
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
 class SourceFinding:
     """`cause` says what is wrong here, `change` what to write instead."""
 
@@ -67,11 +88,12 @@ class SourceFinding:
     change: str | None
     related: tuple[Related, ...] = ()
     fix: Fix | None = None
+    measured: Measured | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """All that one `flatout check` has to say, in the order of the text."""
+    """All that one `flatout check` has to say: in the order of the text, or of what it costs where a run tells."""
 
     findings: tuple[SourceFinding, ...]
     files: int
@@ -80,3 +102,9 @@ class CheckReport:
     # One line each on what could not be read or judged.
     trouble: tuple[str, ...] = ()
     seconds: float = 0.0
+    # What `--fix` has done before: the findings are those that are left.
+    fixed: int = 0
+    fixed_files: int = 0
+    run: MeasuredRun | None = None
+    # One line each on how far the run and the source belong together.
+    notices: tuple[str, ...] = ()

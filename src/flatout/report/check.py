@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from flatout.records.source import SYNTAX, CheckReport, Place, SourceFinding
-from flatout.report import text
+from flatout.report import measured, text
 from flatout.report.page import drawn
 
 _STYLE = {"high": "bold red", "medium": "bold yellow", "low": "bold cyan", "error": "bold red"}
 _LONGEST = 160
+SAFE, UNSAFE = "[*]", "[~]"
 
 
 def full(report: CheckReport, *, color: bool, unicode: bool) -> str:
@@ -25,7 +26,7 @@ def full(report: CheckReport, *, color: bool, unicode: bool) -> str:
 
 def concise(report: CheckReport, *, color: bool, unicode: bool) -> str:
     """One line each."""
-    lines = [_head(one).append(f": {text.clean(one.cause)}") for one in report.findings]
+    lines = [_head(one).append(f": {text.clean(one.cause)}{_cost(one, report)}") for one in report.findings]
     return drawn([*lines, *_summary(report)], 100, color, unicode)
 
 
@@ -46,7 +47,17 @@ def where(place: Place) -> str:
 
 
 def _head(one: SourceFinding) -> Text:
-    return Text.assemble((where(one.place), "bold"), ": ", (one.code, _STYLE[one.severity]), " ", one.title)
+    fixable = (f" {_mark(one)}", "bold green") if one.fix is not None else ""
+    return Text.assemble((where(one.place), "bold"), ": ", (one.code, _STYLE[one.severity]), fixable, " ", one.title)
+
+
+def _mark(one: SourceFinding) -> str:
+    """Whether flatout can fix it; the last line says what the marks mean."""
+    return "" if one.fix is None else SAFE if one.fix.is_safe else UNSAFE
+
+
+def _cost(one: SourceFinding, report: CheckReport) -> str:
+    return "" if one.measured is None or report.run is None else f" [{measured.in_short(one.measured, report.run)}]"
 
 
 def _shown(one: SourceFinding, report: CheckReport) -> Iterator[Text]:
@@ -67,20 +78,41 @@ def _shown(one: SourceFinding, report: CheckReport) -> Iterator[Text]:
                 (f" {gutter} | ", "blue"), " " * before, ("^" * min(wide, _LONGEST - before), _STYLE[one.severity])
             )
     yield Text.assemble((f" {gutter} = ", "blue"), text.clean(one.cause))
+    if one.measured is not None and report.run is not None:
+        words = text.clean(measured.in_words(one.measured, report.run))
+        yield Text.assemble((f" {gutter} = ", "blue"), ("measured: ", "bold magenta"), words)
     if one.change is not None:
         yield Text.assemble((f" {gutter} = ", "blue"), ("help: ", "bold cyan"), text.clean(one.change))
+    if one.fix is not None:
+        yield Text.assemble((f" {gutter} = ", "blue"), (f"fix {_mark(one)}: ", "bold green"), text.clean(one.fix.words))
     for other in one.related:
         yield Text.assemble((f" {gutter} = ", "blue"), (where(other.place), "dim"), f": {other.words}")
 
 
+def counted(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
 def _summary(report: CheckReport) -> Iterator[Text]:
-    files = f"{report.files:,} file{'' if report.files == 1 else 's'}"
+    files = counted(report.files, "file")
+    if report.fixed:
+        yield Text(f"{report.fixed:,} fixed in {counted(report.fixed_files, 'file')}.", "green")
     if not report.findings:
-        yield Text(f"Nothing found in {files}.", "green")
+        yield Text(f"Nothing {'left' if report.fixed else 'found'} in {files}.", "green")
         return
     broken = sum(one.code == SYNTAX for one in report.findings)
     found = len(report.findings) - broken
-    parts = [f"{found:,} finding{'' if found == 1 else 's'}"] if found else []
-    parts += [f"{broken:,} file{'' if broken == 1 else 's'} that cannot be parsed"] if broken else []
-    line = Text(f"{' and '.join(parts)} in {files}.", "bold")
+    parts = [counted(found, "finding")] if found else []
+    parts += [f"{counted(broken, 'file')} that cannot be parsed"] if broken else []
+    line = Text(f"{' and '.join(parts)} {'left ' if report.fixed else ''}in {files}.", "bold")
     yield line.append(" `flatout explain CODE` tells more.", "dim") if found else line
+    yield from _legend(report)
+
+
+def _legend(report: CheckReport) -> Iterator[Text]:
+    safe = sum(one.fix is not None and one.fix.is_safe for one in report.findings)
+    unsafe = sum(one.fix is not None and not one.fix.is_safe for one in report.findings)
+    parts = [f"{SAFE} {safe:,} fixable with --fix"] if safe else []
+    parts += [f"{UNSAFE} {unsafe:,} {'more ' if safe else 'fixable '}with --fix --unsafe-fixes"] if unsafe else []
+    if parts:
+        yield Text(f"{', '.join(parts)}.", "green")

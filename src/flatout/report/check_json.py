@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from flatout.records.source import CheckReport, Place
+from flatout.records.source import CheckReport, Fix, Place
+from flatout.report import measured
 
 SCHEMA = 1
 _LEVELS = {"error": "error", "high": "error", "medium": "warning", "low": "notice"}
@@ -24,16 +25,35 @@ def to_json(report: CheckReport) -> str:
             "cause": one.cause,
             "change": one.change,
             "related": [{"location": _place(other.place), "words": other.words} for other in one.related],
+            "fix": _fix(one.fix),
+            **({} if report.run is None else {"measured": measured.to_dict(one.measured)}),
         }
         for one in report.findings
     ]
-    whole = {"schema": SCHEMA, "files": report.files, "findings": findings, "trouble": list(report.trouble)}
+    whole: dict[str, Any] = {
+        "schema": SCHEMA,
+        "files": report.files,
+        "findings": findings,
+        "trouble": list(report.trouble),
+    }
+    if report.fixed:
+        whole["fixed"] = {"findings": report.fixed, "files": report.fixed_files}
+    if report.run is not None:
+        whole |= {"run": measured.run_to_dict(report.run), "notices": list(report.notices)}
     return json.dumps(whole, indent=1) + "\n"
+
+
+def _fix(fix: Fix | None) -> dict[str, Any] | None:
+    """An edit without an end in its place is put in there."""
+    if fix is None:
+        return None
+    edits = [{"location": _place(one.place), "text": one.text} for one in fix.edits]
+    return {"safe": fix.is_safe, "words": fix.words, "edits": edits}
 
 
 def _place(place: Place) -> dict[str, Any]:
     found: dict[str, Any] = {"file": place.file, "line": place.line, "column": place.column}
-    if place.end_line:
+    if place.end_column:
         found |= {"end_line": place.end_line, "end_column": place.end_column}
     if place.cell is not None:
         found["cell"] = place.cell
@@ -52,6 +72,8 @@ def _commands(report: CheckReport) -> Iterator[str]:
         if place.end_line:
             facts |= {"endLine": place.end_line}
         words = one.cause if one.change is None else f"{one.cause}\nhelp: {one.change}"
+        if one.measured is not None and report.run is not None:
+            words += f"\nmeasured: {measured.in_words(one.measured, report.run)}"
         given = ",".join(f"{key}={_escaped(str(value), in_value=True)}" for key, value in facts.items())
         yield f"::{_LEVELS[one.severity]} {given}::{_escaped(words)}\n"
 

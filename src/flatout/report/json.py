@@ -20,11 +20,15 @@ from flatout.records.report import (
     PauseSite,
     PhaseShare,
     RankUse,
+    RelatedLine,
     RunFacts,
     RunReport,
+    Snippet,
+    SourceSide,
     StageCost,
     SyncSite,
     Throughput,
+    Unmeasured,
     Verdict,
     WorkerCost,
 )
@@ -65,6 +69,8 @@ def from_json(value: dict[str, Any]) -> RunReport:
         ranks=tuple(_made(RankUse, item) for item in value.get("ranks", ())),
         notices=tuple(value.get("notices", ())),
         stages=None if value.get("stages") is None else tuple(_made(StageCost, item) for item in value["stages"]),
+        snippets=_located(Snippet, value.get("snippets", ())),
+        source=None if value.get("source") is None else _source(value["source"]),
         **rest,
     )
 
@@ -88,6 +94,11 @@ def _located(kind: Any, items: Any) -> tuple[Any, ...]:
     return tuple(_made(kind, {**item, "location": _made(Location, item["location"])}) for item in items)
 
 
+def _source(value: dict[str, Any]) -> SourceSide:
+    made: SourceSide = _made(SourceSide, {**value, "not_measured": _located(Unmeasured, value["not_measured"])})
+    return made
+
+
 def _finding(item: dict[str, Any]) -> Finding:
     location, gain = item["location"], item["predicted_gain"]
     made: Finding = _made(
@@ -96,6 +107,7 @@ def _finding(item: dict[str, Any]) -> Finding:
             **item,
             "location": None if location is None else _made(Location, location),
             "predicted_gain": None if gain is None else _made(Gain, gain),
+            "related": _located(RelatedLine, item.get("related", ())),
         },
     )
     return made

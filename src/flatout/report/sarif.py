@@ -8,7 +8,8 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
-from flatout.records.source import CheckReport, Place, SourceFinding
+from flatout.records.source import CheckReport, Edit, Fix, Place, SourceFinding
+from flatout.report import measured
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {"error": "error", "high": "warning", "medium": "warning", "low": "note"}
@@ -52,19 +53,51 @@ def _result(one: SourceFinding, at: int) -> dict[str, Any]:
         "message": {"text": words},
         "locations": [_location(one.place)],
     }
+    if one.measured is not None:
+        result["properties"] = {"measured": measured.to_dict(one.measured)}
+        if one.measured.share is not None:
+            result["rank"] = round(100.0 * min(1.0, one.measured.share), 2)
     if one.related:
         result["relatedLocations"] = [
             {**_location(other.place), "id": number, "message": {"text": other.words}}
             for number, other in enumerate(one.related)
         ]
+    # The regions of a replacement count in the file; those of a cell count in the cell.
+    if one.fix is not None and all(edit.place.cell is None for edit in one.fix.edits):
+        result["fixes"] = [_fix(one.fix)]
     return result
+
+
+def _fix(fix: Fix) -> dict[str, Any]:
+    by_file: dict[str, list[Edit]] = {}
+    for edit in fix.edits:
+        by_file.setdefault(edit.place.file, []).append(edit)
+    words = fix.words if fix.is_safe else f"{fix.words} (may change what the script computes or prints)"
+    return {
+        "description": {"text": words},
+        "artifactChanges": [
+            {"artifactLocation": {"uri": _uri(file)}, "replacements": [_replacement(edit) for edit in edits]}
+            for file, edits in by_file.items()
+        ],
+    }
+
+
+def _replacement(edit: Edit) -> dict[str, Any]:
+    place = edit.place
+    end = (place.end_line, place.end_column) if place.end_column else (place.line, place.column)
+    region = {"startLine": place.line, "startColumn": place.column, "endLine": end[0], "endColumn": end[1]}
+    return {"deletedRegion": region, "insertedContent": {"text": edit.text}}
+
+
+def _uri(file: str) -> str:
+    return quote(PurePath(file).as_posix())
 
 
 def _location(place: Place) -> dict[str, Any]:
     region = {"startLine": place.line, "startColumn": place.column}
     if place.end_line and place.end_column:
         region |= {"endLine": place.end_line, "endColumn": place.end_column}
-    physical: dict[str, Any] = {"artifactLocation": {"uri": quote(PurePath(place.file).as_posix())}, "region": region}
+    physical: dict[str, Any] = {"artifactLocation": {"uri": _uri(place.file)}, "region": region}
     location: dict[str, Any] = {"physicalLocation": physical}
     if place.cell is not None:
         location["logicalLocations"] = [{"name": f"cell {place.cell}", "kind": "module"}]

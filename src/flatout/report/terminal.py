@@ -47,6 +47,8 @@ _SAY = {
     "core": "1 core busy",
     "findings": "What to fix",
     "gain": "×{low:.2f} to ×{high:.2f}",
+    "fix": "or: {command}",
+    "unmeasured": "{n} in the source that this run did not measure: flatout check {path}",
     "lines": "Slowest lines of your code",
     "worker_lines": "Slowest lines of a loader's worker, a sample",
     "syncs": "Syncs: where the host waits for the device",
@@ -222,11 +224,23 @@ def _loader(cost: WorkerCost) -> Iterator[Text]:
 
 
 def _findings(page: Page) -> Iterator[Text]:
-    if not page.report.findings:
-        return
-    yield Text(" " + _SAY["findings"], "bold")
+    if page.report.findings:
+        yield Text(" " + _SAY["findings"], "bold")
     for finding in page.report.findings[: None if page.verbose else 3]:
         yield from _finding(finding, page)
+    yield from _source(page)
+
+
+def _source(page: Page) -> Iterator[Text]:
+    side = page.report.source
+    if side is None or not side.not_measured:
+        return
+    count = len(side.not_measured)
+    things = f"{count}{' more' if page.report.findings else ''} thing{'' if count == 1 else 's'}"
+    yield from paragraph("", _SAY["unmeasured"].format(n=things, path=side.path), page, "dim")
+    for one in side.not_measured if page.verbose else ():
+        where = text.place(one.location.file, one.location.line, page.width // 2, page.cwd)
+        yield from paragraph(one.code, f"{one.title}, {where}", page, "dim", label_style="cyan")
 
 
 def _finding(finding: Finding, page: Page) -> Iterator[Text]:
@@ -239,6 +253,12 @@ def _finding(finding: Finding, page: Page) -> Iterator[Text]:
     yield from paragraph(finding.code, words, page, label_style="bold cyan")
     if finding.change is not None:
         yield from paragraph("", f"→ {finding.change}", page, "dim")
+    for other in finding.related:
+        where = text.place(other.location.file, other.location.line, page.width // 2, page.cwd)
+        yield from paragraph("", f"{where}: {other.words}", page, "dim")
+    # One that may change results is for those who ask for more.
+    if finding.fix is not None and (page.verbose or "--unsafe-fixes" not in finding.fix):
+        yield from paragraph("", _SAY["fix"].format(command=finding.fix), page, "dim")
     if page.verbose:
         yield from paragraph("", finding.cause, page, "dim")
 

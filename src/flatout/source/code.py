@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from flatout.records.source import Place, Related
+from flatout.source.caches import Cache, caches_in
+from flatout.source.configured import Group, groups_of
+from flatout.source.datasets import Dataset, datasets_in
 from flatout.source.following import Following
 from flatout.source.guards import Turn
 from flatout.source.loaders import Loader, loaders_in
@@ -16,6 +19,7 @@ from flatout.source.project import Project
 from flatout.source.syncs import Sync, syncs_in
 from flatout.source.training import Region, Training
 from flatout.source.values import Values
+from flatout.source.whole import Whole, wholes_of
 
 
 class Code:
@@ -42,8 +46,28 @@ class Code:
         return tuple(one for one in loaders_in(self.project) if self.training.takes_part(one.function.module))
 
     @cached_property
+    def datasets(self) -> tuple[Dataset, ...]:
+        """Those that the loaders are, or may be, given."""
+        return tuple(datasets_in(self.project, self.training, self.loaders))
+
+    @cached_property
+    def caches(self) -> tuple[Cache, ...]:
+        """Those that the datasets fill while they make samples."""
+        return tuple(caches_in(self.datasets, self.values))
+
+    @cached_property
     def syncs(self) -> tuple[Sync, ...]:
         return tuple(syncs_in(self.training, self.kinds))
+
+    @cached_property
+    def wholes(self) -> tuple[Whole, ...]:
+        """Each training with all its files, to ask what it leaves out."""
+        return wholes_of(self.training)
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """The trainings with what can be set for them."""
+        return tuple(groups_of(self.wholes, self.training, self.values, self.loaders))
 
     def each_step(self) -> Iterator[tuple[Region, Turn]]:
         """Every node that runs in every training step."""

@@ -8,13 +8,19 @@ from dataclasses import dataclass
 
 from flatout.source.code import Code
 from flatout.source.moves import moves_to, uses_device
-from flatout.source.nodes import dotted, root_name
+from flatout.source.nodes import dotted, parameters, root_name
 from flatout.source.training import Region
 
 _NOT_A_BATCH = re.compile(
     r"model|net\d*$|module|criterion|loss|self$|encoder|decoder|head|backbone|metric|generator|discriminator|optim|ema|torch",
     re.I,
 )
+_SHAPING = {
+    "squeeze", "unsqueeze", "view", "reshape", "flatten", "permute", "transpose", "t", "contiguous", "float", "long",
+    "int", "half", "bool", "double", "type", "pin_memory", "detach",
+}  # fmt: skip
+_WHOLE_BATCH = re.compile(r"^(batch|data|inputs?|enc\w*|tok\w*|features|graph|g|sample)s?$", re.I)
+_BATCH_CLASSES = re.compile(r"\b(transformers|tokenizers|dgl|allennlp|torchtext|pytorch3d)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +35,7 @@ def copies_in(code: Code) -> list[Copy]:
     found, seen = [], set()
     for region, _, call in code.calls_each_step("to", "cuda"):
         assert isinstance(call.func, ast.Attribute)
-        of = call.func.value
+        of = _viewed(call.func.value)
         if id(call) in seen or moves_to(call) != "device" or not uses_device(region.module):
             continue
         kind = code.kinds.of(region).of(of)
@@ -41,6 +47,36 @@ def copies_in(code: Code) -> list[Copy]:
         seen.add(id(call))
         found.append(Copy(region, call, _is_non_blocking(call, region, code)))
     return found
+
+
+def _viewed(node: ast.expr) -> ast.expr:
+    """What is copied, without what only shapes it: `batch["image"]` of `batch["image"].squeeze(0).float()`."""
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _SHAPING:
+        node = node.func.value
+    return node
+
+
+def takes_no_options(copy: Copy, code: Code) -> bool:
+    """A class of the project has a `to` of its own that knows no `non_blocking`, and this may be one of its objects."""
+    assert isinstance(copy.call.func, ast.Attribute)
+    of, name = copy.call.func.value, copy.call.func.attr
+    meant = code.project.class_of(of, copy.region.function)
+    classes = [
+        cls for module in code.project.modules if f"def {name}(" in module.text for cls in module.classes.values()
+    ]
+    own = [cls.methods[name].definition for cls in ([meant] if meant is not None else classes) if name in cls.methods]
+    return any(one is not None and one.args.kwarg is None and "non_blocking" not in parameters(one) for one in own)
+
+
+def may_be_no_tensor(copy: Copy, code: Code) -> bool:
+    """A whole batch, as tokenizers give it: older versions of its class cannot be told not to block."""
+    assert isinstance(copy.call.func, ast.Attribute)
+    of = copy.call.func.value
+    return (
+        isinstance(of, ast.Name)
+        and bool(_WHOLE_BATCH.search(of.id))
+        and bool(_BATCH_CLASSES.search(copy.region.module.text))
+    )
 
 
 def _is_made_here(node: ast.expr) -> bool:

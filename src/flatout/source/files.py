@@ -115,6 +115,10 @@ def read_config(path: str) -> str:
     try:
         if os.stat(path).st_size > _LONGEST_CONFIG_BYTES:
             return ""
-        return Path(path).read_text(encoding="utf-8")
+        return decoded_config(Path(path).read_bytes())
     except (OSError, ValueError):
         return ""
+
+
+def decoded_config(data: bytes) -> str:
+    return data.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")

@@ -32,11 +32,17 @@ _COUNTER = re.compile(
 )
 _CLOCK = re.compile(r"time\(|perf_counter|monotonic|elapsed|last_log|last_print", re.I)
 _EVALUATING = re.compile(
-    r"(^|_)(eval|evaluate|evaluation|valid|validate|validation|val|test|testing|infer|inference|predict|generate)(_|$)",
+    r"(^|_)(eval|evaluate|evaluation|valid|validate|validation|val|test|testing|infer|inference|predict)(_|$)"
+    # To generate targets, noise or anchors is a part of the step.
+    r"|(^|_)generate(_?(sample|image|text|caption|output|preview|video|audio|example|report)s?)?$",
     re.I,
 )
 _ON_GPU = re.compile(r"^(use_|with_|is_|has_)?(cuda|gpu)(_available)?$", re.I)
 _TRAINING = re.compile(r"(^|_)(train|training|fit)(_|$)", re.I)
+# About whether to go on, not about which of both is done: `if self.stop_training: break`.
+_GOES_ON = re.compile(
+    r"(^|_)(stop\w*|paus\w*|resum\w*|abort\w*|finish\w*|done|end|ended|start\w*|begin|continue)(_|$)", re.I
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +211,8 @@ def _of_name(test: ast.Name | ast.Attribute, function: Function, depth: int) -> 
         return "seldom", "always"
     if _ON_GPU.search(name):
         return "always", "seldom"
+    if _GOES_ON.search(name):
+        return "always", "always"
     if name == "training" or _TRAINING.search(name):
         return "always", "evaluates"
     if _EVALUATING.search(name):

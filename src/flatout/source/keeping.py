@@ -19,6 +19,7 @@ class Kept:
     node: ast.AST
     holder: str
     what: str
+    value: ast.expr
 
 
 def kept_in(code: Code) -> Iterator[Kept]:
@@ -36,7 +37,7 @@ def kept_in(code: Code) -> Iterator[Kept]:
                 continue  # only what is certain: the very loss that backward starts from
             if holder.split(".")[0] in begun or holder in begun or holder in losses or not _outlives(holder, region):
                 continue
-            yield Kept(region, turn.node, holder, text_of(value, 30))
+            yield Kept(region, turn.node, holder, text_of(value, 30), value)
 
 
 def _outlives(holder: str, region: Region) -> bool:

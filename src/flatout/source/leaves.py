@@ -13,6 +13,7 @@ from typing import Any
 
 SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".py")
 _UNKNOWN = object()
+_KEY = re.compile(r"([\w.\-]+)[\"']?\s*[:=]")
 Path_ = tuple[str, ...]
 
 
@@ -48,7 +49,8 @@ def leaves_of(file: str, read: Reader, depth: int = 0) -> Leaves:
         tree = json.loads(text) if suffix == ".json" else tomllib.loads(text)
     except (ValueError, SyntaxError, RecursionError) as error:
         raise Uncertain from error
-    return {path: Leaf(value, file, _line_of(path[-1], text)) for path, value in _walk(tree, ())}
+    lines = _lines_of_keys(text)
+    return {path: Leaf(value, file, lines.get(path[-1])) for path, value in _walk(tree, ())}
 
 
 def _walk(value: Any, path: Path_) -> Iterator[tuple[Path_, Any]]:
@@ -59,10 +61,13 @@ def _walk(value: Any, path: Path_) -> Iterator[tuple[Path_, Any]]:
         yield path, value
 
 
-def _line_of(key: str, text: str) -> int | None:
-    """The line of a key that occurs once."""
-    at = [m.start() for m in re.finditer(rf"^[^#\n]*?[\"']?\b{re.escape(key)}[\"']?\s*[:=]", text, re.MULTILINE)]
-    return text.count("\n", 0, at[0]) + 1 if len(at) == 1 else None
+def _lines_of_keys(text: str) -> dict[str, int | None]:
+    """The line of each key; None where it occurs on several."""
+    found: dict[str, int | None] = {}
+    for number, line in enumerate(text.split("\n"), start=1):
+        for key in {part for name in _KEY.findall(line.split("#")[0]) for part in (name, *name.split("."))}:
+            found[key] = None if key in found else number
+    return found
 
 
 def _yaml(file: str, text: str) -> Leaves:

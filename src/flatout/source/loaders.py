@@ -9,7 +9,8 @@ from typing import Literal
 
 from flatout.source.guards import is_evaluation
 from flatout.source.module import Class, Function, own_nodes
-from flatout.source.nodes import argument, bound_names, called_name, dotted
+from flatout.source.moves import moves_to
+from flatout.source.nodes import argument, bound_names, called_name
 from flatout.source.project import Project
 from flatout.source.values import Value, Values
 
@@ -51,6 +52,8 @@ class Loader:
     call: ast.Call
     function: Function
     trains: bool
+    # Where the project derives a class from torch's: what that hands on to it.
+    handed_on: ast.Call | None = None
 
     @property
     def dataset(self) -> ast.expr | None:
@@ -62,28 +65,49 @@ def loaders_in(project: Project) -> Iterator[Loader]:
     for module in project.mentioning("DataLoader"):
         for call, function in module.calls.get("DataLoader", ()):
             meant = project.lookup("DataLoader", function) if isinstance(call.func, ast.Name) else None
+            own = meant if isinstance(meant, Class) else None
             # Without a dataset it is a type, or the call of a method of that name.
-            if not isinstance(meant, Class) and argument(call, "dataset", 0) is not None:
-                yield Loader(call, function, _trains(call, function) and not _is_inside_data(function, project))
+            if (own is not None and not _is_torch_own(own)) or argument(call, "dataset", 0) is None:
+                continue
+            trains = _trains(call, function) and not _is_inside_data(function, project)
+            yield Loader(call, function, trains, _handed_on(own) if own is not None else None)
+
+
+def _is_torch_own(cls: Class) -> bool:
+    """Derived from torch's, and nothing else by the same name."""
+    return any(base.endswith("data.DataLoader") for base in cls.bases)
+
+
+def _handed_on(cls: Class) -> ast.Call | None:
+    makes = cls.methods.get("__init__")
+    calls = makes.calls if makes is not None else ()
+    return next((one for one in calls if called_name(one) == "__init__"), None)
+
+
+def given_for(loader: Loader, name: str) -> ast.expr | None:
+    """What the call says for one of the loader's parameters."""
+    return argument(loader.call, name, _POSITIONS.get(name))
 
 
 def setting(loader: Loader, name: str, values: Values) -> Setting:
     """What reaches the loader for one of its parameters."""
-    given = argument(loader.call, name, _POSITIONS.get(name))
+    if loader.handed_on is not None and argument(loader.handed_on, name, _POSITIONS.get(name)) is not None:
+        return Setting("unknown")
+    given = given_for(loader, name)
     if given is not None:
         value = values.of(given, loader.function)
         return Setting("unknown") if value is None else Setting("known", value)
     for keyword in loader.call.keywords:
         if keyword.arg is not None:
             continue
-        more = values.of(keyword.value, loader.function)
-        # What is put into the dict later cannot be read off where it is made.
-        if more is None or not isinstance(more.value, dict) or _is_changed(keyword.value, loader.function):
+        more = values.origins.entries(keyword.value, loader.function)
+        if more is None:
             return Setting("unknown")
-        if name in more.value:
+        if name in more:
             made = ast.Subscript(keyword.value, ast.Constant(name), ast.Load())
             ast.fix_missing_locations(ast.copy_location(made, keyword.value))
-            return Setting("known", values.of(made, loader.function) or more)
+            value = values.of(made, loader.function)
+            return Setting("unknown") if value is None else Setting("known", value)
     if any(isinstance(one, ast.Starred) for one in loader.call.args):
         return Setting("unknown")
     return Setting("missing")
@@ -92,6 +116,15 @@ def setting(loader: Loader, name: str, values: Values) -> Setting:
 def is_in_memory(loader: Loader, project: Project) -> bool:
     """Are its samples there at once, so that workers would only carry them about?"""
     return loader.dataset is not None and _in_memory(loader.dataset, loader.function, project, 0)
+
+
+def moves_its_samples(loader: Loader, project: Project) -> bool:
+    """Do its samples come from a device, as far as the class of its dataset, or a default device, tells?"""
+    if project.mentioning("set_default_device") or project.mentioning("set_default_tensor_type"):
+        return True
+    cls = project.class_of(loader.dataset, loader.function) if loader.dataset is not None else None
+    methods = cls.methods.values() if cls is not None else ()
+    return any(moves_to(call) == "device" for one in methods for call in one.calls)
 
 
 def _in_memory(node: ast.expr, function: Function, project: Project, depth: int) -> bool:
@@ -118,21 +151,6 @@ def _in_memory(node: ast.expr, function: Function, project: Project, depth: int)
     makes = project.methods(cls, "__getitem__") if cls is not None else []
     # Without a single call there is no reading, decoding or transforming.
     return bool(makes) and not any(isinstance(one, ast.Call) for one in own_nodes(makes[0]))
-
-
-def _is_changed(node: ast.expr, function: Function) -> bool:
-    name = dotted(node)
-    for one in own_nodes(function):
-        if (
-            isinstance(one, ast.Call)
-            and isinstance(one.func, ast.Attribute)
-            and dotted(one.func.value) == name
-            and one.func.attr in ("update", "setdefault", "pop")
-        ):
-            return True
-        if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Store) and dotted(one.value) == name:
-            return True
-    return False
 
 
 def _is_inside_data(function: Function, project: Project) -> bool:

@@ -33,6 +33,20 @@ def load(paths: Sequence[Path], exclude: Iterable[str] = ()) -> Project:
     return Project(modules, [shown for _, shown in found.configs], trouble=trouble)
 
 
+def with_bytes(project: Project, changed: Mapping[str, bytes]) -> Project:
+    """The same project with other contents of some of its files, as they would be read from disk."""
+    modules = []
+    for module in project.modules:
+        if module.shown in changed:
+            text = files.decoded(changed[module.shown])
+            cells = cells_of(text) if module.cells is not None else None
+            module = Module(module.shown, module.name, text if cells is None else cells.text, cells)
+            assert module.tree is not None  # parsed now, so that its errors are known
+        modules.append(module)
+    configs = {name: files.decoded_config(data) for name, data in changed.items() if name in project.configs}
+    return Project(modules, project.configs, lambda name: configs.get(name) or project.read(name), project.trouble)
+
+
 def of_texts(texts: Mapping[str, str]) -> Project:
     """A project of texts by their file names, as cases and tests write them."""
     modules = [

@@ -11,6 +11,7 @@ from flatout.source.nodes import called_name, dotted
 
 _DEVICE_WORDS = re.compile(r"\bcuda\b|\.to\(|\bdevice\b|accelerat|[Ff]abric|[Ll]ightning|\bxpu\b|\bmps\b")
 _DEVICE_NAME = re.compile(r"device|dev$|gpu|cuda|rank|accelerator", re.I)
+_HOST_NAME = re.compile(r"(^|_)cpu(_|$)", re.I)
 _DTYPE = re.compile(r"dtype|float|half|long|int|bool|double|uint8|channels_last|memory_format", re.I)
 
 
@@ -41,6 +42,8 @@ def moves_to(call: ast.Call) -> Literal["device", "host"] | None:
     if isinstance(given, ast.Call) and called_name(given) in ("get_device", "current_device"):
         return "device"
     name = dotted(given).split(".")[-1] if given is not None else ""
+    if _HOST_NAME.search(name):
+        return "host"
     if not name or (_DTYPE.search(name) and not _DEVICE_NAME.search(name)):
         return None
     return "device" if _DEVICE_NAME.search(name) else None

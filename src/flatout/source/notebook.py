@@ -12,6 +12,7 @@ from flatout.errors import FlatoutError
 _MAGIC = re.compile(r"^(\s*)[%!?]|^(\s*)\S.*\?\s*$")
 # Cells in another language.
 _FOREIGN = re.compile(r"^\s*%%(?!time|timeit|capture|prun)")
+_SHELL = re.compile(r"^\s*%%(bash|sh|script)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,8 @@ class Cells:
     text: str
     starts: tuple[int, ...]
     numbers: tuple[int, ...]
+    # Lines for the shell, by the line of the text that stands in their place.
+    commands: tuple[tuple[int, str], ...] = ()
 
     def place(self, line: int) -> tuple[int, int]:
         """Cell and line within it."""
@@ -41,11 +44,18 @@ def cells_of(raw: str) -> Cells:
         return Cells("", (1,), (1,))
     lines: list[str] = []
     starts, numbers = [], []
+    commands: list[tuple[int, str]] = []
     for number, source in sources:
         starts.append(len(lines) + 1)
         numbers.append(number)
+        is_shell = bool(_SHELL.match(source))
+        commands += [
+            (line, text.strip().lstrip("!"))
+            for line, text in enumerate(source.split("\n"), len(lines) + 1)
+            if is_shell or text.lstrip().startswith("!")
+        ]
         lines += _plain(source)
-    return Cells("\n".join(lines) + "\n", tuple(starts) or (1,), tuple(numbers) or (1,))
+    return Cells("\n".join(lines) + "\n", tuple(starts) or (1,), tuple(numbers) or (1,), tuple(commands))
 
 
 def _plain(source: str) -> list[str]:

@@ -18,81 +18,14 @@ _DEFINED = re.compile(r"\n[ \t]*+(?:async[ \t]++)?(?:def|class)[ \t]++(\w++)")
 _CALLED = re.compile(r"\w+\Z")
 _LONGEST_NAME = 60
 # Methods that everything has: the name alone does not tell whose it is.
-_COMMON = frozenset(
-    [
-        "step",
-        "backward",
-        "forward",
-        "to",
-        "train",
-        "eval",
-        "update",
-        "zero_grad",
-        "item",
-        "cpu",
-        "append",
-        "write",
-        "log",
-        "save",
-        "load",
-        "close",
-        "get",
-        "add",
-        "keys",
-        "items",
-        "values",
-        "parameters",
-        "state_dict",
-        "load_state_dict",
-        "reset",
-        "run",
-        "main",
-        "print",
-        "format",
-        "join",
-        "split",
-        "copy",
-        "clear",
-        "pop",
-        "insert",
-        "extend",
-        "sort",
-        "index",
-        "count",
-        "mean",
-        "sum",
-        "start",
-        "stop",
-        "read",
-        "open",
-        "call",
-        "apply",
-        "fit",
-        "predict",
-        "sample",
-        "build",
-        "setup",
-        "register",
-        "info",
-        "debug",
-        "warning",
-        "error",
-        "size",
-        "view",
-        "reshape",
-        "numpy",
-        "detach",
-        "clone",
-        "cuda",
-        "float",
-        "int",
-        "long",
-        "half",
-        "numel",
-        "dim",
-        "type",
-    ]
-)
+_COMMON = {
+    "step", "backward", "forward", "to", "train", "eval", "update", "zero_grad", "item", "cpu", "append", "write",
+    "log", "save", "load", "close", "get", "add", "keys", "items", "values", "parameters", "state_dict",
+    "load_state_dict", "reset", "run", "main", "print", "format", "join", "split", "copy", "clear", "pop",
+    "insert", "extend", "sort", "index", "count", "mean", "sum", "start", "stop", "read", "open", "call", "apply",
+    "fit", "predict", "sample", "build", "setup", "register", "info", "debug", "warning", "error", "size", "view",
+    "reshape", "numpy", "detach", "clone", "cuda", "float", "int", "long", "half", "numel", "dim", "type",
+}  # fmt: skip
 # Wrappers that give back, or work like, the module they are given.
 _WRAPPERS = {
     "DataParallel", "DistributedDataParallel", "DDP", "FSDP", "FullyShardedDataParallel", "compile", "prepare",
@@ -100,6 +33,7 @@ _WRAPPERS = {
 }  # fmt: skip
 _SAME = {"to", "cuda", "train", "eval", "float", "half", "double", "bfloat16", "requires_grad_", "type"}
 _DEEPEST = 6
+_MOST_OVERRIDES = 8
 
 
 class Project:
@@ -211,8 +145,10 @@ class Project:
         if isinstance(func.value, ast.Call) and called_name(func.value) == "super" and function.owner is not None:
             return [m for base in self._bases(function.owner) for m in self.methods(base, func.attr)][:1]
         if isinstance(func.value, ast.Name) and func.value.id in ("self", "cls") and function.owner is not None:
-            own = self.methods(function.owner, func.attr) or self._overrides(function.owner, func.attr)
-            return own or self._of_instance(func, function)
+            # What a subclass puts in its place may run as well; what is left open to them does nothing.
+            own = [one for one in self.methods(function.owner, func.attr) if not _is_left_open(one)]
+            found = own + [one for one in self._overrides(function.owner, func.attr) if one not in own]
+            return found or self._of_instance(func, function)
         if name := dotted(func.value):
             meant = self._chain(name, function)
             if isinstance(meant, Module):
@@ -257,12 +193,20 @@ class Project:
         return [] if cls is None else self.methods(cls, "forward") or self.methods(cls, "__call__")
 
     def _by_method_name(self, name: str) -> list[Function]:
-        """Of an object that is not known: the one method of the project that has this name."""
-        if name in _COMMON or name.startswith("__") or len(self._defining.get(name, ())) != 1:
+        """Of an object that is not known: the project's only method of this name, or those of a class and its heirs."""
+        modules = self._defining.get(name, ())
+        if name in _COMMON or name.startswith("__") or len(modules) > _MOST_OVERRIDES:
             return []
-        (module,) = self._defining[name]
-        found = [cls.methods[name] for cls in module.classes.values() if name in cls.methods]
-        return found if len(found) == 1 and name not in module.body.inner else []
+        classes = [cls for module in modules for cls in module.classes.values() if name in cls.methods]
+        if any(name in module.body.inner for module in modules):
+            return []
+        if len(classes) == 1:
+            return [classes[0].methods[name]]
+        # Hooks, callbacks: all of one kind, whose first leaves it open.
+        roots = [one for one in classes if not any(base in classes for base in self._bases(one))]
+        if len(roots) != 1 or not _is_left_open(roots[0].methods[name]):
+            return []
+        return [cls.methods[name] for cls in classes if cls is not roots[0]]
 
     # Classes.
 
@@ -286,15 +230,13 @@ class Project:
         return found
 
     def _overrides(self, cls: Class, name: str) -> list[Function]:
-        """Where a base class calls what only its subclasses have."""
-        if name in _COMMON and name != "step":
-            return []
+        """Where a base class calls what its subclasses fill in."""
         found = []
         for module in self._defining.get(name, ()):
             for other in module.classes.values():
                 if name in other.methods and any(base.split(".")[-1] == cls.name for base in other.bases):
                     found.append(other.methods[name])
-        return found[:3]
+        return found[:_MOST_OVERRIDES]
 
     def is_a(self, cls: Class, ending: str, depth: int = 0) -> bool:
         """Does a base class, of the project or not, have a name that ends so?"""
@@ -391,3 +333,11 @@ class Project:
             for call, inside in module.calls.get(name, ())
             if function in self.resolve(call, inside)
         ]
+
+
+def _is_left_open(function: Function) -> bool:
+    """Only there to be overridden: `raise NotImplementedError`, `pass` or `...`, behind a docstring."""
+    body = [
+        one for one in function.node.body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
+    ]
+    return all(isinstance(one, ast.Raise | ast.Pass) for one in body)

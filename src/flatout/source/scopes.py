@@ -238,12 +238,11 @@ def settings_of_self(scope: Scope) -> set[str]:
     for function in scope.class_body.body:
         if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
+        begun = function.body if function.name == "__init__" else []
+        plain = {id(target) for one in begun if _is_setting(one) for target in _targets(one)}
         for node in ast.walk(function):
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and _is_self(node.value):
-                plain = function.name == "__init__" and any(
-                    node in _targets(one) and _is_setting(one) for one in function.body
-                )
-                settings[node.attr] = settings.get(node.attr, True) and plain
+                settings[node.attr] = settings.get(node.attr, True) and id(node) in plain
     return {name for name, plain in settings.items() if plain}
 
 

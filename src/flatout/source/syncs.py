@@ -18,8 +18,12 @@ _ON_DEVICE = ("graph", "device")
 # Write, or turn into text, whatever they are given.
 _WRITERS = {
     "print", "info", "warning", "write", "set_description", "set_postfix", "set_postfix_str", "add_scalar",
-    "add_scalars", "log_metric", "log_metrics", "log_scalar", "str", "repr", "format",
+    "add_scalars", "log_metric", "log_metrics", "log_scalar", "str", "repr", "format", "error",
+    "report_scalar", "log_value",
 }  # fmt: skip
+_LOGS = re.compile(r"(^|\.)(wandb|mlflow|run|experiment|wandb_run)\.(log|track)$")
+# What attributes of results are certainly tensors: `outputs.loss`.
+_RESULT = re.compile(r"loss|logits", re.I)
 _NOT_A_TENSOR = re.compile(r"^(np|numpy|df|pd|math|args|cfg|config|json|sched|lr|rng|random)$|sched", re.I)
 _MODULE = re.compile(r"model|net$|module|criterion|optim|state", re.I)
 _PARAMETERS = re.compile(r"\b(named_)?parameters\b|\bparams\b|\bgrads\b|param_groups|state_dict\(\)")
@@ -68,6 +72,12 @@ def _reads(turn: Turn, tensors: Tensors) -> Iterator[tuple[str, ast.expr]]:
         yield from _of_call(node, tensors)
     elif isinstance(node, ast.FormattedValue) and _is_on_device(node.value, tensors):
         yield "format", node.value
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and isinstance(node.left, ast.Constant):
+        # `"loss %.3f" % loss`
+        for given in node.right.elts if isinstance(node.right, ast.Tuple) else [node.right]:
+            if isinstance(node.left.value, str) and _is_on_device(given, tensors):
+                yield "format", given
+                return
     if isinstance(node, ast.expr) and _is_test(turn, node) and _asks(node, tensors):
         yield "bool", node
 
@@ -83,9 +93,11 @@ def _of_call(call: ast.Call, tensors: Tensors) -> Iterator[tuple[str, ast.expr]]
             yield name, of
         elif moves_to(call) == "host" and _may_be(kind, of) and not _is_without_wait(call):
             yield "cpu", of
+        elif dotted(of) == "math" and call.args and _is_on_device(call.args[0], tensors):
+            yield "float", call.args[0]  # `math.isnan(loss)`
     elif name in ("float", "int", "bool") and len(call.args) == 1 and _is_on_device(call.args[0], tensors):
         yield name, call.args[0]
-    if name in _WRITERS or dotted(func) in ("wandb.log", "mlflow.log_metric", "run.log"):
+    if name in _WRITERS or _LOGS.search(dotted(func)):
         for given in _written(call):
             if _is_on_device(given, tensors):
                 yield "print" if name != "add_scalar" else name, given
@@ -97,7 +109,9 @@ def _written(call: ast.Call) -> Iterator[ast.expr]:
     for given in (*call.args, *(one.value for one in call.keywords)):
         if isinstance(given, ast.Dict):
             yield from given.values
-        elif isinstance(given, ast.Name | ast.BinOp | ast.Subscript | ast.Call):
+        elif isinstance(given, ast.Name | ast.BinOp | ast.Subscript | ast.Call) or (
+            isinstance(given, ast.Attribute) and _RESULT.search(given.attr)
+        ):
             yield given
 
 

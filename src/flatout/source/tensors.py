@@ -78,6 +78,8 @@ _MODEL = re.compile(
 _LOSS = re.compile(r"loss|criterion|criteria|objective|crit(_|$)", re.I)
 _LOADER = re.compile(r"loader|dataloader|batches|(^|_)dl$", re.I)
 _TO_DEVICE = re.compile(r"to_device|to_cuda|to_gpu|move_to|send_to|cuda|copy_to_device|prepare_batch|move_data", re.I)
+# What gives pairs of a name and something.
+_PAIRS = {"named_parameters", "named_buffers", "named_modules", "named_children", "items"}
 _DEEPEST = 3
 
 
@@ -194,6 +196,10 @@ class Tensors:
             if name in ("tqdm", "trange", "track", "iter", "log_every", "progress_bar", "islice") and over.args:
                 self._iterate(target, over.args[0], self.of(over.args[0]), env)
                 return
+            if isinstance(target, ast.Tuple) and len(target.elts) == 2 and name in _PAIRS:
+                self._put(target.elts[0], "host", env)  # the name
+                self._put(target.elts[1], "graph" if name == "named_parameters" else kind, env)
+                return
             if name in ("parameters", "named_parameters"):
                 kind = "graph"
             elif name == "range":
@@ -232,6 +238,7 @@ class Tensors:
             for one, part in zip(target.elts, value.elts, strict=True):
                 self._put(one, self.of(part), env)
         elif isinstance(target, ast.Subscript):
+            self._kind(target, env)
             name = dotted(target.value)
             if name and kind in ("graph", "device"):
                 env[name] = kind
@@ -321,7 +328,7 @@ class Tensors:
         owner = dotted(func).split(".")[0] if isinstance(func, ast.Attribute) else ""
         if owner in _HOST_MODULES:
             return "host"
-        if owner in _TORCH or (isinstance(func, ast.Name) and self._is_from_torch(func.id)):
+        if owner in _TORCH or self._is_from_torch(owner or name):
             return self._of_torch(call, name, given)
         known = self._of_project(call, env)
         if known is not None:

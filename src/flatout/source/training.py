@@ -14,7 +14,8 @@ from flatout.source.project import Project
 
 _BACKWARD, _STEP = "backward", "step"
 _BACKWARDS = {"backward", "manual_backward", "backward_step"}
-_STEPS = {"optimizer_step", "apply_gradients"}
+# Of helpers that step one optimizer or several: `optimizer_step`, `step_optimizers`, `optimizer_step_all`.
+_STEPS = re.compile(r"^apply_gradients$|optim\w*_step(_|$)|(^|_)step_(all_)?optim", re.I)
 # `.step()` of these is no optimizer's.
 _OTHER_STEPS = re.compile(r"env|sched|prof|timer|sim|game|warm|anneal|decay|progress|bar|writer|logger|world|ema", re.I)
 _SEEDS = ("backward(", "backward_step(", "def training_step", "def compute_loss")
@@ -23,6 +24,8 @@ _FRAMEWORK = {
     "training_step": ("Module", "Trainer", "Model", "Task", "System", "Runner", "Lit"),
     "compute_loss": ("Trainer",),
 }
+_OPTIMIZES = re.compile(r"\b(optim|torch_optim)\.\w+\(\s*[\w.]*parameters\(\)|\bAdamW?\(\s*[\w.]+\.parameters\(\)")
+_HOOKS = re.compile(r"(^|_)(hooks|callbacks|handlers|plugins|listeners)$", re.I)
 _STEPPING = re.compile(r"train|step|update|optimi[sz]e|learn|fit|iter|batch", re.I)
 _ASIDE = re.compile(
     r"(^|_)(eval\w*|valid\w*|val|test\w*|infer\w*|predict\w*|save\w*|checkpoint\w*|plot\w*|visuali[sz]e\w*|vis|export\w*"
@@ -138,7 +141,7 @@ class Training:
             done |= self._of(child, function, depth)
         if isinstance(node, ast.Call):
             done |= self._of_call(node, function, depth)
-        elif isinstance(node, LOOPS) and done >= {_BACKWARD, _STEP}:
+        elif isinstance(node, LOOPS) and done >= {_BACKWARD, _STEP} and not _is_over_hooks(node):
             if id(node) not in self._found:
                 self._found.add(id(node))
                 self.loops.append((node, function))
@@ -233,6 +236,8 @@ class Training:
             roots = {id(region.module): region.module for region in self.regions if region.hop is None}
             # Lightning's loaders may lie in a file that only the user's command line brings to the module.
             roots |= {id(m): m for m in self.project.mentioning("train_dataloader") if "def train_dataloader" in m.text}
+            # Whoever makes an optimizer and a loader trains, though the loop may be a library's.
+            roots |= {id(m): m for m in self.project.mentioning("DataLoader") if _OPTIMIZES.search(m.text)}
             for number, root in enumerate(roots.values()):
                 self._spread(number, root)
         return self._of_module[id(module)]
@@ -258,12 +263,17 @@ class Training:
         return [caller.module for one in inside.values() for _, caller in self.project.callers(one)]
 
 
+def _is_over_hooks(loop: Loop) -> bool:
+    """Goes over all that is to be done in one step: the training loop is further out."""
+    return isinstance(loop, ast.For) and bool(_HOOKS.search(dotted(loop.iter).split(".")[-1]))
+
+
 def _direct(call: ast.Call) -> set[str]:
     name = called_name(call)
     if name in _BACKWARDS:
         # `super().backward()` and `ctx`-like functions aside, whoever calls backward trains.
         return {_BACKWARD}
-    if name in _STEPS:
+    if _STEPS.search(name):
         return {_STEP}
     if name == "step" and isinstance(call.func, ast.Attribute):
         owner = dotted(call.func.value) or root_name(call.func.value)

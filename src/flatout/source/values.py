@@ -1,4 +1,4 @@
-"""Constant values that reach a call: from literals, defaults, argparse, dataclasses, dicts and config files.
+"""Constant values that reach a call: from literals, defaults, command line options, classes, dicts and config files.
 
 A value is only known if there is no doubt about it: one that two callers or two config files disagree on is not.
 """
@@ -6,22 +6,20 @@ A value is only known if there is no doubt about it: one that two callers or two
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from flatout.records.source import Place
-from flatout.source.leaves import Leaf, Uncertain, leaves_of
+from flatout.source.configs import Configs, is_loading
 from flatout.source.module import Class, Function, Module
-from flatout.source.nodes import argument, called_name, defaults, dotted, is_open, parameters, passed
+from flatout.source.nodes import called_name, defaults, dotted, is_open, parameters, passed
+from flatout.source.options import Option, clicked, declares, options_in, set_defaults_in, typed_default
+from flatout.source.origins import Origins
 from flatout.source.project import Project
+from flatout.source.settings import annotation_of, field_of, holders, is_settings, stores
 
 _DEEPEST = 8
-_SETTINGS = re.compile(
-    r"^(args?|opts?|options|cfg|conf|config|configs|hparams|hp|params|settings|flags|FLAGS|c)$|(cfg|config|args|opt|hparams|params)$"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +31,8 @@ class Value:
     how: str = ""
     # It stands in the call itself.
     is_direct: bool = False
+    # Somebody can set it: an option, a field, a key; not just a number in the code.
+    is_set: bool = False
 
 
 class Values:
@@ -40,6 +40,10 @@ class Values:
 
     def __init__(self, project: Project) -> None:
         self.project = project
+        self.origins = Origins(project)
+        self.configs = Configs(project)
+        self._stored: dict[str, list[tuple[tuple[str, ...], Value | None]]] = {}
+        self._held: dict[str, list[Class]] = {}
 
     def of(self, node: ast.expr, function: Function, depth: int = 0) -> Value | None:
         """The value of an expression; None where it cannot be told."""
@@ -48,10 +52,14 @@ class Values:
     def _of(self, node: ast.expr, function: Function, depth: int) -> Value | None:
         if isinstance(node, ast.Constant):
             return Value(node.value, function.module.place(node), is_direct=depth == 0)
-        if isinstance(node, ast.UnaryOp | ast.List | ast.Tuple | ast.Dict):
+        if isinstance(node, ast.UnaryOp | ast.List | ast.Tuple):
             return _literal(node, function)
+        if isinstance(node, ast.Dict):
+            return self._whole(node, function, depth)
         if isinstance(node, ast.IfExp):
             return self._either(node, function, depth)
+        if isinstance(node, ast.BoolOp):
+            return self._or(node, function, depth)
         if isinstance(node, ast.Name):
             return self._name(node.id, function, depth)
         if isinstance(node, ast.Attribute):
@@ -63,6 +71,14 @@ class Values:
             return self._call(node, function, depth)
         return None
 
+    def _whole(self, node: ast.expr, function: Function, depth: int) -> Value | None:
+        """A dict with all its keys; what is not known of its values is None."""
+        inside = self.origins.entries(node, function, depth)
+        if inside is None:
+            return None
+        known = {key: self.of(item, of, depth + 1) for key, (item, of) in inside.items()}
+        return Value({key: one and one.value for key, one in known.items()}, function.module.place(node))
+
     def _either(self, node: ast.IfExp, function: Function, depth: int) -> Value | None:
         """The branch that a known test leads to; else what both have in common."""
         test = node.test
@@ -72,11 +88,22 @@ class Values:
             return self.of(node.body if bool(known.value) != negated else node.orelse, function, depth + 1)
         return _agreed([self.of(node.body, function, depth + 1), self.of(node.orelse, function, depth + 1)])
 
+    def _or(self, node: ast.BoolOp, function: Function, depth: int) -> Value | None:
+        """`workers or 0`: the first that holds, if all before it are known."""
+        first = None
+        for one in node.values:
+            first = self.of(one, function, depth + 1)
+            if first is None or bool(first.value) == isinstance(node.op, ast.Or):
+                return first
+        return first
+
     def _name(self, name: str, function: Function, depth: int) -> Value | None:
-        if name in function.bindings:
-            return self._single(function.bindings[name], function, depth)
         plain = function.definition
-        if plain is not None and name in parameters(plain):
+        is_parameter = plain is not None and name in parameters(plain)
+        if name in function.bindings:
+            # What is given may hold, or what is written here in its place.
+            return None if is_parameter else self._single(function.bindings[name], function, depth)
+        if is_parameter:
             return self._parameter(name, function, depth)
         if function.parent is not None:
             return self._name(name, function.parent, depth + 1)
@@ -98,9 +125,12 @@ class Values:
         return self._name(brought.attribute, source.body, depth + 1)
 
     def _parameter(self, name: str, function: Function, depth: int) -> Value | None:
-        """What all callers pass, or leave to the default."""
+        """What all callers pass, or leave to the default; what click says of a command's parameter."""
         plain = function.definition
         assert plain is not None
+        for option in clicked(function):
+            if option.name == name:
+                return self.default_of(option)
         default = defaults(plain).get(name)
         found: list[Value | None] = []
         for call, caller in self.project.callers(function)[:20]:
@@ -110,22 +140,29 @@ class Values:
             elif is_open(call) or default is None:
                 found.append(None)
             else:
-                found.append(self._default(default, name, function))
+                found.append(self._default(default, name, function, depth))
         if not found:
-            return None if default is None else self._default(default, name, function)
+            return None if default is None else self._default(default, name, function, depth)
         return _agreed(found)
 
-    def _default(self, default: ast.expr, name: str, function: Function) -> Value | None:
-        known = _literal(default, function)
-        return None if known is None else Value(known.value, known.place, f"the default of {name} in {function.name}()")
+    def _default(self, default: ast.expr, name: str, function: Function, depth: int) -> Value | None:
+        plainly = typed_default(default)
+        # Names in a default are those of the module, not of the function.
+        known = None if plainly is None else self.of(plainly, function.module.body, depth + 1)
+        how = f"the default of {name} in {function.name}()"
+        return None if known is None else replace(known, how=known.how or how, is_set=plainly is not default)
 
     def _attribute(self, node: ast.Attribute, function: Function, depth: int) -> Value | None:
         base = node.value
         if isinstance(base, ast.Name) and base.id == "self" and function.owner is not None:
             return self._of_self(node.attr, function.owner, depth)
-        cls = self.project.class_of(base, function)
+        cls = self._class_of(base, function)
         if cls is not None:
-            return self._field(cls, node.attr) or self._of_self(node.attr, cls, depth)
+            known = self.field(cls, node.attr, depth) or self._of_self(node.attr, cls, depth)
+            return _agreed([known, *(value for _, value in self._stores(node.attr))])
+        inside = self.origins.entries(base, function, depth + 1)
+        if inside is not None:
+            return self._entry(inside.get(node.attr), node.attr, depth)
         name = dotted(base).split(".")
         if not name[0]:
             return None
@@ -133,32 +170,55 @@ class Values:
         meant = self.project.lookup(name[0], function)
         if isinstance(meant, Module) and len(name) == 1:
             return self._name(node.attr, meant.body, depth + 1)
-        if isinstance(meant, Class) and len(name) == 1:
-            return self._field(meant, node.attr)
-        return self._setting((*name[1:], node.attr), name, function)
+        if isinstance(meant, Class):
+            inner = meant.module.classes.get(name[-1])
+            return None if inner is None else self.field(inner, node.attr, depth)
+        if node.attr == "value" and (flag := self._flag(base, function)) is not None:
+            return self.default_of(flag)
+        return self._setting(node.attr, name, [], function, depth)
+
+    def _class_of(self, node: ast.expr, function: Function) -> Class | None:
+        """Also `cfg.data`, where a field of cfg's class is annotated with the class of a section."""
+        found = self.project.class_of(node, function)
+        if found is not None or not isinstance(node, ast.Attribute):
+            return found or self._parsed(node, function)
+        owner = self._class_of(node.value, function)
+        note = "" if owner is None else annotation_of(owner, node.attr)
+        meant = None if owner is None or not note else self.project.lookup(note, owner.module.body)
+        return meant if isinstance(meant, Class) else None
+
+    def _parsed(self, node: ast.expr, function: Function) -> Class | None:
+        """`args = tyro.cli(Args)`: what a parser of a dataclass gives."""
+        origin = self.origins.of(node, function)
+        made = None if origin is None else origin[0]
+        if not isinstance(made, ast.Call) or called_name(made) not in ("cli", "parse", "structured", "wrap"):
+            return None
+        assert origin is not None
+        for one in made.args:
+            meant = self.project.lookup(one.id, origin[1]) if isinstance(one, ast.Name) else None
+            if isinstance(meant, Class):
+                return meant
+        return None
 
     def _of_self(self, attr: str, owner: Class, depth: int) -> Value | None:
         values = [(v, m) for m in owner.methods.values() for v in m.bindings.get(f"self.{attr}", ())]
         if len(values) == 1:
             return self.of(values[0][0], values[0][1], depth + 1)
-        return self._field(owner, attr) if not values else None
+        return self.field(owner, attr, depth) if not values else None
 
-    def _field(self, cls: Class, attr: str) -> Value | None:
-        """A field of a dataclass, or an attribute of a class of settings."""
-        for node in cls.node.body:
-            target = (
-                node.target
-                if isinstance(node, ast.AnnAssign)
-                else node.targets[0]
-                if isinstance(node, ast.Assign)
-                else None
-            )
-            if isinstance(target, ast.Name) and target.id == attr:
-                value: ast.expr | None = node.value  # type: ignore[attr-defined]
-                if isinstance(value, ast.Call) and called_name(value) in ("field", "Field"):
-                    value = argument(value, "default", 0)
-                known = _literal(value, cls.module.body) if value is not None else None
-                return None if known is None else Value(known.value, known.place, f"{cls.name}.{attr}")
+    def field(self, cls: Class, attr: str, depth: int = 0) -> Value | None:
+        """A field of a dataclass, or an attribute of a class of settings, its own or a base class's."""
+        if depth > _DEEPEST:
+            return None
+        found = field_of(cls, attr)
+        if found is not None:
+            value = None if found.value is None else typed_default(found.value)
+            known = None if value is None else self.of(value, cls.module.body, depth + 1)
+            return None if known is None else replace(known, how=f"{cls.name}.{attr}", is_direct=False, is_set=True)
+        for base in cls.bases:
+            meant = self.project.lookup(base.split(".")[-1], cls.module.body)
+            if isinstance(meant, Class) and meant is not cls and (got := self.field(meant, attr, depth + 1)):
+                return got
         return None
 
     def _call(self, call: ast.Call, function: Function, depth: int) -> Value | None:
@@ -168,50 +228,99 @@ class Values:
             if isinstance(key, str):
                 found = self._key(call.func.value, key, function, depth)
                 return found or (self.of(call.args[1], function, depth + 1) if len(call.args) > 1 else None)
+        if name == "getenv" and len(call.args) == 2:
+            return self.of(call.args[1], function, depth + 1)
         if name == "getattr" and len(call.args) >= 2 and isinstance(call.args[1], ast.Constant):
             made = ast.Attribute(call.args[0], str(call.args[1].value), ast.Load())
             found = self._attribute(ast.copy_location(made, call), function, depth)
             return found or (self.of(call.args[2], function, depth + 1) if len(call.args) > 2 else None)
         if name in ("int", "bool") and len(call.args) == 1 and isinstance(call.func, ast.Name):
-            return self.of(call.args[0], function, depth + 1)
-        if name == "dict" and isinstance(call.func, ast.Name) and not is_open(call):
-            known = {key: _constant(item) for key, item in _items(call)}
-            return Value({k: v for k, v in known.items() if v is not None}, function.module.place(call))
+            return _as_number(self.of(call.args[0], function, depth + 1), name)
+        if name == "dict" and isinstance(call.func, ast.Name):
+            return self._whole(call, function, depth)
         return None
 
     def _key(self, base: ast.expr, key: str, function: Function, depth: int) -> Value | None:
         """`cfg["data"]["num_workers"]`: of a dict in the code, else of the project's config files."""
-        known = self.of(base, function, depth + 1) if not isinstance(base, ast.Attribute) else None
-        if known is not None and isinstance(known.value, dict):
-            return self._of_dict(base, key, function, known)
-        path, names = [key], base
+        inside = self.origins.entries(base, function, depth + 1)
+        if inside is not None:
+            return self._entry(inside.get(key), f"{dotted(base)}[{key!r}]", depth)
+        if isinstance(base, ast.Call) and called_name(base) == "vars" and base.args:
+            return self._attribute(ast.copy_location(ast.Attribute(base.args[0], key), base), function, depth)
+        path: list[str] = []
+        names = base
         while isinstance(names, ast.Subscript) and isinstance(names.slice, ast.Constant):
             path.insert(0, str(names.slice.value))
             names = names.value
         chain = dotted(names).split(".")
-        if not chain[0]:
-            return None
-        return self._setting((*chain[1:], *path), chain, function)
+        return self._setting(key, chain, path, function, depth) if chain[0] else None
 
-    def _of_dict(self, base: ast.expr, key: str, function: Function, known: Value) -> Value | None:
-        if key not in known.value:
-            return None
-        # The line of the key itself, where the dict stands in this function or module.
-        for inside in (function, function.module.body):
-            for value in inside.bindings.get(dotted(base), ()):
-                for name, item in _items(value):
-                    if name == key:
-                        return Value(known.value[key], inside.module.place(item), f"{dotted(base)}[{key!r}]")
-        return Value(known.value[key], known.place, f"[{key!r}]")
+    def _entry(self, found: tuple[ast.expr, Function] | None, how: str, depth: int) -> Value | None:
+        known = None if found is None else self.of(*found, depth + 1)
+        return None if known is None else replace(known, how=known.how or how, is_set=True)
 
     # Settings that are written elsewhere.
 
-    def _setting(self, path: tuple[str, ...], chain: list[str], function: Function) -> Value | None:
-        if not any(_SETTINGS.search(part) for part in chain):
+    def _setting(self, attr: str, chain: list[str], below: list[str], function: Function, depth: int) -> Value | None:
+        """`args.workers`, `self.cfg.data.workers`, `cfg["data"]["workers"]`; `below` are keys behind the names."""
+        at = next((n for n, part in enumerate(chain) if is_settings(part)), None)
+        root = self.origins.of(ast.Name(chain[0], ast.Load()), function) if chain[0] != "self" else None
+        if at is None:
+            if root is None or not is_loading(root[0]):
+                return None
+            at = 0
+        path = (*chain[at + 1 :], *below, attr)
+        stored = [value for where, value in self._stores(attr) if where[-len(path) :] == path]
+        if len(path) == 1 and attr in self._options:
+            return _agreed([self._option(attr, function.module), *stored])
+        named = self.configs.named_in(root[0]) if root is not None else frozenset()
+        found = [*self._in_files(path, named), *stored]
+        return _agreed(found) if found else self._of_holder(attr, function, depth)
+
+    def _in_files(self, path: tuple[str, ...], named: frozenset[str]) -> list[Value]:
+        return [
+            Value(leaf.value, Place(leaf.file, leaf.line or 1), ".".join(path), is_set=True)
+            for leaf in self.configs.at(path, named)
+        ]
+
+    def _stores(self, attr: str) -> list[tuple[tuple[str, ...], Value | None]]:
+        """Values that are put into settings, by their path; None where they are not known."""
+        if attr not in self._stored:
+            self._stored[attr] = []  # while they are being looked at
+            self._stored[attr] = [
+                (path, known and replace(known, how=".".join(path), is_direct=False, is_set=True))
+                for path, value, function in stores(self.project, attr)
+                for known in [self.of(value, function, 1)]
+            ]
+        return self._stored[attr]
+
+    def _of_holder(self, attr: str, function: Function, depth: int) -> Value | None:
+        """The field of a class of settings, where the object was made by a parser nobody can follow."""
+        if attr not in self._held:
+            self._held[attr] = holders(self.project, attr)
+        here = [cls for cls in self._held[attr] if cls.module is function.module]
+        return _agreed([self.field(cls, attr, depth + 1) for cls in here or self._held[attr]])
+
+    def _flag(self, node: ast.expr, function: Function) -> Option | None:
+        """`_WORKERS = flags.DEFINE_integer("workers", 0, …)`, read as `_WORKERS.value`."""
+        origin = self.origins.of(node, function)
+        if origin is None or not isinstance(origin[0], ast.Call) or not called_name(origin[0]).startswith("DEFINE_"):
             return None
-        attr = path[-1]
-        option = self._option(attr, function.module) if len(path) == 1 else None
-        return option or self._in_files(path)
+        return next((one for one in options_in(origin[1].module) if one.node is origin[0]), None)
+
+    def default_of(self, option: Option) -> Value | None:
+        """What an option is if nobody gives it."""
+        how = f"the default of {option.written}"
+        if option.default is None:
+            switch = option.switch
+            place = option.function.module.place(option.node)
+            return None if switch is None else Value(switch, place, how, is_set=True)
+        # Those of click's decorators, and all names in them, belong to the module.
+        inside = option.function if option.of is None else option.function.module.body
+        known = self.of(option.default, inside, 1)
+        if option.is_number:
+            known = _as_number(known, "int")
+        return None if known is None else replace(known, how=how, is_direct=False, is_set=True)
 
     def _option(self, attr: str, module: Module) -> Value | None:
         """The default of a command line option: of this file, else of the one all files agree on."""
@@ -222,81 +331,32 @@ class Values:
     @cached_property
     def _options(self) -> dict[str, list[tuple[Value | None, Module]]]:
         found: dict[str, list[tuple[Value | None, Module]]] = {}
-        for module in self.project.mentioning("add_argument"):
-            for call, function in module.calls.get("add_argument", ()):
-                flags = [one.value for one in call.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
-                if not flags:
-                    continue
-                for name in _destinations(call, flags):
-                    found.setdefault(name, []).append((self._default_of(call, flags, function), module))
+        for module in filter(declares, self.project.modules):
+            later = {name: (value, function) for name, value, function in set_defaults_in(module)}
+            for option in options_in(module):
+                value = self.default_of(option)
+                if option.name in later:
+                    known = self.of(*later[option.name], 1)
+                    value = known and replace(known, how=f"the default of {option.written}", is_set=True)
+                found.setdefault(option.name, []).append((value, module))
         return found
 
-    def _default_of(self, call: ast.Call, flags: list[str], function: Function) -> Value | None:
-        default, action = argument(call, "default"), argument(call, "action")
-        word = f"the default of {max(flags, key=len)}"
-        if default is not None:
-            known = _literal(default, function)
-            return None if known is None else Value(known.value, known.place, word)
-        if isinstance(action, ast.Constant) and action.value in ("store_true", "store_false"):
-            return Value(action.value == "store_false", function.module.place(call), word)
-        return None
 
-    def _in_files(self, path: tuple[str, ...]) -> Value | None:
-        """A key of the config files: all that have it must agree."""
-        found = [
-            leaf
-            for leaves in self._leaves
-            for key, leaf in leaves.items()
-            if key[-len(path) :] == path and leaf.value is not None
-        ]
-        if not found or any(leaf.value != found[0].value for leaf in found):
-            return None
-        first = found[0]
-        return Value(first.value, Place(first.file, first.line or 1), ".".join(path))
-
-    @cached_property
-    def _leaves(self) -> list[dict[tuple[str, ...], Leaf]]:
-        return [leaves for file in self.project.configs if (leaves := self._leaves_of(file))]
-
-    def _leaves_of(self, file: str) -> dict[tuple[str, ...], Leaf]:
-        try:
-            return leaves_of(file, self.project.read)
-        except Uncertain:
-            return {}
-
-
-def _destinations(call: ast.Call, flags: Iterable[str]) -> list[str]:
-    given = argument(call, "dest")
-    if isinstance(given, ast.Constant):
-        return [str(given.value)]
-    long = next((one for one in flags if one.startswith("--")), next(iter(flags)))
-    return [long.lstrip("-").replace("-", "_")]
+def _as_number(known: Value | None, kind: str) -> Value | None:
+    """`int("4")`, as the text of an environment variable or an option becomes a number."""
+    if known is None or not isinstance(known.value, str):
+        return known
+    text = known.value.strip()
+    if kind == "int":
+        return replace(known, value=int(text)) if text.isdigit() else None
+    return replace(known, value=bool(text))
 
 
 def _literal(node: ast.expr, function: Function) -> Value | None:
     try:
         return Value(ast.literal_eval(node), function.module.place(node))
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        if isinstance(node, ast.Dict):
-            known = {name: _constant(item) for name, item in _items(node)}
-            return Value({k: v for k, v in known.items() if v is not None}, function.module.place(node))
         return None
-
-
-def _constant(node: ast.expr) -> Any:
-    try:
-        return ast.literal_eval(node)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        return None
-
-
-def _items(node: ast.expr) -> list[tuple[str, ast.expr]]:
-    if isinstance(node, ast.Dict):
-        pairs = zip(node.keys, node.values, strict=True)
-        return [(str(key.value), item) for key, item in pairs if isinstance(key, ast.Constant)]
-    if isinstance(node, ast.Call) and called_name(node) == "dict":
-        return [(one.arg, one.value) for one in node.keywords if one.arg is not None]
-    return []
 
 
 def _agreed(values: list[Value | None]) -> Value | None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterator
+
 import pytest
 
+from flatout.diagnose.fixing import fixed
 from flatout.problems.cases import SourceCase
 from flatout.problems.catalogue import HEADINGS, IN_SOURCE, Problem, problems
+from flatout.records.source import SourceFinding
 from flatout.source.code import Code
+from flatout.source.documents import soundness
 from flatout.source.loading import of_texts
 
 _SEEN = [problem for problem in problems() if problem.in_source is not None]
@@ -51,3 +57,50 @@ def test_its_cases_hold(problem: Problem, case: SourceCase) -> None:
         assert one.code == problem.code and one.family == problem.family
         assert one.severity in ("high", "medium", "low")
         assert one.cause and not one.cause.endswith(".") and one.change and not one.change.endswith(".")
+
+
+def _with_fixes() -> Iterator[object]:
+    for problem in _SEEN:
+        for case in problem.source_cases:
+            found = problem.found_in_source(Code(of_texts(case.files))) if case.lines else ()
+            if any(one.fix is not None for one in found):
+                yield pytest.param(problem, case, id=f"{problem.code}-{case.name.replace(' ', '-')}")
+
+
+@pytest.mark.parametrize(("problem", "case"), list(_with_fixes()))
+def test_its_fixes_cure_it_and_touch_nothing_else(problem: Problem, case: SourceCase) -> None:
+    texts = {file: text.encode() for file, text in case.files.items()}
+    before = list(problem.found_in_source(Code(of_texts(case.files))))
+    fixable = [one for one in before if one.fix is not None]
+
+    done = fixed(of_texts(case.files), [problem], texts.__getitem__, unsafe=True)
+
+    assert not done.trouble and done.left.fixed >= 1
+    # What is left has no fix: all that had one are gone.
+    assert not any(one.fix is not None for one in done.left.findings)
+    assert len(done.left.findings) == len(before) - len(fixable)
+    for file, data in done.after.items():
+        assert soundness(file, data) >= soundness(file, texts[file])
+        assert _changed(texts[file].decode(), data.decode()) <= _lines_of(fixable, file)
+    # And once is enough.
+    after = {file: done.after.get(file, data).decode() for file, data in texts.items()}
+    again = fixed(of_texts(after), [problem], lambda file: after[file].encode(), unsafe=True)
+    assert not again.after
+
+
+def _changed(before: str, after: str) -> set[int]:
+    """Lines of the text before that are not in the text after; what is put in counts for the line before it."""
+    old, new = before.split("\n"), after.split("\n")
+    found: set[int] = set()
+    for kind, first, last, _, _ in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if kind != "equal":
+            found |= set(range(first + 1, last + 1)) or {first}
+    return found
+
+
+def _lines_of(findings: list[SourceFinding], file: str) -> set[int]:
+    edits = [edit for one in findings if one.fix is not None for edit in one.fix.edits if edit.place.file == file]
+    touched = {line for edit in edits for line in range(edit.place.line, max(edit.place.line, edit.place.end_line) + 1)}
+    # An import stands among others, or at the top.
+    imports = any(one.fix is not None and one.fix.imports for one in findings)
+    return touched | (set(range(4)) if imports else set())

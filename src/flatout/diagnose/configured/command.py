@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
-from flatout.diagnose.configured.names import FLAGS, meaning
 from flatout.records.configured import Setting, Value
 from flatout.source.leaves import SUFFIXES
+from flatout.source.meanings import FLAGS, meaning
 
 _WORDS = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False}
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")

@@ -9,12 +9,12 @@ from pathlib import Path
 from flatout.diagnose.configured import command
 from flatout.diagnose.configured.beside import defaults
 from flatout.diagnose.configured.call import keywords
-from flatout.diagnose.configured.names import meaning
 from flatout.diagnose.source import whole_file
 from flatout.records.configured import Configured, Setting
 from flatout.records.evidence import LoaderUse
 from flatout.records.report import Location
 from flatout.source.leaves import Leaf, Leaves, Path_, Reader, Uncertain, leaves_of
+from flatout.source.meanings import meaning
 from flatout.store.run import StoredRun
 
 

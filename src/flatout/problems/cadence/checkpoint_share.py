@@ -7,6 +7,9 @@ file is written.
 
 How it shows in a run: time in `checkpoint`, with how often, how long in all and how long at most, by line.
 
+How it shows in source: `torch.save`, `save_checkpoint` and the like in every step, with nothing before them but a check
+of the rank, or in every few steps, as far as the interval can be told.
+
 The fix: save every k-th time (and at the end), or let a thread write a copy: `state = {k: v.cpu() for k, v in
 model.state_dict().items()}`, then `threading.Thread(target=torch.save, args=(state, path)).start()`; with several
 ranks `torch.distributed.checkpoint.async_save`. Optimizer state is twice the size of the model: leave it out of
@@ -22,10 +25,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cadence.pausing import exposed_ms, pause_ms, prepared_ms, rarer, times_longer
-from flatout.problems.cases import HERE, Case, on_gpu, run
-from flatout.problems.found import FoundInRun
+from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
+from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.records.evidence import Evidence
 from flatout.records.report import PauseSite
+from flatout.source.code import Code, path_to
+from flatout.source.nodes import text_of
+from flatout.source.pauses import checkpoints_in, how_often
 
 CODE = "CA603"
 TITLE = "Writing checkpoints takes a large share of the run"
@@ -84,5 +90,60 @@ CASES = (
         "quiet when short saves hide behind a busy GPU",
         run(gpu=on_gpu(drained_share=0.0), ms={**_MS, "checkpoint": 10.0}, pauses=_saves(300, 3.0)),
         found=False,
+    ),
+)
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    for one in checkpoints_in(code):
+        yield FoundInSource(
+            severity="high" if one.period == 1 else "medium",
+            place=one.region.module.place(one.node),
+            cause=f"`{text_of(one.node, 40)}` writes a checkpoint {how_often(one)}",
+            change="save every k-th step, or once an epoch, and at the end",
+            related=path_to(one.region),
+        )
+
+
+_LOOP = """
+import torch, wandb
+from torch.utils.tensorboard import SummaryWriter
+writer = SummaryWriter()
+for epoch in range(9):
+    for step, (x, y) in enumerate(loader):
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+        %s
+    print(epoch, step)
+"""
+
+
+def _does(name: str, *lines: str) -> SourceCase:
+    return SourceCase(name, _LOOP % "\n        ".join(lines))
+
+
+SOURCE_CASES = (
+    _does("finds it when each step saves", 'torch.save(model.state_dict(), "last.pt")  # found'),
+    _does("finds it when the first rank saves", "if rank == 0:", "    save_checkpoint(model, optimizer)  # found"),
+    _does("finds it when a model is written as a whole", "model.save_pretrained(folder)  # found"),
+    _does("finds it when it is done every five steps", "if step % 5 == 0:", "    torch.save(model, path)  # found"),
+    SourceCase(
+        "finds it when a function of the script's own writes it",
+        "def snapshot(model):\n    torch.save(model.state_dict(), 'last.pt')\n" + _LOOP % "snapshot(model)  # found",
+    ),
+    _does("quiet when it is done every thousand steps", "if step % 1000 == 0:", "    torch.save(model, path)"),
+    _does("quiet when it is done for the best", "if loss < best:", "    torch.save(model, path)"),
+    _does("quiet when an interval is set elsewhere", "if should_save(step):", "    torch.save(model, path)"),
+    _does("quiet when a picture is saved", "image.save(path)", "np.save(path, x)"),
+    SourceCase(
+        "quiet when it is once an epoch",
+        (_LOOP % "pass").replace("    print(epoch, step)", "    torch.save(model.state_dict(), path)"),
+    ),
+    SourceCase(
+        "quiet when an epoch is one step",
+        "for epoch in range(99):\n    criterion(model(x), y).backward()\n    optimizer.step()\n"
+        "    torch.save(model, path)\n",
     ),
 )

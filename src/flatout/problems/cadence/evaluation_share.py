@@ -9,6 +9,9 @@ well.
 How it shows in a run: time in `eval`, which is booked to the step that follows, and the number of evaluations between
 two training steps.
 
+How it shows in source: a pass over a whole loader without gradients, in every training step or in every few, as far as
+the interval can be told.
+
 The fix: evaluate every k-th time: `if (epoch + 1) % k == 0 or epoch + 1 == epochs:`. Keep the last evaluation, and
 mind what hangs on the others: early stopping and "best checkpoint" see the model at fewer moments.
 
@@ -20,14 +23,18 @@ When it is fine: evaluation takes less than 3% of the run, or each result is nee
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from flatout.problems.cadence.pausing import pause_ms, rarer, steady_steps, times_longer
 from flatout.problems.cadence.validation import evaluation, fed, is_slow_itself
-from flatout.problems.cases import HERE, Case, loader, on_gpu, run, worker_cost
-from flatout.problems.found import FoundInRun
+from flatout.problems.cases import HERE, Case, SourceCase, loader, on_gpu, run, worker_cost
+from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.records.evidence import Evidence
 from flatout.records.resources import Evaluations
+from flatout.source.code import Code
+from flatout.source.pauses import evaluations_in, how_often
+from flatout.source.whole import head_of
 
 CODE = "CA601"
 TITLE = "Evaluation takes a large share of the run"
@@ -115,5 +122,71 @@ CASES = (
             evaluations=Evaluations(10, 0.9, HERE),
         ),
         found=False,
+    ),
+)
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    for one in evaluations_in(code):
+        module = one.region.module
+        yield FoundInSource(
+            severity="high" if one.period == 1 else "medium",
+            place=head_of(one.node, module) if isinstance(one.node, ast.For) else module.place(one.node),
+            cause=f"a whole pass over the data without gradients runs {how_often(one)}",
+            change="evaluate once an epoch, or every thousand steps, and after the last step",
+        )
+
+
+_STEPS = """
+import torch
+
+@torch.no_grad()
+def evaluate(model, loader):
+    model.eval()
+    hits = 0
+    for x, y in loader:
+        hits += (model(x).argmax(1) == y).sum()
+    model.train()
+    return hits
+
+for epoch in range(9):
+    for step, (x, y) in enumerate(loader):
+        criterion(model(x), y).backward()
+        optimizer.step()
+        %s
+    evaluate(model, val_loader)
+"""
+_INLINE = """
+for step, (x, y) in enumerate(train_loader):
+    model.train()
+    criterion(model(x), y).backward()
+    optimizer.step()
+    model.eval()
+    with torch.no_grad():
+        for a, b in val_loader:  # found
+            hits += (model(a).argmax(1) == b).sum()
+"""
+
+
+def _does(name: str, *lines: str) -> SourceCase:
+    return SourceCase(name, _STEPS % "\n        ".join(lines))
+
+
+SOURCE_CASES = (
+    _does("finds it after each step", "evaluate(model, val_loader)  # found"),
+    _does("finds it after every five", "if step % 5 == 0:", "    best = evaluate(model, val_loader)  # found"),
+    SourceCase("finds it in the body of the loop", _INLINE),
+    _does("quiet when it is once an epoch", "pass"),
+    _does("quiet when it is every thousand steps", "if step % 1000 == 0:", "    evaluate(model, val_loader)"),
+    _does("quiet when the interval is not known", "if step % args.every == 0:", "    evaluate(model, val_loader)"),
+    SourceCase(
+        "quiet when it looks at one batch",
+        (_STEPS % "evaluate(model, val_loader)").replace("    model.train()", "        break\n    model.train()"),
+    ),
+    SourceCase(
+        "quiet when a turn is an epoch",
+        (_STEPS % "pass")
+        .replace("    for step, (x, y) in enumerate(loader):\n        crit", "    crit")
+        .replace("        optimizer.step()\n        pass\n", "    optimizer.step()\n"),
     ),
 )

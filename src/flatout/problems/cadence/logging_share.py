@@ -7,6 +7,10 @@ reading a value off the device for it waits for the device as well.
 
 How it shows in a run: time in `logging` (TensorBoard, W&B, matplotlib, image files, `logging`), by line.
 
+How it shows in source: images, figures, histograms or videos written in every step (`add_image`, `add_histogram`,
+`savefig`, `imwrite`, `wandb.Image`), with nothing before them but a check of the rank or of the writer; or in every few
+steps.
+
 The fix: log every k-th step; collect scalars on the device and write them together; write fewer images, or only with
 an evaluation.
 
@@ -21,10 +25,13 @@ from collections.abc import Iterator
 
 from flatout.problems.cadence.pausing import exposed_ms, pause_ms, prepared_ms, rarer, times_longer
 from flatout.problems.cadence.printing import is_image, is_progress, logged_ms
-from flatout.problems.cases import HERE, Case, on_gpu, run
-from flatout.problems.found import FoundInRun
+from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
+from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.records.evidence import Evidence
 from flatout.records.report import LineCost, Location, PauseSite
+from flatout.source.code import Code, path_to
+from flatout.source.nodes import text_of
+from flatout.source.pauses import how_often, pictures_in
 
 CODE = "CA604"
 TITLE = "Logging takes a large share of the run"
@@ -114,4 +121,57 @@ CASES = (
         run(ms={**_MS, "logging": 12.0}, pauses=_logs(300, 3.6), source={("train.py", 10): "pbar.set_postfix(loss=x)"}),
         found=False,
     ),
+)
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    for one in pictures_in(code):
+        yield FoundInSource(
+            place=one.region.module.place(one.node),
+            cause=f"`{text_of(one.node, 40)}` is computed and written {how_often(one)}",
+            change="write it every k-th step, or with an evaluation",
+            related=path_to(one.region),
+        )
+
+
+_STEPS = """
+import torch, wandb
+from torch.utils.tensorboard import SummaryWriter
+writer = SummaryWriter()
+for epoch in range(9):
+    for step, (x, y) in enumerate(loader):
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+        %s
+    print(epoch, step)
+"""
+
+
+def _does(name: str, *lines: str) -> SourceCase:
+    return SourceCase(name, _STEPS % "\n        ".join(lines))
+
+
+SOURCE_CASES = (
+    _does("finds it when images are written", 'writer.add_images("x", x, step)  # found'),
+    _does(
+        "finds it when histograms are made of all parameters",
+        "for name, p in model.named_parameters():",
+        "    writer.add_histogram(name, p, step)  # found",
+    ),
+    _does("finds it when figures are saved", "plt.savefig(path)  # found"),
+    _does(
+        "finds it when only the writer is asked for", "if writer is not None:", "    writer.add_image('x', x)  # found"
+    ),
+    _does("finds it when a service is sent pictures", "wandb.log({'x': wandb.Image(x)})  # found"),
+    SourceCase(
+        "finds it when a function leaves most steps out, but not enough",
+        "def log(step, x):\n    if step % 2:\n        return\n    writer.add_image('x', x, step)  # found\n"
+        + _STEPS % "log(step, x)",
+    ),
+    _does("quiet when it is done every hundred steps", "if step % 100 == 0:", "    writer.add_images('x', x, step)"),
+    _does("quiet when a setting asks for it", "if args.images:", "    writer.add_images('x', x, step)"),
+    _does("quiet when scalars are written", "writer.add_scalar('lr', lr, step)"),
+    _does("quiet when something else is an image", "image = pil.Image(x)"),
 )

@@ -8,6 +8,10 @@ while the main process writes it launches nothing.
 How it shows in a run: `print` among the slowest lines, or the redrawing of a progress bar (`set_postfix` redraws at
 each call) in `logging`.
 
+How it shows in source: `print` or a logger's `info` in every step, with nothing before it but a check of the rank. Of
+several only the first is named. One that writes a result of the device is said as a wait for it, and a progress bar is
+left alone: it redraws by time.
+
 The fix: print every k-th step; `tqdm(..., mininterval=1)`, and `set_postfix(..., refresh=False)`.
 
 What to expect: the share of the output divided by k.
@@ -22,10 +26,13 @@ from typing import Any
 
 from flatout.problems.cadence.pausing import exposed_ms, pause_ms, rarer, times_longer
 from flatout.problems.cadence.printing import is_progress, logged_ms, printed_ms
-from flatout.problems.cases import HERE, Case, on_gpu, run
-from flatout.problems.found import FoundInRun
+from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
+from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.records.evidence import Evidence
 from flatout.records.report import LineCost, Location, PauseSite
+from flatout.source.code import Code, every_step, path_to
+from flatout.source.nodes import text_of
+from flatout.source.pauses import lines_in
 
 CODE = "CA605"
 TITLE = "Progress output takes a large share of the step"
@@ -96,5 +103,56 @@ CASES = (
         "quiet when a busy GPU hides it",
         run(gpu=on_gpu(drained_share=0.0), ms=_MS, **_seen("print(step)", 1.4)),
         found=False,
+    ),
+)
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    for one in lines_in(code):
+        yield FoundInSource(
+            severity="low",
+            place=one.region.module.place(one.node),
+            cause=f"`{text_of(one.node, 40)}` writes a line in {every_step(one.region)}",
+            change="print every k-th step, or use a progress bar",
+            related=path_to(one.region),
+        )
+
+
+_STEPS = """
+import torch, wandb
+from torch.utils.tensorboard import SummaryWriter
+writer = SummaryWriter()
+for epoch in range(9):
+    for step, (x, y) in enumerate(loader):
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+        %s
+    print(epoch, step)
+"""
+
+
+def _does(name: str, *lines: str) -> SourceCase:
+    return SourceCase(name, _STEPS % "\n        ".join(lines))
+
+
+SOURCE_CASES = (
+    _does("finds it when each step prints", "print(epoch, step)  # found"),
+    _does("finds it when each step is logged", "logger.info('step %d', step)  # found"),
+    _does("finds it when the first rank prints", "if dist.get_rank() == 0:", "    print(step)  # found"),
+    _does("finds it when lines go past the progress bar", "tqdm.write(str(step))  # found"),
+    _does("quiet when it is done every ten steps", "if step % 10 == 0:", "    print(step)"),
+    _does("quiet when a setting asks for it", "if args.talk:", "    print(step)"),
+    _does("quiet when something is wrong", "if len(x) == 0:", "    print('empty')"),
+    _does("quiet when it is a progress bar", "bar.set_postfix(step=step)", "bar.update(1)"),
+    _does("quiet when it goes to a file", "print(step, file=log)", "handle.write('x')"),
+    SourceCase(
+        "quiet when it is said as a wait for the device",
+        (_STEPS % "print(step, loss.item())").replace("model(x)", "model(x.cuda())"),
+    ),
+    SourceCase(
+        "quiet when a turn is an episode",
+        "for episode in range(9):\n    play(env)\n    loss.backward()\n    optimizer.step()\n    print(episode)\n",
     ),
 )

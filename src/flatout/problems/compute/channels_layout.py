@@ -9,6 +9,9 @@ and what lies between convolutions (norms, activations) reads memory in the less
 How it shows in a run: the device binds, most of the heavy nodes of the autograd graph are convolutions, and what they
 have saved, in half precision, lies with channels first.
 
+How it shows in source: a training in half precision on a GPU, of a model that is mostly convolutions, in whose files
+`channels_last` is never said and nothing is compiled.
+
 The fix: `model = model.to(memory_format=torch.channels_last)` after it was moved to the device, and
 `images = images.to(device, memory_format=torch.channels_last, non_blocking=True)`. The layout then goes through the
 whole model, as long as nothing in it forces another (`view`, `.contiguous()`).
@@ -22,14 +25,18 @@ When it is fine: few channels, mostly depthwise convolutions, or a model that ch
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
-from flatout.problems.cases import Case, on_gpu, run
+from flatout.problems.cases import Case, SourceCase, on_gpu, run
 from flatout.problems.compute.device import binds, torch_state, trained_ms
-from flatout.problems.found import FoundInRun
+from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.records.evidence import Evidence
 from flatout.records.report import GpuUse
+from flatout.source.code import Code
+from flatout.source.precision import HALF, is_of_an_agent
+from flatout.source.whole import Whole, model_of, near, saying
 
 CODE = "CO506"
 TITLE = "Convolutions in half precision run with channels first"
@@ -96,4 +103,74 @@ CASES = (
     _case("quiet when a transformer begins with one convolution", found=False, convolution_share=0.02),
     _case("quiet when the host binds", found=False, gpu=on_gpu(drained_share=0.7)),
     _case("quiet when a compiler chooses", found=False, compiled=True),
+)
+
+
+_SAID = saying(r"channels_last|\bNHWC\b", "channels_last", "NHWC")
+_COMPILED = saying(
+    r"torch\.compile\(|torch_compile|\.compile\(\)|tensorrt",
+    "torch.compile(",
+    "torch_compile",
+    ".compile()",
+    "tensorrt",
+)
+_CONVOLUTION = re.compile(r"\bConv(Transpose)?2d\(")
+_FAMILIES = "resnet", "resnext", "vgg", "densenet", "efficientnet", "mobilenet", "regnet", "convnext", "unet", "UNet"
+_KNOWN = saying(
+    rf"\b({'|'.join(_FAMILIES)})\w*\(|create_model\(\s*[\"']({'|'.join(_FAMILIES)})",
+    *_FAMILIES,
+)
+_OTHERWISE = saying(r"[aA]ttention|[tT]ransformer\w*\(|\bvit_|\bViT", "ttention", "ransformer", "vit_", "ViT")
+# One or two may be what a transformer cuts its patches with.
+_FEW = 2
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    for whole in code.wholes:
+        if not whole.is_on_gpu or whole.says(_SAID) or whole.says(_COMPILED):
+            continue
+        if is_of_an_agent(whole) or not _is_of_convolutions_in_half(whole):
+            continue
+        made = model_of(whole)
+        yield FoundInSource(
+            place=whole.place if made is None else whole.module.place(made),
+            cause="convolutions in half precision, with channels first: nothing in this training sets channels_last",
+            change="model.to(memory_format=torch.channels_last), and the images likewise",
+            severity="low",
+        )
+
+
+def _is_of_convolutions_in_half(whole: Whole) -> bool:
+    files = near(whole)
+    if not any(whole.texts.say(HALF, one) for one in files) or any(whole.texts.say(_OTHERWISE, one) for one in files):
+        return False
+    written = sum(len(_CONVOLUTION.findall(one.text)) for one in files)
+    return written > _FEW or any(whole.texts.say(_KNOWN, one) for one in files)
+
+
+_NET = """
+class Net(nn.Module):
+    def __init__(self):
+        self.layers = nn.Sequential(nn.Conv2d(3, 64, 3), nn.Conv2d(64, 64, 3), nn.Conv2d(64, 10, 1))
+"""
+_LOOP = """
+model = %s.cuda()  # found
+for x, y in loader:
+    with torch.autocast("cuda"):
+        loss = criterion(model(x.cuda()), y.cuda())
+    loss.backward()
+    optimizer.step()
+"""
+_QUIET = _LOOP.replace("  # found", "")
+SOURCE_CASES = (
+    SourceCase("finds it in a network under autocast", _NET + _LOOP % "Net()"),
+    SourceCase(
+        "finds it when the network lies in another file",
+        {"train.py": "from net import Net\n" + _LOOP % "Net()", "net.py": _NET},
+    ),
+    SourceCase("finds it in a network by its name", _LOOP % "torchvision.models.resnet50()"),
+    SourceCase("quiet when channels are last", _NET + _QUIET % "Net().to(memory_format=torch.channels_last)"),
+    SourceCase("quiet in float32", _NET + (_QUIET % "Net()").replace("torch.autocast", "context")),
+    SourceCase("quiet when it is compiled", _NET + _QUIET % "torch.compile(Net())"),
+    SourceCase("quiet when a transformer cuts patches", _QUIET % "ViT(nn.Conv2d(3, 768, 16, 16))"),
 )

@@ -7,6 +7,10 @@ Why the GPU idles: it does not; its kernels take longer than they have to, or ha
 
 How it shows in a run: the switch as it was in the living process, on a run that the device binds.
 
+How it shows in source: `cudnn.deterministic = True`, `cudnn.benchmark = False`, `cudnn.enabled = False` or
+`torch.use_deterministic_algorithms(True)` in the files of a training on a GPU, by a value that is known to be so, where
+it is reached with the script's defaults: `if args.deterministic:` with a default of False is not.
+
 The fix: `torch.backends.cudnn.deterministic = False`, `torch.backends.cudnn.benchmark = True` (for inputs of the same
 shape), unless every run has to give the same bits.
 
@@ -19,10 +23,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cases import Case, on_gpu, run
+from flatout.problems.cases import Case, SourceCase, on_gpu, run
 from flatout.problems.compute.device import binds, torch_state
-from flatout.problems.found import FoundInRun
+from flatout.problems.found import FoundInRun, FoundInSource, Severity
 from flatout.records.evidence import Evidence
+from flatout.records.source import Fix, Related
+from flatout.source.code import Code
+from flatout.source.determinism import Switch, switches_in
+from flatout.source.edits import instead
 
 CODE = "CO503"
 TITLE = "Only deterministic algorithms are allowed"
@@ -67,4 +75,119 @@ CASES = (
     ),
     Case("quiet when it is off", run(gpu=on_gpu(), live=_live(cudnn_deterministic=False)), found=False),
     Case("quiet on a CPU", run(live=_live(cudnn_deterministic=True)), found=False),
+)
+
+
+_WORDS = {
+    "deterministic": "cudnn may only use deterministic kernels, not the fastest ones",
+    "algorithms": "torch may only use deterministic algorithms, some of them far slower",
+    "enabled": "cudnn is off: convolutions run in torch's own, slower kernels",
+    "benchmark": "cudnn may not search for the fastest convolution",
+}
+_INSTEAD = {"deterministic": "False", "algorithms": "False", "enabled": "True", "benchmark": "True"}
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    for together in switches_in(code):
+        first = together[0]
+        here = first.function.module.place(first.node)
+        written = here if first.value.is_direct else first.value.place
+        yield FoundInSource(
+            place=written,
+            cause=_WORDS[first.what] + ("" if not first.is_searched else ", though it searches among these"),
+            change=_change(first),
+            severity=_severity(first),
+            related=() if written == here else (Related(here, "reaches this switch"),),
+            fix=_fix(together),
+        )
+
+
+def _severity(switch: Switch) -> Severity:
+    if switch.what == "benchmark" or switch.is_searched:
+        return "low"
+    return "medium" if switch.what in ("algorithms", "enabled") or switch.has_convolutions else "low"
+
+
+def _change(switch: Switch) -> str:
+    if switch.what == "algorithms":
+        return "torch.use_deterministic_algorithms(False), unless every run has to give the same bits"
+    if switch.what == "benchmark":
+        return "torch.backends.cudnn.benchmark = True, if inputs keep their shape"
+    if switch.what == "enabled":
+        return "leave cudnn on"
+    return "deterministic = False and benchmark = True, unless every run has to give the same bits"
+
+
+def _fix(together: tuple[Switch, ...]) -> Fix | None:
+    """All switches of one place at once: the next one would be found instead."""
+    edits = []
+    for one in together:
+        if not one.value.is_direct:
+            return None
+        edits.append(instead(one.function.module, one.given, _INSTEAD[one.what]))
+    return Fix("let torch choose the fastest kernels", tuple(edits), is_safe=False)
+
+
+_LOOP = """
+class Net(nn.Module):
+    def __init__(self):
+        self.layer = nn.Conv2d(3, 9, 3)
+
+def train(loader):
+    model = Net().cuda()
+    for x, y in loader:
+        criterion(model(x.cuda()), y.cuda()).backward()
+        optimizer.step()
+"""
+_SEED = """
+import random, torch
+
+def seed_everything(seed, deterministic=True):
+    random.seed(seed)
+    if deterministic:
+        torch.backends.cudnn.deterministic = True%s
+        torch.backends.cudnn.benchmark = False
+
+seed_everything(42%s)
+train(loader)
+"""
+_OPTION = """
+import argparse
+from torch.backends import cudnn
+parser = argparse.ArgumentParser()
+parser.add_argument("--seed", type=int, default=None)
+parser.add_argument("--deterministic", action="store_true")
+parser.add_argument("--strict", default=True)%s
+args = parser.parse_args()
+%s
+train(loader)
+"""
+SOURCE_CASES = (
+    SourceCase("finds it at the start of a script", "torch.backends.cudnn.deterministic = True  # found\n" + _LOOP),
+    SourceCase("finds it when a function that seeds does it", _LOOP + _SEED % ("  # found", "")),
+    SourceCase(
+        "finds it when all of torch is held to it", "torch.use_deterministic_algorithms(True)  # found\n" + _LOOP
+    ),
+    SourceCase(
+        "finds it in a file of the training",
+        {
+            "train.py": "from seeds import fix\nfix(1)\n" + _LOOP,
+            "seeds.py": "def fix(seed):\n    cudnn.deterministic = True  # found\n",
+        },
+    ),
+    SourceCase("finds it at a default", _LOOP + _OPTION % ("  # found", "cudnn.deterministic = args.strict")),
+    SourceCase("finds it when the search is off", "torch.backends.cudnn.benchmark = False  # found\n" + _LOOP),
+    SourceCase("finds it when cudnn is off", "torch.backends.cudnn.enabled = False  # found\n" + _LOOP),
+    SourceCase(
+        "quiet when an option is off", _LOOP + _OPTION % ("", "if args.deterministic:\n    cudnn.deterministic = True")
+    ),
+    SourceCase(
+        "quiet when no seed is given",
+        _LOOP + _OPTION % ("", "if args.seed is not None:\n    cudnn.deterministic = True"),
+    ),
+    SourceCase("quiet when the option decides", _LOOP + _OPTION % ("", "cudnn.deterministic = args.deterministic")),
+    SourceCase("quiet when callers do without", _LOOP + _SEED % ("", ", deterministic=False")),
+    SourceCase("quiet when nobody calls it", _LOOP + (_SEED % ("", "")).replace("seed_everything(42)", "")),
+    SourceCase("quiet when the search is on", "torch.backends.cudnn.benchmark = True\n" + _LOOP),
+    SourceCase("quiet when nothing trains here", "torch.backends.cudnn.deterministic = True\nmodel(x.cuda())\n"),
 )

@@ -8,6 +8,9 @@ Why the GPU idles: it does not; it works with its slow part while the fast part,
 How it shows in a run: the device binds, the graph is float32, the matmul precision is "highest", and tensor cores are
 active next to none of the time. Convolutions are not concerned: torch lets them use TF32 by default.
 
+How it shows in source: a training on a GPU whose files nowhere set the precision of float32 products, use no half
+precision, and have large products: attention, recurrent layers, or a model without convolutions.
+
 The fix: `torch.set_float32_matmul_precision("high")` at the start of the script.
 
 What to expect: only matrix products gain, by a factor of several on data centre cards and by little on GeForce. Their
@@ -20,13 +23,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cases import Case, on_gpu, run
+from flatout.problems.cases import Case, SourceCase, on_gpu, run
 from flatout.problems.compute.device import binds, float32_share, product_share, tf32_factor, torch_state, trained_ms
-from flatout.problems.found import FoundInRun
+from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import by_step
 from flatout.records.evidence import Evidence
 from flatout.records.report import Gain, GpuUse, RunFacts
 from flatout.records.resources import GpuState
+from flatout.records.source import Fix
+from flatout.source.code import Code
+from flatout.source.precision import DECIDED, HALF, WIDE, behind_imports, has_large_products, is_of_an_agent
+from flatout.source.whole import Whole
 
 CODE = "CO501"
 TITLE = "Matrix products run in full float32"
@@ -93,4 +100,82 @@ CASES = (
     _case("quiet on a card without TF32", found=False, device="Tesla V100-SXM2-16GB"),
     _case("quiet when the host binds", found=False, gpu=on_gpu(tensor_active=0.0, drained_share=0.7)),
     _case("quiet when nobody counted", found=False, gpu=on_gpu(tensor_active=None, sm_active=None)),
+)
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    for whole in code.wholes:
+        if not whole.is_on_gpu or any(whole.says(one) for one in (DECIDED, HALF, WIDE)):
+            continue
+        if whole.is_given("tf32", "bf16", "fp16", "precision") or is_of_an_agent(whole):
+            continue
+        if not has_large_products(whole):
+            continue
+        yield FoundInSource(
+            place=whole.place,
+            cause="nothing sets the precision of float32 matrix products, so this training's stay off the tensor cores",
+            change='torch.set_float32_matmul_precision("high") at the start of the script',
+            severity="low",
+            fix=_fix(whole),
+        )
+
+
+def _fix(whole: Whole) -> Fix | None:
+    statement = 'torch.set_float32_matmul_precision("high")'
+    edit = behind_imports(whole.module, statement)
+    return None if edit is None else Fix(f"add {statement} behind the imports", (edit,), is_safe=False)
+
+
+_SCRIPT = """
+import torch
+from torch import nn
+%s
+model = nn.TransformerEncoder(nn.TransformerEncoderLayer(512, 8), 6).to("cuda")
+for x, y in loader:  # found
+    loss = criterion(model(x.to("cuda")), y.to("cuda"))
+    loss.backward()
+    optimizer.step()
+"""
+_QUIET = _SCRIPT.replace("  # found", "")
+_PARTS = {
+    "train.py": """
+from model import Net
+from engine import train
+
+def main():
+    torch.%s
+    train(Net().cuda(), loader)
+""",
+    "engine.py": """
+def train(model, loader):
+    for x, y in loader:
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+""",
+    "model.py": "class Net(nn.Module):\n    def __init__(self):\n        self.layer = nn.Linear(9, 9)\n",
+}
+SOURCE_CASES = (
+    SourceCase("finds it when nothing sets it", _SCRIPT % ""),
+    SourceCase("finds it when it is commented out", _SCRIPT % "# torch.backends.cuda.matmul.allow_tf32 = True"),
+    SourceCase(
+        "finds it in the file that trains",
+        {**_PARTS, "train.py": _PARTS["train.py"] % "manual_seed(0)"}
+        | {"engine.py": _PARTS["engine.py"].replace("loader:\n", "loader:  # found\n")},
+    ),
+    SourceCase("quiet when it is set", _QUIET % 'torch.set_float32_matmul_precision("high")'),
+    SourceCase(
+        "quiet when another file of the training sets it",
+        {**_PARTS, "train.py": _PARTS["train.py"] % "backends.cuda.matmul.allow_tf32 = True"},
+    ),
+    SourceCase("quiet when it is set to full precision on purpose", _QUIET % "torch.backends.fp32_precision = 'ieee'"),
+    SourceCase(
+        "quiet under autocast", (_QUIET % "").replace("    loss = ", "    with torch.autocast('cuda'): loss = ")
+    ),
+    SourceCase("quiet on a CPU", (_QUIET % "").replace("cuda", "cpu")),
+    SourceCase(
+        "quiet when only convolutions compute",
+        (_QUIET % "").replace("nn.TransformerEncoder(nn.TransformerEncoderLayer(512, 8), 6)", "nn.Conv2d(3, 9, 3)"),
+    ),
+    SourceCase("quiet when nothing trains here", "model = nn.Linear(9, 9).cuda()\nprint(model(x))\n"),
 )

@@ -8,6 +8,9 @@ Why the GPU idles: it does not; it takes longer than it has to.
 How it shows in a run: the device binds, the graph is float32, and the tensor cores are active for a good part of the
 time.
 
+How it shows in source: a training on a GPU whose files nowhere speak of autocast, a gradient scaler, fp16 or bf16. A
+launcher that has a config of its own (accelerate, DeepSpeed) may set it there: nothing is said then.
+
 The fix: `with torch.autocast("cuda", dtype=torch.bfloat16):` around the forward pass and the loss; no gradient scaler
 is needed for bf16.
 
@@ -19,14 +22,20 @@ When it is fine: a loss or a custom kernel that needs float32: leave these outsi
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
-from flatout.problems.cases import Case, on_gpu, run
+from flatout.problems.cases import Case, SourceCase, on_gpu, run
 from flatout.problems.compute.device import bf16_factor, binds, float32_share, torch_state, trained_ms
-from flatout.problems.found import FoundInRun
+from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import by_step
 from flatout.records.evidence import Evidence
 from flatout.records.report import Gain, GpuUse, RunFacts
+from flatout.records.source import Fix
+from flatout.source.code import Code
+from flatout.source.edits import with_keyword
+from flatout.source.precision import HALF, WIDE, is_of_an_agent
+from flatout.source.whole import Whole
 
 CODE = "CO502"
 TITLE = "The tensor cores run in TF32 where bf16 would do"
@@ -91,4 +100,78 @@ CASES = (
     _case("quiet under autocast", found=False, dtypes={"bfloat16": 0.8, "float32": 0.2}),
     _case("quiet when the tensor cores have little to do", found=False, gpu=on_gpu(tensor_active=0.05)),
     _case("quiet when the host binds", found=False, gpu=on_gpu(tensor_active=0.35, drained_share=0.6)),
+)
+
+
+_KEYWORDS = {"lightning": 'precision="bf16-mixed"', "transformers": "bf16=True"}
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    for whole in code.wholes:
+        if not whole.is_on_gpu or whole.is_launched or whole.says(HALF) or whole.says(WIDE):
+            continue
+        if whole.is_given("precision", "bf16", "fp16", "plugins", "args") or is_of_an_agent(whole):
+            continue
+        keyword = _KEYWORDS.get(whole.kind)
+        yield FoundInSource(
+            place=whole.place,
+            cause="this training on a GPU computes all in float32: no autocast, fp16 or bf16 in any of its files",
+            change=keyword or 'with torch.autocast("cuda", dtype=torch.bfloat16): around forward and loss',
+            severity="low",
+            fix=_fix(whole, keyword),
+            title="Nothing is computed in half precision",
+        )
+
+
+def _fix(whole: Whole, keyword: str | None) -> Fix | None:
+    """Of a framework's trainer; in a loop nobody but its author knows where forward and loss begin and end."""
+    if keyword is None or not isinstance(whole.node, ast.Call):
+        return None
+    edit = with_keyword(whole.module, whole.node, keyword)
+    return None if edit is None else Fix(f"add {keyword}", (edit,), is_safe=False)
+
+
+_LOOP = """
+def train(model, loader, device=torch.device("cuda")):
+    model.to(device)
+    for x, y in loader:  # found
+        loss = criterion(model(x.to(device)), y.to(device))
+        loss.backward()
+        optimizer.step()
+"""
+_QUIET = _LOOP.replace("  # found", "")
+_LIGHTNING = """
+import lightning as L
+
+class Lit(L.LightningModule):
+    def training_step(self, batch, index):
+        return self.net(batch)
+
+trainer = L.Trainer(accelerator="gpu", max_epochs=10%s)%s
+trainer.fit(Lit(), loader)
+"""
+_ARGUMENTS = """
+from transformers import Trainer, TrainingArguments
+arguments = TrainingArguments(output_dir="out"%s)%s
+Trainer(model, arguments, train_dataset=data).train()
+"""
+SOURCE_CASES = (
+    SourceCase("finds it in a plain loop", _LOOP),
+    SourceCase("finds it at Lightning's trainer", _LIGHTNING % ("", "  # found")),
+    SourceCase("finds it at the arguments of transformers", _ARGUMENTS % ("", "  # found")),
+    SourceCase(
+        "quiet when autocast is on",
+        _QUIET.replace("        loss = ", "        with torch.autocast('cuda'):\n            loss = "),
+    ),
+    SourceCase("quiet when an option turns it on", _QUIET + "parser.add_argument('--amp', action='store_true')\n"),
+    SourceCase("quiet when a config file says so", {"train.py": _QUIET, "config.yaml": "train:\n  fp16: true\n"}),
+    SourceCase("quiet when Lightning is told", _LIGHTNING % (', precision="16-mixed"', "")),
+    SourceCase("quiet when settings come from elsewhere", _LIGHTNING % (", **settings", "")),
+    SourceCase("quiet when transformers are told", _ARGUMENTS % (", bf16=args.bf16", "")),
+    SourceCase("quiet when a launcher has a say", "accelerator = Accelerator()\n" + _QUIET),
+    SourceCase("quiet when an agent learns with a small network", _QUIET + "env = gym.make('CartPole-v1')\n"),
+    SourceCase("quiet on a CPU", _QUIET.replace("cuda", "cpu")),
+    SourceCase(
+        "quiet when more than float32 is needed", _QUIET.replace("model.to(device)", "model.double().to(device)")
+    ),
 )

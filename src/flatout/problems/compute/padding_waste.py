@@ -9,6 +9,9 @@ How it shows in a run: some batches are looked at as they come from the loader: 
 numbers that end in one and the same value. The autograd graph of the same step shows that the model computed at the
 padded length.
 
+How it shows in source: `padding="max_length"` reaches a tokenizer of a training, or a dataset fills each of its samples
+up to a fixed length itself: `ids + [0] * (self.max_len - len(ids))`.
+
 The fix: pad to the longest of the batch and not to a fixed maximum; make batches of sequences of about the same
 length (a batch sampler that sorts within chunks of a few hundred; `group_by_length=True` in Hugging Face's Trainer);
 or pack several sequences into one row.
@@ -25,13 +28,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from flatout.problems.cases import Case, on_gpu, run
+from flatout.problems.cases import Case, SourceCase, on_gpu, run
 from flatout.problems.compute.device import binds, trained_ms
-from flatout.problems.found import FoundInRun
+from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import by_step, feed_ms
 from flatout.records.batches import Padding
 from flatout.records.evidence import Evidence
 from flatout.records.report import Gain
+from flatout.records.source import Related
+from flatout.source.code import Code
+from flatout.source.padding import Padded, padded_in
 
 CODE = "CO507"
 TITLE = "Much of what the model computes is padding"
@@ -128,4 +134,75 @@ CASES = (
         run(ms={"data": 60.0, "forward": 15.0, "backward": 22.0, "optimizer": 3.0}, padding=_HALF_EMPTY),
         found=False,
     ),
+)
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    """One for each file: a library pads in the same way wherever it does."""
+    by_file: dict[str, list[Padded]] = {}
+    for padded in padded_in(code):
+        if not _LEAVES_IT_OUT.search(padded.function.module.text):
+            by_file.setdefault(padded.function.module.shown, []).append(padded)
+    for first, *others in by_file.values():
+        here, value = first.function.module.place(first.node), first.value
+        written = here if value is None or value.is_direct else value.place
+        to = f" ({first.length})" if first.length else ""
+        yield FoundInSource(
+            place=written,
+            cause=f"every sequence is filled up to one fixed length{to}, and the model computes the fill as well",
+            change="pad in the collate function, to the longest of each batch (padding=True, DataCollatorWithPadding)"
+            if value is not None
+            else "pad in the collate function, to the longest of each batch (pad_sequence)",
+            severity="low" if value is None else "medium",
+            related=(
+                *(() if written == here else (Related(here, "reaches this tokenizer"),)),
+                *(Related(one.function.module.place(one.node), "and here") for one in others),
+            ),
+        )
+
+
+_LOOP = """
+for batch in loader:
+    loss = model(**batch.to("cuda")).loss
+    loss.backward()
+    optimizer.step()
+"""
+_BY_HAND = """
+class Sentences(Dataset):
+    def __getitem__(self, at):
+        ids = self.ids[at]
+        return torch.tensor(ids + [0] * (self.max_len - len(ids)))%s
+"""
+_COLLATE = """
+def collate(rows):
+    max_len = max(len(row) for row in rows)
+    return torch.tensor([row + [0] * (max_len - len(row)) for row in rows])
+"""
+_OPTION = """
+parser.add_argument("--pad", default=%s)
+padding = "max_length" if args.pad else "longest"%s
+def prepare(examples):
+    return tokenizer(examples["text"], padding=padding, truncation=True)
+"""
+SOURCE_CASES = (
+    SourceCase(
+        "finds it when a tokenizer pads to the maximum",
+        'def prepare(x):\n    return tokenizer(x["text"], padding="max_length", max_length=512)  # found\n' + _LOOP,
+    ),
+    SourceCase("finds it when a setting makes it do so", _OPTION % ("True", "  # found") + _LOOP),
+    SourceCase("finds it when a dataset does it by hand", _BY_HAND % "  # found" + _LOOP),
+    SourceCase(
+        "finds it beside a Trainer",
+        "from transformers import Trainer, TrainingArguments\n"
+        'rows = rows.map(lambda x: x)\ndef encode(x):\n    return tok(x, padding="max_length")  # found\n'
+        "arguments = TrainingArguments('out')\nTrainer(model, arguments).train()\n",
+    ),
+    SourceCase(
+        "quiet when it pads to the longest",
+        'rows = tokenizer(x, padding=True)\nmore = tokenizer(x, padding="longest")\n' + _LOOP,
+    ),
+    SourceCase("quiet when the setting is off", _OPTION % ("False", "") + _LOOP),
+    SourceCase("quiet when the collate function pads", _COLLATE + _LOOP),
+    SourceCase("quiet when it evaluates", 'def predict(x):\n    return tokenizer(x, padding="max_length")\n' + _LOOP),
+    SourceCase("quiet when nothing trains here", 'rows = tokenizer(x, padding="max_length")\nmodel(rows.cuda())\n'),
 )

@@ -8,6 +8,10 @@ Why the GPU idles: the setting that should feed it is on paper only; turning it 
 How it shows in a run: the living DataLoader's value differs from the configured one, and neither the number of ranks,
 the processors nor gradient accumulation explain it. The finding has the table "item | configured | live".
 
+How it shows in source: the DataLoader that trains has a number in its call, or leaves the setting out, while an option,
+a config file, a field or a parameter of the function around it sets another, which is only stored, checked or printed.
+The finding stands at the loader and names both places.
+
 The fix: hand the value on where the loader is made:
 
     DataLoader(dataset, num_workers=2)                                   # before
@@ -20,11 +24,12 @@ When it is fine: the value is overruled on purpose; then take it out of the conf
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
-from flatout.problems.cases import HERE, Case, loader, on_gpu, run, worker_cost
+from flatout.problems.cases import HERE, Case, SourceCase, loader, on_gpu, run, worker_cost
 from flatout.problems.config.differing import Difference, evidence, in_words
-from flatout.problems.found import FoundInRun
+from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.input.arrival import is_count, missing_workers
 from flatout.problems.input.feeding import (
     BUSY,
@@ -38,6 +43,10 @@ from flatout.problems.input.feeding import (
 from flatout.records.configured import Configured, Setting, Value
 from flatout.records.evidence import Evidence, LoaderUse
 from flatout.records.report import Gain, Location
+from flatout.records.source import Edit, Fix, Related
+from flatout.source.astray import Astray, Missed, astray_in
+from flatout.source.code import Code
+from flatout.source.edits import instead, with_keyword
 
 CODE = "CF801"
 TITLE = "A configured loader setting never arrived"
@@ -191,5 +200,149 @@ CASES = (
         "quiet when there is no GPU to pin for",
         run(loaders=(loader(pin_memory=False),), configured=_given(pin_memory=True)),
         found=False,
+    ),
+)
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    for one in astray_in(code):
+        handed = ", ".join(f"{missed.name}={missed.handed or '…'}" for missed in one.missed)
+        costs = any(missed.name in ("num_workers", "pin_memory") and not missed.is_cheaper for missed in one.missed)
+        yield FoundInSource(
+            place=one.loader.function.module.place(one.loader.call),
+            cause="; ".join(_missed_words(missed) for missed in one.missed),
+            change=f"hand it on: {handed} in this DataLoader, or take it out of the settings",
+            severity="medium" if costs else "low",
+            related=tuple(_both_places(one)),
+            fix=_fix(one),
+        )
+
+
+def _missed_words(missed: Missed) -> str:
+    first = missed.declared[0]
+    is_so = f"{missed.name} is {missed.value}" if missed.given is not None else f"{missed.name} is not given"
+    if first.kind == "parameter":
+        return f"{is_so}, and {first.written} is not read"
+    if first.value is None:
+        return f"{is_so}, and {first.written} never reaches the loader"
+    return f"{is_so}, but {first.written} is {first.value} and never reaches the loader"
+
+
+def _both_places(one: Astray) -> Iterator[Related]:
+    for missed in one.missed:
+        for declared in missed.declared:
+            words = declared.written if declared.value is None else f"{declared.written} is {declared.value}"
+            yield Related(declared.place, f"set here: {words}")
+    for other in one.alike:
+        yield Related(other.function.module.place(other.call), "has the same number in its call")
+
+
+def _fix(one: Astray) -> Fix | None:
+    """Only where one value is to be handed on, and it is at hand."""
+    missed = one.missed[0]
+    module = one.loader.function.module
+    if len(one.missed) > 1 or missed.handed is None or (missed.given is not None and not _is_plain(missed.given)):
+        return None
+    if missed.given is not None:
+        edit: Edit | None = instead(module, missed.given, missed.handed)
+    else:
+        edit = with_keyword(module, one.loader.call, f"{missed.name}={missed.handed}")
+    # Workers have random states of their own, and batches decide what is computed.
+    return None if edit is None else Fix(f"hand {missed.handed} on", (edit,), is_safe=False)
+
+
+def _is_plain(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant)
+
+
+_LOOP = """
+    for batch in loader:
+        loss = model(batch.to(device)).mean()
+        loss.backward()
+        optimizer.step()
+"""
+_YAML = "data:\n  root: data\n  num_workers: 24\ntrain:\n  lr: 0.1\n"
+_PARSED = """
+import argparse
+from torch.utils.data import DataLoader
+
+def options():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lr", type=float, default=0.1)
+    parser.add_argument("--num-workers", type=int, default=8)
+    return parser.parse_args()
+
+def main():
+    args = options()
+    print(f"{args.num_workers} workers")
+    loader = DataLoader(Images(), batch_size=32, num_workers=WORKERS
+    val_loader = DataLoader(Images(), batch_size=32, num_workers=2)
+    optimizer = SGD(model.parameters(), lr=args.lr)
+""" + _LOOP.lstrip("\n")
+_STORED = """
+class Data:
+    def __init__(self, cfg):
+        self.num_workers = cfg.num_workers
+        self.prefetch_factor = cfg.prefetch_factor
+
+    def loader(self):
+        return DataLoader(Images(), 32, num_workers=KEPT
+
+@dataclass
+class Config:
+    num_workers: int = 4
+    prefetch_factor: int = 8
+
+def main(cfg: Config):
+    loader = Data(cfg).loader()
+""" + _LOOP.lstrip("\n")
+_BUILDER = """
+def build(data, workers, shuffle=True):
+    return DataLoader(data, 32, shuffle=shuffle, IGNORED
+
+def main(args):
+    loader = build(Images(), args.workers)
+""" + _LOOP.lstrip("\n")
+_READ = """
+import yaml
+
+cfg = yaml.safe_load(open("c.yaml"))
+
+def main():
+    loader = DataLoader(Images(cfg["data"]["root"]), 32, WORKERS
+    optimizer = SGD(model.parameters(), lr=cfg["train"]["lr"])
+""" + _LOOP.lstrip("\n")
+SOURCE_CASES = (
+    SourceCase(
+        "finds it when a config file says 24 and the call 2",
+        {"train.py": _READ.replace("WORKERS", "num_workers=2)  # found"), "c.yaml": _YAML},
+    ),
+    SourceCase("finds it when an option is only printed", _PARSED.replace("WORKERS", "2)  # found")),
+    SourceCase("finds it when settings are stored and go no further", _STORED.replace("KEPT", "2)  # found")),
+    SourceCase(
+        "finds it when a function does not read its parameter", _BUILDER.replace("IGNORED", "num_workers=2)  # found")
+    ),
+    SourceCase("finds it when the call leaves it out", _BUILDER.replace("IGNORED", "pin_memory=True)  # found")),
+    SourceCase("quiet when the option arrives", _PARSED.replace("WORKERS", "args.num_workers)")),
+    SourceCase("quiet when the values agree", _PARSED.replace("WORKERS", "8)")),
+    SourceCase(
+        "quiet when the option serves something else",
+        _PARSED.replace("WORKERS", "2)") + "    prepare(pool=Pool(args.num_workers))\n",
+    ),
+    SourceCase(
+        "quiet when the fields arrive",
+        _STORED.replace("KEPT", "self.num_workers, prefetch_factor=self.prefetch_factor)"),
+    ),
+    SourceCase(
+        "quiet when the section is handed on as a whole",
+        {"train.py": _READ.replace("WORKERS", "**cfg['data'])"), "c.yaml": _YAML},
+    ),
+    SourceCase(
+        "quiet when the config is of another program",
+        {"train.py": _READ.replace("WORKERS", "num_workers=2)"), "jobs.yaml": "jobs:\n  num_workers: 24\n  queue: a\n"},
+    ),
+    SourceCase(
+        "quiet when the options are another script's",
+        {"train.py": _BUILDER.replace("IGNORED", "num_workers=workers)"), "serve.py": _PARSED.split("    loader =")[0]},
     ),
 )

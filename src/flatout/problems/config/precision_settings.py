@@ -10,6 +10,10 @@ precision where the tensor cores would serve.
 How it shows in a run: `torch.backends` in the living process, or the dtypes of intermediate results, against the
 configured value. The finding has the table "item | configured | live".
 
+How it shows in source: a key, option or field of that name that nothing reads, or that is only stored and printed,
+while the code sets torch's switch the other way, or not at all. The finding stands at the line that overrules it, else
+at the setting.
+
 The fix: set it where training begins, after seeding:
 
     torch.backends.cudnn.benchmark = config.cudnn_benchmark
@@ -26,12 +30,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from flatout.problems.cases import Case, on_gpu, run
+from flatout.problems.cases import Case, SourceCase, on_gpu, run
 from flatout.problems.config.differing import Difference, evidence, in_words, place
-from flatout.problems.found import FoundInRun
+from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.records.configured import Configured, Setting, Value
 from flatout.records.evidence import Evidence
 from flatout.records.report import Location
+from flatout.records.source import Related
+from flatout.source.code import Code
+from flatout.source.configured import Declared
+from flatout.source.switches import Overruled, overruled_in
 
 CODE = "CF802"
 TITLE = "A configured precision or cudnn setting has no effect"
@@ -156,5 +164,91 @@ CASES = (
         "quiet when AMP is off in the config and the code uses it",
         run(gpu=on_gpu(), live=_state(), configured=_given(amp=False, precision="fp32")),
         found=False,
+    ),
+)
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    for one in overruled_in(code):
+        change = _CHANGES.get(one.name, "torch.compile(model)").format(value=one.declared.written)
+        yield FoundInSource(
+            place=one.declared.place if one.place is None else one.place,
+            cause=_overruled_words(one),
+            change=f"{change}, after seeding; or take {one.declared.written} out",
+            severity="low" if one.name == "cudnn_deterministic" and one.place is None else "medium",
+            related=() if one.place is None else (Related(one.declared.place, f"set here: {_shown(one.declared)}"),),
+        )
+
+
+def _overruled_words(one: Overruled) -> str:
+    if one.place is not None:
+        return f"{_shown(one.declared)}, but nothing reads it and this line sets it the other way"
+    return f"{_shown(one.declared)}, but no code of the training reads it"
+
+
+def _shown(one: Declared) -> str:
+    return one.written if one.value in (None, False) else f"{one.written} is {one.value}"
+
+
+_LOOP = """
+    for batch in loader:
+        loss = model(batch.cuda()).mean()
+        loss.backward()
+        optimizer.step()
+"""
+_SEEDED = """
+import torch
+import yaml
+
+def seed(number):
+    torch.manual_seed(number)
+    torch.backends.cudnn.benchmark = BENCHMARK
+
+def main():
+    cfg = yaml.safe_load(open("c.yaml"))
+    seed(cfg["seed"])
+    optimizer = SGD(model.parameters(), lr=cfg["lr"])
+""" + _LOOP.lstrip("\n")
+_YAML = "seed: 1\nlr: 0.1\ncudnn_benchmark: true"
+_FLAG = """
+import argparse
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--amp", action="store_true")  # found
+    parser.add_argument("--lr", type=float, default=0.1)
+    args = parser.parse_args()
+    optimizer = SGD(model.parameters(), lr=args.lr)
+""" + _LOOP.lstrip("\n")
+SOURCE_CASES = (
+    SourceCase(
+        "finds it when seeding sets benchmark the other way",
+        {"train.py": _SEEDED.replace("BENCHMARK", "False  # found"), "c.yaml": _YAML},
+    ),
+    SourceCase(
+        "finds it when no code sets it",
+        {
+            "train.py": _SEEDED.replace("    torch.backends.cudnn.benchmark = BENCHMARK\n", ""),
+            "c.yaml": f"{_YAML}  # found\n",
+        },
+    ),
+    SourceCase("finds it when nothing reads the flag", _FLAG),
+    SourceCase(
+        "quiet when the code reads it",
+        {"train.py": _SEEDED.replace("BENCHMARK", "cfg['cudnn_benchmark']"), "c.yaml": _YAML},
+    ),
+    SourceCase(
+        "quiet when it is so anyway",
+        {"train.py": _SEEDED.replace("BENCHMARK", "True"), "c.yaml": _YAML},
+    ),
+    SourceCase(
+        "quiet when the code uses AMP in any case",
+        _FLAG.replace("  # found", "").replace("model(batch.cuda())", "forward(torch.autocast('cuda'), batch.cuda())"),
+    ),
+    SourceCase(
+        "quiet when the options are handed on as a whole",
+        _FLAG.replace("  # found", "").replace(
+            "    optimizer = ", "    engine = library.Engine(args)\n    optimizer = "
+        ),
     ),
 )

@@ -30,10 +30,13 @@ from flatout.problems.host.bodies import around_training
 from flatout.problems.prediction import by_step, device_work_ms
 from flatout.records.evidence import Evidence
 from flatout.records.report import LineCost, Location, SyncSite
+from flatout.records.source import Edit, Fix
 from flatout.source.code import Code
+from flatout.source.edits import instead
 from flatout.source.guards import each_turn
 from flatout.source.module import Function
-from flatout.source.nodes import argument, called_name
+from flatout.source.nodes import argument, called_name, dotted
+from flatout.source.rewriting import rewritten
 
 CODE = "HO405"
 TITLE = "Autograd's anomaly detection is on"
@@ -162,7 +165,25 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
                         cause="every operation writes down a stack trace, and every gradient is looked at for NaN, "
                         "which waits for the device each time",
                         change="delete it, or put it behind a debug flag",
+                        fix=_fix(turn.node, function, code),
                     )
+
+
+def _fix(call: ast.Call, function: Function, code: Code) -> Fix | None:
+    """Not a safe one: with it a run ends at the first NaN, without it goes on."""
+    name, module = called_name(call), function.module
+    if name == "detect_anomaly":
+        # The context manager that can be told to do nothing is the other one.
+        owner = f"{dotted(call.func.value)}." if isinstance(call.func, ast.Attribute) else ""
+        needs = () if owner else ("from torch.autograd import set_detect_anomaly",)
+        edit = instead(module, call, f"{owner}set_detect_anomaly(False)")
+        return Fix("set_detect_anomaly(False)", (edit,), is_safe=False, imports=needs)
+    given = argument(call, "mode", 0) if name == "set_detect_anomaly" else argument(call, "detect_anomaly")
+    value = None if given is None else code.values.of(given, function)
+    if value is None:
+        return None
+    found = Edit(value.place, "False") if value.is_direct else rewritten(code.project, value, False, "anomal")
+    return None if found is None else Fix("turned off: False", (found,), is_safe=False)
 
 
 def _turns_on(call: ast.Call, function: Function, code: Code) -> bool:
@@ -194,6 +215,14 @@ SOURCE_CASES = (
             "    with torch.autograd.detect_anomaly():  # found\n        model(batch).backward()",
         ),
     ),
+    SourceCase(
+        "finds it by its bare name",
+        "import torch\nfrom torch.autograd import detect_anomaly\n"
+        + _TRAINED.replace(
+            "    model(batch).backward()", "    with detect_anomaly():  # found\n        model(batch).backward()"
+        ),
+    ),
+    SourceCase("finds it where a trainer is told so", "trainer = Trainer(detect_anomaly=True)  # found\n" + _TRAINED),
     SourceCase("quiet when it is turned off", "torch.autograd.set_detect_anomaly(False)\n" + _TRAINED),
     SourceCase(
         "quiet when a debug flag asks for it",

@@ -9,6 +9,11 @@ memory waits until the device has come that far in its queue.
 
 How it shows in a run: host time, or copies to the device, at lines that hang on literals and settings alone.
 
+How it shows in source: a statement that every step runs, which makes a tensor of literals and settings alone and
+copies it to the device: `torch.tensor([...], device=...)`, `make_window(11).to(x.device)`. What is made on the device,
+such as `torch.arange(9, device=...)`, is one launch and is left alone. Or a function of your own that computes such a
+tensor, called in every step.
+
 The fix: build them once. In a module: `self.register_buffer("window", make_window(), persistent=False)` in
 `__init__`; in a function: `functools.cache` on the function that makes it, with the device as an argument; what is
 cheap to make on the device is made there: `torch.arange(n, device=x.device)`.
@@ -20,16 +25,22 @@ When it is fine: less than 1% of the step, or the device is busy all the same.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from flatout.problems.cases import Case, on_gpu, run
-from flatout.problems.found import FoundInRun
-from flatout.problems.host.constants import Built, built_in
+from flatout.problems.cases import Case, SourceCase, on_gpu, run
+from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.hot_lines import host_lines, named
 from flatout.problems.prediction import by_sparing_host
 from flatout.records.evidence import Evidence
 from flatout.records.report import CopySite, LineCost, Location
+from flatout.records.source import Fix
+from flatout.source.code import Code, every_step, path_to
+from flatout.source.constants import Built, built_in
+from flatout.source.edits import instead, text_at
+from flatout.source.nodes import text_of
+from flatout.source.rebuilding import Rebuilt, rebuilt_in
 
 CODE = "HO408"
 TITLE = "The same constants are built anew in every step"
@@ -165,4 +176,108 @@ CASES = (
         run(gpu=on_gpu(drained_share=0.0), ms=_MS, all_lines=_IN_WINDOW, copies=_COPY, files={"loss.py": _SSIM}),
         found=False,
     ),
+)
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    for one in rebuilt_in(code):
+        done = "copied to the device" if one.is_copied else "computed"
+        yield FoundInSource(
+            place=one.region.module.place(one.node),
+            cause=f"`{text_of(one.node, 40)}` is the same each time, and is {done} anew in {every_step(one.region)}",
+            change="build it once: register_buffer in __init__, or functools.cache on the function that makes it"
+            if not one.is_number
+            else "torch.full((), value, device=...) is filled on the device",
+            related=path_to(one.region),
+            fix=_fix(one) if one.is_number and one.made is one.node else None,
+        )
+
+
+def _fix(one: Rebuilt) -> Fix | None:
+    """The same value, type and place, without the copy."""
+    module, func, number = one.region.module, one.node.func, one.node.args[0]
+    if not isinstance(func, ast.Attribute):
+        return None
+    edits = (
+        instead(module, func, f"{text_at(module, func.value)}.full"),
+        instead(module, number, f"(), {text_at(module, number)}"),
+    )
+    return Fix("filled on the device", edits, is_safe=True)
+
+
+_LOOP = """
+import torch
+from losses import ssim
+model = Net().to(device)
+for step, (x, y) in enumerate(loader):
+    x, y = x.to(device), y.to(device)
+    %s
+    loss = ssim(model(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def _step(name: str, *lines: str, loss: str = "def ssim(a, b):\n    return (a - b).abs().mean()\n") -> SourceCase:
+    return SourceCase(name, {"train.py": _LOOP % "\n    ".join(lines), "losses.py": loss})
+
+
+_MODULE = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.size = size
+        self.layer = torch.nn.Linear(3, 3)
+
+    def forward(self, x):
+        mean = torch.tensor([0.485, 0.456, 0.406], device=x.device)  # found
+        grid = torch.linspace(-1, 1, self.size).to(x.device)  # found
+        at = torch.arange(self.size, device=x.device)
+        return self.layer(x - mean) + grid[at]
+
+model = Net(8).to("cuda")
+for x in loader:
+    model(x.to("cuda")).sum().backward()
+    optimizer.step()
+"""
+_BANK = """
+import torch
+
+def bank(bands, bins):
+    return torch.tensor([[low * bin for bin in range(bins)] for low in range(bands)])
+
+def mel(wave):
+    filters = bank(32, 129)  # found
+    return wave @ filters.T
+
+for wave in loader:
+    mel(model(wave)).mean().backward()
+    optimizer.step()
+"""
+_HELD = _SSIM.replace("kernel = window().to(image.device)", "kernel = window().to(image.device)  # found")
+SOURCE_CASES = (
+    _step("finds it in a loss that makes its window at each call", "pass", loss=_HELD),
+    SourceCase("finds it in the forward pass of the model", _MODULE),
+    SourceCase("finds it in a filter bank that is computed at each call", _BANK),
+    _step("finds it in the loop itself", "weights = torch.tensor([0.1, 0.9]).cuda()  # found"),
+    _step("finds it when a number is made a tensor", "one = torch.tensor(1.0, device=device)  # found"),
+    _step(
+        "quiet when a branch decides",
+        "ok = True",
+        "if bad(x):",
+        "    ok = False",
+        "t = torch.tensor(ok, device=device)",
+    ),
+    _step(
+        "quiet when a cache keeps it",
+        "pass",
+        loss=_CACHED.replace("kernel = window().to(image.device)", "kernel = window()"),
+    ),
+    _step("quiet when it hangs on the batch", "ones = torch.ones(x.size(0), 1).to(device)"),
+    _step("quiet when it is made on the device", "at = torch.arange(9, device=device)"),
+    _step("quiet when it is made by chance", "noise = torch.randn(4, 4).to(device)"),
+    _step("quiet when it is done now and then", "if step % 100 == 0:", "    w = torch.tensor([0.1, 0.9]).cuda()"),
+    SourceCase("quiet when it is made before the loop", "w = torch.tensor([0.1]).cuda()\n" + _LOOP % "pass"),
 )

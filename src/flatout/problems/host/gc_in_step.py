@@ -20,6 +20,7 @@ When it is fine: between epochs, or after an evaluation that needs other shapes.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
@@ -28,8 +29,12 @@ from flatout.problems.hot_lines import host_lines, text_at
 from flatout.problems.prediction import by_sparing_host
 from flatout.records.evidence import Evidence
 from flatout.records.report import LineCost, Location
+from flatout.records.source import Fix
 from flatout.source.code import Code, every_step, path_to
+from flatout.source.edits import without
+from flatout.source.guards import Turn
 from flatout.source.nodes import called_name, dotted
+from flatout.source.training import Region
 
 CODE = "HO404"
 TITLE = "Memory is tidied up in every step"
@@ -139,7 +144,7 @@ CASES = (
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
-    for region, _, call in code.calls_each_step("collect", "empty_cache"):
+    for region, turn, call in code.calls_each_step("collect", "empty_cache"):
         emptying = called_name(call) == "empty_cache"
         if not emptying and dotted(call.func) != "gc.collect":
             continue
@@ -151,7 +156,17 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             cause=f"`{dotted(call.func)}()` {what}, in {every_step(region)}",
             change=_change(emptying, asked=True),
             related=path_to(region),
+            fix=_fix(region, turn, call),
         )
+
+
+def _fix(region: Region, turn: Turn, call: ast.Call) -> Fix | None:
+    """Not a safe one: a run that barely fits into memory may need it."""
+    statement = turn.statement
+    if not isinstance(statement, ast.Expr) or statement.value is not call:
+        return None
+    edit = without(region.module, statement)
+    return None if edit is None else Fix("the call deleted", (edit,), is_safe=False)
 
 
 _TIDY = """
@@ -163,6 +178,10 @@ for step, batch in enumerate(loader):
 """
 SOURCE_CASES = (
     SourceCase("finds it when each step tidies up", _TIDY),
+    SourceCase(
+        "finds it when it is all that a block does",
+        _TIDY.replace("    gc.", "    if args.tidy:\n        gc.").replace("    torch.cuda.e", "        torch.cuda.e"),
+    ),
     SourceCase(
         "quiet when it is done between epochs",
         "for epoch in range(3):\n    for batch in loader:\n        model(batch).backward()\n        optimizer.step()\n"

@@ -9,6 +9,9 @@ piece.
 How it shows in a run: the number of compiled frames keeps growing after the start, and some steps take many times the
 median; or graph breaks are counted while the device waits for launches.
 
+How it shows in source: `.item()`, `.tolist()`, `print` or `synchronize` in a function, or in the forward pass of a
+module, that is given to `torch.compile` whatever the settings say, or in what it calls.
+
 The fix: keep shapes the same (`drop_last=True`, padding to a few lengths) or `torch.compile(model, dynamic=True)`;
 take prints and `.item()` out of `forward`. `TORCH_LOGS=recompiles,graph_breaks` names each with its reason.
 
@@ -22,12 +25,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from flatout.problems.cases import Case, on_gpu, run
-from flatout.problems.found import FoundInRun
+from flatout.problems.cases import Case, SourceCase, on_gpu, run
+from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.hot_lines import host_lines
 from flatout.problems.prediction import by_sparing_host, by_step, device_work_ms
 from flatout.records.evidence import Evidence
 from flatout.records.report import Gain, Location
+from flatout.source.code import Code
+from flatout.source.compiled import breaks_in
+from flatout.source.nodes import text_of
 
 CODE = "HO407"
 TITLE = "The compiled model is recompiled or in pieces"
@@ -158,5 +164,74 @@ CASES = (
         "quiet when breaks hide behind the device",
         run(gpu=on_gpu(), torch_states=_states(24, breaks=12), median_step_ms=100.0),
         found=False,
+    ),
+)
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    for one in breaks_in(code):
+        yield FoundInSource(
+            place=one.function.module.place(one.node),
+            cause=f"`{text_of(one.node, 40)}` breaks the compiled graph of {one.function.qualified} in two",
+            change="take it out of what is compiled, or put it in a function with @torch.compiler.disable",
+            related=(one.compiled,),
+        )
+
+
+_COMPILED = """
+import torch
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        scale = x.abs().max().item()  # found
+        return self.normed(x) * scale
+
+    def normed(self, x):
+        print(x.shape)  # found
+        return x / x.norm()
+
+model = torch.compile(Net().cuda())
+for x in loader:
+    loss = model(x.cuda()).sum()
+    loss.backward()
+    optimizer.step()
+"""
+_FUNCTION = """
+import torch
+
+@torch.compile
+def loss_of(a, b):
+    print(a.mean())  # found
+    return (a - b).abs().mean()
+
+for x, y in loader:
+    loss_of(model(x), y).backward()
+    optimizer.step()
+"""
+_QUIET = _COMPILED.replace("  # found", "")
+SOURCE_CASES = (
+    SourceCase("finds it in a compiled model", _COMPILED),
+    SourceCase("finds it in a compiled function", _FUNCTION),
+    SourceCase(
+        "finds it when it is compiled in place",
+        _COMPILED.replace("torch.compile(Net().cuda())", "Net()\nmodel.compile()"),
+    ),
+    SourceCase("quiet when nothing is compiled", _QUIET.replace("torch.compile(Net().cuda())", "Net().cuda()")),
+    SourceCase(
+        "quiet when a setting may leave it out",
+        _QUIET.replace(
+            "model = torch.compile(Net().cuda())", "model = Net()\nif args.compile:\n    model = torch.compile(model)"
+        ),
+    ),
+    SourceCase(
+        "quiet when a break would be an error", _QUIET.replace("Net().cuda())", "Net().cuda(), fullgraph=True)")
+    ),
+    SourceCase(
+        "quiet when the compiler is told to stay away",
+        _QUIET.replace("    def normed", "    @torch.compiler.disable\n    def normed").replace(".item()", ""),
+    ),
+    SourceCase(
+        "quiet when a pattern is compiled",
+        "import re\nword = re.compile('x')\n" + _QUIET.replace("torch.compile(Net().cuda())", "Net()"),
     ),
 )

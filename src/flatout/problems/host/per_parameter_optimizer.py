@@ -7,6 +7,9 @@ launches a step, each of which takes the host longer than the device.
 
 How it shows in a run: the optimizer's own settings, the number of optimizers, and a long `optimizer` phase.
 
+How it shows in source: `foreach=False` given to an optimizer of torch's; a loop over parameters in every step that
+changes each by itself: an update or a moving average written by hand, gradients scaled or clipped one by one.
+
 The fix: one optimizer for all parameters, without `foreach=False`: `torch.optim.AdamW(model.parameters(), lr=lr,
 fused=True)`. Different rates are parameter groups of one optimizer.
 
@@ -21,13 +24,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from flatout.problems.cases import Case, on_gpu, run
-from flatout.problems.found import FoundInRun
+from flatout.problems.cases import Case, SourceCase, on_gpu, run
+from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.hot_lines import host_lines, text_at
 from flatout.problems.prediction import by_sparing_host
 from flatout.records.evidence import Evidence
 from flatout.records.report import LineCost, Location
+from flatout.records.source import Fix
+from flatout.source.code import Code, every_step, path_to
+from flatout.source.edits import instead
 from flatout.source.loops import loops_in
+from flatout.source.nodes import text_of
+from flatout.source.optimizers import FUSED, Optimizer, optimizers_in
+from flatout.source.updates import Update, updates_in
+from flatout.source.whole import head_of
 
 CODE = "HO403"
 TITLE = "The optimizer goes over parameters one by one"
@@ -36,7 +46,6 @@ _WORTH = 0.03
 # What torch takes by itself is only reported where fusing would clearly show.
 _WORTH_FUSING = 1.05
 _MANY_OPTIMIZERS, _FEW_EACH, _MANY_PARAMETERS = 8, 2, 8
-_FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
 # Of the phase that one fused update saves, by what there was before; seen with 24 to 360 tensors of all sizes.
 _SAVED = {"many": 0.88, "loop": 0.8, "foreach": 0.5, "own": 0.8}
 _SAVED_UNFUSED = {"many": 0.6, "loop": 0.5, "foreach": 0.0, "own": 0.8}
@@ -52,7 +61,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if how is None:
         return
     name = str(optimizer.get("class", "")).rsplit(".", 1)[-1]
-    fuses = name in _FUSED and str(optimizer.get("class", "")).startswith("torch.optim")
+    fuses = name in FUSED and str(optimizer.get("class", "")).startswith("torch.optim")
     saved_ms = phase_ms * (_SAVED if fuses else _SAVED_UNFUSED)[how]
     # Fused, the device reads and writes the state once and not once for each of a dozen operations.
     on_device_ms = 0.0 if run.report.gpu is None else run.report.gpu.device_ms.get("optimizer", 0.0)
@@ -172,4 +181,129 @@ CASES = (
         found=False,
     ),
     Case("quiet when its launches hide behind the device", run(gpu=_AHEAD, **_with(foreach=False)), found=False),
+)
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    for module in code.project.mentioning("foreach"):
+        if code.training.takes_part(module):
+            yield from (found for one in optimizers_in(module) if (found := _without_foreach(one, code)) is not None)
+    for update in updates_in(code):
+        if update.done != "zeroed":
+            yield _one_by_one(update)
+
+
+def _without_foreach(one: Optimizer, code: Code) -> FoundInSource | None:
+    given = one.given("foreach")
+    value = code.values.of(given.value, one.function) if given is not None else None
+    if given is None or value is None or value.value is not False or one.given("fused", "differentiable") is not None:
+        return None
+    module, better = one.function.module, "fused=True" if one.name in FUSED else "foreach=True"
+    return FoundInSource(
+        place=module.place(one.call),
+        cause=f"foreach=False makes {one.name} launch its dozen operations for each parameter by itself",
+        change=f"{one.name}(..., {better})",
+        # Sums are rounded in another order, and `foreach` keeps more in memory at once.
+        fix=Fix(f"{better} for foreach=False", (instead(module, given, better),), is_safe=False),
+    )
+
+
+def _one_by_one(update: Update) -> FoundInSource:
+    region, clips = update.region, update.done == "clipped"
+    when = f"in {every_step(region)}" if region is not None else f"at each {update.function.qualified}()"
+    return FoundInSource(
+        place=head_of(update.loop, update.function.module),
+        cause=f"`{text_of(update.node, 40)}` is launched for each parameter by itself, {when}",
+        change="one clip_grad_norm_(model.parameters(), ...) for all of them"
+        if clips
+        else "torch._foreach_* operations over lists of all tensors, such as torch._foreach_lerp_(old, new, 0.01)",
+        related=() if region is None else path_to(region),
+    )
+
+
+_LOOP = """
+import torch
+for step, (x, y) in enumerate(loader):
+    criterion(model(x), y).backward()
+    optimizer.step()
+    %s
+"""
+_AVERAGE = """
+class Average:
+    def __init__(self, model):
+        self.shadow = copy.deepcopy(model)
+
+    @torch.no_grad()
+    def update(self, model):
+        for kept, now in zip(self.shadow.parameters(), model.parameters()):  # found
+            kept.mul_(0.999).add_(now, alpha=0.001)
+
+def train(model, loader):
+    average = Average(model)
+    for batch in loader:
+        model(batch).backward()
+        optimizer.step()
+        average.update(model)
+"""
+_OWN_STEP = """
+from torch.optim import Optimizer
+
+class Lion(Optimizer):
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:  # found
+                if p.grad is None:
+                    continue
+                state = self.state[p]
+                p -= group["lr"] * state["mean"].mul(0.9).add(p.grad, alpha=0.1).sign_()
+
+optimizer = (Lion if own else torch.optim.SGD)(model.parameters(), lr=1e-3)
+"""
+_BY_HAND = """
+def train(model, loader, lr):
+    for batch in loader:
+        model(batch).backward()
+        with torch.no_grad():
+            for p in model.parameters():  # found
+                p.data -= lr * p.grad
+        head_optimizer.step()
+"""
+
+
+def _does(name: str, *lines: str) -> SourceCase:
+    return SourceCase(name, _LOOP % "\n    ".join(lines))
+
+
+_OFF = "from torch import optim\noptimizer = optim.AdamW(model.parameters(), lr=1e-3, foreach=False)  # found\n"
+SOURCE_CASES = (
+    SourceCase("finds it when foreach is off", _OFF + _LOOP % "pass"),
+    SourceCase("finds it in a moving average", _AVERAGE),
+    SourceCase("finds it in an update by hand", _BY_HAND),
+    SourceCase("finds it in an optimizer of the script's own", _OWN_STEP + _LOOP % "pass"),
+    SourceCase(
+        "quiet when nobody makes that optimizer",
+        _OWN_STEP.split("optimizer = ")[0].replace("  # found", "") + _LOOP % "pass",
+    ),
+    _does(
+        "finds it when targets follow slowly",
+        "for p, t in zip(net.parameters(), target.parameters()):  # found",
+        "    t.data.copy_(tau * p.data + (1 - tau) * t.data)",
+    ),
+    _does(
+        "finds it when each gradient is clipped by itself",
+        "for p in model.parameters():  # found",
+        "    torch.nn.utils.clip_grad_norm_(p, 1.0)",
+    ),
+    SourceCase("quiet when foreach is on", _OFF.replace("foreach=False)  # found", "foreach=True)") + _LOOP % "pass"),
+    SourceCase("quiet when nobody says", _OFF.replace(", foreach=False)  # found", ")") + _LOOP % "pass"),
+    _does("quiet when all are clipped at once", "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"),
+    _does("quiet when parts are frozen", "for p in model.parameters():", "    p.requires_grad_(False)"),
+    _does("quiet when gradients are dropped", "for p in model.parameters():", "    p.grad = None"),
+    _does(
+        "quiet when targets are copied every thousand steps",
+        "if step % 1000 == 0:",
+        "    for p, t in zip(net.parameters(), target.parameters()):",
+        "        t.data.copy_(p.data)",
+    ),
 )

@@ -9,6 +9,9 @@ that launches; what was written stays in memory until the profiler ends.
 How it shows in a run: lines of the steps lie in the body of a `with` statement that opens a profiler without
 `schedule`.
 
+How it shows in source: `torch.profiler.profile`, `torch.autograd.profiler.profile`, `emit_nvtx` or `cProfile.Profile`
+around a training loop, without a schedule and behind no flag; `Trainer(profiler="pytorch")` of Lightning.
+
 The fix: remove it, or record a few steps only: `profile(schedule=torch.profiler.schedule(wait=10, warmup=2, active=5,
 repeat=1))` with `prof.step()` in the loop.
 
@@ -22,11 +25,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from flatout.problems.cases import Case, run
-from flatout.problems.found import FoundInRun
+from flatout.problems.cases import Case, SourceCase, run
+from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.host.bodies import around_training
 from flatout.records.evidence import Evidence
 from flatout.records.report import LineCost, Location
+from flatout.source.code import Code
+from flatout.source.profiling import profiled_in
 
 CODE = "HO406"
 TITLE = "A profiler records every step"
@@ -85,5 +90,76 @@ CASES = (
             files={"train.py": _WITH + "\n" * 20},
         ),
         found=False,
+    ),
+)
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    for one in profiled_in(code):
+        yield FoundInSource(
+            place=one.module.place(one.call),
+            cause=f"`{one.what}` writes down every operation of every step",
+            change="delete it, or record a few steps: schedule=schedule(wait=10, warmup=2, active=5, repeat=1)",
+        )
+
+
+_TRAINED = """
+import cProfile
+import torch
+from torch.profiler import profile
+
+def train(model, loader):
+    with profile(record_shapes=True) as profiler:  # found
+        for step, batch in enumerate(loader):
+            model(batch).backward()
+            optimizer.step()
+"""
+_CALLED = """
+import torch
+
+def train(model, loader):
+    for batch in loader:
+        model(batch).backward()
+        optimizer.step()
+
+def main():
+    with torch.autograd.profiler.emit_nvtx():  # found
+        train(model, loader)
+"""
+_QUIET = _TRAINED.replace("  # found", "")
+SOURCE_CASES = (
+    SourceCase("finds it around a training loop", _TRAINED),
+    SourceCase("finds it around a call that trains", _CALLED),
+    SourceCase(
+        "finds it when Python's profiler stayed", _TRAINED.replace("profile(record_shapes=True)", "cProfile.Profile()")
+    ),
+    SourceCase(
+        "finds it in each step",
+        "import torch\nfor x in loader:\n    with torch.autograd.profiler.profile() as p:  # found\n"
+        "        model(x).backward()\n    optimizer.step()\n",
+    ),
+    SourceCase(
+        "quiet when it has a schedule",
+        _QUIET.replace("record_shapes=True", "schedule=torch.profiler.schedule(wait=1, warmup=1, active=3, repeat=1)"),
+    ),
+    SourceCase(
+        "quiet when a flag asks for it",
+        _CALLED.replace("  # found", "")
+        .replace("    with", "    if args.profile:\n        with")
+        .replace("        train(", "            train("),
+    ),
+    SourceCase(
+        "quiet when a variable switches it",
+        _CALLED.replace("emit_nvtx()", "emit_nvtx(enabled=args.nvtx)").replace("  # found", ""),
+    ),
+    SourceCase(
+        "quiet when it ends after a few steps",
+        _QUIET.replace(
+            "            model(batch)", "            if step == 20:\n                break\n            model(batch)"
+        ),
+    ),
+    SourceCase("quiet when the run is made for it", _QUIET.replace("def train", "def profile_training")),
+    SourceCase(
+        "quiet when a part is only named", _QUIET.replace("profile(record_shapes=True)", "record_function('x')")
     ),
 )

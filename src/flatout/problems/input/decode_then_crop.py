@@ -8,6 +8,9 @@ Why the GPU idles: the workers are busy with pixels nobody will see, and the tra
 How it shows in a run: the training waits for its batches, and a large part of a worker's time goes to lines of your
 code whose result is then cropped.
 
+How it shows in source: in what makes a training's samples, an array that is converted or unpacked as a whole
+(`.astype(np.float32)`, `/ 255`, `np.unpackbits`, a colour space) and then cropped by slices at a computed place.
+
 The fix: draw the crop first, read only that part (`np.load(path, mmap_mode="r")[..., top:top + size, left:left +
 size]`, `np.memmap`, `np.fromfile` with an offset), and convert, resize or filter what is left; with a margin, where a
 filter looks at neighbours. A JPEG has to be decoded as a whole (`Image.draft` decodes it smaller), but not converted
@@ -20,11 +23,12 @@ When it is fine: the whole is needed (a mean or a spectrum of all of it), or sev
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
-from flatout.problems.found import FoundInRun
+from flatout.problems.cases import Case, SourceCase, loader, on_gpu, run, worker_cost
+from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.hot_lines import named
 from flatout.problems.input.cheaper import gain_by_cheaper
 from flatout.problems.input.cropping import Cropped, crops
@@ -38,6 +42,9 @@ from flatout.problems.input.feeding import (
 from flatout.problems.input.sample_lines import making_lines
 from flatout.records.evidence import Evidence, LoaderUse, Waiting
 from flatout.records.report import Gain, HostUse, LineCost, Location
+from flatout.source.code import Code
+from flatout.source.datasets import Dataset
+from flatout.source.module import Module
 
 CODE = "IN113"
 TITLE = "Samples are made whole and then cropped"
@@ -195,4 +202,86 @@ CASES = (
         run(gpu=on_gpu(), loaders=(_DEAR,), worker_lines=_seen((6, 0.9)), files={"data.py": _EVENTS}),
         found=False,
     ),
+)
+
+
+# Work on every element, which the part that is kept could have had alone.
+_ON_EACH = re.compile(
+    r"\.astype\(|\.float\(\)|/ ?255\b|unpackbits|np\.repeat\(|cvtColor|np\.(log|sqrt|power|exp|log1p)\("
+)
+# Pictures are decoded as a whole anyway, and what their box hangs on cannot be told.
+_OF_A_PICTURE = re.compile(r"(?<!\bself)\.crop\(")
+_CROPS_MAYBE = re.compile(r":\s*\w+\s*\+|[cC]rop")
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    seen: set[Location] = set()
+    for dataset in code.datasets:
+        modules = {f.module.shown: f.module for f in dataset.functions if _CROPS_MAYBE.search(f.module.text)}
+        for cropped in crops({name: one.text for name, one in modules.items()}) if dataset.trains else ():
+            module = modules[cropped.location.file]
+            work = _work_before(cropped, modules)
+            too_much = cropped.kept is not None and cropped.kept > _MOST_KEPT
+            if work is None or too_much or cropped.location in seen or not _is_in(cropped.location, dataset):
+                continue
+            seen.add(cropped.location)
+            yield FoundInSource(
+                severity="low",
+                place=module.at(cropped.location.line),
+                cause=f"it cuts a part out of what line {work} has made of the whole"
+                + ("" if cropped.kept is None else f", and keeps {cropped.kept:.0%}"),
+                change=f"draw the crop first, and do what line {work} does to the cropped part only",
+            )
+            break
+
+
+def _work_before(cropped: Cropped, modules: Mapping[str, Module]) -> int | None:
+    """The first line of the same file that works on each element of what is then cropped."""
+    module = modules[cropped.location.file]
+    if module.cells is not None or _OF_A_PICTURE.search(module.lines[cropped.location.line - 1]):
+        return None
+    for file, line in sorted(cropped.making):
+        if file == module.shown and line != cropped.location.line and _ON_EACH.search(module.lines[line - 1]):
+            return line
+    return None
+
+
+def _is_in(location: Location, dataset: Dataset) -> bool:
+    """In a function that makes its samples."""
+    return any(
+        function.module.shown == location.file
+        and function.definition is not None
+        and function.definition.lineno <= location.line <= (function.definition.end_lineno or 0)
+        for function in dataset.functions
+    )
+
+
+_TRAIN = """
+loader = DataLoader(Events(paths), batch_size=8, num_workers=4)
+for batch in loader:
+    model(batch).backward()
+    optimizer.step()
+"""
+_CUT = "top, left = self.draw()\n        "
+_PART = "frame[top : top + 64, left : left + 64]"
+_WHOLE = """
+class Events(Dataset):
+    def __getitem__(self, i):
+        frame = np.load(self.paths[i])
+        %s
+"""
+SOURCE_CASES = (
+    SourceCase(
+        "finds it when whole frames become floats",
+        _WHOLE % f"frame = frame.astype(np.float32)\n        {_CUT}return {_PART}  # found" + _TRAIN,
+    ),
+    SourceCase(
+        "quiet when the crop comes first",
+        _WHOLE % f"{_CUT}part = {_PART}\n        return part.astype(np.float32) / 255" + _TRAIN,
+    ),
+    SourceCase(
+        "quiet when nothing is done to the whole",
+        _WHOLE % f"{_CUT}return {_PART}" + _TRAIN,
+    ),
+    SourceCase("quiet when nothing is cropped", _WHOLE % "return frame.astype(np.float32) / 255" + _TRAIN),
 )

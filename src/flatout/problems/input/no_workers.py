@@ -30,13 +30,18 @@ from flatout.problems.input.epochs import is_per_batch
 from flatout.problems.input.feeding import WORTH, gain_with, workers_for
 from flatout.problems.input.sample_lines import dearest_line
 from flatout.records.evidence import Evidence, Waiting
-from flatout.records.source import Related
+from flatout.records.source import Edit, Fix, Related
 from flatout.source.code import Code
-from flatout.source.loaders import is_in_memory, setting
+from flatout.source.edits import with_keyword
+from flatout.source.loaders import Loader, Setting, is_in_memory, setting
+from flatout.source.nodes import is_open
+from flatout.source.rewriting import rewritten
 
 CODE = "IN101"
 TITLE = "Batches are made in the main process"
 REMEDY = "loader.workers"
+# What a fix writes: few enough for any machine that trains, and most of the way where samples are dear.
+_MODEST = 4
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
@@ -130,7 +135,39 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             cause=cause,
             change="num_workers=N, persistent_workers=True; N from 4 up to the processors less one",
             related=() if written == here else (Related(here, "reaches this DataLoader"),),
+            fix=_fix(made, workers, code),
         )
+
+
+def _fix(made: Loader, workers: Setting, code: Code) -> Fix | None:
+    """Not a safe one: random numbers that samples draw come from the workers' own generators then."""
+    value, module = workers.value, made.function.module
+    if _repeats_itself(made, code):
+        return None
+    stays = setting(made, "persistent_workers", code.values).state == "missing"
+    if value is not None and not value.is_direct:
+        # No persistent_workers: torch refuses them to whoever asks for no workers on the command line.
+        found = rewritten(code.project, value, _MODEST, "worker")
+        return None if found is None else Fix(f"num_workers {_MODEST}", (found,), is_safe=False)
+    if is_open(made.call):
+        return None  # a keyword that arrives twice is an error
+    keywords = [] if value is not None else [f"num_workers={_MODEST}"]
+    keywords += ["persistent_workers=True"] if stays else []
+    edits = [] if value is None else [Edit(value.place, str(_MODEST))]
+    more = with_keyword(module, made.call, ", ".join(keywords)) if keywords else None
+    if keywords and more is None:
+        return None
+    words = f"num_workers={_MODEST}" + (", persistent_workers=True" if stays else "")
+    return Fix(words, (*edits, more) if more is not None else tuple(edits), is_safe=False)
+
+
+def _repeats_itself(made: Loader, code: Code) -> bool:
+    """A stream that is not shared out gives each of its samples once for every worker."""
+    cls = code.project.class_of(made.dataset, made.function) if made.dataset is not None else None
+    if cls is None or "get_worker_info" in cls.module.text:
+        return False
+    by_index = code.project.methods(cls, "__getitem__")
+    return code.project.is_a(cls, "IterableDataset") or not by_index
 
 
 _LOOP = """
@@ -159,6 +196,10 @@ SOURCE_CASES = (
     SourceCase(
         "finds it when the call leaves it out",
         "from torch.utils.data import DataLoader\nloader = DataLoader(Images(), batch_size=32)  # found\n" + _LOOP,
+    ),
+    SourceCase(
+        "finds it when the call says so",
+        "from torch.utils.data import DataLoader\nloader = DataLoader(Images(), num_workers=0)  # found\n" + _LOOP,
     ),
     SourceCase("finds it at an argparse default", _PARSED),
     SourceCase(

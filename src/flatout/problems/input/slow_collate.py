@@ -7,6 +7,9 @@ Why the GPU idles: a batch is collated by one process, after all its samples; wh
 
 How it shows in a run: collating is a large part of what a sample costs, and the training waits for its batches.
 
+How it shows in source: a `collate_fn` of the project that fills a tensor one element at a time in two nested loops, or
+makes a batch longer sample by sample with `torch.cat` in a loop, which copies all that is there at each turn.
+
 The fix: let `__getitem__` return tensors of the right type and size, allocate the batch once and copy into it
 (`torch.stack`, or an `empty` tensor and slices), no loop over elements.
 
@@ -17,10 +20,11 @@ When it is fine: the waits come from reading or decoding; or large tensors are s
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
-from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
-from flatout.problems.found import FoundInRun
+from flatout.problems.cases import Case, SourceCase, loader, on_gpu, run, worker_cost
+from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.input.feeding import (
     BUSY,
     WORTH,
@@ -34,6 +38,12 @@ from flatout.problems.input.sample_lines import making_lines
 from flatout.problems.prediction import by_removing
 from flatout.records.evidence import Evidence, LoaderUse, Waiting
 from flatout.records.report import CopySite, Gain, LineCost, Location
+from flatout.records.source import Related
+from flatout.source.batches import collating
+from flatout.source.code import Code
+from flatout.source.looping import loops_around
+from flatout.source.module import Function, own_nodes
+from flatout.source.nodes import argument, bound_names, dotted, names_in, root_name, text_of
 
 CODE = "IN107"
 TITLE = "Putting samples together into a batch is slow"
@@ -160,4 +170,103 @@ CASES = (
         run(gpu=on_gpu(), loaders=(loader(cost=_PADDING, collate_fn="pad"),)),
         found=False,
     ),
+)
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    seen: set[int] = set()
+    for made in code.loaders:
+        given = argument(made.call, "collate_fn", 6) if made.trains else None
+        for function in collating(given, made.function, code) if given is not None else ():
+            if id(function) in seen:
+                continue
+            seen.add(id(function))
+            for node, cause, change in _slow_parts(function):
+                yield FoundInSource(
+                    severity="low",
+                    place=function.module.place(node),
+                    cause=cause,
+                    change=change,
+                    related=(Related(made.function.module.place(made.call), "its DataLoader"),),
+                )
+                break
+
+
+def _slow_parts(function: Function) -> Iterator[tuple[ast.AST, str, str]]:
+    for node in own_nodes(function):
+        if isinstance(node, ast.Assign) and (cat := _grown(node)) is not None and loops_around(node, function):
+            yield (
+                node,
+                f"`{text_of(cat, 50)}` copies all that is there for each sample",
+                "put the samples in a list and torch.cat or torch.stack it once, after the loop",
+            )
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and _is_an_element(node, function):
+            yield (
+                node,
+                f"`{text_of(node, 50)}` is written one element at a time, each a call of its own",
+                "write whole rows, out[i, :len(row)] = torch.as_tensor(row), or pad_sequence",
+            )
+
+
+def _grown(node: ast.Assign) -> ast.Call | None:
+    """`batch = torch.cat([batch, sample])`"""
+    call, name = node.value, dotted(node.targets[0])
+    if not name or not isinstance(call, ast.Call) or dotted(call.func) not in _GROWING or not call.args:
+        return None
+    parts = call.args[0].elts if isinstance(call.args[0], ast.List | ast.Tuple) else call.args
+    return call if any(dotted(one) == name for one in parts) else None
+
+
+def _is_an_element(node: ast.Subscript, function: Function) -> bool:
+    """Picked by the variables of two loops, and of nothing that holds whole rows."""
+    picked = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    if isinstance(node.value, ast.Subscript):
+        picked = [*picked, node.value.slice]
+    if len(picked) < 2 or any(isinstance(one, ast.Slice) for one in picked):
+        return False
+    around = [one for one in loops_around(node, function) if isinstance(one, ast.For)]
+    by = [one for one in around if bound_names(one.target) & {n for part in picked for n in names_in(part)}]
+    made = function.bindings.get(root_name(node), [])
+    return len(by) > 1 and any(isinstance(one, ast.Call) and root_name(one) in ("torch", "np", "numpy") for one in made)
+
+
+_GROWING = {"torch.cat", "torch.vstack", "torch.hstack", "np.concatenate", "np.append", "np.vstack", "torch.concat"}
+_COLLATE = """
+def pad(rows):
+    out = torch.zeros(len(rows), max(map(len, rows)))
+    %s
+    return out
+
+loader = DataLoader(Rows(), batch_size=32, num_workers=4, collate_fn=pad)
+for batch in loader:
+    model(batch).backward()
+    optimizer.step()
+"""
+
+
+def _collating(name: str, *lines: str) -> SourceCase:
+    return SourceCase(name, _COLLATE % "\n    ".join(lines))
+
+
+SOURCE_CASES = (
+    _collating(
+        "finds it when numbers are written one by one",
+        "for i, row in enumerate(rows):",
+        "    for j, token in enumerate(row):",
+        "        out[i, j] = token  # found",
+    ),
+    _collating(
+        "finds it when the batch grows sample by sample",
+        "for row in rows:",
+        "    out = torch.cat([out, row[None]])  # found",
+    ),
+    _collating("quiet when rows are written", "for i, row in enumerate(rows):", "    out[i, : len(row)] = row"),
+    _collating("quiet when it is put together once", "out = torch.cat([row[None] for row in rows])"),
+    _collating(
+        "quiet when rows of several parts are written",
+        "for i, parts in enumerate(rows):",
+        "    for j, part in enumerate(parts):",
+        "        out[i, j, : len(part)] = part",
+    ),
+    SourceCase("quiet when torch collates", _COLLATE.replace(", collate_fn=pad", "") % "pass"),
 )

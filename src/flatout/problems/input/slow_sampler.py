@@ -7,6 +7,10 @@ Why the GPU idles: after taking a batch, the loader draws the indices of another
 
 How it shows in a run: time in `data` although batches lie ready, under a line of your sampler.
 
+How it shows in source: a sampler's `__iter__` that draws in a loop, one index or one batch at a time, from all weights
+or without putting back: `np.random.choice(n, p=weights)`, `torch.multinomial(weights, 1)`, `random.choices(...,
+weights=...)`, `randperm(n)`. Each goes through all samples.
+
 The fix: draw all indices of an epoch at once at the start of `__iter__` (`rng.choice(n, size, p=weights)`,
 `torch.multinomial`, `torch.randperm`), then only hand them out.
 
@@ -17,14 +21,21 @@ When it is fine: the draw takes well under a millisecond a batch.
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterator
 
-from flatout.problems.cases import HERE, Case, loader, on_gpu, run, worker_cost
-from flatout.problems.found import FoundInRun
+from flatout.problems.cases import HERE, Case, SourceCase, loader, on_gpu, run, worker_cost
+from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.input.feeding import WORTH, batch_ms, usual_handover_ms
 from flatout.problems.prediction import by_removing
 from flatout.records.evidence import Evidence, LoaderUse, Waiting
 from flatout.records.report import LineCost, Location
+from flatout.source.code import Code
+from flatout.source.looping import changing_in, loops_around
+from flatout.source.module import Function
+from flatout.source.nodes import LOOPS, argument, called_name, dotted, names_in, text_of, within
+from flatout.source.training import Loop
 
 CODE = "IN111"
 TITLE = "Drawing the indices holds the main process up"
@@ -148,5 +159,108 @@ CASES = (
             cpus=1.0,
         ),
         found=False,
+    ),
+)
+
+
+_DRAWS = re.compile(r"\b(choices?|multinomial|randperm)\(")
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    for module in code.project.mentioning("__iter__"):
+        if "Sampler)" not in module.text or not _DRAWS.search(module.text) or not code.training.takes_part(module):
+            continue
+        for cls in module.classes.values():
+            method = cls.methods.get("__iter__")
+            if method is None or not code.project.is_a(cls, "Sampler"):
+                continue
+            for call in method.calls:
+                if _goes_through_all(call) and _is_repeated(call, method):
+                    yield FoundInSource(
+                        place=module.place(call),
+                        cause=f"`{text_of(call, 50)}` goes through all samples for each draw, in the training process",
+                        change="draw all indices of the epoch at once before the loop, then only hand them out",
+                    )
+                    break
+
+
+def _goes_through_all(call: ast.Call) -> bool:
+    """A draw that weighs, sums up or shuffles everything there is, whatever it then takes."""
+    name, root = called_name(call), dotted(call.func).split(".")[0]
+    if name == "choice":
+        weighs = argument(call, "p", 3) is not None
+        keeps = argument(call, "replace", 2)
+        return weighs or (root in ("np", "numpy") and isinstance(keeps, ast.Constant) and keeps.value is False)
+    if name == "choices":
+        return argument(call, "weights", 1) is not None or argument(call, "cum_weights") is not None
+    return name in ("multinomial", "randperm") and root in ("torch", "self") and bool(call.args)
+
+
+def _is_repeated(call: ast.Call, method: Function) -> bool:
+    """In a loop whose turns it takes nothing from: drawing for each class, or for each epoch, is something else."""
+    around = loops_around(call, method)
+    if not around or names_in(call) & changing_in(around):
+        return False
+    return not _hands_out_many(around[-1])
+
+
+def _hands_out_many(loop: Loop) -> bool:
+    """`while True: yield from torch.randperm(n)`: one draw serves a whole epoch."""
+    for one in (n for part in loop.body for n in within(part)):
+        if isinstance(one, ast.YieldFrom) or (
+            isinstance(one, LOOPS) and any(isinstance(n, ast.Yield) for n in within(one))
+        ):
+            return True
+    return False
+
+
+_SAMPLER = """
+class Balanced(Sampler):
+    def __init__(self, weights, count):
+        self.weights, self.count = weights, count
+
+    def __iter__(self):
+        %s
+
+loader = DataLoader(data, batch_size=32, sampler=Balanced(weights, 10000), num_workers=4)
+for batch in loader:
+    model(batch).backward()
+    optimizer.step()
+"""
+
+
+def _iterating(name: str, *lines: str) -> SourceCase:
+    return SourceCase(name, _SAMPLER % "\n        ".join(lines))
+
+
+SOURCE_CASES = (
+    _iterating(
+        "finds it when NumPy draws one at a time",
+        "for _ in range(self.count):",
+        "    yield int(np.random.choice(len(self.weights), p=self.weights))  # found",
+    ),
+    _iterating(
+        "finds it when torch does",
+        "for _ in range(self.count):",
+        "    index = torch.multinomial(self.weights, 1).item()  # found",
+        "    yield index",
+    ),
+    _iterating(
+        "quiet when all are drawn at once",
+        "drawn = torch.multinomial(self.weights, self.count, replacement=True)",
+        "yield from drawn.tolist()",
+    ),
+    _iterating(
+        "quiet when each epoch of a stream is drawn",
+        "while True:",
+        "    yield from torch.randperm(self.count).tolist()",
+    ),
+    _iterating(
+        "quiet when each class has its own",
+        "for ids in self.classes:",
+        "    yield np.random.choice(ids, self.count, replace=False)",
+    ),
+    _iterating(
+        "quiet when a draw looks at one only", "for _ in range(self.count):", "    yield random.randrange(self.count)"
     ),
 )

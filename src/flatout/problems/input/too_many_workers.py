@@ -9,6 +9,9 @@ threads of the workers wait for each other instead of making samples.
 How it shows in a run: busy workers times their threads are far more than the processors; the training process gets much
 less processor time than its forward, backward and optimizer phases last.
 
+How it shows in source: `num_workers=os.cpu_count()`, or a multiple of it: all processors of the machine, whatever part
+of them this process may use and however many ranks share them; or 32 and more written down.
+
 The fix: one thread in a worker (`torch.set_num_threads(1)`, `cv2.setNumThreads(0)`, OMP_NUM_THREADS=1), and as many
 workers as there are processors less one for each training process.
 
@@ -19,14 +22,17 @@ When it is fine: more workers than processors that mostly wait for files; or idl
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
-from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
-from flatout.problems.found import FoundInRun
+from flatout.problems.cases import Case, SourceCase, loader, on_gpu, run, worker_cost
+from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.input.feeding import BUSY, batch_ms, busy_share, ranks_here, spare_cpus
 from flatout.problems.prediction import by_step, processors_floor_ms, without_waiting_ms
 from flatout.records.evidence import Evidence, LoaderUse, WorkerProcesses
 from flatout.records.report import Gain, HostUse
+from flatout.source.code import Code
+from flatout.source.nodes import argument, called_name, text_of
 
 CODE = "IN103"
 TITLE = "Workers and their threads crowd the processors"
@@ -148,4 +154,80 @@ CASES = (
         run(loaders=(_EACH_MANY,), ms=_MS, host=HostUse(cpu_cores=6.0), main_cpu_share=0.07),
         found=False,
     ),
+)
+
+
+_WRITTEN_DOWN = 32
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    for made in code.loaders:
+        given = argument(made.call, "num_workers", 5)
+        if not made.trains or given is None:
+            continue
+        function = made.function
+        if isinstance(given, ast.Name):
+            values = function.bindings.get(given.id) or function.module.body.bindings.get(given.id, [])
+            given = values[0] if len(values) == 1 else given
+        known = code.values.of(given, function)
+        if _takes_all(given):
+            place, said = function.module.place(given), f"`{text_of(given)}` counts all processors of the machine"
+            cause = (
+                f"{said}, also those of other ranks and those this process may not use, and leaves the training none"
+            )
+        elif known is not None and type(known.value) is int and known.value >= _WRITTEN_DOWN:
+            place, said = known.place, f"{known.how or 'num_workers'} is {known.value}"
+            cause = f"{said} for each training process, on whatever machine: beyond its processors they hold it up"
+        else:
+            continue
+        yield FoundInSource(
+            severity="low",
+            place=place,
+            cause=cause,
+            change="what feeds the training, at most (len(os.sched_getaffinity(0)) - ranks) // ranks on a node",
+        )
+
+
+def _takes_all(node: ast.expr) -> bool:
+    """`cpu_count()`, `cpu_count() or 1`, twice as many; not a part of it, and not the smaller of it and something."""
+    if isinstance(node, ast.BoolOp):
+        return _takes_all(node.values[0])
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        number, other = (node.left, node.right) if isinstance(node.left, ast.Constant) else (node.right, node.left)
+        is_more = isinstance(number, ast.Constant) and isinstance(number.value, int) and number.value >= 1
+        return is_more and _takes_all(other)
+    if isinstance(node, ast.Call) and called_name(node) in ("int", "max") and node.args:
+        return any(_takes_all(one) for one in node.args)
+    return isinstance(node, ast.Call) and called_name(node) == "cpu_count" and not node.args
+
+
+_LOOP = """
+for images in loader:
+    model(images.to(device)).backward()
+    optimizer.step()
+"""
+SOURCE_CASES = (
+    SourceCase(
+        "finds it when all processors of the machine are taken",
+        "loader = DataLoader(Images(), 32, num_workers=os.cpu_count())  # found\n" + _LOOP,
+    ),
+    SourceCase(
+        "finds it when twice as many are",
+        "workers = 2 * (multiprocessing.cpu_count() or 1)  # found\n"
+        "loader = DataLoader(Images(), 32, num_workers=workers)\n" + _LOOP,
+    ),
+    SourceCase(
+        "finds it when so many are written down",
+        "loader = DataLoader(Images(), 32, num_workers=48)  # found\n" + _LOOP,
+    ),
+    SourceCase(
+        "quiet when some are left",
+        "loader = DataLoader(Images(), 32, num_workers=os.cpu_count() - 1)\n"
+        "other = DataLoader(Images(), 32, num_workers=os.cpu_count() // 2)\n" + _LOOP,
+    ),
+    SourceCase(
+        "quiet when there is a bound",
+        "loader = DataLoader(Images(), 32, num_workers=min(os.cpu_count(), 8))\n" + _LOOP,
+    ),
+    SourceCase("quiet with a few", "loader = DataLoader(Images(), 32, num_workers=8)\n" + _LOOP),
 )

@@ -9,6 +9,10 @@ idle.
 How it shows in a run: time between the batch's arrival and the backward pass under lines of your code that call such
 libraries.
 
+How it shows in source: in a step that takes its batches from a loader, calls of OpenCV, PIL, scikit-image, SciPy or
+librosa that make or change data, a tokenizer that pads or returns tensors, or a batch that goes to NumPy and back. Not
+on what the model gave, and not drawing or writing.
+
 The fix: do it in the dataset's `__getitem__` or in the collate function, so that it runs in the workers; or on the
 device, with torch operations on the whole batch.
 
@@ -24,13 +28,16 @@ import math
 from collections.abc import Iterator
 from functools import lru_cache
 
-from flatout.problems.cases import Case, loader, on_gpu, run
-from flatout.problems.found import FoundInRun
+from flatout.problems.cases import Case, SourceCase, loader, on_gpu, run
+from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.hot_lines import host_lines, named
 from flatout.problems.input.feeding import batch_ms, computing_share, spare_cpus
 from flatout.problems.prediction import by_sparing_host
 from flatout.records.evidence import Evidence, LoaderUse
 from flatout.records.report import Gain, LineCost, Location
+from flatout.source.code import Code, every_step, path_to
+from flatout.source.host_work import host_work_in
+from flatout.source.nodes import text_of
 
 CODE = "IN109"
 TITLE = "The training thread works on the batch itself"
@@ -196,4 +203,53 @@ CASES = (
         ),
         found=False,
     ),
+)
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    for region, call, what in host_work_in(code):
+        yield FoundInSource(
+            place=region.module.place(call),
+            cause=f"`{text_of(call, 40)}` {what} in {every_step(region)}, while the workers could",
+            change="do it in the dataset's __getitem__ or the collate function; or on the device, for the whole batch",
+            related=path_to(region),
+        )
+
+
+_STEP = """
+import cv2
+import numpy as np
+from scipy import ndimage
+
+for batch, texts in train_loader:
+    %s
+    output = model(batch.to(device))
+    loss = criterion(output)
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def _working(name: str, *lines: str) -> SourceCase:
+    return SourceCase(name, _STEP % "\n    ".join(lines))
+
+
+SOURCE_CASES = (
+    _working(
+        "finds it when pictures are resized",
+        "batch = torch.stack([as_tensor(cv2.resize(one, (224, 224))) for one in batch])  # found",
+    ),
+    _working(
+        "finds it when texts become tokens", "batch = tokenizer(texts, padding=True, return_tensors='pt')  # found"
+    ),
+    _working("finds it when the batch goes to NumPy", "batch = torch.from_numpy(augment(batch.numpy()))  # found"),
+    _working("quiet when the device does it", "batch = F.interpolate(batch.to(device), size=224)"),
+    _working(
+        "quiet when results are drawn", "if step % 100 == 0:", "    cv2.imwrite(path, cv2.resize(view, (64, 64)))"
+    ),
+    _working(
+        "quiet when it needs what the model gave",
+        "distance = ndimage.distance_transform_edt(model(batch).detach().cpu().numpy())",
+    ),
+    _working("quiet when a tensor is only made of an array", "batch = torch.from_numpy(batch)"),
 )

@@ -8,6 +8,9 @@ Why the GPU idles: between two epochs it waits until the new workers run and hav
 How it shows in a run: the first step of each epoch waits many times longer than the others, beyond what making one
 batch takes.
 
+How it shows in source: a DataLoader with workers and without `persistent_workers`, made once and gone through in a loop
+over epochs, in a generator that begins again for ever, or by Lightning.
+
 The fix: `DataLoader(..., persistent_workers=True)`.
 
 What to expect: an epoch begins as soon as one batch is made. The shorter the epochs, the more it gives.
@@ -17,12 +20,19 @@ When it is fine: long epochs, where a start of a second is nothing; a dataset th
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
-from flatout.problems.cases import Case, loader, on_gpu, run
-from flatout.problems.found import FoundInRun
+from flatout.problems.cases import Case, SourceCase, loader, on_gpu, run
+from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.input.epochs import gain_without, starting
 from flatout.records.evidence import Evidence, Waiting
+from flatout.records.source import Fix, Related
+from flatout.source.code import Code
+from flatout.source.edits import instead, with_keyword
+from flatout.source.epochs import is_repeated_by_a_framework, repeated_by, workers_of
+from flatout.source.loaders import Loader, setting
+from flatout.source.nodes import argument
 
 CODE = "IN105"
 TITLE = "Workers are started anew for every epoch"
@@ -96,5 +106,129 @@ CASES = (
         "quiet without workers",
         run(loaders=(loader(num_workers=0, persistent_workers=False, epochs=20),), ms=_MS, waiting=_SHORT),
         found=False,
+    ),
+)
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    for made in code.loaders:
+        if not made.trains or not setting(made, "persistent_workers", code.values).is_off():
+            continue
+        if not workers_of(made, code):
+            continue
+        around = repeated_by(made, code)
+        if around is None and not is_repeated_by_a_framework(made):
+            continue
+        module = made.function.module
+        yield FoundInSource(
+            severity="low",
+            place=module.place(made.call),
+            cause="its workers end with each epoch and are started again for the next, which then waits for them",
+            change="persistent_workers=True",
+            related=()
+            if around is None
+            else (Related(around[1].module.at(around[0].lineno), "goes through it again"),),
+            fix=_fix(made),
+        )
+
+
+def _fix(made: Loader) -> Fix | None:
+    """Not a safe one: a dataset that lives on keeps what each epoch changed in it, and its random state."""
+    given = argument(made.call, "num_workers", 5)
+    written = argument(made.call, "persistent_workers")
+    if given is None or any(one.arg is None for one in made.call.keywords):
+        return None
+    # Without workers torch refuses it: where their number is a setting, it has to follow.
+    text = "True" if isinstance(given, ast.Constant) else f"{ast.unparse(given)} > 0"
+    module = made.function.module
+    if written is None:
+        edit = with_keyword(module, made.call, f"persistent_workers={text}")
+    else:
+        edit = instead(module, written, text) if isinstance(written, ast.Constant) else None
+    return None if edit is None else Fix(f"persistent_workers={text}", (edit,), is_safe=False)
+
+
+_LOOP = """
+for epoch in range(10):
+    for images, labels in loader:
+        loss = criterion(model(images.to(device)), labels.to(device))
+        loss.backward()
+        optimizer.step()
+"""
+_ONCE = """
+loader = DataLoader(Images(), batch_size=32, num_workers=4)
+for batch in loader:
+    model(batch).backward()
+    optimizer.step()
+"""
+_PER_EPOCH = """
+def train_one_epoch(model, batches):
+    for step, batch in enumerate(tqdm(batches)):
+        model(batch).backward()
+        optimizer.step()
+
+def main(args):
+    train_loader = DataLoader(Images(), args.batch, num_workers=args.workers)  # found
+    for epoch in range(args.epochs):
+        train_one_epoch(model, train_loader)
+
+parser.add_argument("--workers", type=int, default=4)
+"""
+_FOREVER = """
+def forever(loader):
+    while True:
+        for batch in loader:
+            yield batch
+
+class Trainer:
+    def __init__(self, data):
+        self.batches = forever(DataLoader(data, 32, num_workers=cpu_count()))  # found
+
+    def train(self):
+        for step in range(1000):
+            model(next(self.batches)).backward()
+            self.optimizer.step()
+"""
+_LIGHTNING = """
+class Data(LightningDataModule):
+    def train_dataloader(self):
+        return DataLoader(self.train_set, batch_size=32, num_workers=4)  # found
+
+    def val_dataloader(self):
+        return DataLoader(self.val_set, batch_size=32, num_workers=4)
+"""
+_FOLDS = """
+def fit(images):
+    loader = DataLoader(images, 32, num_workers=4)
+    for batch in loader:
+        model(batch).backward()
+        optimizer.step()
+
+for fold in folds:
+    fit(fold)
+"""
+SOURCE_CASES = (
+    SourceCase(
+        "finds it in a loop over epochs",
+        "loader = DataLoader(Images(), batch_size=32, num_workers=4)  # found\n" + _LOOP,
+    ),
+    SourceCase("finds it when each epoch is a call, with the number from an argument", _PER_EPOCH),
+    SourceCase("finds it when a generator begins again", _FOREVER),
+    SourceCase("finds it when Lightning goes through it", _LIGHTNING),
+    SourceCase(
+        "quiet when the workers stay",
+        "loader = DataLoader(Images(), batch_size=32, num_workers=4, persistent_workers=True)\n" + _LOOP,
+    ),
+    SourceCase(
+        "quiet when that hangs on their number",
+        "loader = DataLoader(Images(), 32, num_workers=4, persistent_workers=args.workers > 0)\n" + _LOOP,
+    ),
+    SourceCase("quiet without workers", "loader = DataLoader(Images(), num_workers=0)\n" + _LOOP),
+    SourceCase("quiet when their number cannot be told", "loader = DataLoader(Images(), num_workers=n)\n" + _LOOP),
+    SourceCase("quiet when it is gone through once", _ONCE),
+    SourceCase("quiet when each time has its own loader", _FOLDS),
+    SourceCase(
+        "quiet when it evaluates",
+        "val_loader = DataLoader(Images(), batch_size=32, num_workers=4)\n" + _LOOP,
     ),
 )

@@ -9,6 +9,10 @@ Why the GPU idles: samples are made anew although memory is spent on keeping the
 How it shows in a run: the cache's own counters (`functools.lru_cache`, hits and misses of a class), or new keys at
 every look into a dict of the dataset; every sample was made more than once, and the training waits for its batches.
 
+How it shows in source: a cache that `__getitem__` fills under the sample's own index, in a dataset whose loader has
+workers and no `persistent_workers`: it is gone before a sample comes again. Or one that throws out what it has while
+the loader shuffles.
+
 The fix: keep, do not evict: with each sample once an epoch, a cache that holds a part of them and never evicts is hit
 for that part, and no other policy gets more. One cache for all workers (shared memory, a memory-mapped file) holds as
 much as all of theirs together. `persistent_workers=True` keeps it beyond an epoch; `lru_cache(maxsize=None)` never
@@ -24,8 +28,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
-from flatout.problems.found import FoundInRun
+from flatout.problems.cases import Case, SourceCase, loader, on_gpu, run, worker_cost
+from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.input.cheaper import gain_by_cheaper
 from flatout.problems.input.feeding import (
     BUSY,
@@ -36,6 +40,10 @@ from flatout.problems.input.feeding import (
 )
 from flatout.records.evidence import CacheUse, Evidence, LoaderUse, Waiting
 from flatout.records.report import Gain, HostUse
+from flatout.records.source import Related
+from flatout.source.code import Code
+from flatout.source.epochs import workers_of
+from flatout.source.loaders import Loader, setting
 
 CODE = "ME709"
 TITLE = "The dataset's cache is seldom of use"
@@ -179,5 +187,86 @@ CASES = (
         "quiet when nobody waits for the samples",
         run(gpu=on_gpu(), loaders=(loader(cost=_BUSY, dataset_len=1200),), caches=(_LRU,)),
         found=False,
+    ),
+)
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    for cache in code.caches:
+        if not cache.by_index or not cache.dataset.is_certain:
+            continue  # what several samples share may well be asked for again in the same epoch
+        for made in cache.dataset.trains:
+            place = made.function.module.place(made.call)
+            filled = Related(cache.function.module.place(cache.node), f"fills {cache.name}")
+            if workers_of(made, code) and setting(made, "persistent_workers", code.values).is_off():
+                yield FoundInSource(
+                    place=place,
+                    cause=f"{cache.name} ends with its worker after each epoch, before any sample comes a second time",
+                    change="persistent_workers=True; better one cache for all workers, or one filled before they start",
+                    related=(filled,),
+                )
+            elif cache.throws_out and _shuffles(made, code):
+                yield FoundInSource(
+                    severity="low",
+                    place=filled.place,
+                    cause=f"{cache.name} throws out samples that a shuffled epoch needs as soon as those it keeps",
+                    change="keep what came first and throw out nothing: no other policy is hit more often",
+                    related=(Related(place, "shuffles"),),
+                )
+
+
+def _shuffles(made: Loader, code: Code) -> bool:
+    shuffle = setting(made, "shuffle", code.values)
+    return shuffle.value is not None and shuffle.value.value is True
+
+
+_TRAIN = """
+loader = DataLoader(Images(paths), batch_size=32, %s)%s
+for epoch in range(10):
+    for batch in loader:
+        model(batch).backward()
+        optimizer.step()
+"""
+_DICT = """
+class Images(Dataset):
+    def __init__(self, paths):
+        self.paths = paths
+        self.cache = {}
+
+    def __getitem__(self, index):
+        if index not in self.cache:
+            self.cache[index] = decode(self.paths[index])
+        return self.cache[index]
+"""
+_LEAST_RECENT = """
+class Images(Dataset):
+    def __init__(self, paths):
+        self.paths = paths
+        self.cache = OrderedDict()
+
+    def __getitem__(self, index):
+        if index in self.cache:
+            self.cache.move_to_end(index)
+            return self.cache[index]
+        if len(self.cache) > 1000:
+            self.cache.popitem(last=False)
+        self.cache[index] = decode(self.paths[index])  # found
+        return self.cache[index]
+"""
+_BY_VIDEO = _DICT.replace("if index", "video, frame = self.paths[index]\n        if video").replace(
+    "[index]", "[video]"
+)
+SOURCE_CASES = (
+    SourceCase("finds it when workers take it with them", _DICT + _TRAIN % ("num_workers=8", "  # found")),
+    SourceCase(
+        "finds it when the least recently used goes",
+        _LEAST_RECENT + _TRAIN % ("shuffle=True, num_workers=8, persistent_workers=True", ""),
+    ),
+    SourceCase("quiet when the workers stay", _DICT + _TRAIN % ("num_workers=8, persistent_workers=True", "")),
+    SourceCase("quiet without workers", _DICT + _TRAIN % ("num_workers=0", "")),
+    SourceCase("quiet when several samples share what is kept", _BY_VIDEO + _TRAIN % ("num_workers=8", "")),
+    SourceCase(
+        "quiet when nothing is shuffled",
+        _LEAST_RECENT.replace("  # found", "") + _TRAIN % ("num_workers=8, persistent_workers=True", ""),
     ),
 )

@@ -29,8 +29,10 @@ from flatout.problems.cases import Case, SourceCase, loader, run, worker_cost
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.memory.growing import amount, duration, lasting_growth, memory_limit, room_bytes
 from flatout.records.evidence import Evidence, Series
+from flatout.records.source import Fix
 from flatout.source.code import Code, every_step, path_to
-from flatout.source.keeping import kept_in
+from flatout.source.edits import instead, text_at
+from flatout.source.keeping import Kept, kept_in
 
 CODE = "ME701"
 TITLE = "Host memory grows with every step"
@@ -105,7 +107,15 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             cause=f"{kept.holder} keeps `{kept.what}` and all that autograd needs for it in {every_step(kept.region)}",
             change=f"keep {kept.what}.detach(), or read {kept.what}.item() now and then",
             related=path_to(kept.region),
+            fix=_fix(kept),
         )
+
+
+def _fix(kept: Kept) -> Fix:
+    """Not a safe one: printed, such a tensor no longer names its grad_fn, and no later backward can start from it."""
+    module = kept.region.module
+    edit = instead(module, kept.value, f"{text_at(module, kept.value)}.detach()")
+    return Fix(f"{kept.what}.detach()", (edit,), is_safe=False)
 
 
 _KEPT = """

@@ -9,6 +9,10 @@ worker happened to load before.
 How it shows in a run: the resident memory of the workers rises over the second half of the run and does not level
 off.
 
+How it shows in source: `self.cache[index] = sample` in `__getitem__` or in what it calls, a cache class of your own
+that does so, or `lru_cache` on a method that reads samples, in a dataset of a DataLoader with workers. A limit is one
+for each worker as well.
+
 The fix: one cache for all workers (shared memory, a memory-mapped file), with a bound that counts all workers; or
 none. Under shuffling a cache that holds a part f of the samples and never evicts is hit f of the time: an LRU of that
 size less.
@@ -22,10 +26,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cases import Case, loader, run
-from flatout.problems.found import FoundInRun
+from flatout.problems.cases import Case, SourceCase, loader, run
+from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.memory.growing import Growth, amount, duration, lasting_growth, memory_limit, room_bytes
 from flatout.records.evidence import Evidence, Series
+from flatout.records.source import Related
+from flatout.source.code import Code
+from flatout.source.epochs import workers_of
 
 CODE = "ME706"
 TITLE = "Every loader worker keeps its own growing memory"
@@ -97,5 +104,130 @@ CASES = (
         "quiet when all of the data fits four times",
         run(series=_series(2e6), environment=_MACHINE, loaders=(loader(epochs=1, dataset_len=10_000),)),
         found=False,
+    ),
+)
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    for cache in code.caches:
+        loaders = [one for one in cache.dataset.trains if workers_of(one, code) != 0]
+        if not loaders:
+            continue
+        first = loaders[0]
+        count = workers_of(first, code)
+        who = f"each of the {count} workers" if count is not None and count > 1 else "each worker"
+        if cache.is_limited:
+            cause = f"{who} has a {cache.name} of its own: its limit counts once for every worker and every rank"
+        else:
+            cause = f"{who} fills a {cache.name} of its own, which nothing bounds but the dataset, once for every rank"
+        yield FoundInSource(
+            severity="low" if cache.is_limited else "medium",
+            title="Every loader worker keeps a cache of its own",
+            place=cache.function.module.place(cache.node),
+            cause=cause,
+            change="one cache for all workers (shared memory, a memory-mapped file), or a limit over workers x ranks",
+            related=(Related(first.function.module.place(first.call), "the workers' DataLoader"),),
+        )
+
+
+_TRAIN = """
+loader = DataLoader(Images(paths), batch_size=32, num_workers=%s, persistent_workers=True)
+for epoch in range(10):
+    for batch in loader:
+        model(batch).backward()
+        optimizer.step()
+"""
+_DICT = """
+class Images(Dataset):
+    def __init__(self, paths):
+        self.paths = paths
+        self.cache = {}
+
+    def __len__(self):
+        return len(self.paths)
+
+    def __getitem__(self, index):
+        if index not in self.cache:
+            self.cache[index] = decode(self.paths[index])  # found
+        return self.cache[index]
+"""
+_OWN_CLASS = """
+class Recent:
+    def __init__(self, most_bytes):
+        self.items = OrderedDict()
+        self.used, self.most_bytes = 0, most_bytes
+
+    def get(self, key):
+        if key in self.items:
+            self.items.move_to_end(key)
+            return self.items[key]
+        return None
+
+    def put(self, key, value):
+        while self.used + value.nbytes > self.most_bytes:
+            self.used -= self.items.popitem(last=False)[1].nbytes
+        self.items[key] = value  # found
+
+class Images(Dataset):
+    def __init__(self, paths, cache_gb=50):
+        self.paths = paths
+        self.cache = Recent(cache_gb << 30)
+
+    def __getitem__(self, index):
+        sample = self.cache.get(index)
+        if sample is None:
+            sample = decode(self.paths[index])
+            self.cache.put(index, sample)
+        return sample
+"""
+_DECORATED = """
+class Images(Dataset):
+    def __init__(self, paths):
+        self.paths = paths
+
+    @lru_cache(maxsize=None)  # found
+    def picture(self, path):
+        return imread(path)
+
+    def __getitem__(self, index):
+        return self.picture(self.paths[index])
+"""
+_HANDLES = """
+class Images(Dataset):
+    def __init__(self, paths):
+        self.paths, self.files = paths, {}
+
+    def __getitem__(self, index):
+        path, row = self.paths[index]
+        if path not in self.files:
+            self.files[path] = h5py.File(path)
+        return self.files[path][row]
+"""
+_SHARED = _DICT.replace("self.cache = {}", "self.cache = Manager().dict()").replace("  # found", "")
+_SWITCH = _DICT.replace("(self, paths)", "(self, paths, keep=False)").replace("self.paths = paths", "self.keep = keep")
+SOURCE_CASES = (
+    SourceCase("finds it in a dict of the dataset", _DICT + _TRAIN % 8),
+    SourceCase("finds it when nobody knows how many workers there are", _DICT + _TRAIN % "args.workers"),
+    SourceCase("finds it in a cache with a limit", _OWN_CLASS + _TRAIN % 8),
+    SourceCase("finds it when a decorator keeps samples", _DECORATED + _TRAIN % 8),
+    SourceCase(
+        "quiet without workers", _DICT.replace("  # found", "") + _TRAIN.replace(", persistent_workers=True", "") % 0
+    ),
+    SourceCase("quiet when all workers share it", _SHARED + _TRAIN % 8),
+    SourceCase("quiet when it keeps opened files", _HANDLES + _TRAIN % 8),
+    SourceCase(
+        "quiet when it is switched off",
+        _SWITCH.replace("if index not in self.cache:", "if self.keep and index not in self.cache:").replace(
+            "  # found", ""
+        )
+        + _TRAIN % 8,
+    ),
+    SourceCase(
+        "quiet when all is loaded before the workers begin",
+        _DICT.replace("self.cache = {}", "self.cache = [decode(path) for path in paths]").replace(
+            "        if index not in self.cache:\n            self.cache[index] = decode(self.paths[index])  # found\n",
+            "",
+        )
+        + _TRAIN % 8,
     ),
 )

@@ -8,6 +8,9 @@ GPU does the rest alone while the others wait.
 
 How it shows in a run: one training process that holds memory on several GPUs, and `DataParallel(` in its source.
 
+How it shows in source: `nn.DataParallel(model)` in a file that takes part in a training and in no function that
+evaluates. Where the same file also offers DistributedDataParallel the finding is of low severity.
+
 The fix: one process for each GPU: `torchrun --nproc-per-node N train.py`, with `DistributedDataParallel` and a
 `DistributedSampler`.
 
@@ -19,13 +22,19 @@ When it is fine: a quick experiment; a model so large that the copies do not mat
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterator
 
-from flatout.problems.cases import HERE, Case, on_gpu, run
-from flatout.problems.found import FoundInRun
+from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
+from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import by_step
 from flatout.records.evidence import Evidence
 from flatout.records.resources import GpuState
+from flatout.source.code import Code
+from flatout.source.guards import is_evaluation
+from flatout.source.module import Class, Function, Module
+from flatout.source.nodes import argument, called_name, dotted, parameters
 
 CODE = "RA904"
 TITLE = "One process drives several GPUs with DataParallel"
@@ -80,4 +89,90 @@ CASES = (
         run(gpu=on_gpu(), gpus=_gpus(60.0, 35.0)),
         found=False,
     ),
+)
+
+
+# Wrapped so that they run on all GPUs as well, but never trained.
+_NOT_TRAINED = re.compile(r"teacher|inception|vgg|lpips|perceptual|frozen|ema|feature_extractor", re.I)
+_DERIVED = re.compile(r"\bclass \w+\([\w., ]*\bDataParallel\b")
+_EACH_ITS_OWN = ("DistributedDataParallel", "DDP(", "FSDP(", "FullyShardedDataParallel", "accelerate")
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    modules = code.project.mentioning("DataParallel")
+    # Some derive a class of their own from it, to reach the model's methods.
+    own = {cls.name for m in modules if _DERIVED.search(m.text) for cls in m.classes.values() if _is_derived(cls)}
+    for module in modules if not own else [m for m in code.project.modules if _may_use(m, own)]:
+        if not code.training.takes_part(module):
+            continue
+        offers_better = any(word in module.text for word in _EACH_ITS_OWN)
+        calls = [one for name in ("DataParallel", *sorted(own)) for one in module.calls.get(name, [])]
+        for call, function in calls:
+            wrapped = argument(call, "module", 0)
+            if wrapped is None or _is_aside(call, wrapped, function, code):
+                continue
+            yield FoundInSource(
+                severity="low" if offers_better else "medium",
+                place=module.place(call),
+                cause="one process copies the model to all GPUs in each forward pass and launches their work in turn",
+                change="torchrun --nproc-per-node N, DistributedDataParallel and a DistributedSampler",
+            )
+
+
+def _may_use(module: Module, own: set[str]) -> bool:
+    return any(f"{name}(" in module.text for name in ("DataParallel", *own))
+
+
+def _is_derived(cls: Class) -> bool:
+    return any(base.split(".")[-1] == "DataParallel" for base in cls.bases)
+
+
+def _is_aside(call: ast.Call, wrapped: ast.expr, function: Function, code: Code) -> bool:
+    """One of the project's own, of a single GPU, or around what is only evaluated."""
+    meant = code.project.lookup(call.func.id, function) if isinstance(call.func, ast.Name) else None
+    if isinstance(meant, Class) and not _is_derived(meant):
+        return True
+    devices = argument(call, "device_ids", 1)
+    if isinstance(devices, ast.List) and len(devices.elts) == 1 and not isinstance(devices.elts[0], ast.Starred):
+        return True
+    name = dotted(wrapped).split(".")[-1]
+    # `DataParallel(net).eval()`: in one breath.
+    switched = any(called_name(one) == "eval" and any(part is call for part in ast.walk(one)) for one in function.calls)
+    return switched or bool(_NOT_TRAINED.search(name)) or is_evaluation(name) or _evaluates(function)
+
+
+def _evaluates(function: Function) -> bool:
+    """By its name, or because all that it has is for that: `eval_loader`, and nothing that trains."""
+    if is_evaluation(function.name):
+        return True
+    plain = function.definition
+    names = [*function.bindings, *(parameters(plain) if plain is not None else ())]
+    return plain is not None and any(map(is_evaluation, names)) and not any("train" in one for one in names)
+
+
+_LOOP = """
+for images, labels in loader:
+    loss = criterion(model(images.cuda()), labels.cuda())
+    loss.backward()
+    optimizer.step()
+"""
+SOURCE_CASES = (
+    SourceCase("finds it around the model", "model = torch.nn.DataParallel(Net()).cuda()  # found\n" + _LOOP),
+    SourceCase(
+        "finds it where there are several GPUs",
+        "from torch.nn import DataParallel\nif torch.cuda.device_count() > 1:\n"
+        "    model = DataParallel(model, device_ids=gpus)  # found\n" + _LOOP,
+    ),
+    SourceCase(
+        "quiet when each GPU has its process",
+        "model = nn.parallel.DistributedDataParallel(Net().cuda(), device_ids=[rank])\n" + _LOOP,
+    ),
+    SourceCase("quiet on one GPU", "model = nn.DataParallel(Net(), device_ids=[0])\n" + _LOOP),
+    SourceCase(
+        "quiet when it evaluates",
+        "def evaluate(model):\n    model = nn.DataParallel(model)\n\nscorer = nn.DataParallel(Scorer()).eval()\n"
+        + _LOOP,
+    ),
+    SourceCase("quiet when it is only asked for", "is_wrapped = isinstance(model, nn.DataParallel)\n" + _LOOP),
+    SourceCase("quiet when nothing trains", "model = nn.DataParallel(Net())\nprint(model(x))\n"),
 )

@@ -7,6 +7,8 @@ Why the GPU idles: while the training thread is blocked nothing is launched.
 
 How it shows in a run: host time under a line that calls such a function, outside of the wait for a batch.
 
+How it shows in source: such a call in code that every step runs, and `torch.distributed.barrier()` there too.
+
 The fix: take it off the training thread. A viewer: poll with `select(..., 0)` or a non-blocking socket and answer
 every hundredth step, or switch it off. Requests and subprocesses: a thread of their own. Sleeps: delete them.
 
@@ -20,12 +22,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from flatout.problems.cases import HERE, Case, on_gpu, run
-from flatout.problems.found import FoundInRun
+from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
+from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.hot_lines import host_lines, text_at
 from flatout.problems.prediction import by_sparing_host
 from flatout.records.evidence import Evidence
 from flatout.records.report import LineCost, Location
+from flatout.source.blocking import blocks_in
+from flatout.source.code import Code, every_step, path_to
+from flatout.source.nodes import called_name, text_of
 
 CODE = "SY305"
 TITLE = "The step waits for somebody else"
@@ -83,4 +88,75 @@ CASES = (
         found=False,
     ),
     Case("quiet when the line is not known", run(ms=_MS, all_lines=_line("other", 33.0)), found=False),
+)
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    for one in blocks_in(code):
+        yield FoundInSource(
+            severity="high" if one.is_certain and called_name(one.call) != "barrier" else "medium",
+            place=one.region.module.place(one.call),
+            cause=f"`{text_of(one.call, 40)}` waits for {one.waits_for}, in {every_step(one.region)}",
+            change="take it out of the loop, or off the training thread",
+            related=path_to(one.region),
+        )
+
+
+_LOOP = """
+import os, subprocess, time
+import psutil, requests
+import torch.distributed as dist
+
+def train(model, loader):
+    for step, batch in enumerate(loader):
+        model(batch).backward()
+        optimizer.step()
+        %s
+"""
+_VIEWER = """
+import socket
+listener = socket.socket()
+listener.settimeout(0)
+conn = None
+
+def try_connect():
+    global conn
+    conn, address = listener.accept()
+
+def receive():
+    return conn.recv(4)  # found
+"""
+_VIEWED = """
+import viewer
+for camera in cameras:
+    viewer.try_connect()
+    viewer.receive()
+    render(camera).backward()
+    optimizer.step()
+"""
+
+
+def _does(name: str, *lines: str) -> SourceCase:
+    return SourceCase(name, _LOOP % "\n        ".join(lines))
+
+
+SOURCE_CASES = (
+    _does("finds it when each step sleeps", "time.sleep(0.01)  # found"),
+    _does(
+        "finds it when each step runs a program", "subprocess.run(['nvidia-smi'])  # found", "os.system('x')  # found"
+    ),
+    _does("finds it when each step asks a server", "requests.post(url, json={'step': step})  # found"),
+    _does("finds it when a meter waits for its clock", "cpu = psutil.cpu_percent(interval=0.1)  # found"),
+    _does("finds it when the ranks wait for each other", "dist.barrier()  # found"),
+    _does("finds it when somebody has to press a key", "input('next?')  # found"),
+    SourceCase("finds it in a viewer that the step asks", {"train.py": _VIEWED, "viewer.py": _VIEWER}),
+    _does("quiet when it is done now and then", "if step % 500 == 0:", "    requests.post(url)", "    dist.barrier()"),
+    _does("quiet when it only polls", "cpu = psutil.cpu_percent(interval=None)", "time.sleep(0)"),
+    _does("quiet when somebody else's run is meant", "session.run(batch)", "queue.get()", "cache.get('x')"),
+    SourceCase("quiet when it is after the loop", _LOOP % "pass" + "    time.sleep(1)\n    dist.barrier()\n"),
+    SourceCase(
+        "quiet when input is a tensor's name",
+        "def step(input, target):\n    criterion(input(3), target).backward()\n    optimizer.step()\n"
+        "for x, y in loader:\n    step(x, y)\n",
+    ),
 )

@@ -19,6 +19,8 @@ When it is fine: before and after a measured stretch of many steps, or to hand d
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterator
 
 from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
@@ -27,12 +29,21 @@ from flatout.problems.prediction import by_sparing_host
 from flatout.problems.sync.waits import EXPLICIT, listed, sites_of, timed_ms
 from flatout.records.evidence import Evidence
 from flatout.records.report import SyncSite
+from flatout.records.source import Fix
 from flatout.source.code import Code, every_step, path_to
-from flatout.source.nodes import text_of
+from flatout.source.edits import without
+from flatout.source.guards import Turn
+from flatout.source.nodes import dotted, text_of
+from flatout.source.training import Region
 
 CODE = "SY303"
 TITLE = "The step calls synchronize"
 REMEDY = "sync.skip"
+_WHOLE_DEVICE = re.compile(r"(^|\.)(cuda|accelerator|xpu|mps)\.synchronize$")
+# Clocks, other streams, and copies to the host that are read later.
+_NEEDS_IT = re.compile(
+    r"time\(|perf_counter|monotonic|elapsed|[Ss]tream|record_event|CUDAGraph|copy_\(|cpu['\"]?\)?, (\w+, )?non_blocking"
+)
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
@@ -81,13 +92,29 @@ CASES = (
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
-    for region, _, call in code.calls_each_step("synchronize"):
+    for region, turn, call in code.calls_each_step("synchronize"):
         yield FoundInSource(
             place=region.module.place(call),
             cause=f"`{text_of(call, 40)}` makes the host wait for the device in {every_step(region)}",
             change="delete it; to time parts of a step, record torch.cuda.Event pairs and read them later",
             related=path_to(region),
+            fix=_fix(region, turn, call),
         )
+
+
+def _fix(region: Region, turn: Turn, call: ast.Call) -> Fix | None:
+    """Only where nothing near it can need the wait: no clock, no stream, no copy that is read later."""
+    statement = turn.statement
+    if (
+        not isinstance(statement, ast.Expr)
+        or statement.value is not call
+        or not _WHOLE_DEVICE.search(dotted(call.func))
+    ):
+        return None
+    if _NEEDS_IT.search(ast.unparse(region.function.node)):
+        return None
+    edit = without(region.module, statement)
+    return None if edit is None else Fix("the call deleted", (edit,), is_safe=False)
 
 
 _TIMED = """
@@ -103,6 +130,7 @@ def train(loader):
 """
 SOURCE_CASES = (
     SourceCase("finds it in a step that is timed", _TIMED),
+    SourceCase("finds it where nobody looks at a clock", _TIMED.replace("    began = time.time()\n", "")),
     SourceCase(
         "quiet when it is done now and then",
         """

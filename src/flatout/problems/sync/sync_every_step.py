@@ -30,8 +30,11 @@ from flatout.problems.prediction import by_sparing_host
 from flatout.problems.sync.waits import RESULTS, listed, over_parameters, sites_of, timed_ms
 from flatout.records.evidence import Evidence
 from flatout.records.report import Location, SyncSite
+from flatout.records.source import Fix
 from flatout.source.code import Code, every_step, path_to
 from flatout.source.nodes import text_of
+from flatout.source.summing import kept_on_device
+from flatout.source.syncs import Sync
 
 CODE = "SY301"
 TITLE = "The host waits for a result in every step"
@@ -114,7 +117,14 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             cause=f"{what} `{text_of(sync.of, 40)}` waits for the device in {every_step(sync.region)}",
             change=_CHANGES.get(sync.op, _USUAL),
             related=path_to(sync.region),
+            fix=_fix(sync, code),
         )
+
+
+def _fix(sync: Sync, code: Code) -> Fix | None:
+    """Not a safe one: the device adds in the precision of the loss, Python in double precision."""
+    edits = kept_on_device(sync, code)
+    return None if edits is None else Fix("summed on the device, read where it is used", edits, is_safe=False)
 
 
 _LOOP = """
@@ -162,6 +172,8 @@ def _reads(name: str, *lines: str) -> SourceCase:
 
 SOURCE_CASES = (
     _reads("finds it when the loss is read each step", "total += loss.item()  # found"),
+    _reads("finds it when a weighted loss is summed", "total += loss.item() * len(x)  # found"),
+    _reads("finds it when hits are counted", "steps += (output.argmax(1) == y).sum().item()  # found"),
     _reads("finds it when a loss is printed", 'print(f"loss {loss:.4f}")  # found'),
     _reads("finds it when a progress bar shows it", "bar.set_postfix(loss=loss.item())  # found"),
     _reads("finds it when results go to the host", "losses.append(output.detach().cpu().numpy())  # found"),

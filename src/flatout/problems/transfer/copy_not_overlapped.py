@@ -20,21 +20,25 @@ When it is fine: the device is busy all the same, or something else waits for it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ast
+from collections.abc import Iterator, Sequence
 
 from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.transfer.copying import blocked_ms, copies, gain_unblocked, listed, unblocked_part
 from flatout.records.evidence import Evidence
 from flatout.records.report import CopySite
+from flatout.records.source import Edit, Fix
 from flatout.source.code import Code, every_step, path_to
-from flatout.source.copying import copies_in
+from flatout.source.copying import Copy, copies_in, may_be_no_tensor, takes_no_options
+from flatout.source.edits import instead, with_keyword
 from flatout.source.loaders import setting
-from flatout.source.nodes import text_of
+from flatout.source.nodes import is_open, text_of
 
 CODE = "TR204"
 TITLE = "Pinned batches are copied with a blocking call"
 REMEDY = "transfer.async"
+Line = tuple[str, int | None, int]
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
@@ -80,21 +84,39 @@ CASES = (
 def in_source(code: Code) -> Iterator[FoundInSource]:
     copies = [copy for copy in copies_in(code) if not copy.is_non_blocking]
     pinning = [one for one in code.loaders if one.trains and not setting(one, "pin_memory", code.values).is_off()]
-    seen = set()
+    by_line: dict[Line, list[Copy]] = {}
     for copy in copies:
-        pinned = any(code.training.are_together(one.function.module, copy.region.module) for one in pinning)
         place = copy.region.module.place(copy.call)
-        if (place.file, place.cell, place.line) in seen:
-            continue
-        seen.add((place.file, place.cell, place.line))
+        by_line.setdefault((place.file, place.cell, place.line), []).append(copy)
+    for copy, *others in by_line.values():
+        pinned = any(code.training.are_together(one.function.module, copy.region.module) for one in pinning)
         yield FoundInSource(
             title=TITLE if pinned else "Batches are copied with a blocking call",
             severity="medium" if pinned else "low",
-            place=place,
+            place=copy.region.module.place(copy.call),
             cause=f"`{text_of(copy.call)}` waits for the device in {every_step(copy.region)}",
             change="non_blocking=True" if pinned else "non_blocking=True, and pin_memory=True in the DataLoader",
             related=path_to(copy.region),
+            fix=_fix([copy, *others], code),
         )
+
+
+def _fix(copies: Sequence[Copy], code: Code) -> Fix | None:
+    """The device gets the same batch in the same order; only the host no longer waits for it."""
+    edits = [edit for copy in copies if (edit := _edit(copy, code)) is not None]
+    is_safe = not any(may_be_no_tensor(copy, code) for copy in copies)
+    return Fix("non_blocking=True", tuple(edits), is_safe) if len(edits) == len(copies) else None
+
+
+def _edit(copy: Copy, code: Code) -> Edit | None:
+    call, module = copy.call, copy.region.module
+    given = next((one.value for one in call.keywords if one.arg == "non_blocking"), None)
+    given = given or next((one for one in call.args[1:] if isinstance(one, ast.Constant)), None)
+    if is_open(call) or takes_no_options(copy, code):
+        return None
+    if given is None:
+        return with_keyword(module, call, "non_blocking=True")
+    return instead(module, given, "True") if isinstance(given, ast.Constant) and given.value is False else None
 
 
 _STEP = """
@@ -106,6 +128,10 @@ for images, labels in loader:
     loss.backward()
     optimizer.step()
 """
+_IN_A_LINE = _STEP.replace(
+    "    images = images.to(device)  # found\n    labels = labels.cuda()  # found\n",
+    "    images, labels = images.to(device), labels.to(device, non_blocking=False)  # found\n",
+)
 _TUPLE = """
 def move(batch, device):
     return {name: value.to(device) for name, value in batch.items()}  # found
@@ -117,9 +143,23 @@ def train(loader):
         loss.backward()
         optimizer.step()
 """
+_OWN_BATCH = """
+class Nested:
+    def to(self, device):
+        return Nested(self.tensors.to(device))
+
+def train(loader):
+    for samples, targets in loader:
+        samples = samples.to(device)  # found
+        loss = criterion(model(samples), targets)
+        loss.backward()
+        optimizer.step()
+"""
 SOURCE_CASES = (
     SourceCase("finds it when each tensor of the batch is moved with a wait", _STEP),
+    SourceCase("finds it once when a line moves both", _IN_A_LINE),
     SourceCase("finds it in a helper that moves a batch", _TUPLE),
+    SourceCase("finds it, and knows no fix, where a batch of the project's own is moved", _OWN_BATCH),
     SourceCase(
         "quiet when the copy does not block",
         _STEP.replace("to(device)  # found", "to(device, non_blocking=True)").replace(

@@ -8,6 +8,10 @@ costs the host some ten microseconds besides.
 
 How it shows in a run: many copies a step of a few kilobytes, and their time in `h2d`.
 
+How it shows in source: in the step, a loop or comprehension over the samples of a batch with `.to(device)` or `.cuda()`
+in it: `[{k: v.to(device) for k, v in t.items()} for t in targets]`, or `torch.tensor(x[i], device=device)` for each i.
+A dict, or a list of a few tensors, that is a whole batch is as it should be.
+
 The fix: make constants once, on the device (`register_buffer`); pack what belongs together into one tensor and cut it
 up on the device; make masks and grids there (`torch.arange(n, device=device)`).
 
@@ -20,12 +24,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cases import HERE, Case, on_gpu, run
-from flatout.problems.found import FoundInRun
+from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
+from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import by_sparing_host
 from flatout.problems.transfer.copying import copies, is_small, listed
 from flatout.records.evidence import Evidence
 from flatout.records.report import CopySite
+from flatout.source.code import Code, every_step, path_to
+from flatout.source.nodes import text_of
+from flatout.source.samples import copies_per_sample
 
 CODE = "TR202"
 TITLE = "Many small tensors are copied one by one"
@@ -78,4 +85,56 @@ CASES = (
         run(gpu=_GPU, ms=_MS, copies=(CopySite(HERE, "evaluate", 64.0, 13.0, 25e3, 0.0, 0.0),)),
         found=False,
     ),
+)
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    for copy in copies_per_sample(code):
+        yield FoundInSource(
+            place=copy.region.module.place(copy.call),
+            cause=f"a copy of its own for each of `{text_of(copy.over, 40)}` in {every_step(copy.region)}",
+            change="let the collate function make one padded or concatenated tensor, copy it once, cut it up there",
+            related=path_to(copy.region),
+        )
+
+
+_STEP = """
+def train(model, loader, device):
+    for images, targets in loader:
+        %s
+        loss = sum(model(images, targets).values())
+        loss.backward()
+        optimizer.step()
+"""
+_APART = "loader = DataLoader(Scenes(), 8, num_workers=4, collate_fn=lambda batch: tuple(zip(*batch)))\n"
+_PAIRS = """
+for batch in loader:
+    boxes = torch.stack([box.to(device) for box, _ in batch])  # found
+    model(boxes).backward()
+    optimizer.step()
+"""
+_SELDOM = "if step % 100 == 0:\n            show([{k: v.to(device) for k, v in t.items()} for t in targets])"
+SOURCE_CASES = (
+    SourceCase(
+        "finds it when the targets are dicts",
+        _STEP % "targets = [{k: v.to(device) for k, v in t.items()} for t in targets]  # found",
+    ),
+    SourceCase(
+        "finds it in plain loops",
+        _STEP % "for t in targets:\n            for k, v in t.items():\n                t[k] = v.cuda()  # found",
+    ),
+    SourceCase(
+        "finds it when the collate function keeps samples apart",
+        _APART + _STEP % "images = list(image.to(device) for image in images)  # found",
+    ),
+    SourceCase("finds it when the batch is a list of pairs", _PAIRS),
+    SourceCase(
+        "finds it when a tensor is made for each sample",
+        _STEP % "sizes = [torch.tensor(targets[i], device=device) for i in range(len(targets))]  # found",
+    ),
+    SourceCase("quiet when the batch is a dict", _STEP % "targets = {k: v.to(device) for k, v in targets.items()}"),
+    SourceCase("quiet when it is a few tensors", _STEP % "images, targets = [x.to(device) for x in (images, targets)]"),
+    SourceCase("quiet when the list may be one of scales", _STEP % "targets = [t.to(device) for t in targets]"),
+    SourceCase("quiet when all goes at once", _STEP % "images = images.to(device, non_blocking=True)"),
+    SourceCase("quiet when it is done now and then", _STEP % _SELDOM),
 )

@@ -28,10 +28,13 @@ from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.transfer.copying import blocked_ms, copies, gain_unblocked, is_small, listed, pinned_part
 from flatout.records.evidence import Evidence
 from flatout.records.report import CopySite
-from flatout.records.source import Related
+from flatout.records.source import Edit, Fix, Related
 from flatout.source.code import Code
 from flatout.source.copying import copies_in
-from flatout.source.loaders import setting
+from flatout.source.edits import with_keyword
+from flatout.source.loaders import Loader, Setting, moves_its_samples, setting
+from flatout.source.nodes import is_open
+from flatout.source.rewriting import rewritten
 
 CODE = "TR201"
 TITLE = "Batches are copied from pageable memory"
@@ -100,8 +103,8 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         copies = [one for one in all_copies if code.training.are_together(one.region.module, module)]
         pins = setting(made, "pin_memory", code.values)
         # Who copies may be in another file than who loads; without any copy the batches stay where they are.
-        if not made.trains or not pins.is_off() or not copies:
-            continue
+        if not made.trains or not pins.is_off() or not copies or moves_its_samples(made, code.project):
+            continue  # what is on a device already cannot be pinned
         here = module.place(made.call)
         value = pins.value
         written = here if value is None or value.is_direct else value.place
@@ -115,7 +118,21 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
                 *(() if written == here else (Related(here, "reaches this DataLoader"),)),
                 Related(first, "copies to the device"),
             ),
+            fix=_fix(made, pins, code),
         )
+
+
+def _fix(made: Loader, pins: Setting, code: Code) -> Fix | None:
+    value = pins.value
+    if value is None:
+        # A keyword that arrives twice is an error.
+        edit = None if is_open(made.call) else with_keyword(made.function.module, made.call, "pin_memory=True")
+    elif value.is_direct:
+        edit = Edit(value.place, "True")
+    else:
+        edit = rewritten(code.project, value, True, "pin")
+    # Batches lie in other memory; what is in them stays the same.
+    return None if edit is None else Fix("pin_memory=True", (edit,), is_safe=True)
 
 
 _STEP = """
@@ -124,6 +141,13 @@ for images, labels in loader:
     loss = model(images).mean()
     loss.backward()
     optimizer.step()
+"""
+_ON_DEVICE = """
+class Images(Dataset):
+    def __getitem__(self, at):
+        return self.data[at].to("cuda")
+
+loader = DataLoader(Images(), 32)
 """
 SOURCE_CASES = (
     SourceCase(
@@ -134,6 +158,14 @@ SOURCE_CASES = (
         "finds it when the loader is told not to",
         "loader = DataLoader(Images(), 32, num_workers=4, pin_memory=False)  # found\n" + _STEP,
     ),
+    SourceCase(
+        "finds it when a config file says so",
+        {
+            "train.py": "loader = DataLoader(Images(), 32, pin_memory=cfg['data']['pin_memory'])\n" + _STEP,
+            "config.yaml": "data:\n  pin_memory: false  # found\n",
+        },
+    ),
+    SourceCase("quiet when the samples come from a device", _ON_DEVICE + _STEP),
     SourceCase(
         "quiet when the loader pins",
         "loader = DataLoader(Images(), 32, num_workers=4, pin_memory=True)\n" + _STEP,

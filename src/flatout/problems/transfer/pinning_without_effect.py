@@ -10,6 +10,10 @@ has come that far in its queue.
 
 How it shows in a run: the loader's own setting, and copies of which none is pinned.
 
+How it shows in source: a pinning DataLoader whose `collate_fn` returns an object of a class of the project that has no
+`pin_memory` method and is no dict, list or tuple (a dataclass is none of these); or a step that changes the batch on
+the host, `(images / 255).to(device)`, before it copies it.
+
 The fix: give the batch a method `def pin_memory(self): self.x = self.x.pin_memory(); return self`, or let the collate
 function return a dict; make changes of dtype or scale on the device, after the copy. Then `.to(device,
 non_blocking=True)`.
@@ -21,13 +25,20 @@ When it is fine: the device is busy all the same, or there is little to copy.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
-from flatout.problems.cases import HERE, Case, loader, on_gpu, run
-from flatout.problems.found import FoundInRun
+from flatout.problems.cases import HERE, Case, SourceCase, loader, on_gpu, run
+from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.transfer.copying import blocked_ms, copies, gain_unblocked, listed, pinned_part
 from flatout.records.evidence import Evidence
 from flatout.records.report import CopySite
+from flatout.records.source import Related
+from flatout.source.batches import unpinnable_batch
+from flatout.source.code import Code, every_step, path_to
+from flatout.source.loaders import Loader, setting
+from flatout.source.moves import moves_to
+from flatout.source.nodes import argument, called_name, text_of
 
 CODE = "TR203"
 TITLE = "The loader pins, but the copies are not pinned"
@@ -94,5 +105,98 @@ CASES = (
         "quiet when the device is busy all the same",
         run(gpu=on_gpu(drained_share=0.0), ms=_MS, copies=(_OWN_TYPE,)),
         found=False,
+    ),
+)
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    pinning = [one for one in code.loaders if one.trains and _pins(one, code)]
+    for made in pinning:
+        batch = unpinnable_batch(made, code)
+        if batch is not None:
+            yield FoundInSource(
+                place=made.function.module.place(made.call),
+                cause=f"pin_memory=True passes over batches of {batch.name}: it has no pin_memory method",
+                change=f"give {batch.name} a method pin_memory that pins its tensors and returns self",
+                related=(Related(batch.module.place(batch.node), "what the collate function returns"),),
+            )
+    for region, _, call in code.calls_each_step("to", "cuda") if pinning else ():
+        assert isinstance(call.func, ast.Attribute)
+        changed = call.func.value
+        if moves_to(call) != "device" or not _is_new(changed) or code.kinds.of(region).of(changed) != "host":
+            continue
+        if any(code.training.are_together(one.function.module, region.module) for one in pinning):
+            yield FoundInSource(
+                severity="low",
+                place=region.module.place(call),
+                cause=f"`{text_of(changed, 40)}` makes a new tensor of the pinned one, which is copied unpinned in "
+                + every_step(region),
+                change="copy first, .to(device, non_blocking=True), and change it there",
+                related=path_to(region),
+            )
+
+
+def _pins(made: Loader, code: Code) -> bool:
+    """Known to, or by a rule such as `device.type == "cuda"`."""
+    pins = setting(made, "pin_memory", code.values)
+    if pins.state == "unknown":
+        return isinstance(argument(made.call, "pin_memory", 7), ast.Compare | ast.Call)
+    return not pins.is_off()
+
+
+def _is_new(node: ast.expr) -> bool:
+    """Arithmetic on a batch. `x.float()` of floats, and an index, are the same memory."""
+    if isinstance(node, ast.BinOp):
+        return any(isinstance(one, ast.Name | ast.Attribute | ast.Call) for one in (node.left, node.right)) and not any(
+            called_name(one) in _NUMBERS for one in ast.walk(node) if isinstance(one, ast.Call)
+        )
+    return isinstance(node, ast.Call) and called_name(node) in ("div", "mul", "sub", "add", "div_", "sub_")
+
+
+_NUMBERS = {"len", "range", "time", "int"}
+_STEP = """
+for batch in loader:
+    %s
+    loss = model(batch)
+    loss.backward()
+    optimizer.step()
+"""
+_OWN = """
+class Views:
+    def __init__(self, samples):
+        self.images = torch.stack(samples)
+%s
+    def to(self, device):
+        self.images = self.images.to(device, non_blocking=True)
+        return self
+
+def collate(samples):
+    return Views(samples)
+
+"""
+_LOADER = "loader = DataLoader(Cameras(), batch_size=8, num_workers=4, collate_fn=%s, pin_memory=True)"
+_MOVED = _STEP % "batch = batch.to(device)"
+_PINNED = "\n    def pin_memory(self):\n        self.images = self.images.pin_memory()\n        return self\n"
+SOURCE_CASES = (
+    SourceCase(
+        "finds it when the batch is of a class of its own", _OWN % "" + _LOADER % "collate" + "  # found\n" + _MOVED
+    ),
+    SourceCase("finds it when the class itself collates", _OWN % "" + _LOADER % "Views" + "  # found\n" + _MOVED),
+    SourceCase(
+        "finds it when the batch is changed before the copy",
+        _LOADER.replace("collate_fn=%s, ", "") + _STEP % "batch = (batch / 255.0).to(device)  # found",
+    ),
+    SourceCase("quiet when the class can be pinned", _OWN % _PINNED + _LOADER % "collate" + "\n" + _MOVED),
+    SourceCase(
+        "quiet when it is a kind of dict",
+        _OWN.replace("class Views:", "class Views(UserDict):") % "" + _LOADER % "collate" + "\n" + _MOVED,
+    ),
+    SourceCase(
+        "quiet when nothing is pinned",
+        _OWN % "" + (_LOADER % "collate").replace("pin_memory=True", "pin_memory=False") + "\n" + _MOVED,
+    ),
+    SourceCase(
+        "quiet when the copy comes first",
+        _LOADER.replace("collate_fn=%s, ", "") + _STEP % "batch = batch.to(device, non_blocking=True) / 255.0",
     ),
 )

@@ -9,6 +9,10 @@ pinning, all in proportion to the bytes.
 How it shows in a run: at the lines that copy, a few of the values are looked at now and then: whole numbers up to 255,
 multiples of 1/255, or 256 even steps as they are after a mean and a deviation were applied.
 
+How it shows in source: what makes a dataset's samples divides by 255, or turns the picture it has just read into floats
+(`torch.from_numpy(image).float()`, `.astype(np.float32)`), in a training on a device. Torchvision's ToTensor is not
+named. One finding for each dataset.
+
 The fix: keep the bytes until they are on the device. Before: `x = to_tensor(image)` in the dataset and
 `x.to(device)`; after: `torch.from_numpy(image)` in the dataset (uint8) and `x.to(device, non_blocking=True).float()
 .div_(255)`, then the mean and deviation. For float64: `.astype(np.float32)` in the dataset. The device computes the
@@ -24,14 +28,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from flatout.problems.cases import HERE, Case, loader, on_gpu, run
-from flatout.problems.found import FoundInRun
+from flatout.problems.cases import HERE, Case, SourceCase, loader, on_gpu, run
+from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.hot_lines import named
 from flatout.problems.prediction import by_removing, by_sparing_host, by_step
 from flatout.problems.transfer.copying import blocked_ms, copies, is_small, moving_ms
 from flatout.records.batches import NarrowCopy
 from flatout.records.evidence import Evidence
 from flatout.records.report import CopySite, Gain
+from flatout.records.source import Related
+from flatout.source.code import Code
+from flatout.source.loaders import Loader
+from flatout.source.moves import uses_device
+from flatout.source.nodes import text_of
+from flatout.source.widening import widened_in
 
 CODE = "TR205"
 TITLE = "Data goes to the device in a wider type than needed"
@@ -184,4 +194,69 @@ CASES = (
         found=False,
     ),
     Case("quiet on a CPU", run(copies=(_FREE,), narrow_copies=_PICTURES, loaders=(loader(),)), found=False),
+)
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    seen: set[int] = set()
+    for dataset in code.datasets:
+        used = [one for one in dataset.trains if _reaches_a_device(one, code)]
+        found = ((node, f) for f in dataset.functions for node in widened_in(f))
+        node, function = next(found, (None, None)) if used else (None, None)
+        if node is None or function is None or id(node) in seen:
+            continue
+        seen.add(id(node))
+        yield FoundInSource(
+            severity="low",
+            place=function.module.place(node),
+            cause=f"`{text_of(node, 50)}` makes floats of bytes on the host: four times as much to pin and copy",
+            change="hand out uint8, and .to(device, non_blocking=True).float().div_(255) in the step",
+            related=(Related(used[0].function.module.place(used[0].call), "its DataLoader"),),
+        )
+
+
+def _reaches_a_device(made: Loader, code: Code) -> bool:
+    return any(
+        uses_device(region.module) and code.training.are_together(region.module, made.function.module)
+        for region in code.training.regions
+        if region.hop is None
+    )
+
+
+_TRAIN = """
+loader = DataLoader(Images(paths), batch_size=32, num_workers=4)
+for images in loader:
+    model(images.to(device)).backward()
+    optimizer.step()
+"""
+_MADE = """
+class Images(Dataset):
+    def __init__(self, paths):
+        self.paths = paths
+
+    def __getitem__(self, index):
+        image = cv2.imread(self.paths[index])
+        %s
+"""
+
+
+def _making(name: str, *lines: str) -> SourceCase:
+    return SourceCase(name, _MADE % "\n        ".join(lines) + _TRAIN)
+
+
+SOURCE_CASES = (
+    _making(
+        "finds it when bytes are divided", "return torch.from_numpy(image).permute(2, 0, 1).float() / 255  # found"
+    ),
+    _making("finds it when they become floats", "image = image.astype(np.float32)  # found", "return image - 120"),
+    _making("finds it once", "image = image.astype('float32')  # found", "image /= 255.0", "return image"),
+    _making("quiet when bytes go out", "return torch.from_numpy(image)"),
+    _making(
+        "quiet when it is something else that becomes floats", "return image, torch.tensor(self.angles[index]).float()"
+    ),
+    _making("quiet when a colour is divided", "return image, np.array(self.mean) / 255"),
+    SourceCase(
+        "quiet when there is no device",
+        _MADE % "return torch.from_numpy(image).float() / 255" + _TRAIN.replace(".to(device)", ""),
+    ),
 )

@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from flatout.problems.host.constants import built_in
+from flatout.source.constants import built_in
 
 HEAD = "import math\nimport numpy as np\nimport torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
 

@@ -17,12 +17,15 @@ _MEANINGS = {
     "tf32": "tf32 allow_tf32 use_tf32 matmul_allow_tf32",
     "amp": "amp use_amp amp_enabled enable_amp fp16 bf16 use_fp16 use_bf16 mixed_precision autocast",
     "precision": "precision",
+    "compile": "compile use_compile compile_model torch_compile use_torch_compile",
 }
 NAMES = {name: meaning for meaning, names in _MEANINGS.items() for name in names.split()}
 # Names that mean it only on a command line, where there is no section to say otherwise.
 _ON_COMMAND_LINE = {"workers": "num_workers", "j": "num_workers"}
 # Those that stand for "on" when nothing follows them.
-FLAGS = frozenset({"pin_memory", "persistent_workers", "cudnn_benchmark", "cudnn_deterministic", "tf32", "amp"})
+FLAGS = frozenset(
+    {"pin_memory", "persistent_workers", "cudnn_benchmark", "cudnn_deterministic", "tf32", "amp", "compile"}
+)
 # Within such a section a bare `enabled` or `benchmark` is clear.
 _IN_SECTION = {
     ("fp16", "enabled"): "amp",

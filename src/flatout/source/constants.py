@@ -75,6 +75,8 @@ class _Known:
         self._fixed_parameters: dict[int, set[str]] = {id(scope): set() for scope in scopes}
         self._names: dict[int, set[str]] = {}
         self._pure: dict[str, bool] = {}
+        # By the class: its methods share them.
+        self._settings: dict[int, set[str]] = {}
         for _ in range(_ROUNDS):
             self._names = {
                 id(scope): self._constant_names(scope, self._fixed_parameters[id(scope)]) for scope in scopes
@@ -108,6 +110,7 @@ class _Known:
         """Names of a scope that are only ever bound to constants: all are thought to be, until one shows otherwise."""
         names = {name for name, _, _ in scope.bindings} - set(scope.parameters) | parameters | scope.outer_constants
         names -= {name for name in scope.unclear if name not in NEUTRAL}
+        names -= _of_several(scope)
         while True:
             wrong = {
                 name
@@ -154,10 +157,16 @@ class _Known:
             return True
         root = node.value
         if isinstance(root, ast.Name) and root.id == "self":
-            return node.attr in settings_of_self(scope)
+            return node.attr in self._settings_of(scope)
         if isinstance(root, ast.Name) and root.id in scope.imported:
             return root.id in _LIBRARIES or node.attr.isupper()
         return self._is_constant(root, env, scope)
+
+    def _settings_of(self, scope: Scope) -> set[str]:
+        key = id(scope.class_body)
+        if key not in self._settings:
+            self._settings[key] = settings_of_self(scope)
+        return self._settings[key]
 
     def _is_constant_call(self, call: ast.Call, env: set[str], scope: Scope) -> bool:
         name, func = called_name(call), call.func
@@ -250,6 +259,15 @@ _PLAIN = (
     ast.BinOp, ast.UnaryOp, ast.Compare, ast.BoolOp, ast.Tuple, ast.List, ast.Set, ast.Dict, ast.Subscript, ast.Slice,
     ast.IfExp, ast.Starred, ast.operator, ast.unaryop, ast.cmpop, ast.boolop,
 )  # fmt: skip
+
+
+def _of_several(scope: Scope) -> set[str]:
+    """Names that are now one literal, now another: `ok = True`, and in some branch `ok = False`."""
+    begun: dict[str, set[object]] = {}
+    for name, value, _ in scope.bindings:
+        if isinstance(value, ast.Constant) and value.value is not None:
+            begun.setdefault(name, set()).add(value.value)
+    return {name for name, values in begun.items() if len(values) > 1}
 
 
 def _is_of_settings(node: ast.AST) -> bool:

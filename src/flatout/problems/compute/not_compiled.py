@@ -1,0 +1,88 @@
+"""The model runs operation by operation.
+
+What it is: torch launches every operation of forward and backward as a kernel of its own. `torch.compile` could fuse
+most of those between the large products.
+
+Why the GPU idles: small kernels finish before the host has launched the next ones; large ones without products
+(norms, activations, losses) read and write all of the memory each time, and the arithmetic waits.
+
+How it shows in source: a training on a GPU whose files nowhere compile, script or capture anything.
+
+The fix: `model.compile()` once the model is on its device. It works in place, so the names in a checkpoint stay as
+they are, which those of `model = torch.compile(model)` do not (`_orig_mod.` goes before them).
+
+What to expect: from nothing to a third of the step; more for many small operations. The first steps take a minute or
+so longer. Rounding differs a little. A trial of a few hundred steps tells.
+
+When it is fine: inputs whose shapes change all the time (each new one compiles again), code that leaves the graph in
+every layer, runs of a few minutes, or a step that waits for its data anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flatout.problems.cases import SourceCase
+from flatout.problems.found import FoundInSource
+from flatout.source.code import Code
+from flatout.source.whole import model_of, saying
+
+CODE = "CO509"
+TITLE = "The model runs operation by operation"
+
+_COMPILED = saying(
+    r"torch\.compile|torch_compile|(?<!\bre)\.compile\(|\bcompile(_model|_mode)?\b\s*[=:]|--compile|import compile\b"
+    r"|torch\.jit|\bjit\.(script|trace)|dynamo|[cC][uU][dD][aA]_?[gG]raph|make_graphed|torch_tensorrt|\bthunder\b",
+    "compile", "torch.jit", "jit.", "dynamo", "raph", "torch_tensorrt", "thunder",
+)  # fmt: skip
+# Graphs and point clouds have another shape in each batch: all would be compiled again and again.
+_SHAPELESS = saying(
+    r"torch_geometric|\bdgl\b|torch_sparse|torch_scatter|MinkowskiEngine|spconv|pack_padded_sequence|nested_tensor",
+    "torch_geometric", "dgl", "torch_s", "MinkowskiEngine", "spconv", "pack_padded_sequence", "nested_tensor",
+)  # fmt: skip
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    for whole in code.wholes:
+        if not whole.is_on_gpu or whole.is_launched or whole.says(_COMPILED) or whole.says(_SHAPELESS):
+            continue
+        if whole.is_given("torch_compile", "args"):
+            continue
+        made = model_of(whole) if whole.kind == "loop" else None
+        yield FoundInSource(
+            place=whole.place if made is None else whole.module.place(made),
+            cause="nothing in this training is compiled: each operation is a kernel that the host launches",
+            change="torch_compile=True"
+            if whole.kind == "transformers"
+            else "model.compile() once it is on the device, if the shapes of its inputs seldom change",
+            severity="low",
+        )
+
+
+_SCRIPT = """
+import re
+import torch
+
+pattern = re.compile("x+")
+model = Net().to("cuda")  # found
+for x, y in loader:
+    loss = criterion(model(x.to("cuda")), y.to("cuda"))
+    loss.backward()
+    optimizer.step()
+"""
+_QUIET = _SCRIPT.replace("  # found", "")
+SOURCE_CASES = (
+    SourceCase("finds it where the model is made", _SCRIPT),
+    SourceCase(
+        "finds it at the loop of a model that comes from elsewhere",
+        "def train(model, loader):\n    for x in loader:  # found\n        loss = model(x.cuda())\n"
+        "        loss.backward()\n        optimizer.step()\n",
+    ),
+    SourceCase("quiet when the model is compiled", _QUIET + "model = torch.compile(model)\n"),
+    SourceCase("quiet when it is compiled in place", _QUIET.replace("for x, y", "model.compile()\nfor x, y")),
+    SourceCase("quiet when a part is", "@torch.compile\ndef gelu(x):\n    return x\n" + _QUIET),
+    SourceCase("quiet when it is scripted", _QUIET + "model = torch.jit.script(model)\n"),
+    SourceCase("quiet when each batch has another shape", "from torch_geometric.data import Data\n" + _QUIET),
+    SourceCase("quiet on a CPU", _QUIET.replace("cuda", "cpu")),
+    SourceCase("quiet when a launcher has a say", "accelerator = Accelerator()\n" + _QUIET),
+)

@@ -1,0 +1,204 @@
+"""A setting about speed that nothing reads.
+
+What it is: an option, a key of a config file or a field such as `accumulation_steps`, `prefetch`, `cache_size` or
+`eval_interval` is declared and set, and no code of the training does anything with it.
+
+Why the GPU idles: whoever turns the knob believes the cost is dealt with. It is not: without accumulation the optimizer
+steps after every batch, without the interval the evaluation runs as often as before.
+
+How it shows in source: the name is read nowhere in the files of the training, or only to be stored, checked or printed,
+and the settings are not handed on as a whole to code that may read it. In configs for mmcv 1.x also a key that only its
+successor knows: `accumulative_counts`.
+
+The fix: read it where it belongs, or take it out:
+
+    loss = loss / args.accumulation_steps
+    loss.backward()
+    if (step + 1) % args.accumulation_steps == 0:
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+What to expect: what the setting would have brought; nothing by itself from taking it out, but nobody turns it in vain.
+
+When it is fine: the setting is kept for old command lines; then say so in its help.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from flatout.problems.cases import SourceCase
+from flatout.problems.found import FoundInSource
+from flatout.records.source import Place, Related
+from flatout.source.astray import astray_in
+from flatout.source.code import Code
+from flatout.source.configured import Declared, Group
+from flatout.source.leaves import Uncertain, leaves_of
+from flatout.source.nodes import called_name, dotted
+from flatout.source.switches import NAMES as SWITCHES
+
+CODE = "CF803"
+TITLE = "A setting about speed that nothing reads"
+
+_ACCUMULATION = re.compile(r"accum|(^|_)iters?_to_accum|cumulative_iters|^update_freq$|^iter_size$", re.I)
+_SPEED = re.compile(
+    r"accum|cumulative_iters|(^|_)update_freq$|prefetch|persistent_workers|pin_memory|non_blocking"
+    r"|^(num|n)_?workers$|^workers$|workers_per_gpu|num_(data_|loader_)?workers|loader_workers"
+    r"|(^|_)cache(_size|_gb|_mb|_limit|_rate|_num|_images|_ram|_dataset|_data)?$|^(use|ram|enable)_cache|cache_size"
+    r"|^(eval|val|valid|validation|evaluate|test|checkpoint|ckpt|save|log|print|vis)_"
+    r"(interval|freq|frequency|every|period|step|steps|epochs|every_n\w*|per_\w+)$"
+    r"|efficient_test|channels_last|(^|_)fused(_|$)|gradient_checkpointing|(^|_)use_checkpoint|activation_checkpoint"
+    r"|^per_device_\w*batch_size$|empty_cache",
+    re.I,
+)
+_STEMS = (
+    "accum", "cumul", "update_freq", "prefetch", "persistent", "pin_mem", "non_block", "worker", "cache", "interval",
+    "freq", "every", "period", "_step", "_epochs", "_per_", "efficient_test", "channels_last", "fused", "checkpoint",
+    "batch_size",
+)  # fmt: skip
+_STEPPING = re.compile(r"opt|scaler", re.I)
+_NOTHING = (0, 1, None, False, "", "none", "None")
+_OF_MMCV_1 = ("optimizer_config", "samples_per_gpu", "workers_per_gpu", "checkpoint_config")
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    dead = {
+        one.place: (one, group)
+        for group in code.groups
+        for one in group.declared_like(_SPEED, _STEMS)
+        if one.meaning not in SWITCHES and _is_sure(one, group) and group.is_dead(one)
+    }
+    # Those of a loader are said at the loader, which tells more.
+    if any(one.meaning is not None for one, _ in dead.values()):
+        for found in astray_in(code):
+            for missed in found.missed:
+                for said in missed.declared:
+                    dead.pop(said.place, None)
+    for one, group in dead.values():
+        yield _found(one, group)
+    yield from _of_mmcv(code)
+
+
+def _is_sure(one: Declared, group: Group) -> bool:
+    """An option can be given anything; of the others only those that ask for something."""
+    if one.kind == "option":
+        return True
+    if one.value in _NOTHING or (one.kind == "constant" and not one.name.isupper()):
+        return False
+    # A framework takes its Python configs as a whole, without any code of the project that could be seen to.
+    return not one.place.file.endswith(".py") or any(one.place.file == module.shown for module in group.modules)
+
+
+def _found(one: Declared, group: Group) -> FoundInSource:
+    value = "" if one.value is None or one.kind == "option" else f" is {one.value}"
+    step = _step_of_every_batch(group) if _ACCUMULATION.search(one.name) else None
+    if step is None:
+        cause = f"{one.written}{value}, and no code of the training does anything with it"
+    else:
+        cause = f"{one.written}{value}, and nothing accumulates: the optimizer steps after every batch"
+    return FoundInSource(
+        place=one.place,
+        cause=cause,
+        change=f"read {one.name} where it belongs, or take it out",
+        related=() if step is None else (Related(step, "steps after every batch"),),
+    )
+
+
+def _step_of_every_batch(group: Group) -> Place | None:
+    ours = {id(one) for one in group.modules}
+    for region in group.training.regions:
+        for turn in region.turns() if id(region.module) in ours else ():
+            call = turn.node
+            if isinstance(call, ast.Call) and called_name(call) == "step" and _STEPPING.search(dotted(call.func)):
+                return region.module.place(call)
+    return None
+
+
+def _of_mmcv(code: Code) -> Iterator[FoundInSource]:
+    """mmcv 1.x takes what it does not know without a word; `accumulative_counts` is of mmengine."""
+    for module in code.project.mentioning("accumulative_counts"):
+        if "dict(" not in module.text or not any(word in module.text for word in _OF_MMCV_1):
+            continue
+        if "optim_wrapper" in module.text:
+            continue
+        try:
+            leaves = leaves_of(module.shown, lambda _, text=module.text: text)  # type: ignore[misc]
+        except Uncertain:
+            continue
+        for path, leaf in leaves.items():
+            if path[-1] == "accumulative_counts" and leaf.line is not None:
+                yield FoundInSource(
+                    place=module.at(leaf.line),
+                    cause="mmcv 1.x knows no accumulative_counts: nothing accumulates",
+                    change='optimizer_config = dict(type="GradientCumulativeOptimizerHook", cumulative_iters=…)',
+                )
+
+
+_LOOP = """
+    for step, batch in enumerate(loader):
+        loss = model(batch.cuda()).mean()
+        loss.backward()
+        optimizer.step()
+"""
+_PARSED = """
+import argparse
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lr", type=float, default=0.1)
+    parser.add_argument("--accumulation-steps", type=int, default=4)FOUND
+    args = parser.parse_args()
+    optimizer = SGD(model.parameters(), lr=args.lr)
+""" + _LOOP.lstrip("\n")
+_DEAD = _PARSED.replace("FOUND", "  # found")
+_QUIET = _PARSED.replace("FOUND", "")
+_READ = """
+import yaml
+
+def main():
+    cfg = yaml.safe_load(open("c.yaml"))
+    optimizer = SGD(model.parameters(), lr=cfg["train"]["lr"], momentum=cfg["train"]["momentum"])
+""" + _LOOP.lstrip("\n")
+_YAML = "train:\n  lr: 0.1\n  momentum: 0.9\n  grad_accum: 8"
+SOURCE_CASES = (
+    SourceCase("finds it when nothing reads an option", _DEAD),
+    SourceCase(
+        "finds it when the option is only stored and printed",
+        _DEAD.replace(
+            "    optimizer = ", '    accum = args.accumulation_steps\n    print("by", accum)\n    optimizer = '
+        ),
+    ),
+    SourceCase("finds it when nothing reads a key", {"train.py": _READ, "c.yaml": _YAML + "  # found\n"}),
+    SourceCase(
+        "finds it when a config for mmcv 1.x has a key of mmengine",
+        {
+            "configs/big.py": "data = dict(samples_per_gpu=4, workers_per_gpu=8)\n"
+            "runner = dict(type='IterBasedRunner', max_iters=100)\n"
+            "optimizer_config = dict(accumulative_counts=4)  # found\n"
+        },
+    ),
+    SourceCase(
+        "quiet when the loop reads it",
+        _QUIET.replace(
+            "        optimizer.step()", "        if step % args.accumulation_steps == 0:\n            optimizer.step()"
+        ),
+    ),
+    SourceCase(
+        "quiet when it is read under another name",
+        _QUIET.replace("    optimizer = ", "    every = args.accumulation_steps\n    optimizer = ").replace(
+            "        optimizer.step()", "        if step % every == 0:\n            optimizer.step()"
+        ),
+    ),
+    SourceCase(
+        "quiet when the options are handed on as a whole",
+        _QUIET.replace("    optimizer = ", "    engine = Engine(**vars(args))\n    optimizer = "),
+    ),
+    SourceCase(
+        "quiet when the section is handed on as a whole",
+        {"train.py": _READ.replace("model(batch", "library.step(cfg['train'], batch"), "c.yaml": _YAML},
+    ),
+    SourceCase("quiet when it has nothing to do with speed", _QUIET.replace("accumulation-steps", "colour")),
+    SourceCase("quiet when nothing trains here", _QUIET.replace("loss.backward()", "show(loss)")),
+)

@@ -1,0 +1,253 @@
+"""The loss scale is raised where it has to be lowered.
+
+What it is: after a NaN or an overflow the code multiplies the loss scale, or a scaler is made that grows where it
+should back off. It is advice that goes round: "NaN with FP16: raise loss_scale".
+
+Why the GPU idles: it does not idle, it works in vain. An overflow means the scaled gradients do not fit into float16;
+a larger scale makes the next step overflow as well, its update is skipped, and so on. Only underflow (gradients that
+become zero) asks for a larger scale. The scale itself has no effect on speed.
+
+How it shows in source: a branch for NaN, inf or overflow in which a scale is multiplied by more than 1 (or divided by
+less); `GradScaler(growth_factor=…)` of at most 1 or `backoff_factor=…` of at least 1; a comment that says so.
+
+The fix: halve it, or leave it to the scaler:
+
+    if overflow:
+        scale = max(scale / 2, 1.0)
+
+    scaler = torch.amp.GradScaler("cuda")   # halves at an overflow, doubles after 2,000 good steps
+
+or use bfloat16, which needs no scale.
+
+What to expect: steps that are no longer skipped.
+
+When it is fine: never after an overflow; after underflow raising it is right.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from flatout.problems.cases import SourceCase
+from flatout.problems.found import FoundInSource
+from flatout.records.source import Place
+from flatout.source.code import Code
+from flatout.source.module import Function, Module, own_nodes
+from flatout.source.nodes import argument, called_name, text_of, within
+from flatout.source.values import Values
+
+CODE = "CF804"
+TITLE = "The loss scale is raised after an overflow"
+
+_CHANGE = "halve the scale after an overflow, or leave it to torch.amp.GradScaler; bfloat16 needs none"
+_SCALE = re.compile(
+    r"(^|_)(loss_?scale|grad_?scale|amp_?scale|cur_?scale|scale|loss_?scaling|scaling|scale_factor)$", re.I
+)
+_BROKEN = re.compile(r"isnan|isinf|is_nan|is_inf|has_nan|has_inf|found_inf|overflow|(^|_)nan(_|$)|(^|_)inf(_|$)", re.I)
+_SOUND = re.compile(r"isfinite|is_finite|all_finite|no_overflow|underflow", re.I)
+_SINCE = re.compile(r"last|since|iter|step|window|count|tolerance", re.I)
+# Most files with a scale in them never change it by a factor.
+_RAISING = re.compile(r"scal\w*\s*[*/]=|scal\w*\s*=[^=\n][^\n]*scal[^\n]*[*/]|\.update\([^\n]*[*/]", re.I)
+_COMMENT = re.compile(r"#[^\n]*")
+_TROUBLE = r"(?:\bnan\b|overflow|溢出)"
+_MORE = r"(?:increase|raise|enlarge|double|higher|larger|bigger|增大|调大|提高|加大|增加)"
+_WORDS = ("nan", "NaN", "NAN", "overflow", "溢出")
+_ADVICE = re.compile(
+    rf"{_TROUBLE}.{{0,60}}?{_MORE}.{{0,20}}(?:scale|缩放)|{_MORE}.{{0,20}}(?:loss[_ -]?scale|缩放).{{0,40}}?{_TROUBLE}",
+    re.I,
+)
+_OPPOSITE = re.compile(
+    r"lower|decrease|reduc|small|halv|underflow|not\b|n't|never|avoid|until|caus|lead|result|下溢|减小|降低|不要|导致",
+    re.I,
+)
+_MOST_CONFIG_TEXT = 64 << 10
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    for module in code.project.modules:
+        text = module.text
+        if "_factor" in text and "GradScaler" in text:
+            yield from _swapped_factors(module, code.values)
+        if "scale" in text and _RAISING.search(text) and _is_of_a_training(module, code):
+            yield from _raised_in(module, code.values)
+        yield from (_advice(module.at(line)) for line in _advised(text))
+    for file in code.project.configs:
+        text = code.project.read(file)
+        if len(text) <= _MOST_CONFIG_TEXT:
+            yield from (_advice(Place(file, line)) for line in _advised(text))
+
+
+def _is_of_a_training(module: Module, code: Code) -> bool:
+    return code.training.takes_part(module) or bool(re.search(r"loss_?scal", module.text, re.I))
+
+
+def _advised(text: str) -> Iterator[int]:
+    if "scale" not in text or not any(word in text for word in _WORDS):
+        return
+    for comment in _COMMENT.finditer(text):
+        said = _ADVICE.search(comment[0])
+        if said is not None and not _OPPOSITE.search(comment[0]):
+            yield text.count("\n", 0, comment.start()) + 1
+
+
+def _advice(place: Place) -> FoundInSource:
+    return FoundInSource(
+        place=place,
+        cause="the comment advises to raise the loss scale at a NaN or overflow; it has to be lowered",
+        change=_CHANGE,
+        severity="low",
+    )
+
+
+def _swapped_factors(module: Module, values: Values) -> Iterator[FoundInSource]:
+    for call, function in module.calls.get("GradScaler", ()):
+        for name, sign, words in (
+            ("growth_factor", 1, "growth_factor must be above 1: it raises the scale"),
+            ("backoff_factor", -1, "backoff_factor must be below 1: it lowers the scale"),
+        ):
+            given = argument(call, name)
+            known = None if given is None else _number(given, function, values)
+            if given is not None and known is not None and sign * (known - 1) <= 0:
+                cause = f"{words}, and it is {known:g}"
+                yield FoundInSource(place=module.place(given), cause=cause, change=f"leave {name} out")
+
+
+def _number(node: ast.expr, function: Function, values: Values) -> float | None:
+    known = values.of(node, function)
+    is_one = known is not None and isinstance(known.value, int | float) and not isinstance(known.value, bool)
+    return float(known.value) if known is not None and is_one else None
+
+
+def _raised_in(module: Module, values: Values) -> Iterator[FoundInSource]:
+    for function in module.functions:
+        for node in own_nodes(function):
+            if not isinstance(node, ast.If):
+                continue
+            for statement in _when_broken(node):
+                for one in within(statement):
+                    if _raises(one, function, values):
+                        yield FoundInSource(
+                            place=module.place(one),
+                            cause=f"{text_of(one, 40)} after {text_of(node.test, 40)}: the next step overflows as well",
+                            change=_CHANGE,
+                        )
+
+
+def _when_broken(node: ast.If) -> list[ast.stmt]:
+    """The branch for a NaN or an overflow; none where that cannot be told."""
+    test, is_turned = node.test, False
+    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test, is_turned = test.operand, not is_turned
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) and not is_turned:
+        # `if overflow and dynamic:`; what holds in the other branch is not known.
+        return node.body if any(_is_broken(one) and not isinstance(one, ast.UnaryOp) for one in test.values) else []
+    names = " ".join(_names(test))
+    if _SOUND.search(names) and not isinstance(test, ast.BoolOp):
+        body = node.body if is_turned else node.orelse
+    elif _is_broken(test):
+        body = node.orelse if is_turned else node.body
+    else:
+        return []
+    return [one for one in body if not isinstance(one, ast.If)] if body is node.orelse else body
+
+
+def _is_broken(node: ast.expr) -> bool:
+    names = _names(node)
+    if any(_SOUND.search(name) or _SINCE.search(name) for name in names):
+        return False
+    # `(step - last_overflow) % window`: that it is long ago.
+    return any(_BROKEN.search(name) for name in names) and not any(isinstance(one, ast.BinOp) for one in ast.walk(node))
+
+
+def _names(node: ast.expr) -> list[str]:
+    return [
+        one.id if isinstance(one, ast.Name) else one.attr
+        for one in ast.walk(node)
+        if isinstance(one, ast.Name | ast.Attribute)
+    ]
+
+
+def _raises(node: ast.AST, function: Function, values: Values) -> bool:
+    if isinstance(node, ast.AugAssign):
+        return _is_scale(node.target) and _grows(node.op, node.value, function, values)
+    if isinstance(node, ast.Assign):
+        return any(_is_scale(one) for one in node.targets) and _is_larger(node.value, function, values)
+    if isinstance(node, ast.Call) and called_name(node) == "update" and isinstance(node.func, ast.Attribute):
+        given = argument(node, "new_scale", 0)
+        return given is not None and _is_larger(given, function, values)
+    return False
+
+
+def _is_larger(node: ast.expr, function: Function, values: Values) -> bool:
+    """`scale * 2`, `min(scale * 2, most)`, `scaler.get_scale() * 2`."""
+    if isinstance(node, ast.Call) and called_name(node) in ("min", "float", "int") and node.args:
+        return any(_is_larger(one, function, values) for one in node.args)
+    if not isinstance(node, ast.BinOp) or not _is_scale(node.left):
+        return False
+    return _grows(node.op, node.right, function, values)
+
+
+def _grows(op: ast.operator, by: ast.expr, function: Function, values: Values) -> bool:
+    known = _number(by, function, values)
+    if known is None:
+        return False
+    return known > 1 if isinstance(op, ast.Mult) else isinstance(op, ast.Div) and 0 < known < 1
+
+
+def _is_scale(node: ast.expr) -> bool:
+    if isinstance(node, ast.Call):
+        return called_name(node) == "get_scale"
+    name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    return bool(_SCALE.search(name))
+
+
+_LOOP = """
+for batch in loader:
+    loss = model(batch.cuda()).mean()
+    (loss * scale).backward()
+    if CASE
+    optimizer.step()
+"""
+SOURCE_CASES = (
+    SourceCase(
+        "finds it when a NaN doubles the scale",
+        _LOOP.replace("CASE", "torch.isnan(loss):\n        scale *= 2.0  # found\n        continue"),
+    ),
+    SourceCase(
+        "finds it when the scaler is given twice its scale",
+        _LOOP.replace("CASE", "has_overflow(model):\n        scaler.update(scaler.get_scale() * 2)  # found"),
+    ),
+    SourceCase(
+        "finds it in the branch of what is not finite",
+        "class Scaler:\n    def step(self):\n        if torch.isfinite(self.norm).all():\n            self.good += 1\n"
+        "        else:\n            self.loss_scale = min(self.loss_scale * 2, 2**24)  # found\n",
+    ),
+    SourceCase("finds it when the factors are swapped", "s = GradScaler(growth_factor=0.5)  # found\n"),
+    SourceCase(
+        "finds it in a comment of a config",
+        {"c.yaml": "fp16:\n  loss_scale: 512  # increase loss_scale if NaN  # found\n"},
+    ),
+    SourceCase(
+        "quiet when an overflow halves the scale and good steps double it",
+        _LOOP.replace(
+            "CASE",
+            "overflow:\n        scale /= 2\n    elif good > 2000:\n        scale *= 2\n"
+            "    if not overflow:\n        scale *= 1.5",
+        ),
+    ),
+    SourceCase(
+        "quiet when the last overflow is long ago",
+        _LOOP.replace("CASE", "(step - self.last_overflow) % 2000 == 0:\n        scale *= 2"),
+    ),
+    SourceCase(
+        "quiet when it is raised for underflow",
+        _LOOP.replace("CASE", "underflow or grad_is_zero:\n        scale *= 2  # raise the scale, not for NaN"),
+    ),
+    SourceCase("quiet when the scaler is as usual", "s = GradScaler(growth_factor=2.0, backoff_factor=0.5)\n"),
+    SourceCase(
+        "quiet when a comment says the opposite",
+        {"c.yaml": "loss_scale: 512  # NaN: lower it, a larger scale overflows\n"},
+    ),
+)

@@ -1,0 +1,93 @@
+"""Gradients are filled with zeros.
+
+What it is: `zero_grad(set_to_none=False)`, or a loop that calls `p.grad.zero_()` for each parameter.
+
+Why the GPU idles: zeros are written to every gradient, and the backward pass then reads them again to add to them. In
+a loop each is a launch of its own.
+
+How it shows in source: such a call or loop in code that every step runs.
+
+The fix: `optimizer.zero_grad()`: it drops the gradients, and the backward pass writes new ones.
+
+What to expect: little; one pass over the gradients' memory less, and with many parameters their launches.
+
+When it is fine: something reads `p.grad` of parameters that took no part in the backward pass and expects zeros, or a
+captured CUDA graph needs the gradients where they are.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from flatout.problems.cases import SourceCase
+from flatout.problems.found import FoundInSource
+from flatout.records.source import Fix
+from flatout.source.code import Code, every_step, path_to
+from flatout.source.edits import instead
+from flatout.source.nodes import argument
+from flatout.source.training import Region
+from flatout.source.updates import updates_in
+from flatout.source.whole import head_of
+
+CODE = "HO410"
+TITLE = "Gradients are filled with zeros"
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    for region, _, call in code.calls_each_step("zero_grad"):
+        given = argument(call, "set_to_none", 0)
+        if isinstance(given, ast.Constant) and given.value is False and not _captures(region):
+            yield FoundInSource(
+                severity="low",
+                place=region.module.place(call),
+                cause=f"zeros are written to every gradient, to be added to, in {every_step(region)}",
+                change="zero_grad(), which drops the gradients (set_to_none=True)",
+                related=path_to(region),
+                # Not a safe one: a gradient is then None where it was zeros.
+                fix=Fix("gradients are dropped", (instead(region.module, given, "True"),), is_safe=False),
+            )
+    for update in updates_in(code):
+        if update.region is not None and update.done == "zeroed" and not _captures(update.region):
+            yield FoundInSource(
+                severity="low",
+                place=head_of(update.loop, update.region.module),
+                cause=f"each gradient is filled with zeros by itself, in {every_step(update.region)}",
+                change="optimizer.zero_grad(), or p.grad = None in the loop",
+                related=path_to(update.region),
+            )
+
+
+def _captures(region: Region) -> bool:
+    """A captured graph writes its gradients to where they were."""
+    return "CUDAGraph" in region.module.text or "cuda.graph" in region.module.text
+
+
+_LOOP = """
+for x, y in loader:
+    %s
+    criterion(model(x), y).backward()
+    optimizer.step()
+"""
+
+
+def _does(name: str, *lines: str) -> SourceCase:
+    return SourceCase(name, _LOOP % "\n    ".join(lines))
+
+
+SOURCE_CASES = (
+    _does("finds it when zeros are asked for", "optimizer.zero_grad(set_to_none=False)  # found"),
+    _does("finds it when they are asked for by place", "model.zero_grad(False)  # found"),
+    _does(
+        "finds it in a loop",
+        "for p in model.parameters():  # found",
+        "    if p.grad is not None:",
+        "        p.grad.data.zero_()",
+    ),
+    _does("quiet when gradients are dropped", "optimizer.zero_grad()", "model.zero_grad(set_to_none=True)"),
+    _does("quiet when the loop drops them", "for p in model.parameters():", "    p.grad = None"),
+    _does("quiet when it cannot be told", "optimizer.zero_grad(set_to_none=keep)"),
+    SourceCase(
+        "quiet when a graph was captured", "graph = torch.cuda.CUDAGraph()\n" + _LOOP % "model.zero_grad(False)"
+    ),
+)

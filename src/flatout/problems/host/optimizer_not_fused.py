@@ -1,0 +1,111 @@
+"""The optimizer could be one kernel.
+
+What it is: Adam, AdamW or SGD of torch in a training on a GPU, made without `fused=True`.
+
+Why the GPU idles: torch's default updates all parameters in a dozen rounds of kernels. Each reads and writes all
+parameters or all state, and each is launched by the host.
+
+How it shows in source: such an optimizer without `fused`, `foreach` or `capturable`, in a training that speaks of a
+GPU and fuses nowhere.
+
+The fix: `torch.optim.AdamW(model.parameters(), lr=lr, fused=True)`.
+
+What to expect: the update takes about half as long. That is much of a step with many small parameters and a small
+batch, and little of one that computes long.
+
+When it is fine: the update is a small part of the step. Fused updates round in another order, take no sparse
+gradients, and may not go with a trainer that clips gradients itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flatout.problems.cases import SourceCase
+from flatout.problems.found import FoundInSource
+from flatout.records.source import Fix
+from flatout.source.code import Code
+from flatout.source.edits import with_keyword
+from flatout.source.module import Module
+from flatout.source.nodes import is_open
+from flatout.source.optimizers import Optimizer, optimizers_in
+from flatout.source.whole import Whole, saying
+
+CODE = "HO409"
+TITLE = "The optimizer could be one kernel"
+_WORTH_FUSING = ("AdamW", "Adam", "SGD")
+_CHOSEN = ("fused", "foreach", "capturable", "differentiable")
+# Fused already, or wrapped in something that has its own kernels or its own ideas.
+_OTHERWISE = saying(
+    r"\b[fF]used|\bdeepspeed\b|\bapex\b|\bZeroRedundancy|\bsparse=True|\bSparseAdam\b|\bxla_model\b",
+    "used", "deepspeed", "apex", "ZeroRedundancy", "sparse=True", "SparseAdam", "xla_model",
+)  # fmt: skip
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    said: set[int] = set()
+    for whole in code.wholes:
+        if whole.kind == "transformers" or not whole.is_on_gpu or whole.says(_OTHERWISE):
+            continue
+        one = _plain(whole)
+        if one is None or id(one.function.module) in said:
+            continue
+        module = one.function.module
+        said.add(id(module))
+        edit = with_keyword(module, one.call, "fused=True")
+        yield FoundInSource(
+            severity="low",
+            place=module.place(one.call),
+            cause=f"{one.name} updates all parameters in several rounds of kernels; fused, it is one",
+            change="fused=True",
+            fix=None if edit is None else Fix("fused=True", (edit,), is_safe=False),
+        )
+
+
+def _plain(whole: Whole) -> Optimizer | None:
+    """The training's own optimizer: of its file, else the only one of what it imports."""
+    here = _plain_in([whole.module])
+    if here:
+        return here[0]
+    others = _plain_in([one for one in whole.modules if one is not whole.module])
+    return others[0] if len(others) == 1 else None
+
+
+def _plain_in(modules: list[Module]) -> list[Optimizer]:
+    return [
+        one
+        for module in modules
+        for one in optimizers_in(module)
+        if one.name in _WORTH_FUSING and not is_open(one.call) and one.given(*_CHOSEN) is None
+    ]
+
+
+_TRAINED = """
+import torch
+from torch import optim
+model = Net().to("cuda")
+optimizer = optim.AdamW(model.parameters(), lr=1e-3)  # found
+for x, y in loader:
+    optimizer.zero_grad()
+    criterion(model(x.to("cuda")), y.to("cuda")).backward()
+    optimizer.step()
+"""
+_QUIET = _TRAINED.replace("  # found", "")
+SOURCE_CASES = (
+    SourceCase("finds it where the optimizer is made", _TRAINED),
+    SourceCase(
+        "finds it in another file",
+        {
+            "train.py": _QUIET.replace("optim.AdamW(model.parameters(), lr=1e-3)", "made(model)").replace(
+                "from torch import optim", "from making import made"
+            ),
+            "making.py": "from torch.optim import Adam\n\ndef made(model):\n"
+            "    return Adam(\n        model.parameters(),\n    )\n".replace("Adam(\n", "Adam(  # found\n"),
+        },
+    ),
+    SourceCase("quiet when it is fused", _QUIET.replace("lr=1e-3", "lr=1e-3, fused=True")),
+    SourceCase("quiet when foreach was chosen", _QUIET.replace("lr=1e-3", "lr=1e-3, foreach=True")),
+    SourceCase("quiet when more is given than one sees", _QUIET.replace("lr=1e-3", "**settings")),
+    SourceCase("quiet on a CPU", _QUIET.replace("cuda", "cpu")),
+    SourceCase("quiet when it is another library's", _QUIET.replace("from torch import optim", "import optim")),
+)

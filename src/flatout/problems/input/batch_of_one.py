@@ -1,0 +1,122 @@
+"""The training takes one sample at a time.
+
+What it is: the training's DataLoader has `batch_size=1` written into the call, or none, which is 1.
+
+Why the GPU idles: a step launches as many kernels for one sample as for thirty, and each of them is too small to fill
+the device. What the host does for a step (launching, the optimizer, logging) comes once for each sample.
+
+How it shows in source: a training DataLoader with `batch_size=1`, or without one, and without `collate_fn`,
+`batch_sampler` and `sampler`, over a dataset of whole samples; not where the step takes the one element out
+(`batch[0]`, `.squeeze(0)`), which are then batches already, nor in graphs, scenes and reinforcement learning.
+
+The fix: a batch as large as memory allows, from a setting. Where samples differ in size, group those of like size or
+pad them. The learning rate has to follow. Accumulating gradients instead changes nothing about the launches.
+
+What to expect: samples a second rise nearly with the batch until the device is busy.
+
+When it is fine: one sample fills the device (large volumes, long sequences), or the method is defined for one.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from flatout.problems.cases import SourceCase
+from flatout.problems.found import FoundInSource
+from flatout.source.code import Code
+from flatout.source.datasets import Dataset
+from flatout.source.epochs import loops_over
+from flatout.source.loaders import Loader, is_in_memory
+from flatout.source.nodes import argument, called_name
+
+CODE = "IN116"
+TITLE = "The training takes one sample at a time"
+# One sample is a whole world in these.
+_WORLDS = re.compile(
+    r"torch_geometric|\bdgl\b|\bgym\b|gymnasium|graph|nerf|gaussian|scene|episode|meta.?learn|test.time", re.I
+)
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    told: set[int] = set()
+    of = {id(loader): dataset for dataset in code.datasets if dataset.is_certain for loader in dataset.loaders}
+    for made in code.loaders:
+        module = made.function.module
+        if id(module) in told or not made.trains or not _is_one(made) or is_in_memory(made, code.project):
+            continue
+        dataset = of.get(id(made))
+        if dataset is None or _hands_out_batches(dataset, code) or next(loops_over(made, code), None) is None:
+            continue
+        if _takes_it_apart(made, code):
+            continue
+        if _WORLDS.search(module.text) or _WORLDS.search(dataset.cls.module.text):
+            continue
+        told.add(id(module))
+        given = argument(made.call, "batch_size", 1)
+        said = "batch_size is not given, and 1 by default" if given is None else "batch_size=1 is written down"
+        yield FoundInSource(
+            severity="low",
+            place=module.place(made.call),
+            cause=f"{said}: each step launches all its kernels for a single sample",
+            change="batch_size from a setting, as large as memory allows",
+        )
+
+
+def _is_one(made: Loader) -> bool:
+    """In the call itself: a setting that is 1 is somebody's choice."""
+    if any(one.arg is None for one in made.call.keywords) or any(
+        isinstance(one, ast.Starred) for one in made.call.args
+    ):
+        return False
+    if any(argument(made.call, *one) is not None for one in (("batch_sampler", 4), ("collate_fn", 6), ("sampler", 3))):
+        return False
+    given = argument(made.call, "batch_size", 1)
+    return given is None or (isinstance(given, ast.Constant) and given.value == 1)
+
+
+def _hands_out_batches(dataset: Dataset, code: Code) -> bool:
+    """A stream, or a dataset that puts several samples together itself."""
+    if code.project.methods(dataset.cls, "__iter__"):
+        return True
+    names = {called_name(call) for function in dataset.functions for call in function.calls}
+    return bool(names & {"stack", "cat", "concatenate", "pad_sequence"}) or "batch" in dataset.cls.name.lower()
+
+
+def _takes_it_apart(made: Loader, code: Code) -> bool:
+    """`batch[0]`, `.squeeze(0)` in the step."""
+    for region, turn in code.each_step():
+        if not code.training.are_together(region.module, made.function.module):
+            continue
+        node = turn.node
+        if isinstance(node, ast.Call) and called_name(node) in ("squeeze", "squeeze_", "flatten"):
+            return True
+        if isinstance(node, ast.Subscript) and getattr(node.slice, "value", None) == 0:
+            return True
+    return False
+
+
+_TRAIN = """
+class Images(Dataset):
+    def __len__(self):
+        return 1000
+
+    def __getitem__(self, index):
+        return decode(index)
+
+loader = DataLoader(Images(), %s)%s
+for images in loader:
+    %s
+    loss = model(images.to(device)).mean()
+    loss.backward()
+    optimizer.step()
+"""
+SOURCE_CASES = (
+    SourceCase("finds it when it is written down", _TRAIN % ("batch_size=1, num_workers=4", "  # found", "pass")),
+    SourceCase("finds it when it is left out", _TRAIN % ("shuffle=True, num_workers=4", "  # found", "pass")),
+    SourceCase("quiet when it is a setting", _TRAIN % ("batch_size=args.batch_size", "", "pass")),
+    SourceCase("quiet when the dataset hands out batches", _TRAIN % ("batch_size=1", "", "images = images[0]")),
+    SourceCase("quiet when the batches are made elsewhere", _TRAIN % ("batch_sampler=batches", "", "pass")),
+    SourceCase("quiet with a batch", _TRAIN % ("batch_size=32", "", "pass")),
+)

@@ -1,0 +1,175 @@
+"""Samples that lie in memory are copied before they are handed out.
+
+What it is: `__getitem__`, or the cache it asks, returns `self.cache[i].clone()` or `copy.deepcopy(self.data[i])`: a
+whole copy of a sample that nobody is going to change.
+
+Why the GPU idles: the batch is put together by copying the samples into one tensor anyway. Each is copied twice, at the
+speed of memory, and `deepcopy` goes through every object in Python besides.
+
+How it shows in source: a `.clone()` of, or a `deepcopy` around, an element of what the dataset holds, in what makes its
+samples, where the copy is returned without being written to or handed to anybody first.
+
+The fix: return the element itself, `return self.cache[i]`. Where an augmentation changes samples in place, copy only
+what it changes, or let it make a new tensor: `x = x.flip(-1)`.
+
+What to expect: a sample costs one copy less; of large ones (volumes, clips, event frames) that is most of their cost.
+
+When it is fine: the samples are small, or a collate function of your own hands out the very tensors of the cache and
+the training writes to them.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from flatout.problems.cases import SourceCase
+from flatout.problems.found import FoundInSource
+from flatout.records.source import Related
+from flatout.source.code import Code
+from flatout.source.module import Function, own_nodes
+from flatout.source.nodes import called_name, dotted, root_name, text_of
+
+CODE = "IN115"
+TITLE = "Samples in memory are copied before they are handed out"
+# Lists of facts about samples: small, and copied so that they may be added to.
+_FACTS = re.compile(r"info|label|ann|record|meta|json|index|dict|roidb|entries|rows|item_list|cfg|config|db$", re.I)
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    seen: set[int] = set()
+    for dataset in code.datasets:
+        for function in dataset.functions if dataset.trains else ():
+            for copied, call in _copies(function):
+                if id(call) in seen or not _is_returned(call, function) or not _is_held(copied, function):
+                    continue
+                seen.add(id(call))
+                made = dataset.trains[0]
+                yield FoundInSource(
+                    severity="low",
+                    place=function.module.place(call),
+                    cause=f"each sample is copied from `{text_of(copied, 40)}`, and once more when the batch is made",
+                    change="return the element itself; copy only what is changed in place",
+                    related=(Related(made.function.module.place(made.call), "its DataLoader"),),
+                )
+
+
+def _copies(function: Function) -> Iterator[tuple[ast.expr, ast.Call]]:
+    """What is copied, and the call that does it."""
+    for call in function.calls:
+        name = called_name(call)
+        if name == "clone" and isinstance(call.func, ast.Attribute) and not call.args:
+            yield call.func.value, call
+        elif name == "deepcopy" and call.args:
+            yield call.args[0], call
+
+
+def _is_held(node: ast.expr, function: Function) -> bool:
+    """An element of a list, dict or tensor of the dataset, or of a cache that it keeps."""
+    if isinstance(node, ast.Name):
+        values = function.bindings.get(node.id, [])
+        return len(values) == 1 and _is_held(values[0], function)
+    if isinstance(node, ast.Call) and called_name(node) == "get" and isinstance(node.func, ast.Attribute):
+        return _is_of_self(node.func.value)
+    return isinstance(node, ast.Subscript) and _is_of_self(node.value) and not isinstance(node.slice, ast.Constant)
+
+
+def _is_of_self(node: ast.expr) -> bool:
+    name = dotted(node)
+    return name.startswith("self.") and not _FACTS.search(name.split(".")[-1])
+
+
+def _is_returned(call: ast.Call, function: Function) -> bool:
+    """Handed out as it is: returned itself, or under a name that nothing else is done with but picking from it."""
+    nodes = list(own_nodes(function))
+    returned = [one.value for one in nodes if isinstance(one, ast.Return | ast.Yield) and one.value is not None]
+    if any(_gives(value, call) for value in returned):
+        return True
+    names = {
+        target.id
+        for one in nodes
+        if isinstance(one, ast.Assign) and one.value is call
+        for target in one.targets
+        if isinstance(target, ast.Name)
+    }
+    if len(names) != 1:
+        return False
+    name = names.pop()
+    uses = [one for one in nodes if isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Load)]
+    given = [one for value in returned for one in _given(value) if isinstance(one, ast.Name) and one.id == name]
+    return bool(given) and len(uses) == len(given) and not _is_bound_again(name, function)
+
+
+def _gives(value: ast.expr, call: ast.Call) -> bool:
+    return any(one is call for one in _given(value))
+
+
+def _given(value: ast.expr) -> Iterator[ast.expr]:
+    """What a return hands out, through tuples, lists and dicts."""
+    if isinstance(value, ast.Tuple | ast.List):
+        for one in value.elts:
+            yield from _given(one)
+    elif isinstance(value, ast.Dict):
+        for one in value.values:
+            yield from _given(one)
+    else:
+        yield value
+
+
+def _is_bound_again(name: str, function: Function) -> bool:
+    return len(function.bindings.get(name, ())) > 1 or any(
+        isinstance(one, ast.AugAssign) and root_name(one.target) == name for one in own_nodes(function)
+    )
+
+
+_TRAIN = """
+loader = DataLoader(Volumes(paths), batch_size=4, num_workers=4)
+for batch in loader:
+    model(batch).backward()
+    optimizer.step()
+"""
+_HELD = """
+class Volumes(Dataset):
+    def __init__(self, paths):
+        self.volumes = [torch.load(path) for path in paths]
+        self.infos = [read_info(path) for path in paths]
+
+    def __getitem__(self, index):
+        %s
+"""
+_CACHE = """
+class Recent:
+    def __init__(self):
+        self.items = {}
+
+    def get(self, key):
+        if key in self.items:
+            return self.items[key].clone()  # found
+        return None
+
+class Volumes(Dataset):
+    def __init__(self, paths):
+        self.paths, self.cache = paths, Recent()
+
+    def __getitem__(self, index):
+        return self.cache.get(index)
+"""
+
+
+def _returning(name: str, *lines: str) -> SourceCase:
+    return SourceCase(name, _HELD % "\n        ".join(lines) + _TRAIN)
+
+
+SOURCE_CASES = (
+    _returning("finds it when a tensor is cloned", "return self.volumes[index].clone(), index  # found"),
+    _returning(
+        "finds it when a whole sample is", "sample = copy.deepcopy(self.volumes[index])  # found", "return sample"
+    ),
+    SourceCase("finds it in the cache that the dataset asks", _CACHE + _TRAIN),
+    _returning("quiet when the sample is then changed", "x = self.volumes[index].clone()", "x[0] = 0", "return x"),
+    _returning("quiet when somebody may change it", "x = self.volumes[index].clone()", "return self.augment(x)"),
+    _returning("quiet when it is a list of facts", "return copy.deepcopy(self.infos[index])"),
+    _returning("quiet when the element itself goes out", "return self.volumes[index]"),
+    _returning("quiet when what was just made is cloned", "return torch.load(self.paths[index]).clone()"),
+)

@@ -1,0 +1,157 @@
+"""The data timer starts when the batch is there.
+
+What it is: a figure called data time is taken within the body of `for batch in loader:`. By then the loop has waited
+for the batch already: what is measured is a copy, or nothing at all.
+
+Why the GPU idles: it waits for batches, and the one figure that should say so reads a tenth of a millisecond. The
+search then goes on everywhere but where the time is lost.
+
+How it shows in source: in a training loop over a loader the clock is read and read again, the difference goes to a name
+or meter of data or loading, and nothing between the two fetches a batch.
+
+The fix: begin before the batch is asked for. `end = time.perf_counter()` before the loop and again as the last line
+of its body; `data_time.update(time.perf_counter() - end)` as its first.
+
+What to expect: nothing gets faster; the figure tells the truth.
+
+When it is fine: the time of the copy is what is wanted. Call it so.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from flatout.problems.cases import SourceCase
+from flatout.problems.found import FoundInSource
+from flatout.records.source import Related
+from flatout.source.clocks import Interval, intervals_in
+from flatout.source.code import Code
+from flatout.source.nodes import called_name, dotted
+from flatout.source.training import Region
+
+CODE = "MS001"
+TITLE = "The data timer starts when the batch is there"
+
+_DATA = re.compile(r"data|load(ing|er)?(?![a-z])|fetch|batch_?(wait|load)|input_?(time|wait)|(^|_)io(_|$)", re.I)
+# Says itself that it is about something else.
+_OTHER = re.compile(
+    r"transfer|cop(y|ied)|h2d|to_?(gpu|device|cuda)|pre_?proc|prepa?re?|augment|ckpt|checkpoint|model|save|metadata|transform"
+    r"|collat|move|update_data|forward|epoch",
+    re.I,
+)
+_FETCHES = re.compile(r"next|fetch|get|load|read|sample|draw|collate|recv|batch|open|dequeue|pop", re.I)
+_COUNTED = {"range", "count", "trange", "arange"}
+_COMPUTES = {"backward", "step", "zero_grad"}
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    for region in code.training.regions:
+        if region.loop is None or not _hands_out_batches(region.loop):
+            continue
+        of_data = [one for one in intervals_in(region) if _is_of_data(one.called)]
+        for one in of_data:
+            if not any(_fetches(node) or _computes(node) for node in one.inside):
+                yield _found(one, region)
+                break
+
+
+def _found(one: Interval, region: Region) -> FoundInSource:
+    return FoundInSource(
+        place=region.module.place(one.ends),
+        cause=f"`{one.called.split(' ')[-1]}` is measured after the batch has arrived: the wait for it is left out",
+        change="read the clock at the end of the loop's body, and before the loop; take the difference first thing",
+        related=(Related(region.module.place(one.begins), "the clock starts here, with the batch in hand"),),
+    )
+
+
+def _hands_out_batches(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
+    """`for batch in loader`, not `for step in range(n)`: there the body fetches."""
+    if isinstance(loop, ast.While):
+        return False
+    over = loop.iter
+    return not (isinstance(over, ast.Call) and called_name(over) in _COUNTED)
+
+
+def _is_of_data(called: str) -> bool:
+    return bool(_DATA.search(called)) and not _OTHER.search(called)
+
+
+def _fetches(node: ast.AST) -> bool:
+    if isinstance(node, ast.For | ast.AsyncFor | ast.While | ast.Subscript) and _DATA.search(_root(node)):
+        return True
+    return isinstance(node, ast.Call) and bool(_FETCHES.search(called_name(node)))
+
+
+def _root(node: ast.AST) -> str:
+    """What a loop goes over, or what an element is taken of."""
+    over = node.value if isinstance(node, ast.Subscript) else getattr(node, "iter", None)
+    name = dotted(over).split(".")[-1] if over is not None else ""
+    # A batch's own parts, `data[0]`, are there already.
+    return name if re.search(r"set$|loader$", name) else ""
+
+
+def _computes(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and called_name(node) in _COMPUTES
+
+
+_LOOP = """
+import time
+
+def train(model, loader, device):
+    end = time.time()
+    for step, (x, y) in enumerate(loader):
+        %s
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+        end = time.time()
+"""
+
+
+def _body(name: str, *lines: str) -> SourceCase:
+    return SourceCase(name, _LOOP % "\n        ".join(lines))
+
+
+SOURCE_CASES = (
+    _body(
+        "finds it when the copy alone is measured",
+        "start = time.time()",
+        "x, y = x.to(device), y.to(device)",
+        "data_time = time.time() - start  # found",
+    ),
+    _body(
+        "finds it when a meter gets next to nothing",
+        "end = time.time()",
+        "data_time.update(time.time() - end)  # found",
+    ),
+    _body(
+        "finds it when two readings are kept",
+        "t0 = time.perf_counter()",
+        "x = x.cuda()",
+        "t1 = time.perf_counter()",
+        'times["data"] += t1 - t0  # found',
+    ),
+    _body("quiet when it begins before the fetch", "data_time.update(time.time() - end)", "x = x.to(device)"),
+    _body(
+        "quiet when it says that it is the copy",
+        "start = time.time()",
+        "x = x.to(device)",
+        "transfer_time = time.time() - start",
+    ),
+    _body(
+        "quiet when the step is measured", "start = time.time()", "out = model(x)", "forward_time = time.time() - start"
+    ),
+    _body(
+        "quiet when a batch is fetched inside",
+        "start = time.time()",
+        "more = next(batches)",
+        "data_time = time.time() - start",
+    ),
+    SourceCase(
+        "quiet when the body fetches",
+        "import time\nfor step in range(100):\n    start = time.time()\n    x = next(batches)\n"
+        "    data_time = time.time() - start\n    model(x).backward()\n    optimizer.step()\n",
+    ),
+)

@@ -1,0 +1,162 @@
+"""A profiler that torch no longer has, or no longer heeds.
+
+What it is: `torch.utils.bottleneck` is gone (torch 2.13 has no such module). `use_cuda=` of `torch.profiler.profile` is
+deprecated and without effect; that of `torch.autograd.profiler.profile` is deprecated.
+
+Why the GPU idles: for other reasons, which remain in the dark: the script fails at the import, or profiles with other
+settings than it says.
+
+How it shows in source: an import of the module, a command that starts it (`python -m torch.utils.bottleneck`), or the
+keyword in a call.
+
+The fix: `flatout run train.py`, or `torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])`
+over a few steps. In autograd's: `use_device="cuda"`.
+
+What to expect: the profile that was meant.
+
+When it is fine: with a torch that is old enough to have them.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from flatout.problems.cases import SourceCase
+from flatout.problems.found import FoundInSource
+from flatout.records.source import Edit, Fix, Place
+from flatout.source.code import Code
+from flatout.source.edits import instead
+from flatout.source.module import Module
+from flatout.source.nodes import dotted
+
+CODE = "MS003"
+TITLE = "A profiler that torch no longer has, or no longer heeds"
+
+_GONE = "torch.utils.bottleneck"
+_COMMAND = re.compile(r"-m\s+torch\.utils\.bottleneck")
+_RUNNERS = {"run", "call", "Popen", "check_call", "check_output", "system", "popen", "getoutput", "getstatusoutput"}
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    for module in code.project.mentioning("bottleneck"):
+        if _GONE in module.text or "torch.utils import" in module.text:
+            for node in _bottlenecks(module):
+                yield _of_bottleneck(module.place(node))
+    for module in code.project.modules:
+        for line, command in module.cells.commands if module.cells is not None else ():
+            if _COMMAND.search(command):
+                yield _of_bottleneck(module.at(line))
+    for module in code.project.mentioning("use_cuda"):
+        if "profile" in module.text:
+            yield from _keywords(module)
+
+
+def _of_bottleneck(place: Place) -> FoundInSource:
+    return FoundInSource(
+        place=place,
+        cause="torch has no torch.utils.bottleneck any more: this fails",
+        change="flatout run SCRIPT, or torch.profiler.profile over a few steps",
+    )
+
+
+def _bottlenecks(module: Module) -> Iterator[ast.AST]:
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import) and any(one.name.startswith(_GONE) for one in node.names):
+            yield node
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            base = node.module or ""
+            if base.startswith(_GONE) or any(f"{base}.{one.name}" == _GONE for one in node.names):
+                yield node
+    for name in _RUNNERS:
+        for call, _ in module.calls.get(name, ()):
+            if _starts_it(call):
+                yield call
+
+
+def _starts_it(call: ast.Call) -> bool:
+    words = [one.value for one in ast.walk(call) if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+    return bool(_COMMAND.search(" ".join(words)))
+
+
+def _keywords(module: Module) -> Iterator[FoundInSource]:
+    for call, _ in module.calls.get("profile", ()):
+        given = next((one for one in call.keywords if one.arg == "use_cuda"), None)
+        whose = _full(call, module)
+        if given is None or not whose:
+            continue
+        if whose == "torch.profiler.profile":
+            yield FoundInSource(
+                place=module.place(given),
+                cause="torch.profiler.profile no longer heeds use_cuda: `activities` says what is recorded",
+                change="activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], or nothing: both is the default",
+                severity="low",
+                fix=_left_out(call, given, module),
+            )
+        elif not (isinstance(given.value, ast.Constant) and not given.value.value):
+            is_plain = isinstance(given.value, ast.Constant) and not any(o.arg == "use_device" for o in call.keywords)
+            edit = instead(module, given, 'use_device="cuda"')
+            yield FoundInSource(
+                place=module.place(given),
+                cause="use_cuda of autograd's profiler is deprecated",
+                change='use_device="cuda"',
+                severity="low",
+                fix=Fix('use_device="cuda"', (edit,), is_safe=True) if is_plain else None,
+            )
+
+
+def _left_out(call: ast.Call, given: ast.keyword, module: Module) -> Fix | None:
+    """Where it is the only argument, or one with a neighbour on its own line."""
+    place = module.place(given)
+    if len(call.keywords) == 1 and not call.args:
+        return Fix("leave out use_cuda", (Edit(place, ""),), is_safe=True)
+    line = module.lines[given.lineno - 1]
+    if given.lineno != given.value.end_lineno:
+        return None
+    before, behind = line[: place.column - 1], line[place.end_column - 1 :]
+    if found := re.match(r",\s*(?=[^\s#])", behind):
+        spot = module.at(given.lineno, place.column, given.lineno, place.end_column + found.end())
+    elif found := re.search(r",\s*$", before):
+        spot = module.at(given.lineno, found.start() + 1, given.lineno, place.end_column)
+    else:
+        return None
+    return Fix("leave out use_cuda", (Edit(spot, ""),), is_safe=True)
+
+
+def _full(call: ast.Call, module: Module) -> str:
+    first, _, rest = dotted(call.func).partition(".")
+    brought = module.imports.get(first)
+    if brought is None:
+        return ""
+    head = brought.module if brought.attribute is None else f"{brought.module}.{brought.attribute}"
+    whole = f"{head}.{rest}" if rest else head
+    return whole if whole in ("torch.profiler.profile", "torch.autograd.profiler.profile") else ""
+
+
+SOURCE_CASES = (
+    SourceCase("finds it when it is imported", "import torch.utils.bottleneck  # found\n"),
+    SourceCase("finds it when a part is imported", "from torch.utils import bottleneck  # found\n"),
+    SourceCase(
+        "finds it when a command starts it",
+        'import subprocess\nsubprocess.run(["python", "-m", "torch.utils.bottleneck", "train.py"])  # found\n',
+    ),
+    SourceCase(
+        "finds it when the shell does",
+        'import os\nos.system("python -m torch.utils.bottleneck train.py")  # found\n',
+    ),
+    SourceCase(
+        "finds it when a keyword has no effect any more",
+        "from torch.profiler import profile\nwith profile(use_cuda=True, with_stack=True) as seen:  # found\n    f()\n",
+    ),
+    SourceCase(
+        "finds it in autograd's profiler",
+        "import torch\nwith torch.autograd.profiler.profile(use_cuda=True) as seen:  # found\n    f()\n",
+    ),
+    SourceCase(
+        "quiet when activities are given",
+        "from torch.profiler import ProfilerActivity, profile\nseen = profile(activities=[ProfilerActivity.CUDA])\n",
+    ),
+    SourceCase("quiet when it is only spoken of", '"""Once: python -m torch.utils.bottleneck."""\nbottleneck = 3\n'),
+    SourceCase("quiet when another profiler has the keyword", "from mine import profile\nprofile(use_cuda=True)\n"),
+)

@@ -1,0 +1,166 @@
+"""Whether a loader is gone through again and again, and with how many workers."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+
+from flatout.source.code import Code
+from flatout.source.loaders import Loader, setting
+from flatout.source.looping import loops_around
+from flatout.source.module import Function, own_nodes
+from flatout.source.nodes import called_name, dotted, parameters, passed, within
+from flatout.source.training import Loop
+
+_LOADER = re.compile(r"loader|(^|_)dl$|batches|train_iter|data_iter", re.I)
+_BY_A_FRAMEWORK = "train_dataloader"
+_DEEPEST = 5
+_MOST = 60
+
+
+def repeated_by(loader: Loader, code: Code) -> tuple[Loop, Function] | None:
+    """The loop that goes through a loader of a training again and again; None if none is seen, or it makes it anew."""
+    for loop, function in loops_over(loader, code):
+        around = _innermost_around(loop, function, code, 0)
+        if around is not None and not _makes(around, loader, code):
+            return around
+    return None
+
+
+def is_repeated_by_a_framework(loader: Loader) -> bool:
+    """Lightning asks once for it and goes through it in every epoch."""
+    return loader.function.name == _BY_A_FRAMEWORK and loader.function.owner is not None
+
+
+def workers_of(loader: Loader, code: Code) -> int | None:
+    """How many, where it is known; 1 stands for as many as there are processors. None where it may be 0."""
+    given = setting(loader, "num_workers", code.values)
+    if given.state == "missing":
+        return 0
+    if given.value is not None:
+        return given.value.value if isinstance(given.value.value, int) else None
+    node = next((one.value for one in loader.call.keywords if one.arg == "num_workers"), None)
+    return 1 if node is not None and counts_processors(node) else None
+
+
+def counts_processors(node: ast.expr) -> bool:
+    """`os.cpu_count()` and what is made of it."""
+    return any(isinstance(one, ast.Call) and called_name(one) == "cpu_count" for one in ast.walk(node))
+
+
+def loops_over(loader: Loader, code: Code) -> Iterator[tuple[Loop, Function]]:
+    """Training loops that take their batches from it, and loops of generators that hand them on."""
+    for loop, function in code.training.loops:
+        if isinstance(loop, ast.For | ast.AsyncFor) and _is_of(loop.iter, function, loader, code):
+            yield loop, function
+    yield from _loops_of_generators(loader, code)
+
+
+def _is_of(over: ast.expr, function: Function, loader: Loader, code: Code) -> bool:
+    """Does a loop over this go through the loader? Where its names lead nowhere, their sound has to do."""
+    if isinstance(over, ast.Call) and called_name(over) == "range":
+        return False
+    names = [one for one in ast.walk(over) if isinstance(one, ast.Name | ast.Attribute) and dotted(one)]
+    made = {id(call) for one in names for call in _loaders_of(dotted(one), function, code, 0, set())}
+    if made:
+        return id(loader.call) in made
+    if not code.training.are_together(function.module, loader.function.module):
+        return False
+    return any(_LOADER.search(dotted(one).split(".")[-1]) for one in names)
+
+
+def _loaders_of(name: str, function: Function, code: Code, depth: int, seen: set[tuple[str, int]]) -> list[ast.Call]:
+    """The calls of DataLoader that a name stands for."""
+    if depth > _DEEPEST or (name, id(function)) in seen:
+        return []
+    seen.add((name, id(function)))
+    if name.startswith("self.") and function.owner is not None:
+        found = [(v, m) for m in function.owner.methods.values() for v in m.bindings.get(name, ())]
+        return _in_values(found, code, depth, seen)
+    inside: Function | None = function
+    while inside is not None:
+        if values := inside.bindings.get(name):
+            return _in_values([(one, inside) for one in values], code, depth, seen)
+        plain = inside.definition
+        if plain is not None and name in parameters(plain):
+            given = [
+                (value, caller)
+                for call, caller in code.project.callers(inside)[:10]
+                if (value := passed(call, plain, inside.is_method or inside.name == "__init__").get(name)) is not None
+            ]
+            return _in_values(given, code, depth, seen)
+        inside = inside.parent
+    body = function.module.body
+    return _in_values([(one, body) for one in body.bindings.get(name, ())], code, depth, seen)
+
+
+def _in_values(
+    values: Iterable[tuple[ast.expr, Function]], code: Code, depth: int, seen: set[tuple[str, int]]
+) -> list[ast.Call]:
+    found = []
+    for value, function in values:
+        for one in ast.walk(value):
+            if isinstance(one, ast.Call):
+                if called_name(one) == "DataLoader":
+                    found.append(one)
+                    continue
+                for callee in code.project.resolve(one, function):
+                    returned = [n.value for n in own_nodes(callee) if isinstance(n, ast.Return) and n.value is not None]
+                    if depth < _DEEPEST and ("return", id(callee)) not in seen:
+                        seen.add(("return", id(callee)))
+                        found += _in_values([(r, callee) for r in returned], code, depth + 1, seen)
+            elif isinstance(one, ast.Name | ast.Attribute) and isinstance(one.ctx, ast.Load) and dotted(one):
+                found += _loaders_of(dotted(one), function, code, depth + 1, seen)
+    return found
+
+
+def _loops_of_generators(loader: Loader, code: Code) -> Iterator[tuple[Loop, Function]]:
+    """`def forever(loader): while True: for batch in loader: yield batch`, where the loader is made or handed on."""
+    holders = {id(function): function for _, function in code.training.loops} | {id(loader.function): loader.function}
+    for function in holders.values():
+        if not code.training.are_together(function.module, loader.function.module):
+            continue
+        for call in function.calls:
+            for callee in code.project.resolve(call, function) if call.args or call.keywords else ():
+                for loop in _yielding_loops(callee):
+                    if _is_of(loop.iter, callee, loader, code):
+                        yield loop, callee
+
+
+def _yielding_loops(function: Function) -> Iterator[ast.For]:
+    for one in own_nodes(function):
+        if isinstance(one, ast.For) and any(isinstance(inner, ast.Yield) for inner in within(one)):
+            yield one
+
+
+def _innermost_around(node: ast.AST, function: Function, code: Code, depth: int) -> tuple[Loop, Function] | None:
+    around = loops_around(node, function)
+    if around:
+        return around[-1], function
+    if function.definition is None or depth > _DEEPEST:
+        return None
+    for call, caller in code.project.callers(function)[:10]:
+        found = _innermost_around(call, caller, code, depth + 1)
+        if found is not None:
+            return found
+    return None
+
+
+def _makes(around: tuple[Loop, Function], loader: Loader, code: Code) -> bool:
+    """Is the loader made in this loop, in its body or by what that calls?"""
+    loop, function = around
+    nodes = [one for part in loop.body for one in within(part)]
+    if any(isinstance(one, ast.Call) and called_name(one) == "DataLoader" for one in nodes):
+        return True  # this one, or one in its place
+    waiting = [(one, function) for one in nodes if isinstance(one, ast.Call)]
+    seen: set[int] = set()
+    while waiting and len(seen) < _MOST:
+        call, inside = waiting.pop()
+        for callee in code.project.resolve(call, inside):
+            if callee is loader.function:
+                return True
+            if id(callee) not in seen:
+                seen.add(id(callee))
+                waiting += [(one, callee) for one in callee.calls]
+    return False

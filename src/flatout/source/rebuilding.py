@@ -1,0 +1,157 @@
+"""Constants that a training step makes anew each time: copied to the device, or computed by a function."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from flatout.source.code import Code
+from flatout.source.constants import built_in
+from flatout.source.guards import Turn
+from flatout.source.module import Function, Module
+from flatout.source.moves import moves_to, uses_device
+from flatout.source.nodes import LOOPS, bound_names, callable_of, called_name, children, dotted, parameters, within
+from flatout.source.project import Project
+from flatout.source.training import Region
+
+_FROM_HOST = {"tensor", "as_tensor", "from_numpy", "Tensor", "FloatTensor", "LongTensor"}
+_MAKERS = {*_FROM_HOST, "arange", "linspace", "hann_window", "meshgrid", "array", "eye"}
+_DEEPEST, _ROUNDS = 2, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """`node` is the call that brings the constant from the host to the device, or computes it."""
+
+    region: Region
+    statement: ast.stmt
+    node: ast.Call
+    is_copied: bool
+
+    @property
+    def is_number(self) -> bool:
+        """`torch.tensor(0.0, device=…)`, `torch.tensor(0.0).to(…)`: a single number."""
+        made = self.made
+        given = made.args[0] if made is not None and len(made.args) == 1 else None
+        while isinstance(given, ast.UnaryOp):
+            given = given.operand
+        return isinstance(given, ast.Constant) and isinstance(given.value, int | float)
+
+    @property
+    def made(self) -> ast.Call | None:
+        """The call of `torch.tensor` whose result is copied."""
+        inner = self.node.func.value if isinstance(self.node.func, ast.Attribute) else None
+        found = inner if moves_to(self.node) == "device" else self.node
+        return found if isinstance(found, ast.Call) and called_name(found) == "tensor" else None
+
+
+def rebuilt_in(code: Code) -> Iterator[Rebuilt]:
+    candidates = list(_candidates(code))
+    if not candidates:
+        return
+    modules: dict[int, Module] = {}
+    for one in candidates:
+        for module in _modules_of(one, code.project):
+            modules[id(module)] = module
+    # Which statements are constant is worked out for whole files, so only for those that it may hang on.
+    built = {
+        (one.file, one.first, one.last) for one in built_in(tuple(sorted((m.shown, m.text) for m in modules.values())))
+    }
+    for one in candidates:
+        if (one.region.module.shown, one.statement.lineno, one.statement.end_lineno or 0) in built:
+            yield one
+
+
+def _candidates(code: Code) -> Iterator[Rebuilt]:
+    """Statements of a step that copy something which does not obviously come from the batch."""
+    seen: set[int] = set()
+    for region in code.training.regions:
+        on_device = uses_device(region.module) or uses_device(region.root.module)
+        changing: set[str] | None = None
+        for turn in region.turns():
+            call, statement = turn.node, turn.statement
+            if not isinstance(call, ast.Call) or statement is None or id(statement) in seen:
+                continue
+            if not isinstance(getattr(statement, "value", None), ast.expr):
+                continue
+            is_copied = on_device and _copies(call)
+            if not is_copied and not _computes(call, turn, region, code.project):
+                continue
+            if changing is None:
+                changing = _changing(region.function)
+            if _made_of(call) & changing:
+                continue
+            seen.add(id(statement))
+            yield Rebuilt(region, statement, call, is_copied)
+
+
+def _copies(call: ast.Call) -> bool:
+    given = any(one.arg == "device" for one in call.keywords)
+    if moves_to(call) == "device" and isinstance(call.func, ast.Attribute):
+        made = call.func.value
+        is_empty = isinstance(made, ast.Call) and made.args and ast.unparse(made.args[0]) in ("[]", "()")
+        # What an object holds was made before.
+        return not is_empty and not isinstance(made, ast.Attribute)
+    return given and called_name(call) in _FROM_HOST
+
+
+def _computes(call: ast.Call, turn: Turn, region: Region, project: Project) -> bool:
+    """`bank = triangles(32, 129)`: all it calls is a plain function of the project, which makes tensors."""
+    if not isinstance(turn.statement, ast.Assign) or turn.statement.value is not call:
+        return False
+    callees = project.resolve(call, region.function)
+    if len(callees) != 1 or callees[0].owner is not None or callees[0].definition is None:
+        return False
+    kept = any("cache" in dotted(callable_of(one)) for one in callees[0].definition.decorator_list)
+    return not kept and any(called_name(inner) in _MAKERS for inner in callees[0].calls)
+
+
+def _made_of(call: ast.Call) -> set[str]:
+    """Names in what is copied; where to is of no matter."""
+    if moves_to(call) == "device" and isinstance(call.func, ast.Attribute):
+        parts: list[ast.expr] = [call.func.value]
+    else:
+        parts = [*call.args, *(one.value for one in call.keywords if one.arg != "device")]
+    return {name for part in parts for name in _read(part)}
+
+
+def _changing(function: Function) -> set[str]:
+    """Parameters, loop variables and what is made of them, `self` aside.
+
+    Parameters may be constant all the same, but seldom are.
+    """
+    plain = function.definition
+    names = set() if plain is None else set(parameters(plain)) - {"self", "cls"}
+    for statement in function.node.body:
+        for one in within(statement):
+            if isinstance(one, LOOPS) and not isinstance(one, ast.While):
+                names |= bound_names(one.target)
+    for _ in range(_ROUNDS):
+        names |= {name for name, values in function.bindings.items() if any(names & _read(value) for value in values)}
+    return names
+
+
+def _read(node: ast.expr) -> set[str]:
+    """Names whose values count: not those of which only the place or the type is asked."""
+    found: set[str] = set()
+    stack: list[ast.AST] = [node]
+    while stack:
+        one = stack.pop()
+        if isinstance(one, ast.Name):
+            found.add(one.id)
+        elif not (isinstance(one, ast.Attribute) and one.attr in ("device", "dtype")):
+            stack += children(one)
+    return found
+
+
+def _modules_of(one: Rebuilt, project: Project) -> Iterator[Module]:
+    """The file, and those of the functions that make what is copied."""
+    yield one.region.module
+    waiting = [(one.region.function, call, 0) for call in within(one.statement) if isinstance(call, ast.Call)]
+    while waiting:
+        function, call, depth = waiting.pop()
+        for callee in project.resolve(call, function):
+            yield callee.module
+            if depth < _DEEPEST:
+                waiting += [(callee, inner, depth + 1) for inner in callee.calls]
