@@ -85,7 +85,7 @@ class Trainer:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--steps", type=int, default=130)
     parser.add_argument("--fixed", action="store_true")
     torch.set_num_threads(1)
     torch.manual_seed(0)

@@ -35,8 +35,8 @@ class Diary:
         self.errors = []
 
     def note(self, made, wanted):
-        error = (made - wanted).square().mean(1)
-        self.errors.append(error.detach() if self.detached else error)  # guilty
+        error = (made - wanted).square()
+        self.errors.append(error.detach().mean(1) if self.detached else error)  # guilty
 
     def summary(self):
         return torch.stack([error.mean() for error in self.errors[-20:]]).mean().item()
@@ -49,7 +49,7 @@ def vibration(batch):
 
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--steps", type=int, default=150)
+parser.add_argument("--steps", type=int, default=140)
 parser.add_argument("--batch", type=int, default=512)
 parser.add_argument("--fixed", action="store_true")
 args = parser.parse_args()

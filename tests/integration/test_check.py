@@ -16,10 +16,10 @@ import torch
 from torch.utils.data import DataLoader
 
 loader = DataLoader(Images(), batch_size=32, num_workers=4, pin_memory=True)
-model = Net().to("cuda")
+model = torch.compile(Net().to("cuda"))
 total = 0.0
 for images, labels in loader:
-    loss = criterion(model(images.to("cuda", non_blocking=True)), labels)
+    with torch.autocast("cuda"): loss = criterion(model(images.to("cuda", non_blocking=True)), labels)
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
@@ -42,6 +42,18 @@ def test_findings_make_it_leave_with_1_and_none_with_0(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(CLEAN)
     done = flatout_check(tmp_path, "train.py")
     assert (done.returncode, done.stdout) == (0, "Nothing found in 1 file.\n")
+
+
+def test_a_hint_is_shown_once_a_file_and_makes_nothing_fail(tmp_path: Path) -> None:
+    plain = CLEAN.replace("torch.compile(", "(").replace('with torch.autocast("cuda"): ', "")
+    (tmp_path / "train.py").write_text(plain)
+
+    done = flatout_check(tmp_path, "--format", "concise")
+
+    assert done.returncode == 0
+    first, last, *_ = done.stdout.splitlines()
+    assert first.startswith("train.py:7:1: CO502") and last.startswith("1 finding")
+    assert flatout_check(tmp_path, "--select", "CO509", "--format", "concise").stdout.startswith("train.py:7:1: CO509")
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,8 @@ def check(
     """Find what keeps a GPU idle in the source of a training, before it runs.
 
     PATH is a file, a notebook or a folder (default: the current one); what git ignores is left out. A comment
-    `# flatout: ignore[CODE]` on its line silences a finding. Exit code: 0 nothing found, or left by --fix, or to be
-    changed as --diff shows; 1 otherwise; 2 an error.
+    `# flatout: ignore[CODE]` on its line silences a finding. Exit code: 0 nothing found but hints, or left by
+    --fix, or to be changed as --diff shows; 1 otherwise; 2 an error.
     """
     # Imported here, because completion and --help have no need of it.
     from flatout.app import check as app
@@ -79,7 +79,7 @@ def check(
     if not quiet:
         click.echo(text, nl=False)
         _complain(report.trouble, report.files, verbose, obstacles)
-    return 1 if report.findings else 0
+    return 1 if any(one.severity != "hint" for one in report.findings) else 0
 
 
 def _split(words: tuple[str, ...]) -> list[str]:

@@ -57,7 +57,7 @@ def _checked(project: Project, known: tuple[Problem, ...]) -> CheckReport:
             found += problem.found_in_source(code)
         except Exception as error:  # a bug of ours must not keep the user from the other findings
             trouble.append(f"{problem.code} could not be judged ({type(error).__name__}: {error})")
-    kept = _without_ignored(_once(found), project.modules, {one.code for one in known})
+    kept = _one_hint_each(_without_ignored(_once(found), project.modules, {one.code for one in known}))
     kept += [_syntax(module) for module in project.modules if module.error is not None]
     kept.sort(key=lambda one: (one.place.file, one.place.cell or 0, one.place.line, one.place.column, one.code))
     return CheckReport(tuple(kept), len(project.modules), _lines(kept, project), tuple(trouble))
@@ -75,6 +75,21 @@ def _once(found: Iterable[SourceFinding]) -> list[SourceFinding]:
             more = tuple(other for other in one.related if other not in before.related)
             by_place[key] = replace(before, related=(*before.related, *more))
     return list(by_place.values())
+
+
+def _one_hint_each(found: Sequence[SourceFinding]) -> list[SourceFinding]:
+    """Of the hints of a file one is enough, which names the others: nothing is wrong there."""
+    hints: dict[str, list[SourceFinding]] = defaultdict(list)
+    for one in found:
+        if one.severity == "hint":
+            hints[one.place.file].append(one)
+    kept = [one for one in found if one.severity != "hint"]
+    for several in hints.values():
+        first, *others = sorted(several, key=lambda one: (one.code, one.place.line))
+        codes = sorted({one.code for one in others} - {first.code})
+        more = f" (see also {', '.join(codes)})" if codes else ""
+        kept.append(replace(first, change=f"{first.change}{more}"))
+    return kept
 
 
 def _without_ignored(

@@ -33,7 +33,7 @@ _SWITCHES = ("num_workers", "pin_memory", "persistent_workers")
 # Told by where they are: a finding of the run at another place is another one.
 _BY_PLACE = ("sync", "transfer", "cadence")
 _ORDER = {"costs": 1, "not_measured": 2, "not_reached": 3, "free": 5}
-_SEVERITIES = ("error", "high", "medium", "low")
+_SEVERITIES = ("error", "high", "medium", "low", "hint")
 _SAY = {
     "no_steps": "run {id} has no training step, so it tells nothing of what is found here",
     "changed": "changed since the run began, so that lines are matched by their text: {files}",
@@ -250,7 +250,7 @@ class Judge:
 def _severity(one: SourceFinding, measured: Measured) -> Severity:
     """What is free is of no weight; a cost that was measured may be graver than the source alone could tell."""
     if measured.state == "free":
-        return "low"
+        return "hint" if one.severity == "hint" else "low"
     if measured.state != "costs" or measured.share is None:
         return one.severity
     ratio = 1 / (1 - min(measured.share, 0.99))

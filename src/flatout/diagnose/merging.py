@@ -158,7 +158,7 @@ def _unsaid(judged: Sequence[SourceFinding], said: Sequence[Finding], judge: Jud
         if one.measured is not None
         and one.measured.state == "costs"
         and (one.measured.share or 0.0) >= _WORTH
-        and one.severity != "low"
+        and one.severity not in ("low", "hint")
         and one.code not in codes
         and not spots & judge.standing.lines_of(one.place)
     ]
@@ -190,7 +190,7 @@ def _side(
     open_ = [
         one
         for one, state in states
-        if state in ("not_measured", "not_reached") and one.severity != "low" and one.code not in codes
+        if state in ("not_measured", "not_reached") and one.severity not in ("low", "hint") and one.code not in codes
     ]
     return SourceSide(
         files=len(project.modules),

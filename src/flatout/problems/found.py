@@ -25,12 +25,15 @@ class FoundInRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundInSource:
-    """`cause` says what is wrong here, `change` what to write instead, `fix` how flatout can write it."""
+    """`cause` says what is wrong here, `change` what to write instead, `fix` how flatout can write it.
+
+    A hint is about nothing that is wrong: about something that would make most trainings faster and is not used.
+    """
 
     place: Place
     cause: str
     change: str
-    severity: Severity = "medium"
+    severity: Severity | Literal["hint"] = "medium"
     related: tuple[Related, ...] = ()
     fix: Fix | None = None
     # Where the problem's own title would not fit.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-Severity = Literal["high", "medium", "low", "error"]
+# A hint is about nothing that is wrong; it does not make a check fail.
+Severity = Literal["high", "medium", "low", "hint", "error"]
 
 # What is no problem of the catalogue, and still has to be said.
 SYNTAX = "invalid-syntax"

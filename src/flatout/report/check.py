@@ -11,7 +11,7 @@ from flatout.records.source import SYNTAX, CheckReport, Place, SourceFinding
 from flatout.report import measured, text
 from flatout.report.page import drawn
 
-_STYLE = {"high": "bold red", "medium": "bold yellow", "low": "bold cyan", "error": "bold red"}
+_STYLE = {"high": "bold red", "medium": "bold yellow", "low": "bold cyan", "hint": "bold blue", "error": "bold red"}
 _LONGEST = 160
 SAFE, UNSAFE = "[*]", "[~]"
 

@@ -10,7 +10,7 @@ from flatout.records.source import CheckReport, Fix, Place
 from flatout.report import measured
 
 SCHEMA = 1
-_LEVELS = {"error": "error", "high": "error", "medium": "warning", "low": "notice"}
+_LEVELS = {"error": "error", "high": "error", "medium": "warning", "low": "notice", "hint": "notice"}
 
 
 def to_json(report: CheckReport) -> str:

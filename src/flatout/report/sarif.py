@@ -12,7 +12,7 @@ from flatout.records.source import CheckReport, Edit, Fix, Place, SourceFinding
 from flatout.report import measured
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-_LEVELS = {"error": "error", "high": "warning", "medium": "warning", "low": "note"}
+_LEVELS = {"error": "error", "high": "warning", "medium": "warning", "low": "note", "hint": "note"}
 
 
 def sarif(report: CheckReport, version: str, texts: Mapping[str, str]) -> str:

@@ -21,7 +21,8 @@ _RECEIVES = {"recv", "recv_into", "recvfrom", "recv_json", "recv_pyobj", "recv_s
 _PEER = re.compile(r"sock|conn|client|server|listener|viewer|gui", re.I)
 _POLLS = re.compile(r"setblocking\(\s*(False|0)|settimeout\(\s*0|NOBLOCK|DONTWAIT")
 _NAMES = (
-    "sleep", "input", "system", "urlopen", "urlretrieve", "cpu_percent", "barrier", *_RUNS, *_ASKS, *_RECEIVES,
+    "sleep", "input", "system", "urlopen", "urlretrieve", "cpu_percent", "barrier", "wait_for_everyone",
+    *_RUNS, *_ASKS, *_RECEIVES,
 )  # fmt: skip
 
 
@@ -60,7 +61,7 @@ def _waits_for(call: ast.Call, function: Function) -> str | None:
         return "another process"
     if root in _WEB and (name in _ASKS or name in ("urlopen", "urlretrieve")):
         return "a server"
-    if whole in ("torch.distributed.barrier", "dist.barrier"):
+    if whole in ("torch.distributed.barrier", "dist.barrier") or name == "wait_for_everyone":
         return "all other ranks, which backward does already"
     if name in _RECEIVES and isinstance(call.func, ast.Attribute):
         return _of_socket(name, call.func, function)

@@ -7,6 +7,7 @@ from pathlib import Path, PurePath
 
 from flatout.errors import FlatoutError
 from flatout.source import files
+from flatout.source.aside import checked_aside
 from flatout.source.module import Module
 from flatout.source.notebook import cells_of
 from flatout.source.project import Project
@@ -26,10 +27,13 @@ def load(paths: Sequence[Path], exclude: Iterable[str] = ()) -> Project:
         except FlatoutError as error:
             trouble.append(f"{shown}: {error}")
             continue
-        module = Module(shown, _dotted_name(path), text if cells is None else cells.text, cells)
-        if module.tree.body and not any(word in text for word in _OF_INTEREST):
-            module.forget()
-        modules.append(module)
+        modules.append(Module(shown, _dotted_name(path), text if cells is None else cells.text, cells))
+    of_interest = [one for one in modules if any(word in one.text for word in _OF_INTEREST)]
+    known = {id(one) for one in of_interest}
+    wait = checked_aside([one for one in modules if id(one) not in known])
+    for module in of_interest:
+        assert module.tree is not None  # parsed now, so that its errors are known
+    wait()
     return Project(modules, [shown for _, shown in found.configs], trouble=trouble)
 
 

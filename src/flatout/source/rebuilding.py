@@ -12,11 +12,14 @@ from flatout.source.guards import Turn
 from flatout.source.module import Function, Module
 from flatout.source.moves import moves_to, uses_device
 from flatout.source.nodes import LOOPS, bound_names, callable_of, called_name, children, dotted, parameters, within
+from flatout.source.occasions import is_usual
 from flatout.source.project import Project
 from flatout.source.training import Region
 
 _FROM_HOST = {"tensor", "as_tensor", "from_numpy", "Tensor", "FloatTensor", "LongTensor"}
 _MAKERS = {*_FROM_HOST, "arange", "linspace", "hann_window", "meshgrid", "array", "eye"}
+# Classes that live as long as the training does.
+_HOLDING_SETTINGS = ("Module", "Model", "Loss", "Trainer")
 _DEEPEST, _ROUNDS = 2, 3
 
 
@@ -30,13 +33,15 @@ class Rebuilt:
     is_copied: bool
 
     @property
+    def is_literal(self) -> bool:
+        """`torch.tensor([0.485, 0.456], device=…)`: nothing but literals in it."""
+        return self.is_copied and self.made is not None and _literal(self.made) is not None
+
+    @property
     def is_number(self) -> bool:
         """`torch.tensor(0.0, device=…)`, `torch.tensor(0.0).to(…)`: a single number."""
-        made = self.made
-        given = made.args[0] if made is not None and len(made.args) == 1 else None
-        while isinstance(given, ast.UnaryOp):
-            given = given.operand
-        return isinstance(given, ast.Constant) and isinstance(given.value, int | float)
+        value = _literal(self.made) if self.made is not None else None
+        return isinstance(value, int | float)
 
     @property
     def made(self) -> ast.Call | None:
@@ -46,21 +51,34 @@ class Rebuilt:
         return found if isinstance(found, ast.Call) and called_name(found) == "tensor" else None
 
 
+def _literal(call: ast.Call) -> object | None:
+    """What a call is given, where it is one literal."""
+    try:
+        return ast.literal_eval(call.args[0]) if len(call.args) == 1 else None
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return None
+
+
 def rebuilt_in(code: Code) -> Iterator[Rebuilt]:
     candidates = list(_candidates(code))
-    if not candidates:
-        return
-    modules: dict[int, Module] = {}
-    for one in candidates:
-        for module in _modules_of(one, code.project):
-            modules[id(module)] = module
+    unclear = [one for one in candidates if not one.is_literal and not _is_of_data(one, code.project)]
+    modules = {id(module): module for one in unclear for module in _modules_of(one, code.project)}
     # Which statements are constant is worked out for whole files, so only for those that it may hang on.
-    built = {
-        (one.file, one.first, one.last) for one in built_in(tuple(sorted((m.shown, m.text) for m in modules.values())))
-    }
-    for one in candidates:
-        if (one.region.module.shown, one.statement.lineno, one.statement.end_lineno or 0) in built:
+    texts = tuple(sorted((module.shown, module.text) for module in modules.values()))
+    built = {(one.file, one.first, one.last) for one in built_in(texts)} if texts else set()
+    known = [one for one in candidates if one.is_literal] + unclear
+    for one in known:
+        at = (one.region.module.shown, one.statement.lineno, one.statement.end_lineno or 0)
+        if (one.is_literal or at in built) and is_usual(one.region, one.node):
             yield one
+
+
+def _is_of_data(one: Rebuilt, project: Project) -> bool:
+    """A method of a sample or a batch: what such an object holds differs from step to step."""
+    owner = one.region.function.owner
+    if owner is None or "self" not in _made_of(one.node):
+        return False
+    return not any(owner.name.endswith(end) or project.is_a(owner, end) for end in _HOLDING_SETTINGS)
 
 
 def _candidates(code: Code) -> Iterator[Rebuilt]:
@@ -87,13 +105,12 @@ def _candidates(code: Code) -> Iterator[Rebuilt]:
 
 
 def _copies(call: ast.Call) -> bool:
-    given = any(one.arg == "device" for one in call.keywords)
-    if moves_to(call) == "device" and isinstance(call.func, ast.Attribute):
-        made = call.func.value
-        is_empty = isinstance(made, ast.Call) and made.args and ast.unparse(made.args[0]) in ("[]", "()")
-        # What an object holds was made before.
-        return not is_empty and not isinstance(made, ast.Attribute)
-    return given and called_name(call) in _FROM_HOST
+    """Something is brought from the host to the device here; an empty tensor, or what an object holds, is not made."""
+    moves = moves_to(call) == "device" and isinstance(call.func, ast.Attribute)
+    given = any(one.arg == "device" for one in call.keywords) and called_name(call) in _FROM_HOST
+    made = call.func.value if moves and isinstance(call.func, ast.Attribute) else call
+    is_empty = isinstance(made, ast.Call) and _literal(made) in ([], ())
+    return (moves or given) and not is_empty and not isinstance(made, ast.Attribute)
 
 
 def _computes(call: ast.Call, turn: Turn, region: Region, project: Project) -> bool:
@@ -146,12 +163,13 @@ def _read(node: ast.expr) -> set[str]:
 
 
 def _modules_of(one: Rebuilt, project: Project) -> Iterator[Module]:
-    """The file, and those of the functions that make what is copied."""
+    """The file, and those of the plain functions that make what is copied."""
     yield one.region.module
-    waiting = [(one.region.function, call, 0) for call in within(one.statement) if isinstance(call, ast.Call)]
+    waiting = [(one.region.function, call, 0) for call in within(one.node) if isinstance(call, ast.Call)]
     while waiting:
         function, call, depth = waiting.pop()
         for callee in project.resolve(call, function):
-            yield callee.module
-            if depth < _DEEPEST:
-                waiting += [(callee, inner, depth + 1) for inner in callee.calls]
+            if callee.owner is None:
+                yield callee.module
+                if depth < _DEEPEST:
+                    waiting += [(callee, inner, depth + 1) for inner in callee.calls]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from flatout.source.following import Following
 from flatout.source.guards import Turn
 from flatout.source.moves import moves_to, uses_device
-from flatout.source.nodes import called_name, dotted, root_name
+from flatout.source.nodes import argument, bound_names, called_name, dotted, root_name
 from flatout.source.tensors import Kind, Tensors
 from flatout.source.training import Region, Training
 
@@ -27,6 +27,7 @@ _RESULT = re.compile(r"loss|logits", re.I)
 _NOT_A_TENSOR = re.compile(r"^(np|numpy|df|pd|math|args|cfg|config|json|sched|lr|rng|random)$|sched", re.I)
 _MODULE = re.compile(r"model|net$|module|criterion|optim|state", re.I)
 _PARAMETERS = re.compile(r"\b(named_)?parameters\b|\bparams\b|\bgrads\b|param_groups|state_dict\(\)")
+_PLAYS = re.compile(r"(^|[._])v?(env|envs|environment|game|sim|simulator|world)\d*\.step$", re.I)
 _ASKING = {"any", "all", "isnan", "isinf", "isfinite", "equal", "allclose", "is_nonzero"}
 
 
@@ -55,6 +56,8 @@ def syncs_in(training: Training, kinds: Following) -> Iterator[Sync]:
             for op, of in _reads(turn, tensors):
                 node = turn.node
                 assert isinstance(node, ast.expr)
+                if _goes_to_an_environment(node, turn, region):
+                    continue
                 line = _line(node, op)
                 if (id(region.module), line) not in seen:
                     seen.add((id(region.module), line))
@@ -95,13 +98,32 @@ def _of_call(call: ast.Call, tensors: Tensors) -> Iterator[tuple[str, ast.expr]]
             yield "cpu", of
         elif dotted(of) == "math" and call.args and _is_on_device(call.args[0], tensors):
             yield "float", call.args[0]  # `math.isnan(loss)`
+        elif name == "get_scale" and "scaler" in dotted(of).lower():
+            yield "item", of
     elif name in ("float", "int", "bool") and len(call.args) == 1 and _is_on_device(call.args[0], tensors):
         yield name, call.args[0]
+    if name == "clip_grad_norm_" and _is_true(argument(call, "error_if_nonfinite", 3)):
+        yield "bool", call
     if name in _WRITERS or _LOGS.search(dotted(func)):
         for given in _written(call):
             if _is_on_device(given, tensors):
                 yield "print" if name != "add_scalar" else name, given
                 return
+
+
+def _is_true(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True
+
+
+def _goes_to_an_environment(node: ast.expr, turn: Turn, region: Region) -> bool:
+    """`env.step(action.item())`: what plays on the host needs the action before anything can go on."""
+    made = bound_names(turn.statement) if isinstance(turn.statement, ast.Assign) else set()
+    for call in region.function.calls:
+        if called_name(call) == "step" and isinstance(call.func, ast.Attribute) and _PLAYS.search(dotted(call.func)):
+            given = [part for one in (*call.args, *(k.value for k in call.keywords)) for part in ast.walk(one)]
+            if any(one is node or (isinstance(one, ast.Name) and one.id in made) for one in given):
+                return True
+    return False
 
 
 def _written(call: ast.Call) -> Iterator[ast.expr]:

@@ -33,43 +33,17 @@ _HOST_BUILTINS = {
 _HOST_ATTRIBUTES = {"shape", "dtype", "device", "ndim", "requires_grad", "is_cuda", "grad_fn", "itemsize", "nbytes"}
 _DETACHING = {"detach", "detach_", "clone_detached"}
 _JOINING = {
-    "sum",
-    "max",
-    "min",
-    "abs",
-    "list",
-    "tuple",
-    "sorted",
-    "zip",
-    "dict",
-    "reversed",
-    "set",
-    "next",
-    "iter",
+    "sum", "max", "min", "abs", "list", "tuple", "sorted", "zip", "dict", "reversed", "set", "next", "iter",
     "enumerate",
-}
+}  # fmt: skip
 _MAKERS = {
     "tensor", "as_tensor", "zeros", "ones", "full", "empty", "arange", "linspace", "rand", "randn", "randint",
-    "randperm",
-    "eye", "from_numpy", "Tensor", "FloatTensor", "LongTensor",
+    "randperm", "eye", "from_numpy", "Tensor", "FloatTensor", "LongTensor",
 }  # fmt: skip
 _TORCH = {"torch", "F", "nn", "functional", "einops", "TF", "kornia"}
 _HOST_MODULES = {
-    "np",
-    "numpy",
-    "math",
-    "random",
-    "time",
-    "os",
-    "json",
-    "cv2",
-    "PIL",
-    "plt",
-    "pd",
-    "scipy",
-    "sklearn",
-    "datetime",
-}
+    "np", "numpy", "math", "random", "time", "os", "json", "cv2", "PIL", "plt", "pd", "scipy", "sklearn", "datetime",
+}  # fmt: skip
 _MODEL = re.compile(
     r"(^|_)(model|net|network|backbone|encoder|decoder|critic|actor|policy|generator|discriminator|unet|vae|gan|bert|ddp|"
     r"module|head|classifier|detector|student|netg|netd|engine|embedder|transformer)\d*(_|$)|^[gd]$|^net|model$",
@@ -78,6 +52,7 @@ _MODEL = re.compile(
 _LOSS = re.compile(r"loss|criterion|criteria|objective|crit(_|$)", re.I)
 _LOADER = re.compile(r"loader|dataloader|batches|(^|_)dl$", re.I)
 _TO_DEVICE = re.compile(r"to_device|to_cuda|to_gpu|move_to|send_to|cuda|copy_to_device|prepare_batch|move_data", re.I)
+_COUNTING = re.compile(r"averag|meter|metric|track|smooth|stat|record|accum|ema|log", re.I)
 # What gives pairs of a name and something.
 _PAIRS = {"named_parameters", "named_buffers", "named_modules", "named_children", "items"}
 _DEEPEST = 3
@@ -323,6 +298,8 @@ class Tensors:
             return "graph" if receiver == "graph" else "device"
         if moved == "host" or name in (_HOST_METHODS if isinstance(func, ast.Attribute) else _HOST_BUILTINS):
             return "host"
+        if name == "clip_grad_norm_":
+            return "device"
         if name in _DETACHING:
             return "device" if receiver == "graph" else receiver
         owner = dotted(func).split(".")[0] if isinstance(func, ast.Attribute) else ""
@@ -389,7 +366,8 @@ class Tensors:
             if dotted(func).startswith("self.") and ("device" in given or "graph" in given):
                 return "graph"  # a part of the model that cannot be followed
             return receiver if receiver == "host" and not given else None
-        bound = name in self.function.bindings or (name in self._given)
+        # What is kept under a name and called with tensors is a model, if it does not go by the name of a count.
+        bound = (name in self.function.bindings or name in self._given) and not _COUNTING.search(name)
         return "graph" if bound and ("device" in given or "graph" in given) else None
 
 

@@ -136,7 +136,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             place=whole.place if made is None else whole.module.place(made),
             cause="convolutions in half precision, with channels first: nothing in this training sets channels_last",
             change="model.to(memory_format=torch.channels_last), and the images likewise",
-            severity="low",
+            severity="hint",
         )
 
 

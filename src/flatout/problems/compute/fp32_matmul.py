@@ -115,7 +115,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             place=whole.place,
             cause="nothing sets the precision of float32 matrix products, so this training's stay off the tensor cores",
             change='torch.set_float32_matmul_precision("high") at the start of the script',
-            severity="low",
+            severity="hint",
             fix=_fix(whole),
         )
 

@@ -117,7 +117,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             place=whole.place,
             cause="this training on a GPU computes all in float32: no autocast, fp16 or bf16 in any of its files",
             change=keyword or 'with torch.autocast("cuda", dtype=torch.bfloat16): around forward and loss',
-            severity="low",
+            severity="hint",
             fix=_fix(whole, keyword),
             title="Nothing is computed in half precision",
         )

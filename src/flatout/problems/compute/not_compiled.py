@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from flatout.problems.cases import SourceCase
 from flatout.problems.found import FoundInSource
 from flatout.source.code import Code
-from flatout.source.whole import model_of, saying
+from flatout.source.whole import saying
 
 CODE = "CO509"
 TITLE = "The model runs operation by operation"
@@ -48,14 +48,13 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             continue
         if whole.is_given("torch_compile", "args"):
             continue
-        made = model_of(whole) if whole.kind == "loop" else None
         yield FoundInSource(
-            place=whole.place if made is None else whole.module.place(made),
+            place=whole.place,
             cause="nothing in this training is compiled: each operation is a kernel that the host launches",
             change="torch_compile=True"
             if whole.kind == "transformers"
             else "model.compile() once it is on the device, if the shapes of its inputs seldom change",
-            severity="low",
+            severity="hint",
         )
 
 
@@ -64,17 +63,17 @@ import re
 import torch
 
 pattern = re.compile("x+")
-model = Net().to("cuda")  # found
-for x, y in loader:
+model = Net().to("cuda")
+for x, y in loader:  # found
     loss = criterion(model(x.to("cuda")), y.to("cuda"))
     loss.backward()
     optimizer.step()
 """
 _QUIET = _SCRIPT.replace("  # found", "")
 SOURCE_CASES = (
-    SourceCase("finds it where the model is made", _SCRIPT),
+    SourceCase("finds it where the model is trained", _SCRIPT),
     SourceCase(
-        "finds it at the loop of a model that comes from elsewhere",
+        "finds it in a function that is given the model",
         "def train(model, loader):\n    for x in loader:  # found\n        loss = model(x.cuda())\n"
         "        loss.backward()\n        optimizer.step()\n",
     ),

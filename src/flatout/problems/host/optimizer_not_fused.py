@@ -54,7 +54,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         said.add(id(module))
         edit = with_keyword(module, one.call, "fused=True")
         yield FoundInSource(
-            severity="low",
+            severity="hint",
             place=module.place(one.call),
             cause=f"{one.name} updates all parameters in several rounds of kernels; fused, it is one",
             change="fused=True",
