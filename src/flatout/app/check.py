@@ -113,6 +113,7 @@ def _no_collection() -> Iterator[None]:
     try:
         yield
     finally:
+        gc.freeze()  # nor does it when all is said: the process ends
         gc.enable()
 
 

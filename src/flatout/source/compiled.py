@@ -27,8 +27,9 @@ class Break:
 
 def breaks_in(code: Code) -> Iterator[Break]:
     seen: set[int] = set()
-    for module in code.project.mentioning("compile"):
-        if "torch" not in module.text or not code.training.takes_part(module):
+    for module in code.project.modules:
+        is_named = "torch.compile" in module.text or ".compile(" in module.text or "import compile" in module.text
+        if not is_named or "torch" not in module.text or not code.training.takes_part(module):
             continue
         for function, where in _compiled_in(module, code):
             for inside in _with_callees(function, code):

@@ -51,7 +51,7 @@ class Old:
 def old_in(project: Project) -> Iterator[Old]:
     # A scaler that somebody asks for its class has to stay what it is.
     is_asked = any(_ASKED.search(one.text) for one in project.mentioning("GradScaler") if "isinstance(" in one.text)
-    for module in project.mentioning("amp"):
+    for module in project.modules:
         if "cuda.amp" in module.text or "cpu.amp" in module.text or "import amp" in module.text:
             yield from _in_module(module, project, is_asked)
 

@@ -232,8 +232,10 @@ class Project:
     def _overrides(self, cls: Class, name: str) -> list[Function]:
         """Where a base class calls what its subclasses fill in."""
         found = []
+        heirs = re.compile(rf"class \w+\([^)]*\b{cls.name}\b")
         for module in self._defining.get(name, ()):
-            for other in module.classes.values():
+            # Taking a file apart is dear: only where such a class is.
+            for other in module.classes.values() if heirs.search(module.text) else ():
                 if name in other.methods and any(base.split(".")[-1] == cls.name for base in other.bases):
                     found.append(other.methods[name])
         return found[:_MOST_OVERRIDES]

@@ -70,13 +70,18 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         text = module.text
         if "_factor" in text and "GradScaler" in text:
             yield from _swapped_factors(module, code.values)
-        if "scale" in text and _RAISING.search(text) and _is_of_a_training(module, code):
+        if "scale" in text and _may_break(text) and _RAISING.search(text) and _is_of_a_training(module, code):
             yield from _raised_in(module, code.values)
         yield from (_advice(module.at(line)) for line in _advised(text))
     for file in code.project.configs:
         text = code.project.read(file)
         if len(text) <= _MOST_CONFIG_TEXT:
             yield from (_advice(Place(file, line)) for line in _advised(text))
+
+
+def _may_break(text: str) -> bool:
+    """Does it speak of what is not finite? Cheaper to ask than what is done about it."""
+    return "nan" in text or "overflow" in text or "_inf" in text or "isinf" in text or "finite" in text
 
 
 def _is_of_a_training(module: Module, code: Code) -> bool:
