@@ -38,6 +38,8 @@ class Loop:
     heavy: bool
     # Each turn adds to one result, as a loss that is summed up does: autograd then goes through all turns again.
     sums_up: bool
+    # Each turn writes a part of a result: `out[i] = x[near[i]].mean(0)`.
+    fills: bool
     calls: frozenset[str]
 
     def holds(self, line: int) -> bool:
@@ -97,6 +99,7 @@ def _loop(node: ast.AST, defined: set[str], light: set[str]) -> Loop:
         trains=trains,
         heavy=heavy,
         sums_up=_sums_up(inside, calls),
+        fills=_fills(inside),
         calls=frozenset(names & defined),
     )
 
@@ -189,6 +192,13 @@ def _sums_up(inside: list[ast.AST], calls: list[ast.Call]) -> bool:
             if one.targets[0].id in taken:
                 return True
     return "append" in names
+
+
+def _fills(inside: list[ast.AST]) -> bool:
+    return any(
+        isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Subscript) and isinstance(one.value, ast.Call)
+        for one in inside
+    )
 
 
 def _is_heavy(call: ast.Call, light: set[str]) -> bool:

@@ -8,6 +8,7 @@ from flatout.problems.hot_lines import host_lines
 from flatout.problems.prediction import by_step, device_work_ms
 from flatout.records.evidence import Evidence
 from flatout.records.report import Gain, PauseSite
+from flatout.source.helpers import helpers_of
 
 # A pause that takes this share of the run is not worth a thought.
 SMALL = 0.02
@@ -23,13 +24,14 @@ def pause_ms(run: Evidence, phase: str) -> float:
 
 
 def prepared_ms(run: Evidence, sites: Sequence[PauseSite]) -> float:
-    """What a function that pauses takes beside the pause itself: it makes the histogram, the picture, the state.
+    """What a function that pauses, with those that only serve it, takes beside the pause itself: it makes the picture.
 
     Not one that trains as well: what it does besides is its proper work.
     """
     lines = run.all_lines or run.report.lines
     trains = {(line.location.file, line.function) for line in lines if line.phase in ("backward", "optimizer", "data")}
     pauses = {(site.location.file, site.function) for site in sites} - trains
+    pauses |= {(file, name) for file, of in pauses for name in helpers_of(run.files.get(file, ""), of)} - trains
     return sum(line.ms for line in host_lines(run) if (line.location.file, line.function) in pauses)
 
 

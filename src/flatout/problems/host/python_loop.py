@@ -103,13 +103,15 @@ def _place(hot: _Hot) -> Location:
 
 
 def _again_ms(run: Evidence, hot: _Hot) -> float:
-    """What autograd takes for the turns of a loop that sums up a loss.
+    """What autograd takes for the turns of a loop that sums up a loss, or makes a result part by part.
 
     As large a part of backward as the loop is of forward, if the rest of forward is too short for this backward.
     """
     forward_ms, backward_ms = run.phase("forward").ms, run.phase("backward").ms
     rest_ms = max(0.0, forward_ms - hot.ms)
-    if not hot.loop.sums_up or not forward_ms or backward_ms < _LONGEST_BACKWARD * rest_ms:
+    # What a forward pass fills in part by part is on the graph; targets that are drawn so are not.
+    is_on_graph = hot.loop.sums_up or (hot.loop.fills and hot.lines[0].function == "forward")
+    if not is_on_graph or not forward_ms or backward_ms < _LONGEST_BACKWARD * rest_ms:
         return 0.0
     return backward_ms * min(1.0, hot.ms / forward_ms)
 
