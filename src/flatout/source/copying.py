@@ -20,6 +20,7 @@ _SHAPING = {
     "int", "half", "bool", "double", "type", "pin_memory", "detach",
 }  # fmt: skip
 _WHOLE_BATCH = re.compile(r"^(batch|data|inputs?|enc\w*|tok\w*|features|graph|g|sample)s?$", re.I)
+_FRAMEWORK = re.compile(r"\b(accelerator|fabric)\b")
 _BATCH_CLASSES = re.compile(r"\b(transformers|tokenizers|dgl|allennlp|torchtext|pytorch3d)\b")
 
 
@@ -40,12 +41,15 @@ def copies_in(code: Code) -> list[Copy]:
             continue
         kind = code.kinds.of(region).of(of)
         name = dotted(of).split(".")[-1] or root_name(of)
-        if kind in ("graph", "device") or _NOT_A_BATCH.search(name) or _is_made_here(of):
+        if kind in ("graph", "device") or _NOT_A_BATCH.search(name) or _is_made_here(of, region):
             continue
-        if kind is None and not dotted(of) and not isinstance(of, ast.Subscript):
+        if kind is None and not dotted(of) and not isinstance(of, ast.Subscript) and not _is_next(of, region):
             continue  # the result of some call: it may be anything
+        copy = Copy(region, call, _is_non_blocking(call, region, code))
+        if _has_a_name_of_its_class(copy, code):
+            continue  # a batch of the project's own: what that copies is seen there
         seen.add(id(call))
-        found.append(Copy(region, call, _is_non_blocking(call, region, code)))
+        found.append(copy)
     return found
 
 
@@ -54,6 +58,16 @@ def _viewed(node: ast.expr) -> ast.expr:
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _SHAPING:
         node = node.func.value
     return node
+
+
+def _has_a_name_of_its_class(copy: Copy, code: Code) -> bool:
+    """`interaction.to(device)`, where a class `Interaction` has a `to` of its own that knows no options."""
+    assert isinstance(copy.call.func, ast.Attribute)
+    of = copy.call.func.value
+    if not isinstance(of, ast.Name) or not takes_no_options(copy, code):
+        return False
+    own = [cls.name.lower() for m in code.project.modules if "def to(" in m.text for cls in m.classes.values()]
+    return of.id.lower().rstrip("s") in own
 
 
 def takes_no_options(copy: Copy, code: Code) -> bool:
@@ -79,9 +93,16 @@ def may_be_no_tensor(copy: Copy, code: Code) -> bool:
     )
 
 
-def _is_made_here(node: ast.expr) -> bool:
-    """`torch.tensor(3.0).to(device)`: another problem."""
-    return isinstance(node, ast.Call) and dotted(node.func).startswith(("torch.", "np."))
+def _is_made_here(node: ast.expr, region: Region) -> bool:
+    """`torch.tensor(3.0).to(device)`, in one or two lines: no loader can pin that, it is another problem."""
+    made = region.function.bindings.get(node.id, []) if isinstance(node, ast.Name) else [node]
+    return any(isinstance(one, ast.Call) and dotted(one.func).startswith(("torch.", "np.")) for one in made)
+
+
+def _is_next(node: ast.expr, region: Region) -> bool:
+    """`next(loader).cuda()`, unless a framework has moved it already."""
+    is_next = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "next"
+    return is_next and not _FRAMEWORK.search(region.module.text)
 
 
 def _is_non_blocking(call: ast.Call, region: Region, code: Code) -> bool:

@@ -123,8 +123,15 @@ def moves_its_samples(loader: Loader, project: Project) -> bool:
     if project.mentioning("set_default_device") or project.mentioning("set_default_tensor_type"):
         return True
     cls = project.class_of(loader.dataset, loader.function) if loader.dataset is not None else None
-    methods = cls.methods.values() if cls is not None else ()
-    return any(moves_to(call) == "device" for one in methods for call in one.calls)
+    making = [*(cls.methods.values() if cls is not None else ()), *_collating(loader, project)]
+    return any(moves_to(call) == "device" for one in making for call in one.calls)
+
+
+def _collating(loader: Loader, project: Project) -> list[Function]:
+    """The function that puts its batches together, where it is one of the project's."""
+    given = given_for(loader, "collate_fn")
+    meant = project.lookup(given.id, loader.function) if isinstance(given, ast.Name) else None
+    return [meant] if isinstance(meant, Function) else []
 
 
 def _in_memory(node: ast.expr, function: Function, project: Project, depth: int) -> bool:

@@ -90,9 +90,8 @@ def _of_call(call: ast.Call, tensors: Tensors) -> Iterator[tuple[str, ast.expr]]
     if isinstance(func, ast.Attribute):
         of = func.value
         kind = tensors.of(of)
-        if (name in ("item", "tolist") and not call.args and _may_be(kind, of, certain=name == "tolist")) or (
-            name == "numpy" and kind in _ON_DEVICE
-        ):
+        # `.numpy()` works on the host only: behind `.cpu()`, or of what is there.
+        if name in ("item", "tolist") and not call.args and _may_be(kind, of, certain=name == "tolist"):
             yield name, of
         elif moves_to(call) == "host" and _may_be(kind, of) and not _is_without_wait(call):
             yield "cpu", of
@@ -174,8 +173,15 @@ def _asks(test: ast.expr, tensors: Tensors) -> bool:
         if not all(isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for op in test.ops):
             return False
         sides = [test.left, *test.comparators]
-        return any(tensors.of(one) == "graph" and not isinstance(one, ast.Attribute) for one in sides)
+        return any(
+            tensors.of(one) == "graph" or (tensors.of(one) == "device" and isinstance(one, ast.Name))
+            for one in sides
+            if not isinstance(one, ast.Attribute)
+        )
     if isinstance(test, ast.Call) and called_name(test) in _ASKING:
+        each = test.args[0] if test.args and isinstance(test.func, ast.Name) else None
+        if isinstance(each, ast.GeneratorExp | ast.ListComp):
+            return _asks(each.elt, tensors) or tensors.of(each.elt) in _ON_DEVICE
         return tensors.of(test) in _ON_DEVICE
     return False
 

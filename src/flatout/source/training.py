@@ -130,7 +130,9 @@ class Training:
                 done: set[str] = set()
                 for statement in function.node.body:
                     done |= self._of(statement, function, depth)
-                self._effects[id(function)] = frozenset(done)
+                # What it does besides a training loop of its own, at an epoch's end say, is no step of its caller.
+                holds_a_loop = any(of is function for _, of in self.loops)
+                self._effects[id(function)] = frozenset() if holds_a_loop else frozenset(done)
         return self._effects[id(function)]
 
     def _of(self, node: ast.AST, function: Function, depth: int) -> set[str]:

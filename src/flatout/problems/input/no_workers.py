@@ -33,7 +33,7 @@ from flatout.records.evidence import Evidence, Waiting
 from flatout.records.source import Edit, Fix, Related
 from flatout.source.code import Code
 from flatout.source.edits import with_keyword
-from flatout.source.loaders import Loader, Setting, is_in_memory, setting
+from flatout.source.loaders import Loader, Setting, is_in_memory, moves_its_samples, setting
 from flatout.source.nodes import is_open
 from flatout.source.rewriting import rewritten
 
@@ -118,7 +118,8 @@ CASES = (
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
     for made in code.loaders:
-        if not made.trains or is_in_memory(made, code.project):
+        # A worker cannot put anything on a device.
+        if not made.trains or is_in_memory(made, code.project) or moves_its_samples(made, code.project):
             continue
         workers = setting(made, "num_workers", code.values)
         if not workers.is_off():

@@ -91,8 +91,14 @@ CASES = (
 )
 
 
+# Horovod's optimizer waits for the gradients of other ranks.
+_OF_RANKS = re.compile(r"optim", re.I)
+
+
 def in_source(code: Code) -> Iterator[FoundInSource]:
     for region, turn, call in code.calls_each_step("synchronize"):
+        if _OF_RANKS.search(dotted(call.func)):
+            continue
         yield FoundInSource(
             place=region.module.place(call),
             cause=f"`{text_of(call, 40)}` makes the host wait for the device in {every_step(region)}",
