@@ -20,12 +20,10 @@ When it is fine: the data fits in no memory, or the samples are made up at rando
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
 from flatout.problems.found import FoundInRun
-from flatout.problems.hot_lines import text_at
 from flatout.problems.input.feeding import (
     BUSY,
     WORTH,
@@ -38,7 +36,7 @@ from flatout.problems.input.feeding import (
     steady_wait_ms,
     workers_for,
 )
-from flatout.problems.input.sample_lines import dearest_line, making_lines
+from flatout.problems.input.sample_lines import dearest_line, same_part
 from flatout.problems.input.uneven import held_up_by_few
 from flatout.problems.prediction import by_step, without_waiting_ms
 from flatout.records.evidence import Evidence, LoaderUse, Waiting, WorkerProcesses
@@ -58,10 +56,6 @@ _COPY = 0.05
 _UNCROWDED = 0.9
 # Part of a sample that is the same each time, where its lines do not tell. At worst, expected.
 _SAME_AT_WORST, _SAME = 0.25, 0.5
-# What a line that augments speaks of; what comes out of it differs each time.
-_BY_CHANCE = re.compile(r"rand|uniform|choice|shuffl|noise|jitter|augment|\brng|flip|normal\(|crop|transform", re.I)
-# So much of a sample's time must be seen in known lines to judge by them.
-_SEEN = 0.5
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
@@ -134,22 +128,13 @@ def _gain(run: Evidence, use: LoaderUse, kept: float) -> Gain | None:
         fed_ms = without_waiting_ms(run) + (0.0 if run.on_gpu else _UNCROWDED * handover_ms(run))
         return max(_UNCROWDED * fed_ms, (work_ms - saved_ms) / use.workers) + epoch_start_ms(run, saved_ms)
 
-    worst, expected = _same_part(run)
+    same = same_part(run)
+    worst, expected = (_SAME_AT_WORST, _SAME) if same is None else (_SAME * same, same)
     words = (
         f"{kept:.0%} of the samples cost a copy for {expected:.0%} of their {cost.fetch_ms_per_sample:.3g} ms; at best"
         " for all"
     )
     return by_step(run, step_ms(worst * kept), step_ms(expected * kept), step_ms(kept), words)
-
-
-def _same_part(run: Evidence) -> tuple[float, float]:
-    """Part of making a sample that comes out the same each time, at worst and expected: as its lines tell."""
-    texts = [(line.share, text_at(run, line.location)) for line in making_lines(run)]
-    seen = sum(share for share, text in texts if text)
-    if seen < _SEEN:
-        return _SAME_AT_WORST, _SAME
-    same = sum(share for share, text in texts if text and not _BY_CHANCE.search(text)) / seen
-    return _SAME * same, same
 
 
 _EMPTY = Waiting(0.0, None, rest_ms=50.0, median_ms=50.0, empty_share=1.0)

@@ -38,6 +38,7 @@ from flatout.problems.input.feeding import (
     busy_share,
     steady_wait_ms,
 )
+from flatout.problems.input.sample_lines import same_part
 from flatout.records.evidence import CacheUse, Evidence, LoaderUse, Waiting
 from flatout.records.report import Gain, HostUse
 from flatout.records.source import Related
@@ -53,7 +54,7 @@ _REPEATED = 1.5
 _SELDOM = 0.5
 # So much more of what is asked for must be within reach.
 _WITHIN_REACH = 0.15
-# What a hit saves of a sample's making: at worst, expected, at best.
+# What a hit saves of a sample's making: at worst, expected where the sample's lines do not tell, at best.
 _SAVED_AT_WORST, _SAVED, _SAVED_AT_BEST = 0.5, 0.75, 0.95
 
 
@@ -144,9 +145,11 @@ def _gain(run: Evidence, use: LoaderUse, cache: CacheUse, reach: float) -> Gain 
     fetch_ms = work_ms * use.cost.fetch_ms_per_sample / sample_ms
     # Of the samples made in full now, so many would be hits.
     more = (reach - cache.hit_rate) / (1 - cache.hit_rate)
-    shares = (_SAVED_AT_WORST, _SAVED, _SAVED_AT_BEST)
+    same = same_part(run)
+    expected = _SAVED if same is None else min(same, _SAVED_AT_BEST)
+    shares = (min(_SAVED_AT_WORST, expected), expected, _SAVED_AT_BEST)
     left = [work_ms - more * share * fetch_ms for share in shares]
-    words = f"{reach:.0%} instead of {cache.hit_rate:.0%} are hits, which save {_SAVED:.0%} of a sample's making"
+    words = f"{reach:.0%} instead of {cache.hit_rate:.0%} are hits, which save {expected:.0%} of a sample's making"
     return gain_by_cheaper(run, use, (left[0], left[1], left[2]), words)
 
 
