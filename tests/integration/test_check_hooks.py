@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from click.testing import CliRunner
 
@@ -72,9 +71,6 @@ def test_findings_do_not_fail_a_scan_but_errors_do(tmp_path: Path) -> None:
     assert subprocess.run(line, shell=True, cwd=tmp_path, env=ENVIRON, capture_output=True).returncode != 0
 
 
-@pytest.mark.skipif(
-    not PRE_COMMIT.exists() or shutil.which("git") is None, reason="needs pre-commit and git to run the hook"
-)
 def test_the_hook_runs_and_fails_on_findings(tmp_path: Path) -> None:
     project, offering = tmp_path / "project", tmp_path / "offering"
     for folder in (project, offering):

@@ -54,6 +54,26 @@ class SourceCase:
         }
 
 
+# A training, into whose step a case puts lines of its own.
+STEPS = """
+import torch, wandb
+from torch.utils.tensorboard import SummaryWriter
+writer = SummaryWriter()
+for epoch in range(9):
+    for step, (x, y) in enumerate(loader):
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+        %s
+    print(epoch, step)
+"""
+
+
+def in_each_step(name: str, *lines: str) -> SourceCase:
+    return SourceCase(name, STEPS % "\n        ".join(lines))
+
+
 def phases(**ms: float) -> dict[str, PhaseShare]:
     """Phases by their milliseconds a step."""
     step_ms = sum(ms.values()) or 1.0

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cadence.pausing import exposed_ms, pause_ms, prepared_ms, rarer, times_longer
-from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
+from flatout.problems.cases import HERE, STEPS, Case, SourceCase, in_each_step, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.records.evidence import Evidence
 from flatout.records.report import PauseSite
@@ -105,41 +105,26 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         )
 
 
-_LOOP = """
-import torch, wandb
-from torch.utils.tensorboard import SummaryWriter
-writer = SummaryWriter()
-for epoch in range(9):
-    for step, (x, y) in enumerate(loader):
-        optimizer.zero_grad()
-        loss = criterion(model(x), y)
-        loss.backward()
-        optimizer.step()
-        %s
-    print(epoch, step)
-"""
-
-
-def _does(name: str, *lines: str) -> SourceCase:
-    return SourceCase(name, _LOOP % "\n        ".join(lines))
-
-
 SOURCE_CASES = (
-    _does("finds it when each step saves", 'torch.save(model.state_dict(), "last.pt")  # found'),
-    _does("finds it when the first rank saves", "if rank == 0:", "    save_checkpoint(model, optimizer)  # found"),
-    _does("finds it when a model is written as a whole", "model.save_pretrained(folder)  # found"),
-    _does("finds it when it is done every five steps", "if step % 5 == 0:", "    torch.save(model, path)  # found"),
+    in_each_step("finds it when each step saves", 'torch.save(model.state_dict(), "last.pt")  # found'),
+    in_each_step(
+        "finds it when the first rank saves", "if rank == 0:", "    save_checkpoint(model, optimizer)  # found"
+    ),
+    in_each_step("finds it when a model is written as a whole", "model.save_pretrained(folder)  # found"),
+    in_each_step(
+        "finds it when it is done every five steps", "if step % 5 == 0:", "    torch.save(model, path)  # found"
+    ),
     SourceCase(
         "finds it when a function of the script's own writes it",
-        "def snapshot(model):\n    torch.save(model.state_dict(), 'last.pt')\n" + _LOOP % "snapshot(model)  # found",
+        "def snapshot(model):\n    torch.save(model.state_dict(), 'last.pt')\n" + STEPS % "snapshot(model)  # found",
     ),
-    _does("quiet when it is done every thousand steps", "if step % 1000 == 0:", "    torch.save(model, path)"),
-    _does("quiet when it is done for the best", "if loss < best:", "    torch.save(model, path)"),
-    _does("quiet when an interval is set elsewhere", "if should_save(step):", "    torch.save(model, path)"),
-    _does("quiet when a picture is saved", "image.save(path)", "np.save(path, x)"),
+    in_each_step("quiet when it is done every thousand steps", "if step % 1000 == 0:", "    torch.save(model, path)"),
+    in_each_step("quiet when it is done for the best", "if loss < best:", "    torch.save(model, path)"),
+    in_each_step("quiet when an interval is set elsewhere", "if should_save(step):", "    torch.save(model, path)"),
+    in_each_step("quiet when a picture is saved", "image.save(path)", "np.save(path, x)"),
     SourceCase(
         "quiet when it is once an epoch",
-        (_LOOP % "pass").replace("    print(epoch, step)", "    torch.save(model.state_dict(), path)"),
+        (STEPS % "pass").replace("    print(epoch, step)", "    torch.save(model.state_dict(), path)"),
     ),
     SourceCase(
         "quiet when an epoch is one step",

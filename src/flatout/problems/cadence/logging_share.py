@@ -25,7 +25,7 @@ from collections.abc import Iterator
 
 from flatout.problems.cadence.pausing import exposed_ms, pause_ms, prepared_ms, rarer, times_longer
 from flatout.problems.cadence.printing import is_image, is_progress, logged_ms
-from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
+from flatout.problems.cases import HERE, STEPS, Case, SourceCase, in_each_step, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.records.evidence import Evidence
 from flatout.records.report import LineCost, Location, PauseSite
@@ -134,44 +134,27 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         )
 
 
-_STEPS = """
-import torch, wandb
-from torch.utils.tensorboard import SummaryWriter
-writer = SummaryWriter()
-for epoch in range(9):
-    for step, (x, y) in enumerate(loader):
-        optimizer.zero_grad()
-        loss = criterion(model(x), y)
-        loss.backward()
-        optimizer.step()
-        %s
-    print(epoch, step)
-"""
-
-
-def _does(name: str, *lines: str) -> SourceCase:
-    return SourceCase(name, _STEPS % "\n        ".join(lines))
-
-
 SOURCE_CASES = (
-    _does("finds it when images are written", 'writer.add_images("x", x, step)  # found'),
-    _does(
+    in_each_step("finds it when images are written", 'writer.add_images("x", x, step)  # found'),
+    in_each_step(
         "finds it when histograms are made of all parameters",
         "for name, p in model.named_parameters():",
         "    writer.add_histogram(name, p, step)  # found",
     ),
-    _does("finds it when figures are saved", "plt.savefig(path)  # found"),
-    _does(
+    in_each_step("finds it when figures are saved", "plt.savefig(path)  # found"),
+    in_each_step(
         "finds it when only the writer is asked for", "if writer is not None:", "    writer.add_image('x', x)  # found"
     ),
-    _does("finds it when a service is sent pictures", "wandb.log({'x': wandb.Image(x)})  # found"),
+    in_each_step("finds it when a service is sent pictures", "wandb.log({'x': wandb.Image(x)})  # found"),
     SourceCase(
         "finds it when a function leaves most steps out, but not enough",
         "def log(step, x):\n    if step % 2:\n        return\n    writer.add_image('x', x, step)  # found\n"
-        + _STEPS % "log(step, x)",
+        + STEPS % "log(step, x)",
     ),
-    _does("quiet when it is done every hundred steps", "if step % 100 == 0:", "    writer.add_images('x', x, step)"),
-    _does("quiet when a setting asks for it", "if args.images:", "    writer.add_images('x', x, step)"),
-    _does("quiet when scalars are written", "writer.add_scalar('lr', lr, step)"),
-    _does("quiet when something else is an image", "image = pil.Image(x)"),
+    in_each_step(
+        "quiet when it is done every hundred steps", "if step % 100 == 0:", "    writer.add_images('x', x, step)"
+    ),
+    in_each_step("quiet when a setting asks for it", "if args.images:", "    writer.add_images('x', x, step)"),
+    in_each_step("quiet when scalars are written", "writer.add_scalar('lr', lr, step)"),
+    in_each_step("quiet when something else is an image", "image = pil.Image(x)"),
 )

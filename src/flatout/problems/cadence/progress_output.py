@@ -26,7 +26,7 @@ from typing import Any
 
 from flatout.problems.cadence.pausing import exposed_ms, pause_ms, rarer, times_longer
 from flatout.problems.cadence.printing import is_progress, logged_ms, printed_ms
-from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
+from flatout.problems.cases import HERE, STEPS, Case, SourceCase, in_each_step, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.records.evidence import Evidence
 from flatout.records.report import LineCost, Location, PauseSite
@@ -118,38 +118,19 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         )
 
 
-_STEPS = """
-import torch, wandb
-from torch.utils.tensorboard import SummaryWriter
-writer = SummaryWriter()
-for epoch in range(9):
-    for step, (x, y) in enumerate(loader):
-        optimizer.zero_grad()
-        loss = criterion(model(x), y)
-        loss.backward()
-        optimizer.step()
-        %s
-    print(epoch, step)
-"""
-
-
-def _does(name: str, *lines: str) -> SourceCase:
-    return SourceCase(name, _STEPS % "\n        ".join(lines))
-
-
 SOURCE_CASES = (
-    _does("finds it when each step prints", "print(epoch, step)  # found"),
-    _does("finds it when each step is logged", "logger.info('step %d', step)  # found"),
-    _does("finds it when the first rank prints", "if dist.get_rank() == 0:", "    print(step)  # found"),
-    _does("finds it when lines go past the progress bar", "tqdm.write(str(step))  # found"),
-    _does("quiet when it is done every ten steps", "if step % 10 == 0:", "    print(step)"),
-    _does("quiet when a setting asks for it", "if args.talk:", "    print(step)"),
-    _does("quiet when something is wrong", "if len(x) == 0:", "    print('empty')"),
-    _does("quiet when it is a progress bar", "bar.set_postfix(step=step)", "bar.update(1)"),
-    _does("quiet when it goes to a file", "print(step, file=log)", "handle.write('x')"),
+    in_each_step("finds it when each step prints", "print(epoch, step)  # found"),
+    in_each_step("finds it when each step is logged", "logger.info('step %d', step)  # found"),
+    in_each_step("finds it when the first rank prints", "if dist.get_rank() == 0:", "    print(step)  # found"),
+    in_each_step("finds it when lines go past the progress bar", "tqdm.write(str(step))  # found"),
+    in_each_step("quiet when it is done every ten steps", "if step % 10 == 0:", "    print(step)"),
+    in_each_step("quiet when a setting asks for it", "if args.talk:", "    print(step)"),
+    in_each_step("quiet when something is wrong", "if len(x) == 0:", "    print('empty')"),
+    in_each_step("quiet when it is a progress bar", "bar.set_postfix(step=step)", "bar.update(1)"),
+    in_each_step("quiet when it goes to a file", "print(step, file=log)", "handle.write('x')"),
     SourceCase(
         "quiet when it is said as a wait for the device",
-        (_STEPS % "print(step, loss.item())").replace("model(x)", "model(x.cuda())"),
+        (STEPS % "print(step, loss.item())").replace("model(x)", "model(x.cuda())"),
     ),
     SourceCase(
         "quiet when a turn is an episode",
