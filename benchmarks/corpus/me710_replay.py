@@ -19,7 +19,7 @@ if "--fixed" in sys.argv:
 import torch
 from torch import nn
 
-WIDTH, KEPT, ROOM_BYTES = 4096, 24, 14 << 30
+WIDTH, KEPT, ROOM_BYTES = 4096, 24, 17 << 29
 
 
 def main():

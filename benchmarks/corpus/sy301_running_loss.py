@@ -15,7 +15,8 @@ parser.add_argument("--steps", type=int, default=400)
 parser.add_argument("--fixed", action="store_true")
 args = parser.parse_args()
 torch.manual_seed(0)
-torch.set_float32_matmul_precision("high")
+if torch.cuda.is_available():
+    torch.set_default_dtype(torch.bfloat16)
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 width = 8192 if device.type == "cuda" else 256
 with torch.device(device):
@@ -23,7 +24,7 @@ with torch.device(device):
     encoder = nn.Sequential(*blocks).requires_grad_(False)
     head = nn.Sequential(nn.Linear(128, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
     classify = nn.Linear(width, 10)
-    x, y = torch.randn(2048, 128), torch.randint(0, 10, (2048,))
+    x, y = torch.randn(4096, 128), torch.randint(0, 10, (4096,))
 optimizer = torch.optim.SGD([*head.parameters(), *classify.parameters()], lr=0.01)
 running, right = 0.0, torch.zeros((), device=device)
 for _ in range(args.steps):

@@ -31,11 +31,12 @@ if __name__ == "__main__":
     parser.add_argument("--fixed", action="store_true")
     args = parser.parse_args()
     torch.manual_seed(0)
-    torch.set_float32_matmul_precision("high")
+    if torch.cuda.is_available():
+        torch.set_default_dtype(torch.bfloat16)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with torch.device(device):
         net = Points(10240 if device.type == "cuda" else 256)
-        cloud, target = torch.randn(3072, 3), torch.randn(3072)
+        cloud, target = torch.randn(6144, 3), torch.randn(6144)
         inside = cloud[:, 2] > -3
     optimizer = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], 1e-3)
     for _ in range(args.steps):

@@ -14,7 +14,7 @@ from torch import nn
 def batches(count, device):
     generator = torch.Generator(device=device).manual_seed(0)
     for _ in range(count):
-        yield torch.randn(4096, 64, device=device, generator=generator)
+        yield torch.randn(8192, 64, device=device, generator=generator)
 
 
 def hardest(scores, fixed):
@@ -29,7 +29,8 @@ def main():
     parser.add_argument("--fixed", action="store_true")
     args = parser.parse_args()
     torch.manual_seed(0)
-    torch.set_float32_matmul_precision("high")
+    if torch.cuda.is_available():
+        torch.set_default_dtype(torch.bfloat16)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     width = 8192 if device.type == "cuda" else 256
     with torch.device(device):

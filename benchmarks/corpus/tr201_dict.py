@@ -30,7 +30,7 @@ class Depth:
         wide = 128 if self.device == "cuda" else 8
         layers = [nn.Conv2d(6, wide, 5, 1, 2), nn.ReLU(), nn.Conv2d(wide, wide, 3, 1, 1), nn.ReLU()]
         self.net = nn.Sequential(*layers, nn.Conv2d(wide, wide, 3, 1, 1), nn.ReLU(), nn.Conv2d(wide, 1, 1))
-        self.net.to(self.device)
+        self.net.to(self.device, memory_format=torch.channels_last)
         self.optimizer = torch.optim.AdamW(self.net.parameters(), 1e-3, fused=True)
         pin = args.fixed and self.device == "cuda"
         self.loader = DataLoader(Stereo(), batch_size=8, num_workers=8, pin_memory=pin, persistent_workers=True)
@@ -44,8 +44,9 @@ class Depth:
     def fit(self):
         for step, batch in enumerate(self.loader):
             batch = self.to_device(batch)
-            out = self.net(torch.cat([batch["left"], batch["right"]], 1)).squeeze(1)
-            loss = (out - batch["depth"]).abs().mean()
+            with torch.autocast("cuda", torch.bfloat16, enabled=self.device == "cuda"):
+                out = self.net(torch.cat([batch["left"], batch["right"]], 1)).squeeze(1)
+                loss = (out - batch["depth"]).abs().mean()
             self.optimizer.zero_grad(set_to_none=True)
             loss.backward()
             self.optimizer.step()
@@ -58,5 +59,4 @@ if __name__ == "__main__":
     parser.add_argument("--steps", type=int, default=250)
     parser.add_argument("--fixed", action="store_true")
     torch.manual_seed(0)
-    torch.set_float32_matmul_precision("high")
     Depth(parser.parse_args()).fit()

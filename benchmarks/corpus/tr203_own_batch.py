@@ -45,7 +45,6 @@ class Cameras(Dataset):
 
 def main(args):
     torch.manual_seed(0)
-    torch.set_float32_matmul_precision("high")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     loader = DataLoader(  # guilty
         Cameras(8 * args.steps),
@@ -56,11 +55,13 @@ def main(args):
     )
     wide = 256 if device.type == "cuda" else 8
     layers = [nn.Conv2d(3, 64, 7, 2), nn.ReLU(), nn.Conv2d(64, wide, 3), nn.ReLU(), nn.Conv2d(wide, wide, 3), nn.ReLU()]
-    net = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(16 * wide, 16)).to(device)
+    net = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(16 * wide, 16))
+    net.to(device, memory_format=torch.channels_last)
     optimizer = torch.optim.Adam(net.parameters(), fused=True)
     for views in loader:
         views = views.to(device)
-        loss = (net(views.images).view(-1, 4, 4) - views.cameras).square().mean()
+        with torch.autocast("cuda", torch.bfloat16, enabled=device.type == "cuda"):
+            loss = (net(views.images).view(-1, 4, 4) - views.cameras).square().mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

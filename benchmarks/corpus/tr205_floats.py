@@ -48,14 +48,15 @@ def main():
         nn.Conv2d(3, 64, 16, 16), nn.ReLU(), nn.Conv2d(64, 64, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten()
     )
     head = nn.Linear(64, 8).to(device)
-    net.to(device)
+    net.to(device, memory_format=torch.channels_last)
     optimizer = torch.optim.SGD([*net.parameters(), *head.parameters()], 0.01, fused=on_gpu)
     labels = torch.randint(0, 8, (len(batches[0]),), device=device)
     for step in range(args.steps):
         frames = batches[step % len(batches)].to(device, non_blocking=True)  # guilty
         if args.fixed:
             frames = (frames.float() / 255 - mean) / std
-        loss = nn.functional.cross_entropy(head(net(frames)), labels)
+        with torch.autocast("cuda", torch.bfloat16, enabled=on_gpu):
+            loss = nn.functional.cross_entropy(head(net(frames)), labels)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -35,7 +35,7 @@ class Prefetcher:
 
 
 def endless(device):
-    pinned = [torch.randn(4096, 8192) for _ in range(BATCHES)]
+    pinned = [torch.randn(8192, 8192) for _ in range(BATCHES)]
     if device.type == "cuda":
         pinned = [batch.pin_memory() for batch in pinned]
     while True:
@@ -44,7 +44,8 @@ def endless(device):
 
 def main(steps, fixed):
     torch.manual_seed(0)
-    torch.set_float32_matmul_precision("high")
+    if torch.cuda.is_available():
+        torch.set_default_dtype(torch.bfloat16)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = nn.Sequential(nn.Linear(8192, 2048), nn.ReLU(), nn.Linear(2048, 64)).to(device)
     optimizer = torch.optim.SGD(model.parameters(), 1e-3)

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.gpu
 
 @pytest.mark.parametrize("mode", ["plain", "waits", "scaler", "loaderless"])
 def test_every_step_counts_once(watch: Watch, mode: str) -> None:
-    seen = watch("short_steps.py", mode)
+    seen = watch("short_steps_cuda.py", mode)
 
     assert seen.returncode == 0, seen.stderr
     assert seen.step_count == seen.truth["steps"]
@@ -25,25 +25,24 @@ def test_every_step_counts_once(watch: Watch, mode: str) -> None:
 
 
 def test_waits_and_copies_are_all_counted(watch: Watch) -> None:
-    seen = watch("short_steps.py", "waits")
+    seen = watch("short_steps_cuda.py", "waits")
 
     (wait,) = [site for site in seen.json["syncs"] if site["op"] == "item"]
-    assert wait["location"]["line"] == line_of("short_steps.py", "# SITE item")
+    assert wait["location"]["line"] == line_of("short_steps_cuda.py", "# SITE item")
     assert wait["per_step"] == pytest.approx(1, abs=0.02)
-    copied = [
-        site for site in seen.json["copies"] if site["location"]["line"] == line_of("short_steps.py", "# SITE copy")
-    ]
-    assert sum(site["per_step"] for site in copied) == pytest.approx(2, abs=0.05)
+    line = line_of("short_steps_cuda.py", "# SITE copy")
+    copied = [site["per_step"] for site in seen.json["copies"] if site["location"]["line"] == line]
+    assert sum(copied) == pytest.approx(2, abs=0.05)
     assert seen.share("sync") > 0 and seen.share("h2d") > 0
 
 
 @pytest.mark.parametrize("mode", ["plain", "loaderless"])
 def test_samples_of_the_device_stay_within_a_step(watch: Watch, mode: str) -> None:
-    seen = watch("short_steps.py", mode)
+    seen = watch("short_steps_cuda.py", mode)
 
     step_ms = 1e3 / seen.json["throughput"]["steps_per_s"]
     assert seen.json["gpu"]["device_ms"]["step"] == pytest.approx(step_ms, rel=0.25)
 
 
 def test_watching_says_that_it_takes_little(watch: Watch) -> None:
-    assert watch("short_steps.py", "plain").json["overhead"]["share"] < 0.015
+    assert watch("short_steps_cuda.py", "plain").json["overhead"]["share"] < 0.015

@@ -1,8 +1,9 @@
-"""What bounds a run: decided by how the step divides, with utilisation as evidence only.
+"""What bounds a run: decided by how the step divides, not by utilisation.
 
 Each cause gets the share of the step that removing it could save at most. On a GPU the host's own division is not
 enough: a host that waits in `.item()` while the device computes loses nothing. So input counts as far as the device
-starved, and the host's phases as far as the device was found with nothing left to do (drained).
+starved, and the host's phases as far as the device was found with nothing left to do (drained). Utilisation alone names
+no cause: it only bounds what copies and waits can have cost.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from flatout.records.figures import plain
 from flatout.records.report import Bound, Finding, GpuUse, PhaseShare, Verdict
 
 # Below this a cause is not worth fixing; from `_BINDS` on the largest names the bound.
@@ -59,12 +61,16 @@ def removable(phases: Mapping[str, PhaseShare], gpu: GpuUse | None, on_gpu: bool
     waiting = share["data"] if starved is None else starved
     if drained is None:
         return Removable(waiting, share["h2d"], 0.0, 0.0, cadence)
-    transfer = drained * share["h2d"]
     # After every wait the device has nothing queued until the host is ahead again. That idling is the wait's doing for
     # as long as the wait was; only what remains is a host too slow by itself.
-    exposed = max(0.0, drained * sum(share[name] for name in _HOST_PHASES) - waiting - transfer)
-    sync = min(share["sync"], exposed)
-    return Removable(waiting, transfer, sync, exposed - sync, cadence)
+    exposed = drained * sum(share[name] for name in _HOST_PHASES) - waiting
+    # A wait also drains the device between the boundaries at which it was looked at: how long no kernel ran shows that.
+    busy = gpu.busy_share if gpu else None
+    idle = 0.0 if busy is None else max(0.0, 1.0 - busy - waiting - cadence)
+    transfer = max(drained * share["h2d"], min(share["h2d"], idle))
+    sync = min(share["sync"], max(0.0, exposed - transfer, idle - transfer))
+    host = max(0.0, exposed - transfer - sync)
+    return Removable(waiting, transfer, sync, host, cadence)
 
 
 def verdict(phases: Mapping[str, PhaseShare], step_ms: float | None, gpu: GpuUse | None, on_gpu: bool) -> Verdict:
@@ -99,7 +105,7 @@ def _compute_sentence(costs: Removable, step_ms: float, on_gpu: bool, first: Bou
 
 
 def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."
+    return plain(f"{text[0].upper()}{text[1:]}.")
 
 
 def _cost(cause: Bound, share: float, step_ms: float, on_gpu: bool) -> str:

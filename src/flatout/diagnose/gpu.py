@@ -11,13 +11,19 @@ from flatout.records.report import GpuUse
 from flatout.store.rows import Rows
 from flatout.store.run import StoredRun
 
+# A reading tells of the time before it: activity since the reading before, utilisation by the driver's own window.
+_LOOKS_BACK_S = 0.4
+# Memory that is not ours but the driver's. Another process has a context of its own, which is more.
+_NOBODY_ELSE_BYTES = 200 << 20
+_MOSTLY = 0.9
+_FEWEST_READINGS = 5
 _TIMES = ("starved", "forward", "backward", "optimizer", "other", "step")
 
 
 def gpu_use(run: StoredRun, ranks: Sequence[Rank]) -> GpuUse | None:
     """None where there is no GPU, or nothing of it was measured."""
     rows = run.rows("gpu")
-    rows = _own(during_steps(rows, ranks)) if rows is not None else None
+    rows = _own(during_steps(rows, ranks, looks_back_s=_LOOKS_BACK_S)) if rows is not None else None
     has_rows = rows is not None and len(rows.values) > 0
     timed = any(rank.recording.count("device") for rank in ranks)
     if not has_rows and not timed:
@@ -26,9 +32,11 @@ def gpu_use(run: StoredRun, ranks: Sequence[Rank]) -> GpuUse | None:
     own, used = column["own_memory_bytes"], column["memory_used_bytes"]
     peak = _max(own) if np.isfinite(own).any() else _max(used)
     starved, drained, device_ms = _timeline(ranks)
+    util = _mean(column["util_percent"])
+    is_alone = len(used) >= _FEWEST_READINGS and (used - own < _NOBODY_ELSE_BYTES).mean() > _MOSTLY
     return GpuUse(
         starved_share=starved,
-        util_mean=_mean(column["util_percent"]),
+        util_mean=util,
         util_spread=_spread(column["util_percent"]),
         power_share=_mean(column["power_w"] / column["power_limit_w"]),
         sm_active=_mean(column["sm_active"]),
@@ -36,6 +44,7 @@ def gpu_use(run: StoredRun, ranks: Sequence[Rank]) -> GpuUse | None:
         memory_peak=None if peak is None else int(peak),
         drained_share=drained,
         device_ms=device_ms,
+        busy_share=util / 100 if is_alone and util is not None else None,
     )
 
 

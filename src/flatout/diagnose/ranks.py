@@ -180,13 +180,16 @@ def _by_phase(phase_s: NDArray[np.float32], names: tuple[str, ...]) -> NDArray[n
     return ours
 
 
-def during_steps(rows: Rows, ranks: Sequence[Rank]) -> Rows:
-    """The samples taken while training was steady; all, if none fell there (a very short run)."""
+def during_steps(rows: Rows, ranks: Sequence[Rank], looks_back_s: float = 0.0) -> Rows:
+    """The samples taken while training was steady; all, if none fell there (a very short run).
+
+    A sample tells of `looks_back_s` before it: the first of them are left out, but never half of the time.
+    """
     spans = [rank.steady for rank in ranks if len(rank.steady)]
     if not spans:
         return rows
     start_s = min(int(steps.start_ns[0]) for steps in spans) * 1e-9
     end_s = max(int(steps.start_ns[-1]) * 1e-9 + float(steps.wall_s[-1]) for steps in spans)
     t_s = rows.column("t_s")
-    inside = (t_s >= start_s) & (t_s <= end_s)
+    inside = (t_s >= start_s + min(looks_back_s, 0.5 * (end_s - start_s))) & (t_s <= end_s)
     return Rows(rows.columns, rows.values[inside], rows.lost) if inside.any() else rows

@@ -15,7 +15,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from flatout.errors import FlatoutError
@@ -23,6 +23,7 @@ from flatout.problems.cases import Case, SourceCase
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import severity
 from flatout.records.evidence import Evidence
+from flatout.records.figures import plain
 from flatout.records.report import Finding
 from flatout.records.source import SourceFinding
 from flatout.source.code import Code
@@ -64,10 +65,10 @@ class Problem:
                 severity=one.severity or ("medium" if gain is None else severity(gain)),
                 location=one.location,
                 evidence=one.evidence,
-                cause=one.cause,
+                cause=plain(one.cause),
                 remedy=self.remedy,
                 change=one.change,
-                predicted_gain=gain,
+                predicted_gain=None if gain is None else replace(gain, method=plain(gain.method)),
             )
 
     def found_in_source(self, code: Code) -> Iterator[SourceFinding]:

@@ -72,6 +72,8 @@ def device_work_ms(run: Evidence) -> float | None:
         return 0.0
     if gpu is None:
         return None
+    if gpu.busy_share is not None:
+        return min(1.0, gpu.busy_share) * run.step_ms
     if gpu.drained_share is not None and gpu.drained_share < _NEVER_DRAINED:
         return run.step_ms
     if gpu.util_mean is not None:

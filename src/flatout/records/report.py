@@ -62,6 +62,8 @@ class GpuUse:
     drained_share: float | None = None
     # Device-timeline milliseconds a step: forward, backward, optimizer, other, step.
     device_ms: dict[str, float] = field(default_factory=dict)
+    # Share of the time in which some kernel ran: utilisation, where no other process used the GPU.
+    busy_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,6 +76,16 @@ def test_utilisation_alone_decides_nothing() -> None:
     assert verdict(phases(), STEP_MS, idle, True) == verdict(phases(), STEP_MS, GpuUse(0.0, drained_share=0.0), True)
 
 
+def test_a_wait_between_two_looks_is_seen_by_how_long_no_kernel_ran() -> None:
+    busy = GpuUse(drained_share=0.0, busy_share=0.99)
+    idle = GpuUse(drained_share=0.0, busy_share=0.7)
+
+    assert verdict(phases(sync=0.5), STEP_MS, busy, True).bound == "compute"
+    assert removable(phases(sync=0.5), idle, True).sync == pytest.approx(0.3)
+    assert removable(phases(h2d=0.1, sync=0.5), idle, True).transfer == pytest.approx(0.1)
+    assert removable(phases(), idle, True).compute == 1.0  # nothing is there that it could be
+
+
 def test_a_run_without_steps_is_not_called_healthy() -> None:
     result = verdict(phases(), None, None, False)
 
@@ -86,13 +96,16 @@ def test_a_run_without_steps_is_not_called_healthy() -> None:
     st.lists(st.floats(0.0, 1.0), min_size=len(PHASES), max_size=len(PHASES)).filter(lambda v: sum(v) > 0.1),
     st.none() | st.floats(0, 1),
     st.none() | st.floats(0, 1),
+    st.none() | st.floats(0, 1),
     st.booleans(),
 )
-def test_costs_are_shares(weights: list[float], starved: float | None, drained: float | None, on_gpu: bool) -> None:
+def test_costs_are_shares(
+    weights: list[float], starved: float | None, drained: float | None, busy: float | None, on_gpu: bool
+) -> None:
     total = sum(weights)
     shares = {name: PhaseShare(w / total, w) for name, w in zip(PHASES, weights, strict=True)}
 
-    costs = removable(shares, GpuUse(starved_share=starved, drained_share=drained), on_gpu)
+    costs = removable(shares, GpuUse(starved_share=starved, drained_share=drained, busy_share=busy), on_gpu)
 
     assert all(-1e-9 <= share <= 1 + 1e-9 for _, share in costs.ranked())
     assert 0 <= costs.compute <= 1

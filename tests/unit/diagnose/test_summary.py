@@ -217,9 +217,11 @@ def test_the_gpu_from_its_timeline_and_the_samples_taken_during_steps(tmp_path: 
     columns = ("t_s", "gpu", "util_percent", "own_memory_bytes", "memory_used_bytes", "power_w", "power_limit_w")
     columns += ("sm_active_share",)
     rows: list[tuple[float | None, ...]] = [(1.0, 0, 0.0, 5e9, 9e9, 100.0, 700.0, None)]
+    # A reading tells of the time before it: the first ones after the start are of what was before.
+    rows += [(10.0 + 0.2 * i, 0, 3.0, 20e9, 30e9, 100.0, 700.0, 0.1) for i in range(2)]
     for i in range(5):
-        rows.append((10.0 + 0.2 * i, 0, 80.0 + 10 * (i % 2), 20e9 + i, 30e9, 350.0, 700.0, 0.5))
-        rows.append((10.0 + 0.2 * i, 1, 0.0, None, 70e9, 90.0, 700.0, 0.0))
+        rows.append((10.41 + 0.12 * i, 0, 80.0 + 10 * (i % 2), 20e9 + i, 30e9, 350.0, 700.0, 0.5))
+        rows.append((10.41 + 0.12 * i, 1, 0.0, None, 70e9, 90.0, 700.0, 0.0))
     making.rows("gpu", columns, rows)
 
     report = summarise(making.stored())
@@ -233,7 +235,21 @@ def test_the_gpu_from_its_timeline_and_the_samples_taken_during_steps(tmp_path: 
     assert gpu.power_share == pytest.approx(0.5)
     assert gpu.sm_active == pytest.approx(0.5) and gpu.tensor_active is None
     assert gpu.memory_peak == int(20e9) + 4
+    assert gpu.busy_share is None  # somebody else's ten gigabytes are there: whose kernels ran is not known
     assert report.verdict.bound == "input"
+
+
+def test_utilisation_is_the_runs_own_where_nobody_else_is_on_the_gpu(tmp_path: Path) -> None:
+    making = Making(tmp_path)
+    process = making.process(start_ns=10_000 * MS)
+    process.steps(100, 10.0, {"forward": 0.7, "sync": 0.3})
+    process.end()
+    columns = ("t_s", "gpu", "util_percent", "own_memory_bytes", "memory_used_bytes")
+    making.rows("gpu", columns, [(10.0 + 0.1 * i, 0, 75.0, 20e9, 20.01e9) for i in range(10)])
+
+    gpu = summarise(making.stored()).gpu
+
+    assert gpu is not None and gpu.busy_share == pytest.approx(0.75)
 
 
 def test_a_gpu_that_was_not_measured_is_said_to_be_so(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from flatout.records.evidence import Evidence
 # A device that is found idle more often, or starves longer, is not what binds.
 _SELDOM_DRAINED = 0.3
 _HARDLY_STARVED = 0.1
+_MOSTLY_BUSY = 0.6
 # Kernels that only move memory keep it this busy; matrix products leave it mostly alone.
 _DRAM_MOVING, _DRAM_PRODUCTS = 0.8, 0.15
 # What TF32 and bf16 make of a large float32 matrix product in practice: 7.3 times was measured on an H200, a little
@@ -33,6 +34,8 @@ def binds(run: Evidence) -> bool:
     """Is it the device's own work that sets the pace? Only where it was measured."""
     gpu = run.report.gpu
     if not run.on_gpu or gpu is None or gpu.drained_share is None:
+        return False
+    if gpu.busy_share is not None and gpu.busy_share < _MOSTLY_BUSY:
         return False
     return gpu.drained_share < _SELDOM_DRAINED and run.starved_ms < _HARDLY_STARVED * run.step_ms
 
@@ -68,9 +71,12 @@ def float32_share(run: Evidence) -> float | None:
 
 
 def trained_ms(run: Evidence) -> float:
-    """Device milliseconds a step of forward and backward; as much of the step's wall time where it was not timed."""
+    """Milliseconds a step in which kernels of forward and backward run; of wall time where no device was timed."""
     gpu = run.report.gpu
     timed = {} if gpu is None else gpu.device_ms
-    if "forward" in timed and "backward" in timed:
-        return min(run.step_ms, timed["forward"] + timed["backward"])
-    return run.phase("forward").ms + run.phase("backward").ms
+    if "forward" not in timed or "backward" not in timed:
+        return run.phase("forward").ms + run.phase("backward").ms
+    passes_ms = min(run.step_ms, timed["forward"] + timed["backward"])
+    # The device's timeline has the gaps between kernels in it.
+    busy = None if gpu is None else gpu.busy_share
+    return passes_ms if busy is None else min(passes_ms, busy * run.step_ms)

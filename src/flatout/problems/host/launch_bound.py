@@ -40,7 +40,7 @@ _CAUTIOUS, _FUSED, _REPLAYED = 0.25, 0.5, 0.95
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
     work_ms = device_work_ms(run)
-    if not run.on_gpu or work_ms is None or (run.drained_share or 0.0) < _DRY:
+    if not run.on_gpu or work_ms is None or not _is_dry(run):
         return
     passes_ms = sum(run.phase(name).ms for name in _PASSES)
     idle_ms = passes_ms - work_ms
@@ -70,6 +70,11 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         change='torch.compile(model, mode="reduce-overhead")' if compiled else "model = torch.compile(model)",
         predicted_gain=gain,
     )
+
+
+def _is_dry(run: Evidence) -> bool:
+    busy = None if run.report.gpu is None else run.report.gpu.busy_share
+    return (run.drained_share or 0.0) >= _DRY or (busy is not None and busy < 1 - _DRY)
 
 
 def _is_compiled(run: Evidence) -> bool:
