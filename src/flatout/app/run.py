@@ -6,9 +6,10 @@ report, never the run or its exit code.
 
 from __future__ import annotations
 
+import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,7 +28,10 @@ if TYPE_CHECKING:
     from flatout.app.beside import Beside
     from flatout.app.live import View
     from flatout.app.output import Output
+    from flatout.app.profile import Profile
 
+# What the bootstrap reads them from.
+REMEDIES = "FLATOUT_REMEDIES"
 _SAY = {
     "unwatched": "flatout: cannot record ({error}): the script runs unwatched\n",
     "failed": "flatout: no verdict ({error}); the run is in {path}\n",
@@ -56,6 +60,7 @@ class Options:
     live: bool = False
     quiet: bool = False
     verbose: bool = False
+    profile: Profile | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +116,7 @@ class _Watch:
         if self._stage is not None:
             fds = (self._stage.log_fd, self._stage.log_fd)
         try:
-            with Child(argv, child_environment(os.environ, self._run.work, settings), *fds) as child:
+            with Child(argv, child_environment(self._environ(), self._run.work, settings), *fds) as child:
                 beside = self._begin_beside(child.pid, output)
                 with self._time_limit(child):
                     code = child.wait()
@@ -122,6 +127,16 @@ class _Watch:
             raise
         self._conclude(argv, code, wall_s, beside)
         return code
+
+    def _environ(self) -> Mapping[str, str]:
+        """The user's environment, with the remedies that were asked for now and none from a run around this one."""
+        plain = {name: value for name, value in os.environ.items() if name != REMEDIES}
+        profile = self._options.profile
+        if profile is None:
+            return plain
+        for notice in profile.notices:
+            self._notices.append(notice)
+        return {**plain, REMEDIES: json.dumps(profile.values)}
 
     def _time_limit(self, child: Child) -> AbstractContextManager[object]:
         return child.limited_to(self._stage.limit_s) if self._stage is not None else nullcontext()

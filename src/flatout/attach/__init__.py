@@ -17,6 +17,11 @@ def wait_for_torch() -> None:
     """Arrange for `install` to run as soon as the script has imported torch."""
     from .imports import after_import
 
+    if os.environ.get("FLATOUT_REMEDIES"):
+        # Before anything else: what a loader's worker is sent may be of a class of ours.
+        from .remedying import make_importable
+
+        make_importable()
     after_import("torch", lambda module: install())
 
 
@@ -24,11 +29,17 @@ def install() -> bool:
     """Start watching this process; a second call does nothing. Returns whether it is being watched."""
     from . import session
 
-    return session.install(os.environ)
+    watched = session.install(os.environ)
+    if os.environ.get("FLATOUT_REMEDIES"):
+        from . import remedying
+
+        remedying.begin(os.environ["FLATOUT_REMEDIES"])
+    return watched
 
 
 def detach() -> None:
     """Put back every original that was replaced, and stop recording."""
-    from . import session
+    from . import remedying, session
 
+    remedying.end()
     session.detach()

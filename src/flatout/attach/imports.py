@@ -15,27 +15,27 @@ class _Watcher:
     """First on sys.meta_path; finds nothing itself, only slips a callback behind the real loader."""
 
     def __init__(self) -> None:
-        self.waiting: dict[str, Callback] = {}
+        self.waiting: dict[str, list[Callback]] = {}
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        callback = self.waiting.pop(name, None)
-        if callback is None:
+        callbacks = self.waiting.pop(name, None)
+        if callbacks is None:
             return None
         for finder in sys.meta_path:
             if finder is self or not hasattr(finder, "find_spec"):
                 continue
             spec = finder.find_spec(name, path, target)
             if spec is not None:
-                _call_after(spec, callback)
+                _call_after(spec, callbacks)
                 return spec
         # Not there now; it may be installed or put on the path later.
-        self.waiting[name] = callback
+        self.waiting[name] = callbacks
         return None
 
 
-def _call_after(spec: ModuleSpec, callback: Callback) -> None:
+def _call_after(spec: ModuleSpec, callbacks: Sequence[Callback]) -> None:
     loader: Any = spec.loader
     original = getattr(loader, "exec_module", None)
     if original is None:
@@ -45,7 +45,8 @@ def _call_after(spec: ModuleSpec, callback: Callback) -> None:
         # Back to the class's own method first: the loader object stays in module.__spec__ for good.
         del loader.exec_module
         original(module)
-        _quietly(callback, module)
+        for callback in callbacks:
+            _quietly(callback, module)
 
     try:
         loader.exec_module = exec_module
@@ -69,7 +70,7 @@ def after_import(name: str, callback: Callback) -> None:
     if module is not None and not _is_importing(module):
         _quietly(callback, module)
         return
-    _watcher.waiting[name] = callback
+    _watcher.waiting.setdefault(name, []).append(callback)
     if _watcher not in sys.meta_path:
         sys.meta_path.insert(0, _watcher)
 

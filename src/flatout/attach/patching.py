@@ -10,18 +10,22 @@ _INHERITED = object()
 
 
 class Patches:
-    """The replacements made in this process, newest last."""
+    """The replacements made in this process, newest last.
 
-    def __init__(self) -> None:
+    `mark` names whose they are: what carries it already is not replaced again, what carries another's is wrapped.
+    """
+
+    def __init__(self, mark: str = "__flatout__") -> None:
+        self._mark = mark
         self._made: list[tuple[Any, str, Any, Any]] = []
 
     def replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         """Set `owner.name` to `make(original)`. Absent names and names already replaced are left alone."""
         current = getattr(owner, name, None)
-        if current is None or getattr(current, "__flatout__", False):
+        if current is None or getattr(current, self._mark, False):
             return
         wrapper = functools.update_wrapper(make(current), current)
-        wrapper.__flatout__ = True  # type: ignore[attr-defined]
+        setattr(wrapper, self._mark, True)
         before = owner.__dict__.get(name, _INHERITED)
         setattr(owner, name, wrapper)
         self._made.append((owner, name, before, wrapper))

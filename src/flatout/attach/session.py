@@ -338,3 +338,9 @@ def detach() -> None:
         _session.uninstall()
         _session.close()
         _session = None
+
+
+def text(what: str, value: object) -> None:
+    """Into this process's recording, if it has one."""
+    if _session is not None:
+        _session.output().text(what, value)

@@ -13,7 +13,8 @@ from .output import Output
 
 _PACK = wire.packer("site").pack
 _KIND = wire.KINDS["site"][0]
-_OURS = os.path.dirname(os.path.abspath(__file__))
+_ATTACH = os.path.dirname(os.path.abspath(__file__))
+_OURS = tuple(os.path.join(os.path.dirname(_ATTACH), name) + os.sep for name in ("attach", "remedies", "feed"))
 _STDLIB = os.path.dirname(os.__file__)
 _DEEPEST = 200
 # How much a frame is the user's own: their code, then a library they use, then torch and Python itself.
@@ -34,7 +35,7 @@ def _look_at(filename: str) -> int:
         return _USER if filename in ("<stdin>", "<string>") else _NOBODY
     path = os.path.abspath(filename)
     torch_folder = os.path.dirname(getattr(sys.modules.get("torch"), "__file__", "") or "/nowhere/")
-    if path.startswith((_OURS + os.sep, torch_folder + os.sep)):
+    if path.startswith((*_OURS, torch_folder + os.sep)):
         return _NOBODY
     if "site-packages" in path or "dist-packages" in path:
         return _LIBRARY

@@ -9,9 +9,9 @@ import click
 @click.argument("code", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def explain(code: str | None, as_json: bool) -> None:
-    """Explain one problem of the catalogue, or list them all.
+    """Explain one problem of the catalogue or one remedy, or list them all.
 
-    CODE is a code (IN101) or a name (no-workers).
+    CODE is a code (IN101), a name (no-workers) or a remedy (loader.workers).
     """
     # Imported here, because completion and --help have no need of it.
     from flatout.app.explain import explained, listed

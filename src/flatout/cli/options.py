@@ -27,6 +27,7 @@ KINDS: dict[str, type] = {
 _PATHS = {"out", "json", "python"}
 # Tables of verbs with settings of their own, and the kinds of lists they hold.
 SECTIONS: dict[str, tuple[str, ...]] = {"check": ("select", "ignore", "exclude")}
+_PROFILE = "remedies"
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 _WORDS = {str: "text", float: "a number", bool: "true or false"}
 
@@ -94,8 +95,8 @@ def _read(file: Path) -> dict[str, object]:
 def _checked(file: Path, table: Mapping[str, object]) -> dict[str, Value]:
     result: dict[str, Value] = {}
     for key, value in table.items():
-        if key in SECTIONS:
-            continue  # read by its own verb
+        if key in SECTIONS or key == _PROFILE:
+            continue  # read by its own verb, and by `flatout run --with`
         kind = KINDS.get(key)
         if kind is None:
             raise FlatoutError(f"{file}: unknown key {key!r}; known are {', '.join(sorted(KINDS))}")

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from flatout.cli.options import resolve
 from flatout.errors import FlatoutError
+
+if TYPE_CHECKING:
+    from flatout.app.profile import Profile
 
 
 class _UpToTheScript(click.Command):
@@ -43,10 +47,14 @@ class _UpToTheScript(click.Command):
 @click.option("--lines/--no-lines", default=None, help="Find the slow lines of your code (default: yes).")
 @click.option("--stages/--no-stages", default=None, help="Time the parts of your model in sampled steps (default: no).")
 @click.option("--live/--no-live", default=None, help="Full screen while it runs (default: one line).")
+@click.option("--with", "profile", metavar="FILE", help="Apply the remedies of this profile (flatout.toml).")
+@click.option("--remedy", "remedies", multiple=True, metavar="ID=VALUE", help="Apply a remedy, as loader.workers=8.")
 @click.option("-q", "--quiet", is_flag=True, default=None, help="No live line and no verdict.")
 @click.option("-v", "--verbose", is_flag=True, default=None, help="Show every phase, line and notice.")
 @click.argument("cmd", nargs=-1, type=click.UNPROCESSED, required=True, metavar="CMD [ARGS]...")
-def run(cmd: tuple[str, ...], **flags: str | float | bool | None) -> int:
+def run(
+    cmd: tuple[str, ...], profile: str | None, remedies: tuple[str, ...], **flags: str | float | bool | None
+) -> int:
     """Watch a training script, unmodified, and say where each step's time went.
 
     CMD is a script (train.py), a module (-m pkg.train) or any command that starts Python (python -u train.py,
@@ -75,5 +83,14 @@ def run(cmd: tuple[str, ...], **flags: str | float | bool | None) -> int:
             live=bool(values.get("live", False)),
             quiet=bool(values.get("quiet", False)),
             verbose=bool(values.get("verbose", False)),
+            profile=_profile(profile, remedies),
         ),
     )
+
+
+def _profile(file: str | None, words: tuple[str, ...]) -> Profile | None:
+    if file is None and not words:
+        return None  # most runs: the remedies are not even imported
+    from flatout.app.profile import profile
+
+    return profile(Path(file) if file is not None else None, words)

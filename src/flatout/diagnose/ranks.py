@@ -144,6 +144,11 @@ def training_ranks(run: StoredRun) -> tuple[Rank, ...]:
     return tuple(sorted(ranks, key=lambda rank: (rank.number is None, rank.number or 0, rank.recording.path.name)))
 
 
+def first_recordings(run: StoredRun, ranks: Sequence[Rank]) -> list[Recording]:
+    """Of the first rank; where nothing trained, of every process that might have."""
+    return [rank.recording for rank in ranks[:1]] or [r for r in run.recordings if r.facts.get("role") == "trainer"]
+
+
 def read_steps(recording: Recording) -> Steps:
     rows = recording.records["step"]
     # A record that was still open when its chunk was full is written again in the next: the later one counts.

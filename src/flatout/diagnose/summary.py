@@ -16,7 +16,8 @@ from flatout.diagnose.host import host_use
 from flatout.diagnose.lines import slowest_lines
 from flatout.diagnose.loaders import same_loaders, worker_costs
 from flatout.diagnose.notices import notices
-from flatout.diagnose.ranks import Rank, training_ranks
+from flatout.diagnose.ranks import Rank, first_recordings, training_ranks
+from flatout.diagnose.remedies import remedy_states
 from flatout.diagnose.sites import call_sites
 from flatout.diagnose.stages import stage_costs, stage_notices
 from flatout.records.evidence import Evidence
@@ -91,6 +92,7 @@ def _measured(run: StoredRun, ranks: Sequence[Rank]) -> RunReport:
         warmup_steps=max((rank.warmup_steps for rank in ranks), default=0),
         host=host_use(run, ranks),
         stages=stage_costs(ranks, _step_ms(ranks)),
+        remedies=remedy_states(run, ranks),
     )
 
 
@@ -156,9 +158,7 @@ def _overhead(ranks: Sequence[Rank]) -> Overhead:
 
 def _live(run: StoredRun, ranks: Sequence[Rank]) -> dict[str, Any]:
     """Settings as they were in the living objects of the first rank; the last text of an object counts."""
-    recordings = [rank.recording for rank in ranks[:1]] or [
-        r for r in run.recordings if r.facts.get("role") == "trainer"
-    ]
+    recordings = first_recordings(run, ranks)
     texts = {what: [v for r in recordings for v in r.values(what) if isinstance(v, dict)] for what in _LIVE}
     same = {number: first for recording in recordings for number, first in same_loaders(recording).items()}
     loaders = {value.get("id"): value for value in texts["loader"] if value.get("id") in same.values()}

@@ -67,6 +67,20 @@ class GpuUse:
 
 
 @dataclass(frozen=True, slots=True)
+class RemedyState:
+    """A remedy of the run's profile: "applied", or "refused", "failed" or "reverted" and why, after `step` steps."""
+
+    id: str
+    safety: str
+    value: object
+    state: str
+    why: str = ""
+    step: int = 0
+    # Where it took effect, as read from the living objects.
+    live: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class HostUse:
     """What all watched processes took together: mean busy cores while training, and most bytes at any time."""
 
@@ -301,6 +315,8 @@ class RunReport:
     snippets: tuple[Snippet, ...] = ()
     # None where the source was not looked at.
     source: SourceSide | None = None
+    # What a profile asked for and what came of it, in the first rank.
+    remedies: tuple[RemedyState, ...] = ()
     schema: int = SCHEMA
 
     @property

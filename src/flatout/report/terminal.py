@@ -12,6 +12,7 @@ from flatout.records.phases import PHASES
 from flatout.records.report import Finding, GpuUse, HostUse, LineCost, PhaseShare, RunReport, WorkerCost
 from flatout.report import text
 from flatout.report.page import LABEL, PHASE_STYLE, Page, drawn, paragraph, row, spaced
+from flatout.report.remedies import applied
 from flatout.report.stages import stages
 
 _SAY = {
@@ -91,7 +92,7 @@ def render(
     if report.run.steps:
         parts += [_speed(page), _phases(page), stages(page), _devices(page), _findings(page), _lines(page)]
         parts += [_worker_lines(page), _syncs(page), _pauses(page)]
-    parts.append(_footer(page, kept))
+    parts += [applied(page), _footer(page, kept)]
     lines = spaced(list(part) for part in parts)
     return drawn(lines, page.width, color, unicode)
 

@@ -1,0 +1,106 @@
+"""Where a remedy works: the user's process, with everything it changes there on record so that it can be undone.
+
+What a remedy calls from within a patch may raise; `guarded` catches that, undoes the remedy and says so. The training
+goes on as it would have without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+
+class Refused(Exception):
+    """The remedy cannot be done right here; the words say why."""
+
+
+class Patching(Protocol):
+    """Replaces attributes of classes and modules, and puts the very same originals back."""
+
+    def replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None: ...
+
+    def restore(self) -> None: ...
+
+
+class Site:
+    """What one remedy does in one process."""
+
+    def __init__(
+        self,
+        torch: Any,
+        patches: Patching,
+        after_import: Callable[[str, Callable[[Any], object]], None],
+        changed: Callable[[Site], None],
+        values: dict[str, Any],
+    ) -> None:
+        self.torch = torch
+        # All that the profile asks for, this remedy's and the others': {id: value}.
+        self.values = values
+        self.state = "applied"
+        self.why = ""
+        self.live: dict[str, object] = {}
+        self.step = 0
+        self._patches = patches
+        self._after_import = after_import
+        self._changed = changed
+        self._undo: list[Callable[[], object]] = []
+        self._each_step: list[Callable[[int], None]] = []
+
+    @property
+    def in_force(self) -> bool:
+        """False once reverted: a patch that somebody else has wrapped stays and must then only pass through."""
+        return self.state == "applied"
+
+    def replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+        """Set `owner.name` to `make(original)` until the remedy is reverted."""
+        self._patches.replace(owner, name, make)
+
+    def undo(self, call: Callable[[], object]) -> None:
+        """Something else to undo when the remedy is reverted; the last one first."""
+        self._undo.append(call)
+
+    def after_import(self, module: str, call: Callable[[Any], object]) -> None:
+        """Call `call(module)` when the script has imported it; at once if it has."""
+        self._after_import(module, lambda found: call(found) if self.in_force else None)
+
+    def each_step(self, call: Callable[[int], None]) -> None:
+        """Call `call(step)` after every optimizer step, for a guard or a schedule."""
+        self._each_step.append(call)
+
+    def tell(self, **live: object) -> None:
+        """Where it took effect and with which live values; goes into the run's record."""
+        if any(self.live.get(name) != value for name, value in live.items()):
+            self.live.update(live)
+            self._changed(self)
+
+    def give_up(self, why: str) -> None:
+        """A guard has seen enough: revert, and say at which step and why."""
+        if self.in_force:
+            self.revert()
+            self.state, self.why = "reverted", why
+            self._changed(self)
+
+    def guarded(self, call: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
+        """`call()`; if something of ours raises in it, the remedy is given up and `otherwise()` is what counts.
+
+        Not for calls that run the user's own code: what that raises is the user's.
+        """
+        try:
+            return call()
+        except Exception as error:
+            self.give_up(f"{type(error).__name__}: {error}")
+            return otherwise()
+
+    def revert(self) -> None:
+        """Put everything back."""
+        self._patches.restore()
+        for call in reversed(self._undo):
+            call()
+        self._undo.clear()
+        self._each_step.clear()
+        self.state = "reverted"
+
+    def stepped(self, step: int) -> None:
+        self.step = step
+        for call in tuple(self._each_step):
+            self.guarded(lambda call=call: call(step), lambda: None)  # type: ignore[misc]

@@ -1,0 +1,150 @@
+"""What may be written behind a remedy's name, in a profile or on the command line."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+_YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?", re.I)
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+class Value(Protocol):
+    """Reads what the user wrote: a string of the command line, or what TOML made of it."""
+
+    @property
+    def words(self) -> str:
+        """What may be written, for a message and the docs."""
+
+    def read(self, written: object) -> Any:
+        """The value; raises ValueError with a reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """On or off; off is the same as not naming the remedy."""
+
+    @property
+    def words(self) -> str:
+        return "true or false"
+
+    def read(self, written: object) -> bool:
+        if isinstance(written, bool):
+            return written
+        text = str(written).strip().lower()
+        if text in _YES + _NO:
+            return text in _YES
+        raise ValueError(f"must be {self.words}, got {written!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A whole number within limits, or "auto" where the remedy can find it itself."""
+
+    least: int
+    most: int
+    auto: bool = False
+
+    @property
+    def words(self) -> str:
+        return f"a whole number from {self.least} to {self.most}" + (' or "auto"' if self.auto else "")
+
+    def read(self, written: object) -> int | str:
+        if self.auto and (written is True or str(written).strip().lower() == "auto"):
+            return "auto"
+        try:
+            if isinstance(written, bool | float):
+                raise ValueError
+            number = int(str(written))
+        except ValueError:
+            raise ValueError(f"must be {self.words}, got {written!r}") from None
+        if not self.least <= number <= self.most:
+            raise ValueError(f"must be {self.words}, got {written!r}")
+        return number
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of a few words; `true` stands for the first."""
+
+    names: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        return " or ".join(f'"{name}"' for name in self.names)
+
+    def read(self, written: object) -> str | bool:
+        if isinstance(written, bool) or str(written).strip().lower() in ("true", "false"):
+            return self.names[0] if str(written).strip().lower() == "true" else False
+        if str(written) in self.names:
+            return str(written)
+        raise ValueError(f"must be {self.words}, got {written!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Bytes: 20GB, 512MiB, a plain number; "auto" lets the remedy decide."""
+
+    @property
+    def words(self) -> str:
+        return 'a size such as "20GB", or "auto"'
+
+    def read(self, written: object) -> int | str:
+        if written is True or str(written).strip().lower() in ("auto", "true"):
+            return "auto"
+        found = _SIZE.fullmatch(str(written).strip())
+        if found is None or isinstance(written, bool):
+            raise ValueError(f"must be {self.words}, got {written!r}")
+        return int(float(found.group(1)) * _UNITS[found.group(2).lower()])
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Free text of one form, checked by a pattern."""
+
+    pattern: str
+    form: str
+
+    @property
+    def words(self) -> str:
+        return self.form
+
+    def read(self, written: object) -> str:
+        if isinstance(written, str) and re.fullmatch(self.pattern, written):
+            return written
+        raise ValueError(f"must be {self.words}, got {written!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Several named values, as a TOML table or `name=value,name=value`. `true` stands for all their defaults."""
+
+    fields: dict[str, Value]
+    defaults: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def words(self) -> str:
+        return "true, or a table of " + ", ".join(f"{name} ({value.words})" for name, value in self.fields.items())
+
+    def read(self, written: object) -> dict[str, Any] | bool:
+        if isinstance(written, bool) or str(written).strip().lower() in ("true", "false"):
+            return dict(self.defaults) if str(written).strip().lower() == "true" else False
+        read = dict(self.defaults)
+        for name, one in self._pairs(written):
+            if name not in self.fields:
+                raise ValueError(f"has no option {name!r}; it has {', '.join(self.fields)}")
+            try:
+                read[name] = self.fields[name].read(one)
+            except ValueError as error:
+                raise ValueError(f"{name} {error}") from None
+        return read
+
+    def _pairs(self, written: object) -> list[tuple[str, object]]:
+        if isinstance(written, dict):
+            return [(str(name), one) for name, one in written.items()]
+        pairs = [part.partition("=") for part in str(written).split(",")]
+        if not all(equals for _, equals, _ in pairs):
+            raise ValueError(f"must be {self.words}, got {written!r}")
+        return [(name.strip(), one.strip()) for name, _, one in pairs]
