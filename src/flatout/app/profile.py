@@ -43,9 +43,13 @@ class _Wish:
     place: str
 
 
-def profile(file: Path | None, words: Sequence[str]) -> Profile:
-    """What `--with FILE` and every `--remedy ID=VALUE` ask for; the command line wins. Raises FlatoutError."""
-    wishes = [*(_in_file(file) if file is not None else ()), *_on_command_line(words)]
+def profile(file: Path | None, words: Sequence[str] | Mapping[str, object]) -> Profile:
+    """What `--with FILE` and every `--remedy ID=VALUE` ask for; the command line wins. Raises FlatoutError.
+
+    `words` of somebody's own code are values by remedy.
+    """
+    named = [_Wish(name, value, name) for name, value in words.items()] if isinstance(words, Mapping) else None
+    wishes = [*(_in_file(file) if file is not None else ()), *(named or _on_command_line(words))]
     values: dict[str, Any] = {}
     for wish in wishes:
         remedy, written = _remedy(wish)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..records.report import RunReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +27,14 @@ def yes(value: Any, why: str) -> Answer:
 
 def no(why: str) -> Answer:
     return Answer(None, why)
+
+
+def by_finding(
+    report: RunReport, remedy: str, otherwise: str, evidence: str | None = None, value: Any = True
+) -> Answer:
+    """Yes if a finding of the run names this remedy, with the value that its evidence has under `evidence`."""
+    for finding in report.findings:
+        if finding.remedy == remedy:
+            found = finding.evidence.get(evidence) if evidence is not None else None
+            return yes(value if found is None else found, finding.cause)
+    return no(otherwise)

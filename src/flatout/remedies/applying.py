@@ -62,23 +62,25 @@ class Applied:
         if self._hook is not None:
             self._hook.remove()
             self._hook = None
+            atexit.unregister(self._ends)
         for _, _, site in reversed(self._sites.values()):
             site.revert()
 
     def _stepped(self) -> None:
         self._steps += 1
         if not self._trains:
-            self._trains, self._pid = True, os.getpid()
-            self._tell_all()
+            self.tell()
         for _, _, site in self._sites.values():
             if site.in_force:
                 site.stepped(self._steps)
 
     def _ends(self) -> None:
         if not self._trains and self._pid == os.getpid() and multiprocessing.parent_process() is None:
-            self._tell_all()
+            self.tell()
 
-    def _tell_all(self) -> None:
+    def tell(self) -> None:
+        """This process trains: what became of every remedy so far, and from now on each change."""
+        self._trains, self._pid = True, os.getpid()
         for _, _, site in self._sites.values():
             self._write(site)
 
@@ -86,6 +88,9 @@ class Applied:
         if site.state == "reverted":
             remedy = next(one for one, _, other in self._sites.values() if other is site)
             sys.stderr.write(f"flatout: {remedy.id} undone after {self._steps} steps: {site.why}\n")
+        if site.state == "refused":
+            remedy = next(one for one, _, other in self._sites.values() if other is site)
+            sys.stderr.write(f"flatout: {remedy.id} is not used: {site.why}\n")
         if self._trains and self._pid == os.getpid():
             self._write(site)
 

@@ -1,0 +1,61 @@
+"""The knobs of the loader, turned from outside: the same samples, the same losses, bit for bit."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.watching import Run, Watch
+
+
+def _options(*remedies: str) -> tuple[str, ...]:
+    return tuple(word for remedy in remedies for word in ("--remedy", remedy))
+
+
+@pytest.mark.parametrize(
+    "remedies",
+    [
+        ("loader.workers=2",),
+        ("loader.workers=2", "loader.persistent=true", "loader.prefetch=3"),
+        ("loader.workers=auto",),
+    ],
+)
+def test_order_and_losses_stay_the_same(watch: Watch, run_bare: Run, remedies: tuple[str, ...]) -> None:
+    bare = run_bare("loader_order.py")
+
+    seen = watch("loader_order.py", options=_options(*remedies))
+
+    assert seen.returncode == 0, seen.stderr
+    assert seen.truth["workers"] >= 1 and bare.truth["workers"] == 0
+    assert seen.losses == bare.losses
+    assert seen.truth["seen"] == bare.truth["seen"] and seen.truth["after"] == bare.truth["after"]
+    states = {one["id"]: one for one in seen.json["remedies"]}
+    assert {one["state"] for one in states.values()} == {"applied"}
+    live = states["loader.workers"]["live"]
+    assert any(key.startswith("loader_order.py:") and "num_workers 0" in str(live[key]) for key in live)
+    assert live["randomness"] == "samples draw no random numbers"
+    assert seen.json["live"]["loaders"][0]["num_workers"] == seen.truth["workers"]
+
+
+def test_samples_that_draw_are_told_of(watch: Watch) -> None:
+    seen = watch("loader_order.py", "random", options=_options("loader.workers=2"))
+
+    (remedy,) = seen.json["remedies"]
+    assert "not the same ones" in remedy["live"]["randomness"]
+
+
+def test_a_stream_that_is_not_sharded_is_left_alone(watch: Watch, run_bare: Run) -> None:
+    bare = run_bare("loader_order.py", "stream")
+
+    seen = watch("loader_order.py", "stream", options=_options("loader.workers=2", "loader.persistent=true"))
+
+    assert seen.truth == bare.truth and seen.losses == bare.losses
+    told = " ".join(str(value) for one in seen.json["remedies"] for value in one["live"].values())
+    assert "left alone: an IterableDataset that is not sharded" in told
+
+
+def test_pinning_is_refused_without_cuda(watch: Watch) -> None:
+    seen = watch("loader_order.py", options=_options("loader.pin=true"))
+
+    (remedy,) = seen.json["remedies"]
+    if remedy["state"] == "refused":
+        assert "no CUDA" in remedy["why"]
