@@ -27,14 +27,19 @@ def _script(folder: Path, text: str = _SCRIPT) -> Path:
     return file
 
 
-def test_the_record_says_what_was_applied(watch: Watch, tmp_path: Path) -> None:
-    seen = watch(_script(tmp_path), options=("--remedy", "precision.tf32=true"))
+def test_the_record_says_what_was_applied_and_what_was_not(watch: Watch, tmp_path: Path) -> None:
+    script = _script(tmp_path, _SCRIPT + "print('workers', torch.utils.data.DataLoader([1, 2]).num_workers)\n")
+    asked = ("--remedy", "loader.workers=2", "--remedy", "loader.pin=true")
+
+    seen = watch(script, options=asked, CUDA_VISIBLE_DEVICES="")
 
     assert seen.returncode == 0, seen.stderr
-    assert "precision high" in seen.stdout
-    (remedy,) = seen.json["remedies"]
-    assert (remedy["id"], remedy["state"], remedy["safety"]) == ("precision.tf32", "applied", "numeric")
-    assert remedy["live"]["matmul_precision"] == "high"
+    assert "workers 2" in seen.stdout
+    workers, pin = sorted(seen.json["remedies"], key=lambda one: one["id"] != "loader.workers")
+    assert (workers["id"], workers["state"], workers["safety"]) == ("loader.workers", "applied", "lossless")
+    assert workers["live"] == {"train.py:11": "num_workers 0 → 2"}
+    assert (pin["id"], pin["state"]) == ("loader.pin", "refused") and "CUDA" in pin["why"]
+    assert "Remedies in this run" in seen.stderr and "loader.pin: not applied, because" in seen.stderr
 
 
 def test_without_a_profile_nothing_is_applied(watch: Watch, tmp_path: Path) -> None:
@@ -55,3 +60,60 @@ def test_a_wrong_profile_starts_nothing(watch: Watch, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert "flatout.toml:2: no remedy is called 'no.such'" in done.stderr
     assert not (tmp_path / ".flatout").exists()
+
+
+def test_every_rank_and_every_spawned_worker_is_reached(watch: Watch, tmp_path: Path) -> None:
+    script = _script(
+        tmp_path,
+        """
+import os
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+if __name__ == "__main__":
+    data = TensorDataset(torch.arange(8.0))
+    loader = DataLoader(data, 4, num_workers=1, multiprocessing_context="spawn")
+    model = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for (x,) in loader:
+        optimizer.zero_grad()
+        model(x[:, None]).sum().backward()
+        optimizer.step()
+    print("rank", os.environ["RANK"], "workers", loader.num_workers, flush=True)
+""",
+    )
+
+    seen = watch("torchrun", "--nproc-per-node", "2", script, options=("--remedy", "loader.workers=2"))
+
+    assert seen.returncode == 0, seen.stderr
+    assert "rank 0 workers 2" in seen.stdout and "rank 1 workers 2" in seen.stdout
+    (remedy,) = seen.json["remedies"]
+    assert remedy["state"] == "applied"
+
+
+def test_a_remedy_that_fails_leaves_the_training_alone(watch: Watch, tmp_path: Path) -> None:
+    # A loader whose dataset cannot even be asked for its attributes.
+    script = _script(
+        tmp_path,
+        _SCRIPT
+        + """
+class Odd(torch.utils.data.Dataset):
+    @property
+    def __dict__(self):
+        raise RuntimeError("nobody may look")
+    def __len__(self):
+        return 4
+    def __getitem__(self, i):
+        return torch.ones(1)
+loader = torch.utils.data.DataLoader(Odd(), 2)
+print("workers", loader.num_workers, len(list(loader)))
+""",
+    )
+
+    seen = watch(script, options=("--remedy", "loader.workers=2"))
+
+    assert seen.returncode == 0, seen.stderr
+    assert "workers 0 2" in seen.stdout
+    (remedy,) = seen.json["remedies"]
+    assert remedy["state"] == "reverted" and "nobody may look" in remedy["why"]
+    assert "loader.workers undone" in seen.stderr

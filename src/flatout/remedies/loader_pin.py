@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .answers import Answer, by_finding
+from .cuda import has_gpu
 from .loader_arguments import change_arguments
 from .site import Refused
 from .values import Flag
@@ -29,8 +30,8 @@ def applies(report: RunReport) -> Answer:
 
 
 def apply(site: Site, value: Any) -> None:
-    if site.torch.version.cuda is None:
-        raise Refused("this torch has no CUDA, so nothing is copied to a GPU")
+    if not has_gpu(site.torch):
+        raise Refused("there is no CUDA device here, so nothing is copied to one")
 
     def change(arguments: dict[str, Any]) -> str | None:
         if arguments.get("pin_memory"):

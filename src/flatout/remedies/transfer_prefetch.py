@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .answers import Answer, no, yes
+from .cuda import has_gpu
 from .site import Refused
 from .values import Flag
 
@@ -33,8 +34,8 @@ def applies(report: RunReport) -> Answer:
 
 
 def apply(site: Site, value: Any) -> None:
-    if site.torch.version.cuda is None:
-        raise Refused("this torch has no CUDA")
+    if not has_gpu(site.torch):
+        raise Refused("there is no CUDA device here")
     site.after_import("torch.utils.data.dataloader", lambda module: _install(site, module))
 
 
