@@ -1,4 +1,4 @@
-"""Changes what a DataLoader is made with. Shared by the remedies that turn a knob of the loader.
+"""Changes what a DataLoader is made with, or the loader once it is made. Shared by the remedies of the loader.
 
 Arguments are bound by torch's own signature: subclasses pass them by place as well as by name. The remedy applied last
 sees them first: that is loader.workers, by its name, so that the others know whether there are workers.
@@ -62,3 +62,23 @@ def _change(site: Site, change: Change, arguments: dict[str, Any]) -> None:
         told = f"left alone: {left}"
     if told is not None:
         site.tell(**{place: told})
+
+
+def when_made(site: Site, change: Callable[[Any], str | None]) -> None:
+    """Let `change` see every DataLoader that was made; what it gives back is told."""
+    site.after_import("torch.utils.data.dataloader", lambda module: _install_after(site, module.DataLoader, change))
+
+
+def _install_after(site: Site, loader_class: Any, change: Callable[[Any], str | None]) -> None:
+    def make(original: Any) -> Any:
+        def __init__(loader: Any, *args: Any, **kwargs: Any) -> None:
+            original(loader, *args, **kwargs)
+            if site.in_force:
+                place = caller(site.torch)
+                told = site.guarded(lambda: change(loader), lambda: None)
+                if told is not None:
+                    site.tell(**{place: told})
+
+        return __init__
+
+    site.replace(loader_class, "__init__", make)

@@ -34,7 +34,7 @@ def applied(page: Page) -> Iterator[Text]:
 
 def _value(value: object) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{name} {one}" for name, one in value.items())
+        return ", ".join(f"{name} {one}" for name, one in value.items()) or "on"
     return "on" if value is True else str(value)
 
 
