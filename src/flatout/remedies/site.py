@@ -80,6 +80,13 @@ class Site:
             self.state, self.why = "reverted", why
             self._changed(self)
 
+    def refuse(self, why: str) -> None:
+        """It turns out, once the training runs, that it cannot be done right here."""
+        if self.in_force:
+            self.revert()
+            self.state, self.why = "refused", why
+            self._changed(self)
+
     def guarded(self, call: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
         """`call()`; if something of ours raises in it, the remedy is given up and `otherwise()` is what counts.
 
@@ -94,9 +101,10 @@ class Site:
     def revert(self) -> None:
         """Put everything back."""
         self._patches.restore()
-        for call in reversed(self._undo):
+        # What cannot be undone just now puts itself on the new list.
+        calls, self._undo = self._undo, []
+        for call in reversed(calls):
             call()
-        self._undo.clear()
         self._each_step.clear()
         self.state = "reverted"
 

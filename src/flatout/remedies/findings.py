@@ -1,0 +1,33 @@
+"""What remedies ask of a run's report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..records.report import RunReport
+
+
+def found(report: RunReport, *codes: str) -> bool:
+    return any(finding.code in codes for finding in report.findings)
+
+
+def torch_state(report: RunReport) -> dict[str, Any]:
+    """Torch's settings as they were in the living process."""
+    state = report.live.get("torch")
+    return state if isinstance(state, dict) else {}
+
+
+def optimizers(report: RunReport) -> list[dict[str, Any]]:
+    known = report.live.get("optimizers")
+    return [one for one in known if isinstance(one, dict)] if isinstance(known, list) else []
+
+
+def half_share(report: RunReport) -> float:
+    """Of the results in the autograd graph, those in half precision."""
+    dtypes = torch_state(report).get("grad_dtypes")
+    return sum(float(dtypes.get(name, 0.0)) for name in ("bfloat16", "float16")) if isinstance(dtypes, dict) else 0.0
+
+
+def on_gpu(report: RunReport) -> bool:
+    return report.run.device != "cpu"

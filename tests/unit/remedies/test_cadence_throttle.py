@@ -1,0 +1,94 @@
+"""A named function is called every k-th step only."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+
+import pytest
+
+from flatout.remedies.catalogue import known
+from tests.unit.remedies.applied import applied
+
+
+@pytest.fixture
+def viewer() -> Iterator[ModuleType]:
+    module = ModuleType("viewer_of_test")
+    source = """
+calls = []
+def render(x):
+    calls.append(x)
+    return x
+class View:
+    def show(self, x):
+        calls.append((id(self), x))
+    @staticmethod
+    def still(): ...
+limit = 3
+"""
+    exec(source, vars(module))
+    sys.modules[module.__name__] = module
+    yield module
+    del sys.modules[module.__name__]
+
+
+def test_a_function_is_called_once_in_so_many_steps(viewer: ModuleType) -> None:
+    plain = viewer.render
+
+    with applied("cadence.throttle", "viewer_of_test:render=5") as site:
+        results = []
+        for step in range(1, 13):
+            site.stepped(step)
+            results.append(viewer.render(step))
+
+    assert viewer.calls == [1, 6, 11]
+    assert results == [1] * 5 + [6] * 5 + [11] * 2
+    assert viewer.render is plain
+    assert site.live == {"throttled": "viewer_of_test:render"}
+
+
+def test_all_calls_of_a_step_count_as_one(viewer: ModuleType) -> None:
+    with applied("cadence.throttle", "viewer_of_test:render=5") as site:
+        for step in range(1, 8):
+            site.stepped(step)
+            viewer.render((step, "left"))
+            viewer.render((step, "right"))
+
+    assert viewer.calls == [(1, "left"), (1, "right"), (6, "left"), (6, "right")]
+
+
+def test_each_object_has_its_own_turn(viewer: ModuleType) -> None:
+    one, other = viewer.View(), viewer.View()
+
+    with applied("cadence.throttle", "viewer_of_test:View.show=3") as site:
+        for step in range(1, 5):
+            site.stepped(step)
+            one.show(step)
+            if step > 1:
+                other.show(step)
+
+    assert viewer.calls == [(id(one), 1), (id(other), 2), (id(one), 4)]
+
+
+def test_a_module_may_come_later(viewer: ModuleType) -> None:
+    with applied("cadence.throttle", "wave:open=5") as site:
+        import wave
+
+        assert hasattr(wave.open, "__wrapped__")
+
+    assert not hasattr(wave.open, "__wrapped__")
+    assert site.live == {"throttled": "wave:open"}
+
+
+@pytest.mark.parametrize("name", ["missing", "limit", "View", "View.missing", "View.still", "Nobody.show"])
+def test_what_is_no_function_is_told(viewer: ModuleType, name: str) -> None:
+    with applied("cadence.throttle", f"viewer_of_test:{name}=5") as site:
+        assert name in site.why
+        assert not site.in_force
+
+
+@pytest.mark.parametrize("written", ["render=5", "viewer:render", "viewer:render=0", "viewer:render=5,", 5])
+def test_what_is_no_name_is_refused(written: object) -> None:
+    with pytest.raises(ValueError, match="module:function=50"):
+        known()["cadence.throttle"].value.read(written)

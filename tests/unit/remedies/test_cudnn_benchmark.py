@@ -1,0 +1,84 @@
+"""cudnn may search for its fastest algorithms, as long as shapes stay the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from flatout.remedies.site import Site
+from tests.unit.remedies.applied import applied
+from tests.unit.remedies.training import steps_told_to
+
+
+@pytest.fixture(autouse=True)
+def cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A torch built for CUDA has the same switches."""
+    monkeypatch.setattr(torch.version, "cuda", "12.8")
+
+
+def _train(site: Site, lengths: list[int]) -> None:
+    model = nn.Sequential(nn.Conv1d(1, 1, 1))
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    with steps_told_to(site):
+        for length in lengths:
+            model(torch.ones(1, 1, length)).sum().backward()
+            optimizer.step()
+
+
+def test_it_is_set_and_put_back() -> None:
+    with applied("cudnn.benchmark") as site:
+        _train(site, [4] * 20)
+
+        assert torch.backends.cudnn.benchmark and site.in_force
+    assert not torch.backends.cudnn.benchmark
+    assert "__call__" not in nn.Sequential.__dict__
+
+
+def test_shapes_that_keep_changing_switch_it_off() -> None:
+    with applied("cudnn.benchmark") as site:
+        _train(site, list(range(1, 25)))
+
+        assert site.state == "reverted" and "15 new shapes in 50 calls" in site.why
+        assert not torch.backends.cudnn.benchmark
+
+
+def test_a_few_sizes_in_turn_do_not() -> None:
+    with applied("cudnn.benchmark") as site:
+        _train(site, [1 + n % 8 for n in range(120)])
+
+        assert site.in_force
+
+
+def _set(name: str, value: bool) -> None:
+    setattr(torch.backends.cudnn, name, value)
+
+
+@pytest.mark.parametrize(
+    "choose",
+    [
+        lambda: _set("benchmark", False),
+        lambda: _set("deterministic", True),
+        lambda: torch.use_deterministic_algorithms(True),
+    ],
+    ids=["benchmark", "deterministic", "algorithms"],
+)
+def test_the_scripts_choice_holds(choose: Callable[[], None]) -> None:
+    try:
+        with applied("cudnn.benchmark") as site:
+            choose()
+
+            assert site.state == "refused" and site.why.startswith("the script sets it itself")
+            assert not torch.backends.cudnn.benchmark
+    finally:
+        torch.backends.cudnn.deterministic = False
+        torch.use_deterministic_algorithms(False)
+
+
+def test_not_to_want_determinism_is_no_choice_against_it() -> None:
+    with applied("cudnn.benchmark") as site:
+        torch.backends.cudnn.deterministic = False
+
+        assert site.in_force and torch.backends.cudnn.benchmark

@@ -1,0 +1,108 @@
+"""An optimizer's fused form where the script did not choose one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.unit.remedies.applied import applied, site_for
+from tests.unit.remedies.training import Net, train
+
+
+def _net() -> Net:
+    torch.manual_seed(0)
+    return Net()
+
+
+@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD])
+def test_fused_and_back(kind: Any) -> None:
+    plain_model = _net()
+    plain = train(site_for("optimizer.fused", True), plain_model, 12, kind(plain_model.parameters(), 0.01))
+    model = _net()
+    optimizer = kind(model.parameters(), 0.01)
+
+    with applied("optimizer.fused") as site:
+        losses = train(site, model, 8, optimizer)
+        assert optimizer.param_groups[0]["fused"] is True
+        assert site.live == {"optimizers": [f"{kind.__name__}: fused"]}
+    assert optimizer.param_groups[0]["fused"] is None
+    losses += train(site, model, 4, optimizer)
+
+    assert losses[:8] == pytest.approx(plain[:8], rel=1e-4)
+
+
+def test_lists_of_tensors_where_there_is_no_fused_kernel() -> None:
+    model = _net()
+    optimizer = torch.optim.RMSprop(model.parameters(), 0.01)
+
+    with applied("optimizer.fused") as site:
+        losses = train(site, model, optimizer=optimizer)
+        assert optimizer.param_groups[0]["foreach"] is True
+    assert optimizer.param_groups[0]["foreach"] is None
+
+    again = _net()
+    plain = train(site_for("optimizer.fused", True), again, optimizer=torch.optim.RMSprop(again.parameters(), 0.01))
+    assert losses == pytest.approx(plain, rel=1e-4)
+
+
+class _Own(torch.optim.SGD):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda p: torch.optim.Adam(p, foreach=False), "the script sets foreach itself"),
+        (lambda p: torch.optim.SGD(p, 0.1, fused=False), "the script sets fused itself"),
+        (lambda p: torch.optim.Adam(p, differentiable=True), "the script sets differentiable"),
+        (lambda p: _Own(p, 0.1), "its class is not torch's own"),
+    ],
+    ids=["foreach", "fused", "differentiable", "own class"],
+)
+def test_left_alone(make: Any, why: str) -> None:
+    # Not leaves that want gradients: a differentiable step would have to change them in place.
+    parameters = [one.detach() for one in _net().parameters()]
+    optimizer = make(parameters)
+    before = {name: value for name, value in optimizer.param_groups[0].items() if name != "params"}
+
+    with applied("optimizer.fused") as site:
+        for one in parameters:
+            one.grad = torch.ones_like(one)
+        optimizer.step()
+
+        assert site.live == {"optimizers": [f"{type(optimizer).__name__}: left alone, {why}"]}
+    assert {name: value for name, value in optimizer.param_groups[0].items() if name != "params"} == before
+
+
+def test_sparse_gradients_are_left_alone() -> None:
+    table = nn.Embedding(16, 1, sparse=True)
+    model: Any = type(
+        "Table", (), {"__call__": lambda self, x: table(x[:, 0].long().clamp(0, 15)), "parameters": table.parameters}
+    )()
+    optimizer = torch.optim.SGD(table.parameters(), 0.1)
+
+    with applied("optimizer.fused") as site:
+        train(site, model, 3, optimizer)
+
+        assert site.live == {"optimizers": ["SGD: left alone, its gradients are sparse"]}
+
+
+def test_a_loaded_state_keeps_the_form() -> None:
+    before = _net()
+    old = torch.optim.Adam(before.parameters(), 0.01)
+    train(site_for("optimizer.fused", True), before, 3, old)
+    model = _net()
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+
+    with applied("optimizer.fused") as site:
+        train(site, model, 2, optimizer)
+        optimizer.load_state_dict(old.state_dict())
+        assert optimizer.param_groups[0]["fused"] is None
+        train(site, model, 2, optimizer)
+
+        assert optimizer.param_groups[0]["fused"] is True
+    count: Tensor = optimizer.state[model.head.weight]["step"]
+    assert count == 5
