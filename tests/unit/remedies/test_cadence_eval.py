@@ -77,6 +77,24 @@ def test_the_last_is_kept_where_only_some_turns_evaluate(tmp_path: Path) -> None
     assert evaluated == [1, 3, 11]
 
 
+def test_the_last_is_kept_where_a_count_ends_the_loop(tmp_path: Path) -> None:
+    loop = (
+        "\n    while best < 26:\n        best += 1\n        stepped()\n        if best % 2 == 0: evaluate(model, best)"
+    )
+
+    _, evaluated = _trained(tmp_path, loop.replace("best", "epoch"), epochs=1)
+
+    assert evaluated == [2, 4, 12, 20, 26]
+
+
+def test_a_call_from_another_place_is_made_as_ever(tmp_path: Path) -> None:
+    call = "evaluate(model, epoch)\n    loader.append(loader[0])\n    assert evaluate(model, 99) is not None"
+
+    _, evaluated = _trained(tmp_path, call, epochs=10)
+
+    assert evaluated == [0, 1, 5, 9, 99]
+
+
 def test_a_helper_that_sets_the_mode_is_not_the_evaluation(tmp_path: Path) -> None:
     head = EVALUATE.replace("    model.eval()\n", "    ready(model)\n") + "\ndef ready(model):\n    model.eval()\n"
 

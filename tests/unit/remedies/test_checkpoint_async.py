@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import contextlib
 import errno
-import gc
 import os
 import pickle
 import shutil
@@ -24,9 +23,9 @@ import pytest
 import torch
 
 from flatout.remedies import checkpoint_place, checkpoint_writing
-from flatout.remedies.checkpoint_writing import Saver
 from flatout.remedies.site import Site
 from tests.unit.remedies.applied import applied
+from tests.unit.remedies.saving import saver_in_force, stop_writer
 
 LARGE = 2_000_000
 
@@ -35,12 +34,6 @@ LARGE = 2_000_000
 def site() -> Iterator[Site]:
     with applied("checkpoint.async") as site:
         yield site
-
-
-def _saver() -> Saver:
-    """The one in force."""
-    (found,) = [one for one in gc.get_objects() if type(one) is Saver and one._channel is not None]
-    return found
 
 
 def _equal(a: Any, b: Any) -> bool:
@@ -68,15 +61,11 @@ def test_what_is_loaded_is_the_state_at_the_call(site: Site, tmp_path: Path) -> 
 
 def test_the_training_does_not_wait_for_the_disk(site: Site, tmp_path: Path) -> None:
     torch.save({}, tmp_path / "first.pt")
-    saver = _saver()
-    assert saver._writer is not None
-    writer = saver._writer.pid
-    os.kill(writer, signal.SIGSTOP)  # a disk that does not answer
-    try:
-        torch.save(torch.zeros(LARGE), tmp_path / "a.pt")
-        under_way = len(saver.pending)
-    finally:
-        os.kill(writer, signal.SIGCONT)
+    writer = stop_writer()
+
+    torch.save(torch.zeros(LARGE), tmp_path / "a.pt")
+    under_way = len(saver_in_force().pending)
+    os.kill(writer, signal.SIGCONT)
 
     assert under_way == 1
     assert torch.load(tmp_path / "a.pt").shape == (LARGE,)
@@ -186,12 +175,10 @@ def test_a_device_or_an_open_file_or_the_old_format_is_torchs(site: Site, tmp_pa
 
 def test_a_killed_writer_costs_nothing(site: Site, tmp_path: Path) -> None:
     torch.save({}, tmp_path / "first.pt")
-    writer = _saver()._writer
-    assert writer is not None
-    os.kill(writer.pid, signal.SIGSTOP)
+    writer = stop_writer()
     torch.save(torch.ones(LARGE), tmp_path / "a.pt")
 
-    os.kill(writer.pid, signal.SIGKILL)
+    os.kill(writer, signal.SIGKILL)
 
     assert torch.load(tmp_path / "a.pt").sum() == LARGE
     torch.save({"again": True}, tmp_path / "a.pt")
@@ -215,12 +202,10 @@ def test_what_could_not_be_written_is_told_at_the_next_look(site: Site, tmp_path
     folder = tmp_path / "out"
     folder.mkdir()
     torch.save({}, tmp_path / "first.pt")
-    writer = _saver()._writer
-    assert writer is not None
-    os.kill(writer.pid, signal.SIGSTOP)
+    writer = stop_writer()
     torch.save(torch.ones(LARGE), folder / "a.pt")
     _removed_by_another_process(folder)
-    os.kill(writer.pid, signal.SIGCONT)
+    os.kill(writer, signal.SIGCONT)
 
     with pytest.raises(RuntimeError, match=r"could not be written: .*a\.pt"):
         torch.load(folder / "a.pt")
@@ -232,7 +217,7 @@ def test_what_could_not_be_written_is_told_at_the_next_look(site: Site, tmp_path
 def _removed_by_another_process(folder: Path) -> None:
     """From another process, which waits for nothing of ours."""
     if os.fork() == 0:
-        _saver().pending.clear()
+        saver_in_force().pending.clear()
         shutil.rmtree(folder)
         os._exit(0)
     os.wait()
@@ -240,15 +225,13 @@ def _removed_by_another_process(folder: Path) -> None:
 
 def test_a_forked_child_waits_for_its_parents_file(site: Site, tmp_path: Path) -> None:
     torch.save({}, tmp_path / "first.pt")
-    writer = _saver()._writer
-    assert writer is not None
-    os.kill(writer.pid, signal.SIGSTOP)
+    writer = stop_writer()
     torch.save(torch.ones(LARGE), tmp_path / "a.pt")
 
     child = os.fork()
     if child == 0:
         os._exit(0 if os.path.exists(tmp_path / "a.pt") else 1)
-    os.kill(writer.pid, signal.SIGCONT)
+    os.kill(writer, signal.SIGCONT)
 
     assert os.waitpid(child, 0)[1] == 0
 
@@ -375,73 +358,7 @@ def test_no_more_than_a_few_are_under_way(site: Site, tmp_path: Path) -> None:
     most = 0
     for number in range(12):
         torch.save(torch.full((LARGE,), float(number)), tmp_path / f"{number}.pt")
-        most = max(most, len(_saver().pending))
+        most = max(most, len(saver_in_force().pending))
 
     assert 1 <= most <= 4
     assert [torch.load(tmp_path / f"{number}.pt")[-1].item() for number in range(12)] == list(range(12))
-
-
-def _stopped_writer(tmp_path: Path) -> int:
-    torch.save({}, tmp_path / "first.pt")
-    writer = _saver()._writer
-    assert writer is not None
-    os.kill(writer.pid, signal.SIGSTOP)
-    return writer.pid
-
-
-def test_a_rename_does_not_wait_for_the_disk_either(site: Site, tmp_path: Path) -> None:
-    (tmp_path / "last.pt").write_bytes(b"old")
-    writer = _stopped_writer(tmp_path)
-
-    for number in range(3):
-        torch.save({"number": number}, tmp_path / "last.pt.part")
-        os.replace(tmp_path / "last.pt.part", tmp_path / "last.pt")
-    under_way = len(_saver().pending)
-    os.kill(writer, signal.SIGCONT)
-
-    assert under_way >= 6
-    assert torch.load(tmp_path / "last.pt") == {"number": 2}
-    assert not (tmp_path / "last.pt.part").exists()
-
-
-def test_a_passing_name_is_gone_for_whoever_looks(site: Site, tmp_path: Path) -> None:
-    torch.save(torch.ones(LARGE), tmp_path / "part")
-    (tmp_path / "part").rename(tmp_path / "last.pt")
-
-    assert not (tmp_path / "part").exists()
-    assert (tmp_path / "last.pt").exists()
-
-
-@pytest.mark.parametrize("target", ["missing/a.pt", "folder"])
-def test_a_rename_that_cannot_be_raises_at_the_call(site: Site, tmp_path: Path, target: str) -> None:
-    (tmp_path / "folder").mkdir()
-    torch.save(torch.ones(LARGE), tmp_path / "part")
-
-    with pytest.raises(OSError):
-        os.replace(tmp_path / "part", tmp_path / target)
-
-    assert torch.load(tmp_path / "part").sum() == LARGE
-
-
-def test_a_killed_writer_costs_no_rename(site: Site, tmp_path: Path) -> None:
-    writer = _stopped_writer(tmp_path)
-    torch.save({"x": 1}, tmp_path / "part")
-    os.replace(tmp_path / "part", tmp_path / "last.pt")
-
-    os.kill(writer, signal.SIGKILL)
-
-    assert torch.load(tmp_path / "last.pt") == {"x": 1}
-    assert sorted(os.listdir(tmp_path)) == ["first.pt", "last.pt"]
-
-
-def test_a_forked_child_waits_for_the_rename(site: Site, tmp_path: Path) -> None:
-    writer = _stopped_writer(tmp_path)
-    torch.save(torch.ones(LARGE), tmp_path / "part")
-    os.replace(tmp_path / "part", tmp_path / "last.pt")
-
-    child = os.fork()
-    if child == 0:
-        os._exit(0 if os.path.exists(tmp_path / "last.pt") else 1)
-    os.kill(writer, signal.SIGCONT)
-
-    assert os.waitpid(child, 0)[1] == 0
