@@ -1,10 +1,10 @@
-"""Finds the remedies: every module of this package that has an ID."""
+"""Finds the remedies: every module of the family folders that has an ID."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -35,9 +35,8 @@ class Remedy:
 def remedies() -> tuple[Remedy, ...]:
     """All of them, in the order of their application: by safety, then by id."""
     found = []
-    package = importlib.import_module(__package__)
-    for info in pkgutil.iter_modules(package.__path__):
-        module = importlib.import_module(f"{__package__}.{info.name}")
+    for name in _modules(__package__):
+        module = importlib.import_module(name)
         if not hasattr(module, "ID"):
             continue  # something its neighbours share
         found.append(
@@ -57,3 +56,11 @@ def remedies() -> tuple[Remedy, ...]:
 
 def known() -> dict[str, Remedy]:
     return {remedy.id: remedy for remedy in remedies()}
+
+
+def _modules(package: str) -> Iterator[str]:
+    """Of the family folders; what lies beside them is the mechanism."""
+    families = pkgutil.iter_modules(importlib.import_module(package).__path__)
+    for family in (f"{package}.{info.name}" for info in families if info.ispkg):
+        for info in pkgutil.iter_modules(importlib.import_module(family).__path__):
+            yield f"{family}.{info.name}"

@@ -7,12 +7,12 @@ import sys
 from typing import Any
 
 _FLATOUT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_OURS = tuple(os.path.join(_FLATOUT, name) + os.sep for name in ("attach", "remedies", "feed"))
+OURS = tuple(os.path.join(_FLATOUT, name) + os.sep for name in ("attach", "remedies", "feed"))
 
 
 def caller(torch: Any) -> str:
     """`file.py:12` of the innermost line that is neither torch's nor ours."""
-    others = (*_OURS, os.path.dirname(os.path.abspath(torch.__file__)) + os.sep)
+    others = (*OURS, os.path.dirname(os.path.abspath(torch.__file__)) + os.sep)
     frame = sys._getframe(1)
     while frame.f_back is not None and os.path.abspath(frame.f_code.co_filename).startswith(others):
         frame = frame.f_back

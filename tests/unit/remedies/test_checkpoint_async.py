@@ -22,7 +22,8 @@ import numpy
 import pytest
 import torch
 
-from flatout.remedies import checkpoint_place, checkpoint_writing
+from flatout.remedies.checkpoint import place as checkpoint_place
+from flatout.remedies.checkpoint import writing as checkpoint_writing
 from flatout.remedies.site import Site
 from tests.unit.remedies.applied import applied
 from tests.unit.remedies.saving import saver_in_force, stop_writer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flatout.remedies import compile_worth
-from flatout.remedies.compile_worth import Worth
+from flatout.remedies.compute import compile_worth
+from flatout.remedies.compute.compile_worth import Worth
 from flatout.remedies.site import Site
 from tests.unit.remedies.applied import site_for
 

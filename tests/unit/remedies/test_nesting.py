@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from flatout.remedies.nesting import with_tensors
+from flatout.remedies.model.nesting import with_tensors
 
 Pair = namedtuple("Pair", "left right")
 

@@ -7,9 +7,9 @@ from collections import namedtuple
 import pytest
 import torch
 
-from flatout.remedies.pinned_batches import PinnedBatches
 from flatout.remedies.site import Refused
-from flatout.remedies.transfer_async import says_nothing_of_blocking
+from flatout.remedies.transfer.async_copies import says_nothing_of_blocking
+from flatout.remedies.transfer.pinned_batches import PinnedBatches
 from tests.unit.remedies.applied import applied
 
 Batch = namedtuple("Batch", "image label")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flatout.remedies.side_streams import is_of_script
+from flatout.remedies.transfer.side_streams import is_of_script
 
 
 def _asked(*modules: str) -> bool:

@@ -1,0 +1,1 @@
+"""How often it evaluates and logs."""

@@ -1,0 +1,57 @@
+"""Pictures, figures, histograms, videos and sounds go to TensorBoard every k-th time only, each by its tag.
+
+Of the training class, though it touches no weight: what is not written is not there afterwards. The first of a tag is
+written, and then every k-th. Scalars and text are always written. What the script does to make a picture it still does:
+where that is the larger part, `cadence.throttle` on the function that makes it spares both.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..answers import Answer, by_finding
+from ..values import Count
+
+if TYPE_CHECKING:
+    from ...records.report import RunReport
+    from ..site import Site
+
+ID = "cadence.logging"
+TITLE = "Pictures and histograms are logged every k-th time only"
+SAFETY = "training"
+VALUE = Count(2, 100_000)
+_CALLS = (
+    "add_image", "add_images", "add_image_with_boxes", "add_figure", "add_histogram", "add_video", "add_audio",
+    "add_embedding", "add_pr_curve", "add_mesh",
+)  # fmt: skip
+_WRITERS = ("torch.utils.tensorboard.writer", "tensorboardX.writer")
+_USUAL = 10
+
+
+def applies(report: RunReport) -> Answer:
+    return by_finding(report, ID, "logging takes no time worth mentioning", "interval_times", _USUAL)
+
+
+def apply(site: Site, value: Any) -> None:
+    site.tell(every=value)
+    for module in _WRITERS:
+        site.after_import(module, partial(_watch, site, int(value)))
+
+
+def _watch(site: Site, every: int, module: Any) -> None:
+    counts: dict[tuple[int, str, str], int] = {}
+    for name in _CALLS:
+        site.replace(module.SummaryWriter, name, partial(_make, site, every, name, counts))
+
+
+def _make(site: Site, every: int, name: str, counts: dict[tuple[int, str, str], int], original: Any) -> Any:
+    def call(writer: Any, *args: Any, **kwargs: Any) -> Any:
+        tag = str(kwargs.get("tag", args[0] if args and isinstance(args[0], str) else ""))
+        key = (id(writer), name, tag)
+        counts[key] = counts.get(key, -1) + 1
+        if site.in_force and counts[key] % every:
+            return None
+        return original(writer, *args, **kwargs)
+
+    return call

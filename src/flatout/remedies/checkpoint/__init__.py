@@ -1,0 +1,1 @@
+"""How checkpoints are written."""

@@ -1,0 +1,104 @@
+"""Keeps the weights of convolutions with the channels last, as tensor cores take them.
+
+The layout then goes from layer to layer. Other kernels add up in another order: other rounding, the same training.
+Outputs come back with the channels first, so that a `view` in the script still works; one within the model that needs
+channels first makes the call fail, and then the layout is put back and the call made again.
+
+Refused without two-dimensional convolutions, where the script sets channels last itself or compiles the model (the
+compiler chooses a layout), and for a model that is wrapped for several processes already.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..answers import Answer, no, yes
+from ..findings import found, torch_state
+from ..model.nesting import with_tensors
+from ..model.root_calls import Tries, wrap_calls
+from ..model.roots import find_roots
+from ..site import Refused
+from ..step_hooks import before_steps
+from ..values import Flag
+
+if TYPE_CHECKING:
+    from ...records.report import RunReport
+    from ..model.roots import Root
+    from ..site import Site
+
+ID = "layout.channels_last"
+TITLE = "Convolutions with the channels last"
+SAFETY = "numeric"
+VALUE = Flag()
+
+
+def applies(report: RunReport) -> Answer:
+    if torch_state(report).get("compiled"):
+        return no("the model is compiled, and the compiler chooses a layout")
+    if found(report, "CO506"):
+        return yes(True, "convolutions in half precision run with channels first")
+    return no("no convolutions in half precision were seen with channels first")
+
+
+def apply(site: Site, value: Any) -> None:
+    optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
+    before_steps(site, lambda optimizer, args, kwargs: optimizers.add(optimizer))
+    find_roots(site, lambda roots: _begin(site, roots, optimizers))
+
+
+def _begin(site: Site, roots: list[Root], optimizers: weakref.WeakSet[Any]) -> None:
+    torch = site.torch
+    last, first = torch.channels_last, torch.contiguous_format
+    weights = []
+    for root in roots:
+        if root.is_compiled:
+            raise Refused("the script compiles the model, and the compiler chooses a layout")
+        if root.module is not root.inner:
+            raise Refused(f"{type(root.module).__name__} has laid out its buffers for channels first already")
+        weights += [one for one in root.module.parameters() if one.dim() == 4]
+    if not weights:
+        raise Refused("the model has no two-dimensional convolutions")
+    if any(one.is_contiguous(memory_format=last) and not one.is_contiguous() for one in weights):
+        raise Refused("the script sets it itself")
+    kept = [weakref.ref(one) for one in weights]
+
+    def lay(layout: Any) -> None:
+        for weight in (reference() for reference in kept):
+            if weight is not None:
+                _lay_out(weight, layout, optimizers)
+
+    site.undo(lambda: lay(first))
+    lay(last)
+    _wrap(site, roots)
+    site.tell(modules=[root.name for root in roots], weights=len(weights), since_step=site.step)
+
+
+def _lay_out(weight: Any, layout: Any, optimizers: weakref.WeakSet[Any]) -> None:
+    """The weight, its gradient, and what optimizers keep of it: one update goes over all of them."""
+    weight.data = weight.data.contiguous(memory_format=layout)
+    if weight.grad is not None:
+        weight.grad = weight.grad.contiguous(memory_format=layout)
+    for optimizer in optimizers:
+        state = optimizer.state.get(weight, {})
+        for name, one in list(state.items()):
+            if getattr(one, "shape", None) == weight.shape:
+                state[name] = one.contiguous(memory_format=layout)
+
+
+def _wrap(site: Site, roots: list[Root]) -> None:
+    torch, tries = site.torch, Tries(site)
+
+    def contiguous(tensor: Any) -> Any:
+        if tensor.dim() == 4 and not tensor.is_contiguous() and tensor.is_contiguous(memory_format=torch.channels_last):
+            return tensor.contiguous()
+        return tensor
+
+    def run(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], onward: Callable[..., Any]) -> Any:
+        def changed() -> Any:
+            return with_tensors(torch, onward(module, *args, **kwargs), contiguous)
+
+        return tries.call(module, changed, lambda: onward(module, *args, **kwargs), needs_undoing=True)
+
+    wrap_calls(site, roots, run)

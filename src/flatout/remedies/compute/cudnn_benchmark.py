@@ -1,0 +1,86 @@
+"""Lets cudnn time its algorithms for each convolution and take the fastest.
+
+Another algorithm adds up in another order: other rounding, the same training. Each new shape of input is timed anew, so
+it is given up where shapes keep changing. A script that sets `cudnn.benchmark` itself, or asks for deterministic
+algorithms, keeps its choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..answers import Answer, no, yes
+from ..explicit import refuse_when_set, when_called, when_set
+from ..findings import found, on_gpu, torch_state
+from ..model.root_calls import wrap_calls
+from ..model.roots import find_roots, tensors_in
+from ..site import Refused
+from ..values import Flag
+
+if TYPE_CHECKING:
+    from ...records.report import RunReport
+    from ..site import Site
+
+ID = "cudnn.benchmark"
+TITLE = "The fastest of cudnn's algorithms for each convolution"
+SAFETY = "numeric"
+VALUE = Flag()
+# So many new shapes within so many calls are too many to time.
+_TOO_MANY, _CALLS = 15, 50
+_SOME_CONVOLUTIONS = 0.2
+
+
+def applies(report: RunReport) -> Answer:
+    state = torch_state(report)
+    if not on_gpu(report):
+        return no("it ran on the CPU")
+    if found(report, "CO503") or state.get("cudnn_deterministic") or state.get("deterministic_algorithms"):
+        return no("the script asks for deterministic algorithms; that is its own choice")
+    if state.get("cudnn_benchmark"):
+        return no("it is on already")
+    if float(state.get("convolution_share") or 0.0) < _SOME_CONVOLUTIONS:
+        return no("hardly any convolutions were seen")
+    return yes(True, "the model has convolutions, and cudnn takes the first algorithm it thinks of")
+
+
+def apply(site: Site, value: Any) -> None:
+    torch = site.torch
+    if torch.version.cuda is None:
+        raise Refused("this torch is built without CUDA")
+    cudnn, refuse = torch.backends.cudnn, refuse_when_set(site)
+    if cudnn.deterministic or torch.are_deterministic_algorithms_enabled():
+        raise Refused("deterministic algorithms are asked for")
+    before = cudnn.benchmark
+    cudnn.benchmark = True
+    site.undo(lambda: setattr(cudnn, "benchmark", before))
+    when_set(site, cudnn, "benchmark", refuse)
+    # Not to want them is what is so anyway.
+    when_set(site, cudnn, "deterministic", lambda wanted: refuse(wanted) if wanted else None)
+    when_called(site, torch, "use_deterministic_algorithms", lambda wanted: refuse(wanted) if wanted else None)
+    site.tell(cudnn_benchmark=True)
+    find_roots(site, lambda roots: wrap_calls(site, roots, ShapeWatch(site).run))
+
+
+class ShapeWatch:
+    """Counts shapes of inputs that were not there before."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._known: set[tuple[Any, ...]] = set()
+        self._calls = self._new = 0
+
+    def run(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], onward: Callable[..., Any]) -> Any:
+        self._site.guarded(lambda: self._note(args, kwargs), lambda: None)
+        return onward(module, *args, **kwargs)
+
+    def _note(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._calls % _CALLS == 0:
+            self._new = 0
+        self._calls += 1
+        shapes = tuple(tuple(one.shape) for one in tensors_in(self._site.torch, (args, kwargs)))
+        if shapes not in self._known:
+            self._known.add(shapes)
+            self._new += 1
+            if self._new >= _TOO_MANY:
+                self._site.give_up(f"inputs had {self._new} new shapes in {_CALLS} calls, and each is timed anew")

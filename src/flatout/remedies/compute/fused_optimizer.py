@@ -1,0 +1,110 @@
+"""Updates all parameters in a few kernels: the optimizer's fused form, or the one over lists of tensors.
+
+A fused kernel rounds once where single operations round each time: other rounding, the same training. It is decided at
+an optimizer's first step, when devices and gradients are known, and again after its state was loaded.
+
+Left alone: optimizers for which the script chose (`fused`, `foreach`, `capturable`, `differentiable`), classes that are
+not torch's own, and parameters or gradients a fused kernel cannot take (sparse, complex, a device without one).
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from ..answers import Answer, no, yes
+from ..findings import found, optimizers
+from ..step_hooks import before_steps
+from ..values import Flag
+
+if TYPE_CHECKING:
+    from ...records.report import RunReport
+    from ..site import Site
+
+ID = "optimizer.fused"
+TITLE = "One fused update for all parameters"
+SAFETY = "numeric"
+VALUE = Flag()
+# With kernels for GPU and CPU since the oldest torch that is supported.
+_FUSED = ("Adam", "AdamW", "SGD")
+_DEVICES = ("cuda", "cpu")
+
+
+def applies(report: RunReport) -> Answer:
+    if not found(report, "HO403", "HO409"):
+        return no("the optimizer's step was not seen to take long")
+    known = optimizers(report)
+    if known and all(one.get("fused") is not None or one.get("foreach") is not None for one in known):
+        return no("the script chooses the optimizer's form itself")
+    return yes(True, "the optimizer goes over the parameters in many small operations")
+
+
+def apply(site: Site, value: Any) -> None:
+    forms = Forms(site)
+    before_steps(site, lambda optimizer, args, kwargs: forms.see(optimizer))
+    site.undo(forms.put_back)
+
+
+class Forms:
+    """Which optimizer was given which form."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._given: weakref.WeakKeyDictionary[Any, str | None] = weakref.WeakKeyDictionary()
+
+    def see(self, optimizer: Any) -> None:
+        if optimizer not in self._given:
+            kept = _why_kept(optimizer)
+            form = self._given[optimizer] = None if kept else _form(optimizer)
+            told = f"{type(optimizer).__name__}: {form or 'left alone, ' + kept}"
+            known = self._site.live.get("optimizers")
+            self._site.tell(optimizers=[*(known if isinstance(known, list) else []), told])
+        form = self._given[optimizer]
+        # A state that was loaded brings its own settings along.
+        if form is not None and any(group.get(form) is None for group in optimizer.param_groups):
+            self._give(optimizer, form, True)
+
+    def put_back(self) -> None:
+        for optimizer, form in list(self._given.items()):
+            if form is not None:
+                self._give(optimizer, form, None)
+
+    def _give(self, optimizer: Any, form: str, value: bool | None) -> None:
+        torch = self._site.torch
+        optimizer.defaults[form] = value
+        for group in optimizer.param_groups:
+            group[form] = value
+            for one in group["params"] if form == "fused" else ():
+                count = optimizer.state.get(one, {}).get("step")
+                if isinstance(count, torch.Tensor):
+                    # A fused kernel counts where the parameter is, the others on the host.
+                    optimizer.state[one]["step"] = count.to(one.device if value else "cpu", torch.float32)
+
+
+def _tensors(optimizer: Any) -> list[Any]:
+    return [one for group in optimizer.param_groups for one in group["params"]]
+
+
+def _form(optimizer: Any) -> str:
+    tensors = _tensors(optimizer)
+    plain = all(one.is_floating_point() and one.device.type in _DEVICES for one in tensors)
+    if type(optimizer).__name__ in _FUSED and plain and len({one.device.type for one in tensors}) == 1:
+        return "fused"
+    # On a GPU torch takes this form by itself.
+    return "foreach"
+
+
+def _why_kept(optimizer: Any) -> str:
+    """Why it keeps its form; empty if it need not."""
+    groups = optimizer.param_groups
+    if not type(optimizer).__module__.startswith("torch.optim."):
+        return "its class is not torch's own"
+    for name in ("fused", "foreach"):
+        if any(group.get(name) is not None for group in groups):
+            return f"the script sets {name} itself"
+    for name in ("differentiable", "capturable"):
+        if any(group.get(name) for group in groups):
+            return f"the script sets {name}"
+    if any(one.grad is not None and one.grad.is_sparse for one in _tensors(optimizer)):
+        return "its gradients are sparse"
+    return "" if "foreach" in optimizer.defaults else "its class has one form only"

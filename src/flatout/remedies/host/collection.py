@@ -1,0 +1,126 @@
+"""Python's collector runs between steps, seldom, and looks only at what came after the start.
+
+After 10 steps all that lives is frozen (`gc.freeze`) and the collector's own rounds are off; it runs every 100 steps,
+or as soon as 100,000 more objects live. `gc.collect()` and `torch.cuda.empty_cache()` of the script are done once in
+100 steps. Lossless: no value depends on when garbage goes. Objects that refer to each other in a circle live a little
+longer, and with them what they hold on the device: so both are done as ever when less than a tenth of the device's
+memory is left, and all is undone when torch has to ask the driver for memory a second time (an allocator retry).
+
+A collector that the script has switched off itself stays off. Workers of loaders that are forked collect as ever.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from typing import TYPE_CHECKING, Any
+
+from ..answers import Answer, by_finding
+from ..values import Flag
+
+if TYPE_CHECKING:
+    from ...records.report import RunReport
+    from ..site import Site
+
+ID = "gc.defer"
+TITLE = "Memory is tidied up between steps, and seldom"
+SAFETY = "lossless"
+VALUE = Flag()
+_WARM_UP_STEPS = 10
+_EVERY_STEPS = 100
+_MANY_OBJECTS = 100_000
+_LITTLE_LEFT = 0.1
+
+
+def applies(report: RunReport) -> Answer:
+    return by_finding(report, ID, "tidying up memory takes no time worth mentioning")
+
+
+def apply(site: Site, value: Any) -> None:
+    collector = _Collector(site)
+    site.replace(gc, "collect", collector.make_collect)
+    site.replace(site.torch.cuda, "empty_cache", collector.make_empty)
+    memory = getattr(site.torch.cuda, "memory", None)
+    site.replace(memory, "empty_cache", collector.make_empty)
+    site.each_step(collector.after_step)
+    site.undo(collector.as_before)
+    # There is no way to take it back: it asks whether it still counts.
+    os.register_at_fork(after_in_child=collector.in_child)
+
+
+class _Collector:
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._collect = gc.collect
+        self._is_off = False
+        self._collected_at = self._emptied_at = 0
+        self._retries: int | None = None
+
+    def after_step(self, step: int) -> None:
+        if step == _WARM_UP_STEPS and gc.isenabled():
+            self._collect()
+            gc.freeze()
+            gc.disable()
+            self._is_off = True
+            self._collected_at = step
+            self._site.tell(collector_off_from_step=step, objects_frozen=gc.get_freeze_count())
+        elif self._is_off and (step - self._collected_at >= _EVERY_STEPS or gc.get_count()[0] >= _MANY_OBJECTS):
+            self._collected_at = step
+            self._collect()
+        if step % 10 == 0:
+            self._look_at_device()
+
+    def _look_at_device(self) -> None:
+        cuda = self._site.torch.cuda
+        if not cuda.is_initialized():
+            return
+        retries = cuda.memory_stats().get("num_alloc_retries", 0)
+        if self._retries is not None and retries > self._retries:
+            self._site.give_up("the device's memory became short")
+        self._retries = retries
+
+    def make_collect(self, original: Any) -> Any:
+        def collect(*args: Any, **kwargs: Any) -> int:
+            step = self._site.step
+            if self._seldom(step, self._collected_at):
+                return 0
+            self._collected_at = step
+            return int(original(*args, **kwargs))
+
+        return collect
+
+    def make_empty(self, original: Any) -> Any:
+        def empty_cache(*args: Any, **kwargs: Any) -> Any:
+            step = self._site.step
+            if self._seldom(step, self._emptied_at):
+                return None
+            self._emptied_at = step
+            return original(*args, **kwargs)
+
+        return empty_cache
+
+    def _seldom(self, step: int, last: int) -> bool:
+        """Whether it is left out this time. Between trainings, with no step in between, it is always done."""
+        site = self._site
+        if not site.in_force or step < _WARM_UP_STEPS or step - last >= _EVERY_STEPS:
+            return False
+        return not self._is_short()
+
+    def _is_short(self) -> bool:
+        cuda = self._site.torch.cuda
+        if not cuda.is_initialized():
+            return False
+        free, total = cuda.mem_get_info()
+        unused = cuda.memory_reserved() - cuda.memory_allocated()
+        return bool(free + unused < _LITTLE_LEFT * total)
+
+    def in_child(self) -> None:
+        if self._is_off:
+            self._is_off = False
+            gc.enable()
+
+    def as_before(self) -> None:
+        if self._is_off:
+            self._is_off = False
+            gc.unfreeze()
+            gc.enable()

@@ -1,0 +1,1 @@
+"""What a DataLoader is made with."""

@@ -1,0 +1,103 @@
+"""Batches so many times as large, and a learning rate to match.
+
+Loaders that draw in random order get `times` their batch size; those that read in order (evaluation) stay. At each step
+the optimizer works with its learning rate times `times` (linear), its square root ("sqrt", usual for Adam and its
+kin), or as it is ("none"), whatever the script or a schedule has set; in between the script sees its own. Schedules
+and loops over epochs and `len(loader)` follow by themselves; a loop that counts steps sees so many times the samples,
+and its number is yours to lower.
+
+Of the training class: fewer, larger steps learn something else, and statistics of batch normalisation are taken over
+more samples; judge it by your own metric. Left alone, with the reason: loaders with a batch sampler or without a batch
+size, batches of one, which as a rule hold a batch each, and data too small for ten of the larger batches.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from ..answers import Answer, no, yes
+from ..step_hooks import before_steps
+from ..values import Choice, Count, Options
+from .arguments import LeftAlone, change_arguments
+
+if TYPE_CHECKING:
+    from ...records.report import RunReport
+    from ..site import Site
+
+ID = "batch.size"
+TITLE = "Larger batches, and a learning rate to match"
+SAFETY = "training"
+VALUE = Options({"times": Count(2, 1024), "rate": Choice(("linear", "sqrt", "none"))}, {"times": 2, "rate": "linear"})
+_FEWEST_BATCHES = 10
+_BY_ROOT = ("Adam", "AdamW", "NAdam", "RAdam", "Adamax", "RMSprop", "Lion")
+
+
+def applies(report: RunReport) -> Answer:
+    if not any(finding.remedy == ID for finding in report.findings):
+        return no("the batches are large enough for the device")
+    known = report.live.get("optimizers")
+    names = [str(one.get("type")) for one in known if isinstance(one, dict)] if isinstance(known, list) else []
+    rate = "sqrt" if any(name in _BY_ROOT for name in names) else "linear"
+    return yes({"times": 2, "rate": rate}, "each kernel occupies a small part of the GPU")
+
+
+def apply(site: Site, value: Any) -> None:
+    times = int(value["times"])
+    larger = _Larger(times)
+    change_arguments(site, larger.change)
+    factor = {"linear": float(times), "sqrt": math.sqrt(times), "none": 1.0}[value["rate"]]
+    if factor != 1.0:
+        rates = _Rates(factor)
+        before_steps(site, lambda optimizer, *_: rates.raise_in(optimizer), lambda optimizer, *_: rates.restore())
+        site.undo(rates.restore)
+        site.tell(learning_rate_times=round(factor, 4))
+
+
+class _Larger:
+    def __init__(self, times: int) -> None:
+        self._times = times
+        # Frameworks make a loader again from the one they are given: {id of the data: batch size we have set}.
+        self._set: dict[int, int] = {}
+
+    def change(self, arguments: dict[str, Any]) -> str | None:
+        before, dataset = arguments.get("batch_size"), arguments["dataset"]
+        if not _draws_at_random(arguments) or self._set.get(id(dataset)) == before:
+            return None
+        if arguments.get("batch_sampler") is not None or not isinstance(before, int):
+            raise LeftAlone("it has no batch size of its own")
+        if before == 1:
+            raise LeftAlone("a batch of one may hold a batch each")
+        after = before * self._times
+        if hasattr(dataset, "__len__") and len(dataset) < _FEWEST_BATCHES * after:
+            raise LeftAlone(f"{len(dataset)} samples are less than {_FEWEST_BATCHES} batches of {after}")
+        arguments["batch_size"] = self._set[id(dataset)] = after
+        return f"batch_size {before} → {after}"
+
+
+def _draws_at_random(arguments: dict[str, Any]) -> bool:
+    sampler = arguments.get("sampler")
+    if sampler is None:
+        return bool(arguments.get("shuffle")) or arguments.get("batch_sampler") is not None
+    # Of samplers, only one that reads in order, or a distributed one that was told to, is an evaluation's.
+    return type(sampler).__name__ != "SequentialSampler" and bool(getattr(sampler, "shuffle", True))
+
+
+class _Rates:
+    """The learning rates of the optimizer that is just stepping."""
+
+    def __init__(self, factor: float) -> None:
+        self._factor = factor
+        self._before: list[tuple[dict[str, Any], Any]] = []
+
+    def raise_in(self, optimizer: Any) -> None:
+        self.restore()  # a step that raised has left its own
+        for group in optimizer.param_groups:
+            if "lr" in group:
+                self._before.append((group, group["lr"]))
+                group["lr"] = group["lr"] * self._factor
+
+    def restore(self) -> None:
+        for group, rate in self._before:
+            group["lr"] = rate
+        self._before.clear()

@@ -1,0 +1,62 @@
+"""Keeps samples in memory that all workers and ranks of the machine share.
+
+A sample is loaded once and then copied from there: the same bytes. Only what does not change from epoch to epoch is
+kept: samples that draw random numbers are not, but where the dataset has a list of transforms, what comes before the
+first random one is. The budget holds for the machine, not for each worker; by default it is half of the memory that is
+free. What does not fit is loaded as before. Datasets that cannot be kept are left alone, and that is told.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..answers import Answer, by_finding
+from ..values import Choice, Options, Size, Text
+from .arguments import when_made
+
+if TYPE_CHECKING:
+    from ...records.report import RunReport
+    from ..site import Site
+
+ID = "loader.cache"
+TITLE = "Samples are kept in memory that all workers share"
+SAFETY = "lossless"
+VALUE = Options(
+    {
+        "budget": Size(),
+        "policy": Choice(("keep", "lru", "clairvoyant")),
+        "spill": Text(r".+", "a folder on a local disk"),
+    }
+)
+
+
+def applies(report: RunReport) -> Answer:
+    return by_finding(report, ID, "no samples were seen to be made the same way again and again", value={})
+
+
+def apply(site: Site, value: Any) -> None:
+    options = {name: one for name, one in value.items() if one != "auto"}
+    wrapped: list[Any] = []
+
+    def change(loader: Any) -> str | None:
+        from ...feed.cache import is_cached
+        from ...feed.cache_wrap import wrap
+
+        if not hasattr(loader.dataset, "__getitem__"):
+            return None
+        said: list[str] = []
+        wrap(loader, options, said.append)
+        if is_cached(loader.dataset):
+            wrapped.append(loader)
+            return "; ".join(["samples are kept", *said])
+        return "; ".join(said) or None
+
+    def unwrap_all() -> None:
+        from ...feed.cache_wrap import unwrap
+
+        for loader in wrapped:
+            unwrap(loader)
+        wrapped.clear()
+
+    when_made(site, change)
+    site.undo(unwrap_all)

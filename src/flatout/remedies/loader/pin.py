@@ -1,0 +1,58 @@
+"""Puts batches into pinned memory: `pin_memory`, also those of a class of your own.
+
+From pinned memory the GPU copies by itself; the same bytes arrive. torch leaves a batch of an unknown class unpinned:
+its tensors are found in its attributes and a copy of the object holds them pinned. Very large batches gain nothing,
+for one thread has to copy them first. Without CUDA there is nothing to pin for, and it refuses.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..answers import Answer, by_finding
+from ..cuda import has_gpu
+from ..site import Refused
+from ..values import Flag
+from .arguments import change_arguments
+
+if TYPE_CHECKING:
+    from ...records.report import RunReport
+    from ..site import Site
+
+ID = "loader.pin"
+TITLE = "Batches are put into pinned memory"
+SAFETY = "lossless"
+VALUE = Flag()
+
+
+def applies(report: RunReport) -> Answer:
+    return by_finding(report, ID, "copies from pageable memory take no time worth mentioning")
+
+
+def apply(site: Site, value: Any) -> None:
+    if not has_gpu(site.torch):
+        raise Refused("there is no CUDA device here, so nothing is copied to one")
+
+    def change(arguments: dict[str, Any]) -> str | None:
+        if arguments.get("pin_memory"):
+            return None
+        arguments["pin_memory"] = True
+        return "pin_memory"
+
+    change_arguments(site, change)
+    site.after_import("torch.utils.data._utils.pin_memory", lambda module: _pin_unknown_classes(site, module))
+
+
+def _pin_unknown_classes(site: Site, module: Any) -> None:
+    from ...feed.leaves import replaced
+
+    def make(original: Any) -> Any:
+        def pin_memory(data: Any, device: Any = None) -> Any:
+            pinned = original(data, device)
+            if not site.in_force:
+                return pinned
+            return replaced(pinned, lambda path, tensor: tensor if tensor.is_pinned() else tensor.pin_memory())
+
+        return pin_memory
+
+    site.replace(module, "pin_memory", make)

@@ -1,0 +1,1 @@
+"""Which module is the model, and how to stand around its calls."""

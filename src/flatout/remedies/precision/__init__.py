@@ -1,0 +1,1 @@
+"""In which precision it computes."""

@@ -1,0 +1,48 @@
+"""Computes forward and backward of the model in bf16 where autocast finds that safe.
+
+Weights, gradients and optimizer stay in float32, products are done on the tensor cores with 8 bits of mantissa and
+float32's range: other rounding, the same training. Every module that the training step calls from outside is run under
+autocast, in evaluation too; its outputs come back in float32, so the loss is computed as before.
+
+Refused where the script chooses a precision itself (autocast, on or switched off; half or double weights), where an
+autograd function of its own says nothing about autocast, on a GPU without bf16, and where no module is around the
+layers. Given up when the loss is no longer finite, or when a module fails that works without.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..answers import Answer, no, yes
+from ..findings import found, half_share
+from ..values import Flag
+from .autocasting import autocast_roots
+from .loss_watch import watch_loss
+
+if TYPE_CHECKING:
+    from ...records.report import RunReport
+    from ..site import Site
+
+ID = "precision.bf16"
+TITLE = "Forward and backward in bf16, by autocast around the model"
+SAFETY = "numeric"
+VALUE = Flag()
+CONFLICTS = ("precision.fp16",)
+
+
+def applies(report: RunReport) -> Answer:
+    half = half_share(report)
+    if half:
+        return no(f"{half:.0%} of the results in the graph are in half precision already")
+    # Products in float32 gain by bf16 what they gain by TF32, and more.
+    for code, words in (
+        ("CO502", "the tensor cores work in TF32, which is half as fast as bf16"),
+        ("CO501", "float32 products do not use the tensor cores"),
+    ):
+        if found(report, code):
+            return yes(True, words)
+    return no("the GPU was not seen to be held up by its arithmetic in float32")
+
+
+def apply(site: Site, value: Any) -> None:
+    autocast_roots(site, site.torch.bfloat16, lambda roots: watch_loss(site))

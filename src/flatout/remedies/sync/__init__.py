@@ -1,0 +1,1 @@
+"""Waits for the device that need not be."""

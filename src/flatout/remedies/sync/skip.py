@@ -1,0 +1,78 @@
+"""`torch.cuda.synchronize()` in the training step returns at once.
+
+Lossless: it computes nothing, it only waits, and kernels keep their order without it. What the script measures with a
+clock around it then is the time of the launches. It is kept where something may hang on it: before the first step,
+without gradients (an evaluation), while a graph is captured, and at every 100th step, so that memory and errors on the
+device come to light.
+
+Refuses without CUDA; gives up when the script copies to the host without blocking (it then reads what the wait has
+brought) or enters CUDA streams of its own. Waits for one stream or one event stay: they are meant.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ..answers import Answer, by_finding
+from ..site import Refused
+from ..transfer.side_streams import is_of_script, when_used
+from ..values import Flag
+
+if TYPE_CHECKING:
+    from ...records.report import RunReport
+    from ..site import Site
+
+ID = "sync.skip"
+TITLE = "torch.cuda.synchronize() in the step does not wait"
+SAFETY = "lossless"
+VALUE = Flag()
+_KEPT_EVERY_STEPS = 100
+
+
+def applies(report: RunReport) -> Answer:
+    return by_finding(report, ID, "no call of synchronize holds up this training")
+
+
+def apply(site: Site, value: Any) -> None:
+    torch = site.torch
+    if torch.version.cuda is None:
+        raise Refused("this torch has no CUDA")
+    site.replace(torch.cuda, "synchronize", lambda original: _make_synchronize(site, original))
+    for name in ("to", "copy_"):
+        site.replace(torch.Tensor, name, lambda original: _make_copy(site, original))
+    when_used(site, lambda: site.give_up("the script works with CUDA streams of its own"))
+
+
+def _make_synchronize(site: Site, original: Any) -> Any:
+    torch = site.torch
+
+    def synchronize(*args: Any, **kwargs: Any) -> Any:
+        if (
+            not site.in_force
+            or site.step == 0
+            or site.step % _KEPT_EVERY_STEPS == 0
+            or not torch.is_grad_enabled()
+            or torch.cuda.is_current_stream_capturing()
+        ):
+            return original(*args, **kwargs)
+        site.tell(skipped_from_step=site.live.get("skipped_from_step", site.step))
+        return None
+
+    return synchronize
+
+
+def _make_copy(site: Site, original: Any) -> Any:
+    compiling = site.torch.compiler.is_dynamo_compiling
+
+    def copy(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        if compiling() or not (kwargs.get("non_blocking") is True or any(one is True for one in args)):
+            return original(tensor, *args, **kwargs)
+        result = original(tensor, *args, **kwargs)
+        # `to` is called on what is copied, `copy_` on where it goes.
+        source = args[0] if args and isinstance(args[0], site.torch.Tensor) else tensor
+        if site.in_force and source.is_cuda and not result.is_cuda and is_of_script(sys._getframe(1)):
+            site.give_up("the script copies to the host without blocking, and may read it after synchronize")
+        return result
+
+    return copy

@@ -1,0 +1,1 @@
+"""How batches get to the device."""

@@ -1,0 +1,132 @@
+"""Copies of pinned batches to the device no longer hold up the host: `non_blocking=True` where a loader has pinned.
+
+Lossless: kernels that use the copy come after it in the same queue, and torch does not give the pinned memory to anyone
+else before the copy is over. The one thing that could be seen is a batch that the script writes into on the host right
+after copying it. So only tensors that came out of a loader's pinning are copied this way (a buffer of the script's own
+may be filled again), and for its first 20 steps it only looks: a script that writes into batches it has copied is left
+alone, then and later. A write through numpy's view of a batch would not be seen.
+
+Refuses without CUDA; gives up when the script enters CUDA streams of its own, for which a blocking copy is the only
+order it may have. An explicit `non_blocking=False` stays.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..answers import Answer, by_finding
+from ..site import Refused
+from ..values import Flag
+from .pinned_batches import PinnedBatches
+from .side_streams import when_used
+
+if TYPE_CHECKING:
+    from ...records.report import RunReport
+    from ..site import Site
+
+ID = "transfer.async"
+TITLE = "Pinned batches are copied without holding up the host"
+SAFETY = "lossless"
+VALUE = Flag()
+_ONLY_LOOKS_STEPS = 20
+
+
+def applies(report: RunReport) -> Answer:
+    return by_finding(report, ID, "no copy of a pinned batch holds up this training")
+
+
+def apply(site: Site, value: Any) -> None:
+    torch = site.torch
+    if torch.version.cuda is None:
+        raise Refused("this torch has no CUDA")
+    batches = PinnedBatches(torch)
+    copies = _Copies(site, batches)
+    site.after_import("torch.utils.data._utils.pin_memory", partial(_remember_pinned, site, batches))
+    site.replace(torch.Tensor, "pin_memory", partial(_make_pin, site, batches))
+    site.replace(torch.Tensor, "to", copies.make_to)
+    site.replace(torch.Tensor, "cuda", copies.make_to)
+    site.replace(torch.Tensor, "copy_", copies.make_copy)
+    site.each_step(copies.after_step)
+    when_used(site, lambda: site.give_up("the script works with CUDA streams of its own"))
+
+
+def _make_pin(site: Site, batches: PinnedBatches, original: Any) -> Any:
+    """Our own loader pins tensor by tensor."""
+
+    def pin_memory(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        pinned = original(tensor, *args, **kwargs)
+        if site.in_force and ".feed." in str(sys._getframe(1).f_globals.get("__name__")):
+            site.guarded(lambda: batches.came(pinned), lambda: None)
+        return pinned
+
+    return pin_memory
+
+
+def _remember_pinned(site: Site, batches: PinnedBatches, module: Any) -> None:
+    def make(original: Any) -> Any:
+        def pin_memory(data: Any, *args: Any, **kwargs: Any) -> Any:
+            pinned = original(data, *args, **kwargs)
+            if site.in_force:
+                site.guarded(lambda: batches.came(pinned), lambda: None)
+            return pinned
+
+        return pin_memory
+
+    site.replace(module, "pin_memory", make)
+
+
+class _Copies:
+    def __init__(self, site: Site, batches: PinnedBatches) -> None:
+        self._site = site
+        self._batches = batches
+        self._compiling = site.torch.compiler.is_dynamo_compiling
+        self._overridden = site.torch.overrides.has_torch_function_unary
+        self._begun = False
+        self._count = 0
+
+    def make_to(self, original: Any) -> Any:
+        def to(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._compiling() or not self._concerns(tensor):
+                return original(tensor, *args, **kwargs)
+            if self._begun and says_nothing_of_blocking(args, kwargs):
+                kwargs = {**kwargs, "non_blocking": True}
+            result = original(tensor, *args, **kwargs)
+            if result.is_cuda:
+                self._copied(tensor)
+            return result
+
+        return to
+
+    def make_copy(self, original: Any) -> Any:
+        def copy_(tensor: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._compiling() or not self._concerns(source) or not tensor.is_cuda:
+                return original(tensor, source, *args, **kwargs)
+            if self._begun and says_nothing_of_blocking(args, kwargs):
+                kwargs = {**kwargs, "non_blocking": True}
+            result = original(tensor, source, *args, **kwargs)
+            self._copied(source)
+            return result
+
+        return copy_
+
+    def _concerns(self, tensor: Any) -> bool:
+        # A subclass that overrides functions, or a mode around the call, has its own idea of what a copy is.
+        return self._batches.has(tensor) and not self._overridden(tensor) and self._site.in_force
+
+    def _copied(self, tensor: Any) -> None:
+        self._count += 1
+        self._site.guarded(lambda: self._batches.is_copied(tensor), lambda: None)
+
+    def after_step(self, step: int) -> None:
+        if self._batches.written_after_copy():
+            self._site.give_up("the script writes into a batch after it has copied it")
+        elif not self._begun and step >= _ONLY_LOOKS_STEPS and self._count:
+            self._begun = True
+            self._site.tell(non_blocking_from_step=step)
+
+
+def says_nothing_of_blocking(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether the script leaves it open; a bare True or False among the arguments is its word."""
+    return "non_blocking" not in kwargs and not any(isinstance(one, bool) for one in args)

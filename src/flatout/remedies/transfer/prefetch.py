@@ -1,0 +1,56 @@
+"""Copies the next batch to the device on a stream of its own, while the model works on this one.
+
+The script's own `.to(device)` then finds the tensor there and does nothing. Same bytes, same order: nothing changes but
+when they are copied. For three batches it looks at what the script does first with each tensor: only those that go
+straight to one CUDA device are brought ahead, and it is undone where the script reads or changes a batch on the host
+before. It needs pinned batches (loader.pin) and a loader with workers; others are left as they are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..answers import Answer, no, yes
+from ..cuda import has_gpu
+from ..site import Refused
+from ..values import Flag
+
+if TYPE_CHECKING:
+    from ...records.report import RunReport
+    from ..site import Site
+
+ID = "transfer.prefetch"
+TITLE = "The next batch is copied while the model works on this one"
+SAFETY = "lossless"
+VALUE = Flag()
+_LOOKS = 3
+_CODES = ("TR206", "TR204")
+
+
+def applies(report: RunReport) -> Answer:
+    if any(finding.code in _CODES for finding in report.findings):
+        return yes(True, "copies take turns with the kernels")
+    return no("no copies were seen that would be hidden behind kernels")
+
+
+def apply(site: Site, value: Any) -> None:
+    if not has_gpu(site.torch):
+        raise Refused("there is no CUDA device here")
+    site.after_import("torch.utils.data.dataloader", lambda module: _install(site, module))
+
+
+def _install(site: Site, module: Any) -> None:
+    from ...feed.ahead import BringAhead
+
+    bring = BringAhead(site.torch, _LOOKS, site.tell, site.give_up)
+
+    def make(original: Any) -> Any:
+        def __next__(iterator: Any) -> Any:
+            # Evaluations are left alone: they need not treat a batch as the training does.
+            if not bring.holds(iterator) and not (site.in_force and site.torch.is_grad_enabled()):
+                return original(iterator)
+            return bring.next(iterator, original)
+
+        return __next__
+
+    site.replace(module._MultiProcessingDataLoaderIter, "__next__", make)
