@@ -117,3 +117,14 @@ print("workers", loader.num_workers, len(list(loader)))
     (remedy,) = seen.json["remedies"]
     assert remedy["state"] == "reverted" and "nobody may look" in remedy["why"]
     assert "loader.workers undone" in seen.stderr
+
+
+def test_a_viewer_is_throttled_from_the_command_line(watch: Watch, tmp_path: Path) -> None:
+    (tmp_path / "viewer.py").write_text("calls = 0\n\n\ndef draw():\n    global calls\n    calls += 1\n")
+    training = _SCRIPT.replace("    optimizer.step()\n", "    optimizer.step()\n    viewer.draw()\n")
+    script = _script(tmp_path, f"import viewer\n{training}print('drawn', viewer.calls)\n")
+
+    seen = watch(script, options=("--throttle", "viewer:draw=every 3 steps"))
+
+    assert seen.returncode == 0, seen.stderr
+    assert "drawn 2" in seen.stdout

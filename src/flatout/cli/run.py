@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,11 +50,16 @@ class _UpToTheScript(click.Command):
 @click.option("--live/--no-live", default=None, help="Full screen while it runs (default: one line).")
 @click.option("--with", "profile", metavar="FILE", help="Apply the remedies of this profile (flatout.toml).")
 @click.option("--remedy", "remedies", multiple=True, metavar="ID=VALUE", help="Apply a remedy, as loader.workers=8.")
+@click.option("--throttle", multiple=True, metavar="MODULE:FUNCTION=N", help="Call it only every N steps: a viewer.")
 @click.option("-q", "--quiet", is_flag=True, default=None, help="No live line and no verdict.")
 @click.option("-v", "--verbose", is_flag=True, default=None, help="Show every phase, line and notice.")
 @click.argument("cmd", nargs=-1, type=click.UNPROCESSED, required=True, metavar="CMD [ARGS]...")
 def run(
-    cmd: tuple[str, ...], profile: str | None, remedies: tuple[str, ...], **flags: str | float | bool | None
+    cmd: tuple[str, ...],
+    profile: str | None,
+    remedies: tuple[str, ...],
+    throttle: tuple[str, ...],
+    **flags: str | float | bool | None,
 ) -> int:
     """Watch a training script, unmodified, and say where each step's time went.
 
@@ -83,12 +89,16 @@ def run(
             live=bool(values.get("live", False)),
             quiet=bool(values.get("quiet", False)),
             verbose=bool(values.get("verbose", False)),
-            profile=_profile(profile, remedies),
+            profile=_profile(profile, remedies, throttle),
         ),
     )
 
 
-def _profile(file: str | None, words: tuple[str, ...]) -> Profile | None:
+def _profile(file: str | None, words: tuple[str, ...], throttled: tuple[str, ...]) -> Profile | None:
+    if throttled:
+        # "every 50 steps" reads better than 50, and means the same.
+        plain = (re.sub(r"=\s*every\s+(\d+)(\s+steps?)?$", r"=\1", one.strip()) for one in throttled)
+        words = (*words, f"cadence.throttle={','.join(plain)}")
     if file is None and not words:
         return None  # most runs: the remedies are not even imported
     from flatout.app.profile import profile

@@ -284,7 +284,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_the_writer_needs_no_torch() -> None:
-    path = checkpoint_writing.checkpoint_process.__file__
+    path = checkpoint_writing.process.__file__
 
     done = subprocess.run(
         [
