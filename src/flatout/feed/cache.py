@@ -1,0 +1,227 @@
+"""`cached(dataset)`: the same dataset, whose samples are kept in memory that all workers and ranks of a host share.
+
+Safe to use on any map-style dataset: what is random, cannot be kept or has no room is read as before, and one line says
+so. Nothing that goes wrong in the cache reaches the training.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from typing import Any
+
+import torch.utils.data as data
+
+from .cache_budget import parse_bytes
+from .cache_cut import NoCut, Reader
+from .cache_place import Note, Place, find_place
+from .cache_segment import Unavailable, Word
+from .cache_shared import POLICIES, open_table, release_unused
+from .cache_state import State
+from .cache_stats import CacheStats, read_stats
+from .cache_table import MISS
+
+_STALE = object()
+_CHANGED = "the dataset was changed while it was in use"
+
+
+def say(line: str) -> None:
+    """The default for notices: one line on stderr."""
+    sys.stderr.write(f"flatout: {line}\n")
+
+
+def cached(
+    dataset: Any,
+    budget: str | int | None = None,
+    policy: str | None = None,
+    spill: str | bool | None = None,
+    note: Note = say,
+) -> Any:
+    """`dataset` with a shared cache in front; `dataset` itself where it cannot be cached, and `note` is told why.
+
+    `budget` ("20GB") is for all workers and ranks of this host together; by default half of the memory that is free.
+    `policy` is "keep", "lru" or "clairvoyant". `spill` is a folder on a local disk, for where /dev/shm is too
+    small; True takes the one for temporary files.
+    """
+    if policy is not None and policy not in POLICIES:
+        raise ValueError(f"policy must be one of {', '.join(POLICIES)}, got {policy!r}")
+    budget_bytes = None if budget is None else parse_bytes(budget)
+    if is_cached(dataset):
+        return dataset
+    folder = tempfile.gettempdir() if spill is True else spill or None
+    try:
+        try:
+            place = find_place(dataset, budget_bytes, policy or "keep", folder, note)
+        except Unavailable:
+            # Perhaps the room is taken by a cache that nobody here needs any more.
+            if not release_unused():
+                raise
+            place = find_place(dataset, budget_bytes, policy or "keep", folder, note)
+        return CachedDataset(dataset, place, note)
+    except Unavailable as reason:
+        note(f"{type(dataset).__name__} is not cached: {reason}")
+    except Exception as error:
+        note(f"{type(dataset).__name__} is not cached ({type(error).__name__}: {error})")
+    return dataset
+
+
+class CachedDataset(data.Dataset[Any]):
+    """Stands in for the wrapped dataset: same samples, same length, same attributes, same class to isinstance."""
+
+    def __init__(self, dataset: Any, place: Place, note: Note = say) -> None:
+        own = self.__dict__
+        own["_flatout_dataset"] = dataset
+        own["_flatout_place"] = place
+        own["_flatout_note"] = note
+        own["_flatout_state"] = State(dataset)
+        own["_flatout_reader"] = Reader(dataset, place.cut) if place.cut is not None else None
+        own["_flatout_table"] = table = open_table(place)
+        # All that a hit needs, in one place. Without a table no index is in range.
+        own["_flatout_hot"] = table.samples, table.get, own["_flatout_reader"], dataset, own["_flatout_state"]
+        table.users.add(self)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return type(self.__dict__["_flatout_dataset"])
+
+    def __len__(self) -> int:
+        return len(self.__dict__["_flatout_dataset"])
+
+    def __getitem__(self, index: Any) -> Any:
+        own = self.__dict__
+        samples, get, reader, dataset, state = own["_flatout_hot"]
+        if type(index) is not int or not 0 <= index < samples:
+            return dataset[index]
+        try:
+            # As state.holds() does it, without a call.
+            sample = get(index) if state.values_of(dataset) == state.values else _STALE
+        except Exception as error:
+            return self._flatout_stop(f"{type(error).__name__}: {error}")[index]
+        if sample is _STALE:
+            return self._flatout_stop(_CHANGED)[index]
+        if sample is not MISS:
+            return sample if reader is None else reader.finish(sample)
+        began_ns = time.perf_counter_ns()
+        if reader is None:
+            sample, is_ready = dataset[index], True
+        else:
+            sample, is_ready = reader.load(index)
+        self._flatout_keep(index, sample, time.perf_counter_ns() - began_ns, is_ready)
+        return sample if reader is None or not is_ready else reader.finish(sample)
+
+    def __getitems__(self, indices: list[Any]) -> list[Any]:
+        """What torch's loader calls for a batch."""
+        own = self.__dict__
+        many = getattr(own["_flatout_dataset"], "__getitems__", None)
+        table = own["_flatout_table"]
+        if many is None or own["_flatout_reader"] is not None:
+            return [self[index] for index in indices]
+        if table is None or not all(type(index) is int and 0 <= index < table.samples for index in indices):
+            return list(many(indices))
+        if not own["_flatout_state"].holds():
+            self._flatout_stop(_CHANGED)
+            return list(many(indices))
+        try:
+            found = [table.get(index) for index in indices]
+        except Exception as error:
+            self._flatout_stop(f"{type(error).__name__}: {error}")
+            return list(many(indices))
+        missing = [at for at, sample in enumerate(found) if sample is MISS]
+        if missing:
+            began_ns = time.perf_counter_ns()
+            loaded = many([indices[at] for at in missing])
+            each_ns = (time.perf_counter_ns() - began_ns) // len(missing)
+            for at, sample in zip(missing, loaded, strict=True):
+                found[at] = sample
+                self._flatout_keep(indices[at], sample, each_ns, True)
+        return found
+
+    def _flatout_keep(self, index: int, sample: Any, load_ns: int, is_ready: bool) -> None:
+        own = self.__dict__
+        own["_flatout_state"].renew()
+        table = own["_flatout_table"]
+        if table is None:
+            return
+        try:
+            table.put(index, sample if is_ready else MISS, load_ns)
+        except Exception as error:
+            self._flatout_stop(f"{type(error).__name__}: {error}")
+
+    def _flatout_stop(self, reason: str) -> Any:
+        """From now on this process reads without the cache; returns the dataset. Told once for all processes."""
+        table, self.__dict__["_flatout_table"] = self.__dict__["_flatout_table"], None
+        self.__dict__["_flatout_hot"] = 0, None, None, self.__dict__["_flatout_dataset"], None
+        try:
+            words = table.segment.words
+            if not words[Word.TOLD]:
+                words[Word.TOLD] = 1
+                self.__dict__["_flatout_note"](f"the cache is no longer used: {reason}")
+        except ValueError:
+            pass  # let go of at the end of the process
+        return self.__dict__["_flatout_dataset"]
+
+    def __getattr__(self, name: str) -> Any:
+        dataset = self.__dict__["_flatout_dataset"]
+        if name == "stats" and not hasattr(dataset, name):
+            return lambda: cache_stats(self)
+        return getattr(dataset, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.__dict__["_flatout_dataset"], name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self.__dict__["_flatout_dataset"], name)
+
+    def __repr__(self) -> str:
+        return f"cached({self.__dict__['_flatout_dataset']!r})"
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        own = self.__dict__
+        place = own["_flatout_place"] if own["_flatout_table"] is not None else None
+        return _restored, (own["_flatout_dataset"], place, own["_flatout_note"])
+
+
+def _restored(dataset: Any, place: Place | None, note: Note) -> Any:
+    """In a process that was not forked: the same cache, found by its name."""
+    if place is None:
+        return dataset
+    try:
+        return CachedDataset(dataset, place, note)
+    except (Unavailable, NoCut, OSError) as reason:
+        note(f"process {os.getpid()} reads without the cache: {reason}")
+        return dataset
+
+
+def is_cached(dataset: Any) -> bool:
+    return type(dataset) is CachedDataset
+
+
+def cache_stats(dataset: Any) -> CacheStats:
+    """Of all processes that share this dataset's cache; `dataset.stats()` unless the dataset has its own."""
+    own = dataset.__dict__
+    place, table = own["_flatout_place"], own["_flatout_table"]
+    name = type(own["_flatout_dataset"]).__name__
+    return read_stats(name, place.policy, place.sample_bytes, None if table is None else table.segment)
+
+
+def uncached(dataset: Any) -> Any:
+    """The dataset as it was before `cached`."""
+    return dataset.__dict__["_flatout_dataset"] if is_cached(dataset) else dataset
+
+
+def set_policy(dataset: Any, policy: str) -> None:
+    """Change what leaves first, in this process and in those that it starts from now on."""
+    own = dataset.__dict__
+    own["_flatout_place"] = replace(own["_flatout_place"], policy=policy)
+    if own["_flatout_table"] is not None:
+        own["_flatout_table"].change_policy(policy)
+
+
+def foresee(dataset: Any, order: list[int], chances: Any = None) -> None:
+    """Tell a cached dataset in which order its samples will be read from now on, in all processes together."""
+    own = dataset.__dict__
+    if own["_flatout_table"] is not None:
+        own["_flatout_table"].foresee(order, own["_flatout_place"].sample_bytes, chances)

@@ -1,0 +1,95 @@
+"""Where a dataset's cache is and how large it may be: decided once, the same in every process of the host."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch.utils.data as data
+
+from .cache_budget import default_budget_bytes, folder_free_bytes, memory
+from .cache_cut import Cut
+from .cache_key import dataset_key
+from .cache_probe import probe
+from .cache_segment import PREFIX, Unavailable, reap
+
+SHARED_MEMORY = "/dev/shm"
+_LEAST_USEFUL_BYTES = 64 << 20
+_SHARE_OF_FOLDER = 0.9
+_SLACK = 1.25
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """All that another process needs to find the same cache."""
+
+    folder: str
+    name: str
+    samples: int
+    budget_bytes: int
+    policy: str
+    sample_bytes: float
+    load_s: float
+    cut: Cut | None
+    because: str
+
+
+def find_place(dataset: Any, budget_bytes: int | None, policy: str, spill: str | None, note: Note) -> Place:
+    """Raises Unavailable where the dataset cannot be cached."""
+    samples = _length(dataset)
+    looked = probe(dataset, samples)
+    if looked.refusal:
+        raise Unavailable(looked.refusal)
+    whole_bytes = int(samples * (looked.sample_bytes + 64) * _SLACK) + samples * 64 + (1 << 20)
+    folder, most_bytes = _room(budget_bytes, whole_bytes, spill, note)
+    # The policy is no part of the name: ranks that differ in it must not split the cache.
+    name = f"{PREFIX}{os.geteuid()}-{dataset_key(dataset)}"
+    if looked.cut is not None:
+        name += f"-{looked.cut.kept}"
+    return Place(
+        folder, name, samples, most_bytes, policy, looked.sample_bytes, looked.load_s, looked.cut, looked.because
+    )
+
+
+def may_take(nbytes: int) -> bool:
+    """Leave the training its memory: a cgroup at its limit kills, it does not refuse."""
+    now = memory()
+    return now.free_bytes >= nbytes + max(nbytes, now.limit_bytes // 20)
+
+
+def _length(dataset: Any) -> int:
+    if isinstance(dataset, data.IterableDataset) or not hasattr(dataset, "__getitem__"):
+        raise Unavailable("its samples have no index (it is no map-style dataset)")
+    try:
+        samples = len(dataset)
+    except (TypeError, NotImplementedError):
+        raise Unavailable("it has no length") from None
+    if samples == 0:
+        raise Unavailable("it is empty")
+    return samples
+
+
+def _room(budget_bytes: int | None, whole_bytes: int, spill: str | None, note: Note) -> tuple[str, int]:
+    """The folder to keep the samples in, and how many bytes of it may be used."""
+    reap(SHARED_MEMORY)
+    free = int(folder_free_bytes(SHARED_MEMORY) * _SHARE_OF_FOLDER)
+    allowed = default_budget_bytes(SHARED_MEMORY) if budget_bytes is None else budget_bytes
+    wanted = min(allowed, whole_bytes)
+    least = min(_LEAST_USEFUL_BYTES, whole_bytes, budget_bytes or _LEAST_USEFUL_BYTES)
+    if free >= wanted >= least:
+        return SHARED_MEMORY, min(allowed, free)
+    if spill is not None:
+        reap(spill)
+        on_disk = min(budget_bytes or whole_bytes, int(folder_free_bytes(spill) * _SHARE_OF_FOLDER))
+        if on_disk >= least:
+            return spill, on_disk
+    if free >= _LEAST_USEFUL_BYTES and wanted >= least:
+        note(f"the cache gets {free / 1e9:.2f} GB instead of {wanted / 1e9:.2f}: {SHARED_MEMORY} has no more free")
+        return SHARED_MEMORY, free
+    raise Unavailable(
+        f"{SHARED_MEMORY} has {free / 1e6:.1f} MB for it and {memory().free_bytes / 1e6:.0f} MB of memory are free; "
+        "a folder on a local disk can be given instead (spill)"
+    )

@@ -1,0 +1,114 @@
+"""Look at a few samples before anything is kept: are they the same every time, how large, how long do they take?
+
+Done in a forked child: a dataset that opens files or draws numbers on its first reading is as untouched afterwards as
+if nobody had looked, and one that hangs is given up.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .cache_cut import Cut, NoCut, Reader, find_cut
+from .cache_format import encode
+from .cache_random import is_deterministic
+
+LIMIT_S = 60.0
+_SAMPLES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What a few samples have shown. `refusal` is empty where the dataset may be cached."""
+
+    refusal: str
+    because: str = ""
+    cut: Cut | None = None
+    sample_bytes: float = 0.0
+    load_s: float = 0.0
+
+
+def probe(dataset: Any, samples: int, limit_s: float = LIMIT_S) -> Probe:
+    """Look at `_SAMPLES` samples evenly over the dataset, in a child process."""
+    indices = sorted({round(at * (samples - 1) / max(1, _SAMPLES - 1)) for at in range(_SAMPLES)})
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        # Nothing of the parent's may run here at the end: no finalizers, no output.
+        try:
+            os.close(reading)
+            # As in a loader's worker: the parent's threads are not here, and work given to them would never end.
+            torch.set_num_threads(1)
+            # What the dataset prints is printed when it is really read.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, 1)
+            os.dup2(nowhere, 2)
+            os.write(writing, pickle.dumps(_look(dataset, indices)))
+        finally:
+            os._exit(0)
+    os.close(writing)
+    try:
+        said = _all_of(reading, time.monotonic() + limit_s)
+    finally:
+        os.close(reading)
+        _end(child)
+    if said is None:
+        return Probe(f"its samples could not be looked at within {limit_s:g} s")
+    if not said:
+        return Probe("the process that looked at its samples died")
+    found = pickle.loads(said)
+    assert isinstance(found, Probe)
+    return found
+
+
+def _look(dataset: Any, indices: Sequence[int]) -> Probe:
+    try:
+        verdict = is_deterministic(dataset, indices)
+        if verdict.deterministic:
+            return _sized(dataset, indices, verdict.because, None)
+        try:
+            cut = find_cut(dataset, indices)
+        except NoCut as reason:
+            return Probe(f"{verdict.because}, and {reason}")
+        return _sized(dataset, indices, f"{verdict.because}; kept is what comes {cut}", cut)
+    except Exception as error:
+        return Probe(f"looking at its samples failed ({type(error).__name__}: {error})")
+
+
+def _sized(dataset: Any, indices: Sequence[int], because: str, cut: Cut | None) -> Probe:
+    reader = Reader(dataset, cut) if cut is not None else None
+    began_s = time.perf_counter()
+    samples = [dataset[index] if reader is None else reader.load(index)[0] for index in indices]
+    took_s = time.perf_counter() - began_s
+    sizes = [encode(sample).nbytes for sample in samples]
+    return Probe("", because, cut, sum(sizes) / len(sizes), took_s / len(sizes))
+
+
+def _all_of(pipe: int, deadline_s: float) -> bytes | None:
+    """Everything until the other end is closed; None where that takes too long."""
+    parts: list[bytes] = []
+    while True:
+        ready, _, _ = select.select([pipe], [], [], max(0.0, deadline_s - time.monotonic()))
+        if not ready:
+            return None
+        part = os.read(pipe, 1 << 16)
+        if not part:
+            return b"".join(parts)
+        parts.append(part)
+
+
+def _end(child: int) -> None:
+    try:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    except (ProcessLookupError, ChildProcessError):
+        # Whoever handles SIGCHLD in the script has been quicker.
+        pass

@@ -1,0 +1,109 @@
+"""Does a dataset give the same sample every time? Only then may a sample be kept.
+
+The same index is read twice under different states of the three generators a dataset commonly draws from. A dataset
+that draws at all is refused even if the sample stays the same: not drawing would change what others draw after it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from .cache_format import NotFlat, encode
+
+_SEEDS = (20_011, 911_003)
+
+
+@dataclass(frozen=True, slots=True)
+class Determinism:
+    """The verdict, and what it rests on in words."""
+
+    deterministic: bool
+    because: str
+
+
+@contextlib.contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Other states of torch's, numpy's and Python's generators; the ones before are put back."""
+    before = random_states()
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.default_generator.manual_seed(seed)
+    try:
+        yield
+    finally:
+        restore_random_states(before)
+
+
+def random_states() -> tuple[Any, Any, Any]:
+    return torch.get_rng_state(), random.getstate(), np.random.get_state()
+
+
+def restore_random_states(states: tuple[Any, Any, Any]) -> None:
+    torch.set_rng_state(states[0])
+    random.setstate(states[1])
+    np.random.set_state(states[2])
+
+
+def has_drawn(before: tuple[Any, Any, Any]) -> str | None:
+    """Which generator has moved on since, by name."""
+    now = random_states()
+    if not torch.equal(before[0], now[0]):
+        return "torch's"
+    if before[1] != now[1]:
+        return "Python's"
+    # ("MT19937", keys, position, has_gauss, cached_gaussian)
+    same = before[2][2:] == now[2][2:] and np.array_equal(before[2][1], now[2][1])
+    return None if same else "numpy's"
+
+
+def is_deterministic(dataset: Any, indices: Sequence[int]) -> Determinism:
+    """Read each index twice and compare; the generators' states are as before afterwards."""
+    for index in indices:
+        seen = []
+        for seed in _SEEDS:
+            with seeded(seed):
+                before = random_states()
+                sample = dataset[index]
+                drawn_from = has_drawn(before)
+            if drawn_from is not None:
+                return Determinism(False, f"reading sample {index} draws from {drawn_from} random generator")
+            try:
+                encode(sample)
+            except NotFlat as error:
+                return Determinism(False, f"sample {index} cannot be kept: {error}")
+            seen.append(sample)
+        if not alike(seen[0], seen[1]):
+            return Determinism(False, f"sample {index} differs between two readings")
+    return Determinism(True, f"{len(indices)} samples read twice under different random states were the same")
+
+
+def alike(one: Any, other: Any) -> bool:
+    """The same types, shapes and bytes all the way down."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, (tuple, list)):
+        return len(one) == len(other) and all(alike(a, b) for a, b in zip(one, other, strict=True))
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(alike(one[key], other[key]) for key in one)
+    if callable(getattr(one, "tobytes", None)) and hasattr(one, "size"):
+        # Arrays, numpy's scalars, and images.
+        facts = [(a.size, getattr(a, "mode", None), str(getattr(a, "dtype", ""))) for a in (one, other)]
+        return (
+            facts[0] == facts[1] and getattr(one, "shape", 0) == getattr(other, "shape", 0) and _bytes_equal(one, other)
+        )
+    try:
+        a, b = encode(one), encode(other)
+    except NotFlat:
+        return False
+    return a.nbytes == b.nbytes and all(bytes(x) == bytes(y) for x, y in zip(a.parts, b.parts, strict=True))
+
+
+def _bytes_equal(one: Any, other: Any) -> bool:
+    return bool(one.tobytes() == other.tobytes())

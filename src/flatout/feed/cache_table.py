@@ -1,0 +1,297 @@
+"""The samples in a segment: reading without a lock, writing so that nobody ever sees half a sample.
+
+Every sample has a line in the table, found by its index. The first word of the line is its generation: odd while it is
+being written, another number after every change. A reader copies the bytes and looks whether the generation is still
+the same. Bytes are checked against their CRC32 when a process reads a generation for the first time, and at every
+1024th of its readings; in between, a byte that flips in memory is not noticed.
+
+A newcomer takes free room, and after that the place of the sample of least worth whose place is large enough. What a
+writer is about to do is noted first, so that the next writer can put in order what one that was killed has left.
+"""
+
+from __future__ import annotations
+
+import mmap
+import zlib
+from collections.abc import Callable
+from enum import IntEnum
+from marshal import loads
+from typing import Any
+
+import numpy as np
+
+from .cache_decode import builders, learned
+from .cache_format import ALIGN_BYTES, NotFlat, Payload, encode
+from .cache_policy import Policy
+from .cache_segment import TABLE_AT, WORDS_PER_LINE, Counter, Segment, Word
+
+MISS = object()
+_CHECK_EVERY = 1024
+_PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+_MOST_LISTED = 512
+
+
+class Field(IntEnum):
+    """Places in a sample's line. HEAD holds the length of the head above, the CRC below."""
+
+    GENERATION = 0
+    PLACE = 1
+    CAPACITY = 2
+    NBYTES = 3
+    HEAD = 4
+    WORTH = 5
+    COST_NS = 6
+    LAYOUT = 7
+
+
+_PLACE, _CAPACITY, _NBYTES, _HEAD, _WORTH, _COST_NS, _LAYOUT = (int(field) for field in list(Field)[1:])
+
+
+class Table:
+    """This process's way into a segment's samples."""
+
+    def __init__(self, segment: Segment, policy: Policy, may_take: Callable[[int], bool]) -> None:
+        self._segment = segment
+        self._words = segment.words
+        self._data = segment.data
+        self._may_take = may_take
+        # Private and zero, and real only where it is written.
+        self._checked = memoryview(mmap.mmap(-1, max(1, segment.samples) * 8, flags=_PRIVATE)).cast("Q")
+        lines = np.frombuffer(segment.words, np.uint64)[TABLE_AT:].reshape(segment.samples, WORDS_PER_LINE)
+        self._lines = lines.view(np.int64)
+        self._leaving: list[tuple[int, int]] = []
+        self._least = 0
+        self.use(policy)
+
+    def use(self, policy: Policy) -> None:
+        self.policy = policy
+        self._touched = policy.touched if policy.touches else None
+        self._leaving, self._least = [], 0
+
+    def get(self, index: int) -> Any:
+        """The sample, a copy of the caller's own, or MISS. `index` is from 0 to the number of samples."""
+        words = self._words
+        line = TABLE_AT + index * 8
+        generation = words[line]
+        nbytes = words[line + _NBYTES]
+        if not nbytes or generation & 1:
+            return MISS
+        place, head = words[line + _PLACE], words[line + _HEAD]
+        counter = self._segment.counters_at
+        hits = words[counter]
+        is_checked = self._checked[index] == generation and hits % _CHECK_EVERY
+        if not is_checked and not self._check(index, generation, self._data[place : place + nbytes], head):
+            return MISS
+        try:
+            # As decode() does it, without a call.
+            layout, arrays_at = words[line + _LAYOUT], place + (head >> 32)
+            build, values_at = builders.get(layout) or learned(self._data[place:arrays_at], layout)
+            sample = build(self._data, arrays_at, loads(self._data[place + values_at : arrays_at]))
+        except Exception:
+            # Bytes that changed under the reader can look like anything.
+            return self._discard(index, generation)
+        # The copying above has atomic counts of references in it: this look is not made before it.
+        if words[line] != generation:
+            return MISS
+        if self._touched is not None:
+            words[line + _WORTH] = self._touched(index)
+        words[counter] = hits + 1
+        return sample
+
+    def kept(self) -> list[int]:
+        """The samples that are in the cache now."""
+        return [int(index) for index in np.flatnonzero(self._lines[:, _NBYTES])]
+
+    def seen(self) -> list[int]:
+        """The samples that have been read before."""
+        return [int(index) for index in np.flatnonzero(self._lines[:, _COST_NS])]
+
+    def forget_views(self) -> None:
+        """Before the segment is closed: what still looks into its memory would keep it mapped."""
+        self._words = self._data = memoryview(b"")
+        self._lines = np.empty((0, WORDS_PER_LINE), np.int64)
+
+    def put(self, index: int, sample: Any, load_ns: int) -> bool:
+        """Keep a sample that was loaded in `load_ns`; False where there is no room for it or it cannot be kept."""
+        at = TABLE_AT + index * WORDS_PER_LINE + _COST_NS
+        before_ns = self._words[at]
+        # Other work on the machine makes a load slower, nothing makes it quicker.
+        cost_ns = max(1, min(load_ns, before_ns or load_ns))
+        self._words[at] = cost_ns
+        self._segment.count(Counter.MISSES)
+        if not before_ns:
+            self._segment.count(Counter.FIRST_READS)
+        return sample is not MISS and self._keep(index, sample, cost_ns, before_ns != 0)
+
+    def _keep(self, index: int, sample: Any, cost_ns: int, is_sure: bool) -> bool:
+        try:
+            payload = encode(sample)
+        except NotFlat:
+            self._segment.count(Counter.NOT_FLAT)
+            return False
+        worth = self.policy.worth(index, cost_ns, payload.nbytes)
+        # What it counts for against those that are there.
+        standing = worth if is_sure or not self.policy.needs_two_readings else 0
+        if self._least and not self.policy.admits(standing, self._least):
+            self._segment.count(Counter.NOT_ADMITTED)
+            return False
+        crc = checksum(payload.parts, index, payload.nbytes)
+        with self._segment.writing() as held:
+            if not held:
+                self._segment.count(Counter.LOCK_TIMEOUTS)
+                return False
+            self._put_in_order()
+            if self._holds(index):
+                return True
+            room = self._room(index, payload.nbytes + -payload.nbytes % ALIGN_BYTES, standing)
+            if room is None:
+                self._segment.count(Counter.NOT_ADMITTED)
+                return False
+            self._write(index, payload, crc, worth, *room)
+            return True
+
+    def _holds(self, index: int) -> bool:
+        line = TABLE_AT + index * WORDS_PER_LINE
+        return self._words[line + _NBYTES] != 0 and not self._words[line] & 1
+
+    def _check(self, index: int, generation: int, payload: memoryview, head: int) -> bool:
+        if checksum([payload], index, len(payload)) == head & 0xFFFFFFFF:
+            self._checked[index] = generation
+            return True
+        self._discard(index, generation)
+        return False
+
+    def _discard(self, index: int, generation: int) -> Any:
+        """What was read is not what was written: unless it was being replaced, it goes. Always MISS."""
+        line = TABLE_AT + index * WORDS_PER_LINE
+        with self._segment.writing() as held:
+            if held and self._words[line] == generation and self._words[line + _NBYTES]:
+                self._segment.count(Counter.CORRUPT)
+                self._empty(line)
+                # Where its place is may be what is wrong: it is not written to again.
+                self._words[line + _CAPACITY] = 0
+        return MISS
+
+    def _empty(self, line: int) -> None:
+        """The sample goes, its room stays with the line; the writers' lock is held."""
+        words = self._words
+        words[Word.ITEMS] -= 1
+        words[Word.LIVE_BYTES] -= words[line + _NBYTES]
+        words[line] = (words[line] | 1) + 1
+        words[line + _NBYTES] = 0
+        self._segment.fence()
+
+    def _room(self, index: int, size: int, standing: int) -> tuple[int, int, int | None] | None:
+        """Place, capacity, and whose place it is, if anyone's."""
+        words, line = self._words, TABLE_AT + index * WORDS_PER_LINE
+        if words[line + _CAPACITY]:
+            # Left from a sample that went; a line never has two places.
+            return (words[line + _PLACE], words[line + _CAPACITY], None) if words[line + _CAPACITY] >= size else None
+        used = words[Word.USED]
+        short = used + size - words[Word.ALLOCATED]
+        if short <= 0 or self._segment.grow(short, self._may_take):
+            return words[Word.DATA_AT] + used, size, None
+        victim = self._victim(size, standing)
+        if victim is None:
+            return None
+        theirs = TABLE_AT + victim * WORDS_PER_LINE
+        return words[theirs + _PLACE], words[theirs + _CAPACITY], victim
+
+    def _victim(self, size: int, standing: int) -> int | None:
+        for attempt in range(2):
+            if attempt or not self._leaving:
+                self._look_for_leaving(size)
+            kept = []
+            for at, (theirs, victim) in enumerate(self._leaving):
+                capacity = int(self._lines[victim, _CAPACITY])
+                if not capacity or self._worth_of(victim) != theirs:
+                    continue  # has been read, or is gone, since it was listed
+                kept.append((theirs, victim))
+                if capacity >= size:
+                    # Where hits change what a sample is worth, this would soon be out of date.
+                    self._least = 0 if self.policy.touches else theirs
+                    admitted = theirs == 0 or self.policy.admits(standing, theirs)
+                    self._leaving = kept[: -1 if admitted else None] + self._leaving[at + 1 :]
+                    return victim if admitted else None
+            self._leaving = kept
+        return None
+
+    def _worth_of(self, index: int) -> int:
+        return int(self._lines[index, _WORTH]) if self._lines[index, _NBYTES] else 0
+
+    def _look_for_leaving(self, size: int) -> None:
+        """List the places of least worth that are large enough, the least first."""
+        lines = self._lines
+        fits = np.flatnonzero(lines[:, _CAPACITY] >= size)
+        worth = np.where(lines[fits, _NBYTES] > 0, lines[fits, _WORTH], 0)
+        # Looking takes time in the size of the table. Where others may sink below those listed, a list ages.
+        count = min(len(fits), max(1, min(_MOST_LISTED, len(fits) // 256)) if self.policy.lowers else _MOST_LISTED)
+        if count < len(fits):
+            first = np.argpartition(worth, count)[:count]
+            fits, worth = fits[first], worth[first]
+        self._leaving = sorted(zip(worth.tolist(), fits.tolist(), strict=True))
+
+    def _write(
+        self, index: int, payload: Payload, crc: int, worth: int, place: int, capacity: int, victim: int | None
+    ) -> None:
+        words, line = self._words, TABLE_AT + index * WORDS_PER_LINE
+        words[Word.PLACE], words[Word.CAPACITY] = place, capacity
+        words[Word.VICTIM] = 0 if victim is None else victim + 1
+        self._segment.fence()
+        words[Word.NEWCOMER] = index + 1
+        self._segment.fence()
+        self._settle(index, place, capacity, victim)
+        words[line] += 1
+        self._segment.fence()
+        at = place
+        for part in payload.parts:
+            self._data[at : at + len(part)] = part
+            at += len(part)
+        words[line + _HEAD] = payload.head_bytes << 32 | crc
+        words[line + _LAYOUT] = payload.layout_key
+        words[line + _WORTH] = worth
+        words[line + _NBYTES] = payload.nbytes
+        words[Word.ITEMS] += 1
+        words[Word.LIVE_BYTES] += payload.nbytes
+        self._segment.fence()
+        words[line] += 1
+        self._segment.fence()
+        words[Word.NEWCOMER] = 0
+
+    def _settle(self, index: int, place: int, capacity: int, victim: int | None) -> None:
+        """The place goes over to `index`, empty. Done twice, it is as if done once."""
+        words, line = self._words, TABLE_AT + index * WORDS_PER_LINE
+        if victim is not None:
+            theirs = TABLE_AT + victim * WORDS_PER_LINE
+            if words[theirs + _NBYTES]:
+                self._empty(theirs)
+                self._segment.count(Counter.EVICTIONS)
+            words[theirs + _CAPACITY] = 0
+        words[line + _NBYTES] = 0
+        words[line + _PLACE], words[line + _CAPACITY] = place, capacity
+        words[Word.USED] = max(words[Word.USED], place + capacity - words[Word.DATA_AT])
+
+    def _put_in_order(self) -> None:
+        """Finish or undo what a writer was at when it was killed; the writers' lock is held."""
+        words = self._words
+        newcomer = words[Word.NEWCOMER]
+        if not newcomer:
+            return
+        index, victim = newcomer - 1, words[Word.VICTIM] - 1
+        line = TABLE_AT + index * WORDS_PER_LINE
+        whole = words[line + _PLACE] == words[Word.PLACE] and words[line + _NBYTES] and not words[line] & 1
+        if not whole:
+            words[line] |= 1
+            self._settle(index, words[Word.PLACE], words[Word.CAPACITY], None if victim < 0 else victim)
+            words[line] += 1
+        live = self._lines[:, _NBYTES]
+        words[Word.ITEMS], words[Word.LIVE_BYTES] = int(np.count_nonzero(live)), int(live.sum())
+        words[Word.NEWCOMER] = 0
+
+
+def checksum(parts: list[Any], index: int, nbytes: int) -> int:
+    """CRC32 of the bytes and of whose they are, so that a sample in the wrong line does not pass."""
+    crc = zlib.crc32(index.to_bytes(8, "little") + nbytes.to_bytes(8, "little"))
+    for part in parts:
+        crc = zlib.crc32(part, crc)
+    return crc

@@ -1,0 +1,120 @@
+"""Put the cache in front of a DataLoader's dataset, with the policy that suits its sampler, and take it away again."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch.utils.data as data
+
+from .cache import cached, foresee, is_cached, say, set_policy, uncached
+from .cache_place import Note
+from .cache_policy import choose, innermost
+
+_EPOCHS_AHEAD = 3
+
+
+def wrap(loader_or_dataset: Any, options: Mapping[str, Any] | None = None, note: Note = say) -> Any:
+    """Returns what it was given: a loader with its dataset cached, or the dataset, cached. Refusals go to `note`.
+
+    Options: `budget`, `policy` and `spill` as for `cached`. A loader is wrapped right after it was made.
+    """
+    options = dict(options or {})
+    if not isinstance(loader_or_dataset, data.DataLoader):
+        return cached(loader_or_dataset, **options, note=note)
+    loader = loader_or_dataset
+    sampler = _sampler_of(loader)
+    choice = choose(sampler)
+    policy = options.pop("policy", None) or choice.policy
+    dataset = cached(loader.dataset, policy=policy, **options, note=note)
+    if not is_cached(dataset):
+        return loader
+    if policy == "clairvoyant" and not _watch(sampler, dataset, note):
+        policy = "lru"
+        set_policy(dataset, policy)
+        note(f"the order of {type(sampler).__name__} cannot be known in advance: the cache's policy is lru")
+    # DataLoader refuses to set its dataset once it is made; nothing in it depends on which object that is.
+    loader.__dict__["dataset"] = dataset
+    return loader
+
+
+def unwrap(loader_or_dataset: Any) -> Any:
+    """Undo `wrap`: the dataset and the sampler's class are the originals again."""
+    if not isinstance(loader_or_dataset, data.DataLoader):
+        return uncached(loader_or_dataset)
+    loader = loader_or_dataset
+    sampler = _sampler_of(loader)
+    if "_flatout_publish" in vars(sampler):
+        sampler.__class__ = type(sampler).__mro__[1]
+        del sampler._flatout_publish
+    loader.__dict__["dataset"] = uncached(loader.dataset)
+    return loader
+
+
+def _watched(kind: type) -> type:
+    """That sampler, but an epoch is drawn at once, published, and then given out as before."""
+
+    def __iter__(sampler: Any) -> Iterator[Any]:
+        # Drawn at the first `next`, when the sampler itself would begin to draw.
+        order = list(kind.__iter__(sampler))  # type: ignore[attr-defined]
+        sampler._flatout_publish(sampler, order)
+        yield from order
+
+    return type(kind.__name__, (kind,), {"__module__": kind.__module__, "__iter__": __iter__})
+
+
+def _sampler_of(loader: Any) -> Any:
+    return innermost(loader.batch_sampler if loader.batch_sampler is not None else loader.sampler)
+
+
+def _watch(sampler: Any, dataset: Any, note: Note) -> bool:
+    """Have the sampler publish its order. The object stays the same, and of its own class to isinstance."""
+    kind = type(sampler)
+    # Only those that draw an epoch from one generator, at its beginning: drawing it at once changes nothing.
+    if kind is data.DistributedSampler:
+        order_of = _host_order
+    elif kind in (data.WeightedRandomSampler, data.RandomSampler):
+        order_of = _own_order
+    else:
+        return False
+
+    def publish(sampler: Any, order: list[int]) -> None:
+        try:
+            foreseen = order_of(sampler, order)
+            if foreseen is not None:
+                foresee(dataset, foreseen, _chances(sampler))
+        except Exception as error:
+            note(f"the cache does not know the order of this epoch ({type(error).__name__}: {error})")
+
+    sampler._flatout_publish = publish
+    sampler.__class__ = _watched(kind)
+    return True
+
+
+def _own_order(sampler: Any, order: list[int]) -> list[int] | None:
+    return order
+
+
+def _chances(sampler: Any) -> Any:
+    weights = getattr(sampler, "weights", None)
+    return None if weights is None else weights.detach().cpu().numpy()
+
+
+def _host_order(sampler: Any, order: list[int]) -> list[int] | None:
+    """What all ranks of this host read in this epoch and the next ones; told by the first of them."""
+    if int(os.environ.get("LOCAL_RANK", "0")) != 0:
+        return None
+    here = range(sampler.rank, sampler.rank + int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    foreseen: list[int] = []
+    for epoch in range(sampler.epoch, sampler.epoch + _EPOCHS_AHEAD):
+        orders = [_order_of(sampler, rank, epoch) for rank in here]
+        foreseen += [index for indices in zip(*orders, strict=True) for index in indices]
+    return foreseen
+
+
+def _order_of(sampler: Any, rank: int, epoch: int) -> list[int]:
+    twin = copy.copy(sampler)
+    twin.rank, twin.epoch = rank, epoch
+    return list(data.DistributedSampler.__iter__(twin))
