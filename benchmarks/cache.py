@@ -33,10 +33,10 @@ from benchmarks.common.cache_theory import belady_hits, keep_hits, lru_hits
 from benchmarks.common.child import ROOT
 from benchmarks.common.memory import total_pss_bytes
 from benchmarks.common.stats import Estimate, estimate
-from flatout.feed.cache import cached, foresee, is_cached
-from flatout.feed.cache_segment import TABLE_AT, Word
-from flatout.feed.cache_shared import release_all
-from flatout.feed.cache_table import Field
+from flatout.feed.cache.dataset import cached, foresee, is_cached
+from flatout.feed.cache.segment import TABLE_AT, Word
+from flatout.feed.cache.shared import release_all
+from flatout.feed.cache.table import Field
 
 PEERS = ROOT / ".venv-cache-peers"
 SHAPE = (3, 224, 224)

@@ -16,18 +16,18 @@ from typing import Any
 
 import pytest
 
-from flatout.feed import cache_place
-from flatout.feed.cache import cached, is_cached
-from flatout.feed.cache_place import SHARED_MEMORY
-from flatout.feed.cache_shared import release_all
+from flatout.feed.cache import place as cache_place
+from flatout.feed.cache.dataset import cached, is_cached
+from flatout.feed.cache.place import SHARED_MEMORY
+from flatout.feed.cache.shared import release_all
 from tests.integration.running import ENVIRON, until
 
 TRAINING = """
 import os, sys, time
 import torch
 from torch.utils.data import DataLoader, Dataset
-from flatout.feed import cache_place
-from flatout.feed.cache import cached, is_cached
+from flatout.feed.cache import place as cache_place
+from flatout.feed.cache.dataset import cached, is_cached
 
 class Slow(Dataset):
     name = sys.argv[1]

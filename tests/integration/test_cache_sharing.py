@@ -15,11 +15,11 @@ import pytest
 import torch
 import torch.utils.data as data
 
-from flatout.feed import cache_place
-from flatout.feed.cache import cached, is_cached
-from flatout.feed.cache_place import SHARED_MEMORY
-from flatout.feed.cache_shared import release_all
-from flatout.feed.cache_wrap import wrap
+from flatout.feed.cache import place as cache_place
+from flatout.feed.cache.dataset import cached, is_cached
+from flatout.feed.cache.place import SHARED_MEMORY
+from flatout.feed.cache.shared import release_all
+from flatout.feed.cache.wrap import wrap
 
 SAMPLES = 48
 

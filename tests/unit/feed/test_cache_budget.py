@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flatout.feed.cache_budget import default_budget_bytes, folder_free_bytes, memory, parse_bytes
+from flatout.feed.cache.budget import default_budget_bytes, folder_free_bytes, memory, parse_bytes
 
 GB = 10**9
 

@@ -13,10 +13,10 @@ import pytest
 import torch
 import torch.utils.data as data
 
-from flatout.feed import cache_place
-from flatout.feed.cache import cache_stats, cached, is_cached, uncached
-from flatout.feed.cache_random import alike, is_deterministic, random_states, restore_random_states
-from flatout.feed.cache_shared import release_all
+from flatout.feed.cache import place as cache_place
+from flatout.feed.cache.dataset import cache_stats, cached, is_cached, uncached
+from flatout.feed.cache.randomness import alike, is_deterministic, random_states, restore_random_states
+from flatout.feed.cache.shared import release_all
 
 
 class Squares(data.Dataset[Any]):

@@ -14,10 +14,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flatout.feed import cache_decode
-from flatout.feed.cache_decode import decode
-from flatout.feed.cache_format import NotFlat, encode
-from flatout.feed.cache_random import alike
+from flatout.feed.cache import decode as cache_decode
+from flatout.feed.cache.decode import decode
+from flatout.feed.cache.format import NotFlat, encode
+from flatout.feed.cache.randomness import alike
 
 Point = collections.namedtuple("Point", "x y")
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from flatout.feed.cache_key import dataset_key
+from flatout.feed.cache.key import dataset_key
 
 
 class Squares:
@@ -61,7 +61,7 @@ def test_the_key_of_a_long_list_of_files_is_quick_and_sees_every_name() -> None:
 
 def test_the_key_is_the_same_in_another_process(tmp_path: Path) -> None:
     script = (
-        "from flatout.feed.cache_key import dataset_key\n"
+        "from flatout.feed.cache.key import dataset_key\n"
         "class D:\n"
         "    def __init__(s): s.a = {'x', 'y', 'zz'}; s.f = lambda v: v in {'p', 'q', 'r'}\n"
         "print(dataset_key(D()))"

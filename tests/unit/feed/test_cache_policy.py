@@ -12,13 +12,15 @@ import pytest
 import torch
 import torch.utils.data as data
 
-from flatout.feed import cache_keep, cache_lru, cache_place
-from flatout.feed.cache import cached, foresee, is_cached
-from flatout.feed.cache_clairvoyant import foreseen_hits
-from flatout.feed.cache_policy import choose
-from flatout.feed.cache_segment import TABLE_AT
-from flatout.feed.cache_shared import release_all
-from flatout.feed.cache_wrap import unwrap, wrap
+from flatout.feed.cache import keep as cache_keep
+from flatout.feed.cache import lru as cache_lru
+from flatout.feed.cache import place as cache_place
+from flatout.feed.cache.clairvoyant import foreseen_hits
+from flatout.feed.cache.dataset import cached, foresee, is_cached
+from flatout.feed.cache.policy import choose
+from flatout.feed.cache.segment import TABLE_AT
+from flatout.feed.cache.shared import release_all
+from flatout.feed.cache.wrap import unwrap, wrap
 
 SAMPLES = 400
 SAMPLE_BYTES = 2048
@@ -121,7 +123,7 @@ def test_foreseeing_a_weighted_order_comes_close_to_belady() -> None:
 
 def test_long_orders_are_foreseen_by_a_choice_of_samples() -> None:
     order = np.random.default_rng(1).integers(0, 20_000, 150_000).tolist()
-    from flatout.feed import cache_clairvoyant
+    from flatout.feed.cache import clairvoyant as cache_clairvoyant
 
     hits, again = foreseen_hits(order, 4_000)
     exact_hits, exact_again = cache_clairvoyant._belady(order, 4_000, (), set())
@@ -133,7 +135,7 @@ def test_a_plan_that_cannot_be_written_is_no_reason_to_fail(folder: Path, monkey
     notes: list[str] = []
     loader = data.DataLoader(Constant(), sampler=data.WeightedRandomSampler([1.0] * SAMPLES, 50), batch_size=10)
     wrap(loader, {"budget": "4MB"}, notes.append)
-    monkeypatch.setattr("flatout.feed.cache_plan._write_all", lambda fd, data: (_ for _ in ()).throw(OSError("full")))
+    monkeypatch.setattr("flatout.feed.cache.plan._write_all", lambda fd, data: (_ for _ in ()).throw(OSError("full")))
 
     assert sum(len(labels) for _, labels in loader) == 50
     assert len(notes) == 1 and "full" in notes[0]

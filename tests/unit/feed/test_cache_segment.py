@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from flatout.feed import cache_segment
-from flatout.feed.cache_segment import Segment, Unavailable, Word, open_segment, reap
+from flatout.feed.cache import segment as cache_segment
+from flatout.feed.cache.segment import Segment, Unavailable, Word, open_segment, reap
 
 NAME = f"{cache_segment.PREFIX}{os.geteuid()}-abc"
 BUDGET = 4 << 20

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 import torch
 
-from flatout.feed.cache_decode import builders
-from flatout.feed.cache_keep import Keep
-from flatout.feed.cache_lru import Lru
-from flatout.feed.cache_policy import Policy
-from flatout.feed.cache_segment import TABLE_AT, Counter, Segment, Word, open_segment
-from flatout.feed.cache_table import MISS, Field, Table
+from flatout.feed.cache.decode import builders
+from flatout.feed.cache.keep import Keep
+from flatout.feed.cache.lru import Lru
+from flatout.feed.cache.policy import Policy
+from flatout.feed.cache.segment import TABLE_AT, Counter, Segment, Word, open_segment
+from flatout.feed.cache.table import MISS, Field, Table
 
 SAMPLES = 40
 SAMPLE_BYTES = 1000

@@ -39,8 +39,8 @@ def apply(site: Site, value: Any) -> None:
     wrapped: list[Any] = []
 
     def change(loader: Any) -> str | None:
-        from ...feed.cache import is_cached
-        from ...feed.cache_wrap import wrap
+        from ...feed.cache.dataset import is_cached
+        from ...feed.cache.wrap import wrap
 
         if not hasattr(loader.dataset, "__getitem__"):
             return None
@@ -52,7 +52,7 @@ def apply(site: Site, value: Any) -> None:
         return "; ".join(said) or None
 
     def unwrap_all() -> None:
-        from ...feed.cache_wrap import unwrap
+        from ...feed.cache.wrap import unwrap
 
         for loader in wrapped:
             unwrap(loader)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .cache_format import signature
+from .format import signature
 
 _DEEPEST = 12
 _MOST_FILES = 4096

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from . import cache_keep, cache_lru
-from .cache_segment import Counter, Segment, Word
+from . import keep, lru
+from .segment import Counter, Segment, Word
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,4 +79,4 @@ def predicted(policy: str, sample_bytes: float, segment: Segment) -> float | Non
         again = words[Word.FORESEEN_AGAIN]
         return words[Word.FORESEEN_HITS] / again if again else None
     fraction = words[Word.DATA_BYTES] / max(1.0, segment.samples * sample_bytes)
-    return cache_keep.predicted_hit_rate(fraction) if policy == "keep" else cache_lru.predicted_hit_rate(fraction)
+    return keep.predicted_hit_rate(fraction) if policy == "keep" else lru.predicted_hit_rate(fraction)

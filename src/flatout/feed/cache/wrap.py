@@ -9,9 +9,9 @@ from typing import Any
 
 import torch.utils.data as data
 
-from .cache import cached, foresee, is_cached, say, set_policy, uncached
-from .cache_place import Note
-from .cache_policy import choose, innermost
+from .dataset import cached, foresee, is_cached, say, set_policy, uncached
+from .place import Note
+from .policy import choose, innermost
 
 _EPOCHS_AHEAD = 3
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import torch.utils.data as data
 
-from .cache_budget import default_budget_bytes, folder_free_bytes, memory
-from .cache_cut import Cut
-from .cache_key import dataset_key
-from .cache_probe import probe
-from .cache_segment import PREFIX, Unavailable, reap
+from .budget import default_budget_bytes, folder_free_bytes, memory
+from .cut import Cut
+from .key import dataset_key
+from .probe import probe
+from .segment import PREFIX, Unavailable, reap
 
 SHARED_MEMORY = "/dev/shm"
 _LEAST_USEFUL_BYTES = 64 << 20

@@ -6,7 +6,7 @@ What can still be gained is load time: a sample is worth its load-seconds per by
 
 from __future__ import annotations
 
-from .cache_policy import MOST_WORTH
+from .policy import MOST_WORTH
 
 # Times are noisy: only what is clearly dearer, and was so twice, is worth a second writing, and never in circles.
 CLEARLY = 2

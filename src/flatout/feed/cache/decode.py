@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .cache_format import ALIGN_BYTES, LENGTH_BYTES, key_of
+from .format import ALIGN_BYTES, LENGTH_BYTES, key_of
 
 Build = Callable[[memoryview, int, tuple[Any, ...]], Any]
 _MOST_LAYOUTS = 4096

@@ -10,8 +10,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Sequence
 
-from .cache_plan import Plan
-from .cache_policy import MOST_WORTH
+from .plan import Plan
+from .policy import MOST_WORTH
 
 _MOST_SIMULATED = 50_000
 

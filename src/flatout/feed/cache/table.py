@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from .cache_decode import builders, learned
-from .cache_format import ALIGN_BYTES, NotFlat, Payload, encode
-from .cache_policy import Policy
-from .cache_segment import TABLE_AT, WORDS_PER_LINE, Counter, Segment, Word
+from .decode import builders, learned
+from .format import ALIGN_BYTES, NotFlat, Payload, encode
+from .policy import Policy
+from .segment import TABLE_AT, WORDS_PER_LINE, Counter, Segment, Word
 
 MISS = object()
 _CHECK_EVERY = 1024

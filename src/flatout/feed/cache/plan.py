@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .cache_segment import TABLE_AT, WORDS_PER_LINE, Segment, Word
+from .segment import TABLE_AT, WORDS_PER_LINE, Segment, Word
 
 _HEAD_WORDS = 4
 _MOST_CHANCE = 1 << 30

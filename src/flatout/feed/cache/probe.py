@@ -17,9 +17,9 @@ from typing import Any
 
 import torch
 
-from .cache_cut import Cut, NoCut, Reader, find_cut
-from .cache_format import encode
-from .cache_random import is_deterministic
+from .cut import Cut, NoCut, Reader, find_cut
+from .format import encode
+from .randomness import is_deterministic
 
 LIMIT_S = 60.0
 _SAMPLES = 4

@@ -8,14 +8,14 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .cache_clairvoyant import Clairvoyant, foreseen_hits
-from .cache_keep import Keep
-from .cache_lru import Lru
-from .cache_place import Place, may_take
-from .cache_plan import PlanWatch, publish
-from .cache_policy import MOST_WORTH, Policy
-from .cache_segment import Segment, Word, open_segment
-from .cache_table import Field, Table
+from .clairvoyant import Clairvoyant, foreseen_hits
+from .keep import Keep
+from .lru import Lru
+from .place import Place, may_take
+from .plan import PlanWatch, publish
+from .policy import MOST_WORTH, Policy
+from .segment import Segment, Word, open_segment
+from .table import Field, Table
 
 POLICIES = ("keep", "lru", "clairvoyant")
 _tables: dict[str, SharedTable] = {}

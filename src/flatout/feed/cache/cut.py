@@ -15,7 +15,7 @@ from typing import Any
 
 import torch.utils.data as data
 
-from .cache_random import Determinism, alike, has_drawn, is_deterministic, random_states, restore_random_states, seeded
+from .randomness import Determinism, alike, has_drawn, is_deterministic, random_states, restore_random_states, seeded
 
 _SEED = 5_003
 # torchvision keeps the transform a second time, in an object that transforms sample and target together.

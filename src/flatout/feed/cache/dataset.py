@@ -15,14 +15,14 @@ from typing import Any
 
 import torch.utils.data as data
 
-from .cache_budget import parse_bytes
-from .cache_cut import NoCut, Reader
-from .cache_place import Note, Place, find_place
-from .cache_segment import Unavailable, Word
-from .cache_shared import POLICIES, open_table, release_unused
-from .cache_state import State
-from .cache_stats import CacheStats, read_stats
-from .cache_table import MISS
+from .budget import parse_bytes
+from .cut import NoCut, Reader
+from .place import Note, Place, find_place
+from .segment import Unavailable, Word
+from .shared import POLICIES, open_table, release_unused
+from .state import State
+from .stats import CacheStats, read_stats
+from .table import MISS
 
 _STALE = object()
 _CHANGED = "the dataset was changed while it was in use"

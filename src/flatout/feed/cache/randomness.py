@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .cache_format import NotFlat, encode
+from .format import NotFlat, encode
 
 _SEEDS = (20_011, 911_003)
 

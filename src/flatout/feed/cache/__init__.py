@@ -1,0 +1,1 @@
+"""One cache of samples for all workers and ranks of a machine."""
