@@ -25,7 +25,7 @@ from pathlib import Path
 
 from benchmarks.common import results
 from benchmarks.common.child import ROOT
-from benchmarks.common.labels import Expected, LabelledFile, LabelledPackage, Quiet, Spot, read, settled
+from benchmarks.common.labels import HALVES, Expected, LabelledFile, LabelledPackage, Quiet, Spot, read, settled
 
 RECALL = 0.9
 # What is said of a file that could not be read as Python is no finding about its training.
@@ -161,7 +161,7 @@ def page(of: Sequence[FileScore], absent: Sequence[str]) -> str:
     text = f"{len(of)} files of {len(packages)} packages.\n\n"
     text += results.table(
         ["half", "files", "anti-patterns named", "controls left in peace", "findings that are true", "not judged yet"],
-        [_row(half, [one for one in of if half in ("all", one.package.half)]) for half in ("dev", "heldout", "all")],
+        [_row(half, [one for one in of if half in ("all", one.package.half)]) for half in (*HALVES, "all")],
     )
     text += "\n## By code\n\n" + results.table(["code", "named", "true findings"], _codes(of))
     text += "\n## By field\n\n" + results.table(
@@ -240,7 +240,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--source", type=Path, metavar="DIR", help="where the unpacked packages are")
     parser.add_argument("--fetch", type=Path, metavar="DIR", help="download and unpack the packages there first")
-    parser.add_argument("--half", choices=("dev", "heldout", "all"), default="all")
+    parser.add_argument("--half", choices=(*HALVES, "all"), default="all")
     parser.add_argument("--packages", default="*", metavar="GLOB")
     parser.add_argument("--results", type=Path, default=results.RESULTS, metavar="DIR")
     o = parser.parse_args()

@@ -9,7 +9,7 @@ from typing import Any
 
 from flatout.source.code import Code
 from flatout.source.configured import Declared, Group
-from flatout.source.loaders import Loader, Setting, given_for, setting
+from flatout.source.loaders import Loader, Setting, accepts, given_for, setting
 from flatout.source.meanings import meaning
 from flatout.source.module import Function
 from flatout.source.nodes import argument, called_name, parameters
@@ -94,6 +94,7 @@ def _missed(name: str, loader: Loader, group: Group, declared: tuple[Declared, .
         state.state == "unknown"
         or (state.value is not None and state.value.is_set)
         or not _matters(name, loader, values)
+        or not accepts(loader, name)
     ):
         return None
     has = _DEFAULTS[name] if state.value is None else state.value.value

@@ -64,9 +64,15 @@ def _of(dataset: Dataset, values: Values) -> Iterator[Cache]:
         for node in own_nodes(function):
             for name, key, value in _stores(node):
                 if _is_cache(name, function, dataset) and _is_a_sample(name, value, function):
+                    if _is_of_a_device(key):
+                        continue  # one entry for each device: no samples
                     if any(_is_off(test, function, values) for test in _tests_around(node, function)):
                         continue
                     yield _cache(dataset, function, node, name, key)
+
+
+def _is_of_a_device(key: ast.expr) -> bool:
+    return any(isinstance(one, ast.Attribute) and one.attr in ("device", "dtype") for one in ast.walk(key))
 
 
 def _lives_on(function: Function, dataset: Dataset, project: Project) -> bool:

@@ -106,9 +106,12 @@ def is_clock(node: ast.AST, module: Module) -> bool:
 
 def _until(node: ast.BinOp, place: int, body: _Body) -> int | None:
     """Where the clock is read the second time: in the difference itself, or just before into a name."""
-    if is_clock(node.left, body.region.module):
+    # `spent + end - begin` takes the beginning from the sum.
+    summed = isinstance(node.left, ast.BinOp) and isinstance(node.left.op, ast.Add)
+    later = node.left.right if summed and isinstance(node.left, ast.BinOp) else node.left
+    if is_clock(later, body.region.module):
         return place
-    read = body.reading_before(dotted(node.left), place)
+    read = body.reading_before(dotted(later), place)
     return None if read is None else read.first
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from flatout.source.as_loaded import is_as_loaded
 from flatout.source.code import Code
+from flatout.source.loaders import moves_its_samples
+from flatout.source.module import Module
 from flatout.source.moves import moves_to, uses_device
 from flatout.source.nodes import dotted, parameters, root_name
 from flatout.source.training import Region
@@ -29,13 +33,17 @@ class Copy:
     region: Region
     call: ast.Call
     is_non_blocking: bool
+    # What is copied is what the loader gave, which it may have pinned.
+    is_as_loaded: bool
 
 
 def copies_in(code: Code) -> list[Copy]:
     """Copies of what is, or may well be, on the host; what is known to be on the device is not copied."""
     found, seen = [], set()
-    for region, _, call in code.calls_each_step("to", "cuda"):
-        assert isinstance(call.func, ast.Attribute)
+    there = {id(one.function) for one in code.loaders if moves_its_samples(one, code.project)}
+    for region, call in (*((one, call) for one, _, call in code.calls_each_step("to", "cuda")), *_in_lambdas(code)):
+        if not isinstance(call.func, ast.Attribute) or id(region.root.function) in there:
+            continue  # a function of that name; or the loader's samples are on the device already
         of = _viewed(call.func.value)
         if id(call) in seen or moves_to(call) != "device" or not uses_device(region.module):
             continue
@@ -45,12 +53,40 @@ def copies_in(code: Code) -> list[Copy]:
             continue
         if kind is None and not dotted(of) and not isinstance(of, ast.Subscript) and not _is_next(of, region):
             continue  # the result of some call: it may be anything
-        copy = Copy(region, call, _is_non_blocking(call, region, code))
+        as_loaded = is_as_loaded(_moved(call, region, code), region.function, code.project)
+        copy = Copy(region, call, _is_non_blocking(call, region, code), as_loaded)
         if _has_a_name_of_its_class(copy, code):
             continue  # a batch of the project's own: what that copies is seen there
         seen.add(id(call))
         found.append(copy)
     return found
+
+
+def _moved(call: ast.Call, region: Region, code: Code) -> ast.expr:
+    """`x` of `x.cuda()`, and of `utils.cuda(x)`."""
+    assert isinstance(call.func, ast.Attribute)
+    of = call.func.value
+    by_function = isinstance(of, ast.Name) and isinstance(code.project.lookup(of.id, region.function), Module)
+    return call.args[0] if by_function and call.args else of
+
+
+def _in_lambdas(code: Code) -> Iterator[tuple[Region, ast.Call]]:
+    """`tree_map(lambda x: x.to(device), batch)`: what is done to each part of a batch."""
+    for region, turn in code.each_step():
+        given = turn.node.args if isinstance(turn.node, ast.Call) else ()
+        for one in given:
+            if not isinstance(one, ast.Lambda) or len(given) < 2:
+                continue
+            others = [code.kinds.of(region).of(other) for other in given if other is not one]
+            names = {arg.arg for arg in one.args.args}
+            for call in ast.walk(one.body):
+                if (
+                    isinstance(call, ast.Call)
+                    and isinstance(call.func, ast.Attribute)
+                    and root_name(call.func.value) in names
+                    and not {"graph", "device"} & set(others)
+                ):
+                    yield region, call
 
 
 def _viewed(node: ast.expr) -> ast.expr:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from flatout.source.module import Function
-from flatout.source.nodes import DEFINITIONS, called_name, children, dotted, names_in, within
+from flatout.source.nodes import DEFINITIONS, LOOPS, called_name, children, dotted, names_in, within
 
 # always: at each turn (a setting may turn it off for a whole run); seldom: every k-th turn, once, or when something
 # is wrong; evaluates: with a model that is not being trained.
@@ -39,6 +39,7 @@ _EVALUATING = re.compile(
 )
 _ON_GPU = re.compile(r"^(use_|with_|is_|has_)?(cuda|gpu)(_available)?$", re.I)
 _TRAINING = re.compile(r"(^|_)(train|training|fit)(_|$)", re.I)
+_REMAINDERS = {"remainder", "fmod", "mod", "divmod"}
 # About whether to go on, not about which of both is done: `if self.stop_training: break`.
 _GOES_ON = re.compile(
     r"(^|_)(stop\w*|paus\w*|resum\w*|abort\w*|finish\w*|done|end|ended|start\w*|begin|continue)(_|$)", re.I
@@ -83,6 +84,10 @@ def _block(body: Sequence[ast.stmt], function: Function, loops: Loops) -> Iterat
             # Evaluation until the model is set to train again.
             rest = list(body[at + 1 :])
             back = next((n for n, one in enumerate(rest) if _switches_to_train(one)), None)
+            evaluated = rest[: len(rest) if back is None else back]
+            # A pass over data is made now and then, whoever decides it; what is looked at once a turn is a part of it.
+            if not any(isinstance(one, LOOPS) for statement in evaluated for one in within(statement)):
+                yield from _block(evaluated, function, loops)
             if back is not None:
                 yield from _block(rest[back:], function, loops)
             return
@@ -139,7 +144,7 @@ def when(test: ast.expr, function: Function, depth: int = 0) -> tuple[When, When
         return _of_several(test, function, depth)
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
         return _of_comparison(test, function, depth)
-    if isinstance(test, ast.BinOp) and isinstance(test.op, ast.Mod):
+    if _is_remainder(test):
         return "always", "seldom"  # `if step % 100:` holds for most steps
     if isinstance(test, ast.Name | ast.Attribute):
         return _of_name(test, function, depth)
@@ -166,7 +171,7 @@ def _of_several(test: ast.BoolOp, function: Function, depth: int) -> tuple[When,
 
 def _of_comparison(test: ast.Compare, function: Function, depth: int) -> tuple[When, When]:
     left, right, op = test.left, test.comparators[0], test.ops[0]
-    if any(isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mod) for one in (*ast.walk(left), *ast.walk(right))):
+    if any(_is_remainder(one) for one in (*ast.walk(left), *ast.walk(right))):
         return ("always", "seldom") if isinstance(op, ast.NotEq | ast.Gt) else ("seldom", "always")
     if isinstance(op, ast.In) and isinstance(left, ast.Constant) and left.value in ("cuda", "cpu"):
         return _of_phase(str(left.value), equal=True)
@@ -185,6 +190,13 @@ def _of_comparison(test: ast.Compare, function: Function, depth: int) -> tuple[W
     if _is_broken(test):
         return "seldom", "always"
     return "always", "always"
+
+
+def _is_remainder(node: ast.AST) -> bool:
+    """`step % 100`, `np.remainder(step, 100)`."""
+    if isinstance(node, ast.Call):
+        return called_name(node) in _REMAINDERS and len(node.args) == 2
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod)
 
 
 def _of_phase(word: str, equal: bool) -> tuple[When, When]:

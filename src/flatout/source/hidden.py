@@ -255,6 +255,10 @@ class _Certain:
         name = called_name(call)
         if name in _COMPARES:
             return self.is_on_device(call)
+        if name in ("BoolTensor", "ByteTensor") or any(
+            one.arg == "dtype" and dotted(one.value) in ("torch.bool", "torch.uint8", "bool") for one in call.keywords
+        ):
+            return True
         if name == "to" and any(dotted(one) in ("torch.bool", "bool") for one in call.args):
             return self.is_on_device(call)
         return name in _KEEPS_TYPE and isinstance(call.func, ast.Attribute) and self.is_mask(call.func.value, depth + 1)

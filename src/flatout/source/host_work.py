@@ -47,8 +47,12 @@ def _takes_batches(region: Region) -> bool:
     if loop is None:
         return region.root.function.name == "training_step"
     over = loop.iter if isinstance(loop, ast.For | ast.AsyncFor) else None
-    names = {dotted(one).split(".")[-1] for one in ast.walk(over) if isinstance(one, ast.expr)} if over else set()
-    return any(_BATCHES.search(one) for one in names if one)
+    if over is None:
+        return False
+    # `bar = tqdm(loader)`, and then a loop over the bar.
+    shown = [value for name in names_in(over) for value in region.root.function.bindings.get(name, ())]
+    parts = [one for whole in (over, *shown) for one in ast.walk(whole) if isinstance(one, ast.expr)]
+    return any(_BATCHES.search(dotted(one).split(".")[-1]) for one in parts if dotted(one))
 
 
 def _what(call: ast.Call, region: Region, code: Code) -> str:

@@ -49,7 +49,7 @@ def _outlives(holder: str, region: Region) -> bool:
 
 
 def _keeps(node: ast.AST) -> tuple[str, ast.expr] | None:
-    """Who keeps what: `xs.append(x)`, `s += x`, `s = s + x`."""
+    """Who keeps what: `xs.append(x)`, `s += x`, `s = s + x`, and the same for each of a list."""
     if isinstance(node, ast.Call) and called_name(node) == "append" and isinstance(node.func, ast.Attribute):
         holder = dotted(node.func.value)
         return (holder, node.args[0]) if holder and len(node.args) == 1 else None
@@ -60,7 +60,19 @@ def _keeps(node: ast.AST) -> tuple[str, ast.expr] | None:
         holder = dotted(node.targets[0])
         if holder and dotted(node.value.left) == holder:
             return holder, node.value.right
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.ListComp) and len(node.value.generators) == 1:
+        return _added_up(dotted(node.targets[0]), node.value)
     return None
+
+
+def _added_up(holder: str, sums: ast.ListComp) -> tuple[str, ast.expr] | None:
+    """`totals = [total + loss for total, loss in zip(totals, losses)]`."""
+    over = sums.generators[0].iter
+    adds = isinstance(sums.elt, ast.BinOp) and isinstance(sums.elt.op, ast.Add)
+    if not adds or not isinstance(over, ast.Call) or called_name(over) != "zip" or len(over.args) != 2:
+        return None
+    others = [one for one in over.args if dotted(one) != holder]
+    return (holder, others[0]) if holder and len(others) == 1 else None
 
 
 def _backward_of(region: Region) -> set[str]:

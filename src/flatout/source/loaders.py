@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from flatout.source.guards import is_evaluation
-from flatout.source.module import Class, Function, own_nodes
-from flatout.source.moves import moves_to
-from flatout.source.nodes import argument, bound_names, called_name
+from flatout.source import serving
+from flatout.source.module import Class, Function, Module
+from flatout.source.nodes import argument, called_name, defaults, parameters, passed
 from flatout.source.project import Project
 from flatout.source.values import Value, Values
 
@@ -30,9 +30,11 @@ _POSITIONS = {
         ]
     )
 }
-_WRAPPERS = {"random_split", "Subset", "ConcatDataset", "RandomSplit"}
-# Datasets that hand out what lies in memory.
-_IN_MEMORY = {"TensorDataset"}
+# Whose loaders are torch's, or derived from it.
+_LIBRARIES = {"torch", "dgl", "torch_geometric", "monai"}
+_OF_GRAPHS = "GraphDataLoader"
+_DERIVED = re.compile(r"^class[ \t]+(\w+)[ \t]*\([^)]*\bDataLoader\b", re.M)
+_RENAMED = re.compile(r"\bDataLoader[ \t]+as[ \t]+(\w+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,8 @@ class Loader:
     call: ast.Call
     function: Function
     trains: bool
-    # Where the project derives a class from torch's: what that hands on to it.
+    # Where the project derives a class from torch's: how that is made, and what it hands on to torch's.
+    made_by: Function | None = None
     handed_on: ast.Call | None = None
 
     @property
@@ -61,27 +64,37 @@ class Loader:
 
 
 def loaders_in(project: Project) -> Iterator[Loader]:
-    """All calls that make torch's DataLoader."""
+    """All calls that make torch's DataLoader, or one that is derived from it, by whatever name."""
+    for name in _names(project):
+        for module in project.mentioning(name):
+            for call, function in module.calls.get(name, ()):
+                meant = project.lookup(name, function) if isinstance(call.func, ast.Name) else None
+                own = meant if isinstance(meant, Class) else None
+                # Without a dataset it is a type, or the call of a method of that name.
+                if argument(call, "dataset", 0) is None or not _is_torch_own(name, own, module):
+                    continue
+                makes = own.methods.get("__init__") if own is not None else None
+                handed = next((one for one in makes.calls if called_name(one) == "__init__"), None) if makes else None
+                yield Loader(call, function, serving.trains(call, function, project), makes, handed)
+
+
+def _names(project: Project) -> list[str]:
+    found = {"DataLoader": None}
     for module in project.mentioning("DataLoader"):
-        for call, function in module.calls.get("DataLoader", ()):
-            meant = project.lookup("DataLoader", function) if isinstance(call.func, ast.Name) else None
-            own = meant if isinstance(meant, Class) else None
-            # Without a dataset it is a type, or the call of a method of that name.
-            if (own is not None and not _is_torch_own(own)) or argument(call, "dataset", 0) is None:
-                continue
-            trains = _trains(call, function) and not _is_inside_data(function, project)
-            yield Loader(call, function, trains, _handed_on(own) if own is not None else None)
+        found |= dict.fromkeys((*_DERIVED.findall(module.text), *_RENAMED.findall(module.text)))
+    return [*found, _OF_GRAPHS]
 
 
-def _is_torch_own(cls: Class) -> bool:
-    """Derived from torch's, and nothing else by the same name."""
-    return any(base.endswith("data.DataLoader") for base in cls.bases)
-
-
-def _handed_on(cls: Class) -> ast.Call | None:
-    makes = cls.methods.get("__init__")
-    calls = makes.calls if makes is not None else ()
-    return next((one for one in calls if called_name(one) == "__init__"), None)
+def _is_torch_own(name: str, own: Class | None, module: Module) -> bool:
+    """Torch's, or derived from it, and nothing else by the same name."""
+    if own is None:
+        brought = module.imports.get(name)
+        return name == "DataLoader" or (brought is not None and brought.module.split(".")[0] in _LIBRARIES)
+    if own.name == "DataLoader":
+        return any(base.endswith("data.DataLoader") for base in own.bases)
+    brought = own.module.imports.get("DataLoader")
+    of_library = brought is not None and brought.module.split(".")[0] in _LIBRARIES
+    return any(base.endswith("data.DataLoader") or (base == "DataLoader" and of_library) for base in own.bases)
 
 
 def given_for(loader: Loader, name: str) -> ast.expr | None:
@@ -89,10 +102,16 @@ def given_for(loader: Loader, name: str) -> ast.expr | None:
     return argument(loader.call, name, _POSITIONS.get(name))
 
 
+def accepts(loader: Loader, name: str) -> bool:
+    """Can the call be given one more of the loader's settings?"""
+    plain = loader.made_by.definition if loader.made_by is not None else None
+    return plain is None or plain.args.kwarg is not None or name in parameters(plain)
+
+
 def setting(loader: Loader, name: str, values: Values) -> Setting:
     """What reaches the loader for one of its parameters."""
-    if loader.handed_on is not None and argument(loader.handed_on, name, _POSITIONS.get(name)) is not None:
-        return Setting("unknown")
+    if loader.handed_on is not None and (handed := argument(loader.handed_on, name, _POSITIONS.get(name))) is not None:
+        return _through(loader, handed, values)
     given = given_for(loader, name)
     if given is not None:
         value = values.of(given, loader.function)
@@ -113,82 +132,27 @@ def setting(loader: Loader, name: str, values: Values) -> Setting:
     return Setting("missing")
 
 
+def _through(loader: Loader, handed: ast.expr, values: Values) -> Setting:
+    """What a class of the project's hands on to torch's: a parameter of its own, as this call gives or leaves it."""
+    plain = loader.made_by.definition if loader.made_by is not None else None
+    if plain is None or not isinstance(handed, ast.Name) or handed.id not in parameters(plain):
+        return Setting("unknown")
+    given = passed(loader.call, plain, True).get(handed.id)
+    if given is not None:
+        value = values.of(given, loader.function)
+        return Setting("unknown") if value is None else Setting("known", value)
+    left = defaults(plain).get(handed.id)
+    is_open = any(one.arg is None for one in loader.call.keywords)
+    off = isinstance(left, ast.Constant) and not left.value and not is_open
+    # What is off unless the call says otherwise is said, or not, by the call.
+    return Setting("missing") if off else Setting("unknown")
+
+
 def is_in_memory(loader: Loader, project: Project) -> bool:
     """Are its samples there at once, so that workers would only carry them about?"""
-    return loader.dataset is not None and _in_memory(loader.dataset, loader.function, project, 0)
+    return serving.is_in_memory(loader.call, loader.function, project)
 
 
 def moves_its_samples(loader: Loader, project: Project) -> bool:
-    """Do its samples come from a device, as far as the class of its dataset, or a default device, tells?"""
-    if project.mentioning("set_default_device") or project.mentioning("set_default_tensor_type"):
-        return True
-    cls = project.class_of(loader.dataset, loader.function) if loader.dataset is not None else None
-    making = [*(cls.methods.values() if cls is not None else ()), *_collating(loader, project)]
-    return any(moves_to(call) == "device" for one in making for call in one.calls)
-
-
-def _collating(loader: Loader, project: Project) -> list[Function]:
-    """The function that puts its batches together, where it is one of the project's."""
-    given = given_for(loader, "collate_fn")
-    meant = project.lookup(given.id, loader.function) if isinstance(given, ast.Name) else None
-    return [meant] if isinstance(meant, Function) else []
-
-
-def _in_memory(node: ast.expr, function: Function, project: Project, depth: int) -> bool:
-    if depth > 4:
-        return False
-    if isinstance(node, ast.Call):
-        name = called_name(node)
-        if name in _IN_MEMORY:
-            return True
-        if name in _WRAPPERS and node.args:
-            return _in_memory(node.args[0], function, project, depth + 1)
-    if isinstance(node, ast.List | ast.ListComp | ast.Tuple):
-        return True
-    if isinstance(node, ast.Name):
-        inside: Function | None = function
-        while inside is not None:
-            if values := inside.bindings.get(node.id):
-                return all(_in_memory(one, inside, project, depth + 1) for one in values)
-            inside = inside.parent
-        body = function.module.body
-        if values := body.bindings.get(node.id):
-            return all(_in_memory(one, body, project, depth + 1) for one in values)
-    cls = project.class_of(node, function)
-    makes = project.methods(cls, "__getitem__") if cls is not None else []
-    # Without a single call there is no reading, decoding or transforming.
-    return bool(makes) and not any(isinstance(one, ast.Call) for one in own_nodes(makes[0]))
-
-
-def _is_inside_data(function: Function, project: Project) -> bool:
-    """A dataset, sampler or loader that goes through its own samples once, to prepare them."""
-    of = function.owner
-    return of is not None and any(project.is_a(of, ending) for ending in ("Dataset", "Loader", "Sampler"))
-
-
-def _trains(call: ast.Call, function: Function) -> bool:
-    """As its names tell: what it is bound to, the key it is kept under, its dataset, the function it is made in."""
-    names = [*_bound_to(call, function)]
-    dataset = argument(call, "dataset", 0)
-    if dataset is not None:
-        names += [one.id for one in ast.walk(dataset) if isinstance(one, ast.Name)]
-        names += [one.attr for one in ast.walk(dataset) if isinstance(one, ast.Attribute)]
-        names += [
-            str(one.value) for one in ast.walk(dataset) if isinstance(one, ast.Constant) and isinstance(one.value, str)
-        ]
-    names.append(function.name)
-    return not any(is_evaluation(name) for name in names)
-
-
-def _bound_to(call: ast.Call, function: Function) -> Iterator[str]:
-    for node in own_nodes(function):
-        if isinstance(node, ast.Assign) and any(one is call for one in ast.walk(node.value)):
-            for target in node.targets:
-                yield from bound_names(target)
-                yield from (one.attr for one in ast.walk(target) if isinstance(one, ast.Attribute))
-        elif isinstance(node, ast.keyword) and node.arg is not None and node.value is call:
-            yield node.arg
-        elif isinstance(node, ast.Dict):
-            for key, value in zip(node.keys, node.values, strict=True):
-                if isinstance(key, ast.Constant) and any(one is call for one in ast.walk(value)):
-                    yield str(key.value)
+    """Do its samples come from a device?"""
+    return serving.moves_its_samples(loader.call, loader.function, project)

@@ -53,20 +53,16 @@ def with_bytes(project: Project, changed: Mapping[str, bytes]) -> Project:
 
 def of_texts(texts: Mapping[str, str]) -> Project:
     """A project of texts by their file names, as cases and tests write them."""
-    modules = [
-        Module(name, ".".join(PurePath(name).with_suffix("").parts), text)
-        for name, text in texts.items()
-        if name.endswith(".py")
-    ]
+    modules = [Module(name, _dotted_name(PurePath(name)), text) for name, text in texts.items() if name.endswith(".py")]
     for module in modules:
         assert module.tree is not None  # parsed now, so that its errors are known
     configs = [name for name in texts if name.endswith(files.CONFIGS)]
     return Project(modules, configs, lambda name: texts.get(name, ""))
 
 
-def _dotted_name(path: Path) -> str:
-    """As far up as the folders could be packages: an import may begin at any of them."""
-    parts = list(path.with_suffix("").parts[-5:])
+def _dotted_name(path: PurePath) -> str:
+    """From the top: an import may begin at any folder, and `from ..data import` has to find its way back."""
+    parts = list(path.with_suffix("").parts)
     parts = [part for part in parts if part.isidentifier() or part == parts[-1]]
     if parts[-1] == "__init__" and len(parts) > 1:
         parts.pop()

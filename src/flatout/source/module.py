@@ -177,6 +177,16 @@ class Module:
                     found[one.asname or one.name] = Import(base, one.name)
         return found
 
+    @cached_property
+    def stars(self) -> list[str]:
+        """Modules that all is imported from: `from .train import *`."""
+        assert self.body is not None  # which takes the file apart
+        return [
+            self._absolute(node)
+            for node in self._imports
+            if isinstance(node, ast.ImportFrom) and any(one.name == "*" for one in node.names)
+        ]
+
     def _absolute(self, node: ast.ImportFrom) -> str:
         return self._from_here(node.level, node.module or "")
 

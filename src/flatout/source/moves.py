@@ -37,8 +37,9 @@ def moves_to(call: ast.Call) -> Literal["device", "host"] | None:
             return "device"
         return None if not isinstance(given.value, str) else "host" if given.value.startswith("cpu") else "device"
     if isinstance(given, ast.Call) and called_name(given) == "device":
-        first = given.args[0] if given.args else None
-        return "host" if isinstance(first, ast.Constant) and str(first.value).startswith("cpu") else "device"
+        return "host" if given.args and _begins(given.args[0]).startswith("cpu") else "device"
+    if given is not None and _begins(given).startswith(("cuda", "cpu")):
+        return "host" if _begins(given).startswith("cpu") else "device"
     if isinstance(given, ast.Call) and called_name(given) in ("get_device", "current_device"):
         return "device"
     name = dotted(given).split(".")[-1] if given is not None else ""
@@ -47,3 +48,14 @@ def moves_to(call: ast.Call) -> Literal["device", "host"] | None:
     if not name or (_DTYPE.search(name) and not _DEVICE_NAME.search(name)):
         return None
     return "device" if _DEVICE_NAME.search(name) else None
+
+
+def _begins(node: ast.expr) -> str:
+    """How a text begins that is put together here: `"cuda:{}".format(rank)`, `f"cuda:{rank}"`, `"cuda:" + rank`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
+        return _begins(node.func.value)
+    if isinstance(node, ast.JoinedStr):
+        return _begins(node.values[0]) if node.values else ""
+    if isinstance(node, ast.BinOp):
+        return _begins(node.left)
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""

@@ -121,6 +121,22 @@ def passed(call: ast.Call, function: Def, is_method: bool) -> dict[str, ast.expr
     return given
 
 
+def assigned_names(node: ast.AST) -> set[str]:
+    """Names and attributes that are given a value as a whole below a node; not those that only a part is put into."""
+    found: set[str] = set()
+    for one in within(node):
+        targets = one.targets if isinstance(one, ast.Assign) else [one.target] if isinstance(one, ast.AnnAssign) else []
+        for target in targets:
+            parts = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
+            found |= {dotted(part) for part in parts if not isinstance(part, ast.Subscript)}
+    return found - {""}
+
+
+def is_hooked(call: ast.Call) -> bool:
+    """`loss.register_hook(check)`: what is handed over runs in the backward pass."""
+    return called_name(call) in ("register_hook", "register_full_backward_hook", "register_post_accumulate_grad_hook")
+
+
 def text_of(node: ast.AST, most: int = 60) -> str:
     """The node as one short line."""
     try:

@@ -19,6 +19,7 @@ from flatout.source.values import Values
 
 # Turns that take far longer than a batch.
 _LONG_TURNS = re.compile(r"epoch|^ep$|episode|round|task|fold|trial|stage|phase|experiment|generation", re.I)
+_ACCUMULATES = re.compile(r"accum|micro_?batch|(^|_)ga_steps", re.I)
 _STEP = re.compile(r"(?<!test_)(step|batch|iteration|update|learn|compute_loss)", re.I)
 _OF_RANK = re.compile(
     r"rank|is_main|is_master|main_process|master|global_zero|is_primary|is_root|local_process|world_size|gpu_id", re.I
@@ -39,7 +40,7 @@ def is_each_step(region: Region, node: ast.AST) -> bool:
     """Does a node of the region run at each step, whatever the settings and the losses are?"""
     wanted, one = node, region
     while True:
-        if not all(_holds_all_along(test) for test in _tests_around(one, wanted)):
+        if not all(_holds_all_along(test) for test in tests_around(one, wanted)):
             return False
         if one.hop is None:
             return is_of_batches(one)
@@ -50,7 +51,7 @@ def is_usual(region: Region, node: ast.AST) -> bool:
     """Does a node run at each step as long as settings say so, and not only when some number is large or small?"""
     wanted, one = node, region
     while True:
-        if not all(_holds_all_along(test) or _is_of_settings(test) for test in _tests_around(one, wanted)):
+        if not all(_holds_all_along(test) or _is_of_settings(test) for test in tests_around(one, wanted)):
             return False
         if one.hop is None:
             return True
@@ -161,7 +162,7 @@ def _is_of_settings(test: ast.expr) -> bool:
     return not isinstance(test, ast.Name)
 
 
-def _tests_around(region: Region, node: ast.AST) -> list[ast.expr]:
+def tests_around(region: Region, node: ast.AST) -> list[ast.expr]:
     """The tests of all branches of the region that a node lies in."""
     found: list[ast.expr] = []
     body: Sequence[ast.AST] = region.body
@@ -190,6 +191,9 @@ def _holds(outer: ast.AST, node: ast.AST) -> bool:
 
 def _adds_up(node: ast.AST) -> bool:
     """A loop that runs backward within the turn: the turn is a pass over many batches, tasks or parts."""
+    head = node.iter if isinstance(node, ast.For | ast.AsyncFor) else None
+    if head is not None and any(_ACCUMULATES.search(name) for name in names_in(head) | _attributes(head)):
+        return False  # several batches to one step
     return isinstance(node, LOOPS) and any(
         isinstance(one, ast.Call) and called_name(one) == "backward" for one in within(node)
     )

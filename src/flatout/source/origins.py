@@ -108,7 +108,7 @@ class Origins:
 
     def _imported(self, name: str, module: Module, depth: int) -> Origin | None:
         brought = module.imports.get(name)
-        source = self.project.module_named(brought.module) if brought is not None and brought.attribute else None
+        source = self.project.module_from(brought.module, module) if brought is not None and brought.attribute else None
         if brought is None or brought.attribute is None or source is None or source is module:
             return None
         return self._name(brought.attribute, source.body, depth + 1)

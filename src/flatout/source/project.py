@@ -80,6 +80,10 @@ class Project:
     def module_named(self, name: str) -> Module | None:
         return self._by_name.get(name) if name else None
 
+    def module_from(self, name: str, module: Module) -> Module | None:
+        """Of several by that name, the one beside the file that imports it, as a script finds it."""
+        return self.module_named(name) or self.module_named(f"{module.name.rpartition('.')[0]}.{name}" if name else "")
+
     def mentioning(self, word: str) -> tuple[Module, ...]:
         """Modules in whose text this word stands."""
         if word not in self._mentioning:
@@ -118,12 +122,17 @@ class Project:
         if name in module.classes:
             return module.classes[name]
         brought = module.imports.get(name)
-        if brought is None or depth > _DEEPEST:
+        if depth > _DEEPEST:
             return None
+        if brought is None:
+            sources = [self.module_from(one, module) for one in module.stars]
+            meant = (self._in_module(one, name, depth + 1) for one in sources if one is not None and one is not module)
+            return next((one for one in meant if one is not None), None)
         if brought.attribute is None:
-            return self.module_named(brought.module)
-        whole = self.module_named(f"{brought.module}.{brought.attribute}" if brought.module else brought.attribute)
-        source = self.module_named(brought.module)
+            return self.module_from(brought.module, module)
+        inner = f"{brought.module}.{brought.attribute}" if brought.module else brought.attribute
+        whole = self.module_from(inner, module)
+        source = self.module_from(brought.module, module)
         if source is not None and source is not module:
             found = self._in_module(source, brought.attribute, depth + 1)
             if found is not None:
@@ -166,17 +175,28 @@ class Project:
         return self._by_method_name(func.attr)
 
     def _aliased(self, name: str, function: Function) -> list[Function]:
-        """`make = fast if new else slow`, `make = partial(slow, 3)`: the functions that a name stands for."""
+        """`make = fast if new else slow`, `partial(slow, 3)`, `slow_one(3)`: the functions that a name stands for."""
         found = []
         for value in function.bindings.get(name, ()):
             parts = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
             for one in parts:
                 if isinstance(one, ast.Call) and called_name(one) == "partial" and one.args:
                     one = one.args[0]
+                elif isinstance(one, ast.Call):
+                    found += self._closures(one, function)
                 meant = self._chain(dotted(one), function) if dotted(one) not in ("", name) else None
                 if isinstance(meant, Function):
                     found.append(meant)
         return found
+
+    def _closures(self, call: ast.Call, function: Function) -> list[Function]:
+        """`average = running_mean(0.9)`: the function that is defined in the one that is called, and returned by it."""
+        made = self._chain(dotted(call.func), function) if dotted(call.func) else None
+        if not isinstance(made, Function) or not made.inner:
+            return []
+        returned = [one.value for one in ast.walk(made.node) if isinstance(one, ast.Return)]
+        names = [one.id for one in returned if isinstance(one, ast.Name)]
+        return [made.inner[name] for name in names if name in made.inner]
 
     def _chain(self, name: str, function: Function) -> Function | Class | Module | None:
         first, *rest = name.split(".")

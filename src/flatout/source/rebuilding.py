@@ -18,6 +18,10 @@ from flatout.source.training import Region
 
 _FROM_HOST = {"tensor", "as_tensor", "from_numpy", "Tensor", "FloatTensor", "LongTensor"}
 _MAKERS = {*_FROM_HOST, "arange", "linspace", "hann_window", "meshgrid", "array", "eye"}
+# Can be made on the device as well, where nothing of theirs is on the host.
+_OF_SIZES = {"zeros", "ones", "arange", "eye", "full", "linspace"}
+_SHAPING = {"float", "long", "int", "half", "double", "view", "unsqueeze", "squeeze", "reshape", "repeat", "expand"}
+_ON_DEVICE = ("graph", "device")
 # Classes that live as long as the training does.
 _HOLDING_SETTINGS = ("Module", "Model", "Loss", "Trainer")
 _DEEPEST, _ROUNDS = 2, 3
@@ -31,6 +35,8 @@ class Rebuilt:
     statement: ast.stmt
     node: ast.Call
     is_copied: bool
+    # `torch.arange(len(x)).to(device)`: how large it is may change, but nothing of it has to come from the host.
+    is_of_sizes: bool = False
 
     @property
     def is_literal(self) -> bool:
@@ -45,10 +51,11 @@ class Rebuilt:
 
     @property
     def made(self) -> ast.Call | None:
-        """The call of `torch.tensor` whose result is copied."""
+        """The call of `torch.tensor`, or `x.new_tensor`, whose result is copied."""
         inner = self.node.func.value if isinstance(self.node.func, ast.Attribute) else None
-        found = inner if moves_to(self.node) == "device" else self.node
-        return found if isinstance(found, ast.Call) and called_name(found) == "tensor" else None
+        found = inner if called_name(self.node) in ("to", "cuda") else self.node
+        is_made = isinstance(found, ast.Call) and called_name(found) in ("tensor", "new_tensor")
+        return found if is_made and isinstance(found, ast.Call) else None
 
 
 def _literal(call: ast.Call) -> object | None:
@@ -67,9 +74,10 @@ def rebuilt_in(code: Code) -> Iterator[Rebuilt]:
     texts = tuple(sorted((module.shown, module.text) for module in modules.values()))
     built = {(one.file, one.first, one.last) for one in built_in(texts)} if texts else set()
     known = [one for one in candidates if one.is_literal] + unclear
+    known += [one for one in candidates if one.is_of_sizes and not any(one is other for other in known)]
     for one in known:
         at = (one.region.module.shown, one.statement.lineno, one.statement.end_lineno or 0)
-        if (one.is_literal or at in built) and is_usual(one.region, one.node):
+        if (one.is_literal or one.is_of_sizes or at in built) and is_usual(one.region, one.node):
             yield one
 
 
@@ -93,24 +101,48 @@ def _candidates(code: Code) -> Iterator[Rebuilt]:
                 continue
             if not isinstance(getattr(statement, "value", None), ast.expr):
                 continue
-            is_copied = on_device and _copies(call)
+            is_copied = on_device and _copies(call, region, code)
             if not is_copied and not _computes(call, turn, region, code.project):
                 continue
             if changing is None:
                 changing = _changing(region.function)
-            if _made_of(call) & changing:
+            of_sizes = is_copied and _is_of_sizes(call)
+            if _made_of(call) & changing and not of_sizes and not _is_new_list(call):
                 continue
             seen.add(id(statement))
-            yield Rebuilt(region, statement, call, is_copied)
+            yield Rebuilt(region, statement, call, is_copied, of_sizes)
 
 
-def _copies(call: ast.Call) -> bool:
+def _copies(call: ast.Call, region: Region, code: Code) -> bool:
     """Something is brought from the host to the device here; an empty tensor, or what an object holds, is not made."""
-    moves = moves_to(call) == "device" and isinstance(call.func, ast.Attribute)
+    moves = isinstance(call.func, ast.Attribute) and (moves_to(call) == "device" or _follows(call, region, code))
     given = any(one.arg == "device" for one in call.keywords) and called_name(call) in _FROM_HOST
     made = call.func.value if moves and isinstance(call.func, ast.Attribute) else call
     is_empty = isinstance(made, ast.Call) and _literal(made) in ([], ())
-    return (moves or given) and not is_empty and not isinstance(made, ast.Attribute)
+    new = _is_new_list(call) and code.kinds.of(region).of(call) in _ON_DEVICE
+    return (moves or given or new) and not is_empty and not isinstance(made, ast.Attribute)
+
+
+def _follows(call: ast.Call, region: Region, code: Code) -> bool:
+    """`weights.to(x)`: to wherever a tensor of the device is."""
+    if called_name(call) != "to" or len(call.args) != 1 or not isinstance(call.args[0], ast.Name):
+        return False
+    return code.kinds.of(region).of(call.args[0]) in _ON_DEVICE
+
+
+def _is_new_list(call: ast.Call) -> bool:
+    """`x.new_tensor([0.485, 0.456, 0.406])`: made on the host, whatever x is."""
+    return called_name(call) == "new_tensor" and isinstance(_literal(call), list | tuple)
+
+
+def _is_of_sizes(call: ast.Call) -> bool:
+    """`torch.arange(1, n).float().to(device)`."""
+    made = call.func.value if isinstance(call.func, ast.Attribute) and called_name(call) in ("to", "cuda") else None
+    while isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute) and made.func.attr in _SHAPING:
+        made = made.func.value
+    if not isinstance(made, ast.Call) or any(one.arg == "device" for one in made.keywords):
+        return False
+    return dotted(made.func) in {f"torch.{name}" for name in _OF_SIZES}
 
 
 def _computes(call: ast.Call, turn: Turn, region: Region, project: Project) -> bool:
@@ -126,7 +158,7 @@ def _computes(call: ast.Call, turn: Turn, region: Region, project: Project) -> b
 
 def _made_of(call: ast.Call) -> set[str]:
     """Names in what is copied; where to is of no matter."""
-    if moves_to(call) == "device" and isinstance(call.func, ast.Attribute):
+    if called_name(call) in ("to", "cuda") and isinstance(call.func, ast.Attribute):
         parts: list[ast.expr] = [call.func.value]
     else:
         parts = [*call.args, *(one.value for one in call.keywords if one.arg != "device")]

@@ -11,6 +11,7 @@ from flatout.source.following import Following
 from flatout.source.guards import Turn
 from flatout.source.moves import moves_to, uses_device
 from flatout.source.nodes import argument, bound_names, called_name, dotted, root_name
+from flatout.source.occasions import tests_around
 from flatout.source.tensors import Kind, Tensors
 from flatout.source.training import Region, Training
 
@@ -58,6 +59,9 @@ def syncs_in(training: Training, kinds: Following) -> Iterator[Sync]:
                 assert isinstance(node, ast.expr)
                 if _goes_to_an_environment(node, turn, region):
                     continue
+                # What a value decides on is hardly ever reached; that it is asked for is said there.
+                if op in ("print", "format") and any(_asks(test, tensors) for test in tests_around(region, node)):
+                    continue
                 line = _line(node, op)
                 if (id(region.module), line) not in seen:
                     seen.add((id(region.module), line))
@@ -75,14 +79,21 @@ def _reads(turn: Turn, tensors: Tensors) -> Iterator[tuple[str, ast.expr]]:
         yield from _of_call(node, tensors)
     elif isinstance(node, ast.FormattedValue) and _is_on_device(node.value, tensors):
         yield "format", node.value
-    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and isinstance(node.left, ast.Constant):
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and _is_text(node.left):
         # `"loss %.3f" % loss`
         for given in node.right.elts if isinstance(node.right, ast.Tuple) else [node.right]:
-            if isinstance(node.left.value, str) and _is_on_device(given, tensors):
+            if _is_on_device(given, tensors):
                 yield "format", given
                 return
     if isinstance(node, ast.expr) and _is_test(turn, node) and _asks(node, tensors):
         yield "bool", node
+
+
+def _is_text(node: ast.expr) -> bool:
+    """`"%10s"`, `"%10s" * 4`, `"%10s" + "%.3g" * n`."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mult):
+        return _is_text(node.left) or _is_text(node.right)
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 def _of_call(call: ast.Call, tensors: Tensors) -> Iterator[tuple[str, ast.expr]]:

@@ -7,54 +7,22 @@ tensor in host memory. None: it cannot be told.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Sequence
 from typing import Literal
 
+from flatout.source import tensor_words as words
 from flatout.source.module import Function
 from flatout.source.moves import moves_to
-from flatout.source.nodes import bound_names, callable_of, called_name, dotted, passed
+from flatout.source.nodes import assigned_names, bound_names, callable_of, called_name, dotted, passed
 from flatout.source.project import Project
 
 Kind = Literal["graph", "device", "host"] | None
 Kinds = dict[str, Kind]
-# What functions return for the kinds they are given, so that each is followed once.
-Returns = dict[tuple[int, tuple[tuple[str, Kind], ...]], Kind]
+# What functions return for the kinds they are given, so that each is followed once: the kind of the whole, and of each
+# part where it is a tuple.
+Given = tuple[int, tuple[tuple[str, Kind], ...]]
+Returns = dict[Given, tuple[Kind, tuple[Kind, ...]]]
 
-_FRAMEWORK_MOVES = re.compile(r"accelerator\b|fabric\b|LightningModule|lightning|Trainer\b")
-# Methods, and functions of the language, that give no tensor of the device.
-_HOST_METHODS = {
-    "item", "tolist", "numpy", "size", "dim", "numel", "ndimension", "cpu", "format", "join", "time", "perf_counter",
-    "get_last_lr", "data_ptr", "element_size", "is_contiguous", "keys", "stride", "get_device",
-}  # fmt: skip
-_HOST_BUILTINS = {
-    "len", "int", "float", "str", "bool", "repr", "round", "range", "isinstance", "hasattr", "print", "id", "type",
-}  # fmt: skip
-_HOST_ATTRIBUTES = {"shape", "dtype", "device", "ndim", "requires_grad", "is_cuda", "grad_fn", "itemsize", "nbytes"}
-_DETACHING = {"detach", "detach_", "clone_detached"}
-_JOINING = {
-    "sum", "max", "min", "abs", "list", "tuple", "sorted", "zip", "dict", "reversed", "set", "next", "iter",
-    "enumerate",
-}  # fmt: skip
-_MAKERS = {
-    "tensor", "as_tensor", "zeros", "ones", "full", "empty", "arange", "linspace", "rand", "randn", "randint",
-    "randperm", "eye", "from_numpy", "Tensor", "FloatTensor", "LongTensor",
-}  # fmt: skip
-_TORCH = {"torch", "F", "nn", "functional", "einops", "TF", "kornia"}
-_HOST_MODULES = {
-    "np", "numpy", "math", "random", "time", "os", "json", "cv2", "PIL", "plt", "pd", "scipy", "sklearn", "datetime",
-}  # fmt: skip
-_MODEL = re.compile(
-    r"(^|_)(model|net|network|backbone|encoder|decoder|critic|actor|policy|generator|discriminator|unet|vae|gan|bert|ddp|"
-    r"module|head|classifier|detector|student|netg|netd|engine|embedder|transformer)\d*(_|$)|^[gd]$|^net|model$",
-    re.I,
-)
-_LOSS = re.compile(r"loss|criterion|criteria|objective|crit(_|$)", re.I)
-_LOADER = re.compile(r"loader|dataloader|batches|(^|_)dl$", re.I)
-_TO_DEVICE = re.compile(r"to_device|to_cuda|to_gpu|move_to|send_to|cuda|copy_to_device|prepare_batch|move_data", re.I)
-_COUNTING = re.compile(r"averag|meter|metric|track|smooth|stat|record|accum|ema|log", re.I)
-# What gives pairs of a name and something.
-_PAIRS = {"named_parameters", "named_buffers", "named_modules", "named_children", "items"}
 _DEEPEST = 3
 
 
@@ -86,7 +54,11 @@ class Tensors:
         self._of: dict[int, Kind] = {}
         self.returned: Kind = None
         self.returns = False
-        self._moved_by_framework = bool(_FRAMEWORK_MOVES.search(function.module.text))
+        # Of the tuple that it returns.
+        self.parts: tuple[Kind, ...] = ()
+        # What the turns of a loop leave to the next one.
+        self._left: dict[int, Kinds] = {}
+        self._moved_by_framework = bool(words.FRAMEWORK_MOVES.search(function.module.text))
         env: Kinds = {}
         # Twice: a loop's later statements feed its earlier ones. For what a callee returns once will do.
         for _ in range(1 if depth else 2):
@@ -112,10 +84,18 @@ class Tensors:
             if node.value is not None:
                 self._assign(node.target, node.value, self._kind(node.value, env), env)
         elif isinstance(node, ast.AugAssign):
-            kind = joined(self._kind(node.value, env), env.get(dotted(node.target), "host"))
+            # A name that nothing is known of begins as a number; an object may hold anything.
+            before = env.get(dotted(node.target), "host" if isinstance(node.target, ast.Name) else None)
+            kind = joined(self._kind(node.value, env), before)
             self._assign(node.target, node.value, kind, env)
         elif isinstance(node, ast.For | ast.AsyncFor):
             self._for(node, env)
+        elif isinstance(node, ast.While):
+            self._carry(node, env)
+            self._kind(node.test, env)
+            self._block(node.body, env)
+            self._left[id(node)] = dict(env)
+            self._block(node.orelse, env)
         elif isinstance(node, ast.If):
             self._kind(node.test, env)
             self._branches(node.body, node.orelse, env)
@@ -126,6 +106,9 @@ class Tensors:
             if self.returns and self.returned != kind:
                 # Now a number, now a tensor: that cannot be told.
                 kind = None if "host" in (self.returned, kind) else joined(self.returned, kind)
+            parts = tuple(self.of(one) for one in node.value.elts) if isinstance(node.value, ast.Tuple) else ()
+            # Ways through it that do not agree leave nothing that holds for each part.
+            self.parts = parts if not self.returns or self.parts == parts else ()
             self.returned, self.returns = kind, True
         elif isinstance(node, ast.Expr):
             self._expression(node.value, env)
@@ -153,9 +136,18 @@ class Tensors:
 
     def _for(self, node: ast.For | ast.AsyncFor, env: Kinds) -> None:
         kind = self._kind(node.iter, env)
+        self._carry(node, env)
         self._iterate(node.target, node.iter, kind, env)
         self._block(node.body, env)
+        self._left[id(node)] = dict(env)
         self._block(node.orelse, env)
+
+    def _carry(self, node: ast.stmt, env: Kinds) -> None:
+        """What begins as a number, and is a result from the first turn on: `loss = 0` before the loop."""
+        left = self._left.get(id(node), {})
+        for name in assigned_names(node) if left else ():
+            if env.get(name) == "host" and left.get(name) in ("graph", "device"):
+                env[name] = left[name]
 
     def _iterate(self, target: ast.expr, over: ast.expr, kind: Kind, env: Kinds) -> None:
         if isinstance(over, ast.Call):
@@ -171,7 +163,7 @@ class Tensors:
             if name in ("tqdm", "trange", "track", "iter", "log_every", "progress_bar", "islice") and over.args:
                 self._iterate(target, over.args[0], self.of(over.args[0]), env)
                 return
-            if isinstance(target, ast.Tuple) and len(target.elts) == 2 and name in _PAIRS:
+            if isinstance(target, ast.Tuple) and len(target.elts) == 2 and name in words.PAIRS:
                 self._put(target.elts[0], "host", env)  # the name
                 self._put(target.elts[1], "graph" if name == "named_parameters" else kind, env)
                 return
@@ -179,7 +171,7 @@ class Tensors:
                 kind = "graph"
             elif name == "range":
                 kind = "host"
-        elif _LOADER.search(dotted(over).split(".")[-1]):
+        elif words.LOADER.search(dotted(over).split(".")[-1]):
             kind = None if self._moved_by_framework else "host"
         self._put(target, kind, env)
 
@@ -212,6 +204,10 @@ class Tensors:
         ):
             for one, part in zip(target.elts, value.elts, strict=True):
                 self._put(one, self.of(part), env)
+        elif isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Call):
+            kinds = self._parts_of(value, len(target.elts), kind)
+            for one, each in zip(target.elts, kinds, strict=True):
+                self._put(one, each, env)
         elif isinstance(target, ast.Subscript):
             self._kind(target, env)
             name = dotted(target.value)
@@ -219,6 +215,13 @@ class Tensors:
                 env[name] = kind
         else:
             self._put(target, kind, env)
+
+    def _parts_of(self, call: ast.Call, count: int, kind: Kind) -> Sequence[Kind]:
+        """Of a function of the project, what it returns in each place; a dict's item is a name and something."""
+        if called_name(call) == "popitem" and count == 2:
+            return "host", kind
+        known = self._followed(call)
+        return known[1] if known is not None and len(known[1]) == count else [kind] * count
 
     def _put(self, target: ast.expr, kind: Kind, env: Kinds) -> None:
         if isinstance(target, ast.Attribute):
@@ -271,10 +274,11 @@ class Tensors:
         inner = self._kind(node.value, env)
         if name in env:
             return env[name]
-        if node.attr in _HOST_ATTRIBUTES:
+        if node.attr in words.HOST_ATTRIBUTES:
             return "host"
         if node.attr in ("data", "grad"):
-            return "device" if inner in ("graph", "device") else inner
+            # Gradients lie where the step computes them.
+            return "device" if inner in ("graph", "device") or (node.attr == "grad" and inner is None) else inner
         return inner
 
     def _comprehension(self, node: ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp, env: Kinds) -> Kind:
@@ -296,24 +300,24 @@ class Tensors:
         moved = moves_to(call)
         if moved == "device":
             return "graph" if receiver == "graph" else "device"
-        if moved == "host" or name in (_HOST_METHODS if isinstance(func, ast.Attribute) else _HOST_BUILTINS):
+        if moved == "host" or name in (words.HOST_METHODS if isinstance(func, ast.Attribute) else words.HOST_BUILTINS):
             return "host"
         if name == "clip_grad_norm_":
             return "device"
-        if name in _DETACHING:
+        if name in words.DETACHING:
             return "device" if receiver == "graph" else receiver
         owner = dotted(func).split(".")[0] if isinstance(func, ast.Attribute) else ""
-        if owner in _HOST_MODULES:
+        if owner in words.HOST_MODULES:
             return "host"
-        if owner in _TORCH or self._is_from_torch(owner or name):
+        if owner in words.TORCH or self._is_from_torch(owner or name):
             return self._of_torch(call, name, given)
-        known = self._of_project(call, env)
+        known = self._of_project(call)
         if known is not None:
             return known
         return self._of_others(call, name, receiver, given)
 
     def _of_torch(self, call: ast.Call, name: str, given: list[Kind]) -> Kind:
-        if name in _MAKERS:
+        if name in words.MAKERS:
             place = next((one.value for one in call.keywords if one.arg == "device"), None)
             if place is None:
                 return "host"
@@ -326,8 +330,12 @@ class Tensors:
         brought = self.function.module.imports.get(name)
         return brought is not None and brought.module.split(".")[0] in ("torch", "einops") and name[:1].islower()
 
-    def _of_project(self, call: ast.Call, env: Kinds) -> Kind:
+    def _of_project(self, call: ast.Call) -> Kind:
         """Of a function of the project: what it returns for these arguments."""
+        known = self._followed(call)
+        return None if known is None else known[0]
+
+    def _followed(self, call: ast.Call) -> tuple[Kind, tuple[Kind, ...]] | None:
         callees = self.project.resolve(call, self.function)
         if not callees or self._depth >= _DEEPEST:
             return None
@@ -340,25 +348,25 @@ class Tensors:
             and of is not None
             and (project.is_a(of, "Module") or project.is_a(of, "Model"))
         ):
-            return "graph"
+            return "graph", ()
         kinds = given_to(call, callee, self)
         key = (id(callee), tuple(sorted(kinds.items(), key=lambda one: one[0])))
         if key not in self._returns:
-            self._returns[key] = None  # while it is being followed: one that calls itself is not
+            self._returns[key] = None, ()  # while it is being followed: one that calls itself is not
             result = Tensors(self.project, callee, kinds, self._returns, self._depth + 1)
-            self._returns[key] = result.returned if result.returns else _nothing(callee)
+            self._returns[key] = (result.returned, result.parts) if result.returns else (_nothing(callee), ())
         return self._returns[key]
 
     def _of_others(self, call: ast.Call, name: str, receiver: Kind, given: list[Kind]) -> Kind:
         func = call.func
         if isinstance(func, ast.Name):
-            if name in _JOINING:
+            if name in words.JOINING:
                 return joined(*given) if given else "host"
-            if _TO_DEVICE.search(name):
+            if words.TO_DEVICE.search(name):
                 return "device"
-        if _LOSS.search(name):
+        if words.LOSS.search(name):
             return "graph"
-        if _MODEL.search(name) and name[:1].islower():
+        if words.MODEL.search(name) and name[:1].islower():
             return "graph"
         if isinstance(func, ast.Attribute):
             if receiver in ("graph", "device"):
@@ -367,7 +375,7 @@ class Tensors:
                 return "graph"  # a part of the model that cannot be followed
             return receiver if receiver == "host" and not given else None
         # What is kept under a name and called with tensors is a model, if it does not go by the name of a count.
-        bound = (name in self.function.bindings or name in self._given) and not _COUNTING.search(name)
+        bound = (name in self.function.bindings or name in self._given) and not words.COUNTING.search(name)
         return "graph" if bound and ("device" in given or "graph" in given) else None
 
 

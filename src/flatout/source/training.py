@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from flatout.source.guards import Turn, each_turn, is_evaluation
 from flatout.source.module import Function, Module
-from flatout.source.nodes import LOOPS, callable_of, called_name, children, dotted, root_name, within
+from flatout.source.nodes import LOOPS, callable_of, called_name, children, dotted, is_hooked, root_name, within
 from flatout.source.project import Project
 
 _BACKWARD, _STEP = "backward", "step"
@@ -29,9 +29,13 @@ _HOOKS = re.compile(r"(^|_)(hooks|callbacks|handlers|plugins|listeners)$", re.I)
 _STEPPING = re.compile(r"train|step|update|optimi[sz]e|learn|fit|iter|batch", re.I)
 _ASIDE = re.compile(
     r"(^|_)(eval\w*|valid\w*|val|test\w*|infer\w*|predict\w*|save\w*|checkpoint\w*|plot\w*|visuali[sz]e\w*|vis|export\w*"
-    r"|dump\w*|debug\w*|summar\w*|setup|build\w*|init\w*|make_dataset|load\w*)(_|$)",
+    # To build targets, masks or a graph of each batch is a part of the step.
+    r"|dump\w*|debug\w*|summar\w*|setup|build(?!_?(target|anchor|mask|label|input|batch|loss|graph))\w*|init\w*"
+    r"|make_dataset|load\w*)(_|$)",
     re.I,
 )
+_LOGGING = re.compile(r"(^|_)(save|dump|write)_(logs?|losses|metrics?|scalars?|stats)(_|$)", re.I)
+_SCORES = re.compile(r"^(decision_function|score|predict\w*|encode|transform|embed\w*)$", re.I)
 # Run by calling an object, under whatever name it has.
 _CALLED_UNNAMED = {"forward", "__call__"}
 _DEEPEST = 8
@@ -144,6 +148,8 @@ class Training:
         if isinstance(node, ast.Call):
             done |= self._of_call(node, function, depth)
         elif isinstance(node, LOOPS) and done >= {_BACKWARD, _STEP} and not _is_over_hooks(node):
+            if _is_scoring(node, function):
+                return set()
             if id(node) not in self._found:
                 self._found.add(id(node))
                 self.loops.append((node, function))
@@ -164,12 +170,12 @@ class Training:
         return done
 
     def _handed(self, call: ast.Call, function: Function) -> list[Function]:
-        """Functions that are handed over by name, to be called there: only those defined right here."""
+        """Functions that are handed over by name, to be called there: only those defined right here, and hooks."""
         found = []
         for given in (*call.args, *(one.value for one in call.keywords)):
             if isinstance(given, ast.Name):
                 meant = self.project.lookup(given.id, function)
-                if isinstance(meant, Function) and meant.parent is function:
+                if isinstance(meant, Function) and (meant.parent is function or is_hooked(call)):
                     found.append(meant)
         return found
 
@@ -198,13 +204,22 @@ class Training:
         return any(ending in base for ending in endings for base in named)
 
     def _is_a_step_of_its_own(self, function: Function) -> bool:
-        """Runs backward and step at each call, and whoever calls it is not in the project."""
+        """Runs backward and step at each call, and the loop that calls it is not in the project."""
         return (
             function.definition is not None
             and self._effects.get(id(function), frozenset()) >= {_BACKWARD, _STEP}
             and id(function) not in self._absorbed
             and bool(_STEPPING.search(function.name))
-            and not self.project.callers(function)
+            and not any(self._is_step_like(caller) for _, caller in self.project.callers(function))
+        )
+
+    def _is_step_like(self, function: Function) -> bool:
+        """Whoever calls a step outside of all loops, and goes by the name of one, is the step."""
+        return (
+            function.definition is None
+            or id(function) in self._absorbed
+            or bool(_STEPPING.search(function.name) and self._effects.get(id(function)))
+            or any(of is function for _, of in self.loops)
         )
 
     def _expanded(self, regions: list[Region]) -> list[Region]:
@@ -255,7 +270,7 @@ class Training:
 
     def _imported(self, module: Module) -> list[Module]:
         if id(module) not in self._imports:
-            found = (self.project.module_named(name) for name in module.imported())
+            found = (self.project.module_from(name, module) for name in module.imported())
             self._imports[id(module)] = [one for one in found if one is not None]
         return self._imports[id(module)]
 
@@ -268,6 +283,13 @@ class Training:
 def _is_over_hooks(loop: Loop) -> bool:
     """Goes over all that is to be done in one step: the training loop is further out."""
     return isinstance(loop, ast.For) and bool(_HOOKS.search(dotted(loop.iter).split(".")[-1]))
+
+
+def _is_scoring(loop: Loop, function: Function) -> bool:
+    """A loop that evaluates, though what it calls may fit something on the way: by its function's name and `eval()`."""
+    if not (is_evaluation(function.name) or _SCORES.search(function.name)):
+        return False
+    return any(one.lineno < loop.lineno and called_name(one) == "eval" for one in function.calls)
 
 
 def _direct(call: ast.Call) -> set[str]:
@@ -288,7 +310,7 @@ def _goes_on(function: Function) -> bool:
     """Is a function that the step calls a part of the step? Not if its name says evaluation, saving, set-up."""
     if function.name == "__init__":
         return False
-    if is_evaluation(function.name) or _ASIDE.search(function.name):
+    if is_evaluation(function.name) or (_ASIDE.search(function.name) and not _LOGGING.search(function.name)):
         return False
     plain = function.definition
     return plain is None or not any("cache" in dotted(callable_of(one)) for one in plain.decorator_list)

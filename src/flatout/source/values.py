@@ -12,6 +12,7 @@ from typing import Any
 
 from flatout.records.source import Place
 from flatout.source.configs import Configs, is_loading
+from flatout.source.guards import is_evaluation
 from flatout.source.module import Class, Function, Module
 from flatout.source.nodes import called_name, defaults, dotted, is_open, parameters, passed
 from flatout.source.options import Option, clicked, declares, options_in, set_defaults_in, typed_default
@@ -119,7 +120,7 @@ class Values:
         brought = module.imports.get(name)
         if brought is None or brought.attribute is None:
             return None
-        source = self.project.module_named(brought.module)
+        source = self.project.module_from(brought.module, module)
         if source is None or source is module:
             return None
         return self._name(brought.attribute, source.body, depth + 1)
@@ -133,7 +134,11 @@ class Values:
                 return self.default_of(option)
         default = defaults(plain).get(name)
         found: list[Value | None] = []
-        for call, caller in self.project.callers(function)[:20]:
+        # Where several agree, the place to be named is that of the training.
+        callers = sorted(
+            self.project.callers(function), key=lambda one: is_evaluation(one[1].module.name.split(".")[-1])
+        )
+        for call, caller in callers[:20]:
             given = passed(call, plain, function.is_method or function.name == "__init__").get(name)
             if given is not None:
                 found.append(self.of(given, caller, depth + 1))
@@ -159,6 +164,7 @@ class Values:
         cls = self._class_of(base, function)
         if cls is not None:
             known = self.field(cls, node.attr, depth) or self._of_self(node.attr, cls, depth)
+            known = known or self._of_property(node.attr, cls, depth)
             return _agreed([known, *(value for _, value in self._stores(node.attr))])
         inside = self.origins.entries(base, function, depth + 1)
         if inside is not None:
@@ -205,6 +211,18 @@ class Values:
         if len(values) == 1:
             return self.of(values[0][0], values[0][1], depth + 1)
         return self.field(owner, attr, depth) if not values else None
+
+    def _of_property(self, attr: str, cls: Class, depth: int) -> Value | None:
+        """`return self._entries.get("workers", 0)` in a property of that name."""
+        for made in self.project.methods(cls, attr):
+            plain = made.definition
+            if plain is None or not any(dotted(one) == "property" for one in plain.decorator_list):
+                continue
+            returned = [one.value for one in plain.body if isinstance(one, ast.Return)]
+            if len(returned) == 1 and returned[0] is not None:
+                known = self.of(returned[0], made, depth + 1)
+                return None if known is None else replace(known, how=known.how or f"the default of {attr}", is_set=True)
+        return None
 
     def field(self, cls: Class, attr: str, depth: int = 0) -> Value | None:
         """A field of a dataclass, or an attribute of a class of settings, its own or a base class's."""

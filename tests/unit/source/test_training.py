@@ -259,7 +259,8 @@ def test_early_continues_flags_and_ends_are_understood() -> None:
 
 
 def test_evaluation_inside_the_loop_is_not_of_the_step() -> None:
-    assert marked(train=body("model.eval()", "mark_evaluated()", "model.train()", "mark_trained()")) == ["trained"]
+    passes = body("model.eval()", "for y in others:", "    mark_evaluated()", "model.train()", "mark_trained()")
+    assert marked(train=passes) == ["trained"]
     assert marked(train=body("for y in val_loader:", "    mark_validated()")) == []
     assert marked(train="def evaluate():\n    mark_evaluated()\n" + body("evaluate()")) == []
     phases = """
@@ -274,6 +275,12 @@ def test_evaluation_inside_the_loop_is_not_of_the_step() -> None:
                     mark_val()
     """
     assert marked(train=phases) == ["train"]
+
+
+def test_what_every_turn_looks_at_after_eval_is_of_the_step() -> None:
+    each_turn = body("model.eval()", "mark_looked()", "model.train()", "mark_trained()")
+    assert marked(train=each_turn) == ["looked", "trained"]
+    assert marked(train=body("if step % 10 == 0:", "    model.eval()", "    mark_looked()")) == []
 
 
 def test_without_a_gpu_nothing_is_asked() -> None:

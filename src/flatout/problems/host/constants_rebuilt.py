@@ -10,9 +10,10 @@ memory waits until the device has come that far in its queue.
 How it shows in a run: host time, or copies to the device, at lines that hang on literals and settings alone.
 
 How it shows in source: a statement that every step runs, which makes a tensor of literals and settings alone and
-copies it to the device: `torch.tensor([...], device=...)`, `make_window(11).to(x.device)`. What is made on the device,
-such as `torch.arange(9, device=...)`, is one launch and is left alone. Or a function of your own that computes such a
-tensor, called in every step.
+copies it to the device: `torch.tensor([...], device=...)`, `x.new_tensor([...])`, `make_window(11).to(x.device)`; also
+`torch.arange(n).to(device)`, which could be made there. What is made on the device, such as `torch.arange(9,
+device=...)`, is one launch and is left alone. Or a function of your own that computes such a tensor, called in every
+step.
 
 The fix: build them once. In a module: `self.register_buffer("window", make_window(), persistent=False)` in
 `__init__`; in a function: `functools.cache` on the function that makes it, with the device as an argument; what is
@@ -182,15 +183,26 @@ CASES = (
 def in_source(code: Code) -> Iterator[FoundInSource]:
     for one in rebuilt_in(code):
         done = "copied to the device" if one.is_copied else "computed"
+        cause = f"`{text_of(one.node, 40)}` is the same each time, and is {done} anew in {every_step(one.region)}"
+        if one.is_of_sizes:
+            cause = (
+                f"`{text_of(one.node, 40)}` is made on the host, and copied to the device in {every_step(one.region)}"
+            )
         yield FoundInSource(
             place=one.region.module.place(one.node),
-            cause=f"`{text_of(one.node, 40)}` is the same each time, and is {done} anew in {every_step(one.region)}",
-            change="build it once: register_buffer in __init__, or functools.cache on the function that makes it"
-            if not one.is_number
-            else "torch.full((), value, device=...) is filled on the device",
+            cause=cause,
+            change=_change(one),
             related=path_to(one.region),
             fix=_fix(one) if one.is_number and one.made is one.node else None,
         )
+
+
+def _change(one: Rebuilt) -> str:
+    if one.is_of_sizes:
+        return "make it on the device, with device=... instead of a copy"
+    if one.is_number:
+        return "torch.full((), value, device=...) is filled on the device"
+    return "build it once: register_buffer in __init__, or functools.cache on the function that makes it"
 
 
 def _fix(one: Rebuilt) -> Fix | None:
@@ -275,7 +287,11 @@ SOURCE_CASES = (
         "pass",
         loss=_CACHED.replace("kernel = window().to(image.device)", "kernel = window()"),
     ),
-    _step("quiet when it hangs on the batch", "ones = torch.ones(x.size(0), 1).to(device)"),
+    _step("finds it when only its size hangs on the batch", "ones = torch.ones(x.size(0), 1).to(device)  # found"),
+    _step("finds it when a tensor says where to", "w = x.new_tensor([0.1, 0.9])  # found"),
+    _step("finds it when it goes where a tensor is", "w = torch.tensor([0.1, 0.9]).to(x)  # found"),
+    _step("quiet when it hangs on the batch", "w = torch.tensor(batch['sizes']).to(device)"),
+    _step("quiet when a tensor gives but its type", "w = x.new_zeros(3)", "w = x.new_tensor(batch['sizes'])"),
     _step("quiet when it is made on the device", "at = torch.arange(9, device=device)"),
     _step("quiet when it is made by chance", "noise = torch.randn(4, 4).to(device)"),
     _step("quiet when it is done now and then", "if step % 100 == 0:", "    w = torch.tensor([0.1, 0.9]).cuda()"),

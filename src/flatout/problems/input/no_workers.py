@@ -33,7 +33,7 @@ from flatout.records.evidence import Evidence, Waiting
 from flatout.records.source import Edit, Fix, Related
 from flatout.source.code import Code
 from flatout.source.edits import with_keyword
-from flatout.source.loaders import Loader, Setting, is_in_memory, moves_its_samples, setting
+from flatout.source.loaders import Loader, Setting, accepts, is_in_memory, moves_its_samples, setting
 from flatout.source.nodes import is_open
 from flatout.source.rewriting import rewritten
 
@@ -150,10 +150,10 @@ def _fix(made: Loader, workers: Setting, code: Code) -> Fix | None:
         # No persistent_workers: torch refuses them to whoever asks for no workers on the command line.
         found = rewritten(code.project, value, _MODEST, "worker")
         return None if found is None else Fix(f"num_workers {_MODEST}", (found,), is_safe=False)
-    if is_open(made.call):
-        return None  # a keyword that arrives twice is an error
+    if is_open(made.call) or (value is None and not accepts(made, "num_workers")):
+        return None  # a keyword that arrives twice is an error, and so is one that is not known
     keywords = [] if value is not None else [f"num_workers={_MODEST}"]
-    keywords += ["persistent_workers=True"] if stays else []
+    keywords += ["persistent_workers=True"] if stays and accepts(made, "persistent_workers") else []
     edits = [] if value is None else [Edit(value.place, str(_MODEST))]
     more = with_keyword(module, made.call, ", ".join(keywords)) if keywords else None
     if keywords and more is None:
@@ -193,6 +193,54 @@ def train(args, dataset):
         model(batch).backward()
         optimizer.step()
 """
+_DERIVED = """
+from torch.utils.data import DataLoader
+
+class Named(DataLoader):
+    def __init__(self, dataset, names, num_workers=0):
+        super().__init__(dataset, collate_fn=by(names), num_workers=num_workers)
+
+loader = Named(Images(), ["x", "y"])  # found
+"""
+_PROPERTY = {
+    "settings.py": """
+class Config:
+    @property
+    def num_workers(self):
+        return self._entries.get("num_workers", 0)  # found
+""",
+    "train.py": """
+from settings import Config
+
+def train(cfg: Config):
+    loader = DataLoader(Images(), 32, num_workers=cfg.num_workers)
+    for x in loader:
+        model(x).backward()
+        optimizer.step()
+""",
+}
+_WITHOUT_GRADIENTS = """
+def encode(model, data):
+    loader = DataLoader(data, batch_size=32)
+    with torch.no_grad():
+        return [model(x) for x in loader], [show(x) for x in loader]
+
+def train(model, batches):
+    for x in batches:
+        model(x).backward()
+        optimizer.step()
+        encode(model, x)
+"""
+_HANDED = """
+def scores(model, data):
+    loader = DataLoader(data, batch_size=32)
+    return inference(model, loader)
+
+def train(model, batches):
+    for x in batches:
+        model(x).backward()
+        optimizer.step()
+"""
 SOURCE_CASES = (
     SourceCase(
         "finds it when the call leaves it out",
@@ -210,6 +258,23 @@ SOURCE_CASES = (
             "config.yaml": "data:\n  workers: 0  # found\n",
         },
     ),
+    SourceCase("finds it when a class of the project's leaves it out", _DERIVED + _LOOP),
+    SourceCase(
+        "finds it when datasets are put together",
+        "data = ConcatDataset([Images(), Images()])\nloader = DataLoader(data, batch_size=32)  # found\n" + _LOOP,
+    ),
+    SourceCase("finds it where a property has a default", _PROPERTY),
+    SourceCase(
+        "quiet when a class of the project's has workers",
+        _DERIVED.replace("num_workers=0", "num_workers=8").replace("  # found", "") + _LOOP,
+    ),
+    SourceCase(
+        "quiet when rows of an array are all there is",
+        "def rows(x):\n    return np.stack([x[at : at + 8] for at in range(99)])\n\n"
+        "loader = DataLoader(rows(series), batch_size=32)\n" + _LOOP,
+    ),
+    SourceCase("quiet when it is only gone over without gradients", _WITHOUT_GRADIENTS),
+    SourceCase("quiet when it is only handed to an evaluation", _HANDED),
     SourceCase(
         "quiet when workers are given",
         "loader = torch.utils.data.DataLoader(Images(), batch_size=32, num_workers=4)\n" + _LOOP,

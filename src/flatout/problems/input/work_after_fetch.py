@@ -242,6 +242,11 @@ SOURCE_CASES = (
     _working(
         "finds it when texts become tokens", "batch = tokenizer(texts, padding=True, return_tensors='pt')  # found"
     ),
+    SourceCase(
+        "finds it when the loop goes over a bar",
+        _STEP.replace("for batch in loader:", "bar = tqdm(loader)\nfor batch in bar:")
+        % "batch = tokenizer(texts, padding=True, return_tensors='pt')  # found",
+    ),
     _working("finds it when the batch goes to NumPy", "batch = torch.from_numpy(augment(batch.numpy()))  # found"),
     _working("quiet when the device does it", "batch = F.interpolate(batch.to(device), size=224)"),
     _working(

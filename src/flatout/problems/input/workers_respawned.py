@@ -31,7 +31,7 @@ from flatout.records.source import Fix, Related
 from flatout.source.code import Code
 from flatout.source.edits import instead, with_keyword
 from flatout.source.epochs import is_repeated_by_a_framework, repeated_by, workers_of
-from flatout.source.loaders import Loader, setting
+from flatout.source.loaders import Loader, accepts, setting
 from flatout.source.nodes import argument
 
 CODE = "IN105"
@@ -136,7 +136,8 @@ def _fix(made: Loader) -> Fix | None:
     """Not a safe one: a dataset that lives on keeps what each epoch changed in it, and its random state."""
     given = argument(made.call, "num_workers", 5)
     written = argument(made.call, "persistent_workers")
-    if given is None or any(one.arg is None for one in made.call.keywords):
+    is_refused = any(one.arg is None for one in made.call.keywords) or not accepts(made, "persistent_workers")
+    if given is None or is_refused:
         return None
     # Without workers torch refuses it: where their number is a setting, it has to follow.
     text = "True" if isinstance(given, ast.Constant) else f"{ast.unparse(given)} > 0"

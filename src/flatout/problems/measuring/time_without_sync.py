@@ -106,6 +106,14 @@ SOURCE_CASES = (
         "if step % 100 == 0:",
         "    print(time.time() - start)  # found",
     ),
+    _body(
+        "finds it when times are added up",
+        "t0 = time.time()",
+        "loss = criterion(model(x), y)",
+        "t1 = time.time()",
+        "loss.backward()",
+        "forward_time = forward_time + t1 - t0  # found",
+    ),
     _body("quiet when the whole turn is measured", "loss = criterion(model(x), y)", "loss.backward()"),
     _body(
         "quiet when it waits before the clock is read",

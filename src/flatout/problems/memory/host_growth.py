@@ -159,6 +159,12 @@ SOURCE_CASES = (
     SourceCase("finds it when losses are listed", _KEPT % "losses.append(loss)  # found"),
     SourceCase("finds it when losses are summed", _KEPT % "total += loss  # found"),
     SourceCase("finds it when a sum is written out", _KEPT % "total = total + loss  # found"),
+    SourceCase(
+        "finds it when each of several losses is summed",
+        (_KEPT % "totals = [a + b for a, b in zip(totals, losses)]  # found").replace(
+            "loss.backward", "sum(losses).backward"
+        ),
+    ),
     SourceCase("quiet when the graph is left behind", _KEPT % "losses.append(loss.detach())"),
     SourceCase("quiet when a number is kept", _KEPT % "total += loss.item()"),
     SourceCase("quiet when the parts of one step's loss are summed", _SUMMED),

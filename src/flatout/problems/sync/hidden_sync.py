@@ -130,6 +130,11 @@ SOURCE_CASES = (
     _does("finds it when a mask picks elements", "error = error[y > 0]  # found"),
     _does("finds it when a mask has a name", "keep = (y > 0) & (y < 9)", "error = error[:, keep]  # found"),
     _does("finds it when a mask takes a tensor", "error[y > 0] = output[0]  # found"),
+    _does(
+        "finds it when a mask is made of truths of the host",
+        "keep = torch.tensor([one is not None for one in batch['next']], device=device, dtype=torch.bool)",
+        "error[keep] = output[0]  # found",
+    ),
     _does("finds it when positions are asked for", "at = torch.where(y > 0)  # found"),
     _does("finds it when classes are listed", "classes = torch.unique(y)  # found"),
     _does("finds it when elements are selected", "error = error.masked_select(y.ge(1))  # found"),

@@ -166,6 +166,97 @@ class Lit(pl.LightningModule):
 """
 
 
+_CLOSURE = """
+def running_mean(beta):
+    total = {}
+
+    def update(values):
+        for key, value in values.items():
+            total[key] = total.get(key, 0) * beta + float(value)  # found
+        return total
+    return update
+
+def train(model, loader, device):
+    average = running_mean(0.9)
+    for x in loader:
+        loss = model(x.to(device)).mean()
+        loss.backward()
+        optimizer.step()
+        shown = average({"loss": loss})
+"""
+_HOOK = """
+def stop_if_nan(gradient):
+    if torch.isnan(gradient).any():  # found
+        raise ValueError
+
+def train(model, loader, device):
+    for x in loader:
+        loss = model(x.to(device)).mean()
+        loss.register_hook(stop_if_nan)
+        loss.backward()
+        optimizer.step()
+"""
+_SHOWN = """
+class Trainer:
+    def train(self):
+        for self.step, batch in enumerate(self.loader):
+            self.advance(batch)
+            self.show()
+
+    def advance(self, batch):
+        loss, losses = self.compute_loss(self.model(batch.to(self.device)))
+        loss.backward()
+        self.optimizer.step()
+        self.losses = losses
+
+    def show(self):
+        self.bar.set_description(("%s" + "%.3g" * 3) % (self.step, *self.losses))  # found
+"""
+_NO_LOOP = """
+class Agent:
+    def feed(self, transition):
+        self.memory.append(transition)
+        self.train()
+
+    def train(self):
+        loss = self.update(self.memory)
+        self.losses.append(loss)
+
+    def update(self, batch):
+        loss = self.criterion(self.net(batch.to(self.device)))
+        loss.backward()
+        self.optimizer.step()
+        return loss.item()  # found
+"""
+_BROUGHT = """
+def losses(output, target):
+    parts = torch.stack([F.l1_loss(output, target), F.mse_loss(output, target)])
+    return parts.sum(), parts.detach().to("cpu", non_blocking=True)
+
+def train(model, loader, device):
+    for x, y in loader:
+        loss, parts = losses(model(x.to(device)), y.to(device))
+        loss.backward()
+        optimizer.step()
+        log(float(parts[0]), float(parts[1]))
+"""
+_SCORING = """
+class Detector:
+    def fit_inner(self, x):
+        loss = self.net(x.to(self.device)).mean()
+        loss.backward()
+        self.optimizer.step()
+        return loss
+
+    def decision_function(self, loader):
+        self.net.eval()
+        scores = []
+        for x in loader:
+            scores.append(self.fit_inner(x).item())
+        return scores
+"""
+
+
 def _reads(name: str, *lines: str) -> SourceCase:
     return SourceCase(name, _LOOP % "\n    ".join(lines))
 
@@ -180,8 +271,20 @@ SOURCE_CASES = (
     _reads("finds it when a number is made of it", "total += float(loss)  # found"),
     _reads("finds it on the one rank that logs", "if rank == 0:", "    total += loss.item()  # found"),
     _reads("finds it when a step hangs on the loss", "if loss > 100:  # found", "    steps += 1"),
+    _reads(
+        "finds it when a bar is given the loss of the step before",
+        'bar.set_description(f"{last:.3f}")  # found',
+        "last = loss",
+    ),
     SourceCase("finds it in a meter that the step calls", _HELPER),
+    SourceCase("finds it in what a function made for the step", _CLOSURE),
+    SourceCase("finds it in a hook of the backward pass", _HOOK),
+    SourceCase("finds it when one method leaves it to another", _SHOWN),
+    SourceCase("finds it when whoever calls the step is not there", _NO_LOOP),
     SourceCase("finds it in what Lightning calls", _LIGHTNING),
+    _reads("quiet when a remainder says it is time", "if np.remainder(step, 100) == 0:", "    print(loss.item())"),
+    SourceCase("quiet when a helper has brought it to the host", _BROUGHT),
+    SourceCase("quiet when it scores, whatever it fits on the way", _SCORING),
     _reads("quiet when it is read every hundred steps", "if step % 100 == 0:", "    print(loss.item())"),
     _reads("quiet when the loop goes on before", "if step % 100:", "    continue", "print(loss.item())"),
     _reads("quiet when it stays on the device", "total += loss.detach()", "losses.append(loss.detach())"),

@@ -8,7 +8,8 @@ queue is empty until the host has launched on.
 
 How it shows in a run: copies of pinned memory, none of them non-blocking, and their time in `h2d`.
 
-How it shows in source: `.to(device)` or `.cuda()` of a batch in the step, without `non_blocking=True`.
+How it shows in source: `.to(device)` or `.cuda()` of a batch in the step, without `non_blocking=True`; of the batch as
+the loader gave it, as what the step makes, converts or cuts is in pageable memory.
 
 The fix: `x = x.to(device, non_blocking=True)`. It is safe: kernels that use `x` come after the copy in the same
 queue.
@@ -82,7 +83,8 @@ CASES = (
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
-    copies = [copy for copy in copies_in(code) if not copy.is_non_blocking]
+    # What the step makes itself is in pageable memory: not to block is of no use there.
+    copies = [copy for copy in copies_in(code) if not copy.is_non_blocking and copy.is_as_loaded]
     pinning = [one for one in code.loaders if one.trains and not setting(one, "pin_memory", code.values).is_off()]
     by_line: dict[Line, list[Copy]] = {}
     for copy in copies:
@@ -155,11 +157,38 @@ def train(loader):
         loss.backward()
         optimizer.step()
 """
+
+
+def _changed(name: str, line: str, found: bool = False) -> SourceCase:
+    """The labels of a batch, changed before they are copied."""
+    text = _STEP.replace("to(device)  # found", "to(device, non_blocking=True)").replace(
+        "    labels = labels.cuda()", f"    {line}\n    labels = labels.cuda()"
+    )
+    return SourceCase(name, text if found else text.replace("  # found", ""))
+
+
 SOURCE_CASES = (
     SourceCase("finds it when each tensor of the batch is moved with a wait", _STEP),
     SourceCase("finds it once when a line moves both", _IN_A_LINE),
     SourceCase("finds it in a helper that moves a batch", _TUPLE),
     SourceCase("finds it, and knows no fix, where a batch of the project's own is moved", _OWN_BATCH),
+    SourceCase(
+        "finds it in what is done to each part",
+        "for batch in DataLoader(Images(), 32, pin_memory=True):\n"
+        "    batch = tree_map(lambda one: one.to(device), batch)  # found\n"
+        "    model(batch).backward()\n"
+        "    optimizer.step()\n",
+    ),
+    _changed("finds it when only the shape is another", "labels = labels.squeeze(1)", found=True),
+    _changed("quiet when the step made it", "labels = smooth(labels, 0.1)"),
+    _changed("quiet when the step converted it", "labels = labels.long()"),
+    _changed("quiet when the step cut it out", "labels = labels[:, 0]"),
+    _changed("quiet when the step computed it", "labels = labels - 1"),
+    SourceCase(
+        "quiet when the data were put on a device",
+        "data = TensorDataset(table.to(device))\nloader = DataLoader(data, 32)\nfor x in loader:\n"
+        "    x = x[0].to(device)\n    model(x).backward()\n    optimizer.step()\n",
+    ),
     SourceCase(
         "quiet when the copy does not block",
         _STEP.replace("to(device)  # found", "to(device, non_blocking=True)").replace(

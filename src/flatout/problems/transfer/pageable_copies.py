@@ -32,7 +32,7 @@ from flatout.records.source import Edit, Fix, Related
 from flatout.source.code import Code
 from flatout.source.copying import copies_in
 from flatout.source.edits import with_keyword
-from flatout.source.loaders import Loader, Setting, moves_its_samples, setting
+from flatout.source.loaders import Loader, Setting, accepts, moves_its_samples, setting
 from flatout.source.nodes import is_open
 from flatout.source.rewriting import rewritten
 
@@ -126,7 +126,8 @@ def _fix(made: Loader, pins: Setting, code: Code) -> Fix | None:
     value = pins.value
     if value is None:
         # A keyword that arrives twice is an error.
-        edit = None if is_open(made.call) else with_keyword(made.function.module, made.call, "pin_memory=True")
+        refused = is_open(made.call) or not accepts(made, "pin_memory")
+        edit = None if refused else with_keyword(made.function.module, made.call, "pin_memory=True")
     elif value.is_direct:
         edit = Edit(value.place, "True")
     else:
@@ -165,7 +166,21 @@ SOURCE_CASES = (
             "config.yaml": "data:\n  pin_memory: false  # found\n",
         },
     ),
+    SourceCase(
+        "finds it when a function copies each part of the batch",
+        "loader = DataLoader(Images(), 32, num_workers=4)  # found\n"
+        + _STEP.replace("images.to(device, non_blocking=True)", "tree_map(lambda one: one.to(device), images)"),
+    ),
+    SourceCase(
+        "finds it when the device is named in parts",
+        "loader = DataLoader(Images(), 32, num_workers=4)  # found\n"
+        + _STEP.replace("to(device, non_blocking=True)", "to('cuda:{}'.format(rank))"),
+    ),
     SourceCase("quiet when the samples come from a device", _ON_DEVICE + _STEP),
+    SourceCase(
+        "quiet when the data were put on a device",
+        "data = TensorDataset(torch.from_numpy(table).to(device))\nloader = DataLoader(data, 32)\n" + _STEP,
+    ),
     SourceCase(
         "quiet when the loader pins",
         "loader = DataLoader(Images(), 32, num_workers=4, pin_memory=True)\n" + _STEP,
