@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks.check_accuracy import FileScore, Said, controls, page, precision, recall, score
 from benchmarks.common.labels import (
+    HALVES,
     Expected,
     Judged,
     LabelledFile,
@@ -51,7 +52,7 @@ def test_labels_are_many_and_over_many_fields() -> None:
     assert len(LABELS) >= 25
     assert len(files) >= 60
     assert len(fields) >= 9
-    assert min(halves.count("dev"), halves.count("heldout")) >= 10
+    assert min(halves.count(half) for half in HALVES) >= 10
 
 
 @pytest.mark.parametrize("package", LABELS, ids=lambda package: package.name)
@@ -79,6 +80,11 @@ def test_no_line_is_both_an_anti_pattern_and_a_control() -> None:
                 for control in file.quiet:
                     forbidden = any(control.forbids(code) for code in label.codes)
                     assert not (forbidden and control.spot.holds(label.spot.line)), (package.name, file.path, label)
+
+
+def test_a_package_is_blind_only_if_its_file_says_so() -> None:
+    assert LabelledPackage("example", "1.0", ()).half in ("dev", "heldout")
+    assert LabelledPackage("example", "1.0", (), is_blind=True).half == "blind"
 
 
 def test_a_named_anti_pattern_is_recalled_and_true() -> None:
