@@ -116,7 +116,7 @@ class _Nodes:
 
         source = nodes.IterableWrapper(range(len(self.dataset)))
         loaded = nodes.ParallelMapper(source, self.dataset.__getitem__, num_workers=self.workers, method="thread")
-        batched = nodes.Mapper(nodes.Batcher(loaded, BATCH), default_collate)
+        batched = nodes.Mapper(nodes.Batcher(loaded, BATCH, drop_last=False), default_collate)
         return iter(nodes.Loader(nodes.Prefetcher(batched, self.prefetch)))
 
 

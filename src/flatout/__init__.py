@@ -9,14 +9,15 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from flatout.app.session import session
+    from flatout.feed.again import autotune
     from flatout.feed.cache.dataset import cached
     from flatout.feed.device import prefetch
-    from flatout.feed.loader import DataLoader, autotune
+    from flatout.feed.loader import DataLoader
 
 # Each is imported when it is first asked for: the command line and a report need no torch.
 _HOMES = {
     "DataLoader": "flatout.feed.loader",
-    "autotune": "flatout.feed.loader",
+    "autotune": "flatout.feed.again",
     "cached": "flatout.feed.cache.dataset",
     "prefetch": "flatout.feed.device",
     "session": "flatout.app.session",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .again import autotune as autotune
     from .loader import DataLoader as DataLoader
-    from .loader import autotune as autotune
 
-_WHERE = {"DataLoader": "loader", "autotune": "loader"}
+_WHERE = {"DataLoader": "loader", "autotune": "again"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,55 @@
+"""How much of the machine a loader may use, and how much of it a worker does use."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from .processors import processors
+
+
+def cpus_of_rank(environ: Mapping[str, str] = os.environ, cpus: float | None = None) -> float:
+    """The CPUs of this process, shared with the other ranks on this node."""
+    try:
+        ranks = max(1, int(environ.get("LOCAL_WORLD_SIZE") or 1))
+    except ValueError:
+        ranks = 1
+    return (processors() if cpus is None else cpus) / ranks
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text().splitlines()
+    except OSError:
+        return []
+
+
+def free_bytes(root: Path = Path("/")) -> int | None:
+    """Memory that is still to be had on this machine, or in this cgroup; None when it is not told."""
+    found = [1024 * int(line.split()[1]) for line in _lines(root / "proc/meminfo") if line.startswith("MemAvailable:")]
+    for line in _lines(root / "proc/self/cgroup"):
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            folder = root / "sys/fs/cgroup" / path.strip("/")
+            limit, used = _lines(folder / "memory.max"), _lines(folder / "memory.current")
+            if limit and used and limit[0] != "max":
+                found.append(max(0, int(limit[0]) - int(used[0])))
+    return min(found, default=None)
+
+
+class CpuClock:
+    """Time in which this thread computed or wanted to: waiting for a CPU that others use counts as computing."""
+
+    def __init__(self) -> None:
+        try:
+            self._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self._file = -1
+
+    def read_ns(self) -> int:
+        if self._file < 0:
+            return time.process_time_ns()
+        running_ns, waiting_ns, *_ = os.pread(self._file, 128, 0).split()
+        return int(running_ns) + int(waiting_ns)

@@ -1,0 +1,196 @@
+"""One pass over the data: draws indices as torch does, hands them out sample by sample, returns batches in order."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+import warnings
+from typing import Any
+
+import torch
+from torch._utils import ExceptionWrapper
+from torch.utils.data.dataloader import _BaseDataLoaderIter, _MultiProcessingDataLoaderIter
+
+from .crew import Crew, Member
+from .inbox import Arrival, Inbox, PinningInbox
+from .messages import UNSENDABLE
+from .schedule import Epoch, Schedule
+from .stuck import describe
+
+_LOOK_AROUND_S = 1.0
+
+
+class Ready:
+    """Stands where torch keeps its queue of results: tells how many batches are ready."""
+
+    def __init__(self) -> None:
+        self.batches: dict[int, Any] = {}
+
+    def qsize(self) -> int:
+        return len(self.batches)
+
+
+class FeedIterator(_MultiProcessingDataLoaderIter):
+    """Takes torch's place behind `iter(loader)`. Nothing of the base's own machinery is started."""
+
+    STUCK_AFTER_S = 30.0
+
+    _shutdown = True
+    _told_stuck = False
+
+    def __init__(self, loader: Any, crew: Crew) -> None:
+        # The base of the base draws what torch draws, in torch's order: the sampler's iterator, then the base seed.
+        _BaseDataLoaderIter.__init__(self, loader)
+        self._loader = loader
+        self._crew = crew
+        self._owner = os.getpid()
+        self._prefetch_factor = loader.prefetch_factor
+        self._queue = Ready()
+        self._data_queue: Any = self._queue
+        self._worker_result_queue: Any = self._queue
+        self._seed = int(self._base_seed)
+        self._schedule = Schedule(crew, loader._costs)
+        self._restarts = 0
+        crew.grow(self._num_workers, self._seed)
+        self._inbox: Inbox | PinningInbox = self._make_inbox()
+        self._shutdown = False
+        self._reset(loader, first_iter=True)
+
+    @property
+    def _workers(self) -> list[Any]:  # type: ignore[override]  # a list there, always the present ones here
+        return [member.process for member in self._crew.members.values()]
+
+    def _make_inbox(self) -> Inbox | PinningInbox:
+        if not self._pin_memory:
+            return Inbox(self._crew)
+        return PinningInbox(self._crew, torch.cuda.current_device() if torch.cuda.is_available() else None)
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        if not first_iter and loader.compensate:
+            # What iterators made anew would draw here.
+            self._sampler_iter = iter(self._index_sampler)
+            self._seed = int(torch.empty((), dtype=torch.int64).random_(generator=loader.generator).item())
+        _BaseDataLoaderIter._reset(self, loader, first_iter)
+        self._ready = self._queue.batches = {}
+        self._sent = self._next = loader._skipped
+        self._exhausted = False
+        self._last_from = self._length() - loader._ahead() // 2
+        self._schedule.begin(Epoch(loader._epoch, self._seed))
+        self._fill()
+
+    def _length(self) -> float:
+        try:
+            return len(self._index_sampler)
+        except TypeError:
+            return math.inf
+
+    def _fill(self) -> None:
+        """Keep as many batches in flight as torch would."""
+        window = self._loader._ahead()
+        while not self._exhausted and self._sent - self._next < window:
+            try:
+                indices = next(self._sampler_iter)
+            except StopIteration:
+                self._exhausted = True
+                break
+            self._schedule.add(self._sent, indices, window, self._sent >= self._last_from)
+            self._sent += 1
+        self._schedule.send()
+
+    def _next_data(self) -> Any:
+        began = time.perf_counter()
+        while self._next not in self._ready:
+            if self._next >= self._sent:
+                if not self._persistent_workers:
+                    self._shutdown_workers()
+                raise StopIteration
+            self._receive()
+            self._tell_if_stuck(time.perf_counter() - began)
+        batch = self._ready.pop(self._next)
+        self._next += 1
+        self._loader._note_wait(self, began, time.perf_counter())
+        self._fill()
+        if isinstance(batch, ExceptionWrapper):
+            batch.reraise()
+        return batch
+
+    def _receive(self) -> None:
+        """Wait until something has come of the workers."""
+        limit_s = self._timeout or _LOOK_AROUND_S
+        deadline = time.monotonic() + limit_s
+        while True:
+            arrivals = self._inbox.get(deadline - time.monotonic(), self._schedule.has_backlog)
+            for arrival in arrivals:
+                self._take(arrival)
+            self._schedule.send()
+            dead = [] if arrivals else self._crew.ended()
+            if dead:
+                self._mend(dead)
+            if arrivals:
+                return
+            if time.monotonic() >= deadline:
+                if self._timeout:
+                    raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
+                return
+
+    def _tell_if_stuck(self, waited_s: float) -> None:
+        if waited_s > self.STUCK_AFTER_S and not self._told_stuck:
+            self._told_stuck = True
+            warnings.warn(describe(self._crew, self._schedule, waited_s), RuntimeWarning, stacklevel=4)
+
+    def _take(self, arrival: Arrival) -> None:
+        answer = arrival.answer
+        self._loader._learn(answer)
+        if answer.kind == UNSENDABLE:
+            self._schedule.load_whole(answer.ticket)
+            return
+        batch = self._schedule.in_flight.get(answer.ticket)
+        if batch is not None:  # not of an epoch that was left, nor loaded twice
+            self._ready[batch.number] = arrival.batch
+            self._schedule.finish(batch)
+
+    def _mend(self, dead: list[Member]) -> None:
+        """Replace dead workers and load their samples again, unless that has been tried enough."""
+        for arrival in self._inbox.get(0.0, False):
+            self._take(arrival)
+        for member in dead:
+            indices, deaths = self._schedule.blame(member.seat)
+            self._restarts += 1
+            told = f"DataLoader worker {member.worker} (pid {member.process.pid}) {member.ending()} {_at(indices)}"
+            if deaths > 1 or self._restarts > self._loader.restarts:
+                before = f"; {self._restarts - 1} were replaced before"
+                why = "; the second time on this sample" if deaths > 1 else before
+                self._shutdown_workers()
+                raise RuntimeError(told + why)
+            warnings.warn(f"{told}; another one takes its place and loads it again", RuntimeWarning, stacklevel=4)
+        self._schedule.replay([member.seat for member in dead])
+        for member in dead:
+            self._crew.replace_member(member)
+        self._schedule.send()
+
+    def resize(self, workers: int) -> None:
+        """Have that many workers from now on; the order of batches does not depend on it."""
+        too_many = len(self._crew.members) - self._crew.leaving - workers
+        self._num_workers = workers
+        if too_many > 0:
+            self._schedule.let_go(too_many)
+        else:
+            self._crew.grow(workers, self._seed)
+        self._fill()
+
+    def _shutdown_workers(self) -> None:
+        if self._shutdown or os.getpid() != self._owner:
+            return
+        self._shutdown = True
+        self._inbox.close()
+        self._crew.shutdown()
+
+    def __del__(self) -> None:
+        self._shutdown_workers()
+
+
+def _at(indices: list[Any]) -> str:
+    if not indices:
+        return "between two samples"
+    return f"while it loaded sample{'s' if len(indices) > 1 else ''} {', '.join(map(repr, indices))}"

@@ -1,0 +1,264 @@
+"""`flatout.DataLoader`: torch's DataLoader, with samples instead of batches handed to workers."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+import weakref
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader as TorchLoader
+from torch.utils.data import IterDataPipe, MapDataPipe
+from torch.utils.data.dataloader import _BaseDataLoaderIter, _DatasetKind, _MultiProcessingDataLoaderIter
+
+from . import position
+from .costs import Costs
+from .crew import Crew
+from .iterator import FeedIterator
+from .memory import Memory
+from .messages import Answer
+from .seeded import SeededIterator
+from .seeding import SEEDINGS, set_states, states
+from .tuning import Tuner
+from .worker import Orders
+
+_START_METHODS = ("fork", "spawn", "forkserver")
+_RANDOM = (
+    "samples of this dataset use random numbers, and which worker loads a sample depends on timing: runs with the same "
+    "seed will differ. seeding='sample' makes them equal, whatever the workers; per_sample=False does as torch does"
+)
+
+
+class DataLoader(TorchLoader[Any]):
+    """Takes all of torch's arguments, gives the same batches in the same order. Beyond them:
+
+    per_sample: hand out samples, not batches: a slow sample holds up nothing behind it, a worker that dies is replaced
+        and its samples are loaded again. False: torch's own iterator, bit-identical with random transforms too.
+    seeding: "worker" seeds as torch does, so random transforms depend on which worker happens to load a sample;
+        "sample" seeds by the sample's place in the epoch, independent of the workers and their number.
+    compensate: with persistent workers, draw per epoch what fresh workers would draw: the same order and seeds as
+        without persistent workers.
+    restarts: how many dead workers are replaced in one pass before that is an error.
+    tune: find the number of workers and batches ahead while running.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        per_sample: bool = True,
+        seeding: str = "worker",
+        compensate: bool = False,
+        restarts: int = 10,
+        tune: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        if seeding not in SEEDINGS:
+            raise ValueError(f"seeding must be one of {', '.join(SEEDINGS)}, got {seeding!r}")
+        if seeding == "sample" and not per_sample:
+            raise ValueError("seeding='sample' needs per_sample=True: torch's own workers seed per worker")
+        if restarts < 0:
+            raise ValueError(f"restarts must be at least 0, got {restarts}")
+        self.per_sample = per_sample
+        self.seeding = seeding
+        self.compensate = compensate
+        self.restarts = restarts
+        self.tune = tune
+        self._tuner: Tuner | None = None
+        self._costs = Costs()
+        self._epoch = -1
+        self._skipped = 0
+        self._warm: Crew | None = None
+        self._resumed: dict[str, Any] | None = None
+        self._start: dict[str, Any] | None = None
+        self._skipping: position.Skipping | None = None
+        self._current: weakref.ref[Any] | None = None
+        self._warned = False
+        self._made = 0
+        super().__init__(*args, **kwargs)
+        self._costs.may_split = not getattr(self.dataset, "__getitems__", None)
+        if tune and self._is_batched_map():
+            # torch's checks of these two are over; from here on they are the tuner's.
+            self.num_workers = self.num_workers or 1
+            self.prefetch_factor = self.prefetch_factor or 2
+            self._tuner = Tuner(self.num_workers, self.num_workers * self.prefetch_factor)
+
+    # Iterating
+
+    @property
+    def _index_sampler(self) -> Any:
+        return self._skipping or super()._index_sampler
+
+    def __iter__(self) -> Any:
+        self._epoch += 1
+        resumed, self._resumed = self._resumed, None
+        if resumed is not None and resumed["batches"]:
+            iterator = self._resume(resumed)
+        else:
+            self._skipped = 0
+            if self._skipping is not None:
+                self._skipping.stop()
+            self._start = position.random_state(self._generators())
+            iterator = super().__iter__()
+        self._current = weakref.ref(iterator)
+        return iterator
+
+    def _get_iterator(self) -> _BaseDataLoaderIter:
+        if self._why_not_fed() is not None:
+            if self.compensate and self.persistent_workers and self.num_workers:
+                return _Compensating(self)
+            if self.seeding == "sample" and self.num_workers == 0 and self._is_batched_map():
+                return SeededIterator(self)
+            return super()._get_iterator()
+        if self._tuner is None:
+            self.check_worker_number_rationality()
+        warm, self._warm = self._warm, None
+        return FeedIterator(self, warm or self._make_crew())
+
+    def _why_not_fed(self) -> str | None:
+        """Why torch's own iterator is used, None if ours is."""
+        checks = {
+            "no workers": self.num_workers > 0,
+            "per_sample=False": self.per_sample,
+            "an iterable dataset": self._dataset_kind == _DatasetKind.Map,
+            "no batches to put together": self._auto_collation,
+            "in_order=False": getattr(self, "in_order", True),
+            "a data pipe": not isinstance(self.dataset, IterDataPipe | MapDataPipe),
+            "no batches ahead": bool(self.prefetch_factor),
+            "not Linux": sys.platform == "linux" and hasattr(os, "memfd_create"),
+            "a start method of its own": self._context().get_start_method() in _START_METHODS,
+        }
+        return next((why for why, holds in checks.items() if not holds), None)
+
+    def _is_batched_map(self) -> bool:
+        return self._dataset_kind == _DatasetKind.Map and self._auto_collation
+
+    def _context(self) -> Any:
+        return self.multiprocessing_context or torch.multiprocessing
+
+    def _make_crew(self) -> Crew:
+        orders = Orders(
+            dataset=self.dataset,
+            collate_fn=self.collate_fn,
+            init_fn=self.worker_init_fn,
+            worker=0,
+            workers=self.num_workers,
+            seat=0,
+            incarnation=0,
+            base_seed=None,
+            reseeds=self.compensate,
+            seeding=self.seeding,
+            dies_with_parent=False,
+        )
+        return Crew(self._context(), orders, Memory())
+
+    def warm(self) -> None:
+        """Start the workers now, while the model is still being built. The dataset is taken as it is now."""
+        if self._why_not_fed() is None and self._warm is None and self._iterator is None:
+            self._warm = self._make_crew()
+            self._warm.grow(self.num_workers, None)
+
+    def resize(self, workers: int) -> None:
+        """Have that many workers from now on, also in the middle of an epoch; the order of batches stays."""
+        if workers < 1:
+            raise ValueError(f"workers must be at least 1, got {workers}")
+        self.num_workers = workers
+        iterator = self._iterating()
+        if isinstance(iterator, FeedIterator):
+            iterator.resize(workers)
+
+    def _iterating(self) -> Any:
+        return self._current() if self._current is not None else None
+
+    # What the iterator tells
+
+    def _learn(self, answer: Answer) -> None:
+        self._costs.learn(answer.tally, answer.place.data_bytes)
+        self._made += 1
+        if answer.used_randomness and not self._warned:
+            self._warned = True
+            warnings.warn(_RANDOM, UserWarning, stacklevel=6)
+
+    def _note_wait(self, iterator: FeedIterator, began_s: float, ended_s: float) -> None:
+        if self._tuner is None:
+            return
+        if self._tuner.step(began_s, ended_s, self._made, self._costs, self.batch_size or 1):
+            self.num_workers = self._tuner.workers
+            self.prefetch_factor = iterator._prefetch_factor = -(-self._tuner.ahead // self._tuner.workers)
+            iterator.resize(self._tuner.workers)
+
+    def _ahead(self) -> int:
+        """How many batches may be under way."""
+        if self._tuner is not None:
+            return self._tuner.ahead
+        return self.num_workers * (self.prefetch_factor or 1)
+
+    # Stopping and going on
+
+    def _generators(self) -> list[torch.Generator]:
+        found = [self.generator, getattr(self.sampler, "generator", None)]
+        found.append(getattr(getattr(self.batch_sampler, "sampler", None), "generator", None))
+        unique = {id(g): g for g in found if isinstance(g, torch.Generator)}
+        return list(unique.values())
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where it stands: take it between two batches, give it to a loader made alike."""
+        iterator = self._iterating()
+        batches = self._skipped + iterator._num_yielded if iterator is not None else 0
+        if self._resumed is not None:
+            return self._resumed
+        if iterator is None or self._is_over(batches):
+            now = position.random_state(self._generators())
+            return {"version": position.VERSION, "epoch": self._epoch + 1, "batches": 0, "start": now}
+        return {"version": position.VERSION, "epoch": self._epoch, "batches": batches, "start": self._start}
+
+    def _is_over(self, batches: int) -> bool:
+        try:
+            return batches >= len(self)
+        except TypeError:
+            return False
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The next `iter()` goes on from there."""
+        if state.get("version") != position.VERSION:
+            raise ValueError(f"this loader reads states of version {position.VERSION}, got {state.get('version')!r}")
+        self._resumed = state
+        self._epoch = state["epoch"] - 1
+        self._iterator = None
+        if not state["batches"]:
+            for generator, saved in zip(self._generators(), state["start"]["generators"], strict=True):
+                generator.set_state(saved)
+
+    def _resume(self, state: dict[str, Any]) -> Any:
+        """Draw as at the epoch's start, then leave out what was taken. The process's own random state stays."""
+        before = states()
+        self._start = state["start"]
+        position.set_random_state(self._generators(), state["start"])
+        self._skipped = state["batches"]
+        iterable = self._dataset_kind == _DatasetKind.Iterable
+        if not iterable:
+            self._skipping = position.Skipping(super()._index_sampler, self._skipped)
+        try:
+            iterator = super().__iter__()
+            if not iterable and not isinstance(iterator, _MultiProcessingDataLoaderIter):
+                position.draw_first(iterator)
+        finally:
+            if not self.persistent_workers:
+                self._skipping = None
+        set_states(before)
+        if iterable:
+            for _ in range(self._skipped):
+                next(iterator)
+            iterator._num_yielded = 0
+        return iterator
+
+
+class _Compensating(_MultiProcessingDataLoaderIter):
+    """torch's own, drawing per epoch what a fresh iterator would draw."""
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        if not first_iter:
+            iter(self._index_sampler)
+            self._base_seed = int(torch.empty((), dtype=torch.int64).random_(generator=loader.generator).item())
+        super()._reset(loader, first_iter)

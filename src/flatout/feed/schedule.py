@@ -1,0 +1,208 @@
+"""Which samples are to be loaded next: batches in flight, cut into parts, and loaded again when a worker died."""
+
+from __future__ import annotations
+
+import pickle
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .costs import Costs
+from .crew import MAIN_SEAT, Crew
+from .memory import MOST_PARTS, SLOTS, Area, Memory, Place, Segment
+from .messages import LARGEST, NO_SLOT, Task, read_task, write_retire, write_task
+
+
+@dataclass(slots=True)
+class Batch:
+    """One in flight."""
+
+    number: int
+    indices: Any
+    parts: int
+    ticket: int
+    slot: int
+    segment: Segment | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Samples of one batch, from its `first` on."""
+
+    batch: int
+    first: int
+    indices: list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """What tasks of one pass over the data have in common."""
+
+    number: int
+    base_seed: int
+
+
+class Schedule:
+    """Batches in flight and the tasks they consist of."""
+
+    def __init__(self, crew: Crew, costs: Costs) -> None:
+        self.in_flight: dict[int, Batch] = {}
+        self._crew = crew
+        self._memory: Memory = crew.memory
+        self._costs = costs
+        self._area = Area(self._memory, MAIN_SEAT, 0)
+        self._backlog: deque[bytes] = deque()
+        self._slots = deque(range(SLOTS))
+        self._ticket = 0
+        self._epoch = Epoch(0, 0)
+        self._deaths: dict[tuple[int, int], int] = {}
+
+    @property
+    def has_backlog(self) -> bool:
+        return bool(self._backlog)
+
+    def begin(self, epoch: Epoch) -> None:
+        """Forget what is left of the epoch before."""
+        self._crew.take_back_tasks()
+        self._backlog.clear()
+        for batch in list(self.in_flight.values()):
+            self.finish(batch)
+        for _ in range(self._crew.leaving):
+            self._backlog.append(write_retire())
+        self._deaths.clear()
+        self._epoch = epoch
+
+    def add(self, number: int, indices: Any, ahead: int, is_last: bool) -> None:
+        """`ahead` batches may be under way; `is_last`: it is among the last of its epoch."""
+        parts = 1
+        if isinstance(indices, Sequence):
+            parts = self._costs.parts_for(len(indices), len(self._crew.members), ahead, is_last)
+        self._issue(number, indices, parts, first=False)
+
+    def _issue(self, number: int, indices: Any, parts: int, first: bool) -> None:
+        self._ticket += 1
+        slot = NO_SLOT
+        if parts > 1 and self._slots:
+            slot = self._slots.popleft()
+            self._memory.open_slot(slot, self._ticket, parts)
+        else:
+            parts = 1
+        batch = Batch(number, indices, parts, self._ticket, slot)
+        self.in_flight[batch.ticket] = batch
+        packets = [self._packet(batch, part) for part in range(parts)]
+        if first:
+            self._backlog.extendleft(reversed(packets))
+        else:
+            self._backlog.extend(packets)
+
+    def _packet(self, batch: Batch, part: int) -> bytes:
+        start, stop = self._span(batch, part)
+        indices = batch.indices if batch.parts == 1 else batch.indices[start:stop]
+        task = Task(
+            batch.ticket, self._epoch.base_seed, self._epoch.number, batch.slot, part, batch.parts, batch.number, start,
+            indices,
+        )  # fmt: skip
+        packet = write_task(task, None)
+        return packet if len(packet) <= LARGEST else write_task(task, self._aside(batch, indices))
+
+    def _aside(self, batch: Batch, indices: Any) -> Place:
+        raw = pickle.dumps(indices, protocol=5)
+        segment = batch.segment = self._area.take(len(raw))
+        segment.mapped[: len(raw)] = raw
+        return Place(MAIN_SEAT, segment.number, segment.offset, len(raw), 0)
+
+    @staticmethod
+    def _span(batch: Batch, part: int) -> tuple[int, int]:
+        count = len(batch.indices) if batch.parts > 1 else 0
+        return part * count // batch.parts, (part + 1) * count // batch.parts
+
+    def send(self) -> None:
+        """Hand out what the channel takes."""
+        while self._backlog:
+            try:
+                self._crew.tasks.send(self._backlog[0])
+            except BlockingIOError:
+                return
+            self._backlog.popleft()
+
+    def let_go(self, workers: int) -> None:
+        """Send that many workers home, those that are free first."""
+        self._crew.leaving += workers
+        self._backlog = deque([write_retire()] * workers + self._crew.take_back_tasks() + list(self._backlog))
+        self.send()
+
+    def finish(self, batch: Batch) -> None:
+        """It is done with, one way or the other."""
+        del self.in_flight[batch.ticket]
+        if batch.slot != NO_SLOT:
+            self._memory.close_slot(batch.slot)
+            self._slots.append(batch.slot)
+        if batch.segment is not None:
+            self._area.give_back(batch.segment)
+
+    def load_whole(self, ticket: int) -> None:
+        """Its samples cannot be sent between workers: one worker loads all of it, and of those that follow."""
+        self._costs.may_split = False
+        batch = self.in_flight.get(ticket)
+        if batch is not None:
+            self.finish(batch)
+            self._issue(batch.number, batch.indices, 1, first=True)
+
+    def work_of(self, seat: int) -> Work | None:
+        """What the worker on `seat` is loading, or was when it died."""
+        claim = self._memory.claimed(seat)
+        batch = self.in_flight.get(claim.ticket)
+        if batch is None:
+            return None
+        indices = list(batch.indices) if isinstance(batch.indices, Sequence) else [batch.indices]
+        start, stop = self._span(batch, claim.part) if batch.parts > 1 else (0, len(indices))
+        if claim.place >= 0:
+            start, stop = start + claim.place, start + claim.place + 1
+        return Work(batch.number, start, indices[start:stop])
+
+    def blame(self, seat: int) -> tuple[list[Any], int]:
+        """Samples that the dead worker on `seat` was loading, and how often a worker has died on one of them."""
+        work = self.work_of(seat)
+        if work is None:
+            return [], 0
+        places = [(work.batch, work.first + i) for i in range(len(work.indices))]
+        for place in places:
+            self._deaths[place] = self._deaths.get(place, 0) + 1
+        return work.indices, max((self._deaths[place] for place in places), default=0)
+
+    def replay(self, dead_seats: Sequence[int]) -> None:
+        """After a death: load again what nobody has any more, before all that waits."""
+        queued = [p for p in self._crew.take_back_tasks() if read_task(p) is not None]
+        waiting = [*queued, *self._backlog]
+        known = {(task.ticket, task.part) for packet in waiting for task in _tasks(packet)}
+        for member in self._crew.members.values():
+            if member.seat not in dead_seats:
+                claim = self._memory.claimed(member.seat)
+                known.add((claim.ticket, claim.part))
+        dead = {self._memory.claimed(seat).ticket for seat in dead_seats}
+        lost = [b for b in self.in_flight.values() if b.ticket in dead or not self._is_known(b, known)]
+        again = {batch.ticket for batch in lost}
+        self._backlog = deque(p for p in waiting if not any(task.ticket in again for task in _tasks(p)))
+        for batch in sorted(lost, key=lambda b: b.number, reverse=True):
+            self.finish(batch)
+            self._issue(batch.number, batch.indices, self._finest(batch), first=True)
+
+    def _finest(self, batch: Batch) -> int:
+        """One sample a part, so that a second death names the sample it is due to."""
+        fine = self._costs.may_split and isinstance(batch.indices, Sequence)
+        return min(len(batch.indices), MOST_PARTS) if fine else 1
+
+    def _is_known(self, batch: Batch, known: set[tuple[int, int]]) -> bool:
+        """Whether every part of it waits, is being worked on, or is done."""
+        for part in range(batch.parts):
+            if (batch.ticket, part) not in known and not (
+                batch.slot != NO_SLOT and self._memory.has_part(batch.slot, part)
+            ):
+                return False
+        return True
+
+
+def _tasks(packet: bytes) -> list[Task]:
+    read = read_task(packet)
+    return [] if read is None else [read[0]]

@@ -1,0 +1,70 @@
+"""Random numbers in workers: torch's seeds per worker, or seeds per sample that do not depend on the workers at all."""
+
+from __future__ import annotations
+
+import random
+import sys
+from typing import Any
+
+import numpy
+import torch
+from torch.utils.data._utils import worker as torch_worker
+
+SEEDINGS = ("worker", "sample")
+_MASK = (1 << 64) - 1
+_COLLATION = 1 << 40  # no sample has that place
+
+
+def seed_worker(base_seed: int, worker: int) -> int:
+    """Seed this process as torch seeds its worker of that number; returns the seed."""
+    seed = base_seed + worker
+    random.seed(seed)
+    torch.manual_seed(seed)
+    numpy.random.seed(torch_worker._generate_state(base_seed, worker))
+    return seed
+
+
+def seed_sample(base_seed: int, epoch: int, batch: int, place: int) -> None:
+    """Seed for one sample by its place in the epoch: with other workers, or more of them, it draws the same."""
+    seed = 0
+    for value in (base_seed, epoch, batch, place):
+        seed = _mixed(seed ^ (value & _MASK))
+    random.seed(seed)
+    torch.default_generator.manual_seed(seed)
+    numpy.random.seed([seed & 0xFFFFFFFF, seed >> 32])
+
+
+def seed_collation(base_seed: int, epoch: int, batch: int) -> None:
+    """Seed for putting a batch together, whoever does it."""
+    seed_sample(base_seed, epoch, batch, _COLLATION)
+
+
+def _mixed(value: int) -> int:
+    """splitmix64: neighbouring places get unrelated seeds."""
+    value = (value + 0x9E3779B97F4A7C15) & _MASK
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
+    return value ^ (value >> 31)
+
+
+def states() -> tuple[Any, ...]:
+    """The global random states, to be compared: a sample that moves them is random."""
+    drawn: Any = numpy.random.get_state()
+    name, keys, *rest = drawn
+    return random.getstate(), torch.get_rng_state().numpy().tobytes(), name, bytes(keys), tuple(rest)
+
+
+def set_states(values: tuple[Any, ...]) -> None:
+    """Put back what `states` gave."""
+    python, torch_bytes, name, keys, rest = values
+    random.setstate(python)
+    torch.set_rng_state(torch.frombuffer(bytearray(torch_bytes), dtype=torch.uint8))
+    numpy.random.set_state((name, numpy.frombuffer(keys, dtype=numpy.uint32), *rest))
+
+
+def limit_threads() -> None:
+    """One thread a worker: several workers with a thread per core each would only fight for the cores."""
+    torch.set_num_threads(1)
+    cv2 = sys.modules.get("cv2")
+    if cv2 is not None:
+        cv2.setNumThreads(0)

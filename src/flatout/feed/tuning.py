@@ -1,0 +1,160 @@
+"""Finds how many workers and how many batches ahead are enough, while the script runs.
+
+The guess comes from what was measured: seconds a sample takes, how much of that is computing, and how soon the script
+wants its next batch. From there it climbs, judged by the pace of the whole loop: a worker that costs the main thread
+more than it brings makes that pace slower, and goes again.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+from .cpus import cpus_of_rank, free_bytes
+
+MOST_WORKERS = 32
+_FIRST_STEPS = 4
+_LEAST_STEPS = 16
+_ENOUGH = 0.03  # of the loop's time spent waiting: nothing left to gain
+_MOSTLY = 0.5
+_BETTER = 1.05
+_FACTOR = 1.5
+_MOST_TRIALS = 5
+_SPARE = 1.15
+_MEMORY_SHARE = 1 / 8
+_LEAST_AHEAD = 3
+_MOST_AHEAD = 512
+
+
+class Costs(Protocol):
+    """What loading has cost so far."""
+
+    @property
+    def sample_ns(self) -> float: ...
+    @property
+    def cpu_share(self) -> float: ...
+    @property
+    def slowest_ns(self) -> float: ...
+    @property
+    def batch_bytes(self) -> float: ...
+
+
+class Tuner:
+    """Told of every step, it changes `workers` and `ahead` until the pace is not to be improved."""
+
+    def __init__(self, workers: int, ahead: int, cpus: float | None = None, memory_bytes: int | None = None) -> None:
+        self.workers = max(1, workers)
+        self.ahead = max(_LEAST_AHEAD, ahead)
+        self.steps = 0
+        self.settled_at: int | None = None
+        self._cpus = cpus if cpus is not None else cpus_of_rank()
+        self._memory_bytes = memory_bytes
+        self._last_s: float | None = None
+        self._best: tuple[float, int] | None = None  # pace, workers
+        self._tried: set[int] = set()
+        self._direction = _FACTOR
+        self._trials = 0
+        self._made = 0
+        self._begin(0)
+
+    def _begin(self, skip: int) -> None:
+        self._skip = skip  # batches to be made before it counts
+        self._steps = 0
+        self._wall_s = self._wait_s = 0.0
+        self._made_then: int | None = None
+
+    def step(self, asked_s: float, arrived_s: float, made: int, costs: Costs, batch: int) -> bool:
+        """A batch was asked for and has arrived; `made` have been made in all, taken or not.
+
+        True: workers or batches ahead are others from now on.
+        """
+        self.steps += 1
+        last_s, self._last_s = self._last_s, arrived_s
+        if self.settled_at is not None or last_s is None:
+            return False
+        if self._made_then is None:
+            self._made_then = made
+        if made - self._made_then < self._skip:
+            return False
+        if self._skip:
+            # From here on it counts: batches made, since what lay ready before is taken at any pace.
+            self._skip, self._made_then = 0, made
+            return False
+        self._steps += 1
+        self._made = made - self._made_then
+        self._wall_s += arrived_s - last_s
+        self._wait_s += arrived_s - asked_s
+        if not self._tried:
+            return self._steps >= _FIRST_STEPS and self._guess(costs, batch)
+        if self._made < max(_LEAST_STEPS, self.workers) or self._steps < _LEAST_STEPS:
+            return False
+        return self._judge(costs, batch)
+
+    def _guess(self, costs: Costs, batch: int) -> bool:
+        """As many workers as make a batch in the time the script takes for one."""
+        if not costs.sample_ns:
+            return False
+        busy_s = max((self._wall_s - self._wait_s) / self._steps, 1e-6)
+        wanted = math.ceil(_SPARE * batch * costs.sample_ns / 1e9 / busy_s)
+        return self._try(max(1, min(wanted, self._most(costs))), costs, batch)
+
+    def _most(self, costs: Costs) -> int:
+        """More workers than that would only share the same CPUs."""
+        return max(1, min(MOST_WORKERS, round(self._cpus / max(costs.cpu_share, 0.01))))
+
+    def _try(self, workers: int, costs: Costs, batch: int) -> bool:
+        ahead = self._ahead_for(workers, costs, batch)
+        changes = (workers, ahead) != (self.workers, self.ahead)
+        self._tried.add(workers)
+        # Batches that were under way are still the work of the former number.
+        self._begin(max(workers, self.workers) + 2)
+        self.workers, self.ahead = workers, ahead
+        return changes
+
+    def _ahead_for(self, workers: int, costs: Costs, batch: int) -> int:
+        """Batches for every worker, and enough to go on with while one is held up by a slow sample."""
+        ahead = max(2.0 * workers, _LEAST_AHEAD)
+        if costs.sample_ns:
+            ahead += workers / batch * costs.slowest_ns / costs.sample_ns
+        if costs.batch_bytes:
+            free = self._memory_bytes if self._memory_bytes is not None else free_bytes()
+            if free is not None:
+                ahead = min(ahead, _MEMORY_SHARE * free / costs.batch_bytes)
+        return max(_LEAST_AHEAD, min(math.ceil(ahead), _MOST_AHEAD))
+
+    def _judge(self, costs: Costs, batch: int) -> bool:
+        pace = self._made / self._wall_s if self._wall_s else math.inf
+        better = self._best is None or pace > _BETTER * self._best[0]
+        if better:
+            self._best = (pace, self.workers)
+        elif self._direction > 1.0:
+            self._direction = 1 / _FACTOR  # more did not help; perhaps fewer leave the main thread more room
+        else:
+            return self._settle(costs, batch)
+        if self._wait_s < _ENOUGH * self._wall_s and self._direction > 1.0:
+            return self._settle(costs, batch)
+        assert self._best is not None
+        following = self._next(self._best[1], self._wait_s < _MOSTLY * self._wall_s, costs)
+        self._trials += 1
+        if following is None or self._trials > _MOST_TRIALS:
+            return self._settle(costs, batch)
+        return self._try(following, costs, batch)
+
+    def _next(self, workers: int, is_busy: bool, costs: Costs) -> int | None:
+        """The number to try after `workers`, None when none is left. `is_busy`: the script works more than it waits."""
+        # On a machine that others use too, more workers than CPUs may still get more done.
+        up = min(max(workers + 1, round(workers * _FACTOR)), 2 * self._most(costs), MOST_WORKERS)
+        down = max(1, min(workers - 1, round(workers / _FACTOR)))
+        # Fewer can only be better where workers and the main thread want the same CPUs.
+        crowded = is_busy and workers * costs.cpu_share > self._cpus - 1
+        if self._direction > 1.0 and up > workers and up not in self._tried:
+            return up
+        if crowded and down < workers and down not in self._tried:
+            self._direction = 1 / _FACTOR
+            return down
+        return None
+
+    def _settle(self, costs: Costs, batch: int) -> bool:
+        assert self._best is not None
+        self.settled_at = self.steps
+        return self._try(self._best[1], costs, batch)

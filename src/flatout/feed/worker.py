@@ -1,0 +1,297 @@
+"""A worker of the loader: takes tasks, loads samples, puts batches together, until it may leave."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pickle
+import signal
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._utils import ExceptionWrapper
+from torch.utils.data._utils import fetch
+from torch.utils.data._utils import worker as torch_worker
+
+from . import packing
+from .collating import Collator
+from .cpus import CpuClock
+from .memory import NO_SEGMENT, Area, Memory, Place
+from .messages import BATCH, UNSENDABLE, Answer, Tally, Task, read_task, write_answer
+from .seeding import limit_threads, seed_collation, seed_sample, seed_worker, states
+
+LOOK_FOR_PARENT_S = 2
+_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+# Below this a sample is too cheap to be timed and announced one by one.
+_CHEAP_NS = 100_000
+_CHECKED_TASKS = 8
+_STRAGGLER = 4.0
+_PREEMPTED_NS = 20_000_000  # a busy machine makes any sample that much slower now and then
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What a worker is made with."""
+
+    dataset: Any
+    collate_fn: Callable[[Any], Any]
+    init_fn: Callable[[int], None] | None
+    worker: int
+    workers: int
+    seat: int
+    incarnation: int
+    base_seed: int | None  # None: not drawn yet, it comes with the first task
+    reseeds: bool  # every epoch, as a worker started for it would be
+    seeding: str
+    dies_with_parent: bool
+
+
+class ParentGone(Exception):
+    """The process that started this one has ended."""
+
+
+def main(
+    orders: Orders, tasks: socket.socket, answers: socket.socket, memory: Any, unwanted: list[socket.socket]
+) -> None:
+    """The worker process. `memory`: a descriptor, maybe as multiprocessing sends one; `unwanted`: the loader's ends."""
+    parent = os.getppid()
+    try:
+        torch._C._set_worker_signal_handlers()  # a segmentation fault is told on stderr
+        if orders.dies_with_parent:
+            _die_with_parent()
+        for end in unwanted:
+            end.close()
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
+        os.environ.setdefault("MKL_NUM_THREADS", "1")
+        limit_threads()
+        descriptor = memory if isinstance(memory, int) else memory.detach()
+        _Worker(orders, tasks, answers, Memory(descriptor), parent).serve()
+    except (KeyboardInterrupt, ParentGone, BrokenPipeError, ConnectionResetError):
+        pass  # the loader's process ends, or says itself why
+
+
+def _die_with_parent() -> None:
+    try:
+        ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    except (OSError, AttributeError):
+        pass  # the parent is looked for now and then as well
+
+
+class _Worker:
+    def __init__(
+        self, orders: Orders, tasks: socket.socket, answers: socket.socket, memory: Memory, parent: int
+    ) -> None:
+        self._orders = orders
+        self._tasks = tasks
+        self._answers = answers
+        self._memory = memory
+        self._parent = parent
+        self._seat = orders.seat
+        self._area = Area(memory, orders.seat, orders.incarnation)
+        self._collate = Collator(orders.collate_fn)
+        self._fetcher: Any = fetch._MapDatasetFetcher(orders.dataset, True, _as_they_are, False)
+        self._whole_only = bool(getattr(orders.dataset, "__getitems__", None))
+        self._tally = Tally()
+        self._cpu_clock = CpuClock()
+        self._sample_ns = _CHEAP_NS
+        self._typical_ns = 0.0
+        self._batch_bytes = 0
+        self._epoch = -1
+        self._failed: ExceptionWrapper | None = None
+        self._to_check = _CHECKED_TASKS if orders.seeding == "worker" else 0
+        self._random = False
+        if orders.base_seed is not None:
+            self._begin(orders.base_seed)
+
+    def serve(self) -> None:
+        while True:
+            read = self._next_task()
+            if read is None:
+                self._area.drop_unused()
+                return
+            task, place = read
+            self._memory.claim(self._seat, task.ticket, task.part, 0)
+            if task.parts == 1 or self._memory.is_current(task.slot, task.ticket):
+                self._work(task, task.indices if place is None else self._indices(place))
+            self._memory.claim(self._seat, 0, 0, 0)
+
+    def _next_task(self) -> tuple[Task, Place | None] | None:
+        while True:
+            try:
+                packet = self._tasks.recv(1 << 17)
+            except BlockingIOError:  # for so long
+                if os.getppid() != self._parent:
+                    raise ParentGone from None
+                continue
+            return read_task(packet) if packet else None
+
+    def _indices(self, place: Place) -> Any:
+        # All parts of a batch read the same copy: the loader gives it back.
+        return pickle.loads(self._memory.map_segment(place.offset, place.data_bytes)[: place.data_bytes])
+
+    def _begin(self, base_seed: int) -> None:
+        """First of all, and with workers that seed anew, in each epoch."""
+        orders = self._orders
+        first = self._epoch < 0
+        seed = seed_worker(base_seed, orders.worker)
+        torch_worker._worker_info = torch_worker.WorkerInfo(
+            id=orders.worker, num_workers=orders.workers, seed=seed, dataset=orders.dataset
+        )
+        if first and orders.init_fn is not None:
+            try:
+                orders.init_fn(orders.worker)
+            except Exception:
+                self._failed = self._error()
+
+    def _work(self, task: Task, indices: Any) -> None:
+        if self._epoch != task.epoch:
+            if (self._epoch < 0 and self._orders.base_seed is None) or (self._epoch >= 0 and self._orders.reseeds):
+                self._begin(task.base_seed)
+            self._epoch = task.epoch
+        samples = self._failed or self._fetch(task, indices)
+        outcomes = [samples] if task.parts == 1 else self._join(task, samples)
+        del samples
+        if outcomes is not None:
+            self._finish(task, outcomes)
+
+    def _error(self) -> ExceptionWrapper:
+        return ExceptionWrapper(where=f"in DataLoader worker process {self._orders.worker}")
+
+    # Loading
+
+    def _fetch(self, task: Task, indices: Any) -> Any:
+        before = states() if self._to_check else None
+        began_cpu = self._cpu_clock.read_ns()
+        began = time.perf_counter_ns()
+        try:
+            one_by_one = not self._whole_only and (self._sample_ns >= _CHEAP_NS or self._orders.seeding == "sample")
+            samples = self._one_by_one(task, indices) if one_by_one else self._together(task, indices)
+        except Exception:
+            # Not kept in a variable: its traceback would keep the samples.
+            samples = self._error()
+        took = time.perf_counter_ns() - began
+        self._tally.cpu_ns += self._cpu_clock.read_ns() - began_cpu
+        self._sample_ns = took // max(1, len(indices))
+        self._tally.samples += len(indices)
+        self._tally.fetch_ns += took
+        if before is not None:
+            self._to_check -= 1
+            self._random = self._random or before != states()
+        return samples
+
+    def _together(self, task: Task, indices: Any) -> Any:
+        self._memory.claim(self._seat, task.ticket, task.part, -1)
+        if self._orders.seeding == "sample":
+            seed_sample(task.base_seed, task.epoch, task.batch, task.first)
+        return self._fetcher.fetch(indices)
+
+    def _one_by_one(self, task: Task, indices: Any) -> list[Any]:
+        samples = []
+        load, claim, clock = self._fetcher.fetch, self._memory.claim, time.perf_counter_ns
+        per_sample = self._orders.seeding == "sample"
+        for place, index in enumerate(indices):
+            claim(self._seat, task.ticket, task.part, place)
+            if per_sample:
+                seed_sample(task.base_seed, task.epoch, task.batch, task.first + place)
+            began = clock()
+            samples.append(load([index])[0])
+            self._note(clock() - began)
+        return samples
+
+    def _note(self, took_ns: int) -> None:
+        typical = self._typical_ns or took_ns
+        self._tally.slowest_ns = max(self._tally.slowest_ns, took_ns)
+        if took_ns > max(_STRAGGLER * typical, typical + _PREEMPTED_NS):
+            self._tally.slow_ns += took_ns
+        # A straggler moves it hardly more than any other sample does.
+        self._typical_ns = typical + 0.1 * (min(took_ns, _STRAGGLER * typical) - typical)
+
+    # Putting the batch together
+
+    def _join(self, task: Task, samples: Any) -> list[Any] | None:
+        """Leave this part for the others; the last one gets all of them."""
+        began = time.perf_counter_ns()
+        memory = self._memory
+        last = memory.count_part(task.slot, task.ticket, only_if_last=True)
+        if last is False:
+            last = self._leave(task, samples)
+        outcomes = self._gather(task, samples) if last else None
+        self._tally.parts += 1
+        self._tally.parts_ns += time.perf_counter_ns() - began
+        return outcomes
+
+    def _leave(self, task: Task, samples: Any) -> bool | None:
+        try:
+            place = packing.pack(samples, self._area)
+        except MemoryError:
+            raise
+        except Exception:
+            self._answer(UNSENDABLE, task, Place(self._seat, NO_SEGMENT, 0, 0, 0))
+            return None
+        if not self._memory.put_part(task.slot, task.ticket, task.part, place):
+            self._memory.release(place.seat, place.number)
+            return None
+        return self._memory.count_part(task.slot, task.ticket, only_if_last=False)
+
+    def _gather(self, task: Task, own: Any) -> list[Any] | None:
+        outcomes = []
+        for part in range(task.parts):
+            place = self._memory.take_part(task.slot, task.ticket, part)
+            if part == task.part:
+                outcomes.append(own)
+                if place is not None:
+                    self._memory.release(place.seat, place.number)
+            elif place is not None:
+                outcomes.append(packing.take(self._memory, place))
+            else:
+                return None  # not wanted any more
+        return outcomes
+
+    def _finish(self, task: Task, outcomes: list[Any]) -> None:
+        began = time.perf_counter_ns()
+        batch = next((o for o in outcomes if isinstance(o, ExceptionWrapper)), None)
+        segment = None
+        try:
+            if batch is None:
+                samples = outcomes[0] if len(outcomes) == 1 else [s for part in outcomes for s in part]
+                if self._collate.is_default and self._batch_bytes:
+                    segment = self._area.take(self._batch_bytes)
+                if self._orders.seeding == "sample":
+                    seed_collation(task.base_seed, task.epoch, task.batch)
+                batch = self._collate(samples, segment)
+                del samples
+        except Exception:
+            batch = self._error()
+        place = self._pack(batch, segment)
+        self._batch_bytes = place.data_bytes + place.pickle_bytes
+        self._tally.collate_ns += time.perf_counter_ns() - began
+        self._answer(BATCH, task, place)
+
+    def _pack(self, batch: Any, segment: Any) -> Place:
+        try:
+            return packing.pack(batch, self._area, segment)
+        except Exception:
+            if isinstance(batch, ExceptionWrapper):
+                # Its type cannot be sent; what it says can.
+                batch.exc_type = RuntimeError
+                return packing.pack(batch, self._area)
+            return packing.pack(self._error(), self._area)
+
+    def _answer(self, kind: int, task: Task, place: Place) -> None:
+        packet = write_answer(Answer(kind, task.ticket, place, self._random, self._tally))
+        self._tally = Tally()
+        while True:
+            try:
+                self._answers.send(packet)
+                return
+            except BlockingIOError:  # for so long
+                if os.getppid() != self._parent:
+                    raise ParentGone from None
+
+
+def _as_they_are(samples: Any) -> Any:
+    return samples

@@ -1,0 +1,232 @@
+"""The loader's parts by themselves: packing, cutting batches, tuning, CPU budget, pinning, making a loader again."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from torch.utils.data import DataLoader as TorchLoader
+
+from flatout.feed import DataLoader, autotune, packing
+from flatout.feed.again import like
+from flatout.feed.costs import Costs
+from flatout.feed.cpus import cpus_of_rank, free_bytes
+from flatout.feed.inbox import PinningInbox
+from flatout.feed.iterator import FeedIterator
+from flatout.feed.memory import Area, Memory
+from flatout.feed.messages import Tally
+from flatout.feed.pinning import pinned
+from flatout.feed.tuning import Tuner
+
+MS = 1_000_000
+
+
+def test_what_is_packed_comes_out_bit_by_bit_and_with_its_strides() -> None:
+    memory = Memory()
+    image = torch.randn(4, 3, 8, 8)
+    value = {
+        "image": image,
+        "last": image.to(memory_format=torch.channels_last),
+        "view": image[1],
+        "array": numpy.arange(12.0).reshape(3, 4),
+        "half": torch.ones(3, dtype=torch.bfloat16),
+        "none": torch.empty(0, 3),
+        "one": torch.tensor(3),
+        "wide": torch.ones(1).expand(50, 50),
+        "text": ["a", None, 2],
+    }
+
+    taken = packing.take(memory, packing.pack(value, Area(memory, 3, 1)))
+
+    for name, expected in value.items():
+        if isinstance(expected, torch.Tensor):
+            assert torch.equal(taken[name], expected) and taken[name].stride() == expected.stride(), name
+            assert taken[name].dtype == expected.dtype
+    assert (taken["array"] == value["array"]).all() and taken["text"] == value["text"]
+    taken["image"][1] = 5.0
+    assert (taken["view"] == 5.0).all()  # still a view of the same memory
+
+
+def test_a_segment_is_used_again_only_when_nobody_holds_what_is_in_it() -> None:
+    memory = Memory()
+    area = Area(memory, 3, 1)
+    first = packing.pack(torch.zeros(10), area)
+    held = packing.take(memory, first)[2:4]
+
+    while_held = packing.pack(torch.ones(10), area)
+    del held
+    afterwards = packing.pack(torch.ones(10), area)
+
+    assert while_held.number != first.number
+    assert afterwards.number == first.number
+
+
+def learnt(sample_ms: float, part_ms: float = 0.3, slow_ms: float = 0.0) -> Costs:
+    costs = Costs()
+    for _ in range(40):
+        fetch_ns = int((16 * sample_ms + slow_ms) * MS)
+        tally = Tally(16, fetch_ns, int(max(sample_ms, slow_ms) * MS), int(slow_ms * MS), 1, int(part_ms * MS), 0, 0)
+        costs.learn(tally, 1000)
+    return costs
+
+
+def test_batches_are_cut_where_that_costs_little() -> None:
+    assert learnt(0.01).parts_for(16, 4, 8, False) == 1
+    assert learnt(100.0).parts_for(16, 4, 8, False) == 16
+    assert learnt(5.0).parts_for(16, 4, 8, False) < learnt(5.0, slow_ms=200.0).parts_for(16, 4, 8, False)
+    assert learnt(100.0).parts_for(16, 4, 256, False) == 1  # tasks must fit into the channel
+    assert learnt(100.0).parts_for(16, 1, 2, False) == 1
+
+
+@dataclass
+class Machine:
+    """A make-believe loader: how fast batches come with so many workers, and what the script does between them."""
+
+    sample_s: float
+    cpu_share: float
+    cpus: float
+    step_s: float
+    drag: float = 0.0  # by which a busy CPU slows the script down
+    slowest_ns: float = 0.0
+    batch_bytes: float = 1e6
+
+    @property
+    def sample_ns(self) -> float:
+        return self.sample_s * 1e9
+
+    def run(self, tuner: Tuner, steps: int, batch: int = 16) -> None:
+        now = made = 0.0
+        for _ in range(steps):
+            able = min(tuner.workers, self.cpus / self.cpu_share)
+            step_s = self.step_s * (1 + self.drag * max(0.0, tuner.workers * self.cpu_share - self.cpus + 1))
+            loading_s = batch * self.sample_s / able
+            asked, now = now + step_s, now + max(step_s, loading_s)
+            made += 1
+            tuner.step(asked, now, int(made), self, batch)
+
+
+@pytest.mark.parametrize(
+    ("machine", "least", "most"),
+    [
+        (Machine(sample_s=0.005, cpu_share=1.0, cpus=8, step_s=0.02), 4, 6),  # 4 are needed
+        (Machine(sample_s=0.005, cpu_share=1.0, cpus=8, step_s=0.0001), 8, 16),  # never enough: all CPUs
+        (Machine(sample_s=0.010, cpu_share=0.02, cpus=2, step_s=0.01), 16, 24),  # waits for a network
+        (Machine(sample_s=0.0001, cpu_share=1.0, cpus=8, step_s=0.05), 1, 1),  # one does
+        (Machine(sample_s=0.020, cpu_share=1.0, cpus=16, step_s=0.02, drag=0.5), 8, 16),  # the script suffers
+    ],
+)
+def test_tuning_finds_enough_workers_soon(machine: Machine, least: int, most: int) -> None:
+    tuner = Tuner(1, 2, cpus=machine.cpus, memory_bytes=1 << 34)
+
+    machine.run(tuner, 199)
+
+    assert tuner.settled_at is not None
+    assert least <= tuner.workers <= most
+
+
+def test_batches_ahead_stay_within_memory() -> None:
+    machine = Machine(sample_s=0.01, cpu_share=0.1, cpus=4, step_s=0.0001, slowest_ns=1e9, batch_bytes=1e9)
+    tuner = Tuner(1, 2, cpus=4, memory_bytes=40 * 10**9)
+
+    machine.run(tuner, 199)
+
+    assert tuner.ahead == 5
+
+
+def test_ranks_share_the_cpus_and_the_cgroups_memory_counts(tmp_path: Path) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text("0::/a\n")
+    (tmp_path / "proc/meminfo").write_text("MemAvailable:   8000 kB\n")
+    (tmp_path / "sys/fs/cgroup/a").mkdir(parents=True)
+    (tmp_path / "sys/fs/cgroup/a/memory.max").write_text("5000000\n")
+    (tmp_path / "sys/fs/cgroup/a/memory.current").write_text("2000000\n")
+
+    assert free_bytes(tmp_path) == 3_000_000
+    assert cpus_of_rank({"LOCAL_WORLD_SIZE": "4"}, cpus=16.0) == 4.0
+    assert cpus_of_rank({"LOCAL_WORLD_SIZE": "many"}, cpus=16.0) == 16.0
+
+
+class Sample:
+    def __init__(self) -> None:
+        self.image = torch.zeros(2)
+        self.names = ["a"]
+
+
+def test_the_tensors_of_a_custom_batch_are_pinned_in_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor + 1)  # stands for a page-locked copy
+    batch = {"sample": Sample(), "n": (torch.zeros(1), "text")}
+
+    copied = pinned(batch)
+
+    assert copied["sample"] is not batch["sample"]
+    assert (copied["sample"].image == 1).all() and copied["sample"].names == ["a"]
+    assert (copied["n"][0] == 1).all() and copied["n"][1] == "text"
+    assert (batch["sample"].image == 0).all()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_batches_arrive_pinned() -> None:
+    loader = DataLoader([torch.zeros(3)] * 40, batch_size=4, num_workers=2, pin_memory=True)
+
+    assert all(batch.is_pinned() for batch in loader)
+
+
+def test_a_thread_that_pins_keeps_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: set[str] = set()
+
+    def pin(batch: Any) -> Any:
+        seen.add(threading.current_thread().name)
+        return batch + 0.5
+
+    monkeypatch.setattr(FeedIterator, "_make_inbox", lambda self: PinningInbox(self._crew, None, pin))
+
+    batches = [batch.tolist() for batch in DataLoader([float(i) for i in range(40)], batch_size=4, num_workers=2)]
+
+    assert [x for batch in batches for x in batch] == [i + 0.5 for i in range(40)]
+    assert seen == {"flatout-pin"}
+
+
+def test_a_loader_is_made_again_with_all_it_has() -> None:
+    def collate(samples: list[int]) -> int:
+        return sum(samples)
+
+    generator = torch.Generator()
+    before = TorchLoader(
+        list(range(30)), 4, True, num_workers=2, collate_fn=collate, drop_last=True, generator=generator
+    )
+
+    after = like(before, seeding="sample")
+
+    assert isinstance(after, TorchLoader) and after.sampler is before.sampler and after.generator is generator
+    assert (after.batch_size, after.drop_last, after.collate_fn) == (4, True, collate)
+    assert (after.num_workers, after.prefetch_factor, after.seeding) == (2, 2, "sample")
+    assert len(after) == len(before)
+
+
+def test_a_tuned_loader_gives_the_same_batches() -> None:
+    dataset = list(range(90))
+
+    tuned = autotune(TorchLoader(dataset, 4))
+
+    assert [b.tolist() for b in tuned] == [b.tolist() for b in TorchLoader(dataset, 4)]
+    assert tuned.num_workers >= 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"seeding": "none"}, "seeding must be one of worker, sample, got 'none'"),
+        ({"restarts": -1}, "restarts must be at least 0, got -1"),
+        ({"seeding": "sample", "per_sample": False}, "needs per_sample=True"),
+        ({"num_workers": -1}, "num_workers option should be non-negative"),
+    ],
+)
+def test_wrong_settings_are_told(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        DataLoader([1], **wrong)
