@@ -16,7 +16,6 @@ def _options(*remedies: str) -> tuple[str, ...]:
     [
         ("loader.workers=2",),
         ("loader.workers=2", "loader.persistent=true", "loader.prefetch=3"),
-        ("loader.workers=auto",),
     ],
 )
 def test_order_and_losses_stay_the_same(watch: Watch, run_bare: Run, remedies: tuple[str, ...]) -> None:
@@ -51,11 +50,3 @@ def test_a_stream_that_is_not_sharded_is_left_alone(watch: Watch, run_bare: Run)
     assert seen.truth == bare.truth and seen.losses == bare.losses
     told = " ".join(str(value) for one in seen.json["remedies"] for value in one["live"].values())
     assert "left alone: an IterableDataset that is not sharded" in told
-
-
-def test_pinning_is_refused_without_cuda(watch: Watch) -> None:
-    seen = watch("loader_order.py", options=_options("loader.pin=true"))
-
-    (remedy,) = seen.json["remedies"]
-    if remedy["state"] == "refused":
-        assert "no CUDA" in remedy["why"]
