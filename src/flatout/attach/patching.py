@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from .stand_in import StandIn, is_written_in_c
+
 _INHERITED = object()
 
 
@@ -24,7 +26,10 @@ class Patches:
         current = getattr(owner, name, None)
         if current is None or getattr(current, self._mark, False):
             return
-        wrapper = functools.update_wrapper(make(current), current)
+        wrapper = make(current)
+        if is_written_in_c(current):
+            wrapper = StandIn(current, wrapper)
+        functools.update_wrapper(wrapper, current)
         setattr(wrapper, self._mark, True)
         before = owner.__dict__.get(name, _INHERITED)
         setattr(owner, name, wrapper)

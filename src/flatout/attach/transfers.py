@@ -34,7 +34,7 @@ _MOVES = ("to", "cpu", "cuda")
 
 
 class TransferWatch:
-    """Patches of torch.Tensor's own methods. Subclasses with a `__torch_function__` see the function they know."""
+    """Patches of torch.Tensor's own methods."""
 
     def __init__(self, torch: Any, tracer: Tracer, sites: Sites, trouble: Callable[[Exception], None]) -> None:
         self._torch = torch
@@ -42,7 +42,7 @@ class TransferWatch:
         self._sites = sites
         self._trouble = trouble
         self._grad = torch.is_grad_enabled
-        # A subclass or mode that overrides functions is given ours, which is the one it finds under the public name.
+        # A subclass or mode that overrides functions is asked first, as torch itself would do, and calls back.
         self._overridden = torch.overrides.has_torch_function_unary
         self._compiling = torch.compiler.is_dynamo_compiling
         # Shared with the sync windows: a call timed here is not reported there again.
@@ -66,7 +66,7 @@ class TransferWatch:
             if self._compiling():
                 return original(tensor, *args, **kwargs)
             if overridden(tensor):
-                return self._torch.overrides.handle_torch_function(call, (tensor,), tensor, *args, **kwargs)
+                return original(tensor, *args, **kwargs)
             if not tensor.is_cuda or tracer.owner != get_ident():
                 return original(tensor, *args, **kwargs)
             begun = self._wait_begins()
@@ -116,7 +116,7 @@ class TransferWatch:
             if self._compiling():
                 return original(tensor, *args, **kwargs)
             if overridden(tensor):
-                return self._torch.overrides.handle_torch_function(move, (tensor,), tensor, *args, **kwargs)
+                return original(tensor, *args, **kwargs)
             me = get_ident()
             # Where no device is in use, steps that are only counted cannot have copies to it.
             if tracer.looking != me and (tracer.owner != me or not tracer.on_device):
@@ -148,8 +148,7 @@ class TransferWatch:
             if self._compiling():
                 return original(tensor, source, non_blocking, *args, **kwargs)
             if overridden(tensor) or overridden(source):
-                given = (tensor, source)
-                return self._torch.overrides.handle_torch_function(copy_, given, *given, non_blocking, *args, **kwargs)
+                return original(tensor, source, non_blocking, *args, **kwargs)
             if tracer.owner != get_ident() or getattr(source, "is_cuda", None) in (None, tensor.is_cuda):
                 return original(tensor, source, non_blocking, *args, **kwargs)
             tracer.inside = SYNC if source.is_cuda else H2D

@@ -119,14 +119,20 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Several named values, as a TOML table or `name=value,name=value`. `true` stands for all their defaults."""
+    """Several named values, as a TOML table or `name=value,name=value`.
+
+    `true` stands for all their defaults, a bare value for the first of them.
+    """
 
     fields: dict[str, Value]
     defaults: dict[str, Any] = field(default_factory=dict)
 
     @property
     def words(self) -> str:
-        return "true, or a table of " + ", ".join(f"{name} ({value.words})" for name, value in self.fields.items())
+        first = next(iter(self.fields))
+        return f"true, {first}'s value, or a table of " + ", ".join(
+            f"{name} ({value.words})" for name, value in self.fields.items()
+        )
 
     def read(self, written: object) -> dict[str, Any] | bool:
         if isinstance(written, bool) or str(written).strip().lower() in ("true", "false"):
@@ -144,6 +150,8 @@ class Options:
     def _pairs(self, written: object) -> list[tuple[str, object]]:
         if isinstance(written, dict):
             return [(str(name), one) for name, one in written.items()]
+        if "=" not in str(written):
+            return [(next(iter(self.fields)), written)]
         pairs = [part.partition("=") for part in str(written).split(",")]
         if not all(equals for _, equals, _ in pairs):
             raise ValueError(f"must be {self.words}, got {written!r}")

@@ -59,6 +59,20 @@ def test_a_class_that_another_remedy_wraps_breaks_no_graph() -> None:
     assert graph_breaks() == before
 
 
+@pytest.mark.usefixtures("backend")
+def test_a_container_of_torchs_own_is_one_graph() -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.Sequential(nn.Linear(8, 8), nn.ReLU()), nn.Linear(8, 1))
+    torch._dynamo.reset()
+    counted: Any = torch._dynamo.utils.counters
+    counted.clear()
+
+    with applied("compile.model", "default") as site:
+        train(site, model, 34)
+
+    assert counted["stats"]["unique_graphs"] == 1
+    assert counted["stats"]["calls_captured"] >= 4
+
+
 def _fails_to_compile(call: Any, mode: Any = None) -> Any:
     def compiled(*args: Any, **kwargs: Any) -> Any:
         torch.rand(3)

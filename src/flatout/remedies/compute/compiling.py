@@ -95,7 +95,13 @@ class _Compiled:
     def __init__(self, site: Site, module: Any, mode: str) -> None:
         self._site = site
         self._module = module
-        self._compiled = site.torch.compile(module._call_impl, mode=None if mode == "default" else mode)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            # A frame outside torch: the compiler passes over frames of torch's own containers, and would compile the
+            # parts of a Sequential one by one.
+            return module._call_impl(*args, **kwargs)
+
+        self._compiled = site.torch.compile(call, mode=None if mode == "default" else mode)
         self._graphs = mode in _WITH_GRAPHS
         self._tries = Tries(site)
         self._is_proved = False
