@@ -46,26 +46,28 @@ class Pair:
     has_fix: bool = True
 
 
-def _of_corpus(script: str, *remedies: str, device: str = "either") -> Pair:
+def _of_corpus(script: str, *remedies: str, device: str = "either", steps: int | None = None) -> Pair:
     path = CORPUS / f"{script}.py"
-    return Pair(remedies, path if path.exists() else CORPUS / script / "train.py", device)
+    # Numeric remedies begin after some steps, and compile or load kernels then: a run must be long beside that.
+    arguments = () if steps is None else ("--steps", str(steps))
+    return Pair(remedies, path if path.exists() else CORPUS / script / "train.py", device, arguments)
 
 
 PAIRS = (
-    _of_corpus("in101_plain", "loader.workers=auto"),
+    _of_corpus("in101_plain", "loader.workers=auto", "loader.persistent=true"),
     _of_corpus("in101_project", "loader.workers=auto"),
     _of_corpus("in105_short_epochs", "loader.persistent=true"),
     _of_corpus("in112_shards", "loader.prefetch=8", device="cpu"),
     _of_corpus("in110_decode_again", "loader.cache=true", device="cpu"),
     _of_corpus("ca603_save_often", "checkpoint.async=true"),
-    _of_corpus("ca601_validate_often", "cadence.eval=4"),
+    _of_corpus("ca601_validate_often", "cadence.eval=every=4,force=true"),
     _of_corpus("ca604_histograms", "cadence.logging=10"),
     _of_corpus("ho404_collect", "gc.defer=true"),
     _of_corpus("ho404_empty_cache", "gc.defer=true", device="cuda"),
     _of_corpus("ho405_anomaly", "autograd.plain=true"),
-    _of_corpus("ho401_small_model", "compile.model=default", device="cuda"),
+    _of_corpus("ho401_small_model", "compile.model=reduce-overhead", device="cuda", steps=3000),
     _of_corpus("co501_matmul", "precision.tf32=true", device="cuda"),
-    _of_corpus("co502_transformer", "precision.bf16=true", device="cuda"),
+    _of_corpus("co502_transformer", "precision.bf16=true", device="cuda", steps=300),
     _of_corpus("co506_channels_first", "layout.channels_last=true", device="cuda"),
     _of_corpus("tr201_pageable", "loader.pin=true", "transfer.async=true", device="cuda"),
     _of_corpus("tr203_own_batch", "loader.pin=true", device="cuda"),

@@ -1,0 +1,48 @@
+"""One trial: the user's script run for a while under a profile, and what came of it.
+
+A trial that did not end well is a result like any other. `None` means "not measured".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from flatout.records.report import RemedyState
+
+# "stopped" from outside after enough steps, "finished" by itself before; all others are failures.
+Ending = Literal["stopped", "finished", "crashed", "out of memory", "hung", "out of time", "not finite", "not trained"]
+WELL: tuple[Ending, ...] = ("stopped", "finished")
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """`arm` is what it stands for: "as it is", a remedy's id, "all"; `remedies` what was asked for, by id."""
+
+    arm: str
+    remedies: dict[str, Any]
+    ending: Ending
+    why: str = ""
+    # Of the steps after warm-up, in their order.
+    step_s: tuple[float, ...] = ()
+    samples: tuple[float, ...] = ()
+    # Of every backward pass since the first step, None where one could not be read.
+    losses: tuple[float | None, ...] = ()
+    # A digest of the trained weights when the trial was stopped.
+    weights: str | None = None
+    states: tuple[RemedyState, ...] = ()
+    device_peak_bytes: int | None = None
+    host_peak_bytes: int | None = None
+    # The user's own metric, as the script printed it last.
+    metric: float | None = None
+    # Files the script wrote, by its own names; they lie in the trial's scratch folder.
+    written: tuple[str, ...] = ()
+    wall_s: float = 0.0
+    # Where its recording is.
+    run: str = ""
+    # What else was changed: words of the command line or keys of a config file, by knob.
+    knobs: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def ended_well(self) -> bool:
+        return self.ending in WELL and bool(self.step_s)
