@@ -22,6 +22,10 @@ def wait_for_torch() -> None:
         from .remedying import make_importable
 
         make_importable()
+    if os.environ.get("FLATOUT_TRIAL"):
+        from . import trial
+
+        trial.ready(os.environ)
     after_import("torch", lambda module: install())
 
 
@@ -34,12 +38,17 @@ def install() -> bool:
         from . import remedying
 
         remedying.begin(os.environ["FLATOUT_REMEDIES"])
+    if os.environ.get("FLATOUT_TRIAL"):
+        from . import trial
+
+        trial.begin(os.environ)
     return watched
 
 
 def detach() -> None:
     """Put back every original that was replaced, and stop recording."""
-    from . import remedying, session
+    from . import remedying, session, trial
 
+    trial.end()
     remedying.end()
     session.detach()

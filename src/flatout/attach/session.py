@@ -340,6 +340,12 @@ def detach() -> None:
         _session = None
 
 
+def end_recording() -> None:
+    """The process is about to leave without a word to Python: what it recorded is brought to its end."""
+    if _session is not None:
+        _session.close()
+
+
 def text(what: str, value: object) -> None:
     """Into this process's recording, if it has one."""
     if _session is not None:

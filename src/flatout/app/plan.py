@@ -1,0 +1,79 @@
+"""From a run's findings to the remedies worth a trial: lossless ones first, then by predicted gain.
+
+Whether a remedy helps is for the trials to say. The plan only leaves out what the run shows to be pointless, and what
+the user has not allowed.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flatout.errors import FlatoutError
+from flatout.records.plan import LeftOut, Plan, Planned
+from flatout.records.report import Finding, Gain, RunReport
+from flatout.remedies.catalogue import SAFETIES, Remedy, known, remedies
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the user lets flatout do: classes of safety beyond lossless, and patterns of remedies' ids."""
+
+    allow: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        """A pattern that no remedy matches is a mistake in writing. Raises FlatoutError."""
+        for pattern in (*self.only, *self.without):
+            if not fnmatch.filter(known(), pattern):
+                raise FlatoutError(f"no remedy is called {pattern!r}; there are {', '.join(sorted(known()))}")
+
+    def refusal(self, remedy: Remedy) -> str | None:
+        """Why the user does not want it, or None."""
+        if remedy.safety != SAFETIES[0] and remedy.safety not in self.allow:
+            return f"it is {remedy.safety}: allow it with --allow {remedy.safety}"
+        if self.only and not _matches(remedy.id, self.only):
+            return "not among --only"
+        if _matches(remedy.id, self.without):
+            return "left out by --without"
+        return None
+
+
+def planned(report: RunReport, wishes: Wishes, tried: Collection[tuple[str, str]], kept: Mapping[str, Any]) -> Plan:
+    """`tried` are remedies with their values that need no second trial, `kept` those already in the profile."""
+    found: list[Planned] = []
+    left_out: list[LeftOut] = []
+    for remedy in remedies():
+        if remedy.id in kept:
+            continue
+        answer = remedy.applies(report)
+        if not answer.is_yes:
+            left_out.append(LeftOut(remedy.id, answer.why))
+            continue
+        if (remedy.id, repr(answer.value)) in tried:
+            continue
+        refusal = wishes.refusal(remedy)
+        if refusal is not None:
+            left_out.append(LeftOut(remedy.id, refusal))
+            continue
+        found.append(_planned(remedy, answer.value, answer.why, report.findings))
+    return Plan(tuple(sorted(found, key=_order)), tuple(left_out))
+
+
+def _planned(remedy: Remedy, value: Any, why: str, findings: Sequence[Finding]) -> Planned:
+    answered = [finding for finding in findings if finding.remedy == remedy.id]
+    gains = [finding.predicted_gain for finding in answered if finding.predicted_gain is not None]
+    best: Gain | None = max(gains, key=lambda gain: gain.mid, default=None)
+    codes = tuple(finding.code for finding in answered)
+    return Planned(remedy.id, value, remedy.safety, remedy.title, why, codes, best)
+
+
+def _order(one: Planned) -> tuple[int, float, str]:
+    return SAFETIES.index(one.safety), -(one.predicted.mid if one.predicted is not None else 1.0), one.id
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatch(name, pattern) for pattern in patterns)

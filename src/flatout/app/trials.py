@@ -1,0 +1,231 @@
+"""Makes trials: starts the script under a profile, watched like any run, and turns its recording into a result.
+
+Finished trials are kept as JSON beside their recordings; one that was made already is read again, so that a search
+which was cut off goes on where it was.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from flatout import __version__
+from flatout.app.beside import Beside
+from flatout.app.launch import child_environment, command_line
+from flatout.app.live import Follower
+from flatout.app.notices import Notices
+from flatout.app.run import REMEDIES
+from flatout.diagnose.ranks import Rank, Steps, training_ranks
+from flatout.diagnose.summary import summarise
+from flatout.records.report import RemedyState, RunReport
+from flatout.records.trial import Ending, Trial
+from flatout.store.directory import create_run
+from flatout.store.manifest import Manifest
+from flatout.store.run import StoredRun
+from flatout.trials.process import Exit, Process
+from flatout.trials.request import Request
+
+TRIAL = "FLATOUT_TRIAL"
+# A first step may compile, read an index or download: it is given half of the time there is, but no less than this.
+_FIRST_STEP_S = 120.0
+_OUTPUT_BYTES = 4 << 20
+_OUTPUT, _RESULT, _WRITTEN, _SCRATCH = "output.txt", "trial.json", "written.txt", "scratch"
+_MOST_WRITTEN = 1000
+# Steps after a remedy's last change until it is taken to have settled.
+_SETTLED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """Makes the trials of one search, filed under `folder`."""
+
+    folder: Path
+    python: str | None = None
+    interval_s: float = 0.5
+    # Told of every trial that begins.
+    tell: Callable[[Request], None] = lambda request: None
+
+    def __call__(self, request: Request) -> Trial:
+        place = self.folder / f"{_plain(request.arm)}-{request.key}"
+        done = _read(place / _RESULT)
+        if done is not None:
+            return done
+        self.tell(request)
+        shutil.rmtree(place, ignore_errors=True)  # what a trial that was cut off has left
+        trial = self._made(request, place)
+        partial = place / f"{_RESULT}.part"
+        partial.write_text(json.dumps(asdict(trial), default=str), encoding="utf-8")
+        partial.replace(place / _RESULT)
+        return trial
+
+    def report(self, trial: Trial) -> RunReport:
+        """The diagnosis of a trial's recording."""
+        return summarise(StoredRun(Path(trial.run)))
+
+    def _made(self, request: Request, place: Path) -> Trial:
+        argv = command_line([request.files.get(word, word) for word in request.command], self.python)
+        run = create_run(_plain(request.arm), out=place)
+        manifest = run.begin(Manifest(run.id, request.command, os.getcwd(), time.time(), flatout=__version__))
+        notices = Notices()
+        with Process(argv, self._environ(request, run.work, place), place / _OUTPUT) as process:
+            beside = Beside(run.work, notices)
+            beside.sample(process.pid, self.interval_s)
+            beside.capture_environment(Path.cwd())
+            follower = Follower(run.work / "proc")
+            first_step_s = max(_FIRST_STEP_S, request.limit_s / 2)
+            ended = process.wait(request.limit_s, lambda: follower.figures(None).steps, first_step_s)
+            beside.stop()
+        run.finish(
+            replace(
+                manifest,
+                ended_unix_s=time.time(),
+                exit_code=ended.code,
+                wall_s=ended.wall_s,
+                environment=beside.environment(),
+                notices=tuple(notices),
+            )
+        )
+        return _result(request, place, ended)
+
+    def _environ(self, request: Request, work: Path, place: Path) -> dict[str, str]:
+        own = {REMEDIES, TRIAL}
+        plain = {name: value for name, value in os.environ.items() if name not in own}
+        wanted: dict[str, object] = {"steps": request.steps, "replay": request.replays, "seconds": request.seconds}
+        if not request.allow_writes:
+            scratch = (place / _SCRATCH).absolute()
+            scratch.mkdir()
+            wanted |= {"scratch": str(scratch), "written": str(scratch / _WRITTEN)}
+        plain[TRIAL] = json.dumps(wanted)
+        if request.remedies:
+            plain[REMEDIES] = json.dumps(dict(request.remedies))
+        return child_environment(plain, work, {} if request.with_lines else {"lines_hz": 0.0})
+
+
+def _result(request: Request, place: Path, ended: Exit) -> Trial:
+    stored = StoredRun(place)
+    ranks = training_ranks(stored)
+    report = summarise(stored)
+    kept: dict[str, Any] = next((value for rank in ranks for value in rank.recording.values("trial")), {})
+    step_s, samples = _steps(ranks, max(request.warm_up, _in_force_from(report.remedies)))
+    losses = tuple(None if one is None else float.fromhex(one) for one in kept.get("losses", ()))
+    ending, why = _ending(ended, ranks, bool(kept), losses, place / _OUTPUT)
+    return Trial(
+        arm=request.arm,
+        remedies=dict(request.remedies),
+        ending=ending,
+        why=why,
+        step_s=step_s,
+        samples=samples,
+        losses=losses,
+        weights=kept.get("weights"),
+        states=report.remedies,
+        device_peak_bytes=report.gpu.memory_peak if report.gpu is not None else None,
+        host_peak_bytes=report.host.memory_peak if report.host is not None else None,
+        metric=_metric(request.metric, place / _OUTPUT),
+        written=_written(place / _SCRATCH / _WRITTEN),
+        wall_s=ended.wall_s,
+        run=str(place),
+        knobs=dict(request.knobs),
+    )
+
+
+def _steps(ranks: list[Rank] | tuple[Rank, ...], warm_up: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Seconds and samples of each step after warm-up. All ranks take a step together: the first one's time counts."""
+    if not ranks:
+        return (), ()
+    times, samples = _each(ranks[0].steps)
+    for rank in ranks[1:]:
+        others = _each(rank.steps)[1]
+        shared = min(len(samples), len(others))
+        times, samples = times[:shared], samples[:shared] + others[:shared]
+    # A run that ended early has no steps to give away.
+    first = min(warm_up, len(times) // 2)
+    return tuple(times[first:].tolist()), tuple(samples[first:].tolist())
+
+
+def _in_force_from(states: Sequence[RemedyState]) -> int:
+    """Some remedies look on for a while before they begin, or compile then: that is warm-up too."""
+    late = (state for state in states if state.safety == "numeric" or state.id.startswith("transfer."))
+    return max((state.step + _SETTLED for state in late if state.step), default=0)
+
+
+def _each(steps: Steps) -> tuple[Any, Any]:
+    """A record may hold several steps: they share its time and samples."""
+    counts = np.maximum(1, steps.count.astype(int))
+    return np.repeat(steps.wall_s / counts, counts), np.repeat(steps.samples / counts, counts)
+
+
+def _ending(
+    ended: Exit, ranks: object, is_stopped: bool, losses: tuple[float | None, ...], output: Path
+) -> tuple[Ending, str]:
+    if ended.cut == "out of time" and ranks:
+        return "out of time", f"cut off after {ended.wall_s:.0f} s"
+    if ended.cut:
+        return ended.cut, f"cut off after {ended.wall_s:.0f} s"  # type: ignore[return-value]
+    last = _last_line(output)
+    if ended.code and not is_stopped:
+        is_memory = ended.code == 137 or re.search(r"out ?of ?memory|MemoryError|DefaultCPUAllocator", last, re.I)
+        return "out of memory" if is_memory else "crashed", last or f"exit code {ended.code}"
+    if not ranks:
+        return "not trained", "no optimizer made a step"
+    if any(one is not None and not np.isfinite(one) for one in losses):
+        first = next(place for place, one in enumerate(losses) if one is not None and not np.isfinite(one))
+        return "not finite", f"the loss of pass {first + 1} is {losses[first]}"
+    return ("stopped" if is_stopped else "finished"), ""
+
+
+def _tail(output: Path) -> str:
+    try:
+        with output.open("rb") as file:
+            file.seek(max(0, output.stat().st_size - _OUTPUT_BYTES))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _last_line(output: Path) -> str:
+    lines = [line.strip() for line in _tail(output).splitlines() if line.strip()]
+    errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Interrupt|Exit)\b", line)]
+    return (errors or lines or [""])[-1][:300]
+
+
+def _metric(pattern: str | None, output: Path) -> float | None:
+    if pattern is None:
+        return None
+    found = re.findall(pattern, _tail(output))
+    try:
+        return float(found[-1]) if found else None
+    except (TypeError, ValueError):
+        return None
+
+
+def _written(file: Path) -> tuple[str, ...]:
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ()
+    return tuple(dict.fromkeys(str(json.loads(line)) for line in lines))[:_MOST_WRITTEN]
+
+
+def _plain(arm: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", arm).strip("-.") or "trial"
+
+
+def _read(file: Path) -> Trial | None:
+    """A trial made before, or None where there is none or it cannot be read."""
+    try:
+        value: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        states = tuple(RemedyState(**state) for state in value["states"])
+        lists = {name: tuple(value[name]) for name in ("step_s", "samples", "losses", "written")}
+        return Trial(**{**value, **lists, "states": states})
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,103 @@
+"""The script trains on batches that lie on the device already: what it could reach with a perfect loader.
+
+From the first backward pass on, the loader it trains from gives the same few batches over and over, as often as it
+would have given its own. The script's `.to(device)` finds the tensors there. For a trial that measures the ceiling:
+what is learnt is worth nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from .patching import Patches
+
+BATCHES = 8
+
+
+class Replay:
+    """Remembers which loader feeds the training, and gives its batches again."""
+
+    def __init__(self, torch: Any, batches: int = BATCHES) -> None:
+        self._torch = torch
+        self._wanted = batches
+        self._kept: list[Any] = []
+        self._given = 0
+        # Numbers and weak references: a loader kept alive to the end of the process makes its workers end slowly there,
+        # 5 s each where they are persistent and pinned.
+        self._last = self._training = 0
+        # Of every iterator: which dataset it reads, and how many batches it has, as far as that is known.
+        self._of: WeakKeyDictionary[Any, tuple[int, float]] = WeakKeyDictionary()
+
+    def install(self, module: Any, patches: Patches) -> None:
+        """`module` is torch.utils.data.dataloader."""
+        patches.replace(module.DataLoader, "__iter__", self._make_iter)
+        patches.replace(self._torch.autograd, "backward", self._make_backward)
+        for kind in (module._SingleProcessDataLoaderIter, module._MultiProcessingDataLoaderIter):
+            patches.replace(kind, "_next_data", self._make_next)
+
+    def _make_iter(self, original: Any) -> Any:
+        def __iter__(loader: Any) -> Any:
+            iterator = original(loader)
+            # By dataset: some scripts build a new loader every epoch.
+            self._of[iterator] = id(loader.dataset), _length(loader)
+            return iterator
+
+        return __iter__
+
+    def _make_backward(self, original: Any) -> Any:
+        def backward(*args: Any, **kwargs: Any) -> Any:
+            if not self._training:
+                self._training = self._last
+            return original(*args, **kwargs)
+
+        return backward
+
+    def _make_next(self, original: Callable[[Any], Any]) -> Any:
+        torch = self._torch
+
+        def _next_data(iterator: Any) -> Any:
+            dataset, length = self._of.get(iterator, (0, 0.0))
+            if not torch.is_grad_enabled() or not dataset:
+                return original(iterator)
+            self._last = dataset
+            if dataset != self._training:
+                return original(iterator)
+            if len(self._kept) < self._wanted:
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+                self._kept.append(self._moved(original(iterator), device))
+                return self._kept[-1]
+            if iterator._num_yielded >= length:
+                raise StopIteration
+            self._given += 1
+            return self._kept[self._given % len(self._kept)]
+
+        return _next_data
+
+    def _moved(self, value: Any, device: Any) -> Any:
+        """The same with every tensor in it on the device; objects keep their type and have their tensors replaced."""
+        if isinstance(value, self._torch.Tensor):
+            return value.to(device, copy=True)  # a loader may use the memory of a batch again
+        if isinstance(value, dict):
+            return {key: self._moved(item, device) for key, item in value.items()}
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return type(value)(*(self._moved(item, device) for item in value))
+        if isinstance(value, list | tuple):
+            return type(value)(self._moved(item, device) for item in value)
+        names = list(getattr(value, "__dict__", ())) or [
+            n for n in getattr(value, "__slots__", ()) if hasattr(value, n)
+        ]
+        for name in names:
+            moved = self._moved(getattr(value, name), device)
+            if moved is not getattr(value, name):
+                object.__setattr__(value, name, moved)
+        return value
+
+
+def _length(loader: Any) -> float:
+    try:
+        return float(len(loader))
+    except TypeError:
+        return math.inf

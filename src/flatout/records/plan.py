@@ -1,0 +1,41 @@
+"""What is to be tried on a script, in which order, and what is left out and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from flatout.records.report import Gain
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A remedy worth a trial. `codes` are the findings it answers; `predicted` is the largest gain among theirs."""
+
+    id: str
+    value: Any
+    safety: str
+    title: str
+    why: str
+    codes: tuple[str, ...] = ()
+    predicted: Gain | None = None
+
+    @property
+    def priority(self) -> str:
+        """As a guide would rank it: by what is at stake."""
+        gain = self.predicted.mid if self.predicted is not None else 1.0
+        if gain >= 1.2:
+            return "must"
+        return "recommended" if gain >= 1.05 else "optional"
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    id: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    remedies: tuple[Planned, ...]
+    left_out: tuple[LeftOut, ...] = ()

@@ -1,0 +1,119 @@
+"""A process of the script with limits: of time, of the host's memory, and of how long it may go without a step.
+
+It has a session of its own, so that its workers and ranks end with it, and no terminal to ask questions at.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+_LOOK_S = 0.2
+_STEPS_LOOK_S = 2.0
+_GRACE_S = 5.0
+# Below this share of the host's memory the kernel would soon choose a victim, and not always the trial.
+_LEAST_FREE = 0.03
+# No step for so long, and for so many times the longest gap between looks that brought one, is a hang.
+_HUNG_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """`code` as a shell gives it. `cut` says why it was made to end, if it was."""
+
+    code: int
+    wall_s: float
+    cut: str = ""
+
+
+class Process:
+    """Starts on entry; whatever is left of it is killed on exit."""
+
+    def __init__(self, argv: Sequence[str], environ: Mapping[str, str], output: Path) -> None:
+        self._argv = argv
+        self._environ = environ
+        self._output = output
+        self._process: subprocess.Popen[bytes] | None = None
+        self._began_s = 0.0
+
+    def __enter__(self) -> Process:
+        self._began_s = time.perf_counter()
+        with self._output.open("wb") as log:
+            self._process = subprocess.Popen(
+                self._argv,
+                env=dict(self._environ),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._end_all()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def wait(self, limit_s: float, steps: Callable[[], int], first_step_s: float) -> Exit:
+        """Until it ends or is cut off. `steps` tells how many it has made; the first may take `first_step_s`."""
+        assert self._process is not None
+        cut, seen, moved_s, next_look_s = "", 0, self._began_s, self._began_s + _STEPS_LOOK_S
+        while not cut:
+            try:
+                self._process.wait(_LOOK_S)
+                break
+            except subprocess.TimeoutExpired:
+                pass
+            now = time.perf_counter()
+            if now - self._began_s > limit_s:
+                cut = "out of time"
+            elif _free_share() < _LEAST_FREE:
+                cut = "out of memory"
+            elif now >= next_look_s:
+                next_look_s = now + _STEPS_LOOK_S
+                count = steps()
+                if count > seen:
+                    seen, moved_s = count, now
+                elif now - moved_s > (_HUNG_S if seen else first_step_s):
+                    cut = "hung"
+        if cut:
+            self._end_all()
+        code = self._process.wait()
+        return Exit(128 - code if code < 0 else code, time.perf_counter() - self._began_s, cut)
+
+    def _end_all(self) -> None:
+        """The whole session: asked first, then made to."""
+        assert self._process is not None
+        if self._process.poll() is None:
+            self._signal(signal.SIGTERM)
+            try:
+                self._process.wait(_GRACE_S)
+            except subprocess.TimeoutExpired:
+                pass
+        self._signal(signal.SIGKILL)
+        self._process.wait()
+
+    def _signal(self, number: int) -> None:
+        assert self._process is not None
+        try:
+            os.killpg(self._process.pid, number)
+        except (ProcessLookupError, PermissionError):
+            pass
+
+
+def _free_share() -> float:
+    """Of the host's memory; 1.0 where that cannot be told."""
+    try:
+        figures = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+        return int(figures["MemAvailable"].split()[0]) / int(figures["MemTotal"].split()[0])
+    except (OSError, KeyError, ValueError):
+        return 1.0

@@ -1,0 +1,99 @@
+"""Trials of a real script in real processes: how each ends, and what is known of it then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flatout.app.trials import Maker
+from flatout.records.trial import Trial
+from flatout.trials import process
+from flatout.trials.request import Request
+
+_SCRIPT = Path(__file__).parents[1] / "scripts" / "tried.py"
+Try = Callable[..., Trial]
+
+
+@pytest.fixture
+def attempt(tmp_path: Path) -> Try:
+    def made(mode: str = "plain", arm: str = "as it is", **asked: object) -> Trial:
+        usual: dict[str, Any] = {"steps": 30, "warm_up": 5, "allow_writes": True}
+        request = Request((str(_SCRIPT), mode), arm, **{**usual, **asked})
+        return Maker(tmp_path / "trials")(request)
+
+    return made
+
+
+def test_it_is_stopped_after_its_steps_and_the_same_again_is_bit_for_bit_the_same(attempt: Try) -> None:
+    plain = attempt()
+    fed = attempt(arm="loader.workers", remedies={"loader.workers": 2})
+
+    assert (plain.ending, fed.ending) == ("stopped", "stopped")
+    assert len(plain.step_s) == len(plain.samples) == 25
+    assert set(plain.samples) == {8}
+    assert len(plain.losses) == 30
+    assert fed.losses == plain.losses
+    assert fed.weights == plain.weights is not None
+    assert [state.state for state in fed.states] == ["applied"]
+    assert sum(fed.step_s) < sum(plain.step_s)
+
+
+@pytest.mark.parametrize(
+    ("mode", "ending", "why"),
+    [
+        ("raises", "crashed", "ValueError: a broken sample"),
+        ("memory", "out of memory", "CUDA out of memory"),
+        ("segfault", "crashed", ""),
+        ("nan", "not finite", "pass 13"),
+        ("short", "finished", ""),
+    ],
+)
+def test_what_goes_wrong_is_a_result(attempt: Try, mode: str, ending: str, why: str) -> None:
+    trial = attempt(mode)
+
+    assert trial.ending == ending
+    assert why in trial.why
+    assert trial.ended_well == (ending == "finished")
+
+
+def test_one_that_hangs_is_ended_with_all_its_processes(attempt: Try, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_HUNG_S", 3.0)
+
+    trial = attempt("hangs")
+
+    assert trial.ending == "hung"
+    assert trial.wall_s < 60
+
+
+def test_time_ends_it_from_within_and_from_without(attempt: Try) -> None:
+    soon = attempt(steps=10_000, seconds=0.3)
+    cut = attempt("hangs", limit_s=8.0)
+
+    assert soon.ending == "stopped"
+    assert 8 <= len(soon.losses) < 100
+    assert cut.ending == "out of time"
+
+
+def test_what_the_script_says_of_its_quality_is_read(attempt: Try) -> None:
+    assert attempt(steps=130, metric=r"PSNR: ([0-9.]+)").metric == 21.5
+
+
+def test_a_ceiling_gives_the_same_batches_again(attempt: Try) -> None:
+    plain, ceiling = attempt(), attempt(arm="ceiling", replays=True)
+
+    assert ceiling.ending == "stopped"
+    assert sum(ceiling.step_s[-10:]) < 0.5 * sum(plain.step_s[-10:])
+
+
+def test_a_trial_made_before_is_not_made_again(tmp_path: Path) -> None:
+    begun: list[str] = []
+    maker = Maker(tmp_path, tell=lambda request: begun.append(request.arm))
+    request = Request((str(_SCRIPT), "short"), "as it is", steps=30, allow_writes=True)
+
+    first, second = maker(request), maker(request)
+
+    assert begun == ["as it is"]
+    assert second == first
