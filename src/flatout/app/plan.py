@@ -16,6 +16,9 @@ from flatout.records.plan import LeftOut, Plan, Planned
 from flatout.records.report import Finding, Gain, RunReport
 from flatout.remedies.catalogue import SAFETIES, Remedy, known, remedies
 
+# Neither does much alone: a copy can only go on beside the kernels from pinned memory, and pinning costs a copy.
+_TOGETHER = (("loader.pin", "transfer.async", "transfer.prefetch"),)
+
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
@@ -43,13 +46,16 @@ class Wishes:
 
 
 def planned(report: RunReport, wishes: Wishes, tried: Collection[tuple[str, str]], kept: Mapping[str, Any]) -> Plan:
-    """`tried` are remedies with their values that need no second trial, `kept` those already in the profile."""
+    """`tried` are remedies with their values that need no second trial, `kept` those already in the profile.
+
+    One that is kept comes again with another value where the run under it calls for that.
+    """
     found: list[Planned] = []
     left_out: list[LeftOut] = []
     for remedy in remedies():
-        if remedy.id in kept:
-            continue
         answer = remedy.applies(report)
+        if remedy.id in kept and (not answer.is_yes or answer.value == kept[remedy.id]):
+            continue
         if not answer.is_yes:
             left_out.append(LeftOut(remedy.id, answer.why))
             continue
@@ -61,6 +67,19 @@ def planned(report: RunReport, wishes: Wishes, tried: Collection[tuple[str, str]
             continue
         found.append(_planned(remedy, answer.value, answer.why, report.findings))
     return Plan(tuple(sorted(found, key=_order)), tuple(left_out))
+
+
+def together(remedies: Sequence[Planned]) -> list[list[Planned]]:
+    """In the same order, with those in one group that only help each other."""
+    groups: list[list[Planned]] = []
+    for one in remedies:
+        mates = next((names for names in _TOGETHER if one.id in names), ())
+        group = next((group for group in groups if group[0].id in mates), None)
+        if group is None:
+            groups.append([one])
+        else:
+            group.append(one)
+    return groups
 
 
 def _planned(remedy: Remedy, value: Any, why: str, findings: Sequence[Finding]) -> Planned:

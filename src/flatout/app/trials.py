@@ -99,7 +99,8 @@ class Maker:
     def _environ(self, request: Request, work: Path, place: Path) -> dict[str, str]:
         own = {REMEDIES, TRIAL}
         plain = {name: value for name, value in os.environ.items() if name not in own}
-        wanted: dict[str, object] = {"steps": request.steps, "replay": request.replays, "seconds": request.seconds}
+        wanted: dict[str, object] = {"steps": request.steps, "seconds": request.seconds}
+        wanted |= {"replay": request.replays, "nudge": request.nudged}
         if not request.allow_writes:
             scratch = (place / _SCRATCH).absolute()
             scratch.mkdir()
@@ -127,6 +128,7 @@ def _result(request: Request, place: Path, ended: Exit) -> Trial:
         samples=samples,
         losses=losses,
         weights=kept.get("weights"),
+        steps=kept.get("steps"),
         states=report.remedies,
         device_peak_bytes=report.gpu.memory_peak if report.gpu is not None else None,
         host_peak_bytes=report.host.memory_peak if report.host is not None else None,

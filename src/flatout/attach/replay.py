@@ -15,6 +15,9 @@ from weakref import WeakKeyDictionary
 from .patching import Patches
 
 BATCHES = 8
+# What a loader is known by, since some scripts build a new one every epoch, with a new dataset: the dataset's class and
+# how many batches there are, as far as that is known.
+_Kind = tuple[type, float]
 
 
 class Replay:
@@ -25,11 +28,11 @@ class Replay:
         self._wanted = batches
         self._kept: list[Any] = []
         self._given = 0
-        # Numbers and weak references: a loader kept alive to the end of the process makes its workers end slowly there,
+        # Kinds and weak references: a loader kept alive to the end of the process makes its workers end slowly there,
         # 5 s each where they are persistent and pinned.
-        self._last = self._training = 0
-        # Of every iterator: which dataset it reads, and how many batches it has, as far as that is known.
-        self._of: WeakKeyDictionary[Any, tuple[int, float]] = WeakKeyDictionary()
+        self._last: _Kind | None = None
+        self._training: _Kind | None = None
+        self._of: WeakKeyDictionary[Any, _Kind] = WeakKeyDictionary()
 
     def install(self, module: Any, patches: Patches) -> None:
         """`module` is torch.utils.data.dataloader."""
@@ -41,15 +44,14 @@ class Replay:
     def _make_iter(self, original: Any) -> Any:
         def __iter__(loader: Any) -> Any:
             iterator = original(loader)
-            # By dataset: some scripts build a new loader every epoch.
-            self._of[iterator] = id(loader.dataset), _length(loader)
+            self._of[iterator] = type(loader.dataset), _length(loader)
             return iterator
 
         return __iter__
 
     def _make_backward(self, original: Any) -> Any:
         def backward(*args: Any, **kwargs: Any) -> Any:
-            if not self._training:
+            if self._training is None:
                 self._training = self._last
             return original(*args, **kwargs)
 
@@ -59,17 +61,17 @@ class Replay:
         torch = self._torch
 
         def _next_data(iterator: Any) -> Any:
-            dataset, length = self._of.get(iterator, (0, 0.0))
-            if not torch.is_grad_enabled() or not dataset:
+            kind = self._of.get(iterator)
+            if not torch.is_grad_enabled() or kind is None:
                 return original(iterator)
-            self._last = dataset
-            if dataset != self._training:
+            self._last = kind
+            if kind != self._training:
                 return original(iterator)
             if len(self._kept) < self._wanted:
                 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
                 self._kept.append(self._moved(original(iterator), device))
                 return self._kept[-1]
-            if iterator._num_yielded >= length:
+            if iterator._num_yielded >= kind[1]:
                 raise StopIteration
             self._given += 1
             return self._kept[self._given % len(self._kept)]

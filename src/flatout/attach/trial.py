@@ -28,6 +28,7 @@ _DIGESTED_EACH = 1 << 20
 _FEWEST_STEPS = 8
 
 _NOT_CONTAINED = 70
+_NUDGE = 2.0**-20
 
 _trial: Trial | None = None
 
@@ -40,6 +41,7 @@ class Trial:
         self._last_step = int(wanted["steps"])
         self._seconds = float(wanted.get("seconds") or math.inf)
         self._began_s = 0.0
+        self._nudges = bool(wanted.get("nudge"))
         self._replays = bool(wanted.get("replay"))
         self._losses: list[Any] = []
         self._taken: dict[int, int] = {}
@@ -90,6 +92,8 @@ class Trial:
     def _stepped(self, optimizer: Any, *_: Any) -> None:
         """After a step of any optimizer. Several that take turns make one step together: the furthest counts."""
         mine = id(optimizer)
+        if mine not in self._optimizers and self._nudges:
+            self._nudge(optimizer)
         self._optimizers[mine] = optimizer
         self._taken[mine] = self._taken.get(mine, 0) + 1
         count, now_s = self._taken[mine], time.perf_counter()
@@ -97,6 +101,16 @@ class Trial:
         is_enough = count >= self._last_step or (count >= _FEWEST_STEPS and now_s - self._began_s > self._seconds)
         if is_enough and os.getpid() == self._pid:
             self._leave(count)
+
+    def _nudge(self, optimizer: Any) -> None:
+        """Each weight by a millionth of itself, up or down; by numbers of our own, the script's are not drawn."""
+        torch = self._torch
+        with torch.no_grad():
+            for group in optimizer.param_groups:
+                for weight in group["params"]:
+                    draw = torch.Generator(device=weight.device).manual_seed(weight.numel())
+                    signs = torch.empty_like(weight).uniform_(-1.0, 1.0, generator=draw).sign_()
+                    weight.add_(weight * signs, alpha=_NUDGE)
 
     def _leave(self, steps: int) -> None:
         try:

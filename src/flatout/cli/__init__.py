@@ -19,7 +19,7 @@ from flatout import __version__
 from flatout.errors import FlatoutError
 
 _FOLDER = Path(__file__).parent
-_NOT_VERBS = {"options"}
+_NOT_VERBS = {"command", "options"}
 _PROG = "flatout"
 
 

@@ -18,6 +18,8 @@ class Setting:
     value: Value
     # None: the command line.
     location: Location | None = None
+    # What it took the place of, in a config that its own builds on.
+    over: Setting | None = None
 
 
 @dataclass(frozen=True, slots=True)

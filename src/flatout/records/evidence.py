@@ -43,6 +43,9 @@ class Waiting:
     # Share of the other steps that found no batch ready, and the mean wait of those that did find one.
     empty_share: float | None = None
     ready_ms: float | None = None
+    # How much longer the passes of the first steps take than those of the others: after a process was forked, all
+    # memory that is written to is copied once.
+    first_slower_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,8 @@ class Trial:
     run: str = ""
     # What else was changed: words of the command line or keys of a config file, by knob.
     knobs: dict[str, Any] = field(default_factory=dict)
+    # Optimizer steps since the first, when it was stopped.
+    steps: int | None = None
 
     @property
     def ended_well(self) -> bool:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
+
+# These do not change what a trial comes to.
+_NOT_ASKED = ("limit_s", "allow_writes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +38,17 @@ class Request:
     allow_writes: bool = False
     # Batches that lie on the device take the place of the loader's: a ceiling.
     replays: bool = False
+    # The weights are moved by about a rounding error after the first step: a yardstick.
+    nudged: bool = False
     # Tells trials of one arm apart.
     repeat: int = 0
 
     @property
     def key(self) -> str:
         """Equal for requests that ask for the same: a search that was cut off finds its finished trials by it."""
-        asked = {
-            "command": self.command, "arm": self.arm, "remedies": dict(self.remedies), "steps": self.steps,
-            "warm_up": self.warm_up, "seconds": self.seconds, "files": dict(self.files), "knobs": dict(self.knobs), "repeat": self.repeat,
-            "metric": self.metric, "lines": self.with_lines, "replays": self.replays,
-        }  # fmt: skip
-        return hashlib.blake2b(json.dumps(asked, sort_keys=True, default=str).encode(), digest_size=8).hexdigest()
+        asked = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in _NOT_ASKED}
+        return hashlib.blake2b(json.dumps(asked, sort_keys=True, default=_plain).encode(), digest_size=8).hexdigest()
+
+
+def _plain(value: object) -> object:
+    return dict(value) if isinstance(value, Mapping) else str(value)

@@ -1,0 +1,190 @@
+"""`flatout fix`: watch, plan, try, prove, and write down what to use."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shlex
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from flatout.app.fixing.bench import Bench, Settings
+from flatout.app.fixing.progress import Progress
+from flatout.app.fixing.proof import concluded, confirm
+from flatout.app.fixing.search import Search
+from flatout.app.launch import command_line
+from flatout.app.plan import Wishes
+from flatout.app.profile_file import toml, write_whole
+from flatout.app.terminal import Terminal, say, terminal
+from flatout.app.trials import Maker
+from flatout.errors import FlatoutError
+from flatout.records.fix import Fix
+from flatout.records.report import RunReport
+from flatout.report.fix import render, render_plan, to_json
+
+ROOT = Path(".flatout", "fix")
+_DONE = "fix.json"
+_CLASSES = ("numeric", "training")
+_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h)?")
+_SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, None: 1.0}
+_LEAST_BUDGET_S = 20.0
+_RESUMED_S = 86_400.0
+_SAY = {
+    "resumed": "going on with {count} trials of a search that was cut off (--fresh starts anew)",
+    "wrote": "\n Wrote {profile}. Use it with:\n   flatout run --with {profile} {command}\n",
+    "kept": "flatout: everything measured is in {folder}\n",
+    "written": "{count} files that the script writes went to a scratch folder in the trials, as {first}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The user's command line."""
+
+    cmd: tuple[str, ...]
+    allow: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    budget: str = "10m"
+    metric: str | None = None
+    higher: bool = True
+    dry_run: bool = False
+    edit: bool = False
+    allow_writes: bool = False
+    fresh: bool = False
+    profile: Path = Path("flatout.toml")
+    json: str | None = None
+    python: str | None = None
+    quiet: bool = False
+    verbose: bool = False
+
+
+def fixed(asked: Asked) -> int:
+    """The whole loop; 0 if something was kept, 1 if not."""
+    settings = _settings(asked)
+    command_line(asked.cmd, asked.python)  # a mistake in the command is told before anything starts
+    folder = _folder(asked)
+    progress = Progress(terminal(os.environ), asked.quiet)
+    made = len(list(folder.glob("*/trial.json")))
+    if made:
+        progress.say(_SAY["resumed"].format(count=made))
+    maker = Maker(folder, asked.python, tell=progress.begins)
+    bench = Bench(settings, maker)
+    search = Search(bench, maker.report)
+    report = search.look()
+    if asked.dry_run:
+        return _show_plan(search, report, progress)
+    try:
+        search.run(report)
+        if search.found.profile:
+            confirm(bench, search.found.profile)
+    except KeyboardInterrupt:
+        search.found.ended = "it was interrupted"
+        progress.end()
+        if not bench.of({}):
+            raise
+    fix = concluded(bench, search, report)
+    progress.end()
+    return _publish(with_written(fix), asked, folder, progress.screen)
+
+
+def _settings(asked: Asked) -> Settings:
+    for one in asked.allow:
+        if one not in _CLASSES:
+            raise FlatoutError(f"--allow {one!r}: write numeric or training; lossless remedies are always allowed")
+    wishes = Wishes(_with_lower(asked.allow), asked.only, asked.without)
+    wishes.check()
+    if asked.metric is not None:
+        _check_pattern(asked.metric)
+    budget_s = seconds_in(asked.budget)
+    return Settings(asked.cmd, wishes, budget_s, asked.metric, asked.higher, asked.allow_writes)
+
+
+def _with_lower(allow: tuple[str, ...]) -> tuple[str, ...]:
+    """Whoever allows a change of the training allows other rounding as well."""
+    return (*allow, "numeric") if "training" in allow else allow
+
+
+def _check_pattern(pattern: str) -> None:
+    try:
+        groups = re.compile(pattern).groups
+    except re.error as error:
+        raise FlatoutError(f"--metric {pattern!r} is no pattern: {error}") from None
+    if groups != 1:
+        raise FlatoutError(f"--metric {pattern!r} must have one group around the number, as 'PSNR: ([0-9.]+)'")
+
+
+def seconds_in(text: str) -> float:
+    found = _TIME.fullmatch(text.strip())
+    if found is None:
+        raise FlatoutError(f"--budget {text!r} is no time: write 90s, 10m or 1h")
+    seconds = float(found.group(1)) * _SECONDS[found.group(2)]
+    if seconds < _LEAST_BUDGET_S:
+        raise FlatoutError(f"--budget {text!r} is too short for any trial: give at least {_LEAST_BUDGET_S:g}s")
+    return seconds
+
+
+def _folder(asked: Asked) -> Path:
+    """A new one, or that of the same command's last search if it was cut off."""
+    ROOT.mkdir(parents=True, exist_ok=True)
+    same = hashlib.blake2b(json.dumps([asked.cmd, asked.python]).encode(), digest_size=4).hexdigest()
+    for folder in sorted(ROOT.glob(f"*-{same}"), reverse=True):
+        is_recent = time.time() - folder.stat().st_mtime < _RESUMED_S
+        if is_recent and not (folder / _DONE).exists() and not asked.fresh:
+            return folder
+        break
+    for number in range(1000):
+        folder = ROOT / f"{time.strftime('%Y%m%d-%H%M%S')}{f'-{number}' if number else ''}-{same}"
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            continue
+        return folder
+    raise FlatoutError(f"no folder could be made in {str(ROOT)!r}")
+
+
+def _show_plan(search: Search, report: RunReport, progress: Progress) -> int:
+    progress.end()
+    screen = progress.screen
+    say(render_plan(search.plan(report), width=screen.width, color=screen.color, unicode=screen.unicode))
+    return 0
+
+
+def with_written(fix: Fix) -> Fix:
+    """A line on the files that did not go where they always go."""
+    if not fix.written:
+        return fix
+    words = _SAY["written"].format(count=len(fix.written), first=os.path.relpath(fix.written[0]))
+    return replace(fix, notices=(*fix.notices, words))
+
+
+def _publish(fix: Fix, asked: Asked, folder: Path, screen: Terminal) -> int:
+    text = json.dumps(to_json(fix), indent=2, default=str) + "\n"
+    write_whole(folder / _DONE, text)
+    if asked.json == "-":
+        print(text, end="", flush=True)
+    elif asked.json is not None:
+        write_whole(Path(asked.json), text)
+    if fix.profile:
+        write_whole(asked.profile, _profile(fix))
+    if not asked.quiet:
+        say(render(fix, width=screen.width, color=screen.color, unicode=screen.unicode, verbose=asked.verbose))
+        if fix.profile:
+            say(_SAY["wrote"].format(profile=asked.profile, command=shlex.join(fix.command)))
+        else:
+            say(_SAY["kept"].format(folder=folder))
+    return 0 if fix.profile else 1
+
+
+def _profile(fix: Fix) -> str:
+    gain = f", {fix.gain.mid:.2f} times as fast ({fix.gain.low:.2f} to {fix.gain.high:.2f})" if fix.gain else ""
+    comments = [f"By flatout fix {shlex.join(fix.command)}", f"{time.strftime('%Y-%m-%d')}, {fix.device}{gain}"]
+    notes = {
+        one.planned.id: f"{one.planned.priority}, {one.planned.safety}: ×{one.gain.mid:.2f} measured"
+        for one in fix.tried
+        if one.state == "kept" and one.gain is not None
+    }
+    return toml(fix.profile, comments, notes)

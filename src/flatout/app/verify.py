@@ -1,0 +1,97 @@
+"""`flatout verify`: is a profile still what it was said to be, here and today? The proof again, without a search."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from flatout.app.fix import seconds_in, with_written
+from flatout.app.fixing.bench import Bench, Settings
+from flatout.app.fixing.progress import Progress
+from flatout.app.fixing.proof import concluded, confirm
+from flatout.app.fixing.search import Search
+from flatout.app.launch import command_line
+from flatout.app.profile import profile
+from flatout.app.profile_file import write_whole
+from flatout.app.terminal import say, terminal
+from flatout.app.trials import Maker
+from flatout.errors import FlatoutError
+from flatout.records.fix import Fix
+from flatout.report.fix import render, to_json
+
+_SAY = {
+    "ended": "the profile was measured",
+    "holds": " The profile holds.\n",
+    "gone": " The profile does not hold: {why}.\n",
+    "slower": "it does not gain over 1% here",
+    "differs": "its lossless part changes the training: {sentence}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    file: Path
+    cmd: tuple[str, ...]
+    budget: str = "5m"
+    metric: str | None = None
+    higher: bool = True
+    allow_writes: bool = False
+    json: str | None = None
+    python: str | None = None
+    quiet: bool = False
+
+
+def verified(asked: Asked) -> int:
+    """0 if the profile still gains and still changes nothing it should not; 1 if not."""
+    values = profile(asked.file, ()).values
+    if not values:
+        raise FlatoutError(f"{asked.file} asks for no remedy, so there is nothing to verify")
+    command_line(asked.cmd, asked.python)
+    settings = Settings(
+        asked.cmd,
+        budget_s=seconds_in(asked.budget),
+        metric=asked.metric,
+        higher=asked.higher,
+        allow_writes=asked.allow_writes,
+    )
+    progress = Progress(terminal(os.environ), asked.quiet)
+    with TemporaryDirectory(prefix="flatout-verify-") as folder:
+        maker = Maker(Path(folder), asked.python, tell=progress.begins)
+        bench = Bench(settings, maker)
+        search = Search(bench, maker.report)
+        report = search.look()
+        search.measure_bare()
+        search.found.profile, search.found.ended = dict(values), _SAY["ended"]
+        confirm(bench, values)
+        fix = with_written(concluded(bench, search, report))
+    progress.end()
+    return _show(fix, asked)
+
+
+def _show(fix: Fix, asked: Asked) -> int:
+    screen = terminal(os.environ)
+    why = _objection(fix)
+    text = json.dumps({**to_json(fix), "holds": why is None}, indent=2, default=str) + "\n"
+    if asked.json == "-":
+        print(text, end="", flush=True)
+    elif asked.json is not None:
+        write_whole(Path(asked.json), text)
+    if not asked.quiet:
+        say(render(fix, width=screen.width, color=screen.color, unicode=screen.unicode))
+        say(_SAY["holds"] if why is None else _SAY["gone"].format(why=why))
+    return 0 if why is None else 1
+
+
+def _objection(fix: Fix) -> str | None:
+    if fix.gain is None:
+        return next(iter(fix.failures.values()), "it could not be measured")
+    quality = fix.quality
+    if quality.identity is not None and quality.identity.verdict == "differs":
+        return _SAY["differs"].format(sentence=quality.identity.sentence)
+    for one in (quality.envelope, quality.metric):
+        if one is not None and one.verdict in ("outside", "worse"):
+            return one.sentence
+    return None if fix.gain.low > 1.01 else _SAY["slower"]

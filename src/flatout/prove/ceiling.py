@@ -1,0 +1,49 @@
+"""How much is left: what was achieved against what the device alone, and the loader alone, can do.
+
+The device alone is the same training on batches that lie on the device already; the loader alone is asked for its
+batches as fast as it can. No training is faster than the slower of the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from flatout.prove.rates import arm_per_s, common_unit, measured
+from flatout.prove.ratio import compared
+from flatout.records.proof import Ceiling, Spread, Unit
+from flatout.records.trial import Trial
+
+# With less than this left there is nothing more to look for.
+ENOUGH = 0.05
+
+Binds = Literal["compute", "feed"]
+_ALONE: dict[Binds, str] = {"compute": "the device", "feed": "the loader"}
+
+
+def ceiling(
+    achieved: Sequence[Trial], compute: Sequence[Trial], feed: Sequence[Trial], spread: Spread | None = None
+) -> Ceiling | None:
+    """None where nothing was achieved to compare. A ceiling of which no trial succeeded is not measured."""
+    achieved = measured(achieved)
+    if not achieved:
+        return None
+    found: dict[Binds, list[Trial]] = {"compute": measured(compute), "feed": measured(feed)}
+    unit = common_unit([*achieved, *(trial for trials in found.values() for trial in trials)])
+    per_s = {name: arm_per_s(trials, unit) for name, trials in found.items() if trials}
+    now = arm_per_s(achieved, unit)
+    if not per_s:
+        return Ceiling(unit, now, None, None, None, None, False, "no ceiling was measured")
+    binds = min(per_s, key=lambda name: per_s[name])
+    comparison = compared(found[binds], achieved, spread)
+    assert comparison is not None
+    reached = comparison.at()
+    enough = 1.0 - reached.mid < ENOUGH
+    sentence = _sentence(reached.mid, per_s[binds], unit, binds, is_only=len(per_s) == 1)
+    return Ceiling(unit, now, per_s.get("compute"), per_s.get("feed"), binds, reached, enough, sentence)
+
+
+def _sentence(reached: float, per_s: float, unit: Unit, binds: Binds, is_only: bool) -> str:
+    other: Binds = "feed" if binds == "compute" else "compute"
+    doubt = f"; {_ALONE[other]} alone was not measured" if is_only else ""
+    return f"{100 * reached:.0f}% of the {per_s:.4g} {unit}s/s that {_ALONE[binds]} alone can do{doubt}"

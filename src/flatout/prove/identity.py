@@ -1,0 +1,95 @@
+"""Did a remedy leave every number as it was? Losses bit by bit, and the weights where two trials stopped.
+
+Trials stop where they stop, so losses are compared over the steps that both have. A script that does not repeat itself
+when nothing is changed cannot be held to this; then it is said from which step, and only the envelope can speak.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from flatout.records.proof import Identity
+from flatout.records.trial import Trial
+
+
+@dataclass(frozen=True, slots=True)
+class _Meeting:
+    """How far two trials agree. `first` is the first step (from 1) whose losses differ."""
+
+    compared: int
+    first: int | None
+    values: tuple[str, str] | None
+    weights_equal: bool | None
+
+    @property
+    def differs(self) -> bool:
+        return self.first is not None or self.weights_equal is False
+
+
+def identity(bare: Sequence[Trial], changed: Trial) -> Identity:
+    """`changed` against the script as it is, of which two trials show whether it repeats itself at all."""
+    bare = [trial for trial in bare if trial.losses]
+    if not bare or not changed.losses:
+        which = "the trial with it" if bare else "the script as it is"
+        return Identity("not comparable", 0, f"no loss of {which} was kept")
+    meeting = max((_met(trial, changed) for trial in bare), key=lambda met: met.compared)
+    if not meeting.compared and meeting.first is None:
+        return Identity("not comparable", 0, "no loss could be read")
+    if not meeting.differs:
+        return Identity("identical", meeting.compared, _agreed(meeting), weights_equal=meeting.weights_equal)
+    itself = [met for met in (_met(one, other) for one, other in combinations(bare, 2)) if met.differs]
+    if itself:
+        return _unrepeatable(meeting, min(itself, key=lambda met: met.compared))
+    sentence = _departed(meeting)
+    if len(bare) < 2:
+        sentence += "; whether the script repeats itself was not tried"
+    return Identity("differs", meeting.compared, sentence, meeting.first, meeting.values, meeting.weights_equal)
+
+
+def _met(one: Trial, other: Trial) -> _Meeting:
+    compared = 0
+    for step, (left, right) in enumerate(zip(one.losses, other.losses, strict=False), 1):
+        if left is None or right is None:
+            continue
+        if _bits(left) != _bits(right):
+            return _Meeting(compared, step, (float(left).hex(), float(right).hex()), _weights(one, other))
+        compared += 1
+    return _Meeting(compared, None, None, _weights(one, other))
+
+
+def _bits(loss: float) -> bytes:
+    """Not `==`: a NaN equals the same NaN here, and 0.0 is not -0.0."""
+    return struct.pack("<d", loss)
+
+
+def _weights(one: Trial, other: Trial) -> bool | None:
+    if one.weights is None or other.weights is None or _stopped_at(one) != _stopped_at(other):
+        return None
+    return one.weights == other.weights
+
+
+def _stopped_at(trial: Trial) -> tuple[int | None, int]:
+    return trial.steps, len(trial.losses)
+
+
+def _agreed(meeting: _Meeting) -> str:
+    weights = "and the trained weights too" if meeting.weights_equal else "the weights were not compared"
+    return f"losses are bit-identical over {meeting.compared} steps, {weights}"
+
+
+def _departed(meeting: _Meeting) -> str:
+    if meeting.first is None or meeting.values is None:
+        return f"losses are bit-identical over {meeting.compared} steps, but the trained weights differ"
+    left, right = (float.fromhex(value) for value in meeting.values)
+    return f"the loss first differs at step {meeting.first}: {left!r} as it is, {right!r} with it"
+
+
+def _unrepeatable(meeting: _Meeting, itself: _Meeting) -> Identity:
+    where = f"from step {itself.first}" if itself.first is not None else "in its weights"
+    sentence = f"the script differs {where} when simply run again, so bit-identity cannot be asked of it"
+    if meeting.first is not None:
+        sentence += f" (with the remedy it differs from step {meeting.first})"
+    return Identity("not comparable", meeting.compared, sentence, meeting.first, meeting.values, meeting.weights_equal)

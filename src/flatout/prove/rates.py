@@ -1,0 +1,116 @@
+"""How fast one trial was: seconds a sample, in blocks of about ten steps.
+
+Batches of different size compare by samples. Where a trial does not know its samples, steps have to do.
+
+The rate is the mean of the middle half of the blocks, which a stretch of bad luck does not move and which is surer
+than their median, without the rare long steps (an evaluation, a checkpoint); those count in the rate by total. Steps
+that come in bursts, as from a loader that cannot keep up, are typical of their trial: a block then holds one burst or
+two, the middle half would have only one kind, and all blocks are taken.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flatout.records.proof import By, Rate, Unit
+from flatout.records.trial import Trial
+
+Floats = NDArray[np.float64]
+# With fewer there is no telling how much they vary.
+FEWEST_STEPS = 4
+_BLOCK = 10
+_FEWEST_BLOCKS = 8
+_MOST_BLOCKS = 60
+_LONG = 4.0
+_RARE = 0.05
+_UNEVEN = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Seconds and units (samples or steps) of each block."""
+
+    seconds: Floats
+    units: Floats
+
+    @property
+    def seconds_per_unit(self) -> Floats:
+        return self.seconds / self.units
+
+
+def measured(trials: Sequence[Trial]) -> list[Trial]:
+    """Those that ended well and have steps enough for a rate."""
+    return [
+        trial for trial in trials if trial.ended_well and len(trial.step_s) >= FEWEST_STEPS and max(trial.step_s) > 0
+    ]
+
+
+def common_unit(trials: Sequence[Trial]) -> Unit:
+    return "sample" if all(_knows_samples(trial) for trial in trials) else "step"
+
+
+def rate(trial: Trial, unit: Unit | None = None, by: By = "blocks") -> Rate:
+    unit = unit or common_unit([trial])
+    seconds, units = step_seconds(trial), units_of(trial, unit)
+    if by == "total":
+        blocks = blocks_of(seconds, units)
+        return Rate(float(blocks.seconds.sum() / blocks.units.sum()), unit, by, len(blocks.seconds))
+    ordinary = without_rare(seconds)
+    blocks = blocks_of(ordinary, units)
+    return Rate(float(centre(blocks.seconds_per_unit, ordinary)), unit, by, len(blocks.seconds))
+
+
+def arm_per_s(trials: Sequence[Trial], unit: Unit, by: By = "blocks") -> float:
+    """One figure for several trials: the geometric mean, which is what gains compare."""
+    return math.exp(float(np.mean([math.log(rate(trial, unit, by).per_s) for trial in trials])))
+
+
+def step_seconds(trial: Trial) -> Floats:
+    return np.asarray(trial.step_s, dtype=np.float64)
+
+
+def units_of(trial: Trial, unit: Unit) -> Floats:
+    return np.asarray(trial.samples, dtype=np.float64) if unit == "sample" else np.ones(len(trial.step_s))
+
+
+def blocks_of(seconds: Floats, units: Floats) -> Blocks:
+    """About ten steps each; shorter in a short trial so that there are some, longer in a long one for speed."""
+    count = len(seconds)
+    blocks = count // _BLOCK if count >= _BLOCK * _FEWEST_BLOCKS else min(count, _FEWEST_BLOCKS)
+    starts = np.linspace(0, count, min(blocks, _MOST_BLOCKS), endpoint=False).astype(np.intp)
+    parts = Blocks(np.add.reduceat(seconds, starts), np.add.reduceat(units, starts))
+    held = parts.units > 0  # steps that took no samples by themselves
+    return Blocks(parts.seconds[held], parts.units[held])
+
+
+def is_long(seconds: Floats) -> NDArray[np.bool_]:
+    """Steps with something in them that the others do not have: an evaluation, a checkpoint."""
+    return seconds > _LONG * np.median(seconds)
+
+
+def without_rare(seconds: Floats) -> Floats:
+    """Long steps made ordinary, if they are few."""
+    long = is_long(seconds)
+    return np.where(long, np.median(seconds), seconds) if long.mean() < _RARE else seconds
+
+
+def centre(blocks: Floats, seconds: Floats) -> Floats:
+    """What is typical of blocks (along their last axis) of such steps."""
+    if np.mean(seconds) > (1.0 + _UNEVEN) * np.median(seconds):
+        return np.asarray(blocks.mean(axis=-1))
+    cut = blocks.shape[-1] // 4
+    return np.asarray(np.sort(blocks, axis=-1)[..., cut : blocks.shape[-1] - cut].mean(axis=-1))
+
+
+def _knows_samples(trial: Trial) -> bool:
+    samples = trial.samples
+    return (
+        len(samples) == len(trial.step_s)
+        and all(math.isfinite(count) and count >= 0 for count in samples)
+        and sum(count > 0 for count in samples) * 2 > len(samples)
+    )

@@ -1,0 +1,71 @@
+"""What `flatout fix` found and proved: every remedy with its figures, and the whole profile against the bare script."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from flatout.records.plan import LeftOut, Planned
+from flatout.records.proof import Ceiling, Decision, Envelope, Hours, Identity, MeasuredGain, MetricVerdict
+from flatout.records.report import Verdict
+
+SCHEMA = 1
+
+# What became of a remedy: in the profile, or why not.
+State = Literal["kept", "neutral", "harmful", "refused", "failed", "not measured"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One remedy: what was expected of it, and what its trials say on top of those that were kept before it."""
+
+    planned: Planned
+    state: State
+    why: str
+    decision: Decision | None = None
+    # For a lossless one: were the numbers the very same?
+    identity: Identity | None = None
+
+    @property
+    def gain(self) -> MeasuredGain | None:
+        return self.decision.gain if self.decision is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """What can be said of the training's results under the whole profile."""
+
+    # Of the lossless part alone, where there is one.
+    identity: Identity | None = None
+    # Of everything, where something numeric or more is in it.
+    envelope: Envelope | None = None
+    metric: MetricVerdict | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """The record of one `flatout fix`. `profile` holds what was kept, by the remedies' ids; empty if nothing was."""
+
+    command: tuple[str, ...]
+    device: str
+    verdict: Verdict
+    tried: tuple[Tried, ...]
+    left_out: tuple[LeftOut, ...]
+    profile: dict[str, Any]
+    # Samples (or steps) a second of the bare script and under the profile.
+    unit: str
+    before_per_s: float | None
+    after_per_s: float | None
+    gain: MeasuredGain | None
+    hours_before: Hours | None
+    hours_after: Hours | None
+    ceiling: Ceiling | None
+    quality: Quality
+    # Why the search ended: "the ceiling", "the budget", "nothing left to try".
+    ended: str
+    trials: int
+    took_s: float
+    written: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
+    # Trials that did not end well, by arm.
+    failures: dict[str, str] = field(default_factory=dict)

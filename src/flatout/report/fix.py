@@ -1,0 +1,135 @@
+"""What `flatout fix` shows: before and after, every remedy with its figures, the quality, and what was written."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.text import Text
+
+from flatout.records.fix import SCHEMA, Fix, Tried
+from flatout.records.plan import Plan, Planned
+from flatout.records.proof import Hours, MeasuredGain
+from flatout.report.page import LABEL, drawn, labelled, spaced
+from flatout.report.text import clean, figure
+
+_SAY = {
+    "healthy": "Nothing was kept: the script runs as well as flatout can make it run from outside.",
+    "head": "{trials} trials in {took}; the search ended because {ended}",
+    "whole": "The profile against the bare script, in turns",
+    "plan": "What would be tried, in this order",
+    "no_plan": "No remedy fits what was seen; nothing would be tried.",
+    "left_out": "Not tried",
+    "unverified": "not verified",
+    "predicted": "predicted",
+}
+_STYLE = {"kept": "bold green", "harmful": "red", "failed": "red", "refused": "yellow"}
+_COLUMNS = ("remedy", "class", "predicted", "measured", "")
+
+
+def to_json(fix: Fix) -> dict[str, Any]:
+    return {"schema": SCHEMA, **asdict(fix)}
+
+
+def render(fix: Fix, *, width: int, color: bool, unicode: bool, verbose: bool = False) -> str:
+    parts = [list(_speed(fix, width)), list(_table(fix.tried, width)), list(_quality(fix, width))]
+    parts.append(list(_why(fix, width, verbose)))
+    return drawn(spaced(parts), width, color, unicode)
+
+
+def render_plan(plan: Plan, *, width: int, color: bool, unicode: bool) -> str:
+    """For `--dry-run`."""
+    lines: list[Text] = []
+    if plan.remedies:
+        lines.append(Text(" " + _SAY["plan"], "bold"))
+        for one in plan.remedies:
+            lines += _wrapped(one.priority, f"{_written(one)} ({one.safety}, {_prediction(one)}): {one.why}", width)
+    else:
+        lines.append(Text(" " + _SAY["no_plan"]))
+    left = [line for one in plan.left_out for line in _wrapped("", f"{one.id}: {one.why}", width)]
+    parts = [lines, [Text(" " + _SAY["left_out"], "bold"), *left] if left else []]
+    return drawn(spaced(parts), width, color, unicode)
+
+
+def _speed(fix: Fix, width: int) -> Iterator[Text]:
+    unit = f"{fix.unit}s/s"
+    if fix.before_per_s is not None:
+        yield labelled("Before", Text(f"{figure(fix.before_per_s)} {unit}{_hours(fix.hours_before)}"))
+    if fix.after_per_s is not None and fix.profile:
+        yield labelled("After", Text(f"{figure(fix.after_per_s)} {unit}{_hours(fix.hours_after)}", "bold green"))
+        if fix.gain is not None:
+            yield labelled("Gain", Text(f"{_gain(fix.gain)}", "bold green"))
+    if not fix.profile:
+        yield from _wrapped("", _SAY["healthy"], width)
+    if fix.ceiling is not None:
+        yield from _wrapped("Ceiling", fix.ceiling.sentence, width)
+
+
+def _table(tried: Sequence[Tried], width: int) -> Iterator[Text]:
+    if not tried:
+        return
+    rows = [
+        (
+            _written(one.planned),
+            one.planned.safety,
+            _prediction(one.planned).removeprefix(f"{_SAY['predicted']} "),
+            _gain(one.gain) if one.gain is not None else "–",
+            one.state,
+        )
+        for one in tried
+    ]
+    widths = [max(len(row[at]) for row in (_COLUMNS, *rows)) for at in range(len(_COLUMNS))]
+    yield Text(" " + "  ".join(word.ljust(room) for word, room in zip(_COLUMNS, widths, strict=True)), "bold")
+    for row, one in zip(rows, tried, strict=True):
+        words = "  ".join(clean(word).ljust(room) for word, room in zip(row[:-1], widths, strict=False))
+        yield Text.assemble(" ", words, "  ", (row[-1], _STYLE.get(one.state, "")))
+        if one.state not in ("kept", "neutral"):
+            yield from _wrapped("", one.why, width)
+
+
+def _quality(fix: Fix, width: int) -> Iterator[Text]:
+    said = [one.sentence for one in (fix.quality.identity, fix.quality.envelope, fix.quality.metric) if one is not None]
+    if fix.profile:
+        yield from _wrapped("Quality", ". ".join(said) if said else _SAY["unverified"], width)
+
+
+def _why(fix: Fix, width: int, verbose: bool) -> Iterator[Text]:
+    words = _SAY["head"].format(trials=fix.trials, took=_duration(fix.took_s), ended=fix.ended)
+    yield from _wrapped("Search", words, width)
+    for notice in fix.notices:
+        yield from _wrapped("", notice, width)
+    if verbose:
+        for one in fix.left_out:
+            yield from _wrapped("", f"{one.id} was not tried: {one.why}", width)
+
+
+def _written(one: Planned) -> str:
+    if isinstance(one.value, dict):
+        inside = ",".join(f"{name}={value}" for name, value in one.value.items())
+        return f"{one.id}={inside}" if inside else one.id
+    return one.id if one.value is True else f"{one.id}={one.value}"
+
+
+def _prediction(one: Planned) -> str:
+    gain = one.predicted
+    return f"{_SAY['predicted']} ×{gain.mid:.2f}" if gain is not None else "no prediction"
+
+
+def _gain(gain: MeasuredGain) -> str:
+    return f"×{gain.mid:.2f} ({gain.low:.2f} … {gain.high:.2f})"
+
+
+def _hours(hours: Hours | None) -> str:
+    return f" · {figure(hours.mid)} h for 100,000 steps" if hours is not None else ""
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def _wrapped(label: str, words: str, width: int) -> list[Text]:
+    lines = textwrap.wrap(clean(words), max(20, width - LABEL - 2)) or [""]
+    return [labelled(label if n == 0 else "", Text(line)) for n, line in enumerate(lines)]
