@@ -36,6 +36,10 @@ _SAY = {
     "resumed": "going on with {count} trials of a search that was cut off (--fresh starts anew)",
     "wrote": "\n Wrote {profile}. Use it with:\n   flatout run --with {profile} {command}\n",
     "kept": "flatout: everything measured is in {folder}\n",
+    "patch": "the source changes that go with it are in {patch}; flatout fix --apply makes them",
+    "edited": "the source was changed as in {patch}",
+    "nothing_to_write": "none of this can be written into the source safely; the profile does it from outside",
+    "no_patch": "no patch was written: {error}",
     "written": "{count} files that the script writes went to a scratch folder in the trials, as {first}",
 }
 
@@ -170,6 +174,7 @@ def _publish(fix: Fix, asked: Asked, folder: Path, screen: Terminal) -> int:
         write_whole(Path(asked.json), text)
     if fix.profile:
         write_whole(asked.profile, _profile(fix))
+        fix = _with_patch(fix, asked)
     if not asked.quiet:
         say(render(fix, width=screen.width, color=screen.color, unicode=screen.unicode, verbose=asked.verbose))
         if fix.profile:
@@ -177,6 +182,29 @@ def _publish(fix: Fix, asked: Asked, folder: Path, screen: Terminal) -> int:
         else:
             say(_SAY["kept"].format(folder=folder))
     return 0 if fix.profile else 1
+
+
+def _with_patch(fix: Fix, asked: Asked) -> Fix:
+    """The same written into the source, as far as `flatout check` can: a diff, and on --apply the edit itself."""
+    from flatout.app import check
+
+    codes = [code for one in fix.tried if one.state == "kept" for code in one.planned.codes]
+    files = [Path(file) for file in fix.sources if Path(file).is_file()]
+    if not codes or not files:
+        return fix
+    place = asked.profile.with_suffix(".patch")
+    try:
+        changes = check.patch(files, codes)
+        if changes:
+            place.write_bytes(changes)
+            if asked.edit:
+                check.fix(files, unsafe=False, select=codes)
+    except (FlatoutError, OSError) as error:
+        return replace(fix, notices=(*fix.notices, _SAY["no_patch"].format(error=error)))
+    if not changes:
+        return replace(fix, notices=(*fix.notices, _SAY["nothing_to_write"]))
+    words = _SAY["edited" if asked.edit else "patch"].format(patch=place)
+    return replace(fix, notices=(*fix.notices, words))
 
 
 def _profile(fix: Fix) -> str:

@@ -61,12 +61,17 @@ def planned(report: RunReport, wishes: Wishes, tried: Collection[tuple[str, str]
             continue
         if (remedy.id, repr(answer.value)) in tried:
             continue
-        refusal = wishes.refusal(remedy)
+        refusal = wishes.refusal(remedy) or _conflict(remedy, kept)
         if refusal is not None:
             left_out.append(LeftOut(remedy.id, refusal))
             continue
         found.append(_planned(remedy, answer.value, answer.why, report.findings))
     return Plan(tuple(sorted(found, key=_order)), tuple(left_out))
+
+
+def _conflict(remedy: Remedy, kept: Mapping[str, Any]) -> str | None:
+    rival = next((name for name in kept if name in remedy.conflicts or remedy.id in known()[name].conflicts), None)
+    return f"{rival} is kept, and only one of them can hold" if rival is not None else None
 
 
 def together(remedies: Sequence[Planned]) -> list[list[Planned]]:

@@ -104,7 +104,7 @@ class Maker:
         if not request.allow_writes:
             scratch = (place / _SCRATCH).absolute()
             scratch.mkdir()
-            wanted |= {"scratch": str(scratch), "written": str(scratch / _WRITTEN)}
+            wanted |= {"scratch": str(scratch), "written": str(scratch / _WRITTEN), "roots": [os.getcwd()]}
         plain[TRIAL] = json.dumps(wanted)
         if request.remedies:
             plain[REMEDIES] = json.dumps(dict(request.remedies))

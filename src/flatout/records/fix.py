@@ -12,7 +12,7 @@ from flatout.records.report import Verdict
 SCHEMA = 1
 
 # What became of a remedy: in the profile, or why not.
-State = Literal["kept", "neutral", "harmful", "refused", "failed", "not measured"]
+State = Literal["kept", "outdone", "neutral", "harmful", "refused", "failed", "not measured"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,10 @@ class Fix:
     ended: str
     trials: int
     took_s: float
+    # Files that the script writes: in the trials they went to a scratch folder.
     written: tuple[str, ...] = ()
+    # Files of the user's that the findings are in.
+    sources: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
     # Trials that did not end well, by arm.
     failures: dict[str, str] = field(default_factory=dict)

@@ -85,7 +85,7 @@ def _table(tried: Sequence[Tried], width: int) -> Iterator[Text]:
     for row, one in zip(rows, tried, strict=True):
         words = "  ".join(clean(word).ljust(room) for word, room in zip(row[:-1], widths, strict=False))
         yield Text.assemble(" ", words, "  ", (row[-1], _STYLE.get(one.state, "")))
-        if one.state not in ("kept", "neutral"):
+        if one.state not in ("kept", "outdone", "neutral"):
             yield from _wrapped("", one.why, width)
 
 

@@ -74,6 +74,7 @@ def concluded(bench: Bench, search: Search, report: RunReport) -> Fix:
         trials=len(bench.all),
         took_s=bench.took_s,
         written=tuple(dict.fromkeys(file for trial in bench.all for file in trial.written)),
+        sources=tuple(dict.fromkeys(one.location.file for one in search.findings if one.location is not None)),
         failures=failures,
     )
 

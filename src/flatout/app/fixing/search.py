@@ -8,6 +8,7 @@ ceiling, when nothing is left to try, or when the time is spent.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from flatout.app.fixing.bench import BARE, TRIAL_SHARE, Bench
@@ -22,7 +23,7 @@ from flatout.prove.identity import identity
 from flatout.records.fix import State, Tried
 from flatout.records.plan import LeftOut, Plan, Planned
 from flatout.records.proof import By, Ceiling, Decision
-from flatout.records.report import RunReport
+from flatout.records.report import Finding, RunReport
 from flatout.records.trial import Trial
 
 _MOST_REPEATS = 3
@@ -30,6 +31,7 @@ _MOST_ROUNDS = 5
 _NO_TIME = "the time was spent"
 _AT_CEILING = "less than 5% is left to the ceiling"
 KEPT = "kept so far"
+_WORKERS, _MOST_WORKERS = "loader.workers", 64
 
 
 class Found:
@@ -46,6 +48,9 @@ class Found:
         for one in more:
             mine = (one.planned.id, one.planned.value)
             self.tried = [other for other in self.tried if (other.planned.id, other.planned.value) != mine]
+            if one.state == "kept":
+                # Another value of the same remedy has had its day.
+                self.tried = [_outdone(other, one) for other in self.tried]
             self.tried.append(one)
 
 
@@ -56,6 +61,8 @@ class Search:
         self._bench = bench
         self._report_of = report_of
         self._planned = 0
+        # Of every look.
+        self.findings: list[Finding] = []
         self._tried_under: dict[str, dict[str, Any]] = {}
         self.found = Found()
 
@@ -72,6 +79,7 @@ class Search:
         return report
 
     def plan(self, report: RunReport) -> Plan:
+        self.findings += report.findings
         plan = planned(report, self._bench.settings.wishes, self._settled(), self.found.profile)
         for one in plan.left_out:
             self.found.left_out[one.id] = one
@@ -94,6 +102,7 @@ class Search:
             self._planned += len(plan.remedies)
             for group in together(plan.remedies):
                 self._try(group)
+            self._climb()
             if found.profile == before or found.ended == _NO_TIME:
                 break
             if self._is_at_ceiling():
@@ -102,6 +111,17 @@ class Search:
             report = self._report_of(bench.look(found.profile))
         if found.ceiling is None:
             self._is_at_ceiling()
+
+    def _climb(self) -> None:
+        """How many workers are best is for the clock to say: twice as many, as long as that helps."""
+        while (count := self.found.profile.get(_WORKERS)) and isinstance(count, int) and 2 * count <= _MOST_WORKERS:
+            last = next(one.planned for one in self.found.tried if one.planned.id == _WORKERS and one.state == "kept")
+            if self._is_at_ceiling() or (_WORKERS, repr(2 * count)) in self._settled():
+                return
+            self._planned += 1
+            self._try([replace(last, value=2 * count, predicted=None)])
+            if self.found.profile[_WORKERS] == count:
+                return
 
     def _try(self, group: Sequence[Planned]) -> None:
         """Measure them on top of what is kept, and keep them if they help."""
@@ -174,6 +194,12 @@ class Search:
         reached = ceiling(bench.of(found.profile), [at], [])
         found.ceiling = reached
         return reached is not None and reached.enough
+
+
+def _outdone(before: Tried, by: Tried) -> Tried:
+    if before.planned.id != by.planned.id or before.state != "kept":
+        return before
+    return replace(before, state="outdone", why=f"{by.planned.value} is better still")
 
 
 def _refusal(one: Planned, trial: Trial) -> tuple[State, str] | None:
