@@ -17,7 +17,7 @@ BARE = "as it is"
 CEILING = "ceiling"
 NUDGED = "nudged"
 # The first look: enough steps for a verdict, and no more than a part of the time there is.
-_LOOK_STEPS, _LOOK_SHARE, _LOOK_LEAST_S = 150, 0.1, 15.0
+_LOOK_STEPS, _LOOK_SHARE, _LOOK_LEAST_S = 150, 0.1, 4.0
 # One trial may take this part of the whole time; there are a dozen or two.
 TRIAL_SHARE = 0.08
 _HASTY = 0.4

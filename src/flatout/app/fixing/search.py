@@ -109,7 +109,7 @@ class Search:
                 found.ended = _AT_CEILING
                 break
             report = self._report_of(bench.look(found.profile))
-        if found.ceiling is None:
+        if found.ceiling is None and found.ended != _NO_TIME:
             self._is_at_ceiling()
 
     def _climb(self) -> None:
