@@ -41,7 +41,9 @@ def on_a_terminal(cwd: Path, *arguments: str | Path) -> tuple[int, str]:
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
     here = tmp_path_factory.mktemp("demo")
-    code, screen = on_a_terminal(here, "--size", "tiny", "--data", here / "data", "--json", here / "report.json")
+    code, screen = on_a_terminal(
+        here, "--no-fix", "--size", "tiny", "--data", here / "data", "--json", here / "report.json"
+    )
     assert code == 0, screen
     return screen, json.loads((here / "report.json").read_text())
 
@@ -51,7 +53,7 @@ def test_the_default_demo_ends_with_the_verdict_and_what_to_try(shown: tuple[str
 
     assert report["verdict"]["bound"] == "input"
     assert screen.index("gray_cnn: ") < screen.index("INPUT-BOUND") < screen.index("Try next")
-    assert "flatout run train.py" in screen
+    assert "flatout fix train.py" in screen
     # What the training script printed is not what a demo is about.
     assert "epoch 1" not in screen
 
