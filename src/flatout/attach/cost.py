@@ -27,6 +27,31 @@ class OwnCost:
         return events * self._event_s + glossed_over * self._gloss_s + _COLD_READING * reading_s
 
 
+class Owed:
+    """Seconds that watching has cost, and that no record of steps tells yet.
+
+    They are told of the steps that follow, at the rate of those that were read last, but never more than there are:
+    after a reading of one step (a window for hidden waits) dozens may follow that are only counted.
+    """
+
+    def __init__(self) -> None:
+        self._left_s = 0.0
+        self._read = 0
+
+    def by_steps(self, read: int) -> None:
+        """So many steps were read: the rate that is told from now on is theirs."""
+        self._read = read
+
+    def pay(self, rate_s: float, steps: int) -> float:
+        """What a record of so many steps should tell; `rate_s` a step."""
+        # Only now is all that the reading led to in the rate.
+        self._left_s += rate_s * self._read
+        self._read = 0
+        paid_s = min(rate_s * steps, self._left_s)
+        self._left_s -= paid_s
+        return paid_s
+
+
 def _time_events() -> float:
     codes: list[int] = []
     moments: list[float] = []

@@ -48,8 +48,18 @@ def torch_state(torch: Any, graph: GraphLook) -> dict[str, object]:
         state["memory_allocated_peak"] = stats.get("allocated_bytes.all.peak")
         state["memory_split_peak"] = stats.get("inactive_split_bytes.all.peak")
         state["alloc_retries"] = stats.get("num_alloc_retries")
+        state["memory_allowed_share"] = _memory_allowed_share(torch, index)
         state["alloc_conf"] = os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF")
     return state
+
+
+def _memory_allowed_share(torch: Any, index: int) -> float | None:
+    """Of the device, what the script lets this process take; None where torch does not tell."""
+    ask = getattr(torch.cuda, "get_per_process_memory_fraction", None)
+    try:
+        return None if ask is None else float(ask(index))
+    except (RuntimeError, ValueError, TypeError):
+        return None
 
 
 def _shares(counts: dict[str, int]) -> dict[str, float]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from . import tracer as ev
-from .cost import OwnCost
+from .cost import Owed, OwnCost
 from .pace import rest_after, steps_per_record
 from .steps import StepWriter
 from .tracer import clock
@@ -73,7 +73,8 @@ class Phases:
         self._fetched = False
         self._ahead = 0
         self.graph_samples = 0
-        self.own_s = 0.0
+        self.own_s = 0.0  # of a step
+        self.owed = Owed()
         self._open: list[int] = []
         self._plain = self._optimizer_seen = False
         self._rounds = 0
@@ -117,6 +118,7 @@ class Phases:
         looked_at = max(1, steps - self._glossed_steps)
         reading_s = clock() - begun
         self.own_s = self._cost.of(len(codes), self._glossed_steps, reading_s) / steps
+        self.owed.by_steps(steps)
         if moments:
             # Waits, copies and rests do not make a loop any less plain.
             boundaries = (len(codes) - 2 * self._carved) / looked_at

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from . import wire
+from .cost import Owed
 from .output import Output
 
 _PACK = wire.packer("step").pack
@@ -30,6 +31,7 @@ class Steps(Protocol):
     copies: int
     queue: int
     own_s: float
+    owed: Owed
 
 
 class StepWriter:
@@ -54,7 +56,7 @@ class StepWriter:
         """Write what ends now: new steps, or the rest of the one written last."""
         acc = steps.acc
         counts: tuple[float, ...] = (
-            steps.steps, steps.samples, steps.own_s * steps.steps,
+            steps.steps, steps.samples, steps.owed.pay(steps.own_s, steps.steps),
             steps.batches, steps.backwards, steps.syncs, steps.copies,
         )  # fmt: skip
         if steps.steps == 0:

@@ -31,6 +31,8 @@ _MOST_FILES, _MOST_BYTES = 24, 400_000
 _GRACE_S = 1.0
 _INSTALLED = re.compile(r"[/\\](?:site-packages|dist-packages|lib[/\\]python3[^/\\]*)[/\\]")
 _OPTION = re.compile(r"--[\w-]+")
+# What the source says of the place at which a value written elsewhere takes effect.
+_REACHES = "reaches this"
 # Of the step: what a line has to take before the source alone makes a finding of it.
 _WORTH = 0.05
 
@@ -132,6 +134,8 @@ def _explained(finding: Finding, judged: Sequence[SourceFinding], judge: Judge, 
     same = [one for one in judged if one.code == finding.code and judge.same(one, judged) is finding]
     if not same:
         return finding
+    if finding.location is None:
+        finding = replace(finding, location=_effect(same[0]))
     here = None if finding.location is None else judge.standing.now(finding.location)
     one = next((each for each in same if here in judge.standing.lines_of(each.place)), same[0])
     is_here = here is None or here in judge.standing.lines_of(one.place)
@@ -146,6 +150,12 @@ def _explained(finding: Finding, judged: Sequence[SourceFinding], judge: Judge, 
     if any(word.replace("_", "-") in _given(run) for word in _OPTION.findall(one.cause)):
         return finding  # the command line said so, whatever the default is
     return replace(finding, related=(RelatedLine(_location(one), one.cause.partition(": ")[0]),), fix=fix)
+
+
+def _effect(one: SourceFinding) -> Location | None:
+    """Where the value takes effect that is written at another place; None where it is written where it does."""
+    places = (other.place for other in one.related if other.words.startswith(_REACHES))
+    return next((Location(place.file, place.line) for place in places), None)
 
 
 def _unsaid(judged: Sequence[SourceFinding], said: Sequence[Finding], judge: Judge) -> list[SourceFinding]:

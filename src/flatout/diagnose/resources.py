@@ -20,6 +20,8 @@ from flatout.store.run import StoredRun
 # The kernel's counter is read now and then: whoever was last seen this long before it moved may be the one it killed.
 _KILLED_WITHIN_S = 3.0
 _POWER_CAP = 0x004
+# A reading of activity tells of the time before it.
+_LOOKS_BACK_S = 0.4
 
 
 def evaluations(run: StoredRun, ranks: Sequence[Rank], lines: Sequence[LineCost]) -> Evaluations | None:
@@ -93,12 +95,12 @@ def gpu_states(run: StoredRun, ranks: Sequence[Rank]) -> tuple[GpuState, ...]:
     rows = run.rows("gpu")
     if rows is None or not len(rows.values):
         return ()
-    everything, rows = rows, during_steps(rows, ranks)
+    everything, counted, rows = rows, during_steps(rows, ranks, looks_back_s=_LOOKS_BACK_S), during_steps(rows, ranks)
     gpu, own = rows.column("gpu"), rows.column("own_memory_bytes")
     numbers = np.unique(gpu[own > 0]) if (own > 0).any() else np.unique(gpu)
     names = cast("list[str]", run.manifest.environment.get("gpus") or [])
     return tuple(
-        _state(int(number), names, _of(rows, gpu == number), _of(everything, everything.column("gpu") == number))
+        _state(int(number), names, *(_of(part, part.column("gpu") == number) for part in (rows, counted, everything)))
         for number in numbers
     )
 
@@ -107,7 +109,7 @@ def _of(rows: Rows, chosen: Floats) -> Rows:
     return Rows(rows.columns, rows.values[chosen.astype(bool)], rows.lost)
 
 
-def _state(number: int, names: Sequence[str], rows: Rows, everything: Rows) -> GpuState:
+def _state(number: int, names: Sequence[str], rows: Rows, counted: Rows, everything: Rows) -> GpuState:
     bits = rows.column("throttle_bits")
     known = bits[np.isfinite(bits)].astype(np.int64)
     slowing = {bit: float(((known & bit) > 0).mean()) for bit in THROTTLE_REASONS} if len(known) else {}
@@ -121,7 +123,7 @@ def _state(number: int, names: Sequence[str], rows: Rows, everything: Rows) -> G
         own_memory_bytes=_most(rows.column("own_memory_bytes")),
         util_percent=_mean(rows.column("util_percent")),
         temperature_c=_most(rows.column("temperature_c")),
-        dram_active=_mean(rows.column("dram_active_share")),
+        dram_active=_mean(counted.column("dram_active_share")),
         throttled={THROTTLE_REASONS[bit]: share for bit, share in slowing.items() if share and throttle_names(bit)},
         slowed_clock_mhz=_median(clock[hindered]),
         best_clock_mhz=_most(everything.column("sm_clock_mhz")),

@@ -14,6 +14,7 @@ from flatout.records.phases import PHASES
 from flatout.store.run import StoredRun
 
 _DATA = PHASES.index("data")
+_PASSES = [PHASES.index(name) for name in ("forward", "backward", "optimizer")]
 # A wait is late from so many times a worker's mean batch on: workers in step with each other cause waits up to one.
 _LATE = 2.0
 # A mean over fewer steps tells nothing.
@@ -27,7 +28,7 @@ def waits(ranks: Sequence[Rank], use: LoaderUse | None) -> Waiting | None:
     parts = [_of_rank(rank, loader) for rank in ranks if len(rank.steady)]
     if not parts:
         return None
-    data_ms, count, firsts, depth = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    data_ms, passes_ms, count, firsts, depth = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     rest = firsts == 0
     rest_steps, began = float(count[rest].sum()), float(firsts.sum())
     if rest_steps < _FEWEST_STEPS:
@@ -35,9 +36,8 @@ def waits(ranks: Sequence[Rank], use: LoaderUse | None) -> Waiting | None:
         if began < _FEWEST_STEPS:
             return None
         return Waiting(min(1.0, began / float(count.sum())), float(data_ms.sum() / count.sum()), 0.0, 0.0)
-    rest_ms = float(data_ms[rest].sum() / rest_steps)
-    # A record may hold several steps: those beside the first of an epoch waited as the others did.
-    first_ms = (float(data_ms[~rest].sum()) - rest_ms * (float(count[~rest].sum()) - began)) / began if began else None
+    rest_ms, first_ms = _rest_and_first(data_ms, count, firsts)
+    usual_ms, at_first_ms = _rest_and_first(passes_ms, count, firsts)
     per_step = data_ms[rest] / count[rest]
     measured = rest & np.isfinite(depth)
     ready = measured & (depth >= 1)
@@ -51,11 +51,24 @@ def waits(ranks: Sequence[Rank], use: LoaderUse | None) -> Waiting | None:
         late_share=float(late.mean()),
         empty_share=float((depth[measured] < 1).mean()) if measured.any() else None,
         ready_ms=float(data_ms[ready].sum() / count[ready].sum()) if ready.any() else None,
+        first_slower_ms=None if at_first_ms is None else max(0.0, at_first_ms - usual_ms),
     )
 
 
-def _of_rank(rank: Rank, loader: int | None) -> tuple[Floats, Floats, Floats, Floats]:
-    """For each record of steps: its wait in ms, its steps, how many epochs of the loader began in it, batches ready."""
+def _rest_and_first(ms: Floats, count: Floats, firsts: Floats) -> tuple[float, float | None]:
+    """The mean of steps amid an epoch, and of those that begin one; None where none does."""
+    rest, began = firsts == 0, float(firsts.sum())
+    rest_ms = float(ms[rest].sum() / count[rest].sum())
+    if not began:
+        return rest_ms, None
+    # A record may hold several steps: those beside the first of an epoch took as long as the others did.
+    return rest_ms, (float(ms[~rest].sum()) - rest_ms * (float(count[~rest].sum()) - began)) / began
+
+
+def _of_rank(rank: Rank, loader: int | None) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+    """For each record of steps: its wait and its passes in ms, its steps, how many epochs of the loader began in it,
+    batches ready.
+    """
     steady = rank.steady
     same = same_loaders(rank.recording)
     numbers = rank.recording.column("epoch", "loader").tolist()
@@ -70,7 +83,8 @@ def _of_rank(rank: Rank, loader: int | None) -> tuple[Floats, Floats, Floats, Fl
     ends = starts[-1] + int(steady.wall_s[-1] * 1e9)
     firsts[-1] -= float((begun > ends).sum())
     data_ms = np.asarray(steady.phase_s[:, _DATA], np.float64) * 1e3
-    return data_ms, steady.count, np.maximum(firsts, 0.0), steady.queue_depth
+    passes_ms = np.asarray(steady.phase_s[:, _PASSES], np.float64).sum(axis=1) * 1e3
+    return data_ms, passes_ms, steady.count, np.maximum(firsts, 0.0), steady.queue_depth
 
 
 def _batch_ms(use: LoaderUse | None, ranks: Sequence[Rank]) -> float:

@@ -45,10 +45,18 @@ def _batch_classes(given: ast.expr, function: Function, code: Code) -> list[Clas
             found.append(one.owner)
             continue
         returned = [node.value for node in own_nodes(one) if isinstance(node, ast.Return)]
-        classes = [code.project.class_of(value, one) for value in returned if value is not None]
+        promised = _promised(one, code)
+        classes = [code.project.class_of(value, one) or promised for value in returned if value is not None]
         # Where one way through it gives something else, that may be the usual one.
         found += [cls for cls in classes if cls is not None] if None not in classes else []
     return found
+
+
+def _promised(function: Function, code: Code) -> Class | None:
+    """The class of the project that a function says it returns, as `samples[0]` does not tell by itself."""
+    said = function.node.returns if isinstance(function.node, ast.FunctionDef) else None
+    meant = code.project.lookup(said.id, function) if isinstance(said, ast.Name) else None
+    return meant if isinstance(meant, Class) else None
 
 
 def _is_passed_over(cls: Class, code: Code) -> bool:

@@ -7,7 +7,7 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
 
@@ -19,11 +19,15 @@ Path_ = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """`value` is None where it is computed, so that nobody can tell without running it."""
+    """`value` is None where it is computed, so that nobody can tell without running it.
+
+    `over` is what it takes the place of: the same in a config that this one builds on.
+    """
 
     value: Any
     file: str
     line: int | None
+    over: Leaf | None = None
 
 
 Leaves = dict[Path_, Leaf]
@@ -118,7 +122,7 @@ def _python(file: str, text: str, read: Reader, depth: int) -> Leaves:
         merged.update(leaves_of(str(PurePath(file).parent / base), read, depth + 1))
     if any(path[-1] == "_delete_" for path in own):
         raise Uncertain
-    merged.update(own)
+    merged.update({path: replace(leaf, over=merged.get(path)) for path, leaf in own.items()})
     return merged
 
 

@@ -9,6 +9,7 @@ import pytest
 from flatout.diagnose.configured.call import keywords
 from flatout.diagnose.configured.reading import settings_of
 from flatout.records.configured import Setting
+from flatout.records.report import Location
 
 
 def read(file: str) -> str:
@@ -73,6 +74,17 @@ def test_a_python_config_builds_on_its_bases(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text("_base_ = ['base.py']\ndata = dict(workers_per_gpu=2)\n")
 
     assert values("train.py", "own.py", cwd=tmp_path) == {"num_workers": 2, "pin_memory": True}
+
+
+def test_a_value_knows_what_it_took_the_place_of(tmp_path: Path) -> None:
+    (tmp_path / "base.py").write_text("data = dict(workers_per_gpu=20, pin_memory=True)\n")
+    (tmp_path / "own.py").write_text("_base_ = ['base.py']\ndata = dict(workers_per_gpu=2)\n")
+
+    settings = {one.name: one for one in found("train.py", "own.py", cwd=tmp_path)}
+
+    over = settings["num_workers"].over
+    assert over is not None and (over.value, over.location) == (20, Location(str(tmp_path / "base.py"), 1))
+    assert settings["pin_memory"].over is None
 
 
 @pytest.mark.parametrize(

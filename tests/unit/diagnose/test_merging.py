@@ -90,6 +90,16 @@ def test_a_value_from_the_command_line_is_not_blamed_on_the_default(tmp_path: Pa
     assert report.findings[0].related == ()
 
 
+def test_a_finding_without_a_line_stands_where_the_value_takes_effect(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+
+    report = scene.report(scene.evidence(finding("IN101", None)))
+
+    (one,) = report.findings
+    assert one.location == scene.at(LOADER)
+    assert one.related == (RelatedLine(scene.at(1, "options.py"), "the default of --num-workers is 0"),)
+
+
 def test_a_finding_without_a_line_gets_the_one_in_the_source(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
 

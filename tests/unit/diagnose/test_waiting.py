@@ -58,6 +58,21 @@ def test_the_first_step_of_an_epoch_is_told_from_the_others(tmp_path: Path) -> N
     assert (waiting.empty_share, waiting.ready_ms) == (0.0, pytest.approx(2.0))
 
 
+def test_the_passes_of_a_first_step_may_take_longer(tmp_path: Path) -> None:
+    making = Making(tmp_path)
+    process = begun(making)
+    for _ in range(5):
+        epoch(process)
+        process.step(150.0, {"data": 100 / 150, "eval": 20 / 150, "forward": 24 / 150, "optimizer": 6 / 150}, queue=0)
+        process.steps(19, 12.0, {"data": 2 / 12, "forward": 8 / 12, "optimizer": 2 / 12}, queue=3)
+    process.end()
+
+    waiting = evidence(making.stored()).waiting
+
+    # An evaluation between two epochs is no pass.
+    assert waiting is not None and waiting.first_slower_ms == pytest.approx(20.0, rel=0.01)
+
+
 def test_a_late_batch_is_one_that_takes_far_longer_than_the_mean(tmp_path: Path) -> None:
     making = Making(tmp_path)
     process = begun(making)

@@ -55,8 +55,8 @@ def _of(leaf: Leaf, path: Path_) -> Setting | None:
     name = meaning(path)
     if name is None or not isinstance(leaf.value, bool | int | float | str):
         return None
-    place = None if leaf.line is None else Location(leaf.file, leaf.line)
-    return Setting(name, ".".join(path), leaf.value, place or Location(leaf.file, 0))
+    over = None if leaf.over is None else _of(leaf.over, path)
+    return Setting(name, ".".join(path), leaf.value, Location(leaf.file, leaf.line or 0), over)
 
 
 def _leaves(argv: Sequence[str], words: Sequence[str], cwd: Path, read: Reader) -> Leaves:

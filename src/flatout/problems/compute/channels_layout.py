@@ -16,11 +16,13 @@ The fix: `model = model.to(memory_format=torch.channels_last)` after it was move
 `images = images.to(device, memory_format=torch.channels_last, non_blocking=True)`. The layout then goes through the
 whole model, as long as nothing in it forces another (`view`, `.contiguous()`).
 
-What to expect: it depends on the shapes, the card and the operations between, from nothing to a good part of the
-passes; rounding differs a little. Nothing in a run with channels first tells how much, so no gain is promised: a
-trial of a few steps does.
+What to expect: it depends on the shapes, the card and the operations between. Cards that count how long their memory
+and their tensor cores are active (Hopper and newer) tell how much the kernels lose: well-chosen ones keep
+one or the other active for some 80% of the time. Where nothing is counted no gain is promised: a trial of a few steps
+tells. Rounding differs a little.
 
-When it is fine: few channels, mostly depthwise convolutions, or a model that changes its layout all the time.
+When it is fine: few channels, mostly depthwise convolutions, a model that changes its layout all the time, or kernels
+that keep memory and tensor cores active as it is.
 """
 
 from __future__ import annotations
@@ -30,10 +32,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from flatout.problems.cases import Case, SourceCase, on_gpu, run
-from flatout.problems.compute.device import binds, torch_state, trained_ms
+from flatout.problems.compute.device import activity, binds, needed, torch_state, trained_ms
 from flatout.problems.found import FoundInRun, FoundInSource
+from flatout.problems.prediction import by_step
 from flatout.records.evidence import Evidence
-from flatout.records.report import GpuUse
+from flatout.records.report import Gain, GpuUse
+from flatout.records.resources import GpuState
 from flatout.source.code import Code
 from flatout.source.precision import HALF, is_of_an_agent
 from flatout.source.whole import Whole, model_of, near, saying
@@ -46,6 +50,10 @@ _HALF = ("float16", "bfloat16")
 _DOMINATE, _MOSTLY = 0.5, 0.7
 # Of the step: passes that are shorter are not what to start with.
 _WORTH = 0.5
+# What the kernels lose may have other reasons than the layout: so much of it is promised.
+_CAUTIOUS = 0.5
+# Kernels that lose less than this have no need of another layout.
+_LOSE = 0.05
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
@@ -56,8 +64,9 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     first, share = _half_first(state), state.get("convolution_share")
     if first < _MOSTLY or share is None or float(share) < _DOMINATE:
         return
-    gpu = run.report.gpu
-    active = {} if gpu is None or gpu.tensor_active is None else {"tensor_active": round(gpu.tensor_active, 3)}
+    part = needed(run)
+    if part is not None and part[1] > 1 - _LOSE:
+        return
     yield FoundInRun(
         severity="medium",
         location=None,
@@ -65,13 +74,31 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "channels_first_share": round(first, 3),
             "convolution_share": round(float(share), 3),
             "device_ms_per_step": round(trained_ms(run), 2),
-            **active,
+            **_active(run),
         },
         cause=f"{first:.0%} of the convolutions that tensor cores can take run in half precision with channels first,"
-        f" on a device that computes for {trained_ms(run):.3g} of each {run.step_ms:.3g} ms step",
+        f" on a device that computes for {trained_ms(run):.3g} of each {run.step_ms:.3g} ms step"
+        + ("" if part is not None else "; the card does not count what its kernels lose by that"),
         change="model.to(memory_format=torch.channels_last), and the images likewise",
-        predicted_gain=None,
+        predicted_gain=None if part is None else _gain(run, part),
     )
+
+
+def _gain(run: Evidence, part: tuple[float, float, float]) -> Gain | None:
+    worst, likely, best = part
+    passes_ms = trained_ms(run)
+    words = (
+        f"memory or tensor cores are active for {sum(activity(run) or ()):.0%} of the time in which the device works;"
+        f" well-laid-out kernels would need {likely:.0%} of the {passes_ms:.3g} ms"
+    )
+    low_ms = run.step_ms - _CAUTIOUS * passes_ms * (1 - worst)
+    return by_step(run, low_ms, run.step_ms - passes_ms * (1 - likely), run.step_ms - passes_ms * (1 - best), words)
+
+
+def _active(run: Evidence) -> dict[str, float]:
+    """Of the card's counters, where it has them."""
+    active = activity(run)
+    return {} if active is None else {"memory_active": round(active[0], 3), "tensor_active": round(active[1], 3)}
 
 
 def _half_first(state: dict[str, Any]) -> float:
@@ -82,7 +109,7 @@ def _half_first(state: dict[str, Any]) -> float:
     return sum(float(layouts.get(f"channels_first {dtype}", 0.0)) for dtype in _HALF)
 
 
-def _case(name: str, found: bool, gpu: GpuUse | None = None, **state: object) -> Case:
+def _case(name: str, found: bool, gpu: GpuUse | None = None, gpus: tuple[GpuState, ...] = (), **state: object) -> Case:
     known: dict[str, object] = {
         "matmul_precision": "high",
         "grad_dtypes": {"bfloat16": 0.9, "float32": 0.1},
@@ -91,11 +118,23 @@ def _case(name: str, found: bool, gpu: GpuUse | None = None, **state: object) ->
         **state,
     }
     live = {"torch": known, "loaders": [], "optimizers": []}
-    return Case(name, run(gpu=gpu or on_gpu(), live=live), found)
+    return Case(name, run(gpu=gpu or on_gpu(), gpus=gpus, live=live), found)
 
 
 CASES = (
     _case("finds it when a network under autocast has channels first", found=True),
+    _case(
+        "finds it when the card counts what its kernels lose",
+        found=True,
+        gpu=on_gpu(sm_active=0.95, tensor_active=0.08),
+        gpus=(GpuState(0, dram_active=0.33),),
+    ),
+    _case(
+        "quiet when memory and tensor cores are active as it is",
+        found=False,
+        gpu=on_gpu(sm_active=0.95, tensor_active=0.5),
+        gpus=(GpuState(0, dram_active=0.3),),
+    ),
     _case("finds it in fp16", found=True, convolution_layouts={"channels_first float16": 0.9, "unknown float16": 0.1}),
     _case("quiet when channels are last", found=False, convolution_layouts={"channels_last bfloat16": 1.0}),
     _case("quiet in float32", found=False, convolution_layouts={"channels_first float32": 1.0}),

@@ -14,7 +14,9 @@ it is reached with the script's defaults: `if args.deterministic:` with a defaul
 The fix: `torch.backends.cudnn.deterministic = False`, `torch.backends.cudnn.benchmark = True` (for inputs of the same
 shape), unless every run has to give the same bits.
 
-What to expect: it depends on the kernels the model uses. A run with the switch off tells; no gain is promised.
+What to expect: it depends on the kernels the model uses. A card that counts how long its memory and its tensor cores
+are active tells how much all its kernels lose; half of what convolutions lose is taken to be the switch's doing, and it
+may be nothing. Where nothing is counted no gain is promised.
 
 When it is fine: while hunting a bug, or where reproducing the very same bits is the point.
 """
@@ -24,9 +26,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import Case, SourceCase, on_gpu, run
-from flatout.problems.compute.device import binds, torch_state
+from flatout.problems.compute.device import activity, binds, needed, torch_state, trained_ms
 from flatout.problems.found import FoundInRun, FoundInSource, Severity
+from flatout.problems.prediction import by_step
 from flatout.records.evidence import Evidence
+from flatout.records.report import Gain
+from flatout.records.resources import GpuState
 from flatout.records.source import Fix, Related
 from flatout.source.code import Code
 from flatout.source.determinism import Switch, switches_in
@@ -35,6 +40,9 @@ from flatout.source.edits import instead
 CODE = "CO503"
 TITLE = "Only deterministic algorithms are allowed"
 REMEDY = "cudnn.benchmark"
+# Of what the kernels lose: between nothing and all of it is the switch's doing.
+_LIKELY = 0.5
+_NOTICED = 1.01
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
@@ -54,8 +62,24 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         cause=f"{switch} is in force, so the fastest kernels are not chosen",
         change="torch.backends.cudnn.deterministic = False; torch.backends.cudnn.benchmark = True"
         + ("; torch.use_deterministic_algorithms(False)" if everything else ""),
-        predicted_gain=None,
+        predicted_gain=_gain(run, everything),
     )
+
+
+def _gain(run: Evidence, everything: bool) -> Gain | None:
+    """None where it was not measured, or the kernels lose nothing."""
+    part, passes_ms = needed(run), trained_ms(run)
+    if part is None or not binds(run):
+        return None
+    # cudnn's switch is for convolutions alone.
+    concerned = 1.0 if everything else float(torch_state(run).get("convolution_share") or 0.0)
+    lost_ms = passes_ms * concerned * (1 - part[1])
+    words = (
+        f"memory or tensor cores are active for {sum(activity(run) or ()):.0%} of the time in which the device works;"
+        f" of the {lost_ms:.3g} ms that {'its kernels' if everything else 'convolutions'} lose, half may go"
+    )
+    gain = by_step(run, run.step_ms, run.step_ms - _LIKELY * lost_ms, run.step_ms - lost_ms, words)
+    return gain if gain is not None and gain.mid >= _NOTICED else None
 
 
 def _live(**state: object) -> dict[str, object]:
@@ -71,6 +95,15 @@ CASES = (
     Case(
         "finds it when all of torch is",
         run(gpu=on_gpu(), live=_live(cudnn_deterministic=False, deterministic_algorithms=True)),
+        found=True,
+    ),
+    Case(
+        "finds it when the card counts what convolutions lose",
+        run(
+            gpu=on_gpu(sm_active=0.86, tensor_active=0.14),
+            gpus=(GpuState(0, dram_active=0.31),),
+            live=_live(cudnn_deterministic=True, convolution_share=1.0),
+        ),
         found=True,
     ),
     Case("quiet when it is off", run(gpu=on_gpu(), live=_live(cudnn_deterministic=False)), found=False),

@@ -35,12 +35,15 @@ def starting(run: Evidence, use: LoaderUse) -> Starting | None:
 
 
 def _of_training(run: Evidence, use: LoaderUse) -> Starting | None:
-    """The first wait of an epoch, less what it would be with workers alive: one batch has to be made."""
+    """The first wait of an epoch, less what it would be with workers alive: one batch has to be made.
+
+    With it the passes that follow, as far as they take longer than others do.
+    """
     waiting = run.waiting
     if waiting is None or waiting.first_ms is None or is_per_batch(run):
         return None
     refill_ms = (use.sample_ms or 0.0) * (use.batch_size or 0) + handover_ms(run)
-    each_ms = waiting.first_ms - max(waiting.rest_ms, refill_ms)
+    each_ms = waiting.first_ms - max(waiting.rest_ms, refill_ms) + (waiting.first_slower_ms or 0.0)
     return Starting(each_ms, waiting.first_share * each_ms, use.epochs) if each_ms > 0 else None
 
 

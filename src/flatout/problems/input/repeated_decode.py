@@ -15,12 +15,14 @@ cache of a part of them that never evicts gets that part as hits, and no other p
 What to expect: what was kept costs a copy instead of a decode. A run does not show how much of a sample is the same
 each time: half is expected; the upper figure is for samples that can be kept whole.
 
-When it is fine: the data fits in no memory, or the samples are made up at random.
+When it is fine: the data fits in no memory, or the samples are made up at random. Under `flatout.cached` nothing is
+said: what it keeps is not made again, whatever the rest of a sample costs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
 from flatout.problems.found import FoundInRun
@@ -40,7 +42,7 @@ from flatout.problems.input.sample_lines import dearest_line, same_part
 from flatout.problems.input.uneven import held_up_by_few
 from flatout.problems.prediction import by_step, without_waiting_ms
 from flatout.records.evidence import Evidence, LoaderUse, Waiting, WorkerProcesses
-from flatout.records.report import CopySite, Gain, HostUse, Location
+from flatout.records.report import CopySite, Gain, HostUse, Location, RemedyState
 
 CODE = "IN110"
 TITLE = "Samples are made anew each epoch, too slowly"
@@ -56,13 +58,15 @@ _COPY = 0.05
 _UNCROWDED = 0.9
 # Part of a sample that is the same each time, where its lines do not tell. At worst, expected.
 _SAME_AT_WORST, _SAME = 0.25, 0.5
+# flatout's own cache, by the class of the dataset it stands before.
+_CACHED = "feed.cache.dataset.CachedDataset"
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
     use = run.training_loader
     if use is None or use.cost is None or not run.step_ms or steady_wait_ms(run) < WORTH * run.step_ms:
         return
-    times = _times_made(use)
+    times = None if _is_kept(run, use) else _times_made(use)
     if times is None or times < _REPEATED or not _at_the_limit(run, use) or held_up_by_few(run, use):
         return
     kept = _kept_part(run, use)
@@ -85,6 +89,12 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         change="keep decoded samples in memory" + ("" if kept > 0.99 else f", {kept:.0%} of them, never evicted"),
         predicted_gain=gain,
     )
+
+
+def _is_kept(run: Evidence, use: LoaderUse) -> bool:
+    """A cache stands before the dataset already: what is still made for each epoch is what it may not keep."""
+    applied = any(one.id == REMEDY and one.state == "applied" for one in run.report.remedies)
+    return applied or str(use.settings.get("dataset")).endswith(_CACHED)
 
 
 def _times_made(use: LoaderUse) -> float | None:
@@ -187,6 +197,44 @@ CASES = (
             host=_FULL,
         ),
         found=False,
+    ),
+    Case(
+        "quiet when the script keeps them with flatout.cached",
+        run(
+            gpu=_STARVED,
+            loaders=(replace(_DEAR, settings={**_DEAR.settings, "dataset": f"flatout.{_CACHED}"}),),
+            ms=_HALF,
+            waiting=_EMPTY,
+            cpus=5.0,
+            host=_FULL,
+        ),
+        found=False,
+    ),
+    Case(
+        "quiet under the remedy that keeps them",
+        run(
+            gpu=_STARVED,
+            loaders=(_DEAR,),
+            ms=_HALF,
+            waiting=_EMPTY,
+            cpus=5.0,
+            host=_FULL,
+            remedies=(RemedyState(REMEDY, "lossless", {}, "applied"),),
+        ),
+        found=False,
+    ),
+    Case(
+        "finds it when the remedy was refused",
+        run(
+            gpu=_STARVED,
+            loaders=(_DEAR,),
+            ms=_HALF,
+            waiting=_EMPTY,
+            cpus=5.0,
+            host=_FULL,
+            remedies=(RemedyState(REMEDY, "lossless", {}, "refused", "samples are random"),),
+        ),
+        found=True,
     ),
     Case("quiet when the samples come in time", run(gpu=on_gpu(), loaders=(_DEAR,), cpus=5.0), found=False),
 )

@@ -20,6 +20,7 @@ same processors.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import PurePath
 
 from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
 from flatout.problems.found import FoundInRun
@@ -39,7 +40,7 @@ from flatout.problems.input.storage import storage_is_to_blame
 from flatout.problems.input.uneven import held_up_by_few
 from flatout.problems.prediction import without_waiting_ms
 from flatout.records.evidence import Evidence, Waiting, WorkerProcesses
-from flatout.records.report import HostUse
+from flatout.records.report import HostUse, Location
 
 CODE = "IN102"
 TITLE = "Too few workers make the batches"
@@ -73,10 +74,25 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             **dearest_line(run),
         },
         cause=f"loading a step's samples takes {work_ms:.3g} ms of one process, {work_ms / use.workers:.3g} ms over "
-        f"{use.workers} workers, but the training could take them every {without_waiting_ms(run):.3g} ms",
+        f"{use.workers} workers, but the training could take them every {without_waiting_ms(run):.3g} ms"
+        + _set_by(run, use.workers),
         change=f"num_workers={workers}",
         predicted_gain=gain,
     )
+
+
+def _set_by(run: Evidence, workers: int) -> str:
+    """Where a config says how many; and what another, that it builds on, had said."""
+    one = run.configured.setting("num_workers")
+    if one is None or one.location is None or one.value != workers:
+        return ""
+    over = one.over
+    words = f"; {one.written} is {one.value} by {_place(one.location)}"
+    return words if over is None or over.location is None else f"{words}, over {over.value} by {_place(over.location)}"
+
+
+def _place(location: Location) -> str:
+    return f"{PurePath(location.file).name}:{location.line}"
 
 
 _EMPTY = Waiting(0.0, None, rest_ms=50.0, median_ms=50.0, empty_share=1.0)

@@ -150,7 +150,7 @@ def _gain(run: Evidence, use: LoaderUse, cache: CacheUse, reach: float) -> Gain 
     shares = (min(_SAVED_AT_WORST, expected), expected, _SAVED_AT_BEST)
     left = [work_ms - more * share * fetch_ms for share in shares]
     words = f"{reach:.0%} instead of {cache.hit_rate:.0%} are hits, which save {expected:.0%} of a sample's making"
-    return gain_by_cheaper(run, use, (left[0], left[1], left[2]), words)
+    return gain_by_cheaper(run, use, (left[0], left[1], left[2]), words, keeps_workers=_dies(use, cache))
 
 
 _EMPTY = Waiting(0.0, None, rest_ms=50.0, median_ms=50.0, empty_share=1.0)

@@ -8,7 +8,8 @@ Why the GPU idles: close to the limit the allocator gives everything back and as
 device; in the end the run dies of "CUDA out of memory" while gigabytes are free.
 
 How it shows in a run: at its peak the memory reserved is far above the memory allocated, most of the difference is
-split off blocks in use, and the device is nearly full or the allocator had to start over.
+split off blocks in use, and the device, or the part of it that the process may take, is nearly full or the allocator
+had to start over.
 
 The fix: `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True` in the environment, before the script starts. Fewer shapes
 (pad to a few lengths) help too.
@@ -46,14 +47,15 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if not run.on_gpu or not isinstance(state, dict):
         return
     reserved, allocated, split = (
-        _bytes(state, name) for name in ("memory_peak", "memory_allocated_peak", "memory_split_peak")
+        _number(state, name) for name in ("memory_peak", "memory_allocated_peak", "memory_split_peak")
     )
     if reserved is None or allocated is None or split is None or _expands(state):
         return
     idle = reserved - allocated
     if idle < max(_LARGE_BYTES, _LARGE_SHARE * reserved) or split < _SPLIT * idle:
         return
-    retries, filled = int(state.get("alloc_retries") or 0), _filled_share(run, reserved)
+    filled = _filled_share(run, reserved, _number(state, "memory_allowed_share"))
+    retries = int(state.get("alloc_retries") or 0)
     if not retries and (filled is None or filled < _NEAR):
         return
     yield FoundInRun(
@@ -74,7 +76,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     )
 
 
-def _bytes(state: dict[str, Any], name: str) -> float | None:
+def _number(state: dict[str, Any], name: str) -> float | None:
     value = state.get(name)
     return float(value) if isinstance(value, int | float) else None
 
@@ -83,23 +85,32 @@ def _expands(state: dict[str, Any]) -> bool:
     return _EXPANDS in str(state.get("alloc_conf") or "").lower().replace(" ", "")
 
 
-def _filled_share(run: Evidence, reserved: float) -> float | None:
-    """Of the fullest device, by everybody's memory on it, or at least by what torch reserved."""
+def _filled_share(run: Evidence, reserved: float, allowed_share: float | None) -> float | None:
+    """Of the fullest device, by everybody's memory on it, or by what torch reserved of what it may take."""
+    own = reserved / (allowed_share or 1.0) if len(run.gpus) == 1 else 0.0
     shares = [
-        max(state.memory_used_bytes or 0.0, reserved if len(run.gpus) == 1 else 0.0) / state.memory_total_bytes
+        max(state.memory_used_bytes or 0.0, own) / state.memory_total_bytes
         for state in run.gpus
         if state.memory_total_bytes
     ]
     return max(shares, default=None)
 
 
-def _live(reserved: float, allocated: float, split: float, retries: int = 0, conf: str | None = None) -> dict[str, Any]:
+def _live(
+    reserved: float,
+    allocated: float,
+    split: float,
+    retries: int = 0,
+    conf: str | None = None,
+    allowed_share: float | None = None,
+) -> dict[str, Any]:
     torch = {
         "memory_peak": int(reserved * GIB),
         "memory_allocated_peak": int(allocated * GIB),
         "memory_split_peak": int(split * GIB),
         "alloc_retries": retries,
         "alloc_conf": conf,
+        "memory_allowed_share": allowed_share,
     }
     return {"torch": torch, "loaders": [], "optimizers": []}
 
@@ -117,6 +128,11 @@ CASES = (
     Case(
         "finds it when it makes the allocator start over",
         run(gpu=on_gpu(), live=_live(60, 40, 15, retries=9), gpus=_card(61)),
+        found=True,
+    ),
+    Case(
+        "finds it when the process may take a part of the device only",
+        run(gpu=on_gpu(), live=_live(38, 25, 10, allowed_share=0.5), gpus=_card(39)),
         found=True,
     ),
     Case("quiet when the device has room", run(gpu=on_gpu(), live=_live(40, 25, 12), gpus=_card(41)), found=False),

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import Case, on_gpu, run
 from flatout.problems.found import FoundInRun
-from flatout.problems.prediction import by_removing
+from flatout.problems.prediction import by_removing, processors_floor_ms
 from flatout.problems.rank.ranks import Times, delays_ms, made_rank, others, times, together, typical
 from flatout.records.evidence import Evidence
 from flatout.records.report import Location
@@ -33,6 +33,7 @@ _WORTH = 0.05
 # Of its delay, this much must show as waiting of the others: else they do not wait for it.
 _WAITED_FOR = 0.5
 _ALL_ALONG = 0.6
+_ALL_AT_WORK = 1.08
 # What one rank does for all is a matter of how often, not of a slow rank.
 _CADENCE = ("eval", "checkpoint", "logging")
 _CHANGE = {
@@ -56,7 +57,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if not run.on_gpu and any(part_ms < _ALL_ALONG * delay_ms for part_ms in delays_ms(run, late)):
         return
     phase, more_ms = _where(late, rest)
-    gain = by_removing(run, min(delay_ms, 0.95 * run.step_ms), f"a step without the {delay_ms:.3g} ms of waiting")
+    words = f"a step without the {delay_ms:.3g} ms of waiting"
+    gain = by_removing(run, min(delay_ms, 0.95 * run.step_ms), words, floor_ms=_together_ms(run))
     if gain is None or phase in _CADENCE:
         return
     yield FoundInRun(
@@ -74,6 +76,11 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         change=_CHANGE.get(phase, "find what {name} does longer in " + phase).format(name=late.name),
         predicted_gain=gain,
     )
+
+
+def _together_ms(run: Evidence) -> float:
+    """Ranks that no longer wait compute at the same time: processors that do it then share caches and memory."""
+    return 0.0 if run.on_gpu else _ALL_AT_WORK * processors_floor_ms(run)
 
 
 def _where(late: Times, rest: list[Times]) -> tuple[str, float]:

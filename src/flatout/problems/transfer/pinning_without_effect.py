@@ -183,6 +183,16 @@ SOURCE_CASES = (
     ),
     SourceCase("finds it when the class itself collates", _OWN % "" + _LOADER % "Views" + "  # found\n" + _MOVED),
     SourceCase(
+        "finds it when the collate function hands its only sample on, and says of which class that is",
+        _OWN.replace("collate(samples):", "collate(samples: list[Views]) -> Views:").replace(
+            "Views(samples)", "samples[0]"
+        )
+        % ""
+        + _LOADER % "collate"
+        + "  # found\n"
+        + _MOVED,
+    ),
+    SourceCase(
         "finds it when the batch is changed before the copy",
         _LOADER.replace("collate_fn=%s, ", "") + _STEP % "batch = (batch / 255.0).to(device)  # found",
     ),

@@ -1,0 +1,80 @@
+"""What the counters of a card say about better kernels: the figures are those of recordings of an H200."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flatout.problems.cases import on_gpu, run
+from flatout.problems.catalogue import problems
+from flatout.problems.compute.device import activity, needed
+from flatout.records.evidence import Evidence
+from flatout.records.report import Gain, RunFacts
+from flatout.records.resources import GpuState
+
+FACTS = RunFacts("run", ("train.py",), 0, 100, 5.5, 1, "NVIDIA H200", "2.11.0", "3.12")
+FIRST = {"convolution_layouts": {"channels_first bfloat16": 1.0}, "convolution_share": 0.96}
+HELD = {"cudnn_deterministic": True, "convolution_share": 1.0, "grad_dtypes": {"float32": 1.0}}
+FLOAT32 = {"matmul_precision": "high", "grad_dtypes": {"float32": 1.0}}
+
+
+def recorded(
+    state: dict[str, Any], passes_ms: tuple[float, float], memory: float | None, tensor: float, at_work: float = 0.947
+) -> Evidence:
+    forward, backward = passes_ms
+    ms = {"forward": forward, "backward": backward, "optimizer": 0.1}
+    gpu = on_gpu(starved_share=None, sm_active=at_work, tensor_active=tensor, drained_share=0.0, device_ms=ms)
+    card = (GpuState(0, dram_active=memory),)
+    live = {"torch": state, "loaders": [], "optimizers": []}
+    return run(gpu=gpu, gpus=card, ms=ms, loaders=(), run=FACTS, live=live)
+
+
+def gain(code: str, evidence: Evidence) -> Gain | None:
+    problem = next(one for one in problems() if one.code == code)
+    (found,) = problem.found_in_run(evidence)
+    return found.predicted_gain
+
+
+@pytest.mark.parametrize(
+    ("code", "evidence", "actual"),
+    [
+        ("CO506", recorded(FIRST, (22.0, 32.0), 0.327, 0.081), 1.77),
+        ("CO503", recorded(HELD, (1.3, 2.3), 0.307, 0.14, 0.857), 1.20),
+        ("CO502", recorded(FLOAT32, (9.4, 24.2), 0.286, 0.344, 0.909), 1.98),
+    ],
+    ids=lambda one: one if isinstance(one, str) else None,
+)
+def test_the_gain_is_near_what_was_reached(code: str, evidence: Evidence, actual: float) -> None:
+    predicted = gain(code, evidence)
+
+    assert predicted is not None
+    assert predicted.low < actual < predicted.high
+    assert predicted.mid == pytest.approx(actual, rel=0.2)
+
+
+def test_idle_time_in_between_changes_nothing() -> None:
+    whole, half = (recorded(FIRST, (22.0, 32.0), 0.32 * part, 0.08 * part, 0.96 * part) for part in (1.0, 0.6))
+
+    assert needed(whole) == pytest.approx(needed(half))
+
+
+def test_what_is_not_counted_promises_nothing() -> None:
+    assert gain("CO506", recorded(FIRST, (22.0, 32.0), None, 0.08)) is None
+    assert gain("CO503", recorded(HELD, (22.0, 32.0), None, 0.08)) is None
+
+
+def test_few_processors_at_work_say_nothing() -> None:
+    assert activity(recorded(FIRST, (22.0, 32.0), 0.1, 0.02, 0.3)) is None
+
+
+def test_a_switch_for_convolutions_promises_nothing_without_any() -> None:
+    assert gain("CO503", recorded({**HELD, "convolution_share": 0.0}, (22.0, 32.0), 0.3, 0.1)) is None
+
+
+def test_a_switch_for_everything_may_gain_without_convolutions() -> None:
+    state = {**HELD, "convolution_share": 0.0, "deterministic_algorithms": True}
+
+    predicted = gain("CO503", recorded(state, (22.0, 32.0), 0.3, 0.1))
+
+    assert predicted is not None and predicted.low == 1.0 < predicted.mid < predicted.high
