@@ -39,7 +39,9 @@ class Trial:
     def __init__(self, torch: Any, wanted: Mapping[str, Any]) -> None:
         self._torch = torch
         self._last_step = int(wanted["steps"])
-        self._seconds = float(wanted.get("seconds") or math.inf)
+        # Ranks have to leave at the same step: one that left by its own clock would keep the others waiting for it.
+        is_alone = os.environ.get("WORLD_SIZE", "1") == "1"
+        self._seconds = float(wanted.get("seconds") or math.inf) if is_alone else math.inf
         self._began_s = 0.0
         self._nudges = bool(wanted.get("nudge"))
         self._replays = bool(wanted.get("replay"))

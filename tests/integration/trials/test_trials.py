@@ -97,3 +97,14 @@ def test_a_trial_made_before_is_not_made_again(tmp_path: Path) -> None:
 
     assert begun == ["as it is"]
     assert second == first
+
+
+def test_all_ranks_of_torchrun_leave_together(tmp_path: Path) -> None:
+    script = _SCRIPT.with_name("ddp.py")
+    command = ("torchrun", "--standalone", "--nproc-per-node", "2", str(script))
+
+    trial = Maker(tmp_path)(Request(command, "as it is", steps=12, warm_up=2, seconds=0.01))
+
+    assert trial.ending == "stopped", trial.why
+    assert len(trial.losses) == 12
+    assert set(trial.samples) == {16}
