@@ -158,11 +158,12 @@ def _show_plan(search: Search, report: RunReport, progress: Progress) -> int:
 
 
 def with_written(fix: Fix) -> Fix:
-    """A line on the files that did not go where they always go."""
-    if not fix.written:
-        return fix
-    words = _SAY["written"].format(count=len(fix.written), first=os.path.relpath(fix.written[0]))
-    return replace(fix, notices=(*fix.notices, words))
+    """A line on the files that did not go where they always go, and on programs whose files did."""
+    files = [one for one in fix.written if one.startswith("/")]
+    notices = [one for one in fix.written if not one.startswith("/")]
+    if files:
+        notices.insert(0, _SAY["written"].format(count=len(files), first=os.path.relpath(files[0])))
+    return replace(fix, notices=(*fix.notices, *notices))
 
 
 def _publish(fix: Fix, asked: Asked, folder: Path, screen: Terminal) -> int:

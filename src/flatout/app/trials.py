@@ -94,7 +94,10 @@ class Maker:
                 notices=tuple(notices),
             )
         )
-        return _result(request, place, ended)
+        trial = _result(request, place, ended)
+        # The next trial shall not come upon the files of this one, and checkpoints are large.
+        shutil.rmtree(place / _SCRATCH, ignore_errors=True)
+        return trial
 
     def _environ(self, request: Request, work: Path, place: Path) -> dict[str, str]:
         own = {REMEDIES, TRIAL}
@@ -104,11 +107,17 @@ class Maker:
         if not request.allow_writes:
             scratch = (place / _SCRATCH).absolute()
             scratch.mkdir()
-            wanted |= {"scratch": str(scratch), "written": str(scratch / _WRITTEN), "roots": [os.getcwd()]}
+            wanted |= {"scratch": str(scratch), "written": str(scratch / _WRITTEN), "roots": _roots(request.command)}
         plain[TRIAL] = json.dumps(wanted)
         if request.remedies:
             plain[REMEDIES] = json.dumps(dict(request.remedies))
         return child_environment(plain, work, {} if request.with_lines else {"lines_hz": 0.0})
+
+
+def _roots(command: Sequence[str]) -> list[str]:
+    """Folders of the user's, which count as such even below a temporary folder: here, and where the script is."""
+    scripts = [Path(word) for word in command if word.endswith(".py") and Path(word).is_file()]
+    return list(dict.fromkeys([os.getcwd(), *(str(script.resolve().parent) for script in scripts)]))
 
 
 def _result(request: Request, place: Path, ended: Exit) -> Trial:
