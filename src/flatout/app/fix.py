@@ -13,7 +13,7 @@ from pathlib import Path
 
 from flatout.app.fixing.bench import Bench, Settings
 from flatout.app.fixing.progress import Progress
-from flatout.app.fixing.proof import concluded, confirm
+from flatout.app.fixing.proof import concluded, confirm, holds
 from flatout.app.fixing.search import Search
 from flatout.app.launch import command_line
 from flatout.app.plan import Wishes
@@ -36,6 +36,7 @@ _SAY = {
     "resumed": "going on with {count} trials of a search that was cut off (--fresh starts anew)",
     "wrote": "\n Wrote {profile}. Use it with:\n   flatout run --with {profile} {command}\n",
     "kept": "flatout: everything measured is in {folder}\n",
+    "withdrawn": "in the proof at the end the whole profile did not surely gain over 1%",
     "patch": "the source changes that go with it are in {patch}; flatout fix --apply makes them",
     "edited": "the source was changed as in {patch}",
     "nothing_to_write": "none of this can be written into the source safely; the profile does it from outside",
@@ -85,6 +86,8 @@ def fixed(asked: Asked) -> int:
         search.run(report)
         if search.found.profile:
             confirm(bench, search.found.profile)
+            if not holds(bench, search.found.profile):
+                search.withdraw(_SAY["withdrawn"])
     except KeyboardInterrupt:
         search.found.ended = "it was interrupted"
         progress.end()

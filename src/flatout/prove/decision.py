@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from flatout.prove.calibration import calibrated, spread_for
+from flatout.prove.calibration import IN_TURNS, spreads
 from flatout.prove.figures import percent, with_interval
 from flatout.prove.rates import FEWEST_STEPS, measured
 from flatout.prove.ratio import CONFIDENCE, Comparison, compared
@@ -21,6 +21,10 @@ from flatout.records.trial import WELL, Trial
 # A remedy has to gain more than this to stay.
 BAR = 1.01
 _MOST_MORE = 8
+# Trials of arms that were run more than once: for one judgement, and for several with their more chances.
+_CALIBRATED_BY = (2, 3)
+# Two will do where this much is certain: two that agree by luck do not make so much of nothing.
+_PLAIN = 1.10
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,28 +47,32 @@ def judged(
     from all of these trials.
     """
     assert looks >= 1
+    known = {by: _spreads(before, candidates, spread, by) for by in {one.by for one in candidates}}
     decided: dict[int, Decision] = {}
     found: dict[int, Comparison] = {}
-    together: dict[By, Spread] = {}
     for place, candidate in enumerate(candidates):
         why = _not_measured(before, candidate)
         if why is not None:
             decided[place] = Decision(candidate.arm, "not measured", None, why)
             continue
-        by, trials = candidate.by, candidate.trials
-        if spread is None and by not in together:
-            together[by] = calibrated([before, *(other.trials for other in candidates)], by)
-        comparison = compared(before, trials, spread or spread_for(together[by], before, trials, by), by)
+        comparison = compared(before, candidate.trials, known[candidate.by][place], candidate.by)
         assert comparison is not None
         found[place] = comparison
-    surest = sorted(found, key=lambda place: found[place].chance_below(BAR))
-    doubt = (1.0 - CONFIDENCE) / looks
-    left = len(surest)
-    for place in surest:
+    doubt, left = (1.0 - CONFIDENCE) / looks, len(found)
+    enough = _CALIBRATED_BY[len(found) > 1 or looks > 1]
+    for place in sorted(found, key=lambda place: found[place].chance_below(BAR)):
         gain = found[place].at(1.0 - doubt / left)
-        decided[place] = _decision(before, candidates[place], gain)
+        by_now = known[candidates[place].by][place]
+        needed = _CALIBRATED_BY[0] if gain.low > _PLAIN else enough
+        decided[place] = _decision(before, candidates[place], gain, by_now is IN_TURNS or by_now.trials >= needed)
         left -= gain.low > BAR and left > 1
     return tuple(decided[place] for place in range(len(candidates)))
+
+
+def _spreads(
+    before: Sequence[Trial], candidates: Sequence[Candidate], given: Spread | None, by: By
+) -> Sequence[Spread]:
+    return spreads(before, [one.trials for one in candidates], by) if given is None else [given] * len(candidates)
 
 
 def settles_after(gain: MeasuredGain) -> int | None:
@@ -84,7 +92,7 @@ def worth_more(decisions: Sequence[Decision]) -> tuple[Decision, ...]:
     return tuple(sorted(hopeful, key=lambda one: (one.more_trials or 0, -one.gain.mid if one.gain else 0.0)))
 
 
-def _decision(before: Sequence[Trial], candidate: Candidate, gain: MeasuredGain) -> Decision:
+def _decision(before: Sequence[Trial], candidate: Candidate, gain: MeasuredGain, is_calibrated: bool) -> Decision:
     arm, figure = candidate.arm, with_interval(gain)
     failed = [trial for trial in candidate.trials if trial.ending not in WELL]
     if failed and all(trial.ending in WELL for trial in before):
@@ -92,6 +100,9 @@ def _decision(before: Sequence[Trial], candidate: Candidate, gain: MeasuredGain)
         return Decision(arm, "harmful", gain, why)
     if candidate.frees_memory_for is not None:
         return Decision(arm, "kept", gain, f"frees memory that {candidate.frees_memory_for} needs; {figure} by itself")
+    if not is_calibrated:
+        # On a busy machine the same script may be half as fast the next time.
+        return Decision(arm, "neutral", gain, f"{figure}, but too little was run again to know what that is worth", 1)
     if gain.low > BAR:
         return Decision(arm, "kept", gain, figure)
     if gain.high < 1.0:

@@ -11,8 +11,9 @@ than a rounding. This is the method:
    window and its two neighbours if that is more, since paths part gradually.
 4. A window is outside if it is farther from the middle than chance would bring any one of the windows in 5% of all
    comparisons (Student's t; the windows of one trial resemble each other, so a trial counts as two measurements).
-5. Differences under half a percent of the loss are taken for rounding whatever the yardsticks do: a nudge of the last
-   bit tells little of how a coarser rounding looks in the first hundred steps.
+5. Small differences are taken for rounding whatever the yardsticks do, for a nudge of the last bit tells little of how
+   a coarser rounding looks in the first hundred steps: half a percent of the loss, or a quarter of the chance error
+   that the mean over the window has by the luck of its batches anyway, if that is more.
 
 The width says as well what could not have been seen. If that is over 10%, being inside means nothing: "not verified".
 """
@@ -24,6 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flatout.prove.rates import Floats
 from flatout.prove.student import quantile
@@ -32,6 +34,7 @@ from flatout.records.trial import Trial
 
 FEWEST_STEPS = 40
 ROUNDING = 0.005
+_OF_CHANCE = 0.25
 # A drift that has to be seen, or nothing is said.
 RESOLUTION = 0.10
 _FALSE_ALARMS = 0.05
@@ -107,8 +110,7 @@ def _judged(curves: _Curves) -> Envelope:
     sizes = np.diff([*starts, steps])
     own = np.add.reduceat(curves.yardsticks, starts, axis=1) / sizes
     middle = own.mean(axis=0)
-    # A loss that crosses zero is not infinitely far from anything: its usual size counts then.
-    scale = np.maximum(np.abs(middle), 0.1 * np.median(np.abs(curves.yardsticks)))
+    scale = _scale(middle, curves.yardsticks)
     if not scale.all():
         return Envelope("not verified", "the loss is zero", steps, yardsticks=count)
     away = (np.add.reduceat(curves.changed, starts, axis=1) / sizes).mean(axis=0) - middle
@@ -120,8 +122,26 @@ def _judged(curves: _Curves) -> Envelope:
         sentence = "the script repeats itself to the bit, so it takes a nudged trial to know what rounding does to it"
         return Envelope("not verified", sentence, steps, yardsticks=count)
     chance = quantile(1.0 - _FALSE_ALARMS / windows / 2, _PER_TRIAL * (count - 1))
-    limits = np.maximum(ROUNDING, chance * width * math.sqrt(1.0 / count + 1.0 / len(curves.changed)))
+    limits = np.maximum(
+        _rounding(curves.yardsticks.mean(axis=0), starts, sizes) / scale,
+        chance * width * math.sqrt(1.0 / count + 1.0 / len(curves.changed)),
+    )
+    limits = np.maximum(ROUNDING, limits)
     return _verdict(away, limits, curves.steps, starts, count)
+
+
+def _scale(middle: Floats, losses: Floats) -> Floats:
+    """What differences are shares of: the loss in each window, or its usual size where it passes through zero."""
+    usual = float(np.median(np.abs(losses)))
+    sizes = np.abs(middle)
+    return np.full(len(middle), usual) if len(set(np.sign(middle))) > 1 else np.asarray(np.maximum(sizes, 0.01 * usual))
+
+
+def _rounding(losses: Floats, starts: NDArray[np.intp], sizes: NDArray[np.intp]) -> Floats:
+    """A share of each window mean's own chance error, from the jumps between neighbours: these know no trend."""
+    jumps = np.diff(losses, prepend=losses[1])  # the first jump stands for the one before it
+    variance = np.add.reduceat(jumps**2, starts) / sizes / 2
+    return np.asarray(_OF_CHANCE * np.sqrt(variance / sizes))
 
 
 def _width(away: Floats) -> Floats:
@@ -132,7 +152,7 @@ def _width(away: Floats) -> Floats:
     return np.asarray(np.sqrt(np.maximum(near, variance.mean())))
 
 
-def _verdict(away: Floats, limits: Floats, steps: Floats, starts: np.typing.NDArray[np.intp], count: int) -> Envelope:
+def _verdict(away: Floats, limits: Floats, steps: Floats, starts: NDArray[np.intp], count: int) -> Envelope:
     # A drift comes to stay, and it is enough to see it in the window that sees best in the last half.
     least = float(limits[len(limits) // 2 :].min())
     worst = int(np.argmax(np.abs(away) / limits))
@@ -145,7 +165,7 @@ def _verdict(away: Floats, limits: Floats, steps: Floats, starts: np.typing.NDAr
         window = (int(steps[ends[first]]), int(steps[ends[first + 1] - 1]))
         sentence = (
             f"the loss is {100 * away[first]:+.1f}% off from step {window[0]} to {window[1]}, "
-            f"where the script itself varies by {100 * limits[first]:.1f}% at most"
+            f"where up to {100 * limits[first]:.1f}% is what rounding and the script itself make of it"
         )
         return Envelope("outside", sentence, total, least, float(away[worst]), window, count)
     if least > RESOLUTION:

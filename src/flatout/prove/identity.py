@@ -35,18 +35,22 @@ def identity(bare: Sequence[Trial], changed: Trial) -> Identity:
     if not bare or not changed.losses:
         which = "the trial with it" if bare else "the script as it is"
         return Identity("not comparable", 0, f"no loss of {which} was kept")
-    meeting = max((_met(trial, changed) for trial in bare), key=lambda met: met.compared)
-    if not meeting.compared and meeting.first is None:
+    meetings = [_met(trial, changed) for trial in bare]
+    if not any(met.compared or met.differs for met in meetings):
         return Identity("not comparable", 0, "no loss could be read")
-    if not meeting.differs:
-        return Identity("identical", meeting.compared, _agreed(meeting), weights_equal=meeting.weights_equal)
+    agreed = max((met for met in meetings if not met.differs), key=lambda met: met.compared, default=None)
+    departed = max((met for met in meetings if met.differs), key=lambda met: met.compared, default=None)
     itself = [met for met in (_met(one, other) for one, other in combinations(bare, 2)) if met.differs]
+    # A script that has several ways to go may well go one of them with the remedy.
+    if agreed is not None and (departed is None or (itself and agreed.compared > departed.compared)):
+        return Identity("identical", agreed.compared, _agreed(agreed), weights_equal=agreed.weights_equal)
+    assert departed is not None
     if itself:
-        return _unrepeatable(meeting, min(itself, key=lambda met: met.compared))
-    sentence = _departed(meeting)
+        return _unrepeatable(departed, min(itself, key=lambda met: met.compared))
+    sentence = _departed(departed)
     if len(bare) < 2:
         sentence += "; whether the script repeats itself was not tried"
-    return Identity("differs", meeting.compared, sentence, meeting.first, meeting.values, meeting.weights_equal)
+    return Identity("differs", departed.compared, sentence, departed.first, departed.values, departed.weights_equal)
 
 
 def _met(one: Trial, other: Trial) -> _Meeting:

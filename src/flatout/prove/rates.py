@@ -3,9 +3,10 @@
 Batches of different size compare by samples. Where a trial does not know its samples, steps have to do.
 
 The rate is the mean of the middle half of the blocks, which a stretch of bad luck does not move and which is surer
-than their median, without the rare long steps (an evaluation, a checkpoint); those count in the rate by total. Steps
-that come in bursts, as from a loader that cannot keep up, are typical of their trial: a block then holds one burst or
-two, the middle half would have only one kind, and all blocks are taken.
+than their median, without the rare long steps (an evaluation, a checkpoint); those count in the rate by total. Where
+long steps are many, or come at a steady beat and take a good part of the time, they are no exception: so are the
+bursts of a loader that cannot keep up. A block would hold one burst or two, and the middle half only one kind; such a
+trial has its rate by total.
 """
 
 from __future__ import annotations
@@ -27,8 +28,12 @@ _BLOCK = 10
 _FEWEST_BLOCKS = 8
 _MOST_BLOCKS = 60
 _LONG = 4.0
+# Long steps are rare if they are less than this part of all steps, and slight if of all the time.
 _RARE = 0.05
-_UNEVEN = 0.1
+_SLIGHT = 0.20
+_UNEVEN = 0.10
+_STEADY = 1.5
+_FEWEST_FOR_BEAT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +62,11 @@ def common_unit(trials: Sequence[Trial]) -> Unit:
 def rate(trial: Trial, unit: Unit | None = None, by: By = "blocks") -> Rate:
     unit = unit or common_unit([trial])
     seconds, units = step_seconds(trial), units_of(trial, unit)
-    if by == "total":
+    if fitting(seconds, by) == "total":
         blocks = blocks_of(seconds, units)
-        return Rate(float(blocks.seconds.sum() / blocks.units.sum()), unit, by, len(blocks.seconds))
-    ordinary = without_rare(seconds)
-    blocks = blocks_of(ordinary, units)
-    return Rate(float(centre(blocks.seconds_per_unit, ordinary)), unit, by, len(blocks.seconds))
+        return Rate(float(blocks.seconds.sum() / blocks.units.sum()), unit, "total", len(blocks.seconds))
+    blocks = blocks_of(without_rare(seconds), units)
+    return Rate(float(middle(blocks.seconds_per_unit)), unit, "blocks", len(blocks.seconds))
 
 
 def arm_per_s(trials: Sequence[Trial], unit: Unit, by: By = "blocks") -> float:
@@ -93,16 +97,28 @@ def is_long(seconds: Floats) -> NDArray[np.bool_]:
     return seconds > _LONG * np.median(seconds)
 
 
+def has_beat(long: NDArray[np.bool_]) -> bool:
+    """Whether they come at equal distances."""
+    gaps = np.diff(np.flatnonzero(long))
+    return len(gaps) + 1 >= _FEWEST_FOR_BEAT and bool(gaps.max() <= _STEADY * gaps.min())
+
+
 def without_rare(seconds: Floats) -> Floats:
-    """Long steps made ordinary, if they are few."""
+    """Long steps made ordinary, if they are exceptions."""
     long = is_long(seconds)
-    return np.where(long, np.median(seconds), seconds) if long.mean() < _RARE else seconds
+    ordinary = np.where(long, np.median(seconds), seconds)
+    is_slight = ordinary.sum() > (1.0 - _SLIGHT) * seconds.sum()
+    return ordinary if long.mean() < _RARE and (is_slight or not has_beat(long)) else seconds
 
 
-def centre(blocks: Floats, seconds: Floats) -> Floats:
-    """What is typical of blocks (along their last axis) of such steps."""
-    if np.mean(seconds) > (1.0 + _UNEVEN) * np.median(seconds):
-        return np.asarray(blocks.mean(axis=-1))
+def fitting(seconds: Floats, by: By) -> By:
+    """How to take the rate of these steps, if `by` is wished for."""
+    ordinary = without_rare(seconds)
+    return "total" if np.mean(ordinary) > (1.0 + _UNEVEN) * np.median(ordinary) else by
+
+
+def middle(blocks: Floats) -> Floats:
+    """The mean of the middle half, along the last axis."""
     cut = blocks.shape[-1] // 4
     return np.asarray(np.sort(blocks, axis=-1)[..., cut : blocks.shape[-1] - cut].mean(axis=-1))
 

@@ -87,8 +87,14 @@ def _scale(spread: Spread, draw: np.random.Generator) -> Floats:
 
 
 def _arm_errors(arm: Sequence[Trial], unit: Unit, by: By, spread: Spread, draw: np.random.Generator) -> Floats:
-    """What the mean of an arm's trials may be off by; both levels, before the spread's factor."""
+    """What the mean of an arm's trials may be off by; both levels, before the spread's factor.
+
+    A trial with calmer steps than those of the calibration is not one with better luck: it gets their variance too.
+    """
+    usual = spread.typical**2 / spread.factor
     total = np.zeros(_DRAWS)
     for trial in arm:
-        total += draw.choice(errors(trial, unit, by), _DRAWS) + draw.normal(0.0, spread.expected, _DRAWS)
+        within = errors(trial, unit, by)
+        luck = math.sqrt(max(spread.expected**2, usual - float(np.var(within))))
+        total += draw.choice(within, _DRAWS) + draw.normal(0.0, luck, _DRAWS)
     return total / len(arm)

@@ -12,13 +12,11 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from flatout.prove.rates import Blocks, Floats, blocks_of, centre, is_long, rate, without_rare
+from flatout.prove.rates import Blocks, Floats, blocks_of, fitting, has_beat, is_long, middle, rate, without_rare
 from flatout.records.proof import By, Unit
 from flatout.records.trial import Trial
 
 DRAWS = 1000
-_REGULAR = 1.5
-_FEWEST_FOR_REGULAR = 3
 
 
 def seeded(*arrays: Floats) -> np.random.Generator:
@@ -35,7 +33,7 @@ def log_seconds(trial: Trial, unit: Unit, by: By) -> float:
 
 def errors(trial: Trial, unit: Unit, by: By) -> Floats:
     """Draws of what `log_seconds` may be off by, for all that happened within this one process."""
-    return _errors(trial.step_s, trial.samples if unit == "sample" else (), by)
+    return _errors(tuple(trial.step_s), tuple(trial.samples) if unit == "sample" else (), by)
 
 
 @lru_cache(maxsize=256)  # one trial takes part in many comparisons
@@ -43,17 +41,16 @@ def _errors(step_s: tuple[float, ...], samples: tuple[float, ...], by: By) -> Fl
     seconds = np.asarray(step_s, dtype=np.float64)
     units = np.asarray(samples, dtype=np.float64) if samples else np.ones(len(step_s))
     draw = seeded(seconds, units)
-    drawn = _totals(seconds, units, draw) if by == "total" else _centres(seconds, units, draw)
+    drawn = (_totals if fitting(seconds, by) == "total" else _middles)(seconds, units, draw)
     off: Floats = drawn - np.median(drawn)
     off.setflags(write=False)
     return off
 
 
-def _centres(seconds: Floats, units: Floats, draw: np.random.Generator) -> Floats:
-    ordinary = without_rare(seconds)
-    blocks = blocks_of(ordinary, units)
+def _middles(seconds: Floats, units: Floats, draw: np.random.Generator) -> Floats:
+    blocks = blocks_of(without_rare(seconds), units)
     picked, widen = _runs(len(blocks.seconds), draw)
-    drawn: Floats = np.log(centre(blocks.seconds_per_unit[picked], ordinary))
+    drawn: Floats = np.log(middle(blocks.seconds_per_unit[picked]))
     return drawn * widen
 
 
@@ -65,20 +62,16 @@ def _totals(seconds: Floats, units: Floats, draw: np.random.Generator) -> Floats
     blocks = blocks_of(ordinary, units)
     picked, widen = _runs(len(blocks.seconds), draw)
     sums = Blocks(blocks.seconds[picked].sum(axis=1), blocks.units[picked].sum(axis=1))
-    drawn: Floats = np.log((sums.seconds + _extra_seconds(extra, np.flatnonzero(long), draw)) / sums.units)
+    drawn: Floats = np.log((sums.seconds + _extra_seconds(extra, has_beat(long), draw)) / sums.units)
     return drawn * widen
 
 
-def _extra_seconds(extra: Floats, places: NDArray[np.intp], draw: np.random.Generator) -> Floats:
-    """How many fell into the trial is known to half a one where they come regularly, else as chance has it."""
+def _extra_seconds(extra: Floats, is_steady: bool, draw: np.random.Generator) -> Floats:
+    """How many fell into the trial is known to half a one where they have a beat, else as chance has it."""
     count = len(extra)
     if not count:
         return np.zeros(DRAWS)
-    gaps = np.diff(places)
-    if count >= _FEWEST_FOR_REGULAR and gaps.max() <= _REGULAR * gaps.min():
-        counts = count + draw.uniform(-0.5, 0.5, DRAWS)
-    else:
-        counts = draw.poisson(count, DRAWS).astype(np.float64)
+    counts = count + draw.uniform(-0.5, 0.5, DRAWS) if is_steady else draw.poisson(count, DRAWS).astype(np.float64)
     means: Floats = draw.choice(extra, (DRAWS, count)).mean(axis=1)
     return counts * means
 

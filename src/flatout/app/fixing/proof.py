@@ -8,6 +8,7 @@ from typing import Any
 from flatout.app.fixing.bench import BARE, Bench
 from flatout.app.fixing.search import Search
 from flatout.prove.calibration import calibrated
+from flatout.prove.decision import BAR
 from flatout.prove.envelope import envelope
 from flatout.prove.hours import hours
 from flatout.prove.identity import identity
@@ -37,6 +38,12 @@ def confirm(bench: Bench, profile: Mapping[str, Any]) -> None:
         for is_remedied in _MORE_TURNS:
             _turn(bench, profile, is_remedied)
             turns += 1
+
+
+def holds(bench: Bench, profile: Mapping[str, Any]) -> bool:
+    """Whether the whole profile surely gains, by all trials of both arms."""
+    found = gain(bench.of({}), bench.of(profile), calibrated(bench.arms(), "total"), "total")
+    return found is not None and found.low > BAR
 
 
 def _turn(bench: Bench, profile: Mapping[str, Any], is_remedied: bool) -> None:

@@ -17,7 +17,7 @@ from flatout.app.plan import planned, together
 from flatout.errors import FlatoutError
 from flatout.prove.calibration import calibrated
 from flatout.prove.ceiling import ceiling
-from flatout.prove.decision import Candidate, judged
+from flatout.prove.decision import Candidate, judged, worth_more
 from flatout.prove.envelope import envelope
 from flatout.prove.identity import identity
 from flatout.records.fix import State, Tried
@@ -28,6 +28,9 @@ from flatout.records.trial import Trial
 
 _MOST_REPEATS = 3
 _MOST_ROUNDS = 5
+# So much more than it had to be is not luck, even in a single trial.
+_PLENTY = 1.1
+_YARDSTICKS = 3
 _NO_TIME = "the time was spent"
 _AT_CEILING = "less than 5% is left to the ceiling"
 KEPT = "kept so far"
@@ -155,7 +158,7 @@ class Search:
                 return [Tried(one, "failed", within.sentence) for one in group]
         decision = self._decision(group, before, after)
         for _ in range(_MOST_REPEATS - 1):
-            if not decision.more_trials or not bench.affords(after, 2):
+            if not self._is_open(decision) or not bench.affords(after, 2):
                 break
             bench.trial(before, KEPT if before else BARE, again=True)
             bench.trial(after, trial.arm, again=True)
@@ -163,6 +166,12 @@ class Search:
         if decision.judgement == "kept":
             found.profile = {**before, **{one.id: one.value for one in group}}
         return [Tried(one, decision.judgement, decision.why, decision, same) for one in group]
+
+    def withdraw(self, why: str) -> None:
+        """The profile as a whole did not hold: nothing of it is kept."""
+        found = self.found
+        found.profile = {}
+        found.tried = [replace(one, state="neutral", why=why) if one.state == "kept" else one for one in found.tried]
 
     def measure_bare(self) -> None:
         """Twice: whether the script repeats itself, in its figures and its speed, is what all else is judged by."""
@@ -172,8 +181,17 @@ class Search:
                 where = f"see {bare.run}/output.txt"
                 raise FlatoutError(f"a trial of the bare script failed ({bare.ending}: {bare.why}); {where}")
 
+    def _is_open(self, decision: Decision) -> bool:
+        """Whether more trials could turn it: one that is not sure yet, or sure of little after a single trial."""
+        if worth_more([decision]):
+            return True
+        gain = decision.gain
+        return decision.judgement == "kept" and gain is not None and gain.trials[1] < 2 and gain.low < _PLENTY
+
     def yardsticks(self) -> list[Trial]:
-        """What the script's losses differ by when nothing is changed, or next to nothing."""
+        """What the script's losses differ by when nothing is changed, or next to nothing; three at least."""
+        if len(self._bench.of({})) < _YARDSTICKS:
+            self._bench.trial({}, BARE, again=True)
         bare = self._bench.of({})
         repeats = identity(bare[:1], bare[1]).verdict == "identical"
         return [*bare, self._bench.nudged()] if repeats else list(bare)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from flatout.app.fixing.bench import Bench, Settings
-from flatout.app.fixing.proof import concluded, confirm
+from flatout.app.fixing.proof import concluded, confirm, holds
 from flatout.app.fixing.search import Search
 from flatout.app.plan import Wishes
 from flatout.errors import FlatoutError
@@ -96,6 +96,8 @@ def fixed(machine: Machine, look: RunReport, budget_s: float = 600.0, **wishes: 
     search.run(report)
     if search.found.profile:
         confirm(bench, search.found.profile)
+        if not holds(bench, search.found.profile):
+            search.withdraw("it did not hold")
     return concluded(bench, search, report)
 
 

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from flatout.prove.ceiling import ceiling
+from flatout.prove.hours import hours
+from tests.unit.prove.simulated import failed, made, trials
+
+
+def test_the_slower_of_device_and_loader_binds() -> None:
+    rng = np.random.default_rng(1)
+
+    found = ceiling(trials(rng, 2), trials(rng, 2, gain=1.5), trials(rng, 2, gain=1.2))
+
+    assert found is not None and found.reached is not None and found.left is not None
+    assert found.binds == "feed"
+    assert found.left == pytest.approx(1 - 1 / 1.2, abs=0.05)
+    assert found.reached.low < 1 / 1.2 < found.reached.high
+    assert not found.enough
+    assert found.sentence.endswith("samples/s that the loader alone can do")
+
+
+def test_close_to_the_ceiling_is_enough() -> None:
+    rng = np.random.default_rng(2)
+
+    found = ceiling(trials(rng, 3), trials(rng, 3, gain=1.01), trials(rng, 3, gain=3.0))
+
+    assert found is not None
+    assert (found.binds, found.enough) == ("compute", True)
+    assert found.sentence.endswith("samples/s that the device alone can do")
+
+
+def test_a_ceiling_that_was_not_measured_is_said_to_be() -> None:
+    now = [made([0.1] * 50)]
+
+    half = ceiling(now, [failed("crashed")], [made([0.05] * 50)])
+    none = ceiling(now, [], [])
+
+    assert half is not None and none is not None
+    assert (half.binds, half.compute_per_s) == ("feed", None)
+    assert half.sentence == "50% of the 640 samples/s that the loader alone can do; the device alone was not measured"
+    assert (none.reached, none.left, none.enough) == (None, None, False)
+    assert ceiling([failed("crashed")], now, now) is None
+
+
+def test_a_hundred_thousand_steps_take_so_many_hours() -> None:
+    before = [made([0.36] * 99 + [3.96]) for _ in range(2)]
+
+    found = hours(before, before)
+
+    assert found is not None
+    assert found.mid == pytest.approx(100_000 * 0.396 / 3600)
+    assert found.low < found.mid < found.high
+
+
+def test_after_a_larger_batch_the_same_samples_count() -> None:
+    before, after = [made([0.1] * 50, batch=16)], [made([0.15] * 50, batch=32)]
+
+    then, now = hours(before, before), hours(before, after)
+
+    assert then is not None and now is not None
+    assert now.mid / then.mid == pytest.approx(0.75)
+    assert hours(before, [failed("hung")]) is None
