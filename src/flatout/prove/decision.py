@@ -100,13 +100,14 @@ def _decision(before: Sequence[Trial], candidate: Candidate, gain: MeasuredGain,
         return Decision(arm, "harmful", gain, why)
     if candidate.frees_memory_for is not None:
         return Decision(arm, "kept", gain, f"frees memory that {candidate.frees_memory_for} needs; {figure} by itself")
+    if gain.high < 1.0:
+        # To undo what only looked slower does no harm, so this needs no more trials.
+        return Decision(arm, "harmful", gain, f"slower: {figure}")
     if not is_calibrated:
         # On a busy machine the same script may be half as fast the next time.
         return Decision(arm, "neutral", gain, f"{figure}, but too little was run again to know what that is worth", 1)
     if gain.low > BAR:
         return Decision(arm, "kept", gain, figure)
-    if gain.high < 1.0:
-        return Decision(arm, "harmful", gain, f"slower: {figure}")
     if gain.high <= BAR:
         return Decision(arm, "neutral", gain, f"gains no more than {percent(BAR)}: {figure}")
     return Decision(arm, "neutral", gain, f"not surely over {percent(BAR)}: {figure}", settles_after(gain))

@@ -106,7 +106,7 @@ def states(fix: Fix) -> dict[str, str]:
 
 
 def test_what_helps_is_kept_what_does_not_is_undone() -> None:
-    gains = {"loader.prefetch": 1.6, "gc.defer": 1.0, "sync.skip": 0.8}
+    gains = {"loader.prefetch": 1.6, "gc.defer": 1.0, "sync.skip": 0.5}
     machine = Machine(lambda profile: _STEP_S / float(np.prod([gains[name] for name in profile])))
 
     fix = fixed(machine, found(*gains))
