@@ -26,7 +26,7 @@ _SAY = {
     "predicted": "predicted",
 }
 _STYLE = {"kept": "bold green", "harmful": "red", "failed": "red", "refused": "yellow"}
-_COLUMNS = ("remedy", "class", "predicted", "measured", "")
+_COLUMNS = ("remedy", "class", "priority", "predicted", "measured", "")
 
 
 def to_json(fix: Fix) -> dict[str, Any]:
@@ -74,7 +74,8 @@ def _table(tried: Sequence[Tried], width: int) -> Iterator[Text]:
         (
             _written(one.planned),
             one.planned.safety,
-            _prediction(one.planned).removeprefix(f"{_SAY['predicted']} "),
+            one.planned.priority,
+            f"×{one.planned.predicted.mid:.2f}" if one.planned.predicted is not None else "–",
             _gain(one.gain) if one.gain is not None else "–",
             one.state,
         )

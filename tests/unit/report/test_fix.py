@@ -1,0 +1,93 @@
+"""The page of `flatout fix`, and its JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from flatout.records.fix import Fix, Quality, Tried
+from flatout.records.plan import LeftOut, Plan, Planned
+from flatout.records.proof import Ceiling, Decision, Hours, Identity, MeasuredGain
+from flatout.records.report import Gain, Verdict
+from flatout.report.fix import render, render_plan, to_json
+
+
+def _gain(low: float, mid: float, high: float) -> MeasuredGain:
+    return MeasuredGain(low, mid, high, 0.95, "sample", "blocks", (2, 2))
+
+
+WORKERS = Planned("loader.workers", 8, "lossless", "t", "why", ("IN101",), Gain(2, 3, 4, "m"))
+SKIP = Planned("sync.skip", True, "lossless", "t", "why")
+FIX = Fix(
+    command=("train.py", "--lr", "1"),
+    device="NVIDIA H200",
+    verdict=Verdict("input", False, "It waits."),
+    tried=(
+        Tried(WORKERS, "kept", "+205%", Decision("loader.workers", "kept", _gain(2.9, 3.05, 3.2), "+205%")),
+        Tried(SKIP, "refused", "the script has streams of its own"),
+    ),
+    left_out=(LeftOut("precision.tf32", "it is numeric: allow it with --allow numeric"),),
+    profile={"loader.workers": 8},
+    unit="sample",
+    before_per_s=340.0,
+    after_per_s=1037.0,
+    gain=_gain(2.88, 3.05, 3.2),
+    hours_before=Hours(9.0, 9.1, 9.2, 0.95),
+    hours_after=Hours(2.9, 2.98, 3.1, 0.95),
+    ceiling=Ceiling("sample", 1037.0, 1060.0, None, "compute", _gain(0.96, 0.98, 1.0), True, "98% of the ceiling"),
+    quality=Quality(Identity("identical", 120, "losses are bit-identical over 120 steps")),
+    ended="less than 5% is left to the ceiling",
+    trials=9,
+    took_s=133.0,
+)
+
+
+def _shown(fix: Fix, **more: bool) -> str:
+    return render(fix, width=80, color=False, unicode=True, **more)
+
+
+def test_before_after_every_remedy_and_the_quality_are_there() -> None:
+    page = _shown(FIX)
+
+    assert "340 samples/s · 9.10 h for 100,000 steps" in page
+    assert "1,037 samples/s · 2.98 h" in page
+    assert "×3.05 (2.88 … 3.20)" in page
+    assert "98% of the ceiling" in page
+    row = next(line for line in page.splitlines() if "loader.workers=8" in line)
+    assert row.split() == ["loader.workers=8", "lossless", "must", "×3.00", "×3.05", "(2.90", "…", "3.20)", "kept"]
+    assert "the script has streams of its own" in page
+    assert "bit-identical over 120 steps" in page
+    assert "9 trials in 2 min 13 s" in page
+    assert max(map(len, page.splitlines())) <= 80
+
+
+def test_what_was_not_tried_is_said_when_asked_for() -> None:
+    assert "precision.tf32" not in _shown(FIX)
+    assert "precision.tf32 was not tried" in _shown(FIX, verbose=True)
+
+
+def test_nothing_kept_is_no_after() -> None:
+    page = _shown(replace(FIX, profile={}, gain=None, quality=Quality()))
+
+    assert "Nothing was kept" in page
+    assert "After" not in page and "Quality" not in page
+
+
+def test_without_a_quality_figure_it_is_called_not_verified() -> None:
+    assert "not verified" in _shown(replace(FIX, quality=Quality()))
+
+
+def test_it_is_all_in_the_json() -> None:
+    value = json.loads(json.dumps(to_json(FIX)))
+
+    assert value["schema"] == 1
+    assert value["profile"] == {"loader.workers": 8}
+    assert value["tried"][0]["decision"]["gain"]["mid"] == 3.05
+
+
+def test_the_plan_says_what_and_why_and_what_not() -> None:
+    page = render_plan(Plan((WORKERS,), FIX.left_out), width=80, color=False, unicode=True)
+
+    assert "must" in page and "loader.workers=8 (lossless, predicted ×3.00): why" in page
+    assert "precision.tf32: it is numeric" in page
+    assert "nothing would be tried" in render_plan(Plan(()), width=80, color=False, unicode=True)
