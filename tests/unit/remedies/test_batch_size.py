@@ -89,3 +89,30 @@ def test_a_step_that_raises_leaves_no_trace() -> None:
 
     assert weight.item() == -1.0
     assert optimizer.param_groups[0]["lr"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("kind", "rate", "factor"),
+    [("SGD", "linear", 1.5), ("SGD", "auto", 1.5), ("Adam", "auto", 1.5**0.5), ("SGD", "none", 1.0)],
+)
+def test_a_size_of_its_own_and_the_rate_that_goes_with_it(kind: str, rate: str, factor: float) -> None:
+    weight = torch.zeros(1, requires_grad=True)
+    optimizer = getattr(torch.optim, kind)([weight], lr=0.5)
+    during: list[float] = []
+    optimizer.register_step_pre_hook(lambda *_: during.append(optimizer.param_groups[0]["lr"]))
+
+    with applied("batch.size", {"times": 2, "rate": rate, "size": 24}) as site:
+        loader = DataLoader(DATA, 16, True)
+        weight.grad = torch.ones(1)
+        optimizer.step()
+
+    assert loader.batch_size == 24 and during == [pytest.approx(0.5 * factor)]
+    assert optimizer.param_groups[0]["lr"] == 0.5
+    assert "batch_size 16 → 24" in site.live.values()
+
+
+def test_the_size_it_has_already_changes_nothing() -> None:
+    with applied("batch.size", {"times": 2, "rate": "auto", "size": 16}) as site:
+        loader = DataLoader(DATA, 16, True)
+
+    assert loader.batch_size == 16 and site.live == {}

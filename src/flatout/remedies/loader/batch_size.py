@@ -1,10 +1,11 @@
 """Batches so many times as large, and a learning rate to match.
 
-Loaders that draw in random order get `times` their batch size; those that read in order (evaluation) stay. At each step
-the optimizer works with its learning rate times `times` (linear), its square root ("sqrt", usual for Adam and its
-kin), or as it is ("none"), whatever the script or a schedule has set; in between the script sees its own. Schedules
-and loops over epochs and `len(loader)` follow by themselves; a loop that counts steps sees so many times the samples,
-and its number is yours to lower.
+Loaders that draw in random order get `times` their batch size, or `size` instead; those that read in order
+(evaluation) stay. At each step the optimizer works with its learning rate times as much (linear), times the square
+root of it ("sqrt", usual for Adam and its kin), one of these by the optimizer's kind ("auto"), or as it is ("none"),
+whatever the script or a schedule has set; in between the script sees its own. Schedules and loops over epochs and
+`len(loader)` follow by themselves; a loop that counts steps sees so many times the samples, and its number is yours to
+lower.
 
 Of the training class: fewer, larger steps learn something else, and statistics of batch normalisation are taken over
 more samples; judge it by your own metric. Left alone, with the reason: loaders with a batch sampler or without a batch
@@ -14,6 +15,7 @@ size, batches of one, which as a rule hold a batch each, and data too small for 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..answers import Answer, no, yes
@@ -28,7 +30,10 @@ if TYPE_CHECKING:
 ID = "batch.size"
 TITLE = "Larger batches, and a learning rate to match"
 SAFETY = "training"
-VALUE = Options({"times": Count(2, 1024), "rate": Choice(("linear", "sqrt", "none"))}, {"times": 2, "rate": "linear"})
+VALUE = Options(
+    {"times": Count(2, 1024), "rate": Choice(("linear", "sqrt", "none", "auto")), "size": Count(1, 1 << 20)},
+    {"times": 2, "rate": "linear"},
+)
 _FEWEST_BATCHES = 10
 _BY_ROOT = ("Adam", "AdamW", "NAdam", "RAdam", "Adamax", "RMSprop", "Lion")
 
@@ -43,20 +48,25 @@ def applies(report: RunReport) -> Answer:
 
 
 def apply(site: Site, value: Any) -> None:
-    times = int(value["times"])
-    larger = _Larger(times)
-    change_arguments(site, larger.change)
-    factor = {"linear": float(times), "sqrt": math.sqrt(times), "none": 1.0}[value["rate"]]
-    if factor != 1.0:
-        rates = _Rates(factor)
+    size, rate = value.get("size"), value["rate"]
+    rates = _Rates(rate, 1.0 if size is not None else float(value["times"]), site)
+
+    def scaled(times: float) -> None:
+        rates.times = times
+
+    other = _Other(int(value["times"]), size, scaled)
+    change_arguments(site, other.change)
+    if rate != "none":
         before_steps(site, lambda optimizer, *_: rates.raise_in(optimizer), lambda optimizer, *_: rates.restore())
         site.undo(rates.restore)
-        site.tell(learning_rate_times=round(factor, 4))
 
 
-class _Larger:
-    def __init__(self, times: int) -> None:
+class _Other:
+    def __init__(self, times: int, size: int | None, scaled: Callable[[float], None]) -> None:
         self._times = times
+        self._size = size
+        # Told how many times as large the batches are, where that is only seen at the loader.
+        self._scaled = scaled
         # Frameworks make a loader again from the one they are given: {id of the data: batch size we have set}.
         self._set: dict[int, int] = {}
 
@@ -68,10 +78,13 @@ class _Larger:
             raise LeftAlone("it has no batch size of its own")
         if before == 1:
             raise LeftAlone("a batch of one may hold a batch each")
-        after = before * self._times
+        after = before * self._times if self._size is None else self._size
+        if after == before:
+            return None
         if hasattr(dataset, "__len__") and len(dataset) < _FEWEST_BATCHES * after:
             raise LeftAlone(f"{len(dataset)} samples are less than {_FEWEST_BATCHES} batches of {after}")
         arguments["batch_size"] = self._set[id(dataset)] = after
+        self._scaled(after / before)
         return f"batch_size {before} → {after}"
 
 
@@ -86,16 +99,24 @@ def _draws_at_random(arguments: dict[str, Any]) -> bool:
 class _Rates:
     """The learning rates of the optimizer that is just stepping."""
 
-    def __init__(self, factor: float) -> None:
-        self._factor = factor
+    def __init__(self, rule: str, times: float, site: Site) -> None:
+        self._rule = rule
+        self.times = times
+        self._site = site
         self._before: list[tuple[dict[str, Any], Any]] = []
 
     def raise_in(self, optimizer: Any) -> None:
         self.restore()  # a step that raised has left its own
+        factor = self._factor(type(optimizer).__name__)
         for group in optimizer.param_groups:
-            if "lr" in group:
+            if "lr" in group and factor != 1.0:
                 self._before.append((group, group["lr"]))
-                group["lr"] = group["lr"] * self._factor
+                group["lr"] = group["lr"] * factor
+        self._site.tell(learning_rate_times=round(factor, 4))
+
+    def _factor(self, optimizer: str) -> float:
+        by_root = self._rule == "sqrt" or (self._rule == "auto" and optimizer in _BY_ROOT)
+        return math.sqrt(self.times) if by_root else self.times
 
     def restore(self) -> None:
         for group, rate in self._before:

@@ -1,0 +1,359 @@
+"""`flatout tune`: measure the script under settings of the user's knobs, and pick from what was measured."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+
+from flatout.app.launch import command_line
+from flatout.app.profile import Profile
+from flatout.app.run import run_name
+from flatout.app.terminal import say, terminal
+from flatout.app.trials import Maker
+from flatout.app.tuning.knobs import knobs_of
+from flatout.app.tuning.picks import written
+from flatout.app.tuning.trials import Trials, same_search, write
+from flatout.diagnose.summary import summarise
+from flatout.errors import FlatoutError
+from flatout.records.tune import Ask, Goal, Metric, Pick, Point, Tuned
+from flatout.report import tune as report
+from flatout.report.text import duration
+from flatout.store.run import StoredRun
+from flatout.tune.choosing import method
+from flatout.tune.fits import USABLE, Fits
+from flatout.tune.front import front
+from flatout.tune.halving import Lengths
+from flatout.tune.journal import Journal
+from flatout.tune.objective import Objective, constraint, metric
+from flatout.tune.on_ray import NAME, OnRay
+from flatout.tune.presets import NAMES, best, preset
+from flatout.tune.search import OutOfTime, Search, Spread, longest, one_by_one
+from flatout.tune.space import count
+
+ROOT = Path(".flatout", "tune")
+_TRIALS = "trials"
+# Steps of a first look; of a full trial, as many as fill the window.
+_FIRST_STEPS = 30
+_WINDOW_S = 5.0
+_FEWEST, _MOST = 30, 400
+# From one trial of the script as it is to the next: beyond this the machine has changed its pace meanwhile.
+_DRIFT = 0.1
+_SAY = {
+    "begin": "flatout: tuning {knobs}: {method}; trials are kept in {folder}\n",
+    "again": "flatout: {n} trials of this search were made before and are not made again\n",
+    "point": "flatout: {n:>3} {setting}: {figures}\n",
+    "failed": "flatout: {n:>3} {setting}: {why}\n",
+    "interrupted": "interrupted: the same command goes on from here",
+    "budget": "the budget of {budget} is spent: the same command goes on from here",
+    "steps": "Samples could not be counted, so steps/s decide; where a knob changes the batch they mislead.",
+    "drift": "The machine changed its pace by {share:.0%} between the first and the last trial of the script as it is.",
+    "short": "Only short trials were made before the end: figures are rough.",
+    "no_metric": "The metric {pattern!r} was found in no trial's output, so quality is not verified.",
+    "blind": "Without a measured metric the presets turn no knob that can change what is learnt.",
+    "memory": "The script as it is went out of memory, so nothing is compared with it.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user chose. `out` is the search's own folder, `json` a file or "-"."""
+
+    knobs: tuple[str, ...]
+    goal: Goal = "samples/s"
+    metric: str | None = None
+    higher: bool | None = None
+    constraints: tuple[str, ...] = ()
+    preset: str | None = None
+    steps: int | None = None
+    warm_up: int = 10
+    limit_s: float = 600.0
+    budget_s: float | None = None
+    trials: int | None = None
+    on: str | None = None
+    out: Path | None = None
+    json: str | None = None
+    python: str | None = None
+    profile: Profile | None = None
+    fresh: bool = False
+    allow_writes: bool = False
+    quiet: bool = False
+    verbose: bool = False
+
+
+def tune(cmd: Sequence[str], options: Options) -> int:
+    """Search, print, write. 0 where a setting was chosen, 1 where none can be used, 130 where the user ended it."""
+    tuned = searched(cmd, options)
+    if not options.quiet:
+        say("\n" + report.render(tuned, options.verbose, terminal(os.environ).unicode))
+    if options.json is not None:
+        _write_json(options.json, json.dumps(report.to_json(tuned), indent=2) + "\n")
+    if tuned.ended == _SAY["interrupted"]:
+        return 130
+    return 0 if tuned.chosen.point is not None else 1
+
+
+def _write_json(file: str, text: str) -> None:
+    if file == "-":
+        print(text, end="")
+        return
+    try:
+        Path(file).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise FlatoutError(f"--json {file!r} cannot be written: {error.strerror or error}") from error
+
+
+def searched(cmd: Sequence[str], options: Options) -> Tuned:
+    """Raises FlatoutError before the first trial where something is written wrong."""
+    cwd = Path.cwd()
+    command_line(cmd, options.python)
+    knobs = knobs_of(options.knobs, cmd, cwd)
+    wanted = _objective(options)
+    base = options.profile.values if options.profile is not None else {}
+    rest = (options.metric, options.warm_up, options.python, options.on, sorted(base.items()), options.allow_writes)
+    name = f"{Path(run_name(cmd, None)).stem}-{same_search(cmd, knobs, rest, cwd)}"
+    folder = (options.out or ROOT / name).absolute()
+    trials = Trials(
+        # Looked at often: the memory of a short trial peaks between two looks.
+        make=Maker(folder / _TRIALS, options.python, interval_s=0.2),
+        command=tuple(cmd),
+        knobs=knobs,
+        base=base,
+        folder=folder,
+        cwd=cwd,
+        warm_up=options.warm_up,
+        limit_s=options.limit_s,
+        metric=options.metric,
+        allow_writes=options.allow_writes,
+    )
+    with _ended_politely(), _place(options) as place, Journal(folder) as journal:
+        if options.fresh:
+            journal.clear()
+            shutil.rmtree(folder / _TRIALS, ignore_errors=True)
+        return _Tuning(trials, wanted, journal, place, options).to_the_end()
+
+
+class _Tuning:
+    """One search from its first trial to its picks."""
+
+    def __init__(
+        self, trials: Trials, objective: Objective, journal: Journal, place: OnRay | None, options: Options
+    ) -> None:
+        self._trials = trials
+        self._objective = objective
+        self._journal = journal
+        self._options = options
+        self._known = len(journal)
+        self._began_s = time.monotonic()
+        self._width = 1 if place is None else place.width
+        spread: Spread = one_by_one if place is None else place.spread
+        limits = [USABLE * size for size in (_device_bytes(),) if size is not None]
+        limits += [size for size in (objective.most_memory_bytes,) if size is not None]
+        until_s = float("inf") if options.budget_s is None else self._began_s + options.budget_s
+        self._search = Search(
+            measure=trials,
+            journal=journal,
+            fits=Fits(trials.knobs, min(limits, default=None)),
+            spread=spread,
+            tell=self._tell,
+            clock=time.monotonic,
+            until_s=until_s,
+            refusal=trials.refusal,
+        )
+        self._notices: list[str] = []
+        self._method = ""
+
+    def to_the_end(self) -> Tuned:
+        ended, lengths = "", Lengths.of(self._options.steps or _FIRST_STEPS)
+        try:
+            if self._known:
+                self._say("again", n=self._known)
+            first = self._first_look()
+            lengths = self._lengths(first)
+            chosen = method(self._trials.knobs, self._objective, lengths, self._options.trials, self._width)
+            self._method = chosen.words
+            names = ", ".join(knob.name for knob in self._trials.knobs)
+            folder = os.path.relpath(self._trials.folder, self._trials.cwd)
+            self._say("begin", knobs=names, method=chosen.words, folder=folder)
+            as_it_is = [Ask({}, lengths.long)] if first.is_usable else []
+            if self._objective.metric is not None:
+                self._search.ask(as_it_is)  # quality is compared with it, however early the search ends
+            self._search.run(chosen.strategy)
+            # Beside the trials of the best, so that a machine that changes its pace misleads least.
+            for last in self._search.ask(as_it_is):
+                self._look_at_drift(first, last)
+        except OutOfTime:
+            ended = _SAY["budget"].format(budget=duration(self._options.budget_s or 0.0))
+        except KeyboardInterrupt:
+            ended = _SAY["interrupted"]
+        return self._concluded(lengths, ended)
+
+    def _first_look(self) -> Point:
+        """The script as it is, for the length of trials and for what cannot be measured here."""
+        steps = Lengths.of(self._options.steps).short if self._options.steps else _FIRST_STEPS
+        (point,) = self._search.ask([Ask({}, steps)])
+        if point.why.startswith("out of memory"):
+            self._notices.append(_SAY["memory"])
+        elif point.why:
+            raise FlatoutError(f"the script as it is cannot be measured: {point.why}; see {self._trials.folder}")
+        elif point.samples_per_s is None:
+            self._objective = replace(self._objective, rate="steps/s")
+            self._notices.append(_SAY["steps"])
+        self._search.measure = self._trials = replace(self._trials, own_workers=self._own_workers(Ask({}, steps)))
+        return point
+
+    def _own_workers(self, ask: Ask) -> int:
+        """Of the script's own loader: what these have ready counts as warm-up."""
+        trial = self._journal.find(ask)
+        try:
+            loaders = [] if trial is None else summarise(StoredRun(Path(trial.run))).workers
+            return max((loader.workers for loader in loaders), default=0)
+        except (OSError, ValueError, FlatoutError):
+            return 0  # its recording is on another machine
+
+    def _lengths(self, first: Point) -> Lengths:
+        """As the user says; else as many steps as fill the window: quick ones are not judged by noise."""
+        if self._options.steps is not None or not first.steps_per_s:
+            return Lengths.of(self._options.steps or _FIRST_STEPS)
+        return Lengths.of(max(_FEWEST, min(_MOST, round(_WINDOW_S * first.steps_per_s))))
+
+    def _look_at_drift(self, first: Point, last: Point) -> None:
+        before, after = self._objective.speed(first), self._objective.speed(last)
+        if before and after and first.steps >= _FIRST_STEPS:
+            share = abs(after / before - 1)
+            if share > max(_DRIFT, 3 * math.hypot(first.error or 0.0, last.error or 0.0)):
+                self._notices.append(_SAY["drift"].format(share=share))
+
+    def _tell(self, point: Point, is_new: bool) -> None:
+        if not is_new:
+            return
+        shown = report.described(point.setting)
+        if point.why:
+            self._say("failed", n=len(self._search.points), setting=shown, why=point.why)
+        else:
+            self._say("point", n=len(self._search.points), setting=shown, figures=self._figures(point))
+
+    def _figures(self, point: Point) -> str:
+        speed = self._objective.speed(point)
+        base = next((one for one in self._search.points if not one.setting and one.is_usable), None)
+        before = None if base is None else self._objective.speed(base)
+        gain = f" (×{speed / before:.2f})" if speed and before and point.setting else ""
+        rate = f"{speed:.4g} {self._objective.rate}{gain}" if speed else f"no {self._objective.rate}"
+        figure = "" if point.metric is None else f" · metric {point.metric:.6g}"
+        return f"{rate}{figure} · {duration(time.monotonic() - self._began_s)} so far"
+
+    def _say(self, what: str, **words: object) -> None:
+        if not self._options.quiet:
+            say(_SAY[what].format(**words))
+
+    def _concluded(self, lengths: Lengths, ended: str) -> Tuned:
+        wanted, knobs = self._objective, self._trials.knobs
+        points = longest(self._search.points)
+        final = [point for point in points if point.is_usable and point.steps == lengths.long]
+        if len(final) < 2 and any(point.is_usable and point.setting for point in points):
+            final = [point for point in points if point.is_usable]
+            self._notices.append(_SAY["short"])
+        baseline = next((point for point in points if not point.setting and point.is_usable), None)
+        if all(point.metric is None for point in final) and any(knob.safety == "training" for knob in knobs):
+            self._notices.append(_SAY["blind"])
+        if wanted.metric is not None and all(point.metric is None for point in final):
+            self._notices.append(_SAY["no_metric"].format(pattern=wanted.metric.pattern))
+        presets = [preset(name, final, knobs, wanted, baseline) for name in NAMES]
+        picked = next((one for one in presets if one.name == self._options.preset), None)
+        chosen = picked if picked is not None else best(final, knobs, wanted, baseline)
+        tuned = Tuned(
+            command=self._trials.command,
+            knobs=knobs,
+            method=self._method,
+            goal=wanted.goal,
+            metric=wanted.metric,
+            constraints=tuple(one.text for one in wanted.constraints),
+            baseline=baseline,
+            points=tuple(_with_limits(point, wanted) for point in points),
+            front=tuple(front(final, wanted)),
+            chosen=chosen,
+            presets=tuple(presets),
+            rate=wanted.rate,
+            memory="GPU memory" if any(point.is_device_memory for point in points) else "host memory",
+            trials=self._search.made + self._known,
+            settings=count(knobs),
+            wall_s=time.monotonic() - self._began_s,
+            ended=ended,
+            folder=os.path.relpath(self._trials.folder, self._trials.cwd),
+            notices=tuple(self._notices),
+        )
+        return self._written(tuned)
+
+    def _written(self, tuned: Tuned) -> Tuned:
+        def with_files(pick: Pick) -> Pick:
+            figures = "" if pick.point is None else report.figures(tuned, pick.point)
+            return written(pick, self._trials, self._trials.folder / pick.name, figures)
+
+        done = replace(
+            tuned, chosen=with_files(tuned.chosen), presets=tuple(with_files(pick) for pick in tuned.presets)
+        )
+        write(self._trials.folder / "result.json", json.dumps(report.to_json(done), indent=2) + "\n")
+        return done
+
+
+def _with_limits(point: Point, objective: Objective) -> Point:
+    return replace(point, why=objective.obstacle(point))
+
+
+def _objective(options: Options) -> Objective:
+    found: Metric | None = None if options.metric is None else metric(options.metric, options.higher)
+    limits = tuple(constraint(text) for text in options.constraints)
+    if found is None and (options.goal == "metric" or any(one.figure == "metric" for one in limits)):
+        raise FlatoutError("the objective or a constraint is the metric: give it, as --metric 'PSNR: ([0-9.]+)'")
+    if options.preset is not None and options.preset not in NAMES:
+        raise FlatoutError(f"--preset must be one of {', '.join(NAMES)}; got {options.preset!r}")
+    return Objective(options.goal, found, limits)
+
+
+def _place(options: Options) -> AbstractContextManager[OnRay | None]:
+    """Where the trials are made: here, or on a cluster."""
+    if options.on is None or options.on == "local":
+        return nullcontext(None)
+    if options.on == NAME or options.on.startswith(f"{NAME}://"):
+        return OnRay(options.on)
+    raise FlatoutError(f"--on must be local, ray or ray://host:port; got {options.on!r}")
+
+
+def _device_bytes() -> float | None:
+    """Memory of the smallest GPU that the script may use; None where there is none or it cannot be told."""
+    try:
+        import pynvml
+
+        from flatout.telemetry.nvml import NvmlDevices
+
+        devices = NvmlDevices(pynvml, os.environ.get("CUDA_VISIBLE_DEVICES"))
+        sizes = [gpu.memory_total_bytes for gpu in devices.read(frozenset(), time.perf_counter).gpus]
+        return min((size for size in sizes if size is not None), default=None)
+    except Exception:  # a driver's library may raise anything; without it no size is ruled out beforehand
+        return None
+
+
+@contextmanager
+def _ended_politely() -> Iterator[None]:
+    """A request to end is as good as Ctrl-C: the trial that runs ends with us, and what was found is shown."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

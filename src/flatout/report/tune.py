@@ -1,0 +1,149 @@
+"""What a search came to: a table for the terminal, and JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from flatout.records.tune import Pick, Point, Tuned
+from flatout.report import text
+
+_AS_IT_IS = "as it is"
+_MOST_FAILED = 8
+_SAY = {
+    "head": "{method} · {trials} trials in {wall}{ended}",
+    "failed": "Not usable",
+    "more": "and {n} more (--json has them all)",
+    "picks": "Presets",
+    "chosen": "Chosen",
+    "use": "Use it",
+    "none": "–",
+    "front": "front",
+}
+
+
+def render(tuned: Tuned, verbose: bool = False, unicode: bool = True) -> str:
+    """Plain text that ends in a newline."""
+    ended = f" · {tuned.ended}" if tuned.ended else ""
+    head = _SAY["head"].format(method=tuned.method, trials=tuned.trials, wall=text.duration(tuned.wall_s), ended=ended)
+    lines = [f" {head}", "", *_table(tuned), *_failed(tuned, verbose)]
+    lines += [""] * bool(tuned.notices) + [f" {notice}" for notice in tuned.notices]
+    lines += ["", *_picks(tuned)]
+    page = "\n".join(lines)
+    return (page if unicode else text.ascii_only(page)) + "\n"
+
+
+def to_json(tuned: Tuned) -> dict[str, Any]:
+    """What is not measured is null; NaN never appears."""
+    value: dict[str, Any] = _plain(asdict(tuned))
+    return {"schema": value.pop("schema"), **value}
+
+
+def described(setting: Any) -> str:
+    """`workers 8 · --window 7`; a knob's name without its file."""
+    if not setting:
+        return _AS_IT_IS
+    return " · ".join(f"{str(name).rpartition(':')[2]} {_word(value)}" for name, value in setting.items())
+
+
+def figures(tuned: Tuned, point: Point) -> str:
+    """The line of one point while a search runs."""
+    return " · ".join(cell for cell in (_speed(tuned, point), _memory(point), _metric(point)) if cell != _SAY["none"])
+
+
+def _table(tuned: Tuned) -> Iterator[str]:
+    rows = [_head(tuned)]
+    marks = [""]
+    shown = [point for point in tuned.points if point.is_usable]
+    longest = max((point.steps for point in shown), default=0)
+    shown = [point for point in shown if point.steps == longest]
+    if tuned.baseline is not None and tuned.baseline not in shown:
+        shown = [tuned.baseline, *shown]
+    front = [point.setting for point in tuned.front]
+    for point in sorted(shown, key=lambda point: tuned.speed(point) or 0.0):
+        rows.append(_row(tuned, point))
+        is_chosen = tuned.chosen.point is not None and point.setting == tuned.chosen.point.setting
+        marks.append("→" if is_chosen else "·" if point.setting in front else "")
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for mark, row in zip(marks, rows, strict=True):
+        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        yield f" {mark:1} {'  '.join(cells)}".rstrip()
+    yield f"   → chosen  · {_SAY['front']}: nothing measured is better in every respect"
+
+
+def _head(tuned: Tuned) -> list[str]:
+    head = ["setting", tuned.rate, "gain", tuned.memory]
+    return [*head, "metric"] if tuned.metric is not None else head
+
+
+def _row(tuned: Tuned, point: Point) -> list[str]:
+    row = [described(point.setting), _speed(tuned, point), _gain(tuned, point), _memory(point)]
+    return [*row, _metric(point)] if tuned.metric is not None else row
+
+
+def _speed(tuned: Tuned, point: Point) -> str:
+    speed = tuned.speed(point)
+    if speed is None:
+        return _SAY["none"]
+    error = "" if point.error is None else f" ±{100 * point.error:.0f}%"
+    return f"{text.figure(speed)}{error}"
+
+
+def _gain(tuned: Tuned, point: Point) -> str:
+    before = None if tuned.baseline is None else tuned.speed(tuned.baseline)
+    after = tuned.speed(point)
+    return f"×{after / before:.2f}" if before and after else _SAY["none"]
+
+
+def _memory(point: Point) -> str:
+    return _SAY["none"] if point.memory_bytes is None else text.gibibytes(point.memory_bytes)
+
+
+def _metric(point: Point) -> str:
+    return _SAY["none"] if point.metric is None else f"{point.metric:.6g}"
+
+
+def _failed(tuned: Tuned, verbose: bool) -> Iterator[str]:
+    failed = [point for point in tuned.points if not point.is_usable]
+    if not failed:
+        return
+    yield ""
+    yield f" {_SAY['failed']}"
+    shown = failed if verbose else failed[:_MOST_FAILED]
+    for point in shown:
+        yield f"   {described(point.setting)}: {text.clean(point.why)}"
+    if len(shown) < len(failed):
+        yield f"   {_SAY['more'].format(n=len(failed) - len(shown))}"
+
+
+def _picks(tuned: Tuned) -> Iterator[str]:
+    width = max(len(pick.name) for pick in (*tuned.presets, tuned.chosen))
+    if tuned.presets:
+        yield f" {_SAY['picks']}"
+        yield from (f"   {pick.name.ljust(width)}  {_pick(pick)}" for pick in tuned.presets)
+        yield ""
+    yield f" {_SAY['chosen']}: {_pick(tuned.chosen)}"
+    if tuned.chosen.command:
+        yield f" {_SAY['use']}: {text.clean(tuned.chosen.command)}"
+
+
+def _pick(pick: Pick) -> str:
+    return pick.why if pick.point is None else f"{described(pick.point.setting)} ({pick.why})"
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(item) for item in value]
+    return value if value is None or isinstance(value, str | int | bool) else str(value)
