@@ -33,6 +33,7 @@ from benchmarks.common.cache_theory import belady_hits, keep_hits, lru_hits
 from benchmarks.common.child import ROOT
 from benchmarks.common.memory import total_pss_bytes
 from benchmarks.common.stats import Estimate, estimate
+from flatout.feed.cache import probe
 from flatout.feed.cache.dataset import cached, foresee, is_cached
 from flatout.feed.cache.segment import TABLE_AT, Word
 from flatout.feed.cache.shared import release_all
@@ -77,6 +78,10 @@ class HitRate:
 def budget_bytes(length: int, places: int) -> int:
     """What the table takes, and room for that many samples of exactly their own bytes."""
     return (TABLE_AT + length * 8) * 8 + 4096 + places * SAMPLE_BYTES
+
+
+# Samples cost nothing to make here, so that only the cache is measured; as data they would not be worth caching.
+probe.WORTHWHILE = 0.0
 
 
 @contextlib.contextmanager

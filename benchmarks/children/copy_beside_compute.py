@@ -3,6 +3,8 @@
 `--fixed` is the ceiling: the same steps on batches that lie on the device already.
 """
 
+# mypy: ignore-errors
+
 import itertools
 import sys
 

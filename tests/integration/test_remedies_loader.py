@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.watching import Run, Watch
+from tests.integration.watching import Run, Watch, assert_phases_tile
 
 
 def _options(*remedies: str) -> tuple[str, ...]:
@@ -33,6 +33,22 @@ def test_order_and_losses_stay_the_same(watch: Watch, run_bare: Run, remedies: t
     assert any(key.startswith("loader_order.py:") and "num_workers 0" in str(live[key]) for key in live)
     assert live["randomness"] == "samples draw no random numbers"
     assert seen.json["live"]["loaders"][0]["num_workers"] == seen.truth["workers"]
+
+
+def test_workers_that_come_while_it_runs_are_watched_as_any(watch: Watch, run_bare: Run) -> None:
+    bare = run_bare("loader_order.py", "slow")
+
+    seen = watch("loader_order.py", "slow", options=_options("loader.workers=auto"))
+
+    assert seen.losses == bare.losses
+    assert seen.truth["seen"] == bare.truth["seen"] and seen.truth["after"] == bare.truth["after"]
+    (loader,), (cost,) = seen.json["live"]["loaders"], seen.json["workers"]
+    assert loader["num_workers"] == seen.truth["workers"] >= 2 and loader["persistent_workers"]
+    assert (cost["loader"], cost["workers"]) == (loader["id"], seen.truth["workers"])
+    # Several workers start at once here, and what their first samples take is theirs.
+    assert 4.0 <= cost["fetch_ms_per_sample"] < 16.0
+    assert seen.share("data") > 0.2
+    assert_phases_tile(seen.steps)
 
 
 def test_samples_that_draw_are_told_of(watch: Watch) -> None:

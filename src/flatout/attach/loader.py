@@ -92,6 +92,7 @@ class LoaderWatch:
                         device.iterator_made()
                     iterator._flatout_loader = number << 5
                     iterator._flatout_asked = _asked(loader)
+                    iterator._flatout_on_workers = self._workers_changed
                     self._note_epoch(number, iterator, begun)
             except Exception as error:
                 trouble(error)
@@ -182,12 +183,24 @@ class LoaderWatch:
             self._output().text("loader", {"id": number, **_settings(loader)})
         return number
 
+    def _workers_changed(self, loader: Any, workers: list[Any], begun: float) -> None:
+        """An iterator of flatout's own has other workers than at the epoch's beginning."""
+        try:
+            number = self._number(loader)
+            self._output().text("loader", {"id": number, **_settings(loader)})
+            self._note_workers(number, workers, begun)
+        except Exception as error:
+            self._trouble(error)
+
     def _note_epoch(self, number: int, iterator: Any, begun: float) -> None:
         workers = getattr(iterator, "_workers", [])
-        output = self._output()
-        output.append(_EPOCH(_EPOCH_KIND, 0, 0, number, len(workers), int(begun * 1e9), int(clock() * 1e9)))
+        self._output().append(_EPOCH(_EPOCH_KIND, 0, 0, number, len(workers), int(begun * 1e9), int(clock() * 1e9)))
         if workers:
-            output.text("workers", {"loader": number, "pids": [w.pid for w in workers], "start_ns": int(begun * 1e9)})
+            self._note_workers(number, workers, begun)
+
+    def _note_workers(self, number: int, workers: list[Any], begun: float) -> None:
+        told = {"loader": number, "pids": [worker.pid for worker in workers], "start_ns": int(begun * 1e9)}
+        self._output().text("workers", told)
 
 
 def _asked(loader: Any) -> int:

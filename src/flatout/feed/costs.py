@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from .memory import MOST_PARTS
 from .messages import Tally
 
@@ -13,6 +16,7 @@ _STRAGGLING_SHARE = 0.05
 _MOST_PACKETS = 256
 _FIRST_PART_NS = 300_000.0
 _FORGET = 0.95
+_MOST_KNOWN = 1 << 16
 
 
 class Costs:
@@ -23,6 +27,10 @@ class Costs:
         self.part_ns = _FIRST_PART_NS
         self.slowest_ns = 0.0
         self.batch_bytes = 0.0
+        # Indices of samples far slower than most: of the epochs before, of this one, and those asked for in this one.
+        self._known_slow: set[int] = set()
+        self._slow_now: set[int] = set()
+        self._asked: set[int] = set()
         self._samples = self._fetch_ns = self._slow_ns = self._cpu_ns = 0.0
 
     def learn(self, tally: Tally, batch_bytes: int) -> None:
@@ -37,6 +45,24 @@ class Costs:
         # The first parts touch fresh memory: what they cost is forgotten, and tried again.
         measured = tally.parts_ns / tally.parts if tally.parts else _FIRST_PART_NS
         self.part_ns += (0.2 if tally.parts else 0.02) * (min(measured, 4 * self.part_ns) - self.part_ns)
+
+    def note_slow(self, index: int) -> None:
+        """This sample took far longer than most."""
+        if len(self._slow_now) < _MOST_KNOWN:
+            self._slow_now.add(index)
+
+    def begin_epoch(self) -> None:
+        """A sample that was slow is taken to be so again, until it is not."""
+        self._known_slow = self._slow_now | (self._known_slow - self._asked)
+        self._slow_now, self._asked = set(), set()
+
+    def slow_ones(self, indices: Sequence[Any]) -> list[int]:
+        """Places of samples that are known to be slow."""
+        if not self._known_slow:
+            return []
+        found = [place for place, index in enumerate(indices) if type(index) is int and index in self._known_slow]
+        self._asked.update(indices[place] for place in found)
+        return found
 
     @property
     def sample_ns(self) -> float:

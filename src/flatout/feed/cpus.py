@@ -43,6 +43,8 @@ class CpuClock:
     """Time in which this thread computed or wanted to: waiting for a CPU that others use counts as computing."""
 
     def __init__(self) -> None:
+        # Of that, waiting for a CPU, when it was last read.
+        self.waiting_ns = 0
         try:
             self._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -52,4 +54,5 @@ class CpuClock:
         if self._file < 0:
             return time.process_time_ns()
         running_ns, waiting_ns, *_ = os.pread(self._file, 128, 0).split()
-        return int(running_ns) + int(waiting_ns)
+        self.waiting_ns = int(waiting_ns)
+        return int(running_ns) + self.waiting_ns

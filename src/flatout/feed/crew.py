@@ -19,7 +19,7 @@ from typing import Any
 
 from . import worker
 from .memory import SEATS, Memory
-from .messages import write_retire
+from .messages import LOOK, write_retire
 
 MAIN_SEAT = SEATS - 1
 _CHANNEL_BYTES = 1 << 21
@@ -70,8 +70,10 @@ class Crew:
         self.members: dict[int, Member] = {}
         self.leaving = 0
         self.tasks, self._tasks_out = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.first_tasks, self._first_out = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._answers_in, self.answers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.tasks.setblocking(False)
+        self.first_tasks.setblocking(False)
         self.answers.setblocking(False)
         for end in (self.tasks, self._answers_in):
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _CHANNEL_BYTES)  # or what the system allows
@@ -110,10 +112,9 @@ class Crew:
             dies_with_parent=threading.current_thread() is threading.main_thread(),
         )
         memory: Any = self.memory.descriptor if forked else Descriptor(self.memory.descriptor)
-        unwanted = [self.tasks, self.answers] if forked else []
-        process = self._context.Process(
-            target=worker.main, args=(orders, self._tasks_out, self._answers_in, memory, unwanted), daemon=True
-        )
+        unwanted = [self.tasks, self.first_tasks, self.answers] if forked else []
+        channels = worker.Channels(self._tasks_out, self._first_out, self._answers_in)
+        process = self._context.Process(target=worker.main, args=(orders, channels, memory, unwanted), daemon=True)
         try:
             process.start()
         except (TypeError, AttributeError, PicklingError) as error:
@@ -170,14 +171,24 @@ class Crew:
                 dead.append(member)
         return dead
 
+    def send_first(self, packet: bytes) -> None:
+        """A task to be taken before all others; raises BlockingIOError where there are too many of them."""
+        self.first_tasks.send(packet)
+        try:
+            self.tasks.send(LOOK)
+        except BlockingIOError:
+            pass  # nobody sleeps: there is more to do than the channel holds
+
     def take_back_tasks(self) -> list[bytes]:
         """All tasks that no worker has taken yet."""
         packets = []
-        while True:
-            try:
-                packets.append(self._tasks_out.recv(1 << 17, socket.MSG_DONTWAIT))
-            except BlockingIOError:
-                return packets
+        for channel in (self._first_out, self._tasks_out):
+            while True:
+                try:
+                    packets.append(channel.recv(1 << 17, socket.MSG_DONTWAIT))
+                except BlockingIOError:
+                    break
+        return [packet for packet in packets if packet != LOOK]
 
     # The end
 
@@ -205,7 +216,7 @@ class Crew:
         for process in processes:
             process.join()
         self.members.clear()
-        for end in (self.tasks, self._tasks_out, self._answers_in, self.answers):
+        for end in (self.tasks, self._tasks_out, self.first_tasks, self._first_out, self._answers_in, self.answers):
             end.close()
         self.memory.close()
 

@@ -14,9 +14,9 @@ from torch._utils import ExceptionWrapper
 
 from . import packing
 from .crew import Crew
+from .leaves import pinned
 from .memory import NO_SEGMENT
 from .messages import Answer, read_answer
-from .pinning import pinned
 
 # Batches that the caller keeps are copied out when there are so many that workers would run out of segments.
 _MOST_HELD = 256

@@ -6,6 +6,7 @@ import math
 import os
 import time
 import warnings
+import weakref
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter, _MultiProcessingDat
 
 from .crew import Crew, Member
 from .inbox import Arrival, Inbox, PinningInbox
-from .messages import UNSENDABLE
+from .messages import SLOW, UNSENDABLE
 from .schedule import Epoch, Schedule
 from .stuck import describe
 
@@ -39,10 +40,13 @@ class FeedIterator(_MultiProcessingDataLoaderIter):
     _shutdown = True
     _told_stuck = False
 
-    def __init__(self, loader: Any, crew: Crew) -> None:
+    def __init__(self, loader: Any, feed: Any, crew: Crew) -> None:
         # The base of the base draws what torch draws, in torch's order: the sampler's iterator, then the base seed.
         _BaseDataLoaderIter.__init__(self, loader)
-        self._loader = loader
+        # Not kept alive: it holds this iterator when its workers live on, and both would stay until a collection.
+        self.loader = weakref.ref(loader)
+        self.batch_size = loader.batch_size or 1
+        self._feed = feed
         self._crew = crew
         self._owner = os.getpid()
         self._prefetch_factor = loader.prefetch_factor
@@ -50,7 +54,7 @@ class FeedIterator(_MultiProcessingDataLoaderIter):
         self._data_queue: Any = self._queue
         self._worker_result_queue: Any = self._queue
         self._seed = int(self._base_seed)
-        self._schedule = Schedule(crew, loader._costs)
+        self._schedule = Schedule(crew, feed.costs)
         self._restarts = 0
         crew.grow(self._num_workers, self._seed)
         self._inbox: Inbox | PinningInbox = self._make_inbox()
@@ -67,16 +71,17 @@ class FeedIterator(_MultiProcessingDataLoaderIter):
         return PinningInbox(self._crew, torch.cuda.current_device() if torch.cuda.is_available() else None)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
-        if not first_iter and loader.compensate:
+        if not first_iter and self._feed.compensate:
             # What iterators made anew would draw here.
             self._sampler_iter = iter(self._index_sampler)
             self._seed = int(torch.empty((), dtype=torch.int64).random_(generator=loader.generator).item())
         _BaseDataLoaderIter._reset(self, loader, first_iter)
         self._ready = self._queue.batches = {}
-        self._sent = self._next = loader._skipped
+        self._sent = self._next = self._feed.skipped
         self._exhausted = False
-        self._last_from = self._length() - loader._ahead() // 2
-        self._schedule.begin(Epoch(loader._epoch, self._seed))
+        self._last_from = self._length() - self._feed.ahead(self) // 2
+        self._feed.begin_epoch()
+        self._schedule.begin(Epoch(self._feed.epoch, self._seed))
         self._fill()
 
     def _length(self) -> float:
@@ -87,7 +92,7 @@ class FeedIterator(_MultiProcessingDataLoaderIter):
 
     def _fill(self) -> None:
         """Keep as many batches in flight as torch would."""
-        window = self._loader._ahead()
+        window = self._feed.ahead(self)
         while not self._exhausted and self._sent - self._next < window:
             try:
                 indices = next(self._sampler_iter)
@@ -109,7 +114,7 @@ class FeedIterator(_MultiProcessingDataLoaderIter):
             self._tell_if_stuck(time.perf_counter() - began)
         batch = self._ready.pop(self._next)
         self._next += 1
-        self._loader._note_wait(self, began, time.perf_counter())
+        self._feed.note_wait(self, began, time.perf_counter())
         self._fill()
         if isinstance(batch, ExceptionWrapper):
             batch.reraise()
@@ -141,7 +146,10 @@ class FeedIterator(_MultiProcessingDataLoaderIter):
 
     def _take(self, arrival: Arrival) -> None:
         answer = arrival.answer
-        self._loader._learn(answer)
+        if answer.kind == SLOW:
+            self._feed.costs.note_slow(answer.ticket)
+            return
+        self._feed.learn(answer)
         if answer.kind == UNSENDABLE:
             self._schedule.load_whole(answer.ticket)
             return
@@ -158,26 +166,36 @@ class FeedIterator(_MultiProcessingDataLoaderIter):
             indices, deaths = self._schedule.blame(member.seat)
             self._restarts += 1
             told = f"DataLoader worker {member.worker} (pid {member.process.pid}) {member.ending()} {_at(indices)}"
-            if deaths > 1 or self._restarts > self._loader.restarts:
+            if deaths > 1 or self._restarts > self._feed.restarts:
                 before = f"; {self._restarts - 1} were replaced before"
                 why = "; the second time on this sample" if deaths > 1 else before
                 self._shutdown_workers()
                 raise RuntimeError(told + why)
             warnings.warn(f"{told}; another one takes its place and loads it again", RuntimeWarning, stacklevel=4)
         self._schedule.replay([member.seat for member in dead])
+        began_s = time.perf_counter()
         for member in dead:
             self._crew.replace_member(member)
+        self._tell_watcher(began_s)
         self._schedule.send()
 
     def resize(self, workers: int) -> None:
         """Have that many workers from now on; the order of batches does not depend on it."""
+        began_s = time.perf_counter()
         too_many = len(self._crew.members) - self._crew.leaving - workers
         self._num_workers = workers
         if too_many > 0:
             self._schedule.let_go(too_many)
         else:
             self._crew.grow(workers, self._seed)
+        self._tell_watcher(began_s)
         self._fill()
+
+    def _tell_watcher(self, began_s: float) -> None:
+        """Whoever watches this loader knows its workers from the epoch's beginning; there are others now."""
+        watcher, loader = getattr(self, "_flatout_on_workers", None), self.loader()
+        if watcher is not None and loader is not None:
+            watcher(loader, self._workers, began_s)
 
     def _shutdown_workers(self) -> None:
         if self._shutdown or os.getpid() != self._owner:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.utils.data._utils import pin_memory as torch_pinning
 
 Path = tuple[object, ...]
 _PLAIN = (str, bytes, int, float, complex, bool, type(None))
@@ -44,10 +45,24 @@ def replaced(batch: Any, change: Callable[[Path, torch.Tensor], torch.Tensor], p
     new = {name: replaced(value, change, (*path, f".{name}")) for name, value in own.items()}
     if all(new[name] is own[name] for name in own):
         return batch
-    other = copy.copy(batch)
-    for name, value in new.items():
-        object.__setattr__(other, name, value)  # also of a frozen dataclass
+    try:
+        other = copy.copy(batch)
+        for name, value in new.items():
+            object.__setattr__(other, name, value)  # also of a frozen dataclass
+    except Exception:
+        return batch
     return other
+
+
+def pinned(batch: Any) -> Any:
+    """`batch` as torch pins it; of an object that torch hands on as it is, a copy with its tensors pinned."""
+    # Asked for by name: whoever wants to know what was pinned stands there.
+    return all_pinned(torch_pinning.pin_memory(batch))
+
+
+def all_pinned(batch: Any) -> Any:
+    """What torch has pinned, with the rest pinned as well."""
+    return replaced(batch, lambda path, tensor: tensor if tensor.is_pinned() else tensor.pin_memory())
 
 
 def _attributes(batch: Any) -> dict[str, Any]:

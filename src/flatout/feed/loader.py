@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import sys
-import warnings
 import weakref
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader as TorchLoader
-from torch.utils.data import IterDataPipe, MapDataPipe
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _DatasetKind, _MultiProcessingDataLoaderIter
 
 from . import position
-from .costs import Costs
 from .crew import Crew
+from .feeding import Feed, why_not_fed
 from .iterator import FeedIterator
-from .memory import Memory
-from .messages import Answer
 from .seeded import SeededIterator
 from .seeding import SEEDINGS, set_states, states
-from .tuning import Tuner
-from .worker import Orders
-
-_START_METHODS = ("fork", "spawn", "forkserver")
-_RANDOM = (
-    "samples of this dataset use random numbers, and which worker loads a sample depends on timing: runs with the same "
-    "seed will differ. seeding='sample' makes them equal, whatever the workers; per_sample=False does as torch does"
-)
 
 
 class DataLoader(TorchLoader[Any]):
@@ -65,24 +51,15 @@ class DataLoader(TorchLoader[Any]):
         self.compensate = compensate
         self.restarts = restarts
         self.tune = tune
-        self._tuner: Tuner | None = None
-        self._costs = Costs()
-        self._epoch = -1
-        self._skipped = 0
+        self._feed = Feed(seeding, compensate, restarts)
         self._warm: Crew | None = None
         self._resumed: dict[str, Any] | None = None
         self._start: dict[str, Any] | None = None
         self._skipping: position.Skipping | None = None
         self._current: weakref.ref[Any] | None = None
-        self._warned = False
-        self._made = 0
         super().__init__(*args, **kwargs)
-        self._costs.may_split = not getattr(self.dataset, "__getitems__", None)
         if tune and self._is_batched_map():
-            # torch's checks of these two are over; from here on they are the tuner's.
-            self.num_workers = self.num_workers or 1
-            self.prefetch_factor = self.prefetch_factor or 2
-            self._tuner = Tuner(self.num_workers, self.num_workers * self.prefetch_factor)
+            self._feed.tune(self, self.num_workers or 1)
 
     # Iterating
 
@@ -91,12 +68,12 @@ class DataLoader(TorchLoader[Any]):
         return self._skipping or super()._index_sampler
 
     def __iter__(self) -> Any:
-        self._epoch += 1
+        self._feed.epoch += 1
         resumed, self._resumed = self._resumed, None
         if resumed is not None and resumed["batches"]:
             iterator = self._resume(resumed)
         else:
-            self._skipped = 0
+            self._feed.skipped = 0
             if self._skipping is not None:
                 self._skipping.stop()
             self._start = position.random_state(self._generators())
@@ -111,52 +88,22 @@ class DataLoader(TorchLoader[Any]):
             if self.seeding == "sample" and self.num_workers == 0 and self._is_batched_map():
                 return SeededIterator(self)
             return super()._get_iterator()
-        if self._tuner is None:
+        if self._feed.tuner is None:
             self.check_worker_number_rationality()
         warm, self._warm = self._warm, None
-        return FeedIterator(self, warm or self._make_crew())
+        return self._feed.make_iterator(self, warm)
 
     def _why_not_fed(self) -> str | None:
         """Why torch's own iterator is used, None if ours is."""
-        checks = {
-            "no workers": self.num_workers > 0,
-            "per_sample=False": self.per_sample,
-            "an iterable dataset": self._dataset_kind == _DatasetKind.Map,
-            "no batches to put together": self._auto_collation,
-            "in_order=False": getattr(self, "in_order", True),
-            "a data pipe": not isinstance(self.dataset, IterDataPipe | MapDataPipe),
-            "no batches ahead": bool(self.prefetch_factor),
-            "not Linux": sys.platform == "linux" and hasattr(os, "memfd_create"),
-            "a start method of its own": self._context().get_start_method() in _START_METHODS,
-        }
-        return next((why for why, holds in checks.items() if not holds), None)
+        return why_not_fed(self) if self.per_sample else "per_sample=False"
 
     def _is_batched_map(self) -> bool:
         return self._dataset_kind == _DatasetKind.Map and self._auto_collation
 
-    def _context(self) -> Any:
-        return self.multiprocessing_context or torch.multiprocessing
-
-    def _make_crew(self) -> Crew:
-        orders = Orders(
-            dataset=self.dataset,
-            collate_fn=self.collate_fn,
-            init_fn=self.worker_init_fn,
-            worker=0,
-            workers=self.num_workers,
-            seat=0,
-            incarnation=0,
-            base_seed=None,
-            reseeds=self.compensate,
-            seeding=self.seeding,
-            dies_with_parent=False,
-        )
-        return Crew(self._context(), orders, Memory())
-
     def warm(self) -> None:
         """Start the workers now, while the model is still being built. The dataset is taken as it is now."""
         if self._why_not_fed() is None and self._warm is None and self._iterator is None:
-            self._warm = self._make_crew()
+            self._warm = self._feed.make_crew(self)
             self._warm.grow(self.num_workers, None)
 
     def resize(self, workers: int) -> None:
@@ -171,29 +118,6 @@ class DataLoader(TorchLoader[Any]):
     def _iterating(self) -> Any:
         return self._current() if self._current is not None else None
 
-    # What the iterator tells
-
-    def _learn(self, answer: Answer) -> None:
-        self._costs.learn(answer.tally, answer.place.data_bytes)
-        self._made += 1
-        if answer.used_randomness and not self._warned:
-            self._warned = True
-            warnings.warn(_RANDOM, UserWarning, stacklevel=6)
-
-    def _note_wait(self, iterator: FeedIterator, began_s: float, ended_s: float) -> None:
-        if self._tuner is None:
-            return
-        if self._tuner.step(began_s, ended_s, self._made, self._costs, self.batch_size or 1):
-            self.num_workers = self._tuner.workers
-            self.prefetch_factor = iterator._prefetch_factor = -(-self._tuner.ahead // self._tuner.workers)
-            iterator.resize(self._tuner.workers)
-
-    def _ahead(self) -> int:
-        """How many batches may be under way."""
-        if self._tuner is not None:
-            return self._tuner.ahead
-        return self.num_workers * (self.prefetch_factor or 1)
-
     # Stopping and going on
 
     def _generators(self) -> list[torch.Generator]:
@@ -205,13 +129,13 @@ class DataLoader(TorchLoader[Any]):
     def state_dict(self) -> dict[str, Any]:
         """Where it stands: take it between two batches, give it to a loader made alike."""
         iterator = self._iterating()
-        batches = self._skipped + iterator._num_yielded if iterator is not None else 0
+        batches = self._feed.skipped + iterator._num_yielded if iterator is not None else 0
         if self._resumed is not None:
             return self._resumed
         if iterator is None or self._is_over(batches):
             now = position.random_state(self._generators())
-            return {"version": position.VERSION, "epoch": self._epoch + 1, "batches": 0, "start": now}
-        return {"version": position.VERSION, "epoch": self._epoch, "batches": batches, "start": self._start}
+            return {"version": position.VERSION, "epoch": self._feed.epoch + 1, "batches": 0, "start": now}
+        return {"version": position.VERSION, "epoch": self._feed.epoch, "batches": batches, "start": self._start}
 
     def _is_over(self, batches: int) -> bool:
         try:
@@ -224,7 +148,7 @@ class DataLoader(TorchLoader[Any]):
         if state.get("version") != position.VERSION:
             raise ValueError(f"this loader reads states of version {position.VERSION}, got {state.get('version')!r}")
         self._resumed = state
-        self._epoch = state["epoch"] - 1
+        self._feed.epoch = state["epoch"] - 1
         self._iterator = None
         if not state["batches"]:
             for generator, saved in zip(self._generators(), state["start"]["generators"], strict=True):
@@ -235,10 +159,10 @@ class DataLoader(TorchLoader[Any]):
         before = states()
         self._start = state["start"]
         position.set_random_state(self._generators(), state["start"])
-        self._skipped = state["batches"]
+        self._feed.skipped = state["batches"]
         iterable = self._dataset_kind == _DatasetKind.Iterable
         if not iterable:
-            self._skipping = position.Skipping(super()._index_sampler, self._skipped)
+            self._skipping = position.Skipping(super()._index_sampler, self._feed.skipped)
         try:
             iterator = super().__iter__()
             if not iterable and not isinstance(iterator, _MultiProcessingDataLoaderIter):
@@ -248,7 +172,7 @@ class DataLoader(TorchLoader[Any]):
                 self._skipping = None
         set_states(before)
         if iterable:
-            for _ in range(self._skipped):
+            for _ in range(self._feed.skipped):
                 next(iterator)
             iterator._num_yielded = 0
         return iterator

@@ -14,9 +14,10 @@ from typing import Any
 from .memory import Place
 
 LOAD, RETIRE = 1, 2  # kinds of task
-BATCH, UNSENDABLE = 1, 2  # kinds of answer
+BATCH, UNSENDABLE, SLOW = 1, 2, 3  # kinds of answer
 NO_SLOT = 0xFFFFFFFF
 LARGEST = 1 << 15  # of a packet; longer lists of indices go by a segment
+LOOK = b"!"  # in place of a task: there is one in the channel that is read first
 
 _TASK = struct.Struct("<BQqIIHHQI?")
 _ANSWER = struct.Struct("<BQHiQQQ?")
@@ -54,7 +55,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A batch, or the exception in place of one."""
+    """A batch, or the exception in place of one. Of kind SLOW: `ticket` is the index of a sample that took long."""
 
     kind: int
     ticket: int

@@ -13,6 +13,10 @@ from .crew import MAIN_SEAT, Crew
 from .memory import MOST_PARTS, SLOTS, Area, Memory, Place, Segment
 from .messages import LARGEST, NO_SLOT, Task, read_task, write_retire, write_task
 
+# Of the workers, for slow samples that are begun early; and of one batch's samples.
+_EARLY_SHARE = 0.75
+_MOST_EARLY = 8
+
 
 @dataclass(slots=True)
 class Batch:
@@ -20,10 +24,14 @@ class Batch:
 
     number: int
     indices: Any
-    parts: int
+    cuts: tuple[int, ...]  # where its parts begin, and its end; empty: it is one
     ticket: int
     slot: int
     segment: Segment | None = None
+
+    @property
+    def parts(self) -> int:
+        return max(1, len(self.cuts) - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +65,8 @@ class Schedule:
         self._ticket = 0
         self._epoch = Epoch(0, 0)
         self._deaths: dict[tuple[int, int], int] = {}
+        # Parts that were sent before their turn: (ticket, slot, part).
+        self._early: list[tuple[int, int, int]] = []
 
     @property
     def has_backlog(self) -> bool:
@@ -71,30 +81,59 @@ class Schedule:
         for _ in range(self._crew.leaving):
             self._backlog.append(write_retire())
         self._deaths.clear()
+        self._early.clear()
+        self._costs.begin_epoch()
         self._epoch = epoch
 
     def add(self, number: int, indices: Any, ahead: int, is_last: bool) -> None:
         """`ahead` batches may be under way; `is_last`: it is among the last of its epoch."""
-        parts = 1
-        if isinstance(indices, Sequence):
-            parts = self._costs.parts_for(len(indices), len(self._crew.members), ahead, is_last)
-        self._issue(number, indices, parts, first=False)
+        cuts: tuple[int, ...] = ()
+        slow: list[int] = []
+        if isinstance(indices, Sequence) and len(indices) > 1:
+            workers = len(self._crew.members)
+            parts = self._costs.parts_for(len(indices), workers, ahead, is_last)
+            if self._costs.may_split and workers > 1:
+                slow = self._costs.slow_ones(indices)[:_MOST_EARLY]
+            cuts = _cuts(len(indices), min(parts, MOST_PARTS - 2 * len(slow)), slow)
+        self._issue(number, indices, cuts, slow=slow)
 
-    def _issue(self, number: int, indices: Any, parts: int, first: bool) -> None:
+    def _issue(self, number: int, indices: Any, cuts: tuple[int, ...], first: bool = False, slow: Any = ()) -> None:
+        """`first`: before all that waits; `slow`: places of samples to be begun before their turn."""
         self._ticket += 1
         slot = NO_SLOT
-        if parts > 1 and self._slots:
+        if cuts and self._slots:
             slot = self._slots.popleft()
-            self._memory.open_slot(slot, self._ticket, parts)
+            self._memory.open_slot(slot, self._ticket, len(cuts) - 1)
         else:
-            parts = 1
-        batch = Batch(number, indices, parts, self._ticket, slot)
+            cuts = ()
+        batch = Batch(number, indices, cuts, self._ticket, slot)
         self.in_flight[batch.ticket] = batch
-        packets = [self._packet(batch, part) for part in range(parts)]
+        packets = [
+            self._packet(batch, part)
+            for part in range(batch.parts)
+            if not (cuts and cuts[part] in slow and self._sent_early(batch, part))
+        ]
         if first:
             self._backlog.extendleft(reversed(packets))
         else:
             self._backlog.extend(packets)
+
+    def _sent_early(self, batch: Batch, part: int) -> bool:
+        """Have a slow sample begun now, unless that would leave too few workers for what is wanted next."""
+        going = [
+            early
+            for early in self._early
+            if early[0] in self.in_flight and not self._memory.has_part(early[1], early[2])
+        ]
+        self._early = going
+        if len(going) >= _EARLY_SHARE * len(self._crew.members):
+            return False
+        try:
+            self._crew.send_first(self._packet(batch, part))
+        except BlockingIOError:
+            return False
+        self._early.append((batch.ticket, batch.slot, part))
+        return True
 
     def _packet(self, batch: Batch, part: int) -> bytes:
         start, stop = self._span(batch, part)
@@ -114,8 +153,7 @@ class Schedule:
 
     @staticmethod
     def _span(batch: Batch, part: int) -> tuple[int, int]:
-        count = len(batch.indices) if batch.parts > 1 else 0
-        return part * count // batch.parts, (part + 1) * count // batch.parts
+        return (batch.cuts[part], batch.cuts[part + 1]) if batch.cuts else (0, 0)
 
     def send(self) -> None:
         """Hand out what the channel takes."""
@@ -147,7 +185,7 @@ class Schedule:
         batch = self.in_flight.get(ticket)
         if batch is not None:
             self.finish(batch)
-            self._issue(batch.number, batch.indices, 1, first=True)
+            self._issue(batch.number, batch.indices, (), first=True)
 
     def work_of(self, seat: int) -> Work | None:
         """What the worker on `seat` is loading, or was when it died."""
@@ -188,10 +226,10 @@ class Schedule:
             self.finish(batch)
             self._issue(batch.number, batch.indices, self._finest(batch), first=True)
 
-    def _finest(self, batch: Batch) -> int:
+    def _finest(self, batch: Batch) -> tuple[int, ...]:
         """One sample a part, so that a second death names the sample it is due to."""
         fine = self._costs.may_split and isinstance(batch.indices, Sequence)
-        return min(len(batch.indices), MOST_PARTS) if fine else 1
+        return _cuts(len(batch.indices), min(len(batch.indices), MOST_PARTS)) if fine else ()
 
     def _is_known(self, batch: Batch, known: set[tuple[int, int]]) -> bool:
         """Whether every part of it waits, is being worked on, or is done."""
@@ -201,6 +239,13 @@ class Schedule:
             ):
                 return False
         return True
+
+
+def _cuts(samples: int, parts: int, alone: Sequence[int] = ()) -> tuple[int, ...]:
+    """Where `parts` equal parts begin, and the end; each place of `alone` is a part by itself. Empty: not cut."""
+    cuts = {part * samples // parts for part in range(parts + 1)}
+    cuts.update(alone, (place + 1 for place in alone))
+    return tuple(sorted(cuts)) if len(cuts) > 2 else ()
 
 
 def _tasks(packet: bytes) -> list[Task]:

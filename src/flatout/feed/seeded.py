@@ -7,7 +7,7 @@ from typing import Any
 from torch.utils.data._utils import fetch
 from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
-from .pinning import pinned
+from .leaves import pinned
 from .seeding import seed_collation, seed_sample, set_states, states
 
 
@@ -16,10 +16,10 @@ class SeededIterator(_SingleProcessDataLoaderIter):
 
     def __init__(self, loader: Any) -> None:
         super().__init__(loader)
-        self._epoch = loader._epoch
+        self._epoch = loader._feed.epoch
         self._seed = int(self._base_seed)
         self._data: Any = self._dataset
-        self._number = loader._skipped
+        self._number = loader._feed.skipped
         self._load = fetch._MapDatasetFetcher(self._dataset, True, _first, False)
         self._together = bool(getattr(self._dataset, "__getitems__", None))
 

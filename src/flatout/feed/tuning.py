@@ -19,6 +19,7 @@ _ENOUGH = 0.03  # of the loop's time spent waiting: nothing left to gain
 _MOSTLY = 0.5
 _BETTER = 1.05
 _FACTOR = 1.5
+_LARGEST_FACTOR = 4.0
 _MOST_TRIALS = 5
 _SPARE = 1.15
 _MEMORY_SHARE = 1 / 8
@@ -42,20 +43,35 @@ class Costs(Protocol):
 class Tuner:
     """Told of every step, it changes `workers` and `ahead` until the pace is not to be improved."""
 
-    def __init__(self, workers: int, ahead: int, cpus: float | None = None, memory_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        workers: int,
+        ahead: int,
+        cpus: float | None = None,
+        memory_bytes: int | None = None,
+        most: int | None = None,
+    ) -> None:
+        """`most`: more workers would be of no use, whatever the machine has."""
         self.workers = max(1, workers)
         self.ahead = max(_LEAST_AHEAD, ahead)
         self.steps = 0
         self.settled_at: int | None = None
         self._cpus = cpus if cpus is not None else cpus_of_rank()
         self._memory_bytes = memory_bytes
+        self._most_of_use = max(1, min(MOST_WORKERS, most if most is not None else MOST_WORKERS))
         self._last_s: float | None = None
         self._best: tuple[float, int] | None = None  # pace, workers
         self._tried: set[int] = set()
         self._direction = _FACTOR
         self._trials = 0
         self._made = 0
+        self._made_last = 0
+        self._busy_s: list[float] = []
         self._begin(0)
+
+    def begin_epoch(self) -> None:
+        """What a script does between two epochs, and the wait for the first batch of one, tell nothing of its pace."""
+        self._last_s = None
 
     def _begin(self, skip: int) -> None:
         self._skip = skip  # batches to be made before it counts
@@ -70,7 +86,12 @@ class Tuner:
         """
         self.steps += 1
         last_s, self._last_s = self._last_s, arrived_s
-        if self.settled_at is not None or last_s is None:
+        made_since, self._made_last = made - self._made_last, made
+        if self.settled_at is not None:
+            return False
+        if last_s is None:
+            if self._made_then is not None:
+                self._made_then += made_since
             return False
         if self._made_then is None:
             self._made_then = made
@@ -85,6 +106,7 @@ class Tuner:
         self._wall_s += arrived_s - last_s
         self._wait_s += arrived_s - asked_s
         if not self._tried:
+            self._busy_s.append(asked_s - last_s)
             return self._steps >= _FIRST_STEPS and self._guess(costs, batch)
         if self._made < max(_LEAST_STEPS, self.workers) or self._steps < _LEAST_STEPS:
             return False
@@ -94,13 +116,14 @@ class Tuner:
         """As many workers as make a batch in the time the script takes for one."""
         if not costs.sample_ns:
             return False
-        busy_s = max((self._wall_s - self._wait_s) / self._steps, 1e-6)
+        # Not the mean: the first steps of a training load kernels, allocate, compile.
+        busy_s = max(sorted(self._busy_s)[(len(self._busy_s) - 1) // 2], 1e-6)
         wanted = math.ceil(_SPARE * batch * costs.sample_ns / 1e9 / busy_s)
         return self._try(max(1, min(wanted, self._most(costs))), costs, batch)
 
     def _most(self, costs: Costs) -> int:
         """More workers than that would only share the same CPUs."""
-        return max(1, min(MOST_WORKERS, round(self._cpus / max(costs.cpu_share, 0.01))))
+        return max(1, min(self._most_of_use, round(self._cpus / max(costs.cpu_share, 0.01))))
 
     def _try(self, workers: int, costs: Costs, batch: int) -> bool:
         ahead = self._ahead_for(workers, costs, batch)
@@ -134,16 +157,20 @@ class Tuner:
         if self._wait_s < _ENOUGH * self._wall_s and self._direction > 1.0:
             return self._settle(costs, batch)
         assert self._best is not None
-        following = self._next(self._best[1], self._wait_s < _MOSTLY * self._wall_s, costs)
+        following = self._next(self._best[1], costs)
         self._trials += 1
         if following is None or self._trials > _MOST_TRIALS:
             return self._settle(costs, batch)
         return self._try(following, costs, batch)
 
-    def _next(self, workers: int, is_busy: bool, costs: Costs) -> int | None:
-        """The number to try after `workers`, None when none is left. `is_busy`: the script works more than it waits."""
+    def _next(self, workers: int, costs: Costs) -> int | None:
+        """The number to try after `workers`, None when none is left."""
+        # So many times as many would do, if they got in nobody's way.
+        short = min(self._wall_s / max(self._wall_s - self._wait_s, 1e-9), _LARGEST_FACTOR)
         # On a machine that others use too, more workers than CPUs may still get more done.
-        up = min(max(workers + 1, round(workers * _FACTOR)), 2 * self._most(costs), MOST_WORKERS)
+        most = min(2 * self._most(costs), self._most_of_use)
+        up = min(max(workers + 1, round(workers * _FACTOR), min(round(workers * short), self._most(costs))), most)
+        is_busy = self._wait_s < _MOSTLY * self._wall_s  # works more than it waits
         down = max(1, min(workers - 1, round(workers / _FACTOR)))
         # Fewer can only be better where workers and the main thread want the same CPUs.
         crowded = is_busy and workers * costs.cpu_share > self._cpus - 1

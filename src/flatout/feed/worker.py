@@ -21,7 +21,7 @@ from . import packing
 from .collating import Collator
 from .cpus import CpuClock
 from .memory import NO_SEGMENT, Area, Memory, Place
-from .messages import BATCH, UNSENDABLE, Answer, Tally, Task, read_task, write_answer
+from .messages import BATCH, LOOK, SLOW, UNSENDABLE, Answer, Tally, Task, read_task, write_answer
 from .seeding import limit_threads, seed_collation, seed_sample, seed_worker, states
 
 LOOK_FOR_PARENT_S = 2
@@ -30,6 +30,7 @@ _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 _CHEAP_NS = 100_000
 _CHECKED_TASKS = 8
 _STRAGGLER = 4.0
+_NOWHERE = Place(0, NO_SEGMENT, 0, 0, 0)
 _PREEMPTED_NS = 20_000_000  # a busy machine makes any sample that much slower now and then
 
 
@@ -50,12 +51,24 @@ class Orders:
     dies_with_parent: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Channels:
+    """A worker's ends, which all workers share. What lies in `first_tasks` is taken before what lies in `tasks`."""
+
+    tasks: socket.socket
+    first_tasks: socket.socket
+    answers: socket.socket
+
+
 class ParentGone(Exception):
     """The process that started this one has ended."""
 
 
 def main(
-    orders: Orders, tasks: socket.socket, answers: socket.socket, memory: Any, unwanted: list[socket.socket]
+    orders: Orders,
+    channels: Channels,
+    memory: Any,
+    unwanted: list[socket.socket],
 ) -> None:
     """The worker process. `memory`: a descriptor, maybe as multiprocessing sends one; `unwanted`: the loader's ends."""
     parent = os.getppid()
@@ -69,7 +82,7 @@ def main(
         os.environ.setdefault("MKL_NUM_THREADS", "1")
         limit_threads()
         descriptor = memory if isinstance(memory, int) else memory.detach()
-        _Worker(orders, tasks, answers, Memory(descriptor), parent).serve()
+        _Worker(orders, channels, Memory(descriptor), parent).serve()
     except (KeyboardInterrupt, ParentGone, BrokenPipeError, ConnectionResetError):
         pass  # the loader's process ends, or says itself why
 
@@ -82,21 +95,21 @@ def _die_with_parent() -> None:
 
 
 class _Worker:
-    def __init__(
-        self, orders: Orders, tasks: socket.socket, answers: socket.socket, memory: Memory, parent: int
-    ) -> None:
+    def __init__(self, orders: Orders, channels: Channels, memory: Memory, parent: int) -> None:
         self._orders = orders
-        self._tasks = tasks
-        self._answers = answers
+        self._tasks = channels.tasks
+        self._first_tasks = channels.first_tasks
+        self._answers = channels.answers
         self._memory = memory
         self._parent = parent
         self._seat = orders.seat
         self._area = Area(memory, orders.seat, orders.incarnation)
         self._collate = Collator(orders.collate_fn)
-        self._fetcher: Any = fetch._MapDatasetFetcher(orders.dataset, True, _as_they_are, False)
+        self._fetcher: Any = None
         self._whole_only = bool(getattr(orders.dataset, "__getitems__", None))
         self._tally = Tally()
         self._cpu_clock = CpuClock()
+        self._waiting_ns = 0
         self._sample_ns = _CHEAP_NS
         self._typical_ns = 0.0
         self._batch_bytes = 0
@@ -122,12 +135,19 @@ class _Worker:
     def _next_task(self) -> tuple[Task, Place | None] | None:
         while True:
             try:
-                packet = self._tasks.recv(1 << 17)
-            except BlockingIOError:  # for so long
-                if os.getppid() != self._parent:
-                    raise ParentGone from None
-                continue
-            return read_task(packet) if packet else None
+                packet = self._first_tasks.recv(1 << 17, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                packet = self._next_in_line()
+            if packet != LOOK:
+                return read_task(packet) if packet else None
+
+    def _next_in_line(self) -> bytes:
+        try:
+            return self._tasks.recv(1 << 17)
+        except BlockingIOError:  # for so long
+            if os.getppid() != self._parent:
+                raise ParentGone from None
+            return LOOK
 
     def _indices(self, place: Place) -> Any:
         # All parts of a batch read the same copy: the loader gives it back.
@@ -141,11 +161,15 @@ class _Worker:
         torch_worker._worker_info = torch_worker.WorkerInfo(
             id=orders.worker, num_workers=orders.workers, seed=seed, dataset=orders.dataset
         )
-        if first and orders.init_fn is not None:
-            try:
+        if not first:
+            return
+        try:
+            if orders.init_fn is not None:
                 orders.init_fn(orders.worker)
-            except Exception:
-                self._failed = self._error()
+            # Not before it is known which worker this is: whoever watches fetchers asks for that.
+            self._fetcher = fetch._MapDatasetFetcher(orders.dataset, True, _as_they_are, False)
+        except Exception:
+            self._failed = self._error()
 
     def _work(self, task: Task, indices: Any) -> None:
         if self._epoch != task.epoch:
@@ -166,6 +190,7 @@ class _Worker:
     def _fetch(self, task: Task, indices: Any) -> Any:
         before = states() if self._to_check else None
         began_cpu = self._cpu_clock.read_ns()
+        self._waiting_ns = self._cpu_clock.waiting_ns
         began = time.perf_counter_ns()
         try:
             one_by_one = not self._whole_only and (self._sample_ns >= _CHEAP_NS or self._orders.seeding == "sample")
@@ -199,16 +224,27 @@ class _Worker:
                 seed_sample(task.base_seed, task.epoch, task.batch, task.first + place)
             began = clock()
             samples.append(load([index])[0])
-            self._note(clock() - began)
+            self._note(index, clock() - began)
         return samples
 
-    def _note(self, took_ns: int) -> None:
+    def _note(self, index: Any, took_ns: int) -> None:
         typical = self._typical_ns or took_ns
         self._tally.slowest_ns = max(self._tally.slowest_ns, took_ns)
-        if took_ns > max(_STRAGGLER * typical, typical + _PREEMPTED_NS):
+        limit_ns = max(_STRAGGLER * typical, typical + _PREEMPTED_NS)
+        if took_ns > limit_ns and took_ns - self._waited_for_cpu_ns() > limit_ns:
             self._tally.slow_ns += took_ns
+            if type(index) is int and index >= 0:
+                # At once: the loader knows before the batch arrives, and begins it earlier in the next epoch.
+                self._send(write_answer(Answer(SLOW, index, _NOWHERE, False, Tally())))
         # A straggler moves it hardly more than any other sample does.
         self._typical_ns = typical + 0.1 * (min(took_ns, _STRAGGLER * typical) - typical)
+
+    def _waited_for_cpu_ns(self) -> int:
+        """Since the task began, or this was last asked: that is the machine's doing, not the sample's."""
+        before = self._waiting_ns
+        self._cpu_clock.read_ns()
+        self._waiting_ns = self._cpu_clock.waiting_ns
+        return self._waiting_ns - before
 
     # Putting the batch together
 
@@ -230,7 +266,7 @@ class _Worker:
         except MemoryError:
             raise
         except Exception:
-            self._answer(UNSENDABLE, task, Place(self._seat, NO_SEGMENT, 0, 0, 0))
+            self._answer(UNSENDABLE, task, _NOWHERE)
             return None
         if not self._memory.put_part(task.slot, task.ticket, task.part, place):
             self._memory.release(place.seat, place.number)
@@ -284,6 +320,9 @@ class _Worker:
     def _answer(self, kind: int, task: Task, place: Place) -> None:
         packet = write_answer(Answer(kind, task.ticket, place, self._random, self._tally))
         self._tally = Tally()
+        self._send(packet)
+
+    def _send(self, packet: bytes) -> None:
         while True:
             try:
                 self._answers.send(packet)

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 
 import torch
 from torch import nn
@@ -9,13 +10,15 @@ from torch.utils.data import DataLoader, Dataset
 
 
 class Squares(Dataset):
-    def __init__(self, random):
+    def __init__(self, random, wait_s):
         self.random = random
+        self.wait_s = wait_s
 
     def __len__(self):
         return 40
 
     def __getitem__(self, i):
+        time.sleep(self.wait_s)
         noise = torch.rand(()) if self.random else 0.0
         return torch.tensor(float(i * i)) + noise, i
 
@@ -33,7 +36,7 @@ class Stream(torch.utils.data.IterableDataset):
 if __name__ == "__main__":
     mode = sys.argv[1] if len(sys.argv) > 1 else "plain"
     torch.manual_seed(3)
-    data = Stream() if mode == "stream" else Squares(mode == "random")
+    data = Stream() if mode == "stream" else Squares(mode == "random", 0.004 if mode == "slow" else 0.0)
     loader = DataLoader(data, 4) if mode == "stream" else Mine(data, 4)
     model = nn.Linear(1, 1)
     optimizer = torch.optim.SGD(model.parameters(), 1e-4)

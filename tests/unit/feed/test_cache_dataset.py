@@ -165,9 +165,9 @@ def test_a_caller_may_change_a_sample(notes: list[str]) -> None:
     assert wrapped[3][0].eq(9).all()
 
 
-@pytest.mark.parametrize("kind", [Squares, Batched])
-def test_batches_are_read_at_once(kind: type[Squares], notes: list[str]) -> None:
-    dataset = kind()
+def test_batches_are_read_at_once_where_the_dataset_does_so(notes: list[str]) -> None:
+    assert not hasattr(kept(Squares(), notes), "__getitems__")
+    dataset = Batched()
     wrapped = kept(dataset, notes)
     wrapped[4]
 
@@ -284,6 +284,8 @@ class Dies(Squares):
         (Squares(0), "it is empty"),
         (Dies(), "died"),
         (ChangedAfter([Half(), Flip()]), "changes what it returns"),
+        (data.TensorDataset(torch.zeros(8, 3, 224, 224)), "nothing to gain"),
+        (data.StackDataset(list(range(100))), "nothing to gain"),
     ],
 )
 def test_what_must_not_be_kept_is_refused_with_the_reason(dataset: Any, reason: str, notes: list[str]) -> None:

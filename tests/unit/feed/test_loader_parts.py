@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,10 @@ from flatout.feed.costs import Costs
 from flatout.feed.cpus import cpus_of_rank, free_bytes
 from flatout.feed.inbox import PinningInbox
 from flatout.feed.iterator import FeedIterator
+from flatout.feed.leaves import pinned
 from flatout.feed.memory import Area, Memory
 from flatout.feed.messages import Tally
-from flatout.feed.pinning import pinned
+from flatout.feed.schedule import _cuts
 from flatout.feed.tuning import Tuner
 
 MS = 1_000_000
@@ -83,6 +85,58 @@ def test_batches_are_cut_where_that_costs_little() -> None:
     assert learnt(100.0).parts_for(16, 1, 2, False) == 1
 
 
+def test_what_was_slow_is_expected_to_be_so_until_it_is_not() -> None:
+    costs = Costs()
+    costs.note_slow(7)
+
+    assert costs.slow_ones([6, 7, 8]) == []  # of this epoch: it has been asked for already
+    costs.begin_epoch()
+    assert costs.slow_ones([6, 7, "7"]) == [1]
+    costs.note_slow(7)
+    costs.begin_epoch()
+    assert costs.slow_ones([7]) == [0]
+    costs.begin_epoch()
+    assert costs.slow_ones([7]) == []
+
+
+def test_a_batch_is_cut_so_that_slow_samples_are_alone() -> None:
+    assert _cuts(16, 2) == (0, 8, 16)
+    assert _cuts(16, 2, [5, 15]) == (0, 5, 6, 8, 15, 16)
+    assert _cuts(16, 1) == () and _cuts(16, 1, [0]) == (0, 1, 16)
+
+
+class LastIsSlow:
+    """Writes down when each sample is begun."""
+
+    def __init__(self, log: Path) -> None:
+        self.log = log
+
+    def __len__(self) -> int:
+        return 64
+
+    def __getitem__(self, index: int) -> int:
+        with self.log.open("ab") as file:
+            file.write(b"%d\n" % index)
+        time.sleep(0.2 if index == 63 else 0.002)
+        return index
+
+
+def test_a_sample_that_was_slow_is_begun_before_its_turn(tmp_path: Path) -> None:
+    loader = DataLoader(
+        LastIsSlow(tmp_path / "log"), batch_size=4, num_workers=3, prefetch_factor=4, persistent_workers=True
+    )
+
+    places = []
+    for _ in range(2):
+        assert [index for batch in loader for index in batch.tolist()] == list(range(64))
+        begun = (tmp_path / "log").read_text().split()
+        places.append(begun.index("63"))
+        (tmp_path / "log").unlink()
+
+    assert places[0] >= 60
+    assert places[1] <= 56  # as soon as its batch is one of the twelve that may be under way
+
+
 @dataclass
 class Machine:
     """A make-believe loader: how fast batches come with so many workers, and what the script does between them."""
@@ -129,6 +183,42 @@ def test_tuning_finds_enough_workers_soon(machine: Machine, least: int, most: in
     assert least <= tuner.workers <= most
 
 
+def test_first_steps_that_are_slow_do_not_make_the_guess_small() -> None:
+    machine = Machine(sample_s=0.005, cpu_share=1.0, cpus=16, step_s=0.01)
+    tuner = Tuner(1, 2, cpus=16, memory_bytes=1 << 34)
+
+    tuner.step(0.0, 0.08, 1, machine, 16)
+    tuner.step(3.0, 3.0, 2, machine, 16)  # kernels were loaded
+    for step in range(3):
+        tuner.step(3.01 + 0.08 * step, 3.08 + 0.08 * step, 3 + step, machine, 16)
+
+    assert tuner.workers == 10
+
+
+def test_what_happens_between_epochs_is_not_the_loops_pace() -> None:
+    machine = Machine(sample_s=0.005, cpu_share=1.0, cpus=8, step_s=0.02)
+    tuners = [Tuner(1, 2, cpus=8, memory_bytes=1 << 34) for _ in range(2)]
+    for tuner, pause_s in zip(tuners, (0.0, 5.0), strict=True):
+        now = 0.0
+        for step in range(150):
+            if step % 16 == 0:
+                tuner.begin_epoch()
+                now += pause_s
+            asked, now = now + 0.02, now + max(0.02, 16 * machine.sample_s / min(tuner.workers, 8))
+            tuner.step(asked, now, step + 1, machine, 16)
+
+    assert tuners[0].workers == tuners[1].workers and tuners[0].settled_at == tuners[1].settled_at
+
+
+def test_no_more_workers_than_are_of_use() -> None:
+    machine = Machine(sample_s=0.05, cpu_share=0.01, cpus=16, step_s=0.0001)
+    tuner = Tuner(1, 2, cpus=16, memory_bytes=1 << 34, most=5)
+
+    machine.run(tuner, 199)
+
+    assert tuner.workers == 5 and tuner.settled_at is not None
+
+
 def test_batches_ahead_stay_within_memory() -> None:
     machine = Machine(sample_s=0.01, cpu_share=0.1, cpus=4, step_s=0.0001, slowest_ns=1e9, batch_bytes=1e9)
     tuner = Tuner(1, 2, cpus=4, memory_bytes=40 * 10**9)
@@ -158,7 +248,9 @@ class Sample:
 
 
 def test_the_tensors_of_a_custom_batch_are_pinned_in_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor + 1)  # stands for a page-locked copy
+    # Stands for a page-locked copy.
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor, *_: tensor + 1)
+    monkeypatch.setattr(torch.Tensor, "is_pinned", lambda tensor: bool((tensor == 1).all()))
     batch = {"sample": Sample(), "n": (torch.zeros(1), "text")}
 
     copied = pinned(batch)

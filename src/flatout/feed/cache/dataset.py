@@ -112,12 +112,12 @@ class CachedDataset(data.Dataset[Any]):
         self._flatout_keep(index, sample, time.perf_counter_ns() - began_ns, is_ready)
         return sample if reader is None or not is_ready else reader.finish(sample)
 
-    def __getitems__(self, indices: list[Any]) -> list[Any]:
-        """What torch's loader calls for a batch."""
+    def _flatout_get_many(self, indices: list[Any]) -> list[Any]:
+        """What torch's loader calls for a batch where the dataset has `__getitems__`."""
         own = self.__dict__
-        many = getattr(own["_flatout_dataset"], "__getitems__", None)
+        many = own["_flatout_dataset"].__getitems__
         table = own["_flatout_table"]
-        if many is None or own["_flatout_reader"] is not None:
+        if own["_flatout_reader"] is not None:
             return [self[index] for index in indices]
         if table is None or not all(type(index) is int and 0 <= index < table.samples for index in indices):
             return list(many(indices))
@@ -167,7 +167,9 @@ class CachedDataset(data.Dataset[Any]):
         dataset = self.__dict__["_flatout_dataset"]
         if name == "stats" and not hasattr(dataset, name):
             return lambda: cache_stats(self)
-        return getattr(dataset, name)
+        value = getattr(dataset, name)
+        # Only where the dataset has it: loaders ask, and load batches as a whole then.
+        return self._flatout_get_many if name == "__getitems__" and value is not None else value
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self.__dict__["_flatout_dataset"], name, value)

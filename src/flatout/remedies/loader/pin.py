@@ -44,14 +44,12 @@ def apply(site: Site, value: Any) -> None:
 
 
 def _pin_unknown_classes(site: Site, module: Any) -> None:
-    from ...feed.leaves import replaced
+    from ...feed.leaves import all_pinned
 
     def make(original: Any) -> Any:
         def pin_memory(data: Any, device: Any = None) -> Any:
             pinned = original(data, device)
-            if not site.in_force:
-                return pinned
-            return replaced(pinned, lambda path, tensor: tensor if tensor.is_pinned() else tensor.pin_memory())
+            return all_pinned(pinned) if site.in_force else pinned
 
         return pin_memory
 

@@ -1,10 +1,17 @@
 """Makes batches in worker processes: `num_workers`, whatever the script says.
 
-Same samples in the same order: torch draws the same random numbers for the order with any number of workers. Random
-transforms draw from generators of the workers' own, as they would if the script set it; the run's record says so where
-a sample was seen to draw. Loaders that workers would break or make repeat samples (an IterableDataset that is not
-sharded, a dataset on the GPU, what cannot be pickled for a spawned worker) are left alone, and that is told. "auto" is
-the number of processors this process may use, less one for the training itself, shared by the ranks of the machine.
+Same samples in the same order: torch draws the same random numbers for the order with any number of workers. Samples
+that are the same whoever reads them are handed to workers one by one, as `flatout.DataLoader` does, so that a slow one
+holds up nothing behind it. Random transforms draw from generators of the workers' own, as they would if the script set
+it; the run's record says so where a sample was seen to draw. Loaders that workers would break or make repeat samples
+(an IterableDataset that is not sharded, a dataset on the GPU, what cannot be pickled for a spawned worker) are left
+alone, and that is told.
+
+"auto" measures: a child process times a few samples; cheap ones get no workers. The rest begin with as many as a quick
+training step would need, at most the processors this process may use less one for the training itself, shared by the
+ranks of the machine, and no more than an epoch has batches. Then the number follows the pace of the training while it
+runs. The workers live from one epoch to the next; the draw that starting them would make is made all the same.
+Random transforms are then seeded by a sample's place in the epoch, not by worker.
 """
 
 from __future__ import annotations
@@ -13,10 +20,13 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ..answers import Answer, by_finding
+from ..places import caller
 from ..values import Count
+from .adopting import Adopting, note_added
 from .arguments import LeftAlone, change_arguments
 from .hazards import refuse_hazards
-from .randomness import tell_of_randomness
+from .kept import draw_as_before, keep
+from .randomness import when_an_epoch_begins
 
 if TYPE_CHECKING:
     from ...records.report import RunReport
@@ -35,22 +45,35 @@ def applies(report: RunReport) -> Answer:
 def apply(site: Site, value: Any) -> None:
     from ...feed.processors import workers_allowed
 
+    torch = site.torch
+    tunes = value == "auto"
     # Above this many, workers take the processors from each other and from the training.
     most = workers_allowed(os.environ)
-    workers = most if value == "auto" else int(value)
-    torch = site.torch
+    adopting = Adopting(site, tunes, most)
 
     def change(arguments: dict[str, Any]) -> str | None:
         before = arguments["num_workers"]
-        if before == workers:
-            return None
-        if workers:
+        if tunes:
             refuse_hazards(torch, arguments)
+            arguments["num_workers"] = before or most  # for now
+            keep(arguments, ID)
+            note_added(arguments, before, caller(torch))
+            return None
+        if before == value:
+            return None
+        if value:
+            refuse_hazards(torch, arguments)
+            note_added(arguments, before, caller(torch))
         elif arguments.get("timeout") or arguments.get("persistent_workers") or arguments.get("prefetch_factor"):
             raise LeftAlone("it is made with settings that need workers")
-        arguments["num_workers"] = workers
-        return f"num_workers {before} → {workers}"
+        arguments["num_workers"] = value
+        return f"num_workers {before} → {value}"
+
+    def install(module: Any) -> None:
+        draw_as_before(site, module, ID)
+        adopting.install(module.DataLoader)
+        when_an_epoch_begins(site, module.DataLoader, adopting.begin)
 
     change_arguments(site, change)
-    if workers:
-        tell_of_randomness(site)
+    if value:
+        site.after_import("torch.utils.data.dataloader", install)
