@@ -142,7 +142,7 @@ def main() -> None:
     dataset.size = min(dataset.size, int(samples))
     loader = ARMS[arm](dataset, int(workers), int(prefetch))
     steps = passes = 0
-    while arm == "flatout" and (steps < WARM_STEPS or passes < WARM_PASSES) or not passes:
+    while (arm == "flatout" and (steps < WARM_STEPS or passes < WARM_PASSES)) or not passes:
         steps += consume(loader)[0]
         passes += 1
     began_s = time.perf_counter()

@@ -1,0 +1,120 @@
+"""What the iterators of one loader share: what loading costs, how many workers there are, how they are seeded."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils.data import IterDataPipe, MapDataPipe
+from torch.utils.data.dataloader import _DatasetKind
+
+from .costs import Costs
+from .crew import Crew
+from .iterator import FeedIterator
+from .memory import Memory
+from .messages import Answer
+from .tuning import Tuner
+from .worker import Orders
+
+_START_METHODS = ("fork", "spawn", "forkserver")
+_RANDOM = (
+    "samples of this dataset use random numbers, and which worker loads a sample depends on timing: runs with the same "
+    "seed will differ. seeding='sample' makes them equal, whatever the workers; per_sample=False does as torch does"
+)
+
+
+class Feed:
+    """Of one loader, of ours or of torch's: its iterators ask here and tell here."""
+
+    def __init__(self, seeding: str = "worker", compensate: bool = False, restarts: int = 10) -> None:
+        self.seeding = seeding
+        self.compensate = compensate
+        self.restarts = restarts
+        self.costs = Costs()
+        self.tuner: Tuner | None = None
+        self.epoch = -1
+        self.skipped = 0
+        # Told when there are other workers than before: how many.
+        self.on_workers: Callable[[int], None] | None = None
+        self._made = 0
+        self._warned = False
+
+    def tune(self, loader: Any, workers: int, most: int | None = None) -> None:
+        """From now on `num_workers` and `prefetch_factor` are the tuner's; torch's checks of them are over."""
+        loader.num_workers = workers
+        loader.prefetch_factor = loader.prefetch_factor or 2
+        self.tuner = Tuner(workers, workers * loader.prefetch_factor, most=most)
+
+    def make_crew(self, loader: Any) -> Crew:
+        self.costs.may_split = self.costs.may_split and not getattr(loader.dataset, "__getitems__", None)
+        orders = Orders(
+            dataset=loader.dataset,
+            collate_fn=loader.collate_fn,
+            init_fn=loader.worker_init_fn,
+            worker=0,
+            workers=loader.num_workers,
+            seat=0,
+            incarnation=0,
+            base_seed=None,
+            reseeds=self.compensate,
+            seeding=self.seeding,
+            dies_with_parent=False,
+        )
+        return Crew(_context(loader), orders, Memory())
+
+    def make_iterator(self, loader: Any, crew: Crew | None = None) -> FeedIterator:
+        return FeedIterator(loader, self, crew or self.make_crew(loader))
+
+    # What an iterator asks and tells
+
+    def ahead(self, iterator: FeedIterator) -> int:
+        """How many batches may be under way."""
+        if self.tuner is not None:
+            return self.tuner.ahead
+        return int(iterator._num_workers * (iterator._prefetch_factor or 1))
+
+    def begin_epoch(self) -> None:
+        if self.tuner is not None:
+            self.tuner.begin_epoch()
+
+    def learn(self, answer: Answer) -> None:
+        self.costs.learn(answer.tally, answer.place.data_bytes)
+        self._made += 1
+        if answer.used_randomness and not self._warned:
+            self._warned = True
+            warnings.warn(_RANDOM, UserWarning, stacklevel=6)
+
+    def note_wait(self, iterator: FeedIterator, began_s: float, ended_s: float) -> None:
+        tuner = self.tuner
+        if tuner is None or not tuner.step(began_s, ended_s, self._made, self.costs, iterator.batch_size):
+            return
+        iterator._prefetch_factor = -(-tuner.ahead // tuner.workers)
+        loader = iterator.loader()
+        if loader is not None:
+            loader.num_workers, loader.prefetch_factor = tuner.workers, iterator._prefetch_factor
+        iterator.resize(tuner.workers)
+        if self.on_workers is not None:
+            self.on_workers(tuner.workers)
+
+
+def why_not_fed(loader: Any) -> str | None:
+    """Why torch's own iterator is used for this loader, None if ours can be."""
+    checks = {
+        "no workers": loader.num_workers > 0,
+        "an iterable dataset": loader._dataset_kind == _DatasetKind.Map,
+        "no batches to put together": loader._auto_collation,
+        "in_order=False": getattr(loader, "in_order", True),
+        "a data pipe": not isinstance(loader.dataset, IterDataPipe | MapDataPipe),
+        "no batches ahead": bool(loader.prefetch_factor),
+        "not Linux": sys.platform == "linux" and hasattr(os, "memfd_create"),
+        "a start method of its own": _context(loader).get_start_method() in _START_METHODS,
+    }
+    return next((why for why, holds in checks.items() if not holds), None)
+
+
+def _context(loader: Any) -> Any:
+    return loader.multiprocessing_context or torch.multiprocessing

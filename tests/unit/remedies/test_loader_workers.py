@@ -1,0 +1,170 @@
+"""Workers from outside: as many as are of use, and none where none are."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import Any
+
+import numpy
+import psutil
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from flatout.feed.iterator import FeedIterator
+from flatout.remedies.loader import adopting
+from flatout.remedies.loader.changed import fingerprint
+from flatout.remedies.loader.looking import Look, look
+from tests.unit.remedies.applied import applied
+
+
+class Slow(Dataset[Any]):
+    def __init__(self, size: int = 64, seconds: float = 0.004) -> None:
+        self.size = size
+        self.seconds = seconds
+        self.offset = 0
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: int) -> Any:
+        time.sleep(self.seconds)
+        return index + self.offset
+
+
+class Drawing(Slow):
+    def __getitem__(self, index: int) -> Any:
+        return torch.rand(())
+
+
+class Counting(Slow):
+    def __getitem__(self, index: int) -> Any:
+        self.offset += 1
+        return self.offset
+
+
+class Mine(DataLoader[Any]):
+    def __iter__(self) -> Any:
+        return super().__iter__()
+
+
+def numbers(loader: Any) -> list[int]:
+    return [int(value) for batch in loader for value in batch]
+
+
+def children() -> set[int]:
+    return {child.pid for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE}
+
+
+def test_a_look_sees_what_a_sample_draws_whether_it_changes_and_what_it_takes() -> None:
+    before = torch.get_rng_state(), numpy.random.get_state()[1].tolist()  # type: ignore[union-attr]
+    plain, drawing, counting = (look(torch, kind()) for kind in (Slow, Drawing, Counting))
+
+    assert plain.is_repeatable and plain.sample_s == pytest.approx(0.004, rel=0.5)
+    assert drawing.draws and drawing.same
+    assert counting.draws is False and counting.same is False
+    assert look(torch, {"a": 1}) == Look()  # has no sample 0
+    assert torch.equal(before[0], torch.get_rng_state())
+    assert before[1] == numpy.random.get_state()[1].tolist()  # type: ignore[union-attr]
+
+
+def test_the_number_follows_the_pace_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flatout.feed.processors.processors", lambda: 8.0)
+    with applied("loader.workers", "auto") as site:
+        loader = DataLoader(Slow(160), 4)
+        begun_with = []
+        for _ in range(2):
+            for _ in loader:
+                begun_with = begun_with or [loader.num_workers]
+                time.sleep(0.004)
+
+    assert begun_with == [2]  # a batch takes 16 ms: two make one every 10
+    assert 4 <= loader.num_workers <= 32 and loader.persistent_workers
+    (told,) = [value for name, value in site.live.items() if name.startswith("test_loader_workers.py:")]
+    assert told == f"num_workers 0 → {loader.num_workers}"
+
+
+def test_no_more_workers_than_an_epoch_has_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flatout.feed.processors.processors", lambda: 16.0)
+    with applied("loader.workers", "auto"):
+        loader = DataLoader(Slow(12, 0.02), 4)
+        for _ in range(8):
+            assert numbers(loader) == list(range(12))
+
+            assert 1 <= loader.num_workers <= 3
+
+
+def test_cheap_samples_get_no_workers() -> None:
+    with applied("loader.workers", "auto") as site:
+        loader = DataLoader(list(range(100)), 4)
+        found = numbers(loader)
+
+    assert found == list(range(100)) and loader.num_workers == 0
+    assert any("num_workers stays 0: a batch takes" in str(value) for value in site.live.values())
+
+
+def test_workers_see_what_the_script_has_changed_between_epochs() -> None:
+    before = children()
+    with applied("loader.workers", "auto"):
+        loader = DataLoader(Slow(16), 4)
+        first = numbers(loader)
+        kept = children() - before
+        again = numbers(loader)
+        loader.dataset.offset = 100
+        changed = numbers(loader)
+
+    assert first == again == list(range(16))
+    assert kept and not kept & children()
+    assert changed == list(range(100, 116))
+
+
+def test_a_loader_that_iterates_its_own_way_gets_torchs_workers() -> None:
+    with applied("loader.workers", "auto"):
+        adopted, own = DataLoader(Slow(16), 4), Mine(Slow(16), 4)
+
+        assert isinstance(iter(adopted), FeedIterator)
+        assert not isinstance(iter(own), FeedIterator)
+        assert own.num_workers >= 1 and numbers(own) == list(range(16))
+
+
+def test_workers_go_with_their_loader() -> None:
+    before = children()
+    with applied("loader.workers", "auto"):
+        loader = DataLoader(Slow(16), 4)
+        numbers(loader)
+        assert children() - before
+
+        del loader
+
+        assert not children() - before
+
+
+def test_a_loader_made_again_begins_with_the_number_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+    monkeypatch.setattr(adopting, "look", lambda torch, dataset: looks.append(dataset) or look(torch, dataset))
+    dataset = Slow(120)
+    with applied("loader.workers", "auto"):
+        first = DataLoader(dataset, 4)
+        numbers(first)
+        again = DataLoader(dataset, 4)
+        next(iter(again))
+
+    assert len(looks) == 1
+    assert again.num_workers == first.num_workers > 0
+
+
+def test_what_a_script_sets_on_a_dataset_is_seen() -> None:
+    dataset = Slow()
+    dataset.transform = Slow()  # type: ignore[attr-defined]
+    dataset.weights = torch.zeros(3)  # type: ignore[attr-defined]
+    seen = [fingerprint(dataset)]
+    dataset.offset = 1
+    seen.append(fingerprint(dataset))
+    dataset.transform.seconds = 0.5  # type: ignore[attr-defined]
+    seen.append(fingerprint(dataset))
+    dataset.weights.add_(1)  # type: ignore[attr-defined]
+    seen.append(fingerprint(dataset))
+
+    assert all(one != other for one, other in itertools.pairwise(seen))
+    assert fingerprint(dataset) == seen[-1]
