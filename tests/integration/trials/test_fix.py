@@ -63,10 +63,12 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_slow_loader_is_found_fed_proved_and_verified(project: Path) -> None:
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_slow_loader_is_found_fed_and_proved(project: Path) -> None:
     before = _tree(project)
 
-    done = _flatout(project, "fix", "--budget", "120s", "--only", "loader.workers", "--json", "fix.json", "train.py")
+    done = _flatout(project, "fix", "--budget", "60s", "--only", "loader.workers", "--json", "fix.json", "train.py")
 
     assert done.returncode == 0, done.stderr
     result = json.loads((project / "fix.json").read_text())
@@ -80,10 +82,17 @@ def test_a_slow_loader_is_found_fed_proved_and_verified(project: Path) -> None:
     assert not (project / "model.pt").exists()
     assert any(name.endswith("log.txt") for name in result["written"])
 
-    again = _flatout(project, "verify", "--budget", "40s", "flatout.toml", "train.py")
 
-    assert again.returncode == 0, again.stderr
-    assert "The profile holds" in again.stderr
+@pytest.mark.slow
+@pytest.mark.timeout(200)
+def test_a_profile_is_verified(project: Path) -> None:
+    (project / "flatout.toml").write_text("[remedies]\nloader.workers = 4\n")
+
+    done = _flatout(project, "verify", "--budget", "25s", "--json", "-", "flatout.toml", "train.py")
+
+    assert done.returncode == 0, done.stderr
+    assert "The profile holds" in done.stderr
+    assert json.loads(done.stdout)["holds"] is True
 
 
 def test_a_search_that_was_killed_goes_on(project: Path) -> None:
