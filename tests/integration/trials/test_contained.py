@@ -72,7 +72,7 @@ def test_random_operations_are_answered_as_the_system_answers_them(tmp_path: Pat
     bare = {**os.environ, "PYTHONPATH": str(Path(flatout.__file__).parents[1])}
 
     done = subprocess.run(
-        [sys.executable, str(SCRIPTS / "contained_like_bare.py"), "0", "40"],
+        [sys.executable, str(Path(__file__).with_name("like_bare.py")), "0", "40"],
         cwd=tmp_path,
         env=bare,
         capture_output=True,
