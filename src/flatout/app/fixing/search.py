@@ -34,7 +34,7 @@ _YARDSTICKS = 3
 _NO_TIME = "the time was spent"
 _AT_CEILING = "less than 5% is left to the ceiling"
 KEPT = "kept so far"
-_WORKERS, _MOST_WORKERS = "loader.workers", 64
+_WORKERS, _MOST_WORKERS, _TUNED = "loader.workers", 64, "auto"
 
 
 class Found:
@@ -116,15 +116,25 @@ class Search:
             self._is_at_ceiling()
 
     def _climb(self) -> None:
-        """How many workers are best is for the clock to say: twice as many, as long as that helps."""
-        while (count := self.found.profile.get(_WORKERS)) and isinstance(count, int) and 2 * count <= _MOST_WORKERS:
-            last = next(one.planned for one in self.found.tried if one.planned.id == _WORKERS and one.state == "kept")
-            if self._is_at_ceiling() or (_WORKERS, repr(2 * count)) in self._settled():
+        """How many workers are best is for the clock to say.
+
+        The loader that finds its number while it runs is tried as well; then twice as many, as long as that helps.
+        """
+        tried = [one.planned for one in self.found.tried if one.planned.id == _WORKERS]
+        if not tried:
+            return
+        self._try_value(tried[-1], _TUNED)
+        while isinstance(count := self.found.profile.get(_WORKERS), int) and 2 * count <= _MOST_WORKERS:
+            if self._is_at_ceiling() or not self._try_value(tried[-1], 2 * count):
                 return
-            self._planned += 1
-            self._try([replace(last, value=2 * count, predicted=None)])
-            if self.found.profile[_WORKERS] == count:
-                return
+
+    def _try_value(self, one: Planned, value: Any) -> bool:
+        """Another value of a remedy; whether it is better."""
+        if (one.id, repr(value)) in self._settled() or one.value == value:
+            return False
+        self._planned += 1
+        self._try([replace(one, value=value, predicted=None)])
+        return bool(self.found.profile.get(one.id) == value)
 
     def _try(self, group: Sequence[Planned]) -> None:
         """Measure them on top of what is kept, and keep them if they help."""

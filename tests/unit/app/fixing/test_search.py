@@ -119,12 +119,29 @@ def test_what_helps_is_kept_what_does_not_is_undone() -> None:
 
 
 def test_workers_are_doubled_as_long_as_that_helps() -> None:
-    machine = Machine(lambda profile: _STEP_S / min(4, profile.get("loader.workers", 1)))
+    def seconds(profile: Mapping[str, Any]) -> float:
+        workers = profile.get("loader.workers", 1)
+        return _STEP_S / (1.5 if workers == "auto" else min(4, workers))
 
-    fix = fixed(machine, found("loader.workers", workers=2))
+    fix = fixed(Machine(seconds), found("loader.workers", workers=2))
 
     assert fix.profile == {"loader.workers": 4}
-    assert states(fix) == {"loader.workers=2": "outdone", "loader.workers=4": "kept", "loader.workers=8": "neutral"}
+    assert states(fix) == {
+        "loader.workers=2": "outdone",
+        "loader.workers=auto": "harmful",
+        "loader.workers=4": "kept",
+        "loader.workers=8": "neutral",
+    }
+
+
+def test_workers_tuned_while_they_run_are_kept_if_they_are_better() -> None:
+    def seconds(profile: Mapping[str, Any]) -> float:
+        return _STEP_S / (3.0 if profile.get("loader.workers") == "auto" else 1.0)
+
+    fix = fixed(Machine(seconds), found("loader.workers", workers=2))
+
+    assert fix.profile == {"loader.workers": "auto"}
+    assert states(fix) == {"loader.workers=2": "neutral", "loader.workers=auto": "kept"}
 
 
 def test_it_looks_again_under_what_was_kept() -> None:
