@@ -215,7 +215,7 @@ def _profile(fix: Fix) -> str:
     gain = f", {fix.gain.mid:.2f} times as fast ({fix.gain.low:.2f} to {fix.gain.high:.2f})" if fix.gain else ""
     comments = [f"By flatout fix {shlex.join(fix.command)}", f"{time.strftime('%Y-%m-%d')}, {fix.device}{gain}"]
     notes = {
-        one.planned.id: f"{one.planned.priority}, {one.planned.safety}: ×{one.gain.mid:.2f} measured"
+        one.planned.id: f"{one.priority}, {one.planned.safety}: ×{one.gain.mid:.2f} measured"
         for one in fix.tried
         if one.state == "kept" and one.gain is not None
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from flatout.records.plan import LeftOut, Planned
+from flatout.records.plan import LeftOut, Planned, priority
 from flatout.records.proof import Ceiling, Decision, Envelope, Hours, Identity, MeasuredGain, MetricVerdict
 from flatout.records.report import Verdict
 
@@ -29,6 +29,11 @@ class Tried:
     @property
     def gain(self) -> MeasuredGain | None:
         return self.decision.gain if self.decision is not None else None
+
+    @property
+    def priority(self) -> str:
+        """By what it gained, where that was measured."""
+        return priority(self.gain.mid) if self.gain is not None else self.planned.priority
 
 
 @dataclass(frozen=True, slots=True)

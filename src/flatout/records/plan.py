@@ -8,6 +8,13 @@ from typing import Any
 from flatout.records.report import Gain
 
 
+def priority(gain: float) -> str:
+    """As a guide would rank it: by what is at stake."""
+    if gain >= 1.2:
+        return "must"
+    return "recommended" if gain >= 1.05 else "optional"
+
+
 @dataclass(frozen=True, slots=True)
 class Planned:
     """A remedy worth a trial. `codes` are the findings it answers; `predicted` is the largest gain among theirs."""
@@ -22,11 +29,7 @@ class Planned:
 
     @property
     def priority(self) -> str:
-        """As a guide would rank it: by what is at stake."""
-        gain = self.predicted.mid if self.predicted is not None else 1.0
-        if gain >= 1.2:
-            return "must"
-        return "recommended" if gain >= 1.05 else "optional"
+        return priority(self.predicted.mid if self.predicted is not None else 1.0)
 
 
 @dataclass(frozen=True, slots=True)

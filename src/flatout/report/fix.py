@@ -26,7 +26,7 @@ _SAY = {
     "predicted": "predicted",
 }
 _STYLE = {"kept": "bold green", "harmful": "red", "failed": "red", "refused": "yellow"}
-_COLUMNS = ("remedy", "class", "priority", "predicted", "measured", "")
+_COLUMNS = ("remedy", "class", "predicted", "measured", "")
 
 
 def to_json(fix: Fix) -> dict[str, Any]:
@@ -74,10 +74,9 @@ def _table(tried: Sequence[Tried], width: int) -> Iterator[Text]:
         (
             _written(one.planned),
             one.planned.safety,
-            one.planned.priority,
             f"×{one.planned.predicted.mid:.2f}" if one.planned.predicted is not None else "–",
             _gain(one.gain) if one.gain is not None else "–",
-            one.state,
+            f"kept ({one.priority})" if one.state == "kept" else one.state,
         )
         for one in tried
     ]
