@@ -168,7 +168,8 @@ class Search:
                 return [Tried(one, "failed", within.sentence) for one in group]
         decision = self._decision(group, before, after)
         for _ in range(_MOST_REPEATS - 1):
-            if not self._is_open(decision) or not bench.affords(after, 2):
+            # Where nothing is kept yet these trials are the proof's own, and may have its time.
+            if not self._is_open(decision) or not bench.affords(after, 2, reserve=None if before else 0.0):
                 break
             bench.trial(before, KEPT if before else BARE, again=True)
             bench.trial(after, trial.arm, again=True)
