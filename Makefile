@@ -9,13 +9,14 @@ KEY    := $(shell { cat pyproject.toml; echo "$(TORCH) $(CURDIR)"; } | sha256sum
 READY  := $(VENV)/.ready-$(KEY)
 MAKEFLAGS += --no-print-directory
 
-.PHONY: help setup test quick lint format demo bench soak peers clean
+.PHONY: help setup browser test quick lint format demo docs bench soak peers clean
 
 help:
 	@echo "make setup   a .venv with torch $(TORCH), flatout and the development tools"
 	@echo "make test    the tests            make lint    ruff, mypy --strict, import contracts"
 	@echo "make demo    a bundled workload   make format  ruff's formatter and safe fixes"
 	@echo "make bench   quick benchmarks     make soak    the slow ones"
+	@echo "make docs    the documentation site, in build/site"
 
 setup: $(READY)
 	@true
@@ -28,13 +29,20 @@ $(READY):
 	$(PY) -m pip install --quiet --disable-pip-version-check torch==$(TORCH) --editable '.[dev]'
 	@rm -f $(VENV)/.ready-*; touch $@
 
+# What tests/browser drives. Where it cannot be installed these tests are skipped, and say so.
+browser:
+	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || { \
+	    echo "installing chromium for tests/browser"; \
+	    { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver; } >/dev/null 2>&1 \
+	    || echo "chromium could not be installed: tests/browser will be skipped"; }
+
 quick: setup
 	@$(PY) -c "import torch; assert torch.__version__.split('+')[0] == '$(TORCH)', f'expected torch $(TORCH), found {torch.__version__}: rm -r $(VENV)'"
 	@$(PY) -m flatout --version
 
-test: quick
-	@$(PY) -m pytest -m timing
-	@$(PY) -m pytest -m "not timing" -n 2 --dist worksteal
+test: quick browser
+	@$(PY) -m pytest -m "timing and not variant"
+	@$(PY) -m pytest -m "not timing and not variant" -n 2 --dist worksteal
 
 lint: setup
 	@$(PY) -m ruff check .
@@ -46,6 +54,9 @@ lint: setup
 format: setup
 	@$(PY) -m ruff check --fix .
 	@$(PY) -m ruff format .
+
+docs: setup
+	@$(PY) -m mkdocs build --strict
 
 demo: setup
 	@$(PY) -m flatout demo
@@ -60,6 +71,9 @@ bench: peers
 
 soak: setup
 	$(PY) -m benchmarks.soak
+	$(PY) -m pytest -m variant
+	$(PY) -m pip install --quiet --disable-pip-version-check --target build/trackers wandb mlflow-skinny
+	PYTHONPATH=build/trackers $(PY) -m pytest tests/unit/app/test_export.py
 	FLATOUT_WHOLE_TREES=1 $(PY) -m pytest tests/integration/test_check_robust.py
 
 clean:

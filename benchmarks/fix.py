@@ -1,11 +1,12 @@
 """`flatout fix` alone on the five reference workloads, and on scripts that need nothing.
 
-    python -m benchmarks.fix [--size tiny|full] [--only NAME ...] [--budget 4m] [--allow numeric] [--expert]
+    python -m benchmarks.fix [--size tiny|full] [--only NAME ...] [--budget 4m] [--allow numeric] [--expert] [--keep D]
     python -m benchmarks.fix --healthy 20 [--budget 60s]
 
 The first gives before, after and ceiling of each workload, beside its guide's claim and, with `--expert`, the script as
 an expert would write it within the same safety classes. The second counts how often a search on a healthy script keeps
-anything: it should be none of twenty.
+anything: it should be none of twenty. Few remedies are proposed there; `benchmarks.healthy_search` puts the rule itself
+to the test, with thousands of searches.
 """
 
 from __future__ import annotations
@@ -13,14 +14,17 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import sys
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from benchmarks.common.bounded import run_to_end
 from benchmarks.common.child import CHILDREN, ROOT
 from benchmarks.common.results import RESULTS, table, write
+from benchmarks.common.spent import by_kind, each, spent
 from benchmarks.workloads import EXPERTS, PLANS
 from flatout.app.workloads import FOLDER, SIZES
 
@@ -33,14 +37,17 @@ _HEAD = ["workload", "before", "after", "gain (95%)", "claim", "of the ceiling",
 def fixed(script: Path, words: list[str], here: Path, budget: str, allow: str | None, limit_s: float) -> dict[str, Any]:
     """The record of one `flatout fix`, or what it failed with under "failure"."""
     out = here / "fix.json"
-    command = [sys.executable, "-m", "flatout", "fix", "--fresh", "--budget", budget, "--json", str(out)]
+    command = [sys.executable, "-m", "flatout", "fix", "-v", "--fresh", "--budget", budget, "--json", str(out)]
     command += ["--allow", allow] if allow else []
     environ = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     printed, code = run_to_end([*command, "--", sys.executable, str(script), *words], here, environ, limit_s)
+    print(printed, file=sys.stderr, flush=True)
     if not out.exists():
         return {"failure": f"exit {code}: " + " / ".join(printed.splitlines()[-3:])[-400:]}
     record: dict[str, Any] = json.loads(out.read_text())
-    return record
+    trials = [one for folder in (here / ".flatout" / "fix").iterdir() for one in spent(folder)]
+    print(each(trials), by_kind(trials, record["took_s"]), sep="\n", file=sys.stderr, flush=True)
+    return {**record, "spent": [asdict(one) for one in trials]}
 
 
 def _words(name: str, size: str, data: Path, steps: int, out: Path) -> list[str]:
@@ -94,10 +101,20 @@ def workloads(options: argparse.Namespace) -> None:
             expert = None
             if options.expert:
                 expert = _expert_per_s(name, options.size, options.data, here, options.allow, 120.0)
+            if options.keep is not None:
+                _keep(here / ".flatout" / "fix", options.keep / name)
             records[name] = {**record, "expert_per_s": expert}
             rows.append(row(name, record, expert))
             print("  ".join(rows[-1]), file=sys.stderr, flush=True)
             write(f"fix-{options.size}", {"records": records}, table(_HEAD, rows), options.results)
+
+
+def _keep(folder: Path, place: Path) -> None:
+    """What each trial said and came to; its recording is large and stays behind."""
+    for file in [*folder.rglob("trial.json"), *folder.rglob("output.txt"), *folder.rglob("fix.json")]:
+        to = place / file.relative_to(folder)
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, to)
 
 
 def healthy(options: argparse.Namespace) -> None:
@@ -128,6 +145,7 @@ def main() -> None:
     parser.add_argument("--allow", choices=("numeric", "training"))
     parser.add_argument("--expert", action="store_true", help="measure the expert's script as well")
     parser.add_argument("--healthy", type=int, metavar="N", help="N searches on a script that needs nothing")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep every trial's figures and output here")
     parser.add_argument("--limit", type=float, default=1200.0, help="seconds for one search at most")
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args()

@@ -1,10 +1,15 @@
-"""flatout.DataLoader, which finds its setting while it runs, against the best of torch's loader, SPDL and torchdata.
+"""flatout.DataLoader, which finds its setting while it runs, against the best of torch's loader and of its peers.
 
     python -m benchmarks.loader             three datasets, the whole grid
     python -m benchmarks.loader --gate      exit 1 if a bar is missed
 
 All settings are tried once; the best three of torch's and the best of each peer then run in turn with flatout's. Every
 run is a fresh process that times one pass over the data, in order, after its loader has warmed up.
+
+The peers: SPDL and torchdata, which fetch samples in threads; WebDataset and LitData, which read shards in workers. The
+shards are written before and hold what a sample is made from; the same function makes it. That is not quite like for
+like: they read files where the others have their bytes in memory, and give samples in the order of shards and workers,
+so a slow one holds up its own worker only.
 """
 
 from __future__ import annotations
@@ -29,7 +34,10 @@ BARS = {"cpu-heavy": 0.97, "latency-bound": 0.97, "straggler-laden": 1.3}
 MOST_STEPS = 200
 WORKERS = (1, 2, 4, 8, 16, 32)
 PREFETCH = (2, 4, 8)
-PEERS = ("spdl==0.8.0", "spdl-core==0.8.0", "torchdata==0.11.0")
+PEERS = ("spdl==0.8.0", "spdl-core==0.8.0", "torchdata==0.11.0", "webdataset==1.0.2", "litdata==0.2.76")
+# What these need beyond this environment; torchvision, which LitData asks for as well, is not used here.
+NEEDED = ("braceexpand", "boto3", "botocore", "jmespath", "s3transfer", "obstore", "tifffile")
+PEER_ARMS = ("spdl", "torchdata", "webdataset", "litdata")
 PEER_WORKERS = (2, 8, 32)
 VENV = child.ROOT / ".venv-peers-loader"
 FINALISTS = 3
@@ -62,7 +70,7 @@ class Outcome:
 def peers_python() -> Path:
     """The interpreter of an environment that holds the peers, over this one's torch; made when it is missing."""
     borrowed = sysconfig.get_paths()["purelib"]
-    key = hashlib.sha256(" ".join([*PEERS, borrowed]).encode()).hexdigest()[:16]
+    key = hashlib.sha256(" ".join([*PEERS, *NEEDED, borrowed]).encode()).hexdigest()[:16]
     ready, python = VENV / f".ready-{key}", VENV / "bin" / "python"
     if not ready.exists():
         print(f"setting up {VENV.name}: {', '.join(PEERS)}", file=sys.stderr)
@@ -71,7 +79,7 @@ def peers_python() -> Path:
         (site / "borrowed.pth").write_text(borrowed + "\n")
         # Without what they depend on: torch is not to be installed a second time.
         install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-        subprocess.run([*install, *PEERS], check=True)
+        subprocess.run([*install, *PEERS, *NEEDED], check=True)
         ready.touch()
     return python
 
@@ -79,7 +87,7 @@ def peers_python() -> Path:
 def measure(dataset: str, setting: str, samples: int) -> Pass:
     """`setting`: the arm's name, workers and batches ahead, as in `torch 8 2`."""
     arm, workers, prefetch = setting.split()
-    python = str(peers_python()) if arm in ("spdl", "torchdata") else sys.executable
+    python = str(peers_python()) if arm in PEER_ARMS else sys.executable
     with tempfile.TemporaryDirectory(prefix="flatout-bench-") as folder:
         out = Path(folder) / "pass.json"
         child.run([python, str(SCRIPT), str(out), dataset, arm, workers, prefetch, str(samples)], cwd=Path(folder))
@@ -105,7 +113,7 @@ def try_out(dataset: str, arms: dict[str, list[str]]) -> tuple[dict[str, float],
 def compare(dataset: str, rounds: int, with_peers: bool) -> Outcome:
     arms = {"torch": [f"torch {w} {p}" for w in WORKERS for p in PREFETCH]}
     if with_peers:
-        arms |= {arm: [f"{arm} {w} 4" for w in PEER_WORKERS] for arm in ("spdl", "torchdata")}
+        arms |= {arm: [f"{arm} {w} 4" for w in PEER_WORKERS] for arm in PEER_ARMS}
     tried, chosen = try_out(dataset, arms)
     passes = alternate(
         [*chosen, "flatout 0 0"],
@@ -158,6 +166,11 @@ def main() -> int:
     outcomes = {name: compare(name, o.rounds, not o.no_peers) for name in o.datasets}
     misses = [sentence for name, outcome in outcomes.items() for sentence in missed(name, outcome)]
     page = "".join(page_of(name, outcome) for name, outcome in outcomes.items())
+    if not o.no_peers:
+        page += (
+            "WebDataset and LitData read shards, written before, and give samples in the order of shards and workers: a"
+            " slow one holds up its own worker only. The others give them in the dataset's order.\n\n"
+        )
     page += "".join(f"Missed: {sentence}.\n" for sentence in misses)
     print(page)
     data = {"versions": results.versions("torch", "flatout"), "peers": PEERS, "rounds": o.rounds}

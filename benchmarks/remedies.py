@@ -66,6 +66,7 @@ PAIRS = (
     _of_corpus("ho404_empty_cache", "gc.defer=true", device="cuda"),
     _of_corpus("ho405_anomaly", "autograd.plain=true"),
     _of_corpus("ho401_small_model", "compile.model=reduce-overhead", device="cuda", steps=3000),
+    _of_corpus("ho401_small_model", "graphs.model=true", device="cuda", steps=3000),
     _of_corpus("co501_matmul", "precision.tf32=true", device="cuda"),
     _of_corpus("co502_transformer", "precision.bf16=true", device="cuda", steps=300),
     _of_corpus("co506_channels_first", "layout.channels_last=true", device="cuda"),

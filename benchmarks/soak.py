@@ -1,4 +1,4 @@
-"""A run of a million steps under `flatout run`: memory, bytes on disk per step, seconds until the verdict is there.
+"""A run of a million steps under `flatout run`: memory, bytes on disk per step, seconds to the verdict and a report.
 
 python -m benchmarks.soak [--steps 1000000] [--gate]
 """
@@ -18,6 +18,7 @@ SCRIPT = child.CHILDREN / "long_run.py"
 SAMPLES = 100
 LIMIT_BYTES_PER_STEP = 200.0
 LIMIT_SUMMARY_S = 5.0
+LIMIT_REPORT_S, LIMIT_REPORT_MB = 5.0, 3.0
 # "Flat": over the whole run memory grows by less than what a few loader epochs move it about anyway.
 LIMIT_GROWTH_MB = 4.0
 
@@ -34,6 +35,9 @@ class Soak:
     bytes_per_step: float
     summary_s: float
     own_us_per_step: float | None
+    # `flatout report` of it, from its start to its end, and the size of the page.
+    report_s: float
+    report_mb: float
 
 
 def soak(steps: int, scratch: Path) -> Soak:
@@ -52,6 +56,8 @@ def soak(steps: int, scratch: Path) -> Soak:
     overhead = child.read_json(scratch / "flatout.json")["overhead"]
     assert isinstance(overhead, dict)
     began_s, ended_s = float(str(marks["started_s"])), float(str(marks["ended_s"]))
+    page_file = scratch / "page.html"
+    made = child.run([sys.executable, "-m", "flatout", "report", str(run_dir), "-o", str(page_file)], cwd=scratch)
     return Soak(
         steps=steps,
         us_per_step=1e6 * (ended_s - began_s) / steps,
@@ -61,6 +67,8 @@ def soak(steps: int, scratch: Path) -> Soak:
         bytes_per_step=taken / steps,
         summary_s=ended.ended_s - ended_s,
         own_us_per_step=overhead["us_per_step"],
+        report_s=made.ended_s - made.started_s,
+        report_mb=page_file.stat().st_size / 2**20,
     )
 
 
@@ -73,6 +81,10 @@ def failures(s: Soak) -> list[str]:
         found.append(f"{s.bytes_per_step:.0f} bytes a step, more than {LIMIT_BYTES_PER_STEP:g}")
     if s.summary_s >= LIMIT_SUMMARY_S:
         found.append(f"the verdict took {s.summary_s:.1f} s, not < {LIMIT_SUMMARY_S:g}")
+    if s.report_s >= LIMIT_REPORT_S:
+        found.append(f"the report took {s.report_s:.1f} s, not < {LIMIT_REPORT_S:g}")
+    if s.report_mb > LIMIT_REPORT_MB:
+        found.append(f"the report has {s.report_mb:.1f} MB, more than {LIMIT_REPORT_MB:g}")
     return found
 
 
@@ -85,6 +97,8 @@ def page(s: Soak, missed: list[str]) -> str:
         ["its growth after warm-up", f"{s.growth_mb:+.2f} MB", f"≤ {LIMIT_GROWTH_MB:g}"],
         ["bytes on disk per step", f"{s.bytes_per_step:.1f}", f"≤ {LIMIT_BYTES_PER_STEP:g}"],
         ["script's end to flatout's end, verdict shown", f"{s.summary_s:.1f} s", f"< {LIMIT_SUMMARY_S:g}"],
+        ["flatout report, start to end", f"{s.report_s:.1f} s", f"< {LIMIT_REPORT_S:g}"],
+        ["its page", f"{s.report_mb:.2f} MB", f"≤ {LIMIT_REPORT_MB:g}"],
     ]
     return results.table(["", "measured", "bar"], rows) + "".join(f"\nMissed: {sentence}." for sentence in missed)
 

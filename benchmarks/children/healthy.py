@@ -1,6 +1,7 @@
 """A training that needs nothing: batches are there before they are asked for, and the model is what takes the time.
 
-The remedies that its findings might still call for have nothing to gain. Its number only changes the seed.
+The remedies that its findings might still call for have nothing to gain. The first number it is given only changes the
+seed, the second is how many threads it may use: on a busy machine they wait for each other.
 """
 
 import sys
@@ -11,6 +12,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 if __name__ == "__main__":
     torch.manual_seed(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
+    if len(sys.argv) > 2:
+        torch.set_num_threads(int(sys.argv[2]))
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     width = 2048 if device.type == "cuda" else 384
     data = TensorDataset(torch.randn(4096, width), torch.randint(0, 10, (4096,)))

@@ -25,9 +25,7 @@ class Ended:
 
 def run(command: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None, timeout_s: float = 600.0) -> Ended:
     """Run to the end; a failure shows the child's own last words."""
-    # What is measured is this checkout, installed or not.
-    paths = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]))
-    merged = {**os.environ, "PYTHONPATH": paths, **(env or {})}
+    merged = {**environment(), **(env or {})}
     started_s = time.perf_counter()
     done = subprocess.run(
         command, cwd=cwd, env=merged, timeout=timeout_s, stdin=subprocess.DEVNULL, capture_output=True, text=True
@@ -37,6 +35,12 @@ def run(command: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None,
         tail = (done.stdout + done.stderr)[-3000:]
         raise SystemExit(f"exit {done.returncode} from: {' '.join(command)}\n{tail}")
     return Ended(started_s, ended_s, done.stdout + done.stderr)
+
+
+def environment() -> dict[str, str]:
+    """Ours; what is measured is this checkout, installed or not."""
+    paths = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]))
+    return {**os.environ, "PYTHONPATH": paths}
 
 
 def read_json(path: Path) -> dict[str, object]:

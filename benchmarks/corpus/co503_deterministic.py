@@ -34,7 +34,7 @@ class UpNet(nn.Module):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=120)
+    parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--fixed", action="store_true")
     args = parser.parse_args()
     seed_everything(0, args.fixed)

@@ -71,3 +71,17 @@ def test_copies_to_the_device(watch: Watch) -> None:
     assert pageable["bytes_per_step"] == pytest.approx(16 * 4 * 4, rel=0.05)
     assert (pageable["pinned_share"], pageable["non_blocking_share"]) == (0.0, 0.0)
     assert seen.share("h2d") > 0
+
+
+def test_of_many_small_copies_all_are_counted(watch: Watch) -> None:
+    seen = watch("many_copies.py")
+
+    sites = {site["location"]["line"]: site for site in seen.json["copies"]}
+    pieces = sites[line_of("many_copies.py", "# SITE pieces")]
+    scale = sites[line_of("many_copies.py", "# SITE scale")]
+    assert pieces["per_step"] == pytest.approx(200, rel=0.02)
+    assert pieces["bytes_per_step"] == pytest.approx(200 * 16, rel=0.02)
+    assert (pieces["pinned_share"], pieces["non_blocking_share"]) == (0, 0)
+    # The loop around the copies is in the truth too.
+    assert 0.5 * seen.truth["copying_ms"] < pieces["ms"] <= 1.05 * seen.truth["copying_ms"]
+    assert scale["per_step"] == pytest.approx(1, abs=0.05)

@@ -41,7 +41,10 @@ def test_a_failing_import_of_ours_leaves_the_script_bare(run_bare: Run, tmp_path
     assert len([line for line in seen.stderr.splitlines() if "does not load here" in line]) == 1
 
 
-@pytest.mark.parametrize("settings", ["no json", "[1]", '{"lines_hz": "fast"}'])
+@pytest.mark.parametrize(
+    "settings",
+    ["no json", *(pytest.param(text, marks=pytest.mark.variant) for text in ("[1]", '{"lines_hz": "fast"}'))],
+)
 def test_unusable_settings_leave_the_script_running(run_bare: Run, tmp_path: Path, settings: str) -> None:
     seen = run_bare("slicing.py", **attached(BOOTSTRAP, tmp_path), FLATOUT_SETTINGS=settings)
 
@@ -62,7 +65,10 @@ def test_a_run_directory_that_cannot_be_written_leaves_the_script_running(run_ba
     assert 1 <= len(notices) <= 2, seen.stderr
 
 
-@pytest.mark.parametrize("end", ["raise", "exit", "interrupt", "thread", "sigterm", "sigkill", "os_exit"])
+_LIKE_ANOTHER = [pytest.param(end, marks=pytest.mark.variant) for end in ("exit", "interrupt", "thread", "os_exit")]
+
+
+@pytest.mark.parametrize("end", ["raise", "sigterm", "sigkill", *_LIKE_ANOTHER])
 def test_every_end_is_the_scripts_own_and_its_steps_are_kept(watch: Watch, run_bare: Run, end: str) -> None:
     bare = run_bare("ends.py", end)
     seen = watch("ends.py", end)

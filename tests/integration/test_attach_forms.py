@@ -29,7 +29,12 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
+LIKE_ANOTHER = ("python -u", "interpreter")
+
+
+@pytest.mark.parametrize(
+    "form", [pytest.param(form, marks=[pytest.mark.variant] if form in LIKE_ANOTHER else []) for form in FORMS]
+)
 def test_the_training_is_watched_and_unchanged(watch: Watch, bare: Ran, form: str) -> None:
     seen = watch(*FORMS[form])
 
@@ -95,6 +100,7 @@ def test_flatout_in_flatout_counts_once(watch: Watch, bare: Ran, tmp_path: Path)
     assert seen.json["run"]["steps"] in (0, 21)
 
 
+@pytest.mark.variant
 def test_the_bootstrap_folder_twice_on_the_path(watch: Watch, bare: Ran) -> None:
     seen = watch("epoch_loop.py", PYTHONPATH=joined(BOOTSTRAP, BOOTSTRAP))
 

@@ -8,8 +8,8 @@ from tests.integration.watching import Run, Watch
 
 
 # What is patched only where there is CUDA must not show here either.
-@pytest.mark.parametrize("settings", ["{}", '{"device_patches": true}'])
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("settings", [pytest.param("{}", marks=pytest.mark.variant), '{"device_patches": true}'])
+@pytest.mark.parametrize("backend", [pytest.param("eager", marks=pytest.mark.variant), "aot_eager"])
 def test_graph_breaks_and_recompiles_equal_bare(watch: Watch, run_bare: Run, backend: str, settings: str) -> None:
     bare = run_bare("compiled.py", backend)
     seen = watch("compiled.py", backend, FLATOUT_SETTINGS=settings)

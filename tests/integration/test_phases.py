@@ -44,7 +44,10 @@ def test_reported_phases_add_up_to_the_step(watch: Watch) -> None:
         assert shares[name] > 0, name
 
 
-@pytest.fixture(scope="module", params=PLANTED)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(kind, marks=[pytest.mark.variant] if kind in ("other", "image") else []) for kind in PLANTED],
+)
 def planted(request: pytest.FixtureRequest, watch: Watch) -> tuple[str, Watched]:
     return request.param, watch("planted.py", request.param)
 
@@ -73,7 +76,10 @@ def test_a_planted_cost_is_found_in_its_line(planted: tuple[str, Watched]) -> No
     assert top["share"] == pytest.approx(seen.truth["planted_share"], rel=0.5)
 
 
-@pytest.mark.parametrize("style", ["around", "decorated", "inside", "inference"])
+@pytest.mark.parametrize(
+    "style",
+    ["around", "inside", *(pytest.param(style, marks=pytest.mark.variant) for style in ("decorated", "inference"))],
+)
 def test_an_evaluation_is_found_in_every_style(watch: Watch, style: str) -> None:
     seen = watch("evaluation.py", style)
 

@@ -60,6 +60,7 @@ def test_a_killed_rank_leaves_the_others_readable_and_is_named(watch: Watch) -> 
     assert any("rank 1" in notice for notice in seen.json["notices"]), seen.json["notices"]
 
 
+@pytest.mark.variant
 def test_a_rank_that_starts_late_is_no_straggler(watch: Watch) -> None:
     seen = watch(*TORCHRUN, "--late")
 

@@ -50,7 +50,14 @@ def test_a_request_to_end_after_the_script_has_ended_waits_for_the_verdict(
     assert json.loads((tmp_path / "report.json").read_text())["run"]["exit_code"] == 0
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "SIGTERM",
+        "SIGINT",
+        *(pytest.param(name, marks=pytest.mark.variant) for name in ("SIGHUP", "SIGUSR1", "SIGUSR2")),
+    ],
+)
 def test_signals_to_flatout_alone_reach_the_scripts_handler(
     script: Callable[[str], Path], name: str, tmp_path: Path
 ) -> None:

@@ -45,6 +45,7 @@ def test_times_are_those_that_were_planted(watch: Watch) -> None:
     assert "Stages of your model" in seen.stderr
 
 
+@pytest.mark.variant
 def test_graph_breaks_and_recompiles_equal_bare(watch: Watch, run_bare: Run) -> None:
     bare = run_bare("compiled.py", "eager")
     seen = watch("compiled.py", "eager", options=STAGES)
@@ -73,7 +74,9 @@ def test_what_is_compiled_is_left_alone_and_said_so(watch: Watch, script: Callab
     assert "stages not measured: torch.compile is used" in seen.notices
 
 
-@pytest.mark.parametrize("script", ["gan.py", "lbfgs.py", "rl.py"])
+@pytest.mark.parametrize(
+    "script", ["gan.py", *(pytest.param(name, marks=pytest.mark.variant) for name in ("lbfgs.py", "rl.py"))]
+)
 def test_other_loops_stay_as_they_are(watch: Watch, run_bare: Run, script: str) -> None:
     bare = run_bare(script)
     seen = watch(script, options=STAGES)

@@ -8,16 +8,15 @@ from tests.integration.watching import Watch, Watched, assert_phases_tile
 
 LOOPS = [
     "epoch_loop.py",
-    "next_loop.py",
     "accumulation.py",
     "gan.py",
     "lbfgs.py",
-    "trainer_class.py",
-    "slicing.py",
-    "iterable.py",
-    "rl.py",
     "amp.py",
     "background.py",
+    *(
+        pytest.param(name, marks=pytest.mark.variant)
+        for name in ("next_loop.py", "trainer_class.py", "slicing.py", "iterable.py", "rl.py")
+    ),
 ]
 SHAPES = ["tensor", "dict", "tuple", "namedtuple", "nested", "strings", "dataclass", "slots", "custom", "encoding"]
 

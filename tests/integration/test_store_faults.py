@@ -228,10 +228,11 @@ def test_runs_are_listed_and_pruned_from_the_command_line(tmp_path: Path) -> Non
     pruned = json.loads(_flatout("runs", "--prune", "--keep", "2", "--json", "--root", str(tmp_path / "runs")).stdout)
 
     assert table.returncode == 0 and table.stdout.count("train.py") == 3 and "unreadable" in table.stdout
-    assert [line["state"] for line in listed["runs"]] == ["broken", "finished", "finished", "finished"]
+    assert [line["state"] for line in listed["runs"]] == ["finished", "finished", "finished", "broken"]
     assert "Pl4nted" not in json.dumps(listed)
-    # The unreadable one is the newest by name; it is kept, and counts as kept.
-    assert len(pruned["pruned"]) == 2
+    # The unreadable one has no time, so it stands last; it is kept, and does not count: two that can be read are left.
+    assert len(pruned["pruned"]) == 1
+    assert (tmp_path / "runs" / "zz").exists()
     assert _flatout("runs", "--prune", "--root", str(tmp_path)).returncode == 2
     wrong = _flatout("runs", "--prune", "--older-than", "soon", "--root", str(tmp_path))
     assert wrong.returncode == 2 and "'soon'" in wrong.stderr and "Traceback" not in wrong.stderr

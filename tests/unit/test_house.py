@@ -93,7 +93,8 @@ def test_both_sides_of_the_recording_know_the_same_phases() -> None:
 @pytest.mark.parametrize("readme", ["README.md", "README.zh-CN.md"])
 def test_the_readme_names_every_verb_and_no_other(readme: str) -> None:
     verbs = {p.stem for p in (ROOT / "src/flatout/cli").glob("*.py")} - {"__init__", "command", "options"}
-    verbs = {v for v in verbs if not v.startswith("_")}
+    # `import` is in import_.py, because Python keeps the word for itself.
+    verbs = {v.rstrip("_") for v in verbs if not v.startswith("_")}
     rows = re.findall(r"^\| `flatout ([\w-]+)", (ROOT / readme).read_text(), flags=re.MULTILINE)
 
     assert sorted(rows) == sorted(verbs)

@@ -53,6 +53,7 @@ def test_the_default_demo_ends_with_the_verdict_and_what_to_try(shown: tuple[str
 
     assert report["verdict"]["bound"] == "input"
     assert screen.index("gray_cnn: ") < screen.index("INPUT-BOUND") < screen.index("Try next")
+    assert f" Next        {report['next'][:60]}" in screen and report["next"].startswith("flatout fix ")
     assert "flatout fix train.py" in screen
     # What the training script printed is not what a demo is about.
     assert "epoch 1" not in screen

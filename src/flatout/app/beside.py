@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flatout.app import environment
+from flatout.app.judging import JudgedBeside
 from flatout.app.live import Follower, Live, StatusView, View
 from flatout.app.notices import Notices
 from flatout.app.terminal import Terminal
@@ -24,6 +25,7 @@ from flatout.telemetry.rows import columns, rows
 from flatout.telemetry.sampling import Sampling
 
 if TYPE_CHECKING:
+    from flatout.app.exposing import Exposed
     from flatout.app.output import Output
 
 _T = TypeVar("_T")
@@ -69,6 +71,7 @@ class Beside:
         self._filing = Filing(work / "telemetry")
         self._sampling: Sampling | None = None
         self._live: Live | None = None
+        self._exposed: Exposed | None = None
         self._captured: dict[str, Any] = {}
 
     def show_line(self, on: Terminal) -> None:
@@ -79,14 +82,19 @@ class Beside:
     def show_screen(self, output: Output) -> None:
         with self._notices.unless("no live view"):
             output.screen.open()
-            self._show(output.screen)
+            self._show(output.screen, JudgedBeside(self._work))
 
     def show(self, view: View) -> None:
         with self._notices.unless("no live view"):
             self._show(view)
 
-    def _show(self, view: View) -> None:
-        self._live = Live(Follower(self._work / "proc"), view)
+    def _show(self, view: View, judged: JudgedBeside | None = None) -> None:
+        self._live = Live(Follower(self._work / "proc"), view, judged)
+
+    def expose(self, exposed: Exposed, run: str) -> None:
+        with self._notices.unless("no metrics"):
+            exposed.start(run, self._work / "proc")
+            self._exposed = exposed
 
     def sample(self, pid: int, interval_s: float) -> None:
         with self._notices.unless("no telemetry"):
@@ -96,6 +104,8 @@ class Beside:
     def _on_tick(self, tick: Tick) -> None:
         if self._live is not None:
             self._live.on_tick(tick)
+        if self._exposed is not None:
+            self._exposed.on_tick(tick)
         self._filing.on_tick(tick)
 
     def capture_environment(self, cwd: Path) -> None:
@@ -114,6 +124,9 @@ class Beside:
         with self._notices.unless("the live view did not end well"):
             if self._live is not None:
                 self._live.close()
+        with self._notices.unless("the metrics did not end well"):
+            if self._exposed is not None:
+                self._exposed.close()
         with self._notices.unless("telemetry did not end well"):
             if self._sampling is not None:
                 self._sampling.stop()

@@ -90,9 +90,9 @@ def would_fix(
     return changes, words, done.left, done.trouble
 
 
-def patch(paths: Sequence[Path], select: Sequence[str]) -> bytes:
-    """The safe fixes of these problems as a diff for `patch` and `git apply`; empty if there are none."""
-    done = _fixed(paths, False, select, (), (), contents)
+def patch(paths: Sequence[Path], select: Sequence[str], *, unsafe: bool = False) -> bytes:
+    """The fixes of these problems as a diff for `patch` and `git apply`; empty if there are none."""
+    done = _fixed(paths, unsafe, select, (), (), contents)
     return diff(done.before, done.after, color=False) if done.after else b""
 
 

@@ -3,40 +3,94 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 
-from flatout.problems.catalogue import FAMILIES, HEADINGS, IN_RUN, IN_SOURCE, Problem, find, problems
+from rich.cells import cell_len
+
+from flatout.errors import FlatoutError
+from flatout.problems.catalogue import FAMILIES, HEADINGS, IN_RUN, IN_SOURCE, Problem, answered_by, find, problems
+from flatout.problems.chinese.catalogue import CHINESE
 from flatout.remedies.catalogue import Remedy, known, remedies
 
+_WIDTH = 100
+# Code, a word, or one letter.
+_PIECES = re.compile(r"`[^`]*`|[!-~]+|.")
+_STOPS = "，。；：、）”"
+# What is said in Chinese; of remedies there is English only.
+_WHAT_IT_IS, _WHAT_TO_DO = "是什么", "怎么办"
+_SAY = {
+    "en": {
+        "remedies": " remedies, for flatout run --remedy ID=VALUE",
+        "more": " flatout explain CODE tells more, and flatout explain ID.",
+        "remedy": " Remedy: {id}",
+        "whole": "",
+    },
+    "zh": {
+        "remedies": " 措施（英文），用法：flatout run --remedy ID=VALUE",
+        "more": " flatout explain CODE --lang zh 给出更多，flatout explain ID 说明一项措施（英文）。",
+        "remedy": " 措施：{id}",
+        "whole": " 完整说明（英文）：flatout explain {code}",
+    },
+}
 
-def listed(as_json: bool = False) -> str:
+
+def listed(as_json: bool = False, language: str = "en") -> str:
     """Every problem by family, with its code, name and title, and every remedy."""
+    _check(language)
+    found = [_in(language, problem) for problem in problems()]
     if as_json:
-        return json.dumps([*map(_facts, problems()), *map(_remedy_facts, remedies())], indent=1)
+        return json.dumps([*map(_facts, found), *map(_remedy_facts, remedies())], indent=1)
     blocks = []
     for family in FAMILIES:
-        lines = [f"   {p.code}  {p.slug.replace('_', '-'):<28} {p.title}" for p in problems() if p.family == family]
+        lines = [f"   {p.code}  {p.slug.replace('_', '-'):<28} {p.title}" for p in found if p.family == family]
         if lines:
             blocks.append("\n".join([f" {family}", *lines]))
     lines = [f"   {r.id:<24} {r.safety:<10} {r.title}" for r in remedies()]
-    blocks.append("\n".join([" remedies, for flatout run --remedy ID=VALUE", *lines]))
-    return "\n\n".join([*blocks, " flatout explain CODE tells more, and flatout explain ID."])
+    blocks.append("\n".join([_SAY[language]["remedies"], *lines]))
+    return "\n\n".join([*blocks, _SAY[language]["more"]])
 
 
-def explained(name: str, as_json: bool = False) -> str:
+def explained(name: str, as_json: bool = False, language: str = "en") -> str:
     """All about one problem, or one remedy."""
+    _check(language)
     if name in known():
         return _remedy_explained(known()[name], as_json)
-    problem = find(name)
+    problem = _in(language, find(name))
     if as_json:
         return json.dumps({**_facts(problem), "text": problem.text.strip()}, indent=1)
     title, _, rest = problem.text.strip().partition("\n")
     lines = [f" {problem.code} {problem.slug.replace('_', '-')} · {problem.family}", f" {title}", ""]
+    headings = (*HEADINGS, IN_RUN, IN_SOURCE, _WHAT_IT_IS, _WHAT_TO_DO)
     for line in rest.strip().splitlines():
-        heading = next((h for h in (*HEADINGS, IN_RUN, IN_SOURCE) if line.startswith(f"{h}: ")), None)
+        heading = next((h for h in headings if line.startswith(f"{h}: ")), None)
         lines += [f" {heading}", f"   {line.removeprefix(f'{heading}: ')}"] if heading else [f"   {line}".rstrip()]
-    if problem.remedy:
-        lines += ["", f" Remedy: {problem.remedy}"]
-    return "\n".join(lines)
+    say = _SAY[language]
+    ends = [say["remedy"].format(id=problem.remedy) if problem.remedy else "", say["whole"].format(code=problem.code)]
+    return "\n".join([*lines, *(f"\n{end}" for end in ends if end)])
+
+
+def _check(language: str) -> None:
+    if language not in _SAY:
+        raise FlatoutError(f"--lang must be one of {', '.join(_SAY)}, got {language!r}")
+
+
+def _in(language: str, problem: Problem) -> Problem:
+    if language == "en":
+        return problem
+    words = CHINESE[problem.code]
+    parts = [words.title, f"{_WHAT_IT_IS}: {words.what_it_is}", f"{_WHAT_TO_DO}: {words.what_to_do}"]
+    return replace(problem, title=words.title, text="\n\n".join(map(_wrapped, parts)))
+
+
+def _wrapped(text: str) -> str:
+    """Chinese has no spaces to break at: a line ends anywhere but in code, in a word, or before a stop."""
+    lines = [""]
+    for piece in _PIECES.findall(text):
+        if cell_len(lines[-1] + piece) > _WIDTH and piece not in _STOPS:
+            lines.append("")
+        lines[-1] += piece
+    return "\n".join(line.strip() for line in lines)
 
 
 def _facts(problem: Problem) -> dict[str, object]:
@@ -54,7 +108,8 @@ def _remedy_explained(remedy: Remedy, as_json: bool) -> str:
         return json.dumps({**_remedy_facts(remedy), "text": remedy.text.strip()}, indent=1)
     lines = [f" {remedy.id} · {remedy.safety}", f" {remedy.title}", ""]
     lines += [f"   {line}".rstrip() for line in remedy.text.strip().splitlines()]
-    return "\n".join([*lines, "", f" Value: {remedy.value.words}"])
+    answers = ", ".join(problem.code for problem in answered_by(remedy.id))
+    return "\n".join([*lines, "", f" Value: {remedy.value.words}", *([f" Answers: {answers}"] if answers else [])])
 
 
 def _remedy_facts(remedy: Remedy) -> dict[str, object]:

@@ -8,12 +8,14 @@ import os
 import re
 import shlex
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from flatout.app.ending import INTERRUPTED, ended_politely
 from flatout.app.fixing.bench import Bench, Settings
 from flatout.app.fixing.progress import Progress
-from flatout.app.fixing.proof import concluded, confirm, holds
+from flatout.app.fixing.proof import concluded, proven
 from flatout.app.fixing.search import Search
 from flatout.app.launch import command_line
 from flatout.app.plan import Wishes
@@ -21,9 +23,10 @@ from flatout.app.profile_file import toml, write_whole
 from flatout.app.terminal import Terminal, say, terminal
 from flatout.app.trials import Maker
 from flatout.errors import FlatoutError
-from flatout.records.fix import Fix
+from flatout.records.fix import Fix, Quality
 from flatout.records.report import RunReport
-from flatout.report.fix import render, render_plan, to_json
+from flatout.records.trial import Trial
+from flatout.report.fix import render, render_plan, said, to_json
 
 ROOT = Path(".flatout", "fix")
 _DONE = "fix.json"
@@ -34,14 +37,17 @@ _LEAST_BUDGET_S = 20.0
 _RESUMED_S = 86_400.0
 _SAY = {
     "resumed": "going on with {count} trials of a search that was cut off (--fresh starts anew)",
+    "interrupted": "interrupted before anything was measured; the same command goes on with the trials that are done",
     "wrote": "\n Wrote {profile}. Use it with:\n   flatout run --with {profile} {command}\n",
     "kept": "flatout: everything measured is in {folder}\n",
-    "withdrawn": "in the proof at the end the whole profile did not surely gain over 1%",
     "patch": "the source changes that go with it are in {patch}; flatout fix --apply makes them",
     "edited": "the source was changed as in {patch}",
     "nothing_to_write": "none of this can be written into the source safely; the profile does it from outside",
     "no_patch": "no patch was written: {error}",
-    "written": "{count} files that the script writes went to a scratch folder in the trials, as {first}",
+    "written": "what the script writes went to a scratch folder in the trials: {first}",
+    "written_more": "{count} files that the script writes went to a scratch folder in the trials, as {first}",
+    "read_only": "{folder} cannot be written to ({error}): fix keeps its trials there; go to a folder of your own",
+    "no_place": "{option} {file}: there is no folder {folder}",
 }
 
 
@@ -71,31 +77,43 @@ def fixed(asked: Asked) -> int:
     """The whole loop; 0 if something was kept, 1 if not."""
     settings = _settings(asked)
     command_line(asked.cmd, asked.python)  # a mistake in the command is told before anything starts
+    _check_places(asked)
     folder = _folder(asked)
-    progress = Progress(terminal(os.environ), asked.quiet)
+    progress = Progress(terminal(os.environ), asked.quiet, settings.budget_s)
     made = len(list(folder.glob("*/trial.json")))
     if made:
         progress.say(_SAY["resumed"].format(count=made))
     maker = Maker(folder, asked.python, tell=progress.begins)
     bench = Bench(settings, maker)
-    search = Search(bench, maker.report)
-    report = search.look()
-    if asked.dry_run:
-        return _show_plan(search, report, progress)
-    try:
-        search.run(report)
-        if search.found.profile:
-            confirm(bench, search.found.profile)
-            if not holds(bench, search.found.profile):
-                search.withdraw(_SAY["withdrawn"])
-    except KeyboardInterrupt:
-        search.found.ended = "it was interrupted"
-        progress.end()
-        if not bench.of({}):
-            raise
-    fix = concluded(bench, search, report)
+    search = Search(bench, maker.report, maker.in_turns, progress.found)
+    with ended_politely():
+        try:
+            report = search.look()
+        except KeyboardInterrupt:
+            return _interrupted(progress)
+        if asked.dry_run:
+            return _show_plan(search, report, progress, bench.all)
+        quality, is_whole = Quality(), False
+        try:
+            search.run(report)
+            if search.found.profile:
+                quality = proven(bench, search)
+            is_whole = True
+        except KeyboardInterrupt:
+            search.found.ended = "it was interrupted"
+            if not bench.of({}):
+                return _interrupted(progress)
+    fix = concluded(bench, search, report, quality)
     progress.end()
-    return _publish(with_written(fix), asked, folder, progress.screen)
+    code = _publish(with_written(fix), asked, folder, progress.screen)
+    return code if is_whole else INTERRUPTED
+
+
+def _interrupted(progress: Progress) -> int:
+    """Before there was anything to show."""
+    progress.end()
+    progress.say(_SAY["interrupted"])
+    return INTERRUPTED
 
 
 def _settings(asked: Asked) -> Settings:
@@ -124,6 +142,15 @@ def _check_pattern(pattern: str) -> None:
         raise FlatoutError(f"--metric {pattern!r} must have one group around the number, as 'PSNR: ([0-9.]+)'")
 
 
+def _check_places(asked: Asked) -> None:
+    """Where the results are to go. To learn after the search that there is no such folder would be late."""
+    for option, file in (("--profile", asked.profile), ("--json", Path(asked.json or "-"))):
+        if not file.parent.is_dir():
+            raise FlatoutError(_SAY["no_place"].format(option=option, file=file, folder=str(file.parent)))
+        if file.is_dir():
+            raise FlatoutError(f"{option} {file} is a folder: name a file")
+
+
 def seconds_in(text: str) -> float:
     found = _TIME.fullmatch(text.strip())
     if found is None:
@@ -136,7 +163,10 @@ def seconds_in(text: str) -> float:
 
 def _folder(asked: Asked) -> Path:
     """A new one, or that of the same command's last search if it was cut off."""
-    ROOT.mkdir(parents=True, exist_ok=True)
+    try:
+        ROOT.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FlatoutError(_SAY["read_only"].format(folder=os.getcwd(), error=error.strerror)) from None
     same = hashlib.blake2b(json.dumps([asked.cmd, asked.python]).encode(), digest_size=4).hexdigest()
     for folder in sorted(ROOT.glob(f"*-{same}"), reverse=True):
         is_recent = time.time() - folder.stat().st_mtime < _RESUMED_S
@@ -153,20 +183,27 @@ def _folder(asked: Asked) -> Path:
     raise FlatoutError(f"no folder could be made in {str(ROOT)!r}")
 
 
-def _show_plan(search: Search, report: RunReport, progress: Progress) -> int:
+def _show_plan(search: Search, report: RunReport, progress: Progress, looks: Sequence[Trial]) -> int:
     progress.end()
     screen = progress.screen
     say(render_plan(search.plan(report), width=screen.width, color=screen.color, unicode=screen.unicode))
+    for notice in _on_written([file for look in looks for file in look.written]):
+        say(f" {notice}\n")
     return 0
 
 
 def with_written(fix: Fix) -> Fix:
+    return replace(fix, notices=(*fix.notices, *_on_written(fix.written)))
+
+
+def _on_written(written: Sequence[str]) -> list[str]:
     """A line on the files that did not go where they always go, and on programs whose files did."""
-    files = [one for one in fix.written if one.startswith("/")]
-    notices = [one for one in fix.written if not one.startswith("/")]
+    files = [one for one in written if one.startswith("/")]
+    notices = [one for one in written if not one.startswith("/")]
     if files:
-        notices.insert(0, _SAY["written"].format(count=len(files), first=os.path.relpath(files[0])))
-    return replace(fix, notices=(*fix.notices, *notices))
+        words = _SAY["written_more" if len(files) > 1 else "written"]
+        notices.insert(0, words.format(count=len(files), first=os.path.relpath(files[0])))
+    return notices
 
 
 def _publish(fix: Fix, asked: Asked, folder: Path, screen: Terminal) -> int:
@@ -198,11 +235,12 @@ def _with_patch(fix: Fix, asked: Asked) -> Fix:
         return fix
     place = asked.profile.with_suffix(".patch")
     try:
-        changes = check.patch(files, codes)
+        # What is not safe to write into any script was tried in this one, and changed nothing it should not.
+        changes = check.patch(files, codes, unsafe=True)
         if changes:
             place.write_bytes(changes)
             if asked.edit:
-                check.fix(files, unsafe=False, select=codes)
+                check.fix(files, unsafe=True, select=codes)
     except (FlatoutError, OSError) as error:
         return replace(fix, notices=(*fix.notices, _SAY["no_patch"].format(error=error)))
     if not changes:
@@ -214,6 +252,7 @@ def _with_patch(fix: Fix, asked: Asked) -> Fix:
 def _profile(fix: Fix) -> str:
     gain = f", {fix.gain.mid:.2f} times as fast ({fix.gain.low:.2f} to {fix.gain.high:.2f})" if fix.gain else ""
     comments = [f"By flatout fix {shlex.join(fix.command)}", f"{time.strftime('%Y-%m-%d')}, {fix.device}{gain}"]
+    comments += said(fix.quality)
     notes = {
         one.planned.id: f"{one.priority}, {one.planned.safety}: ×{one.gain.mid:.2f} measured"
         for one in fix.tried

@@ -8,13 +8,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
 import numpy as np
 
+from flatout.app.judging import JudgedBeside
 from flatout.app.launch import in_foreground
 from flatout.records.sample import Tick
 from flatout.report.live import LiveFigures, StatusRow, status_text
@@ -39,11 +40,17 @@ class _Slice:
 
 
 class Follower:
-    """Turns growing recordings into the figures of the last few seconds."""
+    """Turns growing recordings into the figures of the last few seconds. `on_new` gets what each look has read."""
 
-    def __init__(self, proc_dir: Path, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self,
+        proc_dir: Path,
+        clock: Callable[[], float] = time.perf_counter,
+        on_new: Callable[[Recording], None] | None = None,
+    ) -> None:
         self._proc_dir = proc_dir
         self._clock = clock
+        self._on_new = on_new
         self._began_s = clock()
         self._tails: dict[str, Tail | None] = {}
         self._recent: dict[str, deque[_Slice]] = {}
@@ -55,6 +62,10 @@ class Follower:
         now_s = self._clock()
         for name, tail in self._trainers():
             self._add(name, tail.poll(), now_s)
+            while tail.is_behind:
+                # What has more after it is not of the last seconds.
+                self._recent.pop(name, None)
+                self._add(name, tail.poll(), now_s)
         slices = {name: _since(recent, now_s - _WINDOW_S) for name, recent in self._recent.items()}
         return LiveFigures(
             elapsed_s=now_s - self._began_s,
@@ -84,15 +95,16 @@ class Follower:
         rows = new.records.get("step")
         if rows is None or not len(rows):
             return
+        if self._on_new is not None:
+            self._on_new(new)
         self._phases = new.phases
-        steps = int(rows["steps"].sum())
+        self._steps[name] = self._steps.get(name, 0) + int(rows["steps"].sum())
+        rows, device = _last_seconds(rows, new.records.get("device"))
         known = rows["samples"] != _UNKNOWN_SAMPLES
-        device = new.records.get("device")
-        self._steps[name] = self._steps.get(name, 0) + steps
         self._recent.setdefault(name, deque()).append(
             _Slice(
                 t_s=now_s,
-                steps=steps,
+                steps=int(rows["steps"].sum()),
                 samples=int(rows["samples"][known].sum()) if known.any() else None,
                 wall_s=float(rows["wall_ns"].sum()) / 1e9,
                 phase_s=tuple(rows["phase_s"].sum(axis=0).tolist()),
@@ -107,6 +119,16 @@ class Follower:
             return {}
         sums = [sum(column) for column in zip(*(one.phase_s for one in slices), strict=True)]
         return {name: value / wall_s for name, value in zip(self._phases, sums, strict=False)}
+
+
+def _last_seconds(rows: Any, device: Any) -> tuple[Any, Any]:
+    """Of what one look has read, the part that is of now: the first look at a run that goes on may find hours."""
+    ends_s = (rows["start_ns"] + rows["wall_ns"]).astype(np.float64) * 1e-9
+    is_recent = ends_s >= ends_s[-1] - _WINDOW_S
+    # The device's account of a step comes a little after it: cut only where there is something to cut.
+    if is_recent.all() or device is None:
+        return rows[is_recent], device
+    return rows[is_recent], device[device["index"] >= rows["index"][is_recent][0]]
 
 
 def _since(recent: deque[_Slice], start_s: float) -> list[_Slice]:
@@ -146,7 +168,7 @@ def _mean(values: list[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _device(tick: Tick | None) -> dict[str, float | None]:
+def _device(tick: Tick | None) -> dict[str, Any]:
     if tick is None:
         return {}
     gpus = tick.gpu.gpus if tick.gpu is not None else ()
@@ -211,9 +233,10 @@ class StatusView:
 class Live:
     """Redraws a view from a thread of its own until closed. Trouble in it ends the view, nothing else."""
 
-    def __init__(self, follower: Follower, view: View) -> None:
+    def __init__(self, follower: Follower, view: View, judged: JudgedBeside | None = None) -> None:
         self._follower = follower
         self._view = view
+        self._judged = judged
         self._tick: Tick | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="flatout-live", daemon=True)
@@ -234,12 +257,17 @@ class Live:
     def close(self) -> None:
         self._ended.set()
         self._thread.join(timeout=2.0)
+        if self._judged is not None:
+            self._judged.close()
         self._view.close()
 
     def _run(self) -> None:
         try:
             while not self._ended.wait(_REDRAW_S):
-                self._view.show(self._follower.figures(self._tick))
+                figures = self._follower.figures(self._tick)
+                if self._judged is not None:
+                    figures = replace(figures, report=self._judged.report(figures.steps))
+                self._view.show(figures)
         except Exception:
             # A view is a comfort; the run is recorded without it.
             self._ended.set()

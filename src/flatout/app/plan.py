@@ -61,7 +61,7 @@ def planned(report: RunReport, wishes: Wishes, tried: Collection[tuple[str, str]
             continue
         if (remedy.id, repr(answer.value)) in tried:
             continue
-        refusal = wishes.refusal(remedy) or _conflict(remedy, kept)
+        refusal = wishes.refusal(remedy) or conflict(remedy, kept)
         if refusal is not None:
             left_out.append(LeftOut(remedy.id, refusal))
             continue
@@ -69,7 +69,8 @@ def planned(report: RunReport, wishes: Wishes, tried: Collection[tuple[str, str]
     return Plan(tuple(sorted(found, key=_order)), tuple(left_out))
 
 
-def _conflict(remedy: Remedy, kept: Mapping[str, Any]) -> str | None:
+def conflict(remedy: Remedy, kept: Mapping[str, Any]) -> str | None:
+    """Why it cannot be in force together with what is kept, if so."""
     rival = next((name for name in kept if name in remedy.conflicts or remedy.id in known()[name].conflicts), None)
     return f"{rival} is kept, and only one of them can hold" if rival is not None else None
 

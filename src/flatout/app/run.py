@@ -26,9 +26,11 @@ from flatout.store.manifest import Manifest
 # What takes long to import is imported beside the running script.
 if TYPE_CHECKING:
     from flatout.app.beside import Beside
+    from flatout.app.exposing import Exposed
     from flatout.app.live import View
     from flatout.app.output import Output
     from flatout.app.profile import Profile
+    from flatout.app.serving.companion import Companion
 
 # What the bootstrap reads them from.
 REMEDIES = "FLATOUT_REMEDIES"
@@ -42,6 +44,7 @@ _SAY = {
     "unobserved": "no telemetry and no live view",
     "unfinished": "telemetry did not end well",
     "no_replay": "--live: not all of the script's output could be printed",
+    "no_dashboard": "no dashboard",
 }
 
 
@@ -61,6 +64,10 @@ class Options:
     quiet: bool = False
     verbose: bool = False
     profile: Profile | None = None
+    # The dashboard that goes along (--serve): it listens already.
+    companion: Companion | None = None
+    # The figures for Prometheus (--metrics-port): the same.
+    exposed: Exposed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +122,7 @@ class _Watch:
         fds = output.fds if output else (None, None)
         if self._stage is not None:
             fds = (self._stage.log_fd, self._stage.log_fd)
+        self._invite(output)
         try:
             with Child(argv, child_environment(self._environ(), self._run.work, settings), *fds) as child:
                 beside = self._begin_beside(child.pid, output)
@@ -126,7 +134,20 @@ class _Watch:
             self._run.finish(replace(self._manifest, ended_unix_s=time.time(), notices=(_SAY["no_start"],)))
             raise
         self._conclude(argv, code, wall_s, beside)
+        if self._options.companion is not None:
+            self._options.companion.stop()
         return code
+
+    def _invite(self, output: Output | None) -> None:
+        """The address of the dashboard, also where the full screen would hide it."""
+        if self._options.companion is not None:
+            words = self._options.companion.invitation(self._run.path)
+            say(words)
+            if output is not None:
+                # Broken where the screen would cut it off: all of it is needed.
+                columns, _ = output.screen.log_size
+                lines = (line[at : at + columns] for line in words.splitlines() for at in range(0, len(line), columns))
+                output.screen.log.feed("".join(f"{line}\n" for line in lines).encode())
 
     def _environ(self) -> Mapping[str, str]:
         """The user's environment, with the remedies that were asked for now and none from a run around this one."""
@@ -158,6 +179,9 @@ class _Watch:
         """Telemetry and view; the script is running already and must not notice if they fail."""
         if output is not None:
             output.started()
+        if self._options.companion is not None:
+            with self._notices.unless(_SAY["no_dashboard"]):
+                self._options.companion.start(self._run.path)
         with self._notices.unless(_SAY["unobserved"]):
             from flatout.app.beside import Beside
 
@@ -169,6 +193,8 @@ class _Watch:
                 beside.show_screen(output)
             elif self._terminal.fd is not None and not self._options.quiet:
                 beside.show_line(self._terminal)
+            if self._options.exposed is not None:
+                beside.expose(self._options.exposed, self._run.id)
             if self._options.telemetry:
                 beside.sample(pid, self._options.interval_s)
             beside.capture_environment(Path.cwd())

@@ -36,7 +36,7 @@ class RunLine:
 
 def stored_runs(root: Path | None = None) -> tuple[RunLine, ...]:
     """Every run under `root` (default: here, and the fallback place), newest first."""
-    return tuple(_line(path) for path in run_paths(root))
+    return tuple(run_line(path) for path in run_paths(root))
 
 
 def prune_runs(root: Path | None, keep: int | None, older_than: str | None) -> tuple[str, ...]:
@@ -55,7 +55,8 @@ def seconds(text: str) -> float:
     return float(match[1]) * _UNITS_S[match[2]]
 
 
-def _line(path: Path) -> RunLine:
+def run_line(path: Path) -> RunLine:
+    """The run at `path`, also one that cannot be read."""
     try:
         run = StoredRun(path)
     except FlatoutError as error:

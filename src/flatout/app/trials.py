@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,19 @@ import numpy as np
 
 from flatout import __version__
 from flatout.app.beside import Beside
+from flatout.app.fixing.sizes import SETTLES
+from flatout.app.in_turns import in_turns
 from flatout.app.launch import child_environment, command_line
 from flatout.app.live import Follower
+from flatout.app.loaders_alone import NOT_FED, fed
 from flatout.app.notices import Notices
 from flatout.app.run import REMEDIES
+from flatout.diagnose.merging import merged
 from flatout.diagnose.ranks import Rank, Steps, training_ranks
-from flatout.diagnose.summary import summarise
+from flatout.diagnose.summary import examine, summarise
+from flatout.records.phases import PHASES
 from flatout.records.report import RemedyState, RunReport
-from flatout.records.trial import Ending, Trial
+from flatout.records.trial import Ending, Trial, from_plain
 from flatout.store.directory import create_run
 from flatout.store.manifest import Manifest
 from flatout.store.run import StoredRun
@@ -40,6 +45,8 @@ _FIRST_STEP_S = 120.0
 _OUTPUT_BYTES = 4 << 20
 _OUTPUT, _RESULT, _WRITTEN, _SCRATCH = "output.txt", "trial.json", "written.txt", "scratch"
 _MOST_WRITTEN = 1000
+# What the source adds to a diagnosis is worth a wait, though not for ever.
+_SOURCE_S = 5.0
 # Steps after a remedy's last change until it is taken to have settled.
 _SETTLED = 5
 
@@ -57,7 +64,8 @@ class Maker:
     def __call__(self, request: Request) -> Trial:
         place = self.folder / f"{_plain(request.arm)}-{request.key}"
         done = _read(place / _RESULT)
-        if done is not None:
+        # One that ran out of time may have more of it now.
+        if done is not None and (done.ending != "out of time" or done.wall_s >= request.limit_s):
             return done
         self.tell(request)
         shutil.rmtree(place, ignore_errors=True)  # what a trial that was cut off has left
@@ -68,8 +76,14 @@ class Maker:
         return trial
 
     def report(self, trial: Trial) -> RunReport:
-        """The diagnosis of a trial's recording."""
-        return summarise(StoredRun(Path(trial.run)))
+        """The diagnosis of a trial's recording. How long the script would have gone on by itself is not known."""
+        run = StoredRun(Path(trial.run))
+        report = merged(run, examine(run), limit_s=_SOURCE_S).report
+        return replace(report, run=replace(report.run, exit_code=None)) if trial.ending == "stopped" else report
+
+    def in_turns(self, trial: Trial) -> dict[str, Trial]:
+        """The arms that took turns in this trial, each as a trial of its own."""
+        return in_turns(trial, training_ranks(StoredRun(Path(trial.run))))
 
     def _made(self, request: Request, place: Path) -> Trial:
         argv = command_line([request.files.get(word, word) for word in request.command], self.python)
@@ -103,7 +117,15 @@ class Maker:
         own = {REMEDIES, TRIAL}
         plain = {name: value for name, value in os.environ.items() if name not in own}
         wanted: dict[str, object] = {"steps": request.steps, "seconds": request.seconds}
-        wanted |= {"replay": request.replays, "nudge": request.nudged}
+        wanted |= {
+            "enough": request.enough,
+            "digest_at": request.digest_at,
+            "replay": request.replays,
+            "feed": request.feeds,
+            "nudge": request.nudged,
+            "reseed": request.reseeded,
+            "arms": [(name, dict(remedies)) for name, remedies in request.arms],
+        }
         if not request.allow_writes:
             scratch = (place / _SCRATCH).absolute()
             scratch.mkdir()
@@ -125,9 +147,13 @@ def _result(request: Request, place: Path, ended: Exit) -> Trial:
     ranks = training_ranks(stored)
     report = summarise(stored)
     kept: dict[str, Any] = next((value for rank in ranks for value in rank.recording.values("trial")), {})
-    step_s, samples = _steps(ranks, max(request.warm_up, _in_force_from(report.remedies)))
+    step_s, samples, pause_s = _steps(ranks, max(request.warm_up, _in_force_from(report.remedies)))
     losses = tuple(None if one is None else float.fromhex(one) for one in kept.get("losses", ()))
     ending, why = _ending(ended, ranks, bool(kept), losses, place / _OUTPUT)
+    metrics = _metrics(request.metric, place / _OUTPUT)
+    if request.feeds:
+        step_s, samples, pause_s = *fed(ranks, _in_force_from(report.remedies)), ()
+        why = why or ("" if step_s else NOT_FED)
     return Trial(
         arm=request.arm,
         remedies=dict(request.remedies),
@@ -135,13 +161,15 @@ def _result(request: Request, place: Path, ended: Exit) -> Trial:
         why=why,
         step_s=step_s,
         samples=samples,
+        pause_s=pause_s,
         losses=losses,
         weights=kept.get("weights"),
         steps=kept.get("steps"),
         states=report.remedies,
         device_peak_bytes=report.gpu.memory_peak if report.gpu is not None else None,
         host_peak_bytes=report.host.memory_peak if report.host is not None else None,
-        metric=_metric(request.metric, place / _OUTPUT),
+        metric=metrics[-1] if metrics else None,
+        metrics=metrics if (place / _OUTPUT).stat().st_size <= _OUTPUT_BYTES else (),
         written=_written(place / _SCRATCH / _WRITTEN),
         wall_s=ended.wall_s,
         run=str(place),
@@ -149,30 +177,39 @@ def _result(request: Request, place: Path, ended: Exit) -> Trial:
     )
 
 
-def _steps(ranks: list[Rank] | tuple[Rank, ...], warm_up: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Seconds and samples of each step after warm-up. All ranks take a step together: the first one's time counts."""
+def _steps(ranks: Sequence[Rank], warm_up: int) -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]:
+    """Seconds, samples and seconds of pause of each step after warm-up.
+
+    All ranks take a step together: the first one's time counts.
+    """
     if not ranks:
-        return (), ()
-    times, samples = _each(ranks[0].steps)
+        return (), (), ()
+    times, samples, pauses = _each(ranks[0].steps)
     for rank in ranks[1:]:
         others = _each(rank.steps)[1]
         shared = min(len(samples), len(others))
-        times, samples = times[:shared], samples[:shared] + others[:shared]
+        times, samples, pauses = times[:shared], samples[:shared] + others[:shared], pauses[:shared]
     # A run that ended early has no steps to give away.
     first = min(warm_up, len(times) // 2)
-    return tuple(times[first:].tolist()), tuple(samples[first:].tolist())
+    return tuple(times[first:].tolist()), tuple(samples[first:].tolist()), tuple(pauses[first:].tolist())
 
 
 def _in_force_from(states: Sequence[RemedyState]) -> int:
     """Some remedies look on for a while before they begin, or compile then: that is warm-up too."""
     late = (state for state in states if state.safety == "numeric" or state.id.startswith("transfer."))
-    return max((state.step + _SETTLED for state in late if state.step), default=0)
+    begun = [state.step + _SETTLED for state in late if state.step]
+    # Steps count from one, and the first of these is one that counts.
+    hits = [int(str(state.live["hits_from_step"])) - 1 for state in states if state.live.get("hits_from_step")]
+    settled = [SETTLES.get((state.id, str(state.value)), 0) for state in states]
+    return max([*begun, *hits, *settled], default=0)
 
 
-def _each(steps: Steps) -> tuple[Any, Any]:
+def _each(steps: Steps) -> tuple[Any, Any, Any]:
     """A record may hold several steps: they share its time and samples."""
     counts = np.maximum(1, steps.count.astype(int))
-    return np.repeat(steps.wall_s / counts, counts), np.repeat(steps.samples / counts, counts)
+    pauses = steps.phase_s[:, [PHASES.index("eval"), PHASES.index("checkpoint")]].sum(axis=1, dtype=np.float64)
+    times, samples, pauses = (np.repeat(values / counts, counts) for values in (steps.wall_s, steps.samples, pauses))
+    return times, samples, pauses
 
 
 def _ending(
@@ -209,14 +246,13 @@ def _last_line(output: Path) -> str:
     return (errors or lines or [""])[-1][:300]
 
 
-def _metric(pattern: str | None, output: Path) -> float | None:
+def _metrics(pattern: str | None, output: Path) -> tuple[float, ...]:
     if pattern is None:
-        return None
-    found = re.findall(pattern, _tail(output))
+        return ()
     try:
-        return float(found[-1]) if found else None
+        return tuple(float(one) for one in re.findall(pattern, _tail(output)))
     except (TypeError, ValueError):
-        return None
+        return ()
 
 
 def _written(file: Path) -> tuple[str, ...]:
@@ -234,9 +270,6 @@ def _plain(arm: str) -> str:
 def _read(file: Path) -> Trial | None:
     """A trial made before, or None where there is none or it cannot be read."""
     try:
-        value: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        states = tuple(RemedyState(**state) for state in value["states"])
-        lists = {name: tuple(value[name]) for name in ("step_s", "samples", "losses", "written")}
-        return Trial(**{**value, **lists, "states": states})
+        return from_plain(json.loads(file.read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -6,15 +6,13 @@ import json
 import math
 import os
 import shutil
-import signal
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
 
+from flatout.app.ending import ended_politely
 from flatout.app.launch import command_line
 from flatout.app.profile import Profile
 from flatout.app.run import run_name
@@ -37,7 +35,7 @@ from flatout.tune.journal import Journal
 from flatout.tune.objective import Objective, constraint, metric
 from flatout.tune.on_ray import NAME, OnRay
 from flatout.tune.presets import NAMES, best, preset
-from flatout.tune.search import OutOfTime, Search, Spread, longest, one_by_one
+from flatout.tune.search import OutOfTime, Search, Spread, finalists, longest, one_by_one
 from flatout.tune.space import count
 
 ROOT = Path(".flatout", "tune")
@@ -116,6 +114,8 @@ def searched(cmd: Sequence[str], options: Options) -> Tuned:
     """Raises FlatoutError before the first trial where something is written wrong."""
     cwd = Path.cwd()
     command_line(cmd, options.python)
+    if options.json is not None and not Path(options.json).parent.is_dir():
+        raise FlatoutError(f"--json {options.json!r} cannot be written: there is no such folder")
     knobs = knobs_of(options.knobs, cmd, cwd)
     wanted = _objective(options)
     base = options.profile.values if options.profile is not None else {}
@@ -135,7 +135,7 @@ def searched(cmd: Sequence[str], options: Options) -> Tuned:
         metric=options.metric,
         allow_writes=options.allow_writes,
     )
-    with _ended_politely(), _place(options) as place, Journal(folder) as journal:
+    with ended_politely(), _place(options) as place, Journal(folder, options.limit_s) as journal:
         if options.fresh:
             journal.clear()
             shutil.rmtree(folder / _TRIALS, ignore_errors=True)
@@ -258,9 +258,8 @@ class _Tuning:
     def _concluded(self, lengths: Lengths, ended: str) -> Tuned:
         wanted, knobs = self._objective, self._trials.knobs
         points = longest(self._search.points)
-        final = [point for point in points if point.is_usable and point.steps == lengths.long]
-        if len(final) < 2 and any(point.is_usable and point.setting for point in points):
-            final = [point for point in points if point.is_usable]
+        final, is_rough = finalists(points, lengths.long)
+        if is_rough:
             self._notices.append(_SAY["short"])
         baseline = next((point for point in points if not point.setting and point.is_usable), None)
         if all(point.metric is None for point in final) and any(knob.safety == "training" for knob in knobs):
@@ -340,20 +339,3 @@ def _device_bytes() -> float | None:
         return min((size for size in sizes if size is not None), default=None)
     except Exception:  # a driver's library may raise anything; without it no size is ruled out beforehand
         return None
-
-
-@contextmanager
-def _ended_politely() -> Iterator[None]:
-    """A request to end is as good as Ctrl-C: the trial that runs ends with us, and what was found is shown."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def end(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

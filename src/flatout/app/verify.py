@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from flatout.app.ending import ended_politely
 from flatout.app.fix import seconds_in, with_written
 from flatout.app.fixing.bench import Bench, Settings
 from flatout.app.fixing.progress import Progress
-from flatout.app.fixing.proof import concluded, confirm
+from flatout.app.fixing.proof import concluded, confirm, quality_of
 from flatout.app.fixing.search import Search
 from flatout.app.launch import command_line
 from flatout.app.profile import profile
@@ -57,16 +58,16 @@ def verified(asked: Asked) -> int:
         higher=asked.higher,
         allow_writes=asked.allow_writes,
     )
-    progress = Progress(terminal(os.environ), asked.quiet)
-    with TemporaryDirectory(prefix="flatout-verify-") as folder:
+    progress = Progress(terminal(os.environ), asked.quiet, settings.budget_s)
+    with ended_politely(), TemporaryDirectory(prefix="flatout-verify-") as folder:
         maker = Maker(Path(folder), asked.python, tell=progress.begins)
         bench = Bench(settings, maker)
         search = Search(bench, maker.report)
         report = search.look()
         search.measure_bare()
         search.found.profile, search.found.ended = dict(values), _SAY["ended"]
-        confirm(bench, values)
-        fix = with_written(concluded(bench, search, report))
+        confirm(bench, search)
+        fix = with_written(concluded(bench, search, report, quality_of(bench, search)))
     progress.end()
     return _show(fix, asked)
 

@@ -32,7 +32,11 @@ def look(batch: Any, asked: int = 0) -> tuple[Path, int]:
 
 
 def _is_list_of_samples(batch: Any, asked: int) -> bool:
-    if not isinstance(batch, list | tuple) or len(batch) != asked:
+    if not isinstance(batch, list | tuple) or len(batch) < asked:
+        return False
+    if len(batch) > max(asked, _MOST_TENSORS):
+        return True  # parts of samples in one long list: nobody has so many columns
+    if len(batch) != asked:
         return False
     kinds = {type(part) for part in batch}
     return len(kinds) == 1 and not hasattr(batch[0], "dtype") and not isinstance(batch[0], list | tuple)

@@ -12,19 +12,22 @@ from .tracer import clock
 _ROUNDS = 200
 _COLD_EVENT = 25  # one event with its share of the patch that notes it
 _COLD_GLOSS = 55  # the patches of a whole step that is only counted
+_WARM_COPY = 16  # one of many copies to the device; they keep our code in the caches
 _COLD_READING = 1.5  # reading the events also pushes the script's own data out of the caches
 
 
 class OwnCost:
-    """Seconds per event, per step that is glossed over, and for reading events."""
+    """Seconds per event, per step that is glossed over, per further copy in one event, and for reading events."""
 
     def __init__(self) -> None:
         warm_s = min(_time_events() for _ in range(3))
         self._event_s = _COLD_EVENT * warm_s
         self._gloss_s = _COLD_GLOSS * warm_s
+        self._copy_s = _WARM_COPY * warm_s
 
-    def of(self, events: int, glossed_over: int, reading_s: float) -> float:
-        return events * self._event_s + glossed_over * self._gloss_s + _COLD_READING * reading_s
+    def of(self, events: int, glossed_over: int, reading_s: float, more_copies: int = 0) -> float:
+        noted_s = events * self._event_s + glossed_over * self._gloss_s + more_copies * self._copy_s
+        return noted_s + _COLD_READING * reading_s
 
 
 class Owed:

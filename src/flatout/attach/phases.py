@@ -68,6 +68,7 @@ class Phases:
         self.rest_for = 0  # steps to count only, after each that is looked at
         self._resting = self._learning = False
         self._carved = 0  # pairs of events for waits, copies and rests since events were last read
+        self._more_copies = 0  # that share a pair with another
         self.on_device = False
         self._typical = TypicalStep()
         self._fetched = False
@@ -117,7 +118,7 @@ class Phases:
         steps = max(1, self.index - index)
         looked_at = max(1, steps - self._glossed_steps)
         reading_s = clock() - begun
-        self.own_s = self._cost.of(len(codes), self._glossed_steps, reading_s) / steps
+        self.own_s = self._cost.of(len(codes), self._glossed_steps, reading_s, self._more_copies) / steps
         self.owed.by_steps(steps)
         if moments:
             # Waits, copies and rests do not make a loop any less plain.
@@ -125,7 +126,7 @@ class Phases:
             plain_loop = len(self._group) == 1 and boundaries < _MOST_EVENTS_OF_A_PLAIN_STEP
             looking_s = self._cost.of(len(codes), 0, reading_s) / looked_at
             self._set_pace((moments[-1] - moments[0]) / steps, plain_loop, looking_s)
-        self._glossed_steps = self._carved = 0
+        self._glossed_steps = self._carved = self._more_copies = 0
 
     def _set_pace(self, step_s: float, plain_loop: bool, looking_s: float) -> None:
         self._steps_per_record = steps_per_record(self.index, step_s, self.on_device)
@@ -147,6 +148,7 @@ class Phases:
             typical.share_out(seconds, steps, self.acc)
             self.samples += steps * typical.samples
             self.copies += steps * typical.copies
+            self._more_copies += steps * max(0, typical.copies - 2)
             self.batches += steps
             self.backwards += steps
             self._batches_then, self._backwards_then = self.batches, self.backwards
@@ -195,8 +197,9 @@ class Phases:
             self._settle(OTHER)  # no gradients, so what went before was no training forward
         self._enter_sync(_)
 
-    def _enter_h2d(self, _: int) -> None:
-        self.copies += 1
+    def _enter_h2d(self, more: int) -> None:
+        self.copies += 1 + more
+        self._more_copies += more
         self._carved += 1
         if self.cur == PENDING and self._pending_before_eval is None:
             self._settle_after_step(OTHER)

@@ -9,6 +9,7 @@ import importlib
 import json
 import os
 import sys
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
@@ -45,6 +46,13 @@ def begin(wanted: str) -> None:
         hide_from_compiler(torch, _PACKAGE)
     except Exception as error:
         sys.stderr.write(f"flatout: no remedy is in force ({type(error).__name__}: {error})\n")
+
+
+def sites(wanted: Mapping[str, Any]) -> Any:
+    """More remedies, not in force yet and told to nobody: for arms that take turns."""
+    make_importable()
+    applying = importlib.import_module(f"{_PACKAGE}.remedies.applying")
+    return applying.Sites(sys.modules["torch"], wanted, Patches, imports.after_import)
 
 
 def end() -> None:

@@ -96,6 +96,7 @@ class Session:
         self._collector = CollectorWatch(self.tracer)
         self._training_again = TrainingAgain(torch.nn.Module, self.tracer)
         self._fetching = FetchWatch(self.output, self._enter_worker, self.trouble)
+        self._transfers: TransferWatch | None = None
         self._windows: SyncWindows | None = None
         self._next_housekeeping = 0.0
         self._index_then = 0
@@ -115,7 +116,7 @@ class Session:
         imports.after_import("torch.utils.data._utils.fetch", lambda m: self._fetching.install(m, patches))
         OutputWatch(tracer, self.writer, self.sites, self.trouble).install(torch, patches)
         if torch.version.cuda is not None or self._settings.get("device_patches"):
-            transfers = TransferWatch(torch, tracer, self.sites, self.trouble)
+            self._transfers = transfers = TransferWatch(torch, tracer, self.sites, self.trouble)
             transfers.install(patches)
             GraphWatch(torch, tracer, self._optimizers, self.trouble).install(patches)
             if self._settings.get("sync_windows", True):
@@ -253,6 +254,8 @@ class Session:
         if self._stages is not None:
             self._stages.forget()
         self.sites.forget()
+        if self._transfers is not None:
+            self._transfers.forget()
 
     def trouble(self, error: Exception) -> None:
         """A hook of ours failed: say so once, put everything back, and let the script run on bare."""

@@ -42,6 +42,11 @@ def _look_at(filename: str) -> int:
     return _NOBODY if path.startswith(_STDLIB + os.sep) else _USER
 
 
+def is_users(filename: str) -> bool:
+    """Whether this file is the user's own code."""
+    return rank_of(filename) == _USER
+
+
 def user_frame(frame: FrameType | None) -> FrameType | None:
     """The innermost frame of the user's own code; failing that of a library; failing that the frame itself."""
     first, library = frame, None
@@ -64,6 +69,7 @@ class Site:
         "bytes",
         "count",
         "dirty",
+        "is_non_blocking",
         "is_pinned",
         "longest_s",
         "narrow",
@@ -80,7 +86,7 @@ class Site:
         self.number = number
         self.count = self.bytes = self.pinned = self.non_blocking = self.window_steps = 0
         self.seconds = self.longest_s = 0.0
-        self.dirty = self.is_pinned = self.stream_asked = False
+        self.dirty = self.is_pinned = self.is_non_blocking = self.stream_asked = False
         self.place = -1
         self.narrow: Narrowness | None = None
 
@@ -89,6 +95,15 @@ class Site:
         self.seconds += seconds
         if seconds > self.longest_s:
             self.longest_s = seconds
+        self.dirty = True
+
+    def add_alike(self, count: int, seconds: float, size: int) -> None:
+        """So many more, which went on like the others, and their bytes."""
+        self.count += count
+        self.seconds += seconds
+        self.bytes += size
+        self.pinned += count * self.is_pinned
+        self.non_blocking += count * self.is_non_blocking
         self.dirty = True
 
 

@@ -32,7 +32,7 @@ clock = time.perf_counter
     OPTIMIZER_ENDS,  # number: flags of the step record
     ENTER_CLOSURE,
     ENTER_GRAD,  # torch.autograd.grad
-    ENTER_H2D,
+    ENTER_H2D,  # number: of copies beyond the first
     ENTER_SYNC,
     ENTER_SYNC_NO_GRAD,
     ENTER_CHECKPOINT,
@@ -57,6 +57,7 @@ class Tracer:
 
     __slots__ = (
         "_consume",
+        "_copies_at",
         "at",
         "codes",
         "ended",
@@ -96,6 +97,7 @@ class Tracer:
         self.on_device = False  # has the script made use of CUDA?
         self.codes.clear()
         self.moments.clear()
+        self._copies_at = -1  # where the last copies were logged
         self.inside = -1  # a phase that will be logged only when the call under way is over
         self.want_look = True  # the next backward should look at the autograd graph
         self.every_step = False  # read the events after every step, as a sync window needs it
@@ -146,6 +148,21 @@ class Tracer:
             self.looking = self.owner
             self.on_wake(steps)
 
+    def copied(self, begun: float, now: float, passed: int, passed_s: float) -> None:
+        """A copy to the device, and so many before it that were not timed. Copies with no event in between are one."""
+        place, seconds = self._copies_at, now - begun + passed_s
+        # By place, not from the end: a garbage collection may log at any moment.
+        if 0 <= place == len(self.codes) - 2:
+            self.codes[place] += 1 + passed << 5
+            self.moments[place + 1] = min(now, self.moments[place + 1] + seconds)
+            return
+        self._copies_at = len(self.codes)
+        self.log(passed << 5 | ENTER_H2D)
+        self.at(begun)
+        self.log(LEAVE)
+        self.at(now)
+        self.relieve()
+
     def relieve(self) -> None:
         """Outside of training steps (a long evaluation, a rollout) keep the list short."""
         if len(self.codes) > MOST_EVENTS:
@@ -155,6 +172,7 @@ class Tracer:
         """Have the events read."""
         self.flush_at = 0.0 if self.every_step else now + _FLUSH_EVERY_S
         self.flushes += 1
+        self._copies_at = -1
         # Copied first: a garbage collection during the reading may log again.
         moments = self.moments[:]
         count = len(moments)

@@ -11,10 +11,11 @@ from functools import partial
 from threading import get_ident
 from typing import Any
 
+from .bursts import LARGE_BYTES, Bursts
 from .narrow import Narrowness
 from .patching import Patches
 from .sites import Site, Sites
-from .tracer import ENTER_H2D, ENTER_SYNC, ENTER_SYNC_NO_GRAD, LEAVE, Tracer, clock
+from .tracer import ENTER_SYNC, ENTER_SYNC_NO_GRAD, LEAVE, Tracer, clock
 from .wire import H2D, SYNC
 
 _TENSOR_SYNCS = {
@@ -28,8 +29,6 @@ _TENSOR_SYNCS = {
 }
 # Of the copies made at one line, how many are asked whether their source is pinned.
 _ALWAYS_ASKED, _ASKED_ONE_IN = 32, 7
-# A smaller copy costs the same whatever its type, so its values are not looked at.
-_LARGE_BYTES = 64 << 10
 _MOVES = ("to", "cpu", "cuda")
 
 
@@ -45,6 +44,7 @@ class TransferWatch:
         # A subclass or mode that overrides functions is asked first, as torch itself would do, and calls back.
         self._overridden = torch.overrides.has_torch_function_unary
         self._compiling = torch.compiler.is_dynamo_compiling
+        self._bursts = Bursts(tracer, sites)
         # Shared with the sync windows: a call timed here is not reported there again.
         self.watched_call = [False]
 
@@ -58,6 +58,10 @@ class TransferWatch:
         patches.replace(torch.cuda, "synchronize", self._make_wait)
         patches.replace(torch.cuda.Stream, "synchronize", self._make_wait)
         patches.replace(torch.cuda.Event, "synchronize", self._make_wait)
+
+    def forget(self) -> None:
+        """Start afresh, as in a forked child."""
+        self._bursts.forget()
 
     def _make_sync(self, op: str, original: Any) -> Any:
         tracer, overridden = self._tracer, self._overridden
@@ -110,39 +114,61 @@ class TransferWatch:
             self._trouble(error)
 
     def _make_move(self, op: str, original: Any) -> Any:
-        tracer, watched, overridden = self._tracer, self.watched_call, self._overridden
+        tracer, watched, overridden, compiling = self._tracer, self.watched_call, self._overridden, self._compiling
+        bursts, events, waited, copied = self._bursts.at, tracer.codes, self._waited, self._copied
 
-        def move(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._compiling():
-                return original(tensor, *args, **kwargs)
+        # The arguments stay in one tuple: to take the tensor out of it and put it back costs as much as our own checks.
+        def move(*args: Any, **kwargs: Any) -> Any:
+            tensor = args[0]
+            if compiling():
+                return original(*args, **kwargs)
             if overridden(tensor):
-                return original(tensor, *args, **kwargs)
+                return original(*args, **kwargs)
             me = get_ident()
             # Where no device is in use, steps that are only counted cannot have copies to it.
             if tracer.looking != me and (tracer.owner != me or not tracer.on_device):
-                return original(tensor, *args, **kwargs)
-            from_device = tensor.is_cuda
+                return original(*args, **kwargs)
+            from_device, burst = tensor.is_cuda, None
+            if not from_device:
+                frame = sys._getframe(1)
+                burst = bursts.get(id(frame.f_code) + frame.f_lasti)
+                # `Bursts.counts` spelt out: a call of it would cost half as much again.
+                if burst is not None and burst.left and burst.events == len(events) and burst.steps == tracer.ended:
+                    try:
+                        size = tensor.nbytes
+                    except RuntimeError:
+                        size = LARGE_BYTES  # a sparse one has no such size
+                    if size < LARGE_BYTES and burst.code is frame.f_code:
+                        burst.left -= 1
+                        burst.bytes += size
+                        tracer.inside = H2D
+                        try:
+                            return original(*args, **kwargs) if kwargs else original(*args)
+                        finally:
+                            tracer.inside = -1
             tracer.inside = SYNC if from_device else H2D
             watched[0] = True
             begun = clock()
             try:
-                result = original(tensor, *args, **kwargs)
+                result = original(*args, **kwargs)
             finally:
                 watched[0] = False
                 tracer.inside = -1
             # Most calls of `to` change a dtype or nothing at all: only a move between host and device is an event.
             if result.is_cuda != from_device:
                 if from_device:
-                    self._waited(begun, op, sys._getframe(1))
+                    waited(begun, op, sys._getframe(1))
                 else:
-                    non_blocking = bool(kwargs.get("non_blocking")) or args[-1:] == (True,)
-                    self._copied(begun, tensor, non_blocking, sys._getframe(1))
+                    copied(begun, tensor, bool(kwargs.get("non_blocking")) or args[-1] is True, sys._getframe(1))
+            elif burst is not None:
+                burst.time_all()
             return result
 
         return move
 
     def _make_copy(self, original: Any) -> Any:
         tracer, watched, overridden = self._tracer, self.watched_call, self._overridden
+        counts = self._bursts.counts
 
         def copy_(tensor: Any, source: Any, non_blocking: bool = False, *args: Any, **kwargs: Any) -> Any:
             if self._compiling():
@@ -151,7 +177,14 @@ class TransferWatch:
                 return original(tensor, source, non_blocking, *args, **kwargs)
             if tracer.owner != get_ident() or getattr(source, "is_cuda", None) in (None, tensor.is_cuda):
                 return original(tensor, source, non_blocking, *args, **kwargs)
-            tracer.inside = SYNC if source.is_cuda else H2D
+            from_device = source.is_cuda
+            if not from_device and counts(source, sys._getframe(1)):
+                tracer.inside = H2D
+                try:
+                    return original(tensor, source, non_blocking, *args, **kwargs)
+                finally:
+                    tracer.inside = -1
+            tracer.inside = SYNC if from_device else H2D
             watched[0] = True
             begun = clock()
             try:
@@ -159,7 +192,7 @@ class TransferWatch:
             finally:
                 watched[0] = False
                 tracer.inside = -1
-                if source.is_cuda:
+                if from_device:
                     self._waited(begun, "copy_", sys._getframe(1))
                 else:
                     self._copied(begun, source, non_blocking, sys._getframe(1))
@@ -175,28 +208,25 @@ class TransferWatch:
     def _copied(self, begun: float, source: Any, non_blocking: bool, frame: Any) -> None:
         try:
             now = clock()
-            if not self._tracer.is_resting:
-                self._tracer.log(ENTER_H2D)
-                self._tracer.at(begun)
-                self._tracer.log(LEAVE)
-                self._tracer.at(now)
-            site = self._sites.at("h2d", frame)
-            site.add(now - begun)
-            size = source.numel() * source.element_size()
-            site.bytes += size
+            try:
+                size = source.nbytes
+            except RuntimeError:
+                size = source.numel() * source.element_size()  # a sparse one, as if it were dense
+            site = self._bursts.timed(begun, now, size, frame)
             # Asking the driver costs more than the rest of this; an odd stride, as copies may take turns on one line.
             if site.count <= _ALWAYS_ASKED or site.count % _ASKED_ONE_IN == 0:
                 site.is_pinned = source.is_pinned()
             site.pinned += site.is_pinned
+            site.is_non_blocking = non_blocking
             site.non_blocking += non_blocking
             if non_blocking and not site.stream_asked:
                 site.stream_asked = True
                 cuda = self._torch.cuda
                 if cuda.is_initialized() and cuda.current_stream() != cuda.default_stream():
                     self._sites.note_own_stream(site)
-            if size >= _LARGE_BYTES and (site.narrow is None or site.count >= site.narrow.next_look):
+            # A smaller copy costs the same whatever its type.
+            if size >= LARGE_BYTES and (site.narrow is None or site.count >= site.narrow.next_look):
                 self._look_at_values(site, source)
-            self._tracer.relieve()
         except Exception as error:
             self._trouble(error)
 

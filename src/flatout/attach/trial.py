@@ -15,10 +15,15 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import imports, session
 from .patching import Patches
+
+if TYPE_CHECKING:
+    from .feeding import Feeding
+    from .replay import Replay
+    from .screening import Screening
 
 VARIABLE = "FLATOUT_TRIAL"
 # A digest of more than this would keep the trial waiting: of larger weights a part stands for all.
@@ -27,6 +32,8 @@ _DIGESTED_EACH = 1 << 20
 # However slow they are, fewer tell nothing.
 _FEWEST_STEPS = 8
 
+# Steps before arms begin to take turns.
+_WARM_UP = 10
 _NOT_CONTAINED = 70
 _NUDGE = 2.0**-20
 
@@ -43,8 +50,22 @@ class Trial:
         is_alone = os.environ.get("WORLD_SIZE", "1") == "1"
         self._seconds = float(wanted.get("seconds") or math.inf) if is_alone else math.inf
         self._began_s = 0.0
+        # So many steps are enough if so many seconds have passed since one of them; ranks have no clock in common.
+        enough: tuple[int, int, float] = tuple(wanted.get("enough") or (self._last_step, 0, 0.0))
+        self._enough_steps, self._counted_from, self._enough_s = enough
+        self._counted_s: float | None = None
+        if not is_alone:
+            self._last_step = self._enough_steps
+        self._digest_at = int(wanted.get("digest_at") or 0)
+        self._weights: list[Any] = []
         self._nudges = bool(wanted.get("nudge"))
+        self._reseeds = int(wanted.get("reseed") or 0)
         self._replays = bool(wanted.get("replay"))
+        self._feeding_s = float(wanted.get("seconds") or math.inf) if wanted.get("feed") else 0.0
+        self._feeding: Feeding | None = None
+        self._arms = [(str(name), dict(remedies)) for name, remedies in wanted.get("arms") or ()]
+        self._screening: Screening | None = None
+        self._screened = 0
         self._losses: list[Any] = []
         self._taken: dict[int, int] = {}
         self._optimizers: dict[int, Any] = {}
@@ -57,8 +78,17 @@ class Trial:
         if self._replays:
             from .replay import Replay
 
-            replay, patches = Replay(self._torch), Patches("__flatout_replay__")
-            imports.after_import("torch.utils.data.dataloader", lambda module: replay.install(module, patches))
+            _on_loaders(Replay(self._torch))
+        if self._feeding_s:
+            from .feeding import Feeding
+
+            self._feeding = Feeding(self._torch, self._last_step, self._feeding_s, self._fed)
+            _on_loaders(self._feeding)
+        if self._arms:
+            from .remedying import sites
+            from .screening import Screening
+
+            self._screening = Screening(self._torch, self._arms, _WARM_UP, sites)
         # torch.optim hides the module of this name behind its own namespace.
         optimizer = sys.modules["torch.optim.optimizer"]
         self._hook = optimizer.register_optimizer_step_post_hook(self._stepped)
@@ -75,6 +105,8 @@ class Trial:
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             if not compiling():
                 self._keep(tensors)
+                if self._screening is not None:
+                    self._screening.tidy()
             return original(tensors, *args, **kwargs)
 
         return backward
@@ -96,13 +128,42 @@ class Trial:
         mine = id(optimizer)
         if mine not in self._optimizers and self._nudges:
             self._nudge(optimizer)
+        if not self._optimizers and self._reseeds:
+            self._reseed()
         self._optimizers[mine] = optimizer
         self._taken[mine] = self._taken.get(mine, 0) + 1
         count, now_s = self._taken[mine], time.perf_counter()
         self._began_s = self._began_s or now_s
-        is_enough = count >= self._last_step or (count >= _FEWEST_STEPS and now_s - self._began_s > self._seconds)
+        if count == self._digest_at and not self._weights:
+            self._keep_weights()
+        is_enough = self._is_enough(count, now_s)
+        if self._feeding is not None:
+            is_enough = self._feeding.stepped(count)
+        if self._screening is not None and count > self._screened:
+            self._screened = count
+            self._screening.stepped()
         if is_enough and os.getpid() == self._pid:
             self._leave(count)
+
+    def _is_enough(self, count: int, now_s: float) -> bool:
+        if count >= self._counted_from and self._counted_s is None:
+            self._counted_s = now_s
+        if count >= self._last_step or (count >= _FEWEST_STEPS and now_s - self._began_s > self._seconds):
+            return True
+        counted_s = now_s - self._counted_s if self._counted_s is not None else 0.0
+        return count >= self._enough_steps and counted_s >= self._enough_s
+
+    def _keep_weights(self) -> None:
+        """A copy, digested when the trial is over: trials that go on for different times compare by it."""
+        try:
+            self._weights = [weight.clone() for weight in self._trained()]
+        except RuntimeError:
+            self._weights = []  # no room: those at the end will have to do
+
+    def _fed(self, figures: dict[str, object]) -> None:
+        """The script's loaders were taken over, and that is done."""
+        session.text("feed", figures)
+        self._leave(max(self._taken.values()))
 
     def _nudge(self, optimizer: Any) -> None:
         """Each weight by a millionth of itself, up or down; by numbers of our own, the script's are not drawn."""
@@ -114,9 +175,23 @@ class Trial:
                     signs = torch.empty_like(weight).uniform_(-1.0, 1.0, generator=draw).sign_()
                     weight.add_(weight * signs, alpha=_NUDGE)
 
+    def _reseed(self) -> None:
+        """Draw some numbers from every generator that a script's samples and layers draw theirs from."""
+        torch = self._torch
+        torch.rand(self._reseeds)
+        if torch.cuda.is_initialized():
+            torch.rand(self._reseeds, device="cuda")
+        for name in ("random", "numpy.random"):
+            module = sys.modules.get(name)
+            for _ in range(self._reseeds if module is not None else 0):
+                module.random()  # type: ignore[union-attr]
+
     def _leave(self, steps: int) -> None:
         try:
+            steps = self._digest_at if self._weights else steps
             session.text("trial", {"losses": self._read_losses(), "weights": self._digest(), "steps": steps})
+            if self._screening is not None:
+                session.text("screening", self._screening.figures())
             session.end_recording()
         except Exception as error:
             sys.stderr.write(f"flatout: the trial could not be recorded ({type(error).__name__}: {error})\n")
@@ -135,10 +210,13 @@ class Trial:
             self._torch.cuda.synchronize()
         return [float(loss).hex() if loss is not None else None for loss in self._losses]
 
+    def _trained(self) -> list[Any]:
+        groups = [group for optimizer in self._optimizers.values() for group in optimizer.param_groups]
+        return [weight.detach() for group in groups for weight in group["params"]]
+
     def _digest(self) -> str:
         digest = hashlib.blake2b(digest_size=16)
-        groups = [group for optimizer in self._optimizers.values() for group in optimizer.param_groups]
-        weights = [weight.detach() for group in groups for weight in group["params"]]
+        weights = self._weights or self._trained()
         whole = sum(weight.numel() * weight.element_size() for weight in weights) <= _DIGESTED_BYTES
         for weight in weights:
             flat = weight.reshape(-1)
@@ -169,6 +247,11 @@ def begin(environ: Mapping[str, str]) -> None:
     if _trial is None and torch is not None:
         _trial = Trial(torch, json.loads(environ[VARIABLE]))
         _trial.begin()
+
+
+def _on_loaders(part: Replay | Feeding) -> None:
+    patches = Patches("__flatout_batches__")
+    imports.after_import("torch.utils.data.dataloader", lambda module: part.install(module, patches))
 
 
 def end() -> None:

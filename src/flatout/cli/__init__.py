@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ast
 import importlib
+import io
+import keyword
 import os
 import sys
 from collections.abc import Sequence
@@ -28,12 +30,12 @@ class _Verbs(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         names = (path.stem for path in _FOLDER.glob("*.py"))
-        return sorted(n.replace("_", "-") for n in names if not n.startswith("_") and n not in _NOT_VERBS)
+        return sorted(_verb(n) for n in names if not n.startswith("_") and n not in _NOT_VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
             return None
-        attribute = cmd_name.replace("-", "_")
+        attribute = _module(cmd_name)
         try:
             module = importlib.import_module(f"{__name__}.{attribute}")
         except ImportError as error:
@@ -47,10 +49,20 @@ class _Verbs(click.Group):
             formatter.write_dl([(name, _first_line(name)) for name in self.list_commands(ctx)])
 
 
+def _verb(module: str) -> str:
+    return module.rstrip("_").replace("_", "-")
+
+
+def _module(verb: str) -> str:
+    """A word that Python keeps for itself has an underscore behind it: `import` is in import_.py."""
+    name = verb.replace("-", "_")
+    return f"{name}_" if keyword.iskeyword(name) else name
+
+
 def _first_line(verb: str) -> str:
     """The help line of a verb, read from its file without importing it."""
     try:
-        tree = ast.parse((_FOLDER / f"{verb.replace('-', '_')}.py").read_bytes())
+        tree = ast.parse((_FOLDER / f"{_module(verb)}.py").read_bytes())
     except (OSError, SyntaxError, ValueError):
         return "(cannot be loaded)"
     text = (ast.get_docstring(tree) or "").partition("\n")[0]
@@ -74,7 +86,21 @@ def _group(ctx: click.Context) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run one verb and leave with its exit code. A user's mistake is one line, never a traceback."""
+    _prepare_streams()
     sys.exit(_exit_code(argv))
+
+
+def _prepare_streams() -> None:
+    """Printing never fails: neither where a stream is closed nor over a sign that it has no bytes for."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            # Open to the end, and not inherited: a script that we start finds its own streams as they were.
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # Names of files may hold bytes that are no UTF-8: they come out as they went in.
+            is_unicode = stream.encoding.lower().replace("-", "") == "utf8"
+            stream.reconfigure(errors="surrogateescape" if is_unicode else "replace")
 
 
 def _exit_code(argv: Sequence[str] | None) -> int:
@@ -90,10 +116,23 @@ def _exit_code(argv: Sequence[str] | None) -> int:
     except (click.Abort, KeyboardInterrupt):
         return 130
     except BrokenPipeError:
-        # The reader went away (`flatout runs | head`): nothing is wrong, but Python would complain when it flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        # The reader went away (`flatout runs | head`): nothing is wrong.
+        _let_go_of_stdout()
         return 0
+    except OSError as error:
+        # Of the machine, not of us: no room, no permission, a folder that is not there.
+        _let_go_of_stdout()
+        where = "" if error.filename is None else f"{str(error.filename)!r}: "
+        return _complain(f"{where}{error.strerror or error}", 2)
     return result if isinstance(result, int) else 0
+
+
+def _let_go_of_stdout() -> None:
+    """What it still holds and cannot take, Python would complain about once more at the end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _usage(error: click.UsageError) -> str:

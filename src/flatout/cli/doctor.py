@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from flatout.cli.options import resolve
+from flatout.errors import FlatoutError
 
 _MARKS = {
     "ok": ("ok", "green"),
@@ -33,6 +34,8 @@ def doctor(python: str | None, json: str | None, quiet: bool, verbose: bool) -> 
     """
     from flatout.app.doctor import Check, examine
 
+    if json is not None and not Path(json).parent.is_dir():
+        raise FlatoutError(f"--json {json!r} cannot be written: there is no such folder")
     chosen = resolve({"python": python}, os.environ, Path.cwd()).get("python")
     checks = examine(None if chosen is None else str(chosen), Path.cwd())
     code = 1 if any(check.state == "broken" for check in checks) else 0

@@ -8,7 +8,10 @@ import click
 @click.command()
 @click.argument("code", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
-def explain(code: str | None, as_json: bool) -> None:
+@click.option(
+    "--lang", "language", default="en", metavar="en|zh", help="Language: zh has problems in short, in Chinese."
+)
+def explain(code: str | None, as_json: bool, language: str) -> None:
     """Explain one problem of the catalogue or one remedy, or list them all.
 
     CODE is a code (IN101), a name (no-workers) or a remedy (loader.workers).
@@ -16,4 +19,4 @@ def explain(code: str | None, as_json: bool) -> None:
     # Imported here, because completion and --help have no need of it.
     from flatout.app.explain import explained, listed
 
-    click.echo(explained(code, as_json) if code else listed(as_json))
+    click.echo(explained(code, as_json, language) if code else listed(as_json, language))

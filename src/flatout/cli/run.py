@@ -14,7 +14,9 @@ from flatout.cli.options import resolve
 from flatout.errors import FlatoutError
 
 if TYPE_CHECKING:
+    from flatout.app.exposing import Exposed
     from flatout.app.profile import Profile
+    from flatout.app.serving.companion import Companion
 
 
 @click.command(
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
 @click.option("--with", "profile", metavar="FILE", help="Apply the remedies of this profile (flatout.toml).")
 @click.option("--remedy", "remedies", multiple=True, metavar="ID=VALUE", help="Apply a remedy, as loader.workers=8.")
 @click.option("--throttle", multiple=True, metavar="MODULE:FUNCTION=N", help="Call it only every N steps: a viewer.")
+@click.option("--serve", is_flag=True, help="Show the run in the browser while it goes on, from a process of its own.")
+@click.option("--port", type=int, metavar="N", help="With --serve: port to listen on (default: 8765 or the next free).")
+@click.option("--metrics-port", type=int, metavar="N", help="Figures for Prometheus at 127.0.0.1:N (0: any free port).")
 @click.option("-q", "--quiet", is_flag=True, default=None, help="No live line and no verdict.")
 @click.option("-v", "--verbose", is_flag=True, default=None, help="Show every phase, line and notice.")
 @click.argument("cmd", nargs=-1, type=click.UNPROCESSED, required=True, metavar="CMD [ARGS]...")
@@ -42,6 +47,9 @@ def run(
     profile: str | None,
     remedies: tuple[str, ...],
     throttle: tuple[str, ...],
+    serve: bool,
+    port: int | None,
+    metrics_port: int | None,
     **flags: str | float | bool | None,
 ) -> int:
     """Watch a training script, unmodified, and say where each step's time went.
@@ -73,8 +81,34 @@ def run(
             quiet=bool(values.get("quiet", False)),
             verbose=bool(values.get("verbose", False)),
             profile=_profile(profile, remedies, throttle),
+            companion=_companion(serve, port),
+            exposed=_exposed(metrics_port, quiet=bool(values.get("quiet", False))),
         ),
     )
+
+
+def _companion(serve: bool, port: int | None) -> Companion | None:
+    """Listens before the script starts: what is wrong with the port is said at once."""
+    if not serve:
+        if port is not None:
+            raise FlatoutError(f"--port {port} goes with --serve")
+        return None
+    from flatout.app.serving.address import listen
+    from flatout.app.serving.companion import Companion
+
+    return Companion(listen(port=port))
+
+
+def _exposed(port: int | None, quiet: bool) -> Exposed | None:
+    """Listens before the script starts, for the same reason."""
+    if port is None:
+        return None
+    from flatout.app.exposing import Exposed
+
+    exposed = Exposed(port)
+    if not quiet:
+        click.echo(f"flatout: metrics at {exposed.address}", err=True)
+    return exposed
 
 
 def _profile(file: str | None, words: tuple[str, ...], throttled: tuple[str, ...]) -> Profile | None:

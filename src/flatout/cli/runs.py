@@ -10,9 +10,11 @@ from pathlib import Path
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from flatout.app.runs import RunLine, prune_runs, stored_runs
+from flatout.report.text import clean
 
 
 @click.command()
@@ -55,9 +57,10 @@ def _print_table(lines: Sequence[RunLine]) -> None:
     table.add_column("size", justify="right", no_wrap=True)
     for line in lines:
         table.add_row(
-            line.id,
+            escape(clean(line.id)),
             _when(line.started_unix_s),
-            line.script,
+            # A name with brackets in it is no markup.
+            escape(clean(line.script)),
             "–" if line.steps is None else str(line.steps),
             "–" if line.samples_per_s is None else f"{line.samples_per_s:.4g}",
             line.state if line.exit_code is None else str(line.exit_code),

@@ -109,6 +109,9 @@ def _seconds(name: str, text: str | None) -> float | None:
     from flatout.app.runs import seconds
 
     try:
-        return seconds(text)
+        found = seconds(text)
     except FlatoutError:
         raise FlatoutError(f"{name} must be a number with s, m or h, such as 10m; got {text!r}") from None
+    if found <= 0:
+        raise FlatoutError(f"{name} must be above 0, got {text!r}")
+    return found

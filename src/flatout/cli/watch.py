@@ -31,6 +31,7 @@ _Show = Callable[[Tick], None]
 )
 @click.option("--read", "read_path", type=click.Path(path_type=Path), help="Summarise such a CSV instead of watching.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON, and nothing else.")
+@click.option("--metrics-port", type=int, metavar="N", help="Figures for Prometheus at 127.0.0.1:N (0: any free port).")
 @click.option("-q", "--quiet", is_flag=True, help="Print the verdict only.")
 def watch(
     interval_s: float,
@@ -39,6 +40,7 @@ def watch(
     csv_path: Path | None,
     read_path: Path | None,
     as_json: bool,
+    metrics_port: int | None,
     quiet: bool,
 ) -> None:
     """Monitor the GPUs and the host of anything already running.
@@ -46,12 +48,14 @@ def watch(
     Utilisation says that some kernel ran, however small; so the verdict weighs its spread, power and SM activity too.
     """
     if read_path is not None:
-        if pid is not None or csv_path is not None or duration_s is not None:
-            raise FlatoutError("--read summarises a file; leave out --pid, --csv and --duration")
+        if any(given is not None for given in (pid, csv_path, duration_s, metrics_port)):
+            raise FlatoutError("--read summarises a file; leave out --pid, --csv, --duration and --metrics-port")
         summary = _read(read_path)
     else:
         _check(interval_s, duration_s, pid)
-        summary = _watch(interval_s, duration_s, pid, csv_path, is_silent=as_json or quiet)
+        is_silent = as_json or quiet
+        with _exposed(metrics_port, is_silent) as expose:
+            summary = _watch(interval_s, duration_s, pid, csv_path, expose, is_silent=is_silent)
     if as_json:
         click.echo(summary_json(summary))
     elif quiet:
@@ -78,7 +82,12 @@ def _read(path: Path) -> MonitorSummary:
 
 
 def _watch(
-    interval_s: float, duration_s: float | None, pid: int | None, csv_path: Path | None, is_silent: bool
+    interval_s: float,
+    duration_s: float | None,
+    pid: int | None,
+    csv_path: Path | None,
+    expose: _Show,
+    is_silent: bool,
 ) -> MonitorSummary:
     gathering = Gathering(pid)
     with _csv(csv_path) as write, _display(is_silent) as show:
@@ -86,11 +95,29 @@ def _watch(
             for tick in watch_ticks(interval_s, duration_s, pid):
                 gathering.add(tick)
                 write(tick)
+                expose(tick)
                 show(tick)
         except KeyboardInterrupt:
             # The usual way to end a watch, wherever it strikes.
             pass
     return gathering.summary()
+
+
+@contextmanager
+def _exposed(port: int | None, is_silent: bool) -> Iterator[_Show]:
+    if port is None:
+        yield lambda _: None
+        return
+    from flatout.app.exposing import Exposed
+
+    exposed = Exposed(port)
+    if not is_silent:
+        click.echo(f"flatout: metrics at {exposed.address}", err=True)
+    exposed.start()
+    try:
+        yield exposed.on_tick
+    finally:
+        exposed.close()
 
 
 @contextmanager

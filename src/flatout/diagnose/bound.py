@@ -9,10 +9,10 @@ no cause: it only bounds what copies and waits can have cost.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from flatout.records.figures import plain
-from flatout.records.report import Bound, Finding, GpuUse, PhaseShare, Verdict
+from flatout.records.report import Bound, Cost, Finding, GpuUse, Grounds, PhaseShare, Verdict
+from flatout.records.sentences import in_english
 
 # Below this a cause is not worth fixing; from `_BINDS` on the largest names the bound.
 WORTH_FIXING = 0.05
@@ -76,48 +76,23 @@ def removable(phases: Mapping[str, PhaseShare], gpu: GpuUse | None, on_gpu: bool
 def verdict(phases: Mapping[str, PhaseShare], step_ms: float | None, gpu: GpuUse | None, on_gpu: bool) -> Verdict:
     """The bound in one word, whether anything is worth fixing, and a plain sentence."""
     if step_ms is None:
-        return Verdict("balanced", False, "No training step was seen, so there is nothing to judge.")
+        return _told("balanced", False, None)
     costs = removable(phases, gpu, on_gpu)
-    (first, most), (second, next_most), *_ = costs.ranked()
-    healthy = most < WORTH_FIXING
-    if most < _BINDS:
-        return Verdict("compute", healthy, _compute_sentence(costs, step_ms, on_gpu, first, most, healthy))
-    if next_most >= _BINDS and next_most >= _EVEN * most:
-        both = f"{_cost(first, most, step_ms, on_gpu)}, and {_cost(second, next_most, step_ms, on_gpu)}"
-        return Verdict("balanced", healthy, _sentence(both))
-    return Verdict(first, healthy, _sentence(_cost(first, most, step_ms, on_gpu)))
+    first, second = (Cost(cause, share) for cause, share in costs.ranked()[:2])
+    healthy = first.share < WORTH_FIXING
+    if first.share < _BINDS:
+        named = () if healthy else (first,)
+        return _told("compute", healthy, Grounds(on_gpu, step_ms, costs.compute, named))
+    if second.share >= _BINDS and second.share >= _EVEN * first.share:
+        return _told("balanced", healthy, Grounds(on_gpu, step_ms, None, (first, second)))
+    return _told(first.cause, healthy, Grounds(on_gpu, step_ms, None, (first,)))
 
 
 def with_findings(judged: Verdict, found: Sequence[Finding]) -> Verdict:
     """A run with something worth fixing is not healthy, whatever its phases look like."""
     worth = any(one.predicted_gain is not None and one.predicted_gain.mid >= 1 + WORTH_FIXING for one in found)
-    if not (worth and judged.healthy):
-        return judged
-    return replace(judged, healthy=False, sentence=judged.sentence.replace("; nothing worth fixing", ""))
+    return _told(judged.bound, False, judged.grounds) if worth and judged.healthy else judged
 
 
-def _compute_sentence(costs: Removable, step_ms: float, on_gpu: bool, first: Bound, most: float, healthy: bool) -> str:
-    who = "GPU" if on_gpu else "CPU"
-    busy = f"the {who} computes for {costs.compute:.0%} of each {step_ms:.3g} ms step"
-    if healthy:
-        return _sentence(f"{busy}; nothing worth fixing")
-    return _sentence(f"{busy}; {_cost(first, most, step_ms, on_gpu)}")
-
-
-def _sentence(text: str) -> str:
-    return plain(f"{text[0].upper()}{text[1:]}.")
-
-
-def _cost(cause: Bound, share: float, step_ms: float, on_gpu: bool) -> str:
-    """One cause in words and figures."""
-    amount = f"{share:.0%} of each step ({share * step_ms:.3g} of {step_ms:.3g} ms)"
-    waits = "the GPU waits" if on_gpu else "the training waits"
-    host = "the GPU waits for Python to launch its work for" if on_gpu else "Python between the passes takes"
-    words = {
-        "input": f"{waits} for data for {amount}",
-        "transfer": f"copies to the device take {amount}",
-        "sync": f"waiting for the device's results costs {amount}",
-        "host": f"{host} {amount}",
-        "cadence": f"evaluation, checkpoints and logging take {amount}",
-    }
-    return words[cause]
+def _told(bound: Bound, healthy: bool, grounds: Grounds | None) -> Verdict:
+    return Verdict(bound, healthy, in_english(grounds, healthy), grounds)

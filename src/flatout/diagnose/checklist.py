@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from flatout.diagnose.bound import WORTH_FIXING
 from flatout.records.checklist import Check, State
 from flatout.records.evidence import Evidence
+from flatout.records.figures import plain
 
 _GIB = 1 << 30
 # What is asked for. Utilisation only says that some kernel ran, so it stands behind starving and draining.
@@ -29,7 +30,7 @@ def checklist(run: Evidence) -> tuple[Check, ...]:
 def _performance(run: Evidence) -> Iterator[Check]:
     group, gpu, report = "performance", run.report.gpu, run.report
     rate = report.throughput.samples_per_s
-    yield Check(group, "samples/s is known", _state(rate is not None), "–" if rate is None else f"{rate:.3g} samples/s")
+    yield Check(group, "samples/s is known", _state(rate is not None), _figure(rate, "{:.3g} samples/s"))
     worth = [one for one in report.findings if one.predicted_gain and one.predicted_gain.mid >= 1 + WORTH_FIXING]
     said = ", ".join(f"{one.code} ×{one.predicted_gain.mid:.2f}" for one in worth[:3] if one.predicted_gain)
     yield Check(group, "nothing would gain 5%", _state(not worth), said or "nothing found")
@@ -43,7 +44,9 @@ def _performance(run: Evidence) -> Iterator[Check]:
     )
     wait_ms = run.phase("data").ms
     short = wait_ms < _MOST_WAIT_MS or run.phase("data").share < _MOST_STARVED
-    yield Check(group, "the wait for a batch is short (10 ms, or 5%)", _state(short), f"{wait_ms:.3g} ms a step")
+    yield Check(
+        group, "the wait for a batch is short (10 ms, or 5%)", _state(short), _figure(wait_ms, "{:.3g} ms a step")
+    )
     cadence = sum(run.phase(name).share for name in ("eval", "checkpoint", "logging"))
     yield _below(group, "evaluation, checkpoints, logging below 10%", cadence, _MOST_CADENCE)
     sync = run.phase("sync").share if run.on_gpu else None
@@ -81,7 +84,7 @@ def _below(group: str, asked: str, share: float | None, most: float) -> Check:
 
 
 def _figure(value: float | None, form: str) -> str:
-    return "–" if value is None else form.format(value)
+    return "–" if value is None else plain(form.format(value))
 
 
 def _state(met: bool) -> State:

@@ -33,6 +33,7 @@ _INSTALLED = re.compile(r"[/\\](?:site-packages|dist-packages|lib[/\\]python3[^/
 _OPTION = re.compile(r"--[\w-]+")
 # What the source says of the place at which a value written elsewhere takes effect.
 _REACHES = "reaches this"
+_CALLS = "calls "
 # Of the step: what a line has to take before the source alone makes a finding of it.
 _WORTH = 0.05
 
@@ -87,7 +88,7 @@ def _merged(run: StoredRun, evidence: Evidence) -> RunReport:
 
 def own_files(run: StoredRun, evidence: Evidence) -> list[Path]:
     """The user's own files that the run executed, or may have through their imports, and that are as they were."""
-    begun_s = run.manifest.started_unix_s + _GRACE_S
+    begun_s = run.source_until_unix_s + _GRACE_S
     found: dict[Path, int] = {}
     waiting = [Path(name) for name in _seen(run, evidence) if not _INSTALLED.search(name)]
     roots = list(dict.fromkeys(path.parent for path in waiting))
@@ -146,10 +147,17 @@ def _explained(finding: Finding, judged: Sequence[SourceFinding], judge: Judge, 
         path = _common([one.place.file, *(other.place.file for other in one.related)], run)
         fix = f"flatout check --fix{unsafe} --select {one.code} {path}"
     if is_here:
-        return replace(finding, location=finding.location or _location(one), fix=fix)
+        related = finding.related or _way_there(one)
+        return replace(finding, location=finding.location or _location(one), related=related, fix=fix)
     if any(word.replace("_", "-") in _given(run) for word in _OPTION.findall(one.cause)):
         return finding  # the command line said so, whatever the default is
     return replace(finding, related=(RelatedLine(_location(one), one.cause.partition(": ")[0]),), fix=fix)
+
+
+def _way_there(one: SourceFinding) -> tuple[RelatedLine, ...]:
+    """From where in the loop it is called, and from where in what that calls: these name what could be left out."""
+    calls = [other for other in one.related if other.words.startswith(_CALLS)]
+    return tuple(RelatedLine(Location(other.place.file, other.place.line), other.words) for other in calls[:2])
 
 
 def _effect(one: SourceFinding) -> Location | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -132,8 +133,18 @@ class Rank:
         return max(ends)
 
 
+# A report asks more than once, and a million steps take half a second to arrange.
+_ARRANGED: WeakKeyDictionary[StoredRun, tuple[Rank, ...]] = WeakKeyDictionary()
+
+
 def training_ranks(run: StoredRun) -> tuple[Rank, ...]:
     """Every process that took steps, by rank. A launcher and a loader's workers took none."""
+    if run not in _ARRANGED:
+        _ARRANGED[run] = _arranged(run)
+    return _ARRANGED[run]
+
+
+def _arranged(run: StoredRun) -> tuple[Rank, ...]:
     ranks = []
     for recording in run.recordings:
         if recording.count("step") and recording.facts.get("role") != "worker":
@@ -185,8 +196,8 @@ def _by_phase(phase_s: NDArray[np.float32], names: tuple[str, ...]) -> NDArray[n
     return ours
 
 
-def during_steps(rows: Rows, ranks: Sequence[Rank], looks_back_s: float = 0.0) -> Rows:
-    """The samples taken while training was steady; all, if none fell there (a very short run).
+def during_steps(rows: Rows, ranks: Sequence[Rank], looks_back_s: float = 0.0, or_all: bool = True) -> Rows:
+    """The samples taken while training was steady; if none fell there (a very short run) all, unless told otherwise.
 
     A sample tells of `looks_back_s` before it: the first of them are left out, but never half of the time.
     """
@@ -197,4 +208,4 @@ def during_steps(rows: Rows, ranks: Sequence[Rank], looks_back_s: float = 0.0) -
     end_s = max(int(steps.start_ns[-1]) * 1e-9 + float(steps.wall_s[-1]) for steps in spans)
     t_s = rows.column("t_s")
     inside = (t_s >= start_s + min(looks_back_s, 0.5 * (end_s - start_s))) & (t_s <= end_s)
-    return Rows(rows.columns, rows.values[inside], rows.lost) if inside.any() else rows
+    return rows if or_all and not inside.any() else Rows(rows.columns, rows.values[inside], rows.lost)

@@ -44,7 +44,8 @@ def memory_by_role(run: StoredRun, ranks: Sequence[Rank]) -> dict[str, tuple[Flo
     rows = run.rows("processes")
     if rows is None or not len(rows.values):
         return {}
-    rows = during_steps(rows, ranks)
+    # Memory that grows while modules are imported is no leak: a run with no sample in its steps has no trend.
+    rows = during_steps(rows, ranks, or_all=False)
     t_s, role, rss = rows.column("t_s"), rows.column("role"), rows.column("rss_bytes")
     is_main, is_worker = role == ROLES.index("main"), role == ROLES.index("worker")
     found = {"main_rss_bytes": totals(t_s[is_main], rss[is_main])}

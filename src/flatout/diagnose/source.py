@@ -21,20 +21,20 @@ def source_lines(run: StoredRun, places: Iterable[Location]) -> dict[tuple[str, 
         wanted[place.file].add(place.line)
     found = {}
     for file, numbers in wanted.items():
-        lines = _read(Path(file), run.manifest.started_unix_s)
+        lines = _read(Path(file), run.source_until_unix_s)
         found.update({(file, number): lines[number - 1].strip() for number in numbers if 1 <= number <= len(lines)})
     return found
 
 
 def whole_file(run: StoredRun, file: str) -> str:
     """All of it; empty where it is not as it was."""
-    return "\n".join(_read(Path(file), run.manifest.started_unix_s))
+    return "\n".join(_read(Path(file), run.source_until_unix_s))
 
 
 def first_match(run: StoredRun, lines: Iterable[LineCost], pattern: re.Pattern[str]) -> Location | None:
     """The first line that matches, in the files these lines are of."""
     for file in dict.fromkeys(line.location.file for line in lines):
-        for number, text in enumerate(_read(Path(file), run.manifest.started_unix_s), start=1):
+        for number, text in enumerate(_read(Path(file), run.source_until_unix_s), start=1):
             if pattern.search(text):
                 return Location(file, number)
     return None

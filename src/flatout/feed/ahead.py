@@ -17,11 +17,12 @@ _DEPTH = 2
 class _Iteration:
     """One iterator of a loader, with the batches that are on their way."""
 
-    __slots__ = ("ended", "started")
+    __slots__ = ("ended", "started", "taken")
 
     def __init__(self) -> None:
         self.started: deque[tuple[Any, Any]] = deque()
         self.ended = False
+        self.taken = 0
 
 
 class BringAhead:
@@ -71,12 +72,17 @@ class BringAhead:
         return self._use.watched(batch)
 
     def _brought(self, iterator: Any, original: Callable[[Any], Any], ahead: Ahead) -> Any:
-        going = self._iterations.setdefault(iterator, _Iteration())
-        while not going.ended and len(going.started) < _DEPTH:
-            try:
+        going = self._iterations.get(iterator)
+        if going is None or going.taken != iterator._num_yielded:
+            # New, or begun anew since: batches of an epoch that was left are not wanted any more.
+            going = self._iterations[iterator] = _Iteration()
+        try:
+            while len(going.started) < _DEPTH and not going.ended:
                 going.started.append(ahead.begin(original(iterator)))
-            except StopIteration:
-                going.ended = True
+        except StopIteration:
+            going.ended = True
+        finally:
+            going.taken = iterator._num_yielded
         if not going.started:
             # As the iterator itself would: it may be asked again.
             del self._iterations[iterator]
@@ -92,6 +98,9 @@ class BringAhead:
         if use.touched:
             path, name = next(iter(use.touched.items()))
             self._stop(f"the script uses {_words(path)} on the host before it moves ({name})")
+        elif use.again:
+            path, name = next(iter(use.again.items()))
+            self._stop(f"the script uses {_words(path)} again after it has moved it ({name})")
         elif len(devices) != 1 or next(iter(devices)).type != self._device_type:
             self._stop("the batch does not go straight to one CUDA device")
         else:

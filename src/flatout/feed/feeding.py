@@ -22,16 +22,24 @@ from .worker import Orders
 
 _START_METHODS = ("fork", "spawn", "forkserver")
 _RANDOM = (
-    "samples of this dataset use random numbers, and which worker loads a sample depends on timing: runs with the same "
-    "seed will differ. seeding='sample' makes them equal, whatever the workers; per_sample=False does as torch does"
+    "samples of this dataset, or its collate_fn, use random numbers, and which worker does so depends on timing: runs "
+    "with the same seed will differ. seeding='sample' makes them equal, whatever the workers; per_sample=False does as "
+    "torch does"
 )
 
 
 class Feed:
     """Of one loader, of ours or of torch's: its iterators ask here and tell here."""
 
-    def __init__(self, seeding: str = "worker", compensate: bool = False, restarts: int = 10) -> None:
+    def __init__(
+        self, seeding: str = "worker", compensate: bool = False, restarts: int = 10, draws_late: bool = False
+    ) -> None:
+        """`draws_late`: the sampler is asked when the first batch is, as it is without workers."""
         self.seeding = seeding
+        self.draws_late = draws_late
+        # The sampler is led to its end only when the last batch is asked for: it may draw there, and the script may
+        # leave the epoch before.
+        self.last_in_turn = False
         self.compensate = compensate
         self.restarts = restarts
         self.costs = Costs()
@@ -40,6 +48,8 @@ class Feed:
         self.skipped = 0
         # Told when there are other workers than before: how many.
         self.on_workers: Callable[[int], None] | None = None
+        # Told, once, that samples or batches draw random numbers where that makes runs differ.
+        self.on_random: Callable[[], None] = _warn_of_random
         self._made = 0
         self._warned = False
 
@@ -86,7 +96,7 @@ class Feed:
         self._made += 1
         if answer.used_randomness and not self._warned:
             self._warned = True
-            warnings.warn(_RANDOM, UserWarning, stacklevel=6)
+            self.on_random()
 
     def note_wait(self, iterator: FeedIterator, began_s: float, ended_s: float) -> None:
         tuner = self.tuner
@@ -99,6 +109,10 @@ class Feed:
         iterator.resize(tuner.workers)
         if self.on_workers is not None:
             self.on_workers(tuner.workers)
+
+
+def _warn_of_random() -> None:
+    warnings.warn(_RANDOM, UserWarning, stacklevel=7)
 
 
 def why_not_fed(loader: Any) -> str | None:

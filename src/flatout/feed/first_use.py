@@ -1,4 +1,4 @@
-"""What a script does with a batch first: only where each tensor goes straight to the device can it be brought there.
+"""What a script does with a batch: only where each tensor goes straight to the device, once, can it be brought there.
 
 A few batches are handed over as tensors of a class of ours, which share the memory and note the first function that
 gets them. What comes out of any function is a plain tensor again, so nothing of ours goes on into the model.
@@ -28,6 +28,8 @@ class FirstUse:
         self.moves: dict[Path, torch.device] = {}
         # What keeps a tensor from being brought ahead: its way and the function.
         self.touched: dict[Path, str] = {}
+        # What is used again after it was moved: brought ahead, both uses would have the same memory.
+        self.again: dict[Path, str] = {}
 
     def watched(self, batch: Any) -> Any:
         """The batch with tensors that tell."""
@@ -44,13 +46,13 @@ class FirstUse:
         return replaced(batch, change)
 
     def note(self, path: Path, name: str, source: torch.Tensor, result: Any) -> None:
-        if path in self.moves or path in self.touched:
-            return
-        if name in _MOVES and isinstance(result, torch.Tensor) and result.device != source.device:
+        if path in self.touched or name in _HARMLESS or (name == "__get__" and not isinstance(result, torch.Tensor)):
+            return  # among them .shape, .dtype, .device
+        if path in self.moves:
+            self.again.setdefault(path, name)
+        elif name in _MOVES and isinstance(result, torch.Tensor) and result.device != source.device:
             self.moves[path] = result.device
-        elif name == "__get__" and not isinstance(result, torch.Tensor):
-            return  # .shape, .dtype, .device
-        elif name not in _HARMLESS:
+        else:
             self.touched[path] = name
 
 

@@ -75,14 +75,25 @@ class FeedIterator(_MultiProcessingDataLoaderIter):
             # What iterators made anew would draw here.
             self._sampler_iter = iter(self._index_sampler)
             self._seed = int(torch.empty((), dtype=torch.int64).random_(generator=loader.generator).item())
-        _BaseDataLoaderIter._reset(self, loader, first_iter)
+        if self._feed.draws_late:
+            self._num_yielded = 0
+        else:
+            # Asks the sampler once more, as torch's does where there are workers.
+            _BaseDataLoaderIter._reset(self, loader, first_iter)
         self._ready = self._queue.batches = {}
         self._sent = self._next = self._feed.skipped
         self._exhausted = False
         self._last_from = self._length() - self._feed.ahead(self) // 2
+        self._in_turn_from = self._length() - (not self._drop_last) if self._feed.last_in_turn else math.inf
         self._feed.begin_epoch()
         self._schedule.begin(Epoch(self._feed.epoch, self._seed))
-        self._fill()
+        if not self._feed.draws_late:
+            self._fill()
+
+    @property
+    def is_used_up(self) -> bool:
+        """All its batches were given out."""
+        return self._exhausted and self._next >= self._sent
 
     def _length(self) -> float:
         try:
@@ -90,10 +101,12 @@ class FeedIterator(_MultiProcessingDataLoaderIter):
         except TypeError:
             return math.inf
 
-    def _fill(self) -> None:
-        """Keep as many batches in flight as torch would."""
+    def _fill(self, is_asked: bool = False) -> None:
+        """Keep as many batches in flight as torch would. `is_asked`: there is none, and one is waited for."""
         window = self._feed.ahead(self)
         while not self._exhausted and self._sent - self._next < window:
+            if self._sent >= self._in_turn_from and not (is_asked and self._sent == self._next):
+                break
             try:
                 indices = next(self._sampler_iter)
             except StopIteration:
@@ -107,6 +120,9 @@ class FeedIterator(_MultiProcessingDataLoaderIter):
         began = time.perf_counter()
         while self._next not in self._ready:
             if self._next >= self._sent:
+                if not self._exhausted:
+                    self._fill(is_asked=True)
+                    continue
                 if not self._persistent_workers:
                     self._shutdown_workers()
                 raise StopIteration

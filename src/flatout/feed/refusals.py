@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
+import functools
 import io
-import pickle
 import sys
 from collections.abc import Iterator
 from multiprocessing.reduction import ForkingPickler
@@ -14,36 +14,45 @@ from typing import Any
 
 from torch.utils.data import IterableDataset
 
-# What a dataset's code names when it gives each worker its own share.
-_SHARDING = {"get_worker_info", "worker_info", "split_by_worker", "sharding_filter", "apply_sharding"}
+# What code names when it gives each worker its own share.
+_SHARDING = {
+    "get_worker_info",
+    "worker_info",
+    "split_by_worker",
+    "nodesplitter",
+    "workersplitter",
+    "sharding_filter",
+    "apply_sharding",
+}
 
 
 def refusal(dataset: Any, collate_fn: Any, worker_init_fn: Any, start_method: str) -> str | None:
     """The reason in one sentence, None when workers can be started by `start_method`."""
-    if isinstance(dataset, IterableDataset) and worker_init_fn is None and not _is_sharded(dataset):
+    if isinstance(dataset, IterableDataset) and not _is_sharded(dataset, worker_init_fn):
         return (
-            f"{type(dataset).__qualname__} is iterable and does not ask which worker it is in (get_worker_info): "
-            f"every worker would give all of its samples"
+            f"an IterableDataset that is not sharded ({type(dataset).__qualname__} does not ask which worker it is in: "
+            f"get_worker_info) would give every sample once a worker"
         )
     if start_method == "fork":
         return None
-    for what, value in (("dataset", dataset), ("collate_fn", collate_fn), ("worker_init_fn", worker_init_fn)):
-        why = _unpicklable(value)
-        if why is not None:
-            return f"the {what} cannot be sent to workers started by {start_method!r}: {why}"
     if not _main_is_guarded():
         return (
             f"workers started by {start_method!r} import the script again, and it has no "
             f'`if __name__ == "__main__":` around what it does'
         )
+    for what, value in (("dataset", dataset), ("collate_fn", collate_fn), ("worker_init_fn", worker_init_fn)):
+        why = _unpicklable(value)
+        if why is not None:
+            return f"its {what} cannot be sent to workers started by {start_method!r}: {why}"
     return None
 
 
 def _unpicklable(value: Any) -> str | None:
     try:
         ForkingPickler(_Nowhere(), 5).dump(value)
-    except (pickle.PicklingError, TypeError, AttributeError) as error:
-        return str(error)
+    except Exception as error:
+        # A class of the user's may raise anything when it is pickled.
+        return f"{type(error).__name__}: {error}"
     return None
 
 
@@ -57,14 +66,28 @@ class _Nowhere(io.RawIOBase):
         return len(data)
 
 
-def _is_sharded(dataset: Any) -> bool:
-    methods = [vars(cls) for cls in type(dataset).__mro__ if cls not in (IterableDataset, object)]
-    codes = [getattr(member, "__code__", None) for names in methods for member in names.values()]
-    return any(_SHARDING & set(names) for code in codes if code is not None for names in _names(code))
+def _is_sharded(dataset: Any, worker_init_fn: Any) -> bool:
+    """Whether its classes, or what every worker calls first, speak of workers. If not, samples would come twice."""
+    members = [
+        member
+        for kind in type(dataset).__mro__
+        if kind not in (IterableDataset, object)
+        for member in vars(kind).values()
+    ]
+    codes = [getattr(_function_of(member), "__code__", None) for member in [*members, worker_init_fn]]
+    return any(_SHARDING & names for code in codes if code is not None for names in _names(code))
 
 
-def _names(code: CodeType) -> Iterator[tuple[str, ...]]:
-    yield code.co_names
+def _function_of(member: Any) -> Any:
+    if isinstance(member, (staticmethod, classmethod)):
+        return member.__func__
+    if isinstance(member, functools.partial):
+        return member.func
+    return member.fget if isinstance(member, property) else member
+
+
+def _names(code: CodeType) -> Iterator[set[str]]:
+    yield {*code.co_names, *code.co_varnames}
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _names(constant)
@@ -79,18 +102,4 @@ def _main_is_guarded() -> bool:
         body = ast.parse(Path(file).read_bytes()).body
     except (OSError, SyntaxError, ValueError):
         return True
-    guarded = any(isinstance(node, ast.If) and "__name__" in ast.dump(node.test) for node in body)
-    harmless = (
-        ast.FunctionDef,
-        ast.AsyncFunctionDef,
-        ast.ClassDef,
-        ast.Import,
-        ast.ImportFrom,
-        ast.Assign,
-        ast.AnnAssign,
-    )
-    return guarded or all(isinstance(node, harmless) or _is_text(node) for node in body)
-
-
-def _is_text(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    return any(isinstance(node, ast.If) and "__name__" in ast.dump(node.test) for node in body)

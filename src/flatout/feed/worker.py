@@ -298,7 +298,9 @@ class _Worker:
                     segment = self._area.take(self._batch_bytes)
                 if self._orders.seeding == "sample":
                     seed_collation(task.base_seed, task.epoch, task.batch)
+                before = states() if self._to_check else None
                 batch = self._collate(samples, segment)
+                self._random = self._random or (before is not None and before != states())
                 del samples
         except Exception:
             batch = self._error()

@@ -93,6 +93,11 @@ def problems() -> tuple[Problem, ...]:
     return tuple(sorted(found, key=lambda problem: problem.code))
 
 
+def answered_by(remedy: str) -> list[Problem]:
+    """Those that name this remedy: as theirs, or as another one in their text."""
+    return [one for one in problems() if one.remedy == remedy or f"`{remedy}`" in one.text]
+
+
 def find(name: str) -> Problem:
     """The problem of this code or name."""
     wanted = name.strip().lower().replace("-", "_")

@@ -17,6 +17,9 @@ from flatout.records.trial import Trial
 # With less than this left there is nothing more to look for.
 ENOUGH = 0.05
 
+# By so much more than the ceiling nothing is faster: then it was not the ceiling that was measured.
+_NO_CEILING = 1.1
+
 Binds = Literal["compute", "feed"]
 _ALONE: dict[Binds, str] = {"compute": "the device", "feed": "the loader"}
 
@@ -38,9 +41,13 @@ def ceiling(
     comparison = compared(found[binds], achieved, spread)
     assert comparison is not None
     reached = comparison.at()
+    compute_per_s, feed_per_s = per_s.get("compute"), per_s.get("feed")
+    if reached.mid > _NO_CEILING:
+        sentence = f"not found: {_ALONE[binds]} alone did {per_s[binds]:.4g} {unit}s/s in its trial, the training more"
+        return Ceiling(unit, now, compute_per_s, feed_per_s, None, None, False, sentence)
     enough = 1.0 - reached.mid < ENOUGH
     sentence = _sentence(reached.mid, per_s[binds], unit, binds, is_only=len(per_s) == 1)
-    return Ceiling(unit, now, per_s.get("compute"), per_s.get("feed"), binds, reached, enough, sentence)
+    return Ceiling(unit, now, compute_per_s, feed_per_s, binds, reached, enough, sentence)
 
 
 def _sentence(reached: float, per_s: float, unit: Unit, binds: Binds, is_only: bool) -> str:

@@ -70,13 +70,14 @@ def _bits(loss: float) -> bytes:
 
 
 def _weights(one: Trial, other: Trial) -> bool | None:
-    if one.weights is None or other.weights is None or _stopped_at(one) != _stopped_at(other):
+    if one.weights is None or other.weights is None or _digested_at(one) != _digested_at(other):
         return None
     return one.weights == other.weights
 
 
-def _stopped_at(trial: Trial) -> tuple[int | None, int]:
-    return trial.steps, len(trial.losses)
+def _digested_at(trial: Trial) -> tuple[str, int]:
+    """The step whose weights these are, or else the pass."""
+    return ("step", trial.steps) if trial.steps is not None else ("pass", len(trial.losses))
 
 
 def _agreed(meeting: _Meeting) -> str:

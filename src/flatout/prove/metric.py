@@ -1,5 +1,6 @@
 """The user's own metric: did it stay within what the script itself gives from one run to the next?
 
+A faster script gets further in the same time, so trials are compared where all of them have printed it as many times.
 Only a change for the worse counts against a remedy. With few runs the metric's spread is hardly known, and the limit is
 wide accordingly (Student's t); what it could not have shown is said.
 """
@@ -24,7 +25,8 @@ def metric(
     yardsticks: Sequence[Trial], changed: Sequence[Trial], *, higher_is_better: bool, allowed: float = 0.0
 ) -> MetricVerdict:
     """`yardsticks` are trials of the script as it is; `allowed` is what the user gives away for speed, in its unit."""
-    before, after = _values(yardsticks), _values(changed)
+    times = _common([*yardsticks, *changed])
+    before, after = _values(yardsticks, times), _values(changed, times)
     if not before or not after:
         which = "the script as it is" if not before else "the script with it"
         return MetricVerdict("not verified", f"no trial of {which} has the metric")
@@ -58,8 +60,13 @@ def _judged(
     return MetricVerdict("inside", f"{figures}; {unseen}", usual, now, limit)
 
 
-def _values(trials: Sequence[Trial]) -> list[float]:
-    return [trial.metric for trial in trials if trial.metric is not None]
+def _common(trials: Sequence[Trial]) -> int:
+    """How many times all that have printed it have; 0 where only the last value is known of one."""
+    return min((len(trial.metrics) for trial in trials if trial.metric is not None), default=0)
+
+
+def _values(trials: Sequence[Trial], times: int) -> list[float]:
+    return [trial.metrics[times - 1] if times else trial.metric for trial in trials if trial.metric is not None]
 
 
 def _limit(before: Sequence[float], after: int) -> float:

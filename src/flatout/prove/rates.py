@@ -2,11 +2,14 @@
 
 Batches of different size compare by samples. Where a trial does not know its samples, steps have to do.
 
-The rate is the mean of the middle half of the blocks, which a stretch of bad luck does not move and which is surer
-than their median, without the rare long steps (an evaluation, a checkpoint); those count in the rate by total. Where
-long steps are many, or come at a steady beat and take a good part of the time, they are no exception: so are the
-bursts of a loader that cannot keep up. A block would hold one burst or two, and the middle half only one kind; such a
-trial has its rate by total.
+The rate by blocks is that of the training itself: without the time in evaluations and checkpoints, of which a faster
+arm has more in as long a trial, and without other rare long steps. It is the mean of the middle half of the blocks,
+which a stretch of bad luck does not move and which is surer than their median. Where long steps are many, or come at a
+steady beat and take a good part of the time, they are no exception: so are the bursts of a loader that cannot keep up.
+A block would hold one burst or two, and the middle half only one kind; such a trial has its rate by the sum of them.
+
+The rate by total counts all the time there was; where evaluations or checkpoints come at a steady beat, from the end
+of the first to the end of the last, so that there is none too many and none too few in it.
 """
 
 from __future__ import annotations
@@ -61,12 +64,12 @@ def common_unit(trials: Sequence[Trial]) -> Unit:
 
 def rate(trial: Trial, unit: Unit | None = None, by: By = "blocks") -> Rate:
     unit = unit or common_unit([trial])
-    seconds, units = step_seconds(trial), units_of(trial, unit)
-    if fitting(seconds, by) == "total":
-        blocks = blocks_of(seconds, units)
-        return Rate(float(blocks.seconds.sum() / blocks.units.sum()), unit, "total", len(blocks.seconds))
-    blocks = blocks_of(without_rare(seconds), units)
-    return Rate(float(middle(blocks.seconds_per_unit)), unit, "blocks", len(blocks.seconds))
+    part = whole_beats(trial) if by == "total" else slice(None)
+    seconds = step_seconds(trial)[part] if by == "total" else ordinary(trial)
+    blocks = blocks_of(seconds, units_of(trial, unit)[part])
+    if by == "total" or is_uneven(seconds):
+        return Rate(float(blocks.seconds.sum() / blocks.units.sum()), unit, by, len(blocks.seconds))
+    return Rate(float(middle(blocks.seconds_per_unit)), unit, by, len(blocks.seconds))
 
 
 def arm_per_s(trials: Sequence[Trial], unit: Unit, by: By = "blocks") -> float:
@@ -76,6 +79,24 @@ def arm_per_s(trials: Sequence[Trial], unit: Unit, by: By = "blocks") -> float:
 
 def step_seconds(trial: Trial) -> Floats:
     return np.asarray(trial.step_s, dtype=np.float64)
+
+
+def pause_seconds(trial: Trial) -> Floats:
+    known = len(trial.pause_s) == len(trial.step_s)
+    return np.asarray(trial.pause_s, dtype=np.float64) if known else np.zeros(len(trial.step_s))
+
+
+def whole_beats(trial: Trial) -> slice:
+    """The steps from one pause to another; all of them where pauses have no beat."""
+    paused = pause_seconds(trial) > 0
+    places = np.flatnonzero(paused)
+    return slice(int(places[0]) + 1, int(places[-1]) + 1) if has_beat(paused) else slice(None)
+
+
+def ordinary(trial: Trial) -> Floats:
+    """The seconds of each step without its pauses, and without what is long but rare."""
+    seconds = step_seconds(trial)
+    return without_rare(np.maximum(seconds - pause_seconds(trial), 1e-3 * seconds))
 
 
 def units_of(trial: Trial, unit: Unit) -> Floats:
@@ -111,10 +132,9 @@ def without_rare(seconds: Floats) -> Floats:
     return ordinary if long.mean() < _RARE and (is_slight or not has_beat(long)) else seconds
 
 
-def fitting(seconds: Floats, by: By) -> By:
-    """How to take the rate of these steps, if `by` is wished for."""
-    ordinary = without_rare(seconds)
-    return "total" if np.mean(ordinary) > (1.0 + _UNEVEN) * np.median(ordinary) else by
+def is_uneven(ordinary: Floats) -> bool:
+    """Whether the middle half of the blocks would leave out a part of what makes them up."""
+    return bool(np.mean(ordinary) > (1.0 + _UNEVEN) * np.median(ordinary))
 
 
 def middle(blocks: Floats) -> Floats:

@@ -22,6 +22,7 @@ from flatout.records.trial import Trial
 
 CONFIDENCE = 0.95
 _DRAWS = 20_000
+MOST = math.log(1e8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,8 @@ class Comparison:
     def at(self, confidence: float = CONFIDENCE) -> MeasuredGain:
         tail = (1.0 - confidence) / 2.0
         low, high = (float(bound) for bound in np.quantile(self.draws, [tail, 1.0 - tail]))
-        low, high = min(low, self.mid), max(high, self.mid)
+        # Beyond a factor of a hundred million either way nothing was measured, and numbers end there soon.
+        low, high = max(-MOST, min(low, self.mid)), min(MOST, max(high, self.mid))
         return MeasuredGain(
             math.exp(low), math.exp(self.mid), math.exp(high), confidence, self.unit, self.by, self.trials
         )

@@ -12,7 +12,21 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from flatout.prove.rates import Blocks, Floats, blocks_of, fitting, has_beat, is_long, middle, rate, without_rare
+from flatout.prove.rates import (
+    Blocks,
+    Floats,
+    blocks_of,
+    has_beat,
+    is_long,
+    is_uneven,
+    middle,
+    ordinary,
+    pause_seconds,
+    rate,
+    step_seconds,
+    units_of,
+    whole_beats,
+)
 from flatout.records.proof import By, Unit
 from flatout.records.trial import Trial
 
@@ -33,36 +47,44 @@ def log_seconds(trial: Trial, unit: Unit, by: By) -> float:
 
 def errors(trial: Trial, unit: Unit, by: By) -> Floats:
     """Draws of what `log_seconds` may be off by, for all that happened within this one process."""
-    return _errors(tuple(trial.step_s), tuple(trial.samples) if unit == "sample" else (), by)
+    part = whole_beats(trial) if by == "total" else slice(None)
+    pauses = pause_seconds(trial)[part] if by == "total" else np.zeros(0)
+    seconds = step_seconds(trial)[part] - pauses if by == "total" else ordinary(trial)
+    units = units_of(trial, unit)[part]
+    return _errors(*(tuple(array.tolist()) for array in (seconds, units, pauses)), by, part != slice(None))
 
 
 @lru_cache(maxsize=256)  # one trial takes part in many comparisons
-def _errors(step_s: tuple[float, ...], samples: tuple[float, ...], by: By) -> Floats:
-    seconds = np.asarray(step_s, dtype=np.float64)
-    units = np.asarray(samples, dtype=np.float64) if samples else np.ones(len(step_s))
+def _errors(
+    step_s: tuple[float, ...], unit_counts: tuple[float, ...], pause_s: tuple[float, ...], by: By, is_whole: bool
+) -> Floats:
+    seconds, units, pauses = (np.asarray(values, dtype=np.float64) for values in (step_s, unit_counts, pause_s))
     draw = seeded(seconds, units)
-    drawn = (_totals if fitting(seconds, by) == "total" else _middles)(seconds, units, draw)
+    is_summed = by == "total" or is_uneven(seconds)
+    drawn = _sums(seconds, units, pauses, is_whole, draw) if is_summed else _middles(seconds, units, draw)
     off: Floats = drawn - np.median(drawn)
     off.setflags(write=False)
     return off
 
 
 def _middles(seconds: Floats, units: Floats, draw: np.random.Generator) -> Floats:
-    blocks = blocks_of(without_rare(seconds), units)
+    blocks = blocks_of(seconds, units)
     picked, widen = _runs(len(blocks.seconds), draw)
     drawn: Floats = np.log(middle(blocks.seconds_per_unit[picked]))
     return drawn * widen
 
 
-def _totals(seconds: Floats, units: Floats, draw: np.random.Generator) -> Floats:
-    """Ordinary blocks and the extra time of long steps are drawn apart: those come at their own beat."""
+def _sums(seconds: Floats, units: Floats, pauses: Floats, is_whole: bool, draw: np.random.Generator) -> Floats:
+    """Ordinary blocks, the extra time of long steps and pauses are drawn apart: those come at their own beat."""
     long = is_long(seconds)
-    extra = seconds[long] - np.median(seconds)
     ordinary = np.where(long, np.median(seconds), seconds)
     blocks = blocks_of(ordinary, units)
     picked, widen = _runs(len(blocks.seconds), draw)
     sums = Blocks(blocks.seconds[picked].sum(axis=1), blocks.units[picked].sum(axis=1))
-    drawn: Floats = np.log((sums.seconds + _extra_seconds(extra, has_beat(long), draw)) / sums.units)
+    extra_s = _extra_seconds(seconds[long] - np.median(seconds), has_beat(long), draw)
+    if pauses.any():
+        extra_s = extra_s + _extra_seconds(pauses[pauses > 0], is_whole, draw)
+    drawn: Floats = np.log((sums.seconds + extra_s) / sums.units)
     return drawn * widen
 
 

@@ -90,12 +90,34 @@ class HostUse:
 
 
 @dataclass(frozen=True, slots=True)
+class Cost:
+    """The share (0..1) of a step that removing a cause could save at most."""
+
+    cause: Bound
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Grounds:
+    """What a verdict's sentence is made of, in whatever language."""
+
+    on_gpu: bool
+    step_ms: float
+    # None where the sentence names nothing but costs.
+    compute_share: float | None
+    # Those that the sentence names, dearest first.
+    costs: tuple[Cost, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """What bounds the run, in one word and one sentence."""
 
     bound: Bound
     healthy: bool
     sentence: str
+    # None where no step was seen.
+    grounds: Grounds | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ A trial that did not end well is a result like any other. `None` means "not meas
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from flatout.records.report import RemedyState
@@ -26,15 +27,18 @@ class Trial:
     # Of the steps after warm-up, in their order.
     step_s: tuple[float, ...] = ()
     samples: tuple[float, ...] = ()
+    # What of each step went into evaluations and checkpoints; empty where that is not known.
+    pause_s: tuple[float, ...] = ()
     # Of every backward pass since the first step, None where one could not be read.
     losses: tuple[float | None, ...] = ()
-    # A digest of the trained weights when the trial was stopped.
+    # A digest of the trained weights after `steps`.
     weights: str | None = None
     states: tuple[RemedyState, ...] = ()
     device_peak_bytes: int | None = None
     host_peak_bytes: int | None = None
-    # The user's own metric, as the script printed it last.
+    # The user's own metric, as the script printed it last; and every time, in that order.
     metric: float | None = None
+    metrics: tuple[float, ...] = ()
     # Files the script wrote, by its own names; they lie in the trial's scratch folder.
     written: tuple[str, ...] = ()
     wall_s: float = 0.0
@@ -42,9 +46,16 @@ class Trial:
     run: str = ""
     # What else was changed: words of the command line or keys of a config file, by knob.
     knobs: dict[str, Any] = field(default_factory=dict)
-    # Optimizer steps since the first, when it was stopped.
+    # Optimizer steps since the first, when its weights were digested: at the latest when it was stopped.
     steps: int | None = None
 
     @property
     def ended_well(self) -> bool:
         return self.ending in WELL and bool(self.step_s)
+
+
+def from_plain(value: Mapping[str, Any]) -> Trial:
+    """What `asdict` and JSON have made of a trial, a trial again. Raises KeyError or TypeError where it is none."""
+    lists = {one.name: tuple(value[one.name]) for one in fields(Trial) if isinstance(value.get(one.name), list)}
+    states = tuple(RemedyState(**state) for state in value["states"])
+    return Trial(**{**value, **lists, "states": states})

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from rich.text import Text
 
-from flatout.records.fix import SCHEMA, Fix, Tried
+from flatout.records.fix import SCHEMA, Fix, Quality, Tried
 from flatout.records.plan import Plan, Planned
 from flatout.records.proof import Hours, MeasuredGain
-from flatout.report.page import LABEL, drawn, labelled, spaced
+from flatout.report.page import drawn, labelled, spaced, wrapped
 from flatout.report.text import clean, figure
 
 _SAY = {
@@ -24,8 +23,12 @@ _SAY = {
     "left_out": "Not tried",
     "unverified": "not verified",
     "predicted": "predicted",
+    "metric": "your metric",
+    "unsure": "×{mid:.2f} (too uncertain to say)",
 }
 _STYLE = {"kept": "bold green", "harmful": "red", "failed": "red", "refused": "yellow"}
+# Bounds that are so many times apart say nothing.
+_UNSURE = 20.0
 _COLUMNS = ("remedy", "class", "predicted", "measured", "")
 
 
@@ -45,10 +48,10 @@ def render_plan(plan: Plan, *, width: int, color: bool, unicode: bool) -> str:
     if plan.remedies:
         lines.append(Text(" " + _SAY["plan"], "bold"))
         for one in plan.remedies:
-            lines += _wrapped(one.priority, f"{_written(one)} ({one.safety}, {_prediction(one)}): {one.why}", width)
+            lines += wrapped(one.priority, f"{written(one)} ({one.safety}, {_prediction(one)}): {one.why}", width)
     else:
         lines.append(Text(" " + _SAY["no_plan"]))
-    left = [line for one in plan.left_out for line in _wrapped("", f"{one.id}: {one.why}", width)]
+    left = [line for one in plan.left_out for line in wrapped("", f"{one.id}: {one.why}", width)]
     parts = [lines, [Text(" " + _SAY["left_out"], "bold"), *left] if left else []]
     return drawn(spaced(parts), width, color, unicode)
 
@@ -60,11 +63,11 @@ def _speed(fix: Fix, width: int) -> Iterator[Text]:
     if fix.after_per_s is not None and fix.profile:
         yield labelled("After", Text(f"{figure(fix.after_per_s)} {unit}{_hours(fix.hours_after)}", "bold green"))
         if fix.gain is not None:
-            yield labelled("Gain", Text(f"{_gain(fix.gain)}", "bold green"))
+            yield labelled("Gain", Text(f"{with_bounds(fix.gain)}", "bold green"))
     if not fix.profile:
-        yield from _wrapped("", _SAY["healthy"], width)
+        yield from wrapped("", _SAY["healthy"], width)
     if fix.ceiling is not None:
-        yield from _wrapped("Ceiling", fix.ceiling.sentence, width)
+        yield from wrapped("Ceiling", fix.ceiling.sentence, width)
 
 
 def _table(tried: Sequence[Tried], width: int) -> Iterator[Text]:
@@ -72,10 +75,10 @@ def _table(tried: Sequence[Tried], width: int) -> Iterator[Text]:
         return
     rows = [
         (
-            _written(one.planned),
+            written(one.planned),
             one.planned.safety,
             f"×{one.planned.predicted.mid:.2f}" if one.planned.predicted is not None else "–",
-            _gain(one.gain) if one.gain is not None else "–",
+            with_bounds(one.gain) if one.gain is not None else "–",
             f"kept ({one.priority})" if one.state == "kept" else one.state,
         )
         for one in tried
@@ -86,26 +89,35 @@ def _table(tried: Sequence[Tried], width: int) -> Iterator[Text]:
         words = "  ".join(clean(word).ljust(room) for word, room in zip(row[:-1], widths, strict=False))
         yield Text.assemble(" ", words, "  ", (row[-1], _STYLE.get(one.state, "")))
         if one.state not in ("kept", "outdone", "neutral"):
-            yield from _wrapped("", one.why, width)
+            yield from wrapped("", one.why, width)
 
 
 def _quality(fix: Fix, width: int) -> Iterator[Text]:
-    said = [one.sentence for one in (fix.quality.identity, fix.quality.envelope, fix.quality.metric) if one is not None]
     if fix.profile:
-        yield from _wrapped("Quality", ". ".join(said) if said else _SAY["unverified"], width)
+        for place, words in enumerate(said(fix.quality) or [_SAY["unverified"]]):
+            yield from wrapped("Quality" if place == 0 else "", words, width)
+
+
+def said(quality: Quality) -> list[str]:
+    """What is known of the results, a sentence each."""
+    words = [one.sentence for one in (quality.identity, quality.envelope) if one is not None]
+    if (metric := quality.metric) is not None:
+        doubt = f"{_SAY['unverified']}: " if metric.verdict == "not verified" else ""
+        words.append(f"{_SAY['metric']}: {doubt}{metric.sentence}")
+    return words
 
 
 def _why(fix: Fix, width: int, verbose: bool) -> Iterator[Text]:
     words = _SAY["head"].format(trials=fix.trials, took=_duration(fix.took_s), ended=fix.ended)
-    yield from _wrapped("Search", words, width)
+    yield from wrapped("Search", words, width)
     for notice in fix.notices:
-        yield from _wrapped("", notice, width)
+        yield from wrapped("", notice, width)
     if verbose:
         for one in fix.left_out:
-            yield from _wrapped("", f"{one.id} was not tried: {one.why}", width)
+            yield from wrapped("", f"{one.id} was not tried: {one.why}", width)
 
 
-def _written(one: Planned) -> str:
+def written(one: Planned) -> str:
     if isinstance(one.value, dict):
         inside = ",".join(f"{name}={value}" for name, value in one.value.items())
         return f"{one.id}={inside}" if inside else one.id
@@ -117,7 +129,10 @@ def _prediction(one: Planned) -> str:
     return f"{_SAY['predicted']} ×{gain.mid:.2f}" if gain is not None else "no prediction"
 
 
-def _gain(gain: MeasuredGain) -> str:
+def with_bounds(gain: MeasuredGain) -> str:
+    """As the table has it."""
+    if gain.high > _UNSURE * gain.low:
+        return _SAY["unsure"].format(mid=gain.mid)
     return f"×{gain.mid:.2f} ({gain.low:.2f} … {gain.high:.2f})"
 
 
@@ -128,8 +143,3 @@ def _hours(hours: Hours | None) -> str:
 def _duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
-
-
-def _wrapped(label: str, words: str, width: int) -> list[Text]:
-    lines = textwrap.wrap(clean(words), max(20, width - LABEL - 2)) or [""]
-    return [labelled(label if n == 0 else "", Text(line)) for n, line in enumerate(lines)]

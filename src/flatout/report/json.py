@@ -10,9 +10,11 @@ from flatout.errors import FlatoutError
 from flatout.records.report import (
     SCHEMA,
     CopySite,
+    Cost,
     Finding,
     Gain,
     GpuUse,
+    Grounds,
     HostUse,
     LineCost,
     Location,
@@ -32,13 +34,14 @@ from flatout.records.report import (
     Verdict,
     WorkerCost,
 )
+from flatout.report.next_command import next_command
 
 _FIRST = ("schema", "run", "throughput", "phases", "gpu", "verdict", "findings", "overhead")
 
 
 def to_json(report: RunReport) -> dict[str, Any]:
     """The report as a JSON value. What is not measured is null; NaN never appears."""
-    value: dict[str, Any] = _plain(asdict(report))
+    value: dict[str, Any] = plain({**asdict(report), "next": next_command(report)})
     return {name: value[name] for name in (*_FIRST, *(name for name in value if name not in _FIRST))}
 
 
@@ -56,7 +59,7 @@ def from_json(value: dict[str, Any]) -> RunReport:
         throughput=_made(Throughput, value["throughput"]),
         phases={name: _made(PhaseShare, share) for name, share in value["phases"].items()},
         gpu=None if value["gpu"] is None else _made(GpuUse, value["gpu"]),
-        verdict=_made(Verdict, value["verdict"]),
+        verdict=verdict_from_json(value["verdict"]),
         findings=tuple(_finding(item) for item in value["findings"]),
         overhead=_made(Overhead, value["overhead"]),
         lines=_located(LineCost, value.get("lines", ())),
@@ -75,13 +78,23 @@ def from_json(value: dict[str, Any]) -> RunReport:
     )
 
 
-def _plain(value: Any) -> Any:
+def verdict_from_json(value: dict[str, Any]) -> Verdict:
+    """Of a report or of a fix; older ones have a sentence only."""
+    grounds = value.get("grounds")
+    if grounds is not None:
+        grounds = _made(Grounds, {**grounds, "costs": tuple(_made(Cost, one) for one in grounds["costs"])})
+    made: Verdict = _made(Verdict, {**value, "grounds": grounds})
+    return made
+
+
+def plain(value: Any) -> Any:
+    """What JSON can hold; a number that is not finite was not measured."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {str(name): _plain(item) for name, item in value.items()}
+        return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     return value if value is None or isinstance(value, str | int | bool) else str(value)
 
 

@@ -10,6 +10,7 @@ import os
 import threading
 from dataclasses import dataclass, field
 
+from flatout.records.report import RunReport
 from flatout.report import text
 
 _SAY = {
@@ -40,6 +41,8 @@ class LiveFigures:
     cpu_cores: float | None = None
     memory_share: float | None = None
     starved_share: float | None = None
+    # What the run comes to so far, where somebody judges it.
+    report: RunReport | None = None
 
 
 def status_text(figures: LiveFigures, width: int, unicode: bool = True) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -11,7 +10,7 @@ from rich.text import Text
 
 from flatout.records.logs import SCHEMA, LogComparison, LogPoint, LogSummary, Pauses
 from flatout.report import text
-from flatout.report.page import LABEL, drawn, labelled
+from flatout.report.page import LABEL, drawn, labelled, wrapped
 
 _LEVELS = "▁▂▃▄▅▆▇█"
 _PLAIN_LEVELS = "_.-:=+*#"
@@ -55,27 +54,27 @@ def _log(log: LogSummary, width: int, unicode: bool, verbose: bool) -> Iterator[
         facts.append(text.duration(log.duration_s))
     yield Text(" " + " · ".join(facts), "bold")
     yield Text()
-    yield from _row("Speed", _speed(log) + _of_batch(log), width)
+    yield from wrapped("Speed", _speed(log) + _of_batch(log), width)
     if _worth_both(log):
         whole = log.whole_samples_per_s or log.whole_it_per_s or 0.0
         unit = "samples/s" if log.whole_samples_per_s else "it/s"
-        yield from _row("", f"{text.figure(whole)} {unit} over the whole log, pauses included", width)
+        yield from wrapped("", f"{text.figure(whole)} {unit} over the whole log, pauses included", width)
     yield from _course(log, width, unicode)
     if log.trend is not None:
-        yield from _row("Trend", _trend(log), width)
+        yield from wrapped("Trend", _trend(log), width)
     if log.data_share is not None and log.data_ms is not None:
         of = "" if log.step_ms is None else f" ({text.milliseconds(log.data_ms)} of {text.milliseconds(log.step_ms)})"
-        yield from _row(
+        yield from wrapped(
             "Data", f"{text.percent(log.data_share)} of a step waits for data{of}, as the log has it", width
         )
     for number, pauses in enumerate(log.pauses):
-        yield from _row("Pauses" if number == 0 else "", _pauses(pauses), width)
+        yield from wrapped("Pauses" if number == 0 else "", _pauses(pauses), width)
     if verbose:
         for stall in log.stalls[:20]:
             at = "" if stall.step is None else f" before step {stall.step:,.0f}"
-            yield from _row("", f"{text.duration(stall.lost_s)}{at} (line {stall.line}, {stall.kind})", width)
+            yield from wrapped("", f"{text.duration(stall.lost_s)}{at} (line {stall.line}, {stall.kind})", width)
     if log.last_loss is not None and log.first_loss is not None:
-        yield from _row("Loss", f"{log.first_loss:.4g} to {log.last_loss:.4g}", width)
+        yield from wrapped("Loss", f"{log.first_loss:.4g} to {log.last_loss:.4g}", width)
 
 
 def _speed(log: LogSummary) -> str:
@@ -143,11 +142,6 @@ def _pauses(pauses: Pauses) -> str:
 def _comparison(comparison: LogComparison, width: int) -> Iterator[Text]:
     ends = f" (95% interval {100 * (comparison.low - 1):+.1f}% to {100 * (comparison.high - 1):+.1f}%)"
     wide = comparison.low != comparison.high
-    yield from _row("Compared", comparison.sentence + (ends if wide else ""), width)
+    yield from wrapped("Compared", comparison.sentence + (ends if wide else ""), width)
     if comparison.hint:
-        yield from _row("", comparison.hint, width)
-
-
-def _row(label: str, words: str, width: int) -> Iterator[Text]:
-    for number, line in enumerate(textwrap.wrap(text.clean(words), max(20, width - LABEL - 2))):
-        yield labelled(label if number == 0 else "", Text(line))
+        yield from wrapped("", comparison.hint, width)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from rich.text import Text
 
 from flatout.records.memory import SCHEMA, LoaderPlan, MemoryVerdict
-from flatout.report.page import LABEL, drawn, labelled
+from flatout.report.page import drawn, labelled, wrapped
 from flatout.report.text import figure, percent
 
 _STEPS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
@@ -43,15 +42,15 @@ def _settings(plan: LoaderPlan) -> str:
 
 def _needs(verdict: MemoryVerdict, width: int) -> Iterator[Text]:
     plan, wanted, limits = verdict.plan, verdict.need, verdict.limits
-    yield from _row("A sample", f"{_bytes(plan.sample_bytes)} ({verdict.sample_from})", width)
+    yield from wrapped("A sample", f"{_bytes(plan.sample_bytes)} ({verdict.sample_from})", width)
     in_flight = f"{wanted.batches_in_flight} batches of {_bytes(wanted.batch_bytes)} under way"
     if plan.ranks > 1:
         in_flight += " in each rank"
     if plan.workers:
         yield _judged("/dev/shm", wanted.shm_bytes, limits.shm_free_bytes, verdict.fits_shm)
-        yield from _row("", in_flight, width)
+        yield from wrapped("", in_flight, width)
     if wanted.caches:
-        yield from _row("Cache", _cache(verdict), width)
+        yield from wrapped("Cache", _cache(verdict), width)
     yield _judged("RAM", wanted.ram_bytes, limits.ram_free_bytes, verdict.fits_ram)
     parts = [
         (wanted.shm_bytes, "under way"),
@@ -60,9 +59,9 @@ def _needs(verdict: MemoryVerdict, width: int) -> Iterator[Text]:
         (wanted.cache_bytes, "cache"),
         (wanted.process_bytes, "processes (assumed)"),
     ]
-    yield from _row("", " + ".join(f"{_bytes(part)} {name}" for part, name in parts if part), width)
+    yield from wrapped("", " + ".join(f"{_bytes(part)} {name}" for part, name in parts if part), width)
     if verdict.measured_peak_bytes:
-        yield from _row("", f"the run was seen to take {_bytes(verdict.measured_peak_bytes)} at most", width)
+        yield from wrapped("", f"the run was seen to take {_bytes(verdict.measured_peak_bytes)} at most", width)
 
 
 def _judged(label: str, wanted: float, free: float | None, fit: bool | None) -> Text:
@@ -96,10 +95,10 @@ def _cache(verdict: MemoryVerdict) -> str:
 def _safe(verdict: MemoryVerdict, width: int) -> Iterator[Text]:
     plan, chosen, wanted = verdict.plan, verdict.safe, verdict.safe_need
     if chosen is None or wanted is None:
-        yield from _row("Safe here", "nothing: a smaller batch, smaller samples or more memory is needed", width)
+        yield from wrapped("Safe here", "nothing: a smaller batch, smaller samples or more memory is needed", width)
         return
     if chosen == plan:
-        yield from _row("Safe here", "as it is", width)
+        yield from wrapped("Safe here", "as it is", width)
         return
     words = f"num_workers={chosen.workers}"
     if chosen.workers:
@@ -109,7 +108,7 @@ def _safe(verdict: MemoryVerdict, width: int) -> Iterator[Text]:
     words += f": at most {_bytes(wanted.ram_bytes)} RAM and {_bytes(wanted.shm_bytes)} of /dev/shm"
     if chosen.workers < plan.workers and verdict.fits_ram and verdict.fits_shm:
         words += f" ({verdict.limits.cpus:g} processors)"
-    yield from _row("Safe here", words, width)
+    yield from wrapped("Safe here", words, width)
 
 
 def _bytes(value: float) -> str:
@@ -117,8 +116,3 @@ def _bytes(value: float) -> str:
         if value >= step:
             return f"{figure(value / step)} {unit}"
     return f"{value:.0f} B"
-
-
-def _row(label: str, words: str, width: int) -> Iterator[Text]:
-    for number, line in enumerate(textwrap.wrap(words, max(20, width - LABEL - 2))):
-        yield labelled(label if number == 0 else "", Text(line))

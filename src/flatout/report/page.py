@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from io import StringIO
@@ -89,3 +90,9 @@ def paragraph(label: str, words: str, page: Page, style: str = "", label_style: 
     for n, line in enumerate(wrapped):
         line.rstrip()
         yield labelled(label if n == 0 else "", line, label_style)
+
+
+def wrapped(label: str, words: str, width: int, style: str = "bold") -> list[Text]:
+    """A label at the left and a sentence beside it. Names of runs and options have hyphens: they stay whole."""
+    lines = textwrap.wrap(text.clean(words), max(20, width - LABEL - 2), break_on_hyphens=False) or [""]
+    return [labelled(label if n == 0 else "", Text(line), style) for n, line in enumerate(lines)]

@@ -26,10 +26,13 @@ def applied(page: Page) -> Iterator[Text]:
         return
     yield Text(" " + _SAY["head"], "bold")
     for one in remedies:
-        words = _SAY.get(one.state, _SAY["failed"]).format(
-            id=one.id, value=_value(one.value), live=_live(one), why=one.why, step=one.step
-        )
-        yield from paragraph(one.safety, text.clean(words), page, _STYLE.get(one.state, "yellow"))
+        yield from paragraph(one.safety, text.clean(in_words(one)), page, _STYLE.get(one.state, "yellow"))
+
+
+def in_words(one: RemedyState) -> str:
+    """What became of it, in one line."""
+    words = _SAY.get(one.state, _SAY["failed"])
+    return words.format(id=one.id, value=_value(one.value), live=_live(one), why=one.why, step=one.step)
 
 
 def _value(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Findings in source as SARIF 2.1.0, which code scanning services read."""
+"""Findings in source and of runs as SARIF 2.1.0, which code scanning services read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
-from flatout.records.source import CheckReport, Edit, Fix, Place, SourceFinding
+from flatout.records.report import Finding, Location, RunReport
+from flatout.records.source import CheckReport, Edit, Fix, Place, Related, Severity, SourceFinding
 from flatout.report import measured
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -17,21 +18,62 @@ _LEVELS = {"error": "error", "high": "warning", "medium": "warning", "low": "not
 
 def sarif(report: CheckReport, version: str, texts: Mapping[str, str]) -> str:
     """`texts` holds the explanation of each code that was looked for."""
-    rules = list(dict.fromkeys(one.code for one in report.findings))
+    return _document(report.findings, [{} for _ in report.findings], report.trouble, version, texts)
+
+
+def run_sarif(report: RunReport, cwd: str, version: str, texts: Mapping[str, str]) -> str:
+    """The findings of a run that have a place in the source; the others are told as notifications."""
+    located = [one for one in report.findings if one.location is not None]
+    more = [{"properties": _of_run(one, report.run.id)} for one in located]
+    elsewhere = [one for one in report.findings if one.location is None]
+    trouble = [f"{one.code} {one.title}: {one.cause} (no place in the source)" for one in elsewhere]
+    return _document([_as_source(one, cwd) for one in located], more, trouble, version, texts)
+
+
+def _document(
+    findings: Sequence[SourceFinding],
+    more: Sequence[dict[str, Any]],
+    trouble: Sequence[str],
+    version: str,
+    texts: Mapping[str, str],
+) -> str:
+    """`more` is what to add to the result of each finding."""
+    rules = list(dict.fromkeys(one.code for one in findings))
     driver = {
         "name": "flatout",
         "version": version,
-        "rules": [_rule(code, report.findings, texts) for code in rules],
+        "rules": [_rule(code, findings, texts) for code in rules],
     }
     run: dict[str, Any] = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
-        "results": [_result(one, rules.index(one.code)) for one in report.findings],
+        "results": [_result(one, rules.index(one.code)) | extra for one, extra in zip(findings, more, strict=True)],
     }
-    if report.trouble:
-        notes = [{"level": "warning", "message": {"text": line}} for line in report.trouble]
+    if trouble:
+        notes = [{"level": "warning", "message": {"text": line}} for line in trouble]
         run["invocations"] = [{"executionSuccessful": True, "toolExecutionNotifications": notes}]
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1) + "\n"
+
+
+def _as_source(one: Finding, cwd: str) -> SourceFinding:
+    assert one.location is not None
+    related = tuple(Related(_place(other.location, cwd), other.words) for other in one.related)
+    place = _place(one.location, cwd)
+    severity: Severity = one.severity if one.severity in _LEVELS else "medium"  # type: ignore[assignment]
+    return SourceFinding(one.code, one.family, one.title, severity, place, one.cause, one.change, related)
+
+
+def _place(location: Location, cwd: str) -> Place:
+    """Relative to where the run was started, as services expect it, if it lies below."""
+    path = PurePath(location.file)
+    file = path.relative_to(cwd) if cwd and path.is_relative_to(cwd) else path
+    return Place(str(file), max(1, location.line))
+
+
+def _of_run(one: Finding, run: str) -> dict[str, Any]:
+    gain = one.predicted_gain
+    told = None if gain is None else {"low": gain.low, "mid": gain.mid, "high": gain.high, "method": gain.method}
+    return {"run": run, "evidence": one.evidence, "predicted_gain": told, "remedy": one.remedy}
 
 
 def _rule(code: str, findings: Sequence[SourceFinding], texts: Mapping[str, str]) -> dict[str, Any]:
@@ -90,7 +132,9 @@ def _replacement(edit: Edit) -> dict[str, Any]:
 
 
 def _uri(file: str) -> str:
-    return quote(PurePath(file).as_posix())
+    """Relative to the project. What lies elsewhere has a scheme, or a service would look for it in there."""
+    path = PurePath(file)
+    return f"file://{quote(path.as_posix())}" if path.is_absolute() else quote(path.as_posix())
 
 
 def _location(place: Place) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 from flatout.records.phases import PHASES
+from flatout.records.report import RunReport
 from flatout.report import text
 from flatout.report.live import LiveFigures, status_text
 from flatout.report.page import PHASE_STYLE
@@ -30,8 +31,13 @@ _SAY = {
     "cores": "{n:.1f} cores",
     "memory": "RAM",
     "none": "not measured",
+    "so_far": "so far",
+    "nothing": "nothing worth fixing so far",
 }
 _SIDE_COLUMNS = 36
+# Of the panel with the findings, and of a terminal that has room for it.
+_FINDINGS_ROWS, _SMALLEST_ROWS = 7, 20
+_SHOWN_FINDINGS = 3
 _KEPT_LINES = 500
 # Escape sequences other than colours: they would move our own cursor.
 _MOVES = re.compile(r"\x1b(?:\[[0-9;?]*[A-HJKSTfhlnsu]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[=>78cM])")
@@ -97,13 +103,38 @@ def layout(figures: LiveFigures, lines: list[str], size: tuple[int, int]) -> Lay
     root = Layout()
     root.split_column(Layout(name="body"), Layout(Text(status_text(figures, size[0]), "reverse"), size=1))
     side = Layout(name="side", size=_SIDE_COLUMNS)
-    log = Panel(_log(lines), title=_SAY["output"], title_align="left", border_style="dim")
-    root["body"].split_row(Layout(log, name="log"), side)
+    report = figures.report if size[1] >= _SMALLEST_ROWS else None
+    rows = max(1, size[1] - 3 - (0 if report is None else _FINDINGS_ROWS))
+    log = Layout(Panel(_log(lines[-rows:]), title=_SAY["output"], title_align="left", border_style="dim"), name="log")
+    root["body"].split_row(log if report is None else _with_findings(log, report), side)
     side.split_column(
         Layout(Panel(_phases(figures), title=_SAY["phases"], title_align="left", border_style="dim")),
         Layout(Panel(_machine(figures), title=_SAY["machine"], title_align="left", border_style="dim"), size=8),
     )
     return root
+
+
+def _with_findings(log: Layout, report: RunReport) -> Layout:
+    """The script's output, and below it what the run comes to so far."""
+    both = Layout()
+    panel = Panel(_findings(report), title=_SAY["so_far"], title_align="left", border_style="dim")
+    both.split_column(log, Layout(panel, size=_FINDINGS_ROWS))
+    return both
+
+
+def _findings(report: RunReport) -> Group:
+    """The verdict, and the findings that would gain most."""
+    style = "green" if report.verdict.healthy else "red"
+    lines = [Text(text.clean(report.verdict.sentence), style)]
+    for finding in report.findings[:_SHOWN_FINDINGS]:
+        line = Text.assemble((finding.code, "bold cyan"), f" {text.clean(finding.title)}", overflow="ellipsis")
+        if finding.predicted_gain is not None:
+            line.append(f"  ×{finding.predicted_gain.low:.2f} to ×{finding.predicted_gain.high:.2f}", "bold")
+        line.no_wrap = True
+        lines.append(line)
+    if not report.findings and report.verdict.healthy:
+        lines.append(Text(_SAY["nothing"], "dim"))
+    return Group(*lines)
 
 
 def _log(lines: list[str]) -> Text:

@@ -11,6 +11,7 @@ from rich.text import Text
 from flatout.records.phases import PHASES
 from flatout.records.report import Finding, GpuUse, HostUse, LineCost, PhaseShare, RunReport, WorkerCost
 from flatout.report import text
+from flatout.report.next_command import next_command
 from flatout.report.page import LABEL, PHASE_STYLE, Page, drawn, paragraph, row, spaced
 from flatout.report.remedies import applied
 from flatout.report.stages import stages
@@ -69,8 +70,9 @@ _SAY = {
     "own_cost": "{us} µs a step",
     "own_share": "{share} of the step",
     "note": "Note",
+    "next": "Next",
     "kept": "Kept",
-    "next": "`flatout runs` lists what is stored",
+    "runs": "`flatout runs` lists what is stored",
     "explain": "`flatout explain CODE` says more about a finding",
 }
 
@@ -345,5 +347,6 @@ def _footer(page: Page, kept: str | None) -> Iterator[Text]:
         yield from row(_SAY["own"], pieces, page)
     for notice in _notices(page):
         yield from paragraph(_SAY["note"], notice, page, label_style="bold yellow")
+    yield from paragraph(_SAY["next"], next_command(report), page, "cyan")
     if kept is not None:
-        yield from row(_SAY["kept"], [Text(text.clean(kept), "dim"), Text(_SAY["next"], "dim")], page)
+        yield from row(_SAY["kept"], [Text(text.clean(kept), "dim"), Text(_SAY["runs"], "dim")], page)

@@ -23,6 +23,9 @@ from flatout.store.redaction import redact
 DEFAULT_ROOT = Path(".flatout", "runs")
 SUMMARY = "summary.json"
 _PARTS = ("proc", "telemetry")
+# What an id begins with.
+_TIME = "%Y%m%d-%H%M%S"
+_DATED = re.compile(r"\d{8}-\d{6}-")
 
 
 @dataclass(slots=True)
@@ -133,7 +136,17 @@ def run_paths(root: Path | None = None) -> list[Path]:
             found += [entry for entry in folder.iterdir() if (entry / "manifest.json").is_file()]
         except OSError:
             continue
-    return sorted(found, key=lambda path: (path.name, str(path)), reverse=True)
+    return sorted(found, key=lambda path: (_began(path), path.name, str(path)), reverse=True)
+
+
+def _began(path: Path) -> str:
+    """As ids begin. A run that came under another name has its time in its manifest; one without either is old."""
+    if _DATED.match(path.name):
+        return path.name[:15]
+    try:
+        return time.strftime(_TIME, time.localtime(read_manifest(path).started_unix_s))
+    except (FlatoutError, TypeError, ValueError, OverflowError, OSError):
+        return ""
 
 
 def find_run(name: str, root: Path | None = None) -> Path:
@@ -155,7 +168,11 @@ def find_run(name: str, root: Path | None = None) -> Path:
 
 def is_running(path: Path) -> bool:
     """Is this run still being recorded? If its watcher ran on another host, we cannot know and say yes."""
-    manifest = read_manifest(path)
+    return is_recorded(path, read_manifest(path))
+
+
+def is_recorded(path: Path, manifest: Manifest) -> bool:
+    """The same for one whose manifest has just been read."""
     if manifest.state != "running":
         return False
     if manifest.host not in (None, socket.gethostname()):
@@ -189,12 +206,14 @@ def prune(
         raise FlatoutError(f"--keep must be at least 0, got {keep}")
     now_s = time.time() if now_s is None else now_s
     gone = []
-    for path in run_paths(root)[keep or 0 :]:
+    readable = 0
+    for path in run_paths(root):
         try:
-            started_s = read_manifest(path).started_unix_s
-            if is_running(path) or (older_than_s is not None and now_s - started_s < older_than_s):
-                continue
+            started_s, is_going_on = read_manifest(path).started_unix_s, is_running(path)
         except FlatoutError:
+            continue
+        readable += 1
+        if readable <= (keep or 0) or is_going_on or (older_than_s is not None and now_s - started_s < older_than_s):
             continue
         shutil.rmtree(path, ignore_errors=True)
         if not path.exists():
@@ -214,7 +233,7 @@ def _make(path: Path) -> None:
 
 def _new_id(script: str, clock: Callable[[], float]) -> str:
     stem = re.sub(r"[^A-Za-z0-9_.-]+", "-", Path(script).stem).strip("-.")[:40] or "run"
-    return f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(clock()))}-{stem}-{os.urandom(2).hex()}"
+    return f"{time.strftime(_TIME, time.localtime(clock()))}-{stem}-{os.urandom(2).hex()}"
 
 
 def _recorded_pids(recordings: Iterable[Path]) -> set[int]:

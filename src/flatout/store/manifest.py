@@ -38,6 +38,8 @@ class Manifest:
     host: str | None = None
     # Where the recordings are while the run lasts, if not in the run directory itself.
     work: str | None = None
+    # Whether it came in a bundle: then the files it names are not those of this machine, and are never opened.
+    imported: bool = False
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

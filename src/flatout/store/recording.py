@@ -28,6 +28,10 @@ from flatout.store.header import (
 from flatout.store.texts import Text, TextAssembler
 
 _BLOCK_BYTES = 8192 * SLOT_BYTES
+# What one look at a growing file takes at most: who begins to follow a long run must not hold all of it at once.
+_MOST_BLOCKS = 8
+# What it reads first. The file is longer than what is written of it, and zeros cost as much to look at as records do.
+_GLANCE_BYTES = 512 * SLOT_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,8 @@ class Tail:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
+        # Whether there was more to read than one look takes.
+        self.is_behind = False
         self._decoder: _Decoder | None = None
         self._at = 0
         self._suspect = -1
@@ -118,10 +124,13 @@ class Tail:
     def poll(self) -> Recording:
         """New records and texts; empty as long as there are none. `lost` counts from the beginning."""
         try:
-            with self.path.open("rb", buffering=0) as file:
-                return self._poll(file.fileno())
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return Recording(self.path, None, {}, ())
+        try:
+            return self._poll(fd)
+        finally:
+            os.close(fd)
 
     def _poll(self, fd: int) -> Recording:
         if self._decoder is None:
@@ -131,18 +140,19 @@ class Tail:
             self._decoder = _Decoder(header)
             self._at = header.slots_at
         decoder = self._decoder
-        more = True
-        while more:
-            data = os.pread(fd, _BLOCK_BYTES, self._at)
-            ready = self._ready(data)
-            decoder.feed(ready, if_damaged="skip")
-            self._at += len(ready)
-            more = len(ready) == _BLOCK_BYTES
+        for wanted in (_GLANCE_BYTES, *_MOST_BLOCKS * (_BLOCK_BYTES,)):
+            data = os.pread(fd, wanted, self._at)
+            good = self._ready(data)
+            decoder.feed(data[: len(good) * SLOT_BYTES], if_damaged="skip", good=good)
+            self._at += len(good) * SLOT_BYTES
+            self.is_behind = len(good) * SLOT_BYTES == wanted
+            if not self.is_behind:
+                break
         records, texts = decoder.take()
         return Recording(self.path, decoder.header, records, texts, Losses(decoder.damaged, 0, decoder.assembler.lost))
 
-    def _ready(self, data: bytes) -> bytes:
-        """The part of `data` that is written for good.
+    def _ready(self, data: bytes) -> NDArray[np.bool_]:
+        """The slots of `data` that are written for good, and which of them carry the right checksum.
 
         A zero slot is not written yet; a bad one may be half written, so it is skipped only if it is still bad the next
         time.
@@ -155,8 +165,8 @@ class Tail:
             place = self._at + int(bad) * SLOT_BYTES
             if place > self._suspect:
                 self._suspect = place
-                return data[: int(bad) * SLOT_BYTES]
-        return data[: end * SLOT_BYTES]
+                return good[: int(bad)]
+        return good
 
 
 class _Decoder:
@@ -171,11 +181,15 @@ class _Decoder:
         self._parts: dict[str, list[NDArray[Any]]] = defaultdict(list)
         self._texts: list[Text] = []
 
-    def feed(self, data: bytes, if_damaged: Literal["wait", "skip"]) -> bool:
-        """Take a block in. With "wait", a block with damage is left alone and False is returned."""
+    def feed(self, data: bytes, if_damaged: Literal["wait", "skip"], good: NDArray[np.bool_] | None = None) -> bool:
+        """Take a block in. With "wait", a block with damage is left alone and False is returned.
+
+        `good`: which of its slots carry the right checksum, where that is known; then none of them is empty.
+        """
         block = _slots(data)
-        block = block[block.view("<u8").any(axis=1)]
-        good = _checked(block)
+        if good is None:
+            block = block[block.view("<u8").any(axis=1)]
+            good = _checked(block)
         if if_damaged == "wait" and not good.all():
             return False
         self.damaged += int((~good).sum()) + any(data[len(data) // SLOT_BYTES * SLOT_BYTES :])

@@ -101,19 +101,26 @@ class RowWriter:
 def read_rows(path: Path | str) -> Rows:
     """All whole rows of the file, which may still be growing."""
     data = Path(path).read_bytes()
-    columns, at, dropped = _head(data, str(path))
-    row = np.dtype([("values", "<f8", (len(columns),)), ("crc", "<u4")])
-    count = (len(data) - at) // row.itemsize
-    table: NDArray[Any] = np.frombuffer(data, row, count, at)
+    columns, at, dropped = head_of(data, str(path))
+    values, good, used = whole_rows(data[at:], len(columns))
+    torn = len(data) - at > used
+    return Rows(columns, values[good], int((~good).sum()) + torn + dropped)
+
+
+def whole_rows(data: bytes, columns: int) -> tuple[NDArray[np.float64], NDArray[np.bool_], int]:
+    """The rows at the start of `data`, which of them carry the right checksum, and how many bytes they take."""
+    row = np.dtype([("values", "<f8", (columns,)), ("crc", "<u4")])
+    count = len(data) // row.itemsize
+    table: NDArray[Any] = np.frombuffer(data, row, count)
     body = row.itemsize - _CRC.size
-    flat = memoryview(data)[at:]
+    flat = memoryview(data)
     sums = [zlib.crc32(flat[i : i + body]) for i in range(0, count * row.itemsize, row.itemsize)]
-    good = np.asarray(sums, np.uint32) == table["crc"]
-    torn = (len(data) - at) % row.itemsize > 0
-    return Rows(columns, table["values"][good], int((~good).sum()) + torn + dropped)
+    good: NDArray[np.bool_] = np.asarray(sums, np.uint32) == table["crc"]
+    return table["values"], good, count * row.itemsize
 
 
-def _head(data: bytes, path: str) -> tuple[tuple[str, ...], int, int]:
+def head_of(data: bytes, path: str) -> tuple[tuple[str, ...], int, int]:
+    """The columns, where the rows begin, and how many were dropped."""
     if len(data) < _HEAD.size or data[:8] != MAGIC:
         raise FlatoutError(f"{path} is not a file of flatout rows (it starts with {data[:8]!r})")
     _, version, length, crc, _, dropped = _HEAD.unpack_from(data)

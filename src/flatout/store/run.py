@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,11 @@ class StoredRun:
         """Where the recordings are: while a run on a network disk lasts, in a local directory."""
         work = self.manifest.work
         return Path(work) if work and Path(work).is_dir() else self.path
+
+    @property
+    def source_until_unix_s(self) -> float:
+        """A source file that is newer than this is not what ran. Of an imported run, none here is."""
+        return -math.inf if self.manifest.imported else self.manifest.started_unix_s
 
     @cached_property
     def recordings(self) -> tuple[Recording, ...]:

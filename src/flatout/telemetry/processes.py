@@ -17,11 +17,16 @@ from flatout.telemetry.roles import Known, roles_of
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-# New processes are looked for this often; PSS of one process is read no more often than this.
+# New processes are looked for this often.
 _SCAN_S = 1.0
+# PSS of a process is read this often, and sooner where its RSS, which costs nothing to read, has grown by this much:
+# else the peak of a run of a few seconds would be what it held at its beginning.
 _PSS_S = 5.0
-# The kernel walks the page tables for PSS while holding the process's map lock: never spend more than 1% of time on it.
-_PSS_TIME_SHARE = 0.01
+_GROWN = 1.02
+# The kernel walks the page tables for PSS, and holds the process's map lock meanwhile: no more than 0.5% of a core
+# goes into it. What is left of that in quiet times is saved, so that a sudden growth can be followed.
+_PSS_TIME_SHARE = 0.005
+_PSS_MOST_SAVED_S = 0.05
 # A process that has just been forked still bears its parent's command line until it calls exec: look again.
 _COMMAND_READS = 4
 
@@ -63,6 +68,8 @@ class _Process:
         self.command_reads = 0
         self.pss_bytes: float | None = None
         self.pss_read_s = float("-inf")
+        self._rss_bytes = 0
+        self._rss_bytes_at_pss = 0
         self._stat, self._io = ProcFile(folder / "stat"), ProcFile(folder / "io")
         self._cpu, self._faults, self._reads, self._writes = Rate(), Rate(), Rate(), Rate()
 
@@ -72,6 +79,7 @@ class _Process:
         stat = parse_stat(data) if data else None
         if stat is None:
             return None
+        self._rss_bytes = stat.rss_bytes
         io = _io_bytes(self._io.read())
         return ProcessSample(
             pid=self.pid,
@@ -85,7 +93,13 @@ class _Process:
             threads=float(stat.threads),
         )
 
-    def read_pss(self) -> None:
+    def wants_pss(self, now_s: float) -> bool:
+        return now_s - self.pss_read_s >= _PSS_S or self._rss_bytes > _GROWN * self._rss_bytes_at_pss
+
+    def read_pss(self, now_s: float) -> None:
+        self.pss_read_s = now_s
+        # As of the last sample: what has come since makes it wanted again.
+        self._rss_bytes_at_pss = self._rss_bytes
         self.pss_bytes = _pss_bytes(_read(self.folder / "smaps_rollup"))
 
     def close(self) -> None:
@@ -105,7 +119,7 @@ class ProcessSampler:
         self._tree: dict[int, _Process] = {}
         self._others: set[int] = set()
         self._scan_due_s = float("-inf")
-        self._pss_due_s = float("-inf")
+        self._pss_saved_s, self._pss_saved_at_s = 0.0, clock()
 
     @property
     def pids(self) -> frozenset[int]:
@@ -117,7 +131,7 @@ class ProcessSampler:
         if now_s >= self._scan_due_s:
             self._scan()
             self._scan_due_s = now_s + _SCAN_S
-        if now_s >= self._pss_due_s:
+        if self._can_afford_pss(now_s):
             self._read_one_pss(now_s)
         samples = []
         for pid, process in list(self._tree.items()):
@@ -164,16 +178,19 @@ class ProcessSampler:
         for process in self._tree.values():
             process.role = roles[process.pid]
 
+    def _can_afford_pss(self, now_s: float) -> bool:
+        saved_s = self._pss_saved_s + _PSS_TIME_SHARE * (now_s - self._pss_saved_at_s)
+        self._pss_saved_s, self._pss_saved_at_s = min(saved_s, _PSS_MOST_SAVED_S), now_s
+        return saved_s >= 0
+
     def _read_one_pss(self, now_s: float) -> None:
         """One process a turn, the one that has waited longest, so that a tick never pays for a whole tree."""
-        due = [p for p in self._tree.values() if now_s - p.pss_read_s >= _PSS_S]
+        due = [p for p in self._tree.values() if p.wants_pss(now_s)]
         if not due:
             return
-        process = min(due, key=lambda p: p.pss_read_s)
-        process.pss_read_s = now_s
-        started_s = time.perf_counter()
-        process.read_pss()
-        self._pss_due_s = now_s + (time.perf_counter() - started_s) / _PSS_TIME_SHARE
+        started_s = time.thread_time()
+        min(due, key=lambda p: p.pss_read_s).read_pss(now_s)
+        self._pss_saved_s -= time.thread_time() - started_s
 
 
 def _listed(folder: Path) -> list[str]:

@@ -27,6 +27,10 @@ class Request:
     warm_up: int = 10
     seconds: float = 300.0
     limit_s: float = 600.0
+    # It ends sooner: after the first so many steps, if from the second on so many seconds have passed.
+    enough: tuple[int, int, float] | None = None
+    # The weights are compared after this step, whenever the trial ends; at its end without.
+    digest_at: int | None = None
     # A pattern with one group: its last match in what the script prints is the user's metric.
     metric: str | None = None
     # Config files that the command names, by the copies that take their place.
@@ -38,8 +42,14 @@ class Request:
     allow_writes: bool = False
     # Batches that lie on the device take the place of the loader's: a ceiling.
     replays: bool = False
+    # After a few steps the script's loaders run alone, and their batches are what is timed: the other ceiling.
+    feeds: bool = False
     # The weights are moved by about a rounding error after the first step: a yardstick.
     nudged: bool = False
+    # So many random numbers are drawn after the first step, and all that are drawn later are others: a yardstick.
+    reseeded: int = 0
+    # Profiles that take turns on top of `remedies` within the one process, by name.
+    arms: tuple[tuple[str, Mapping[str, Any]], ...] = ()
     # Tells trials of one arm apart.
     repeat: int = 0
 

@@ -11,11 +11,10 @@ import json
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from flatout.errors import FlatoutError
-from flatout.records.report import RemedyState
-from flatout.records.trial import Trial
+from flatout.records.trial import Trial, from_plain
 from flatout.records.tune import Ask
 from flatout.tune.space import key
 
@@ -23,16 +22,21 @@ FILE = "trials.jsonl"
 
 
 class Journal:
-    """Use as a context manager; two searches never write to one file."""
+    """Use as a context manager; two searches never write to one file. `limit_s` is what a trial may take now."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, limit_s: float = 0.0) -> None:
         self._path = folder / FILE
+        self._limit_s = limit_s
         self._file: IO[bytes] | None = None
         self._known: dict[str, Trial] = {}
 
     def __enter__(self) -> Journal:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = self._path.open("a+b")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._path.open("a+b")
+        except OSError as error:
+            words = f"{str(self._path.parent)!r} cannot be written: {error.strerror or error}; choose with --out"
+            raise FlatoutError(words) from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -49,7 +53,10 @@ class Journal:
         return len(self._known)
 
     def find(self, ask: Ask) -> Trial | None:
-        return self._known.get(_name(ask))
+        """None also where it ran out of time, and may take longer now."""
+        trial = self._known.get(_name(ask))
+        is_open = trial is not None and trial.ending == "out of time" and trial.wall_s < self._limit_s
+        return None if is_open else trial
 
     def add(self, ask: Ask, trial: Trial) -> None:
         assert self._file is not None
@@ -77,7 +84,7 @@ class Journal:
             try:
                 value = json.loads(line)
                 ask = Ask(value["setting"], value["steps"], value["repeat"])
-                self._known[_name(ask)] = _trial(value["trial"])
+                self._known[_name(ask)] = from_plain(value["trial"])
             except (ValueError, KeyError, TypeError):
                 continue  # a line that was damaged is a trial to make again
         self._file.truncate(whole)
@@ -85,9 +92,3 @@ class Journal:
 
 def _name(ask: Ask) -> str:
     return f"{key(ask.setting)} {ask.steps} {ask.repeat}"
-
-
-def _trial(value: dict[str, Any]) -> Trial:
-    lists = {name: tuple(value[name]) for name in ("step_s", "samples", "losses", "written")}
-    states = tuple(RemedyState(**state) for state in value["states"])
-    return Trial(**{**value, **lists, "states": states})

@@ -126,6 +126,18 @@ def longest(points: Sequence[Point]) -> list[Point]:
     return [_joined(several) for several in by_setting.values()]
 
 
+def finalists(points: Sequence[Point], steps: int) -> tuple[list[Point], bool]:
+    """Those to choose from, and whether they are rough: where fewer than two have `steps`, shorter ones have to do.
+
+    The script as it is stands among them in any case. Its long trial comes last, and the search may have ended before.
+    """
+    usable = [point for point in points if point.is_usable]
+    full = [point for point in usable if point.steps == steps]
+    if len(full) < 2 and any(point.setting for point in usable):
+        return usable, True
+    return [*full, *(point for point in usable if not point.setting and point not in full)], False
+
+
 def _joined(points: Sequence[Point]) -> Point:
     usable = [one for one in points if one.is_usable]
     if not usable:

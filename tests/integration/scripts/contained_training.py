@@ -30,6 +30,8 @@ class Cached(Dataset[torch.Tensor]):
 
 def checkpoints(model: torch.nn.Module) -> None:
     # Not above: a worker that is spawned would import it too.
+    import pyarrow
+    from pyarrow import parquet
     from safetensors.torch import load_file, save_file
 
     assert torch.load("best.pt") == {"epoch": 1}
@@ -42,6 +44,8 @@ def checkpoints(model: torch.nn.Module) -> None:
     torch.jit.load("script.pt")
     save_file(model.state_dict(), "model.safetensors")
     model.load_state_dict(load_file("model.safetensors"))
+    parquet.write_table(pyarrow.table({"loss": [1.0, 2.0]}), "losses.parquet")
+    assert parquet.read_table("losses.parquet").num_rows == parquet.ParquetFile("losses.parquet").metadata.num_rows == 2
 
 
 def logs() -> None:

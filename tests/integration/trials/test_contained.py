@@ -65,7 +65,16 @@ def test_what_libraries_write(work: Path, tmp_path: Path) -> None:
     assert ran.stdout == "all as it should be\n", ran.stderr
     assert tree(work) == before
     names = {Path(path).name for path in ran.written}
-    assert {"best.pt", "modèle.pt", "model.safetensors", "runs.db", "trace.json", "array.bin", "3.npy"} <= names
+    assert {
+        "best.pt",
+        "modèle.pt",
+        "model.safetensors",
+        "losses.parquet",
+        "runs.db",
+        "trace.json",
+        "array.bin",
+        "3.npy",
+    } <= names
 
 
 def test_random_operations_are_answered_as_the_system_answers_them(tmp_path: Path) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from flatout.app.fixing.judging import same_bits
+from flatout.app.fixing.screening import arms_of, steps_of, weighed
 from flatout.app.trials import Maker
+from flatout.records.plan import Planned
 from flatout.records.trial import Trial
 from flatout.trials import process
 from flatout.trials.request import Request
@@ -39,6 +44,28 @@ def test_it_is_stopped_after_its_steps_and_the_same_again_is_bit_for_bit_the_sam
     assert fed.weights == plain.weights is not None
     assert [state.state for state in fed.states] == ["applied"]
     assert sum(fed.step_s) < sum(plain.step_s)
+
+
+def test_one_that_has_enough_ends_sooner_and_its_weights_are_compared_after_the_same_step(attempt: Try) -> None:
+    whole = attempt(steps=30, digest_at=12)
+    short = attempt(steps=60, enough=(12, 5, 0.0), digest_at=12)
+    # Eight samples of a millisecond each make a step, so it is the time that counts.
+    timed = attempt(steps=60, enough=(12, 5, 0.15))
+
+    assert (len(whole.losses), len(short.losses)) == (30, 12)
+    assert whole.weights == short.weights is not None and whole.steps == short.steps == 12
+    assert 12 < len(timed.losses) < 60 and sum(timed.step_s) > 0.1
+
+
+def test_samples_that_draw_random_numbers_draw_others_in_workers_and_that_is_known(attempt: Try) -> None:
+    plain = attempt("draws")
+    fed = attempt("draws", "loader.workers", remedies={"loader.workers": 2})
+    others = [attempt("draws", "others", reseeded=count) for count in (1, 2)]
+
+    assert same_bits([plain], fed).verdict == "not comparable"
+    # From the second step on, for the first batch had been made.
+    assert all(other.losses[0] == plain.losses[0] and other.losses[1] != plain.losses[1] for other in others)
+    assert others[0].losses[1:] != others[1].losses[1:]
 
 
 @pytest.mark.parametrize(
@@ -108,3 +135,27 @@ def test_all_ranks_of_torchrun_leave_together(tmp_path: Path) -> None:
     assert trial.ending == "stopped", trial.why
     assert len(trial.losses) == 12
     assert set(trial.samples) == {16}
+
+
+def test_arms_take_turns_within_one_process(tmp_path: Path) -> None:
+    """Anomaly mode makes steps several times as long: switching it off in mid-training shows at once."""
+    script = _SCRIPT.parent / "switched.py"
+    arms = arms_of([planned("autograd.plain"), planned("optimizer.fused")])
+    make = Maker(tmp_path / "trials")
+
+    trial = make(Request((str(script),), "in turns", steps=steps_of(arms), arms=arms, allow_writes=True))
+    found = make.in_turns(trial)
+    weights = weighed(found, [planned("autograd.plain"), planned("optimizer.fused")])
+
+    assert trial.ending == "stopped"
+    # Six, but for those in which the machine was busy with something else.
+    assert all(4 <= len(one.step_s) <= 6 for one in found.values())
+    assert np.median(found["autograd.plain"].step_s) < 0.7 * np.median(found["as it is"].step_s)
+    assert weights is None or weights.decisions["autograd.plain"].judgement == "kept"
+    told = [json.loads(line[6:]) for line in (Path(trial.run) / "output.txt").read_text().splitlines()]
+    # Those of a turn at most; none is left behind by those that ended.
+    assert max(one["hooks"] for one in told) <= told[0]["hooks"] + 3
+
+
+def planned(name: str) -> Planned:
+    return Planned(name, True, "numeric", name, "to be tried")

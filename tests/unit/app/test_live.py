@@ -12,6 +12,7 @@ from flatout.attach import wire
 from flatout.attach.recorder import Recorder
 from flatout.records.sample import GpuReading, GpuSample, Tick
 from flatout.report.live import LiveFigures
+from tests.unit.making import Process, facts
 
 _STEP = wire.packer("step")
 
@@ -48,6 +49,21 @@ def test_ranks_add_up_and_workers_do_not_count(tmp_path: Path) -> None:
     assert figures.phases["data"] == pytest.approx(0.6)
     for recorder in recorders:
         recorder.close()
+
+
+def test_the_first_look_at_a_run_that_goes_on_shows_its_last_seconds(tmp_path: Path) -> None:
+    read: list[int] = []
+    follower = Follower(tmp_path, on_new=lambda new: read.append(new.count("step")))
+    process = Process(tmp_path / "1-1.rec", facts(1))
+    process.steps(600, 1000.0, {"data": 1.0}, samples=1)
+    process.steps(200, 50.0, {"data": 0.0}, samples=8)
+    process.end()
+
+    figures = follower.figures(None)
+
+    assert figures.steps == sum(read) == 800
+    assert figures.samples_per_s == pytest.approx(160.0)
+    assert figures.phases["data"] == 0.0
 
 
 def test_old_steps_leave_the_window_and_unknown_samples_are_not_measured(tmp_path: Path) -> None:

@@ -20,9 +20,11 @@ def test_remedies_hold_within_the_block_and_no_longer() -> None:
 
     with session(remedies={"loader.workers": 2, "loader.prefetch": 3}) as applied:
         loader = torch.utils.data.DataLoader([1, 2, 3])
+        within = (loader.num_workers, loader.prefetch_factor)
         states = {state["id"]: state for state in applied.states}
 
-    assert (loader.num_workers, loader.prefetch_factor) == (2, 3)
+    assert within == (2, 3)
+    assert (loader.num_workers, loader.prefetch_factor) == (0, None), "as it was made, like any loader after the block"
     assert {state["state"] for state in states.values()} == {"applied"}
     assert any("num_workers 0" in str(told) for told in dict(states["loader.workers"]["live"]).values())
     assert _init() is before and torch.utils.data.DataLoader([1]).num_workers == 0

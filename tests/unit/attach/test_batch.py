@@ -86,3 +86,9 @@ def test_the_majority_decides() -> None:
 )
 def test_a_batch_is_never_larger_than_what_the_loader_asked_for(batch: Any, asked: int, size: int) -> None:
     assert look(batch, asked)[1] == size
+
+
+def test_a_long_list_of_parts_counts_the_samples_that_were_asked_for() -> None:
+    boxes = [(make(4), make()) for _ in range(192)]
+
+    assert look(boxes, asked=16)[1] == 16

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from flatout import cli
+from tests.unit.making import Making
 
 _SRC = Path(cli.__file__).parents[2]
 
@@ -20,6 +21,11 @@ def _flatout(*words: str, cwd: Path | None = None) -> subprocess.CompletedProces
     return subprocess.run(
         [sys.executable, "-m", "flatout", *words], cwd=cwd, env=environ, capture_output=True, text=True
     )
+
+
+def _shell(line: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environ = {**os.environ, "PYTHONPATH": str(_SRC)}
+    return subprocess.run(line, shell=True, cwd=cwd, env=environ, capture_output=True, text=True)
 
 
 def test_help_lists_the_verbs_without_importing_them(tmp_path: Path) -> None:
@@ -36,6 +42,7 @@ def test_help_lists_the_verbs_without_importing_them(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.timing
 def test_help_is_quick() -> None:
     best = min(_seconds_for("--help") for _ in range(3))
 
@@ -48,6 +55,7 @@ def _seconds_for(*words: str) -> float:
     return time.perf_counter() - began
 
 
+@pytest.mark.timing
 def test_import_is_quick_and_pulls_no_torch() -> None:
     code = (
         "import sys, time; t = time.perf_counter(); import flatout; "
@@ -108,3 +116,36 @@ def test_completion_offers_verbs_and_options() -> None:
     )
 
     assert "--telemetry" in done.stdout
+
+
+@pytest.mark.parametrize("words", [["--help"], ["explain"], ["runs"], ["memory", "--sample-bytes", "1MB"]])
+def test_output_that_finds_no_room_is_one_line_and_exit_code_2(words: list[str], tmp_path: Path) -> None:
+    done = _shell(f"{sys.executable} -m flatout {' '.join(words)} > /dev/full", tmp_path)
+
+    assert done.returncode == 2
+    assert done.stderr == "flatout: No space left on device\n"
+
+
+@pytest.mark.parametrize("words", [["runs"], ["memory", "--sample-bytes", "1MB"], ["check", "--diff"]])
+def test_a_closed_stdout_disturbs_no_verb(words: list[str], tmp_path: Path) -> None:
+    done = _shell(f"{sys.executable} -m flatout {' '.join(words)} >&-", tmp_path)
+
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+
+
+def test_signs_that_the_terminal_does_not_know_are_replaced(tmp_path: Path) -> None:
+    Making(tmp_path).stored()
+    ascii_only = "LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0"
+
+    done = _shell(f"{ascii_only} {sys.executable} -m flatout runs --root .", tmp_path)
+
+    assert done.returncode == 0
+    assert done.stdout.isascii() and "?" in done.stdout
+
+
+def test_a_folder_that_is_not_there_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
+    done = _flatout("doctor", "--json", "missing/x.json", cwd=tmp_path)
+
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == "flatout: --json 'missing/x.json' cannot be written: there is no such folder"

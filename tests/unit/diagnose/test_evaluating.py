@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 from flatout.diagnose.evaluating import evaluated_at
 from flatout.records.report import LineCost, Location
@@ -34,8 +34,7 @@ for epoch in range(3):
 
 
 def stored(begun_unix_s: float = 1e12) -> StoredRun:
-    manifest: Any = SimpleNamespace(started_unix_s=begun_unix_s)
-    return cast(StoredRun, SimpleNamespace(manifest=manifest))
+    return cast(StoredRun, SimpleNamespace(source_until_unix_s=begun_unix_s))
 
 
 def seen(file: Path, *lines: tuple[int, str]) -> list[LineCost]:

@@ -53,6 +53,18 @@ def test_memory_is_summed_over_ranks_and_a_mean_over_workers(tmp_path: Path) -> 
     assert found["workers_alive"][1].tolist() == [2.0, 2.0]
 
 
+def test_memory_that_grew_before_the_first_step_is_no_trend(tmp_path: Path) -> None:
+    making = Making(tmp_path)
+    process = making.process()
+    process.steps(20)
+    process.end()
+    importing = [(0.2 * tick, 1, 0, 1e7 * tick) for tick in range(20)]  # the steps begin at 5 s and last 0.2 s
+    making.rows("processes", _PROCESSES, importing)
+    run = making.stored()
+
+    assert memory_by_role(run, training_ranks(run)) == {}
+
+
 def test_the_largest_process_that_was_gone_when_the_count_moved_is_named(tmp_path: Path) -> None:
     making = Making(tmp_path)
     making.rows("cgroup", ("t_s", "oom_kills"), [(1.0, 4.0), (5.0, 4.0), (6.0, 5.0), (9.0, 5.0)])

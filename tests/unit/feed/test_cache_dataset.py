@@ -16,25 +16,9 @@ import torch.utils.data as data
 from flatout.feed.cache import place as cache_place
 from flatout.feed.cache.dataset import cache_stats, cached, is_cached, uncached
 from flatout.feed.cache.randomness import alike, is_deterministic, random_states, restore_random_states
-from flatout.feed.cache.shared import release_all
+from tests.unit.feed.keeping import Squares, folder, kept, notes
 
-
-class Squares(data.Dataset[Any]):
-    """Counts its readings, which nothing in it depends on."""
-
-    def __init__(self, length: int = 30, scale: int = 1) -> None:
-        self.length = length
-        self.scale = scale
-        self.readings: list[int] = []
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __getitem__(self, index: int) -> Any:
-        if not 0 <= index < self.length:
-            raise IndexError(index)
-        self.readings.append(index)
-        return torch.full((50,), index * index * self.scale), f"sample {index}"
+__all__ = ["folder", "notes"]  # fixtures
 
 
 class Batched(Squares):
@@ -82,25 +66,6 @@ class ChangedAfter(Transformed):
 
     def __getitem__(self, index: int) -> Any:
         return super().__getitem__(index)["image"] * 2
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setattr(cache_place, "SHARED_MEMORY", str(tmp_path))
-    yield tmp_path
-    release_all()
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.fixture
-def notes() -> list[str]:
-    return []
-
-
-def kept(dataset: Any, notes: list[str], **options: Any) -> Any:
-    wrapped = cached(dataset, "8MB", note=notes.append, **options)
-    assert is_cached(wrapped), notes
-    return wrapped
 
 
 def test_every_sample_is_loaded_once(notes: list[str]) -> None:

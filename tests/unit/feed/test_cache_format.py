@@ -57,6 +57,13 @@ def test_a_sample_comes_back_the_same(sample: Any) -> None:
     assert alike(there_and_back(sample), sample)
 
 
+@pytest.mark.parametrize("label", [0, -1, 2**63 - 1, -(2**63), 2**63, True, 1.5, None, "seven"])
+def test_a_label_keeps_its_value_and_its_type(label: Any) -> None:
+    image, back = there_and_back((torch.arange(6), label))
+
+    assert torch.equal(image, torch.arange(6)) and back == label and type(back) is type(label)
+
+
 @pytest.mark.parametrize("axes", [(0, 1, 2), (2, 0, 1), (2, 1, 0)])
 def test_the_order_in_memory_is_kept(axes: tuple[int, int, int]) -> None:
     tensor = torch.rand(2, 3, 4).permute(axes)

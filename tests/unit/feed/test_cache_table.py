@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 import torch
 
-from flatout.feed.cache.decode import builders
+from flatout.feed.cache.decode import labelled
 from flatout.feed.cache.keep import Keep
 from flatout.feed.cache.lru import Lru
 from flatout.feed.cache.policy import Policy
+from flatout.feed.cache.randomness import alike
 from flatout.feed.cache.segment import TABLE_AT, Counter, Segment, Word, open_segment
 from flatout.feed.cache.table import MISS, Field, Table
 
@@ -80,6 +81,22 @@ def test_a_sample_is_missed_once_and_hit_after(keeping: Table) -> None:
     must_be_in_order(keeping)
 
 
+IMAGE = torch.arange(40, dtype=torch.int16)
+
+
+@pytest.mark.parametrize(
+    "given", [IMAGE, (IMAGE, -5), (IMAGE, 2**40, 0.5), (IMAGE, "name"), {"label": 7, "image": IMAGE}, [3, IMAGE], 9]
+)
+def test_a_sample_of_any_layout_is_the_same_at_every_hit(keeping: Table, given: Any) -> None:
+    keeping.put(4, given, 1000)
+    keeping.put(5, (IMAGE, 6), 1000)
+
+    found = [keeping.get(index) for index in (4, 5, 4, 5, 4)]
+
+    assert all(alike(sample, given) for sample in found[::2])
+    assert all(alike(sample, (IMAGE, 6)) for sample in found[1::2])
+
+
 def test_another_handle_sees_the_same_samples(keeping: Table, tmp_path: Path) -> None:
     read(keeping, 7)
 
@@ -137,13 +154,13 @@ def test_a_sample_that_is_replaced_while_it_is_read_is_a_miss(keeping: Table, mo
     read(keeping, 4)
     read(keeping, 4)
     words, line = segment_of(keeping).words, TABLE_AT + 4 * 8
-    build, values_at = builders[words[line + Field.LAYOUT]]
+    build = labelled[words[line + Field.LAYOUT]]
 
     def build_while_replaced(*args: Any) -> Any:
         words[line] += 2
         return build(*args)
 
-    monkeypatch.setitem(builders, words[line + Field.LAYOUT], (build_while_replaced, values_at))
+    monkeypatch.setitem(labelled, words[line + Field.LAYOUT], build_while_replaced)
 
     assert keeping.get(4) is MISS
 
@@ -202,6 +219,34 @@ def test_samples_of_many_sizes_share_the_room(tmp_path: Path) -> None:
     segment.close()
 
 
+def test_a_reader_at_any_moment_of_a_change_gets_the_right_sample_or_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, reader = opened(tmp_path, 10, Lru()), opened(tmp_path, 10, Lru())
+    for index in range(20):
+        read(table, index)
+    before = set(table.kept())
+    moments: list[int] = []
+
+    def read_all() -> None:
+        # What a process with another handle can find while the writer is just there.
+        moments.append(len(moments))
+        for index in range(SAMPLES):
+            found = reader.get(index)
+            assert found is MISS or (torch.equal(found[0], sample(index)[0]) and found[1] == index)
+
+    with monkeypatch.context() as during:
+        during.setattr(segment_of(table), "fence", read_all)
+        table.put(33, sample(33), 1000)
+
+    (victim,) = before - set(table.kept())
+    assert len(moments) >= 6 and reader.get(victim) is MISS and read(reader, 33)
+    assert segment_of(table).total(Counter.CORRUPT) == 0
+    for each in (reader, table):
+        each.forget_views()
+        segment_of(each).close()
+
+
 @pytest.mark.parametrize("after", range(1, 9))
 @pytest.mark.parametrize("is_full", [False, True])
 def test_a_writer_killed_at_any_point_leaves_order(tmp_path: Path, is_full: bool, after: int) -> None:
@@ -224,5 +269,10 @@ def test_a_writer_killed_at_any_point_leaves_order(tmp_path: Path, is_full: bool
     assert read(table, 33) and read(table, 34)
     must_be_in_order(table)
     assert was_killed or after > 5
+    for index in range(20):
+        # The one whose place was wanted can be kept again, too.
+        read(table, index)
+        assert read(table, index)
+    must_be_in_order(table)
     table.forget_views()
     segment_of(table).close()

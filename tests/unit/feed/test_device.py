@@ -112,27 +112,39 @@ class _Told:
         self.why = why
 
 
-def _through(bring: BringAhead, batches: list[torch.Tensor], use: Any) -> list[Any]:
-    class Batches:
-        def __init__(self) -> None:
-            self.left = iter(batches)
+class _Batches:
+    """An iterator of a loader, which may begin anew."""
 
-    iterator = Batches()
+    def __init__(self, batches: list[torch.Tensor]) -> None:
+        self.begin(batches)
+
+    def begin(self, batches: list[torch.Tensor]) -> None:
+        self.left = iter(batches)
+        self._num_yielded = 0
+
+    def next(self) -> torch.Tensor:
+        batch = next(self.left)
+        self._num_yielded += 1
+        return batch
+
+
+def _through(bring: BringAhead, iterator: _Batches, use: Any, most: int = 100) -> list[Any]:
     got = []
-    while True:
+    while len(got) < most:
         try:
-            batch = bring.next(iterator, lambda it: next(it.left))
+            batch = bring.next(iterator, _Batches.next)
         except StopIteration:
-            return got
+            break
         use(batch)
         got.append(batch)
+    return got
 
 
 def test_after_three_looks_batches_are_there_before_they_are_asked_for() -> None:
     told = _Told()
     bring = BringAhead(torch, 3, told.tell, told.give_up, device="meta")
 
-    got = _through(bring, [torch.full((2,), float(i)) for i in range(7)], lambda batch: batch.to("meta"))
+    got = _through(bring, _Batches([torch.full((2,), float(i)) for i in range(7)]), lambda batch: batch.to("meta"))
 
     assert told.live == {"device": "meta", "tensors": 1} and not told.why
     assert len(got) == 7
@@ -143,10 +155,32 @@ def test_a_script_that_reads_its_batches_is_left_alone() -> None:
     told = _Told()
     bring = BringAhead(torch, 3, told.tell, told.give_up, device="meta")
 
-    got = _through(bring, [torch.full((2,), float(i)) for i in range(6)], lambda batch: batch.mean())
+    got = _through(bring, _Batches([torch.full((2,), float(i)) for i in range(6)]), lambda batch: batch.mean())
 
     assert "on the host" in told.why and "mean" in told.why
     assert [batch.tolist()[0] for batch in got] == [0, 1, 2, 3, 4, 5]
+
+
+def _clean_and_noisy(batch: torch.Tensor) -> None:
+    """Two copies on the device; brought ahead, the noise would be in both."""
+    batch.to("meta")
+    batch.to("meta").add_(1.0)
+
+
+def _shown(batch: torch.Tensor) -> None:
+    batch.to("meta")
+    batch.numpy()
+
+
+@pytest.mark.parametrize(("use", "function"), [(_clean_and_noisy, "to"), (_shown, "numpy")])
+def test_a_script_that_uses_a_batch_again_after_moving_it_is_left_alone(use: Any, function: str) -> None:
+    told = _Told()
+    bring = BringAhead(torch, 3, told.tell, told.give_up, device="meta")
+
+    got = _through(bring, _Batches([torch.zeros(2)] * 6), use)
+
+    assert told.why == f"the script uses batch again after it has moved it ({function})"
+    assert [batch.device.type for batch in got] == ["cpu"] * 6
 
 
 def test_a_sampler_that_draws_as_it_goes_is_left_alone() -> None:
@@ -161,3 +195,16 @@ def test_a_sampler_that_draws_as_it_goes_is_left_alone() -> None:
         bring.next(iterator, lambda it: torch.rand(2)).to("meta")
 
     assert "random numbers" in told.why
+
+
+def test_batches_of_an_epoch_that_was_left_do_not_come_in_the_next() -> None:
+    told = _Told()
+    bring = BringAhead(torch, 3, told.tell, told.give_up, device="meta")
+    iterator = _Batches([torch.zeros(2)] * 9)
+    left = _through(bring, iterator, lambda batch: batch.to("meta"), most=5)
+
+    iterator.begin([torch.zeros(3)] * 4)  # as `iter(loader)` does with workers that live on
+    sizes = [len(batch) for batch in _through(bring, iterator, lambda batch: None)]
+
+    assert left[-1].device.type == "meta"
+    assert sizes == [3, 3, 3, 3]

@@ -44,6 +44,13 @@ def test_a_ceiling_that_was_not_measured_is_said_to_be() -> None:
     assert ceiling([failed("crashed")], now, now) is None
 
 
+def test_what_is_slower_than_the_training_was_no_ceiling() -> None:
+    found = ceiling([made([0.05] * 50)], [made([0.1] * 50)], [])
+
+    assert found is not None and (found.reached, found.binds, found.enough) == (None, None, False)
+    assert found.sentence == "not found: the device alone did 320 samples/s in its trial, the training more"
+
+
 def test_a_hundred_thousand_steps_take_so_many_hours() -> None:
     before = [made([0.36] * 99 + [3.96]) for _ in range(2)]
 

@@ -75,3 +75,15 @@ def test_the_same_script_is_called_worse_in_at_most_one_of_twenty() -> None:
 )
 def test_students_t_is_the_one_of_the_tables(probability: float, freedom: float, expected: float) -> None:
     assert quantile(probability, freedom) == pytest.approx(expected, abs=2e-3)
+
+
+def test_it_is_compared_where_all_have_printed_it_as_often() -> None:
+    """The faster script gets further, and its last value is better for that alone."""
+    before = [
+        Trial("as it is", {}, "stopped", step_s=(0.1,), metric=21.0 + n, metrics=(20.0, 21.0 + n)) for n in (0, 1)
+    ]
+    after = [Trial("with it", {}, "stopped", step_s=(0.1,), metric=30.0, metrics=(19.9, 18.0, 25.0, 30.0))]
+
+    found = metric(before, after, higher_is_better=True)
+
+    assert (found.before, found.after) == (21.5, 18.0)

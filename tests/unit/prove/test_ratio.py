@@ -8,7 +8,7 @@ import pytest
 
 from flatout.prove.calibration import IN_TURNS, calibrated, spreads
 from flatout.prove.ratio import gain
-from flatout.records.proof import MeasuredGain
+from flatout.records.proof import MeasuredGain, Spread
 from flatout.records.trial import Trial
 from tests.unit.prove.simulated import failed, made, trial, trials
 
@@ -140,3 +140,14 @@ def test_an_arm_that_scatters_unlike_the_others_is_judged_by_itself() -> None:
 
     assert found[0].factor > 10 * found[1].factor
     assert found[1:] == [calibrated([before, *others])] * 8
+
+
+def test_a_spread_without_bounds_gives_an_interval_with_some() -> None:
+    """Processes that differ by orders of magnitude tell nothing; that is said, not raised."""
+    wild = Spread(expected=0.01, factor=1e9, weight=1.0, typical=300.0, trials=2)
+
+    rng = np.random.default_rng(9)
+    found = gain(trials(rng, 1), trials(rng, 1), wild)
+
+    assert found is not None
+    assert found.low < 1e-6 and found.high > 1e6

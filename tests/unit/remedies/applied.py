@@ -16,7 +16,7 @@ from flatout.remedies.site import Site
 
 def site_for(name: str, value: Any) -> Site:
     """Nothing is applied there yet."""
-    return Site(torch, Patches("__flatout_test__"), imports.after_import, lambda site: None, {name: value})
+    return Site(torch, Patches(f"__flatout_test_{name}__"), imports.after_import, lambda site: None, {name: value})
 
 
 @contextmanager

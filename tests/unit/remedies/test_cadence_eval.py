@@ -95,6 +95,30 @@ def test_a_call_from_another_place_is_made_as_ever(tmp_path: Path) -> None:
     assert evaluated == [0, 1, 5, 9, 99]
 
 
+def test_two_sets_at_one_place_have_a_turn_each(tmp_path: Path) -> None:
+    head = EVALUATE.replace("return float(total)", "return epoch[1]") + "\nseen = []\n"
+    call = "\n        for part in 'ab': print(evaluate(model, (epoch, part)), file=Shown(part))"
+    head += "\nclass Shown:\n    def __init__(self, part): self.part = part\n"
+    head += "    def write(self, words): seen.append((self.part, words.strip())) if words.strip() else None\n"
+
+    _, evaluated = _trained(tmp_path, call + "\n    evaluated.extend(seen)", head=head)
+
+    turns, seen = evaluated[:10], evaluated[10:]
+    assert turns == [(epoch, part) for epoch in (0, 1, 5, 9, 11) for part in "ab"]  # type: ignore[comparison-overlap]
+    assert seen == [("a", "a"), ("b", "b")] * 12  # type: ignore[comparison-overlap]
+
+
+@pytest.mark.parametrize("line", ["model.last = total", "marks[epoch] = total", "global best; best = total"])
+def test_a_function_that_leaves_something_behind_is_kept_unless_forced(tmp_path: Path, line: str) -> None:
+    head = EVALUATE.replace("    model.train()", f"    model.train(); {line}") + "\nmarks = {}\n"
+
+    site, evaluated = _trained(tmp_path, "evaluate(model, epoch)", head=head, epochs=6)
+    _, forced = _trained(tmp_path, "evaluate(model, epoch)", head=head, epochs=6, force=True)
+
+    assert evaluated == list(range(6)) and "on which something may hang" in site.why
+    assert forced == [0, 1, 5]
+
+
 def test_a_helper_that_sets_the_mode_is_not_the_evaluation(tmp_path: Path) -> None:
     head = EVALUATE.replace("    model.eval()\n", "    ready(model)\n") + "\ndef ready(model):\n    model.eval()\n"
 

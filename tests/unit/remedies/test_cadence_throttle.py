@@ -25,6 +25,8 @@ class View:
         calls.append((id(self), x))
     @staticmethod
     def still(): ...
+def frames():
+    yield 1
 limit = 3
 """
     exec(source, vars(module))
@@ -92,3 +94,22 @@ def test_what_is_no_function_is_told(viewer: ModuleType, name: str) -> None:
 def test_what_is_no_name_is_refused(written: object) -> None:
     with pytest.raises(ValueError, match="module:function=50"):
         known()["cadence.throttle"].value.read(written)
+
+
+def test_the_first_call_of_an_object_is_made_whatever_number_it_has(viewer: ModuleType) -> None:
+    with applied("cadence.throttle", "viewer_of_test:View.show=50") as site:
+        for step in range(1, 5):
+            site.stepped(step)
+            # Made where the one before has been.
+            viewer.View().show(step)
+
+    assert [shown for _, shown in viewer.calls] == [1, 2, 3, 4]
+
+
+def test_what_can_be_used_only_once_is_left_alone(viewer: ModuleType) -> None:
+    with applied("cadence.throttle", "viewer_of_test:frames=50") as site:
+        for step in range(1, 4):
+            site.stepped(step)
+            assert list(viewer.frames()) == [1]
+
+    assert "only once" in site.why

@@ -134,3 +134,38 @@ def test_where_it_is_forbidden_it_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 
     with pytest.raises(Exception, match="TORCHDYNAMO_DISABLE forbids it"), applied("compile.model", "default"):
         pass
+
+
+class _Remembers(Net):
+    """Adds to the loss what it has gathered by the way, as mixtures of experts do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+        self.side_losses: list[Tensor] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        self.side_losses.append(0.1 * self.head.weight.pow(2).mean())
+        return super().forward(x)
+
+
+@pytest.mark.usefixtures("backend")
+def test_the_call_that_tries_it_out_leaves_nothing_behind() -> None:
+    def trained(site: Site) -> tuple[list[float], int, int]:
+        model: Any = _net(_Remembers)
+
+        def loss_of(out: Tensor, y: Tensor) -> Tensor:
+            gathered = torch.stack(model.side_losses).sum()
+            model.side_losses.clear()
+            return nn.functional.mse_loss(out, y) + gathered
+
+        return train(site, model, 32, loss_of=loss_of), model.calls, len(model.seen)
+
+    plain = trained(site_for("compile.model", "default"))
+    with applied("compile.model", "default") as site:
+        compiled = trained(site)
+
+    assert site.live["since_step"] == 30 and not site.why
+    assert compiled[1:] == plain[1:]
+    assert compiled[0] == pytest.approx(plain[0], rel=1e-4)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
+from flatout.app.explain import explained
 from flatout.attach import imports
 from flatout.attach.patching import Patches
-from flatout.problems.catalogue import problems
+from flatout.problems.cases import on_gpu, run
+from flatout.problems.catalogue import Problem, answered_by, problems
+from flatout.records.report import Finding, RunReport
 from flatout.remedies.catalogue import SAFETIES, Remedy, remedies
 from flatout.remedies.site import Refused, Site
 
@@ -22,7 +26,7 @@ _OWNERS = (
 
 
 def _value(remedy: Remedy) -> Any:
-    for written in (True, "4", "pkg.module:function=50", "json:dumps=50"):
+    for written in (True, "4", "pkg.module:function=50", "json:dumps=50", "json:dumps"):
         try:
             value = remedy.value.read(written)
         except ValueError:
@@ -88,6 +92,30 @@ def test_what_a_problem_promises_exists() -> None:
 
     assert missing <= _NOT_YET, "take it out of _NOT_YET once it is there"
     assert not _NOT_YET & names
+
+
+@pytest.mark.parametrize("remedy", remedies(), ids=lambda remedy: remedy.id)
+def test_a_problem_names_it(remedy: Remedy) -> None:
+    """By `flatout explain CODE` a reader comes upon it, and by `flatout explain ID` upon the problem."""
+    answered = answered_by(remedy.id)
+
+    assert answered
+    assert explained(remedy.id).endswith(f" Answers: {', '.join(problem.code for problem in answered)}")
+
+
+@pytest.mark.parametrize("remedy", remedies(), ids=lambda remedy: remedy.id)
+def test_a_problem_that_calls_for_it_names_it(remedy: Remedy) -> None:
+    names = {problem.code for problem in answered_by(remedy.id)}
+
+    # A run with only this finding, of a kind that leaves nothing else to ask for.
+    calling = {problem.code for problem in problems() if remedy.applies(_with_finding(problem)).is_yes}
+
+    assert calling <= names
+
+
+def _with_finding(problem: Problem) -> RunReport:
+    finding = Finding(problem.code, problem.family, problem.title, "high", None, {}, "", problem.remedy, "", None)
+    return replace(run(gpu=on_gpu()).report, findings=(finding,))
 
 
 # Remedies that findings name and that are still to come.

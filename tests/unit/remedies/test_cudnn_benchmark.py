@@ -62,8 +62,9 @@ def _set(name: str, value: bool) -> None:
         lambda: _set("benchmark", False),
         lambda: _set("deterministic", True),
         lambda: torch.use_deterministic_algorithms(True),
+        lambda: torch.set_deterministic_debug_mode("warn"),
     ],
-    ids=["benchmark", "deterministic", "algorithms"],
+    ids=["benchmark", "deterministic", "algorithms", "debug mode"],
 )
 def test_the_scripts_choice_holds(choose: Callable[[], None]) -> None:
     try:

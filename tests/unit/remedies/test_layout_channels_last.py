@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -98,3 +100,62 @@ def test_a_model_without_convolutions_is_refused() -> None:
         train(site, Net(), 6)
 
         assert site.state == "refused" and "no two-dimensional convolutions" in site.why
+
+
+def _flat_gradients(model: nn.Module) -> Tensor:
+    return torch.cat([one.grad.view(-1) for one in model.parameters() if one.grad is not None])
+
+
+def _flat_weights(model: nn.Module) -> Tensor:
+    return nn.utils.parameters_to_vector(model.parameters())
+
+
+def _pruned(model: nn.Module) -> Tensor:
+    for one in model.parameters():
+        one.data.view(-1)[0] = 0.0
+    return _flat_weights(model)
+
+
+@pytest.mark.parametrize("look", [_flat_gradients, _flat_weights, _pruned])
+def test_a_flat_view_of_weights_or_gradients_gives_it_up_and_works(look: Callable[[nn.Module], Tensor]) -> None:
+    def looked(site: Site) -> tuple[str, Tensor, Tensor]:
+        model = _picture()
+        _train(site, model, 6)
+        flat = look(model)
+        return site.state, flat, model.first.weight.detach().contiguous()
+
+    _, plain, plain_weight = looked(site_for("layout.channels_last", True))
+    with applied("layout.channels_last") as site:
+        state, flat, weight = looked(site)
+
+    assert state == "reverted" and "takes a view" in site.why
+    # Adam makes much of a bias whose gradient is nothing but rounding.
+    torch.testing.assert_close(flat, plain, rtol=0.0, atol=0.01)
+    torch.testing.assert_close(weight, plain_weight, rtol=0.0, atol=0.01)
+
+
+def _parts_of_one_buffer(model: Picture) -> None:
+    weight = model.first.weight
+    weight.data = torch.cat([weight.data.reshape(-1), torch.zeros(5)])[: weight.numel()].view_as(weight)
+
+
+def _one_memory_for_two(model: Picture) -> None:
+    model.again = nn.Conv2d(3, 8, 3, padding=1)
+    model.again.weight.data = model.first.weight.data
+
+
+def _for_other_processes(model: Picture) -> None:
+    model.share_memory()
+
+
+@pytest.mark.parametrize("share", [_parts_of_one_buffer, _one_memory_for_two, _for_other_processes])
+def test_weights_whose_memory_is_shared_stay_where_they_are(share: Callable[[Picture], None]) -> None:
+    model = _picture()
+    share(model)
+    place = model.first.weight.data_ptr()
+
+    with applied("layout.channels_last") as site:
+        _train(site, model, 6)
+
+        assert site.state == "refused" and "share their memory" in site.why
+    assert model.first.weight.data_ptr() == place

@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from flatout.feed.iterator import FeedIterator
-from flatout.remedies.loader import adopting
+from flatout.remedies.loader import looks as at_loaders
 from flatout.remedies.loader.changed import fingerprint
 from flatout.remedies.loader.looking import Look, look
 from tests.unit.remedies.applied import applied
@@ -78,11 +78,13 @@ def test_the_number_follows_the_pace_of_the_loop(monkeypatch: pytest.MonkeyPatch
             for _ in loader:
                 begun_with = begun_with or [loader.num_workers]
                 time.sleep(0.004)
+        found, kept = loader.num_workers, loader.persistent_workers
 
     assert begun_with == [2]  # a batch takes 16 ms: two make one every 10
-    assert 4 <= loader.num_workers <= 32 and loader.persistent_workers
+    assert 4 <= found <= 32 and kept
     (told,) = [value for name, value in site.live.items() if name.startswith("test_loader_workers.py:")]
-    assert told == f"num_workers 0 → {loader.num_workers}"
+    assert told == f"num_workers 0 → {found}"
+    assert loader.num_workers == 0 and not loader.persistent_workers  # once it is undone
 
 
 def test_no_more_workers_than_an_epoch_has_batches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +144,7 @@ def test_workers_go_with_their_loader() -> None:
 
 def test_a_loader_made_again_begins_with_the_number_found(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = []
-    monkeypatch.setattr(adopting, "look", lambda torch, dataset: looks.append(dataset) or look(torch, dataset))
+    monkeypatch.setattr(at_loaders, "look", lambda *given: looks.append(given) or look(*given))
     dataset = Slow(120)
     with applied("loader.workers", "auto"):
         first = DataLoader(dataset, 4)
@@ -150,8 +152,8 @@ def test_a_loader_made_again_begins_with_the_number_found(monkeypatch: pytest.Mo
         again = DataLoader(dataset, 4)
         next(iter(again))
 
-    assert len(looks) == 1
-    assert again.num_workers == first.num_workers > 0
+        assert len(looks) == 1
+        assert again.num_workers == first.num_workers > 0
 
 
 def test_what_a_script_sets_on_a_dataset_is_seen() -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.unit.remedies.applied import applied, site_for
-from tests.unit.remedies.training import Net, train
+from tests.unit.remedies.training import Net, steps_told_to, train
 
 
 def _net() -> Net:
@@ -106,3 +106,52 @@ def test_a_loaded_state_keeps_the_form() -> None:
         assert optimizer.param_groups[0]["fused"] is True
     count: Tensor = optimizer.state[model.head.weight]["step"]
     assert count == 5
+
+
+def test_sparse_gradients_that_come_later_end_it_for_that_optimizer() -> None:
+    def trained(site: Any) -> tuple[Any, list[Tensor]]:
+        torch.manual_seed(0)
+        table, head = nn.Embedding(8, 4, sparse=True), nn.Linear(4, 1)
+        optimizer = torch.optim.SGD([*table.parameters(), *head.parameters()], 0.1)
+        with steps_told_to(site):
+            for step in range(6):
+                inner = table(torch.tensor([1, 2, 3])) if step >= 3 else torch.ones(3, 4)
+                optimizer.zero_grad()
+                head(inner).mean().backward()
+                optimizer.step()
+        return optimizer, [*table.parameters(), *head.parameters()]
+
+    _, plain = trained(site_for("optimizer.fused", True))
+    with applied("optimizer.fused") as site:
+        optimizer, weights = trained(site)
+
+        assert site.live == {"optimizers": ["SGD: fused", "SGD: left alone, its gradients are sparse"]}
+    assert optimizer.param_groups[0]["fused"] is None
+    torch.testing.assert_close(weights, plain)
+
+
+def test_parameters_that_no_fused_kernel_takes_may_be_added() -> None:
+    model, added = _net(), nn.Parameter(torch.ones(3, dtype=torch.complex64))
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+
+    with applied("optimizer.fused") as site:
+        train(site, model, 2, optimizer)
+        optimizer.add_param_group({"params": [added]})
+        train(site, model, 3, optimizer, loss_of=lambda out, y: (out - y).square().mean() + added.abs().sum())
+
+        assert "parameters came" in str(site.live)
+    assert (added.detach() != 1).all()
+
+
+@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.RMSprop])
+def test_a_saved_state_is_the_scripts_own(kind: Any) -> None:
+    model = _net()
+    optimizer = kind(model.parameters(), 0.01)
+    form = "fused" if kind is torch.optim.Adam else "foreach"
+
+    with applied("optimizer.fused") as site:
+        train(site, model, 2, optimizer)
+        saved = optimizer.state_dict()
+
+        assert optimizer.param_groups[0][form] is True
+    assert saved["param_groups"][0][form] is None

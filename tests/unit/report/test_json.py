@@ -10,9 +10,11 @@ from flatout.errors import FlatoutError
 from flatout.records.phases import PHASES
 from flatout.records.report import (
     CopySite,
+    Cost,
     Finding,
     Gain,
     GpuUse,
+    Grounds,
     LineCost,
     Location,
     Overhead,
@@ -34,7 +36,7 @@ REPORT = RunReport(
     throughput=Throughput(10.0, None),
     phases={name: PhaseShare(1 / len(PHASES), 1.0) for name in PHASES},
     gpu=GpuUse(starved_share=0.25, memory_peak=10**10, device_ms={"step": 10.0}),
-    verdict=Verdict("input", False, "The GPU waits."),
+    verdict=Verdict("input", False, "The GPU waits.", Grounds(True, 10.0, None, (Cost("input", 0.5),))),
     findings=(
         Finding(
             "IN101", "input", "No workers", "high", HERE, {"share": 0.3}, "why", "workers", "how", Gain(1, 2, 3, "m")
@@ -70,7 +72,7 @@ def test_the_agreed_keys_come_first_and_in_order() -> None:
     assert list(value["phases"]) == list(PHASES) and list(value["phases"]["data"]) == ["share", "ms"]
     gpu = ["starved_share", "util_mean", "util_spread", "power_share", "sm_active", "tensor_active", "memory_peak"]
     assert list(value["gpu"])[:7] == gpu
-    assert list(value["verdict"]) == ["bound", "healthy", "sentence"]
+    assert list(value["verdict"])[:3] == ["bound", "healthy", "sentence"]
     finding = [
         "code",
         "family",
@@ -86,6 +88,13 @@ def test_the_agreed_keys_come_first_and_in_order() -> None:
     assert list(value["findings"][0])[:10] == finding
     assert list(value["findings"][0]["predicted_gain"]) == ["low", "mid", "high", "method"]
     assert list(value["overhead"]) == ["us_per_step", "share"]
+
+
+def test_a_verdict_of_an_older_flatout_has_no_grounds() -> None:
+    value = to_json(REPORT)
+    del value["verdict"]["grounds"]
+
+    assert from_json(value).verdict == dataclasses.replace(REPORT.verdict, grounds=None)
 
 
 def test_what_is_not_a_number_is_null() -> None:

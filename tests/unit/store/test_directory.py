@@ -103,6 +103,16 @@ def test_runs_are_listed_newest_first_and_found_by_a_part_of_the_id(tmp_path: Pa
             find_run(name, tmp_path)
 
 
+def test_a_run_under_another_name_stands_where_its_time_is(tmp_path: Path) -> None:
+    old, between, new = (finished(tmp_path, 1_700_000_000 + day * 86400) for day in range(3))
+    imported = between.rename(tmp_path / "zebra")
+    broken = finished(tmp_path, 1_700_000_000).rename(tmp_path / "zoo")
+    (broken / "manifest.json").write_text("{}")
+
+    assert run_paths(tmp_path) == [new, imported, old, broken]
+    assert find_run("last", tmp_path) == new
+
+
 class TestPrune:
     def test_keeps_the_newest_and_the_young(self, tmp_path: Path) -> None:
         paths = [finished(tmp_path, 1_700_000_000 + day * 86400) for day in range(5)]
@@ -111,6 +121,13 @@ class TestPrune:
         assert prune(tmp_path, keep=1, older_than_s=2.5 * 86400, now_s=now_s) == [paths[2], paths[1], paths[0]]
         assert run_paths(tmp_path) == [paths[4], paths[3]]
         assert prune(tmp_path, keep=0, now_s=now_s) == [paths[4], paths[3]]
+
+    def test_what_cannot_be_read_is_none_of_those_to_keep(self, tmp_path: Path) -> None:
+        good, newer = finished(tmp_path, 1_700_000_000), finished(tmp_path, 1_700_100_000)
+        (newer / "manifest.json").write_text("{}")
+
+        assert prune(tmp_path, keep=1) == []
+        assert run_paths(tmp_path) == [newer, good]
 
     def test_never_takes_a_run_that_is_being_recorded(self, tmp_path: Path) -> None:
         run = create_run("train.py", root=tmp_path)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from flatout.attach import wire
 from flatout.attach.recorder import Recorder
 from flatout.errors import FlatoutError
+from flatout.store import recording as recording_module
 from flatout.store.header import SLOT_BYTES
 from flatout.store.recording import Recording, Tail, read_recording
 from tests.unit.making import body, facts, step_body
@@ -241,6 +242,20 @@ class TestTail:
         assert seen + indexes(last) == list(range(100))
         assert last.values("notice") == ["z" * 400]
         assert indexes(tail.poll()) == []
+
+    def test_a_long_recording_is_read_in_parts(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(recording_module, "_MOST_BLOCKS", 1)
+        recorder = Recorder(str(tmp_path / "a.rec"), facts())
+        for i in range(10_000):
+            recorder.append(step_body(i, i, 1))
+        recorder.close()
+        tail = Tail(tmp_path / "a.rec")
+
+        first, was_behind = indexes(tail.poll()), tail.is_behind
+        rest = indexes(tail.poll())
+
+        assert 0 < len(first) < 10_000 and was_behind
+        assert first + rest == list(range(10_000)) and not tail.is_behind
 
     def test_a_half_written_slot_is_waited_for_once(self, path: Path) -> None:
         data = bytearray(path.read_bytes())

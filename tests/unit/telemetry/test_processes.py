@@ -5,9 +5,11 @@ import subprocess
 import sys
 import textwrap
 import time
+from types import SimpleNamespace
 
 import pytest
 
+from flatout.telemetry import processes
 from flatout.telemetry.processes import ProcessSampler, parse_stat
 
 SCRIPT = textwrap.dedent("""
@@ -21,6 +23,8 @@ SCRIPT = textwrap.dedent("""
         while line := sys.stdin.readline():
             if line == "burn\\n":
                 sum(range(30_000_000))
+            elif line == "grow\\n":
+                held = b"x" * 200_000_000
             elif line == "kill\\n":
                 workers[0].kill()
                 workers[0].join()
@@ -87,6 +91,44 @@ def test_pss_is_read_for_one_process_a_turn(child):
         now_s[0] += 4.0
 
     assert known[0] == 1 and known[-1] == 3
+
+
+def test_pss_follows_what_a_process_takes_within_seconds(child, monkeypatch):
+    now_s = [0.0]
+    sampler = ProcessSampler(child.pid, clock=lambda: now_s[0])
+    # A reading takes no time, however busy the machine is: what it may cost is another test.
+    monkeypatch.setattr(processes, "time", SimpleNamespace(thread_time=lambda: 0.0))
+
+    def pss_of_main() -> float | None:
+        now_s[0] += 0.2
+        return next(sample.pss_bytes for sample in sampler.sample() if sample.role == "main")
+
+    before = [pss_of_main() for _ in range(10)][-1]
+    ask(child, "grow")
+    # The clock stands at 2 s: its turn by the beat alone would come after 5.
+    after = [pss_of_main() for _ in range(10)][-1]
+
+    assert before is not None and after is not None and 190e6 < after - before < 210e6
+
+
+def test_pss_takes_no_more_than_its_share_of_the_time(child, monkeypatch):
+    reads: list[float] = []
+    now_s = [0.0]
+    sampler = ProcessSampler(child.pid, clock=lambda: now_s[0])
+    monkeypatch.setattr(processes, "time", SimpleNamespace(thread_time=lambda: now_s[0]))
+    monkeypatch.setattr(processes._Process, "wants_pss", lambda process, at_s: True)
+
+    def reading(process: object, at_s: float) -> None:
+        reads.append(at_s)
+        now_s[0] += 0.010
+
+    monkeypatch.setattr(processes._Process, "read_pss", reading)
+    while now_s[0] < 10.0:
+        sampler.sample()
+        now_s[0] += 0.2
+
+    # 10 ms each, of 10 s.
+    assert 3 <= len(reads) <= 1 + 10 * processes._PSS_TIME_SHARE / 0.010 <= 11
 
 
 def test_an_unknown_root_gives_nothing():

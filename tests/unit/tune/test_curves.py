@@ -90,6 +90,7 @@ def test_a_curve_that_is_known_needs_no_trial() -> None:
     assert Curve({1.0: 1.0, 4.0: 4.0, 8.0: 3.0}).next_of(values) in (5.0, 6.0), "it may have gone on rising"
 
 
+@pytest.mark.timing
 def test_a_real_curve(tmp_path: Path) -> None:
     """Threads that wait 4 ms for an item, and one reader that takes 1 ms for each: four will do."""
 

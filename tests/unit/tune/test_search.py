@@ -10,12 +10,13 @@ import pytest
 from flatout.errors import FlatoutError
 from flatout.records.report import RemedyState
 from flatout.records.trial import Trial
-from flatout.records.tune import Ask
+from flatout.records.tune import Ask, Point
 from flatout.tune.choosing import method
 from flatout.tune.fits import Fits
 from flatout.tune.halving import halved
 from flatout.tune.journal import FILE, Journal
-from flatout.tune.search import Measure, OutOfTime, Search, longest
+from flatout.tune.presets import preset
+from flatout.tune.search import Measure, OutOfTime, Search, finalists, longest
 from flatout.tune.space import settings
 from tests.unit.tune.simulated import LENGTHS, SPEED, Formula, knob, search
 
@@ -92,6 +93,17 @@ def test_a_trial_comes_back_whole(tmp_path: Path) -> None:
         assert journal.find(Ask({"a": "[1,2]"}, 5, 0)) is None
 
 
+def test_a_trial_that_ran_out_of_time_is_made_again_where_it_may_take_longer(tmp_path: Path) -> None:
+    ask, trial = Ask({"a": 1}, 5), Trial("x", {}, "out of time", wall_s=60.1)
+    with Journal(tmp_path, limit_s=60.0) as journal:
+        journal.add(ask, trial)
+
+    with Journal(tmp_path, limit_s=60.0) as journal:
+        assert journal.find(ask) == trial
+    with Journal(tmp_path, limit_s=600.0) as journal:
+        assert journal.find(ask) is None
+
+
 def test_a_fresh_search_knows_nothing(tmp_path: Path) -> None:
     search(tmp_path, _formula(), halved(list(settings(KNOBS)), LENGTHS, SPEED))
 
@@ -158,6 +170,24 @@ def test_a_setting_that_failed_at_full_length_cannot_be_used(tmp_path: Path) -> 
 
     failed = [point for point in longest(points) if point.why]
     assert len(failed) == 3 and failed[0].why == "hung: no step for 120 s"
+
+
+def test_the_script_as_it_is_can_be_chosen_however_early_a_search_ends() -> None:
+    first_look = Point({}, 30, samples_per_s=840.0)
+    slower = [Point({"workers": n}, 400, samples_per_s=490.0) for n in (0, 1)]
+
+    final, is_rough = finalists([first_look, *slower], 400)
+    pick = preset("conservative", final, [knob("workers", 0, 1)], SPEED, first_look)
+
+    assert not is_rough
+    assert pick.point == first_look
+
+
+def test_short_trials_have_to_do_where_no_others_were_made() -> None:
+    points = [Point({}, 30), Point({"workers": 1}, 10), Point({"workers": 2}, 10, why="crashed")]
+
+    assert finalists(points, 400) == (points[:2], True)
+    assert finalists(points[:1], 400) == (points[:1], False)
 
 
 @pytest.mark.parametrize(

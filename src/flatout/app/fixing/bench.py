@@ -8,21 +8,41 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from flatout.app.fixing.sizes import WARM_UP, Sizes
+from flatout.app.fixing.screening import ROUNDS, Arms, steps_of
+from flatout.app.fixing.sizes import LOOK_WARM_UP, Sizes, waits_an_epoch
 from flatout.app.plan import Wishes
 from flatout.records.trial import Trial
 from flatout.trials.request import Request
 
 BARE = "as it is"
 CEILING = "ceiling"
+FEED = "loaders alone"
 NUDGED = "nudged"
+RESEEDED = "other random numbers"
+SCREENING = "remedies in turns"
+# Trials that are no arms: what they differ by says nothing of what arms differ by.
+_APART = (CEILING, FEED)
+# Yardsticks take other numbers from the second step on. They are as fast as any other trial of their profile.
+_YARDSTICKS = (NUDGED, RESEEDED)
 # The first look: enough steps for a verdict, and no more than a part of the time there is.
-_LOOK_STEPS, _LOOK_SHARE, _LOOK_LEAST_S = 150, 0.1, 4.0
+_LOOK_STEPS, _LOOK_SHARE, _LOOK_LEAST_S = 150, 0.06, 4.0
 # One trial may take this part of the whole time; there are a dozen or two.
 TRIAL_SHARE = 0.08
 _HASTY = 0.4
+_EPOCH_SHARE = 0.15
+# However slow its steps are, a trial of the speed alone takes no longer; one whose losses count has so many steps,
+# and every one has where they take no longer than this.
+_LONGEST_S = 25.0
+LOSSES, _LEEWAY, _SOON_S = 45, 1.3, 8.0
 # What loads and brings the batches has no part in a ceiling that is measured without loading them.
 _FEEDING = ("loader.", "transfer.prefetch")
+# Trials that see pauses, and the part of the time that they may take; steps that are left out of one for other reasons.
+_PAUSE_TRIALS, _PAUSES_SHARE, _NEARLY = 4, 0.6, 0.8
+_LEEWAY_FOR_PAUSES = 2.0
+# Losses with a profile in force that are compared with those of the bare script.
+_MET = 10
+# What the proof takes, in trials of the profile.
+_PROOF_TRIALS = 2.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,24 +53,27 @@ class Settings:
     metric: str | None = None
     higher: bool = True
     allow_writes: bool = False
-    # Part of the time that is kept for the proof at the end.
+    # Part of the time that is kept for the proof at the end, unless that needs less.
     reserve: float = 0.35
 
 
 class Bench:
     """Makes trials and keeps them by what was in force, so that none is made twice and all can be compared."""
 
-    def __init__(self, settings: Settings, make: Callable[[Request], Trial]) -> None:
+    def __init__(
+        self, settings: Settings, make: Callable[[Request], Trial], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.settings = settings
         self._make = make
-        self._began_s = time.monotonic()
+        self._clock = clock
+        self._began_s = clock()
         self._made: dict[str, list[Trial]] = {}
         self.sizes: Sizes | None = None
         self.all: list[Trial] = []
 
     @property
     def took_s(self) -> float:
-        return time.monotonic() - self._began_s
+        return self._clock() - self._began_s
 
     @property
     def left_s(self) -> float:
@@ -58,62 +81,187 @@ class Bench:
 
     def look(self, profile: Mapping[str, Any]) -> Trial:
         """A trial with the lines of the user's code watched, for a diagnosis; its speed is not used."""
-        seconds = max(_LOOK_LEAST_S, _LOOK_SHARE * self.settings.budget_s)
-        return self._ask(profile, "look", _LOOK_STEPS, seconds, with_lines=True)
+        return self._ask(profile, "look", _LOOK_STEPS, self._look_s(profile), LOOK_WARM_UP, with_lines=True)
 
-    def trial(self, profile: Mapping[str, Any], arm: str, *, again: bool = False) -> Trial:
-        """One of this profile: made before, unless it is to be made again."""
+    def _look_s(self, profile: Mapping[str, Any]) -> float:
+        late_s = self.sizes.late_s(profile) if self.sizes is not None else 0.0
+        return max(_LOOK_LEAST_S, _LOOK_SHARE * self.settings.budget_s) + late_s
+
+    def trial(self, profile: Mapping[str, Any], arm: str, *, again: bool = False, losses: int = 0) -> Trial:
+        """One of this profile: made before, unless it is to be made again. `losses`: so many steps at least."""
         trials = self.of(profile)
         if trials and not again:
             return trials[0]
-        made = self._timed(profile, arm, self._speed_up(trials), len(trials))
-        if not trials and self._is_hasty(made):
-            made = self._timed(profile, arm, self._speed_up([made]), len(trials))
+        made = self._timed(profile, arm, len(trials), losses)
+        if not trials and not waits_an_epoch(profile) and self._is_hasty(made):
+            made = self._timed(profile, arm, len(trials), losses, self._speed_up([made]))
         self._made.setdefault(_key(profile), []).append(made)
         return made
 
-    def _timed(self, profile: Mapping[str, Any], arm: str, speed_up: float, repeat: int) -> Trial:
+    def _timed(
+        self,
+        profile: Mapping[str, Any],
+        arm: str,
+        repeat: int,
+        losses: int,
+        speed_up: float | None = None,
+        **more: Any,
+    ) -> Trial:
+        """One whose speed counts: it goes on until it has steps enough and has seen them for a while."""
         assert self.sizes is not None
-        steps = self.sizes.steps_for(list(profile), speed_up)
-        return self._ask(profile, arm, steps, self._most_s(), repeat=repeat)
+        sizes = self.sizes
+        step_s = sizes.step_s / self._speed_up(self._like(profile))
+        losses = max(losses, LOSSES if LOSSES * step_s < _SOON_S else 0, self.to_see(profile))
+        fewest = max(losses, sizes.fewest(profile) if speed_up is None else sizes.about(profile, speed_up))
+        return self._ask(
+            profile,
+            arm,
+            max(fewest, sizes.most(profile)),
+            max(self._most_s(profile), (_LEEWAY if losses <= LOSSES else _LEEWAY_FOR_PAUSES) * losses * sizes.step_s),
+            sizes.warm_up,
+            enough=(fewest, sizes.before(profile), sizes.window_s),
+            digest_at=sizes.warm_up + sizes.steps,
+            repeat=repeat,
+            **more,
+        )
 
     def _is_hasty(self, trial: Trial) -> bool:
-        """Whether it was over so soon that batches made ahead of time may have carried it: then a longer one counts."""
+        """Whether it was over so soon that batches made ahead of time may have carried it: then a longer one counts.
+
+        Ranks have no clock in common, and end after so many steps whatever these take.
+        """
         assert self.sizes is not None
-        usual_s = (self.sizes.steps - WARM_UP) * self.sizes.step_s
-        return trial.ended_well and sum(trial.step_s) < _HASTY * usual_s
+        return trial.ended_well and sum(trial.step_s) < _HASTY * self.sizes.window_s
 
     def ceiling(self, profile: Mapping[str, Any]) -> Trial:
         """The same on batches that lie on the device: what is left of the profile then is its arithmetic."""
         kept = {name: value for name, value in profile.items() if not name.startswith(_FEEDING)}
-        assert self.sizes is not None
         found = self._made.setdefault(f"{CEILING} {_key(kept)}", [])
         if not found:
-            steps = self.sizes.steps_for(list(kept), self._speed_up(self.of(profile)))
-            found.append(self._ask(kept, CEILING, steps, self._most_s(), replays=True))
+            found.append(self._timed(kept, CEILING, 0, 0, self._speed_up(self.timed(profile)), replays=True))
         return found[0]
 
-    def nudged(self) -> Trial:
-        """The bare script, its weights moved by about a rounding error: what such differences grow to by themselves."""
-        found = self._made.setdefault(NUDGED, [])
+    def feed(self, profile: Mapping[str, Any]) -> Trial:
+        """The script's loaders alone under this profile: no training is faster than its batches come."""
+        assert self.sizes is not None
+        found = self._made.setdefault(f"{FEED} {_key(profile)}", [])
         if not found:
-            assert self.sizes is not None
-            found.append(self._ask({}, NUDGED, self.sizes.steps_for([]), self._most_s(), nudged=True))
+            steps = self.sizes.about(profile, self._speed_up(self.timed(profile)))
+            found.append(self._ask(profile, FEED, steps, self._most_s(profile), self.sizes.warm_up, feeds=True))
         return found[0]
+
+    def nudged(self, profile: Mapping[str, Any]) -> list[Trial]:
+        """Its weights moved by about a rounding error: what such differences grow to by themselves."""
+        found = self._made.setdefault(f"{NUDGED} {_key(profile)}", [])
+        if not found:
+            found.append(self._timed(profile, NUDGED, 0, LOSSES, nudged=True))
+        return found
+
+    def reseeded(self) -> list[Trial]:
+        """Those that were made of the bare script with other random numbers from its second step on."""
+        return list(self._made.get(f"{RESEEDED} {_key({})}", []))
+
+    def reseed(self, steps: int = 0) -> None:
+        """One more of them: what that luck does to the losses."""
+        found = self._made.setdefault(f"{RESEEDED} {_key({})}", [])
+        found.append(self._timed({}, RESEEDED, 0, max(steps, LOSSES), reseeded=len(found) + 1))
+
+    def screening(self, profile: Mapping[str, Any], arms: Arms) -> Trial:
+        """Arms that take turns within one process, on top of a profile."""
+        assert self.sizes is not None
+        rounds = self._rounds(profile, arms) or ROUNDS[-1]
+        seconds = self._screening_s(profile, arms, rounds) + self._most_s(profile)
+        return self._ask(profile, SCREENING, steps_of(arms, rounds), seconds, self.sizes.warm_up, arms=arms)
+
+    def pays_screening(self, profile: Mapping[str, Any], arms: Arms) -> bool:
+        """Whether that is sooner done than a process for each of them, and there is time for it."""
+        # Turns would be taken before what waits for an epoch is in force.
+        return not waits_an_epoch(profile) and self._rounds(profile, arms) is not None
+
+    def _rounds(self, profile: Mapping[str, Any], arms: Arms) -> int | None:
+        """As many as there is time for."""
+        assert self.sizes is not None
+        apart_s = len(arms) * self.lasts_s(profile)
+        for rounds in ROUNDS:
+            needed_s = self.sizes.start_s + self._screening_s(profile, arms, rounds)
+            if needed_s < apart_s and self.left_s - needed_s - self.lasts_s(profile) > self.reserve_s(profile):
+                return rounds
+        return None
+
+    def _screening_s(self, profile: Mapping[str, Any], arms: Arms, rounds: int) -> float:
+        assert self.sizes is not None
+        return steps_of(arms, rounds) * self.sizes.step_s / self._speed_up(self.timed(profile))
 
     def of(self, profile: Mapping[str, Any]) -> list[Trial]:
         return self._made.get(_key(profile), [])
 
-    def arms(self) -> list[list[Trial]]:
-        return [trials for key, trials in self._made.items() if not key.startswith((CEILING, NUDGED))]
+    def timed(self, profile: Mapping[str, Any], steps: int = 0) -> list[Trial]:
+        """All whose speed is this profile's, its yardsticks too; of those that were to see pauses, with such steps."""
+        more = [trial for kind in _YARDSTICKS for trial in self._made.get(f"{kind} {_key(profile)}", [])]
+        return [trial for trial in (*self.of(profile), *more) if len(trial.step_s) >= _NEARLY * steps]
 
-    def affords(self, profile: Mapping[str, Any], trials: int = 1, reserve: float | None = None) -> bool:
-        """Whether there is time for so many more of them, and for what is to come after that."""
+    def arms(self, steps: int = 0) -> list[list[Trial]]:
+        """The trials of every profile."""
+        return [self.timed(profile, steps) for profile in self._profiles()]
+
+    def to_see(self, profile: Mapping[str, Any], under: Mapping[str, Any] | None = None) -> int:
+        """Steps in all of a trial that sees the pauses a profile is about; of that profile, or one `under` another."""
         assert self.sizes is not None
-        steps = self.sizes.steps_for(list(profile))
-        each_s = min(self.sizes.seconds_for(steps), self.sizes.start_s + self._most_s())
-        kept_s = (self.settings.reserve if reserve is None else reserve) * self.settings.budget_s
-        return self.left_s - trials * each_s > kept_s
+        steps = self.sizes.sees(profile)
+        return self.sizes.before(profile if under is None else under) + steps if steps else 0
+
+    def _profiles(self) -> list[dict[str, Any]]:
+        return [json.loads(key) for key in self._made if not key.startswith((*_APART, *_YARDSTICKS))]
+
+    def _like(self, profile: Mapping[str, Any]) -> list[Trial]:
+        """Its trials, or those of what is nearest to it: most of it, and nothing else."""
+        parts = [one for one in self._profiles() if one.items() <= dict(profile).items()]
+        return self.timed(max(parts, key=len)) if parts else []
+
+    def lasts_s(self, profile: Mapping[str, Any], losses: int = 0) -> float:
+        """What a trial of it will take: as long as the last one did, or by what is known of the script."""
+        assert self.sizes is not None
+        speed_up = self._speed_up(self._like(profile))
+        known = [trial.wall_s for trial in self.of(profile) if trial.wall_s]
+        most_s = self.sizes.start_s + self._most_s(profile)
+        each_s = known[-1] if known else min(most_s, self.sizes.seconds_for(profile, speed_up))
+        return max(each_s, self.sizes.start_s + losses * self.sizes.step_s / speed_up)
+
+    def reserve_s(self, profile: Mapping[str, Any]) -> float:
+        """What is kept for the proof of such a profile."""
+        return min(self.settings.reserve * self.settings.budget_s, _PROOF_TRIALS * self.lasts_s(profile))
+
+    def affords(
+        self, profile: Mapping[str, Any], trials: int = 1, reserve_s: float | None = None, losses: int = 0
+    ) -> bool:
+        """Whether there is time for so many more of them, and for what is to come after that."""
+        kept_s = self.reserve_s(profile) if reserve_s is None else reserve_s
+        return self.left_s - trials * self.lasts_s(profile, losses) > kept_s
+
+    def affords_look(self, profile: Mapping[str, Any]) -> bool:
+        """Whether there is time to look again under it, and for a trial of what that may show."""
+        assert self.sizes is not None
+        steps_s = _LOOK_STEPS * self.sizes.step_s / self._speed_up(self.timed(profile))
+        look_s = self.sizes.start_s + min(self._look_s(profile), steps_s + self.sizes.late_s(profile))
+        return self.left_s - look_s - self.lasts_s(profile) > self.reserve_s(profile)
+
+    def too_long(self, profile: Mapping[str, Any]) -> str | None:
+        """Why no trial of this profile fits into the time there is, if so."""
+        assert self.sizes is not None
+        pauses_s = _PAUSE_TRIALS * (self.sizes.start_s + self.to_see(profile) * self.sizes.step_s)
+        if self.to_see(profile) and pauses_s > _PAUSES_SHARE * self.settings.budget_s:
+            needed_s = pauses_s / _PAUSES_SHARE
+            return f"what it is about comes too seldom to be seen in trials; --budget would have to be {needed_s:.0f}s"
+        late_s, most_s = self.sizes.late_s(profile), _EPOCH_SHARE * self.settings.budget_s
+        if late_s <= most_s:
+            return None
+        needed_s = late_s / _EPOCH_SHARE
+        return f"it begins with the second epoch, after {late_s:.0f} s; --budget would have to be {needed_s:.0f}s"
+
+    def losses_for(self, profile: Mapping[str, Any]) -> int:
+        """Losses of the bare script that reach to where a profile that needs an epoch is in force; 0 for any other."""
+        assert self.sizes is not None
+        return self.sizes.before(profile) + _MET if waits_an_epoch(profile) else 0
 
     def _speed_up(self, trials: Sequence[Trial]) -> float:
         """Of these over the bare script; 1.0 where nothing was measured."""
@@ -121,10 +269,17 @@ class Bench:
         means_s = [sum(trial.step_s) / len(trial.step_s) for trial in trials if trial.ended_well]
         return max(1.0, self.sizes.step_s / max(1e-6, sum(means_s) / len(means_s))) if means_s else 1.0
 
-    def _most_s(self) -> float:
-        return max(10.0, TRIAL_SHARE * self.settings.budget_s)
+    def _most_s(self, profile: Mapping[str, Any]) -> float:
+        """A trial that has to see pauses may take longer, and one that has to wait for an epoch waits for it."""
+        assert self.sizes is not None
+        most_s = min(_LONGEST_S, max(10.0, TRIAL_SHARE * self.settings.budget_s))
+        most_s = max(most_s, _LEEWAY_FOR_PAUSES * self.to_see(profile) * self.sizes.step_s)
+        later_s = self.sizes.late_s(profile) + self.sizes.settling_s(profile) + self.sizes.begins_s(profile)
+        return most_s + later_s
 
-    def _ask(self, profile: Mapping[str, Any], arm: str, steps: int, seconds: float, **more: Any) -> Trial:
+    def _ask(
+        self, profile: Mapping[str, Any], arm: str, steps: int, seconds: float, warm_up: int, **more: Any
+    ) -> Trial:
         settings = self.settings
         start_s = self.sizes.start_s if self.sizes is not None else 60.0
         request = Request(
@@ -132,7 +287,7 @@ class Bench:
             arm,
             dict(profile),
             steps=steps,
-            warm_up=WARM_UP,
+            warm_up=warm_up,
             seconds=seconds,
             limit_s=max(60.0, 3 * (start_s + seconds)),
             metric=settings.metric,

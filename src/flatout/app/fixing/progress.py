@@ -1,20 +1,29 @@
-"""One line on the terminal that says which trial is being made."""
+"""What a search is doing: a line on the terminal for the trial being made, and one that stays for what was found."""
 
 from __future__ import annotations
 
 import time
 
 from flatout.app.terminal import Terminal, say
+from flatout.records.fix import Tried
+from flatout.report.fix import with_bounds, written
 from flatout.trials.request import Request
 
-_SAY = {"look": "looking at the script", "trial": "trial {number}: {arm}"}
+_SAY = {
+    "look": "looking at the script",
+    "trial": "trial {number}: {arm}",
+    "time": "{took:.0f} s, at most {left:.0f} s to go",
+    "took": "{took:.0f} s",
+    "found": "{remedy}: {state}{figure}",
+}
 
 
 class Progress:
     """Without a terminal every trial is a line of its own."""
 
-    def __init__(self, screen: Terminal, quiet: bool) -> None:
+    def __init__(self, screen: Terminal, quiet: bool, budget_s: float | None = None) -> None:
         self.screen = screen
+        self._budget_s = budget_s
         self._is_shown = not quiet
         self._is_line = screen.fd is not None
         self._number = 0
@@ -23,7 +32,19 @@ class Progress:
     def begins(self, request: Request) -> None:
         self._number += 1
         words = _SAY["look"] if request.with_lines else _SAY["trial"].format(number=self._number, arm=request.arm)
-        self.say(f"{words} ({time.monotonic() - self._began_s:.0f} s)", stays=False)
+        self.say(f"{words} ({self._time()})", stays=False)
+
+    def found(self, tried: Tried) -> None:
+        """A remedy was judged; what it came to may still change with more trials."""
+        gain = tried.gain
+        figure = f", {with_bounds(gain)}" if gain is not None else ""
+        self.say(_SAY["found"].format(remedy=written(tried.planned), state=tried.state, figure=figure))
+
+    def _time(self) -> str:
+        took = time.monotonic() - self._began_s
+        if self._budget_s is None:
+            return _SAY["took"].format(took=took)
+        return _SAY["time"].format(took=took, left=max(0.0, self._budget_s - took))
 
     def say(self, words: str, stays: bool = True) -> None:
         if not self._is_shown:

@@ -2,64 +2,137 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flatout.app.fixing.bench import BARE, Bench
+from flatout.app.fixing.bench import BARE, LOSSES, Bench
+from flatout.app.fixing.judging import counted_by, draws_others, same_bits
 from flatout.app.fixing.search import Search
 from flatout.prove.calibration import calibrated
+from flatout.prove.ceiling import ceiling
 from flatout.prove.decision import BAR
 from flatout.prove.envelope import envelope
 from flatout.prove.hours import hours
-from flatout.prove.identity import identity
 from flatout.prove.metric import metric
 from flatout.prove.rates import arm_per_s, common_unit, measured
 from flatout.prove.ratio import gain
 from flatout.records.fix import Fix, Quality
+from flatout.records.proof import By, Ceiling, Identity, MeasuredGain, Spread
 from flatout.records.report import RunReport
+from flatout.records.trial import Trial
 from flatout.remedies.catalogue import known
 
 PROFILE = "profile"
-# Two of each, so that a machine that slows down meanwhile slows both.
-_TURNS = (False, True, True, False)
-_MORE_TURNS = (True, False)
-# An interval no wider than this, for its middle, needs no more trials.
-_SHARP = 0.04
-_MOST_TURNS = 8
+_WITHDRAWN = "in the proof at the end the whole profile did not surely gain over 1%"
+_NO_TIME = "there was no time to try the lossless part by itself"
+_UNCOUNTED = "evaluations and checkpoints are not counted: trials are too short to see their share of a training"
+_UNSEEN = "evaluations and checkpoints come so seldom under the profile that no trial saw one: After is without them"
+# Bare and remedied, so that a machine that slows down meanwhile slows both.
+_TURNS = (False, True, True, False, True, False, False, True)
+_FEWEST_TURNS = 2
+_YARDSTICKS = 3
+# An interval no wider than this for its middle, or than this part of the gain, needs no more trials.
+_SHARP, _OF_GAIN = 0.04, 0.25
 
 
-def confirm(bench: Bench, profile: Mapping[str, Any]) -> None:
-    """Fresh processes of both arms, until the interval is sharp or the time is spent; two of each in any case."""
-    turns = 0
-    for is_remedied in _TURNS:
-        _turn(bench, profile, is_remedied)
-        turns += 1
-    while turns < _MOST_TURNS and _is_wide(bench, profile) and bench.affords(profile, len(_MORE_TURNS), reserve=0.0):
-        for is_remedied in _MORE_TURNS:
-            _turn(bench, profile, is_remedied)
-            turns += 1
+def proven(bench: Bench, search: Search) -> Quality:
+    """The profile is measured again as a whole. What does not hold is withdrawn from the search's result."""
+    quality = _proven(bench, search)
+    why = _objection(quality, search.found.profile)
+    if why is None:
+        return quality
+    lossless = search.lossless()
+    search.withdraw(why, kept={} if lossless == search.found.profile else lossless)
+    return _proven(bench, search) if search.found.profile else Quality()
+
+
+def _objection(quality: Quality, profile: Mapping[str, Any]) -> str | None:
+    """Why the training is not what it was. One that is meant to change is judged by the user's metric alone."""
+    remedies = known()
+    is_meant = any(remedies[name].safety == "training" for name in profile)
+    if quality.envelope is not None and quality.envelope.verdict == "outside" and not is_meant:
+        return quality.envelope.sentence
+    if quality.metric is not None and quality.metric.verdict == "worse":
+        return quality.metric.sentence
+    return None
+
+
+def _proven(bench: Bench, search: Search) -> Quality:
+    profile = search.found.profile
+    confirm(bench, search)
+    if not holds(bench, profile):
+        search.withdraw(_WITHDRAWN)
+        return Quality()
+    compute = [bench.ceiling(profile)] if bench.left_s > 0 else []
+    quality = quality_of(bench, search)
+    search.found.ceiling = _ceiling(bench, profile, compute) or search.found.ceiling
+    return quality
+
+
+def confirm(bench: Bench, search: Search) -> None:
+    """Fresh processes of both arms, until the interval is sharp or the time is spent; two of each there are anyway."""
+    profile = search.found.profile
+    for place, is_remedied in enumerate(_TURNS):
+        is_pair = place % 2 == 0
+        has_two = min(len(arm) for arm in _arms(bench, profile)) >= 2
+        if is_pair and has_two:
+            if place >= _FEWEST_TURNS and not _is_wide(bench, profile):
+                return
+            if not bench.affords(profile, 3, reserve_s=0.0):  # one of them is the ceiling
+                return
+        _turn(bench, search, is_remedied)
+
+
+def _ceiling(bench: Bench, profile: Mapping[str, Any], compute: Sequence[Trial]) -> Ceiling | None:
+    """The device alone and the loaders alone, the latter where there is time left for it."""
+    alone = [bench.feed(profile)] if compute and bench.affords(profile, reserve_s=0.0) else []
+    return ceiling(bench.timed(profile), compute, alone, calibrated(bench.arms())) if compute else None
 
 
 def holds(bench: Bench, profile: Mapping[str, Any]) -> bool:
     """Whether the whole profile surely gains, by all trials of both arms."""
-    found = gain(bench.of({}), bench.of(profile), calibrated(bench.arms(), "total"), "total")
+    found = _gain(bench, profile)
     return found is not None and found.low > BAR
 
 
-def _turn(bench: Bench, profile: Mapping[str, Any], is_remedied: bool) -> None:
-    bench.trial(profile if is_remedied else {}, PROFILE if is_remedied else BARE, again=True)
+def _gain(bench: Bench, profile: Mapping[str, Any]) -> MeasuredGain | None:
+    by = counted_by(profile)
+    return gain(*_arms(bench, profile), _spread(bench, profile), by)
+
+
+def _arms(bench: Bench, profile: Mapping[str, Any]) -> tuple[list[Trial], list[Trial]]:
+    """Both arms of the proof. Where a remedy is about pauses, trials that were too short to see them do not count."""
+    assert bench.sizes is not None
+    steps = bench.sizes.sees(profile)
+    return bench.timed({}, steps), bench.timed(profile, steps)
+
+
+def _spread(bench: Bench, profile: Mapping[str, Any]) -> Spread:
+    assert bench.sizes is not None
+    return calibrated(bench.arms(bench.sizes.sees(profile)), counted_by(profile))
+
+
+def _turn(bench: Bench, search: Search, is_remedied: bool) -> None:
+    """Where losses will have to be compared, trials that are made anyway are made to serve for that as well."""
+    profile = search.found.profile
+    if is_remedied:
+        bench.trial(profile, PROFILE, again=True, losses=LOSSES if profile != search.lossless() else 0)
+    elif any(map(draws_others, bench.of(profile))) and len(bench.reseeded()) < _YARDSTICKS:
+        bench.reseed(bench.to_see(profile, under={}))
+    else:
+        bench.trial({}, BARE, again=True, losses=max(bench.losses_for(profile), bench.to_see(profile, under={})))
 
 
 def _is_wide(bench: Bench, profile: Mapping[str, Any]) -> bool:
-    found = gain(bench.of({}), bench.of(profile), calibrated(bench.arms()))
-    return found is not None and (found.high - found.low) / found.mid > _SHARP
+    found = _gain(bench, profile)
+    return found is not None and found.high - found.low > max(_SHARP * found.mid, _OF_GAIN * (found.mid - 1.0))
 
 
-def concluded(bench: Bench, search: Search, report: RunReport) -> Fix:
+def concluded(bench: Bench, search: Search, report: RunReport, quality: Quality) -> Fix:
     """The record of the search, from all trials that were made."""
     found = search.found
-    bare, after = measured(bench.of({})), measured(bench.of(found.profile))
-    spread = calibrated(bench.arms(), "total")
+    bare, after = map(measured, _arms(bench, found.profile))
+    by, spread = counted_by(found.profile), _spread(bench, found.profile)
     unit = common_unit([*bare, *after])
     failures = {trial.arm: f"{trial.ending}: {trial.why}" for trial in bench.all if not trial.ended_well}
     return Fix(
@@ -70,28 +143,59 @@ def concluded(bench: Bench, search: Search, report: RunReport) -> Fix:
         left_out=tuple(one for one in found.left_out.values() if one.id not in found.profile),
         profile=found.profile,
         unit=unit,
-        before_per_s=arm_per_s(bare, unit, "total") if bare else None,
-        after_per_s=arm_per_s(after, unit, "total") if after else None,
-        gain=gain(bare, after, spread, "total") if found.profile else None,
-        hours_before=hours(bare, bare, spread),
-        hours_after=hours(bare, after, spread) if found.profile else None,
+        before_per_s=arm_per_s(bare, unit, by) if bare else None,
+        after_per_s=arm_per_s(after, unit, by) if after else None,
+        gain=gain(bare, after, spread, by) if found.profile else None,
+        hours_before=hours(bare, bare, spread, by),
+        hours_after=hours(bare, after, spread, by) if found.profile else None,
         ceiling=found.ceiling,
-        quality=_quality(bench, search) if found.profile else Quality(),
+        quality=quality,
         ended=found.ended,
         trials=len(bench.all),
         took_s=bench.took_s,
         written=tuple(dict.fromkeys(file for trial in bench.all for file in trial.written)),
         sources=tuple(dict.fromkeys(one.location.file for one in search.findings if one.location is not None)),
+        notices=_on_pauses(bare, after, bench.all, by),
         failures=failures,
     )
 
 
-def _quality(bench: Bench, search: Search) -> Quality:
+def _on_pauses(bare: Sequence[Trial], after: Sequence[Trial], made: Sequence[Trial], by: By) -> tuple[str, ...]:
+    """What of the pauses is not in the figures."""
+    seen, seen_after = (any(any(trial.pause_s) for trial in trials) for trials in (bare, after))
+    if by == "total":
+        return (_UNSEEN,) if seen and not seen_after else ()
+    return (_UNCOUNTED,) if any(any(trial.pause_s) for trial in made) else ()
+
+
+def quality_of(bench: Bench, search: Search) -> Quality:
+    """Bit for bit where that can be asked; else, and for what rounds differently, by the loss."""
     profile, settings = search.found.profile, bench.settings
-    remedies = known()
-    lossless = {name: value for name, value in profile.items() if remedies[name].safety == "lossless"}
-    bare = bench.of({})
-    same = identity(bare, bench.trial(lossless, "lossless part")) if lossless else None
-    within = envelope(search.yardsticks(), bench.of(profile)) if lossless != profile else None
-    of_user = metric(bare, bench.of(profile), higher_is_better=settings.higher) if settings.metric else None
-    return Quality(same, within, of_user)
+    lossless = search.lossless()
+    after = bench.of(profile)
+    same = _identity(bench, lossless) if lossless else None
+    is_identical = same is not None and same.verdict == "identical"
+    within = None
+    if lossless != profile or not is_identical:
+        within = envelope(_yardsticks(bench, search, is_identical), after)
+    if settings.metric is None:
+        return Quality(same, within)
+    # Losses of what changes nothing are the script's own, and so is its metric.
+    own = [*bench.timed({}), *(bench.timed(lossless) if is_identical and lossless != profile else ())]
+    return Quality(same, within, metric(own, after, higher_is_better=settings.higher))
+
+
+def _identity(bench: Bench, lossless: Mapping[str, Any]) -> Identity:
+    """Of the part that is to change nothing, where it was tried by itself or there is time for that."""
+    if not bench.of(lossless) and not bench.affords(lossless, reserve_s=0.0):
+        return Identity("not comparable", 0, _NO_TIME)
+    return same_bits(bench.of({}), bench.trial(lossless, "lossless part"))
+
+
+def _yardsticks(bench: Bench, search: Search, is_identical: bool) -> list[Trial]:
+    """What the losses are held against; made where they are missing and there is time."""
+    if not any(map(draws_others, bench.of(search.found.profile))):
+        return search.yardsticks(search.lossless() if is_identical else {}, reserve_s=0.0)
+    while len(bench.reseeded()) < _YARDSTICKS and bench.affords({}, reserve_s=0.0, losses=LOSSES):
+        bench.reseed()
+    return bench.reseeded()

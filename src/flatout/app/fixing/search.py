@@ -7,67 +7,65 @@ ceiling, when nothing is left to try, or when the time is spent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from flatout.app.fixing.bench import BARE, TRIAL_SHARE, Bench
-from flatout.app.fixing.sizes import sizes
-from flatout.app.plan import planned, together
+from flatout.app.fixing.bench import BARE, LOSSES, TRIAL_SHARE, Bench
+from flatout.app.fixing.found import NOTHING_LEFT, Found
+from flatout.app.fixing.judging import counted_by, draws_others, feeds, refusal, same_bits, state_of, with_losses
+from flatout.app.fixing.screening import Screened, arms_of, switched, weighed
+from flatout.app.fixing.sizes import BEGINS_S, beats_of, sizes
+from flatout.app.plan import conflict, planned, together
 from flatout.errors import FlatoutError
 from flatout.prove.calibration import calibrated
 from flatout.prove.ceiling import ceiling
 from flatout.prove.decision import Candidate, judged, worth_more
 from flatout.prove.envelope import envelope
 from flatout.prove.identity import identity
-from flatout.records.fix import State, Tried
-from flatout.records.plan import LeftOut, Plan, Planned
-from flatout.records.proof import By, Ceiling, Decision
+from flatout.prove.rates import arm_per_s, measured
+from flatout.records.fix import Tried
+from flatout.records.plan import Plan, Planned
+from flatout.records.proof import Decision
 from flatout.records.report import Finding, RunReport
 from flatout.records.trial import Trial
+from flatout.remedies.catalogue import known
 
 _MOST_REPEATS = 3
 _MOST_ROUNDS = 5
 # So much more than it had to be is not luck, even in a single trial.
 _PLENTY = 1.1
+_LARGE = 1.3
 _YARDSTICKS = 3
+# Trials that see pauses, of what there was before a remedy that is about them.
+_SEEN = 2
+_IN_TURNS = ", in turns within one process"
 _NO_TIME = "the time was spent"
 _AT_CEILING = "less than 5% is left to the ceiling"
 KEPT = "kept so far"
 _WORKERS, _MOST_WORKERS, _TUNED = "loader.workers", 64, "auto"
 
 
-class Found:
-    """What the search has come to so far. Of a remedy that was tried twice the last word counts."""
-
-    def __init__(self) -> None:
-        self.profile: dict[str, Any] = {}
-        self.tried: list[Tried] = []
-        self.left_out: dict[str, LeftOut] = {}
-        self.ceiling: Ceiling | None = None
-        self.ended = "nothing was left to try"
-
-    def put(self, more: Iterable[Tried]) -> None:
-        for one in more:
-            mine = (one.planned.id, one.planned.value)
-            self.tried = [other for other in self.tried if (other.planned.id, other.planned.value) != mine]
-            if one.state == "kept":
-                # Another value of the same remedy has had its day.
-                self.tried = [_outdone(other, one) for other in self.tried]
-            self.tried.append(one)
-
-
 class Search:
     """From the bare script to a profile."""
 
-    def __init__(self, bench: Bench, report_of: Callable[[Trial], RunReport]) -> None:
+    def __init__(
+        self,
+        bench: Bench,
+        report_of: Callable[[Trial], RunReport],
+        in_turns: Callable[[Trial], Mapping[str, Trial]] = lambda trial: {},
+        tell: Callable[[Tried], None] = lambda one: None,
+    ) -> None:
         self._bench = bench
         self._report_of = report_of
+        self._in_turns = in_turns
         self._planned = 0
+        self._looked_under: dict[str, Any] = {}
         # Of every look.
         self.findings: list[Finding] = []
         self._tried_under: dict[str, dict[str, Any]] = {}
-        self.found = Found()
+        self.found = Found(tell)
 
     def look(self) -> RunReport:
         """The script as it is. Raises FlatoutError if it does not train."""
@@ -83,6 +81,9 @@ class Search:
 
     def plan(self, report: RunReport) -> Plan:
         self.findings += report.findings
+        bench = self._bench
+        assert bench.sizes is not None
+        bench.sizes = replace(bench.sizes, beats={**bench.sizes.beats, **beats_of(report, bench.sizes.epoch_steps)})
         plan = planned(report, self._bench.settings.wishes, self._settled(), self.found.profile)
         for one in plan.left_out:
             self.found.left_out[one.id] = one
@@ -93,7 +94,8 @@ class Search:
         return {
             (one.planned.id, repr(one.planned.value))
             for one in self.found.tried
-            if one.state != "neutral" or self._tried_under[one.planned.id] == self.found.profile
+            if one.why != _AT_CEILING
+            and (one.state != "neutral" or self._tried_under[one.planned.id] == self.found.profile)
         }
 
     def run(self, report: RunReport) -> None:
@@ -101,52 +103,149 @@ class Search:
         self.measure_bare()
         for _ in range(_MOST_ROUNDS):
             before = dict(found.profile)
-            plan = self.plan(report)
-            self._planned += len(plan.remedies)
-            for group in together(plan.remedies):
-                self._try(group)
-            self._climb()
+            self._try_all(self.plan(report).remedies)
             if found.profile == before or found.ended == _NO_TIME:
                 break
-            if self._is_at_ceiling():
-                found.ended = _AT_CEILING
+            if not bench.affords_look(found.profile):
+                found.ended = _NO_TIME
                 break
             report = self._report_of(bench.look(found.profile))
+            self._looked_under = dict(found.profile)
         if found.ceiling is None and found.ended != _NO_TIME:
             self._is_at_ceiling()
 
-    def _climb(self) -> None:
-        """How many workers are best is for the clock to say.
+    def _try_all(self, remedies: Sequence[Planned]) -> None:
+        """One by one, but what can be switched in mid-training in turns.
 
-        The loader that finds its number while it runs is tried as well; then twice as many, as long as that helps.
+        Where what was kept brings the batches as soon as they can be used, nothing more of that kind is tried.
         """
-        tried = [one.planned for one in self.found.tried if one.planned.id == _WORKERS]
-        if not tried:
+        self._planned += len(remedies)
+        able = switched(remedies)
+        groups = together([one for one in remedies if one not in able])
+        is_fed = bool(self.found.profile) and any(map(feeds, groups)) and self._is_at_ceiling()
+        self.found.ended = _AT_CEILING if is_fed else NOTHING_LEFT
+        if is_fed:
+            self.found.put(Tried(one, "not measured", _AT_CEILING) for group in groups if feeds(group) for one in group)
+            groups = [group for group in groups if not feeds(group)]
+        last = [group for group in groups if self._is_slight(group)]
+        last += [group for group in groups if group not in last and group[0].id in BEGINS_S]
+        for group in (group for group in groups if group not in last):
+            if self._is_changed():
+                return
+            if group[0].id == _WORKERS:
+                self._try_workers(group[0])
+            else:
+                self._try(group)
+        for group in () if self._is_changed() else [*self._screened(able), *last]:
+            self._try(group)
+
+    def _is_slight(self, group: Sequence[Planned]) -> bool:
+        """Whether no more is expected of it than what processes differ by here: it takes many trials to be seen."""
+        expected = [one.predicted.high for one in group if one.predicted is not None]
+        return bool(expected) and math.log(max(expected)) < calibrated(self._bench.arms()).typical
+
+    def _is_changed(self) -> bool:
+        """Whether so much was gained since the last look that what this one said of the rest is out of date."""
+        bench, now = self._bench, self.found.profile
+        if now == self._looked_under or not bench.affords_look(now):
+            return False
+        step_s = [arm_per_s(trials, "step") for trials in map(measured, map(bench.timed, (self._looked_under, now)))]
+        return step_s[1] > _LARGE * step_s[0]
+
+    def _try_workers(self, one: Planned) -> None:
+        """The loader that finds its number while it runs. Where that gains nothing, what the findings call for.
+
+        Where it does, the next look says whether more is called for. How many are best is for the clock to say then:
+        twice as many are tried as long as that helps.
+        """
+        if _WORKERS not in self.found.profile and self._try_value(one, _TUNED):
             return
-        self._try_value(tried[-1], _TUNED)
+        self._try([one])
         while isinstance(count := self.found.profile.get(_WORKERS), int) and 2 * count <= _MOST_WORKERS:
-            if self._is_at_ceiling() or not self._try_value(tried[-1], 2 * count):
+            if self._is_at_ceiling() or not self._try_value(one, 2 * count):
                 return
 
     def _try_value(self, one: Planned, value: Any) -> bool:
-        """Another value of a remedy; whether it is better."""
-        if (one.id, repr(value)) in self._settled() or one.value == value:
+        """Another value of a remedy; whether it is kept."""
+        if (one.id, repr(value)) in self._settled():
             return False
         self._planned += 1
-        self._try([replace(one, value=value, predicted=None)])
+        self._try([replace(one, value=value)])
         return bool(self.found.profile.get(one.id) == value)
+
+    def _screened(self, able: Sequence[Planned]) -> list[list[Planned]]:
+        """Those that are left to try: what can take turns is weighed in one process where that pays.
+
+        Where there is no time for that, nor for each by itself, they are tried together.
+        """
+        if not able:
+            return []
+        weights = self._weighed(able)
+        if weights is None:
+            is_short = not self._bench.affords(self.found.profile, len(able))
+            return [list(able)] if is_short else [[one] for one in able]
+        found, helpful = self.found, []
+        for one in able:
+            if one.id in weights.refused:
+                state, why = weights.refused[one.id]
+                found.put([Tried(one, "refused" if state in ("refused", "reverted") else "failed", why)])
+                continue
+            decision = weights.decisions[one.id]
+            if decision.judgement == "kept":
+                helpful.append(one)
+            else:
+                self._tried_under[one.id] = dict(found.profile)
+                found.put([Tried(one, decision.judgement, f"{decision.why}{_IN_TURNS}", decision)])
+        return [[one] for one in helpful] if helpful and not self._adopt(helpful, weights) else []
+
+    def _weighed(self, able: Sequence[Planned]) -> Screened | None:
+        bench, profile, arms = self._bench, self.found.profile, arms_of(able)
+        if not bench.pays_screening(profile, arms):
+            return None
+        trial = bench.screening(profile, arms)
+        return weighed(self._in_turns(trial), able) if trial.ended_well else None
+
+    def _adopt(self, helpful: Sequence[Planned], weights: Screened) -> bool:
+        """Together in a fresh process: they stay unless that shows them broken or slower."""
+        bench, found = self._bench, self.found
+        before = dict(found.profile)
+        after = {**before, **{one.id: one.value for one in helpful}}
+        if not bench.affords(after):
+            return False
+        trial = bench.trial(after, " + ".join(one.id for one in helpful))
+        if any(refusal(one, trial) is not None for one in helpful):
+            return False
+        if self._decision(helpful, before, after).judgement == "harmful":
+            return False
+        if self._drifts(bench.of(after)) is not None:
+            return False
+        self._tried_under |= {one.id: before for one in helpful}
+        found.profile = after
+        decided = ((one, weights.decisions[one.id]) for one in helpful)
+        found.put(Tried(one, "kept", f"{decision.why}{_IN_TURNS}", decision) for one, decision in decided)
+        return True
 
     def _try(self, group: Sequence[Planned]) -> None:
         """Measure them on top of what is kept, and keep them if they help."""
         bench, found = self._bench, self.found
+        # What was kept since they were planned may not go with them.
+        rivals = [(one, why) for one in group if (why := conflict(known()[one.id], found.profile)) is not None]
+        found.put(Tried(one, "not measured", why) for one, why in rivals)
+        group = [one for one in group if one not in [one for one, _ in rivals]]
+        if not group:
+            return
         after = {**found.profile, **{one.id: one.value for one in group}}
-        if not bench.affords(after):
+        if (why := bench.too_long(after)) is not None:
+            found.put(Tried(one, "not measured", why) for one in group)
+            return
+        # A proof of nothing needs no time to be kept for it.
+        if not bench.affords(after, reserve_s=None if found.profile else 0.0):
             found.ended = _NO_TIME
             found.put(Tried(one, "not measured", "there was no time left for it") for one in group)
             return
         trial = bench.trial(after, " + ".join(one.id for one in group))
-        refused = [(one, refusal) for one in group if (refusal := _refusal(one, trial)) is not None]
-        found.put(Tried(one, *refusal) for one, refusal in refused)
+        refused = [(one, why_not) for one in group if (why_not := refusal(one, trial)) is not None]
+        found.put(Tried(one, *why_not) for one, why_not in refused)
         # What was refused had no part in the trial, so it speaks for the others all the same.
         rest = [one for one in group if one not in [one for one, _ in refused]]
         if rest:
@@ -158,31 +257,66 @@ class Search:
         before = dict(found.profile)
         same = None
         if all(one.safety == "lossless" for one in group):
-            same = identity(bench.of(before), trial)
+            same = same_bits(bench.of(before), trial)
             if same.verdict == "differs":
                 why = f"it is to change nothing, but {same.sentence}"
                 return [Tried(one, "failed", why, identity=same) for one in group]
-        elif all(one.safety != "training" for one in group):
-            within = envelope(self.yardsticks(), [trial])
-            if within.verdict == "outside":
-                return [Tried(one, "failed", within.sentence) for one in group]
+        decision = self._decided(group, trial.arm, before, after)
+        if decision.judgement == "kept":
+            is_numeric = any(one.safety == "numeric" for one in group)
+            if is_numeric and (drift := self._drifts(bench.of(after))) is not None:
+                return [Tried(one, "failed", drift, decision) for one in group]
+            found.profile = after
+        return [Tried(one, state_of(one, decision, before), decision.why, decision, same) for one in group]
+
+    def _decided(
+        self, group: Sequence[Planned], arm: str, before: Mapping[str, Any], after: Mapping[str, Any]
+    ) -> Decision:
+        """By as many trials of both as it takes, and as there is time for."""
+        bench = self._bench
+        if (steps := bench.to_see({one.id: one.value for one in group}, under=before)) > 0:
+            # What came before saw too few pauses, if any: it counts only where it is as long.
+            for _ in range(_SEEN - len(bench.timed(before, self._sees(group)))):
+                bench.trial(before, KEPT if before else BARE, again=True, losses=steps)
         decision = self._decision(group, before, after)
         for _ in range(_MOST_REPEATS - 1):
             # Where nothing is kept yet these trials are the proof's own, and may have its time.
-            if not self._is_open(decision) or not bench.affords(after, 2, reserve=None if before else 0.0):
+            # A large gain that was seen once has to be seen again, and no more.
+            is_one = decision.gain is not None and decision.gain.mid > _LARGE and len(bench.of(after)) == 1
+            affords = bench.affords(after, 1 if is_one else 2, reserve_s=None if before else 0.0)
+            if not self._is_open(decision) or not affords:
                 break
-            bench.trial(before, KEPT if before else BARE, again=True)
-            bench.trial(after, trial.arm, again=True)
+            if not is_one:
+                bench.trial(before, KEPT if before else BARE, again=True, losses=steps)
+            bench.trial(after, arm, again=True)
             decision = self._decision(group, before, after)
-        if decision.judgement == "kept":
-            found.profile = {**before, **{one.id: one.value for one in group}}
-        return [Tried(one, decision.judgement, decision.why, decision, same) for one in group]
+        return decision
 
-    def withdraw(self, why: str) -> None:
-        """The profile as a whole did not hold: nothing of it is kept."""
+    def _drifts(self, trials: Sequence[Trial]) -> str | None:
+        """Why their losses are not what rounding makes of them, if so. What cannot be told yet is left to the proof."""
+        bench, profile = self._bench, trials[0].remedies
+        reserve_s = bench.reserve_s(profile)
+        if any(map(draws_others, trials)):
+            # Then the proof needs other yardsticks, and they tell more.
+            reserve_s += _YARDSTICKS * bench.lasts_s({}, LOSSES)
+        within = envelope(self.yardsticks(self.lossless(), reserve_s), trials)
+        return within.sentence if within.verdict == "outside" else None
+
+    def lossless(self) -> dict[str, Any]:
+        """The part of the profile that changes no number."""
+        remedies = known()
+        return {name: value for name, value in self.found.profile.items() if remedies[name].safety == "lossless"}
+
+    def withdraw(self, why: str, kept: Mapping[str, Any] | None = None) -> None:
+        """The profile as a whole did not hold: nothing is left of it but `kept`."""
         found = self.found
-        found.profile = {}
-        found.tried = [replace(one, state="neutral", why=why) if one.state == "kept" else one for one in found.tried]
+        found.profile = dict(kept or {})
+        found.tried = [
+            replace(one, state="neutral", why=why)
+            if one.state == "kept" and one.planned.id not in found.profile
+            else one
+            for one in found.tried
+        ]
 
     def measure_bare(self) -> None:
         """Twice: whether the script repeats itself, in its figures and its speed, is what all else is judged by."""
@@ -199,45 +333,38 @@ class Search:
         gain = decision.gain
         return decision.judgement == "kept" and gain is not None and gain.trials[1] < 2 and gain.low < _PLENTY
 
-    def yardsticks(self) -> list[Trial]:
-        """What the script's losses differ by when nothing is changed, or next to nothing; three at least."""
-        if len(self._bench.of({})) < _YARDSTICKS:
-            self._bench.trial({}, BARE, again=True)
-        bare = self._bench.of({})
-        repeats = identity(bare[:1], bare[1]).verdict == "identical"
-        return [*bare, self._bench.nudged()] if repeats else list(bare)
+    def yardsticks(self, profile: Mapping[str, Any], reserve_s: float) -> list[Trial]:
+        """What losses under a profile differ by when nothing else is changed, or next to nothing.
+
+        Three where there is time for as many, and for what is kept in reserve. Losses of a profile that changes no
+        number are those of the script.
+        """
+        bench = self._bench
+        for _ in range(_YARDSTICKS):
+            made = with_losses(bench.of(profile))
+            repeats = len(made) > 1 and identity(made[:1], made[1]).verdict == "identical"
+            has_time = bench.affords(profile, max(1, _YARDSTICKS - len(made)), reserve_s, LOSSES)
+            if repeats or len(made) >= _YARDSTICKS or not has_time:
+                return [*made, *(bench.nudged(profile) if has_time else ())] if repeats else made
+            bench.trial(profile, KEPT if profile else BARE, again=True, losses=LOSSES)
+        return with_losses(bench.of(profile))
 
     def _decision(self, group: Sequence[Planned], before: Mapping[str, Any], after: Mapping[str, Any]) -> Decision:
-        is_of_pauses = any(one.id.startswith(("cadence.", "checkpoint.")) for one in group)
-        by: By = "total" if is_of_pauses else "blocks"
-        candidate = Candidate(" + ".join(one.id for one in group), self._bench.of(after), by)
+        bench, by, steps = self._bench, counted_by(one.id for one in group), self._sees(group)
+        candidate = Candidate(" + ".join(one.id for one in group), bench.timed(after, steps), by)
         # Each remedy has a chance to look good by luck, every time it is judged.
         looks = _MOST_REPEATS * max(1, self._planned)
-        return judged(self._bench.of(before), [candidate], calibrated(self._bench.arms(), by), looks)[0]
+        return judged(bench.timed(before, steps), [candidate], calibrated(bench.arms(steps), by), looks)[0]
+
+    def _sees(self, group: Sequence[Planned]) -> int:
+        assert self._bench.sizes is not None
+        return self._bench.sizes.sees({one.id: one.value for one in group})
 
     def _is_at_ceiling(self) -> bool:
         bench, found = self._bench, self.found
         if bench.left_s <= 0:
             return False
         at = bench.ceiling(found.profile)
-        reached = ceiling(bench.of(found.profile), [at], [])
+        reached = ceiling(bench.timed(found.profile), [at], [])
         found.ceiling = reached
         return reached is not None and reached.enough
-
-
-def _outdone(before: Tried, by: Tried) -> Tried:
-    if before.planned.id != by.planned.id or before.state != "kept":
-        return before
-    return replace(before, state="outdone", why=f"{by.planned.value} is better still")
-
-
-def _refusal(one: Planned, trial: Trial) -> tuple[State, str] | None:
-    """Why this trial says nothing of the remedy's speed."""
-    if not trial.ended_well:
-        return "failed", f"the trial ended: {trial.ending}" + (f" ({trial.why})" if trial.why else "")
-    state = next((state for state in trial.states if state.id == one.id), None)
-    if state is None:
-        return "failed", "it did not come into force"
-    if state.state != "applied":
-        return ("refused" if state.state in ("refused", "reverted") else "failed"), state.why
-    return None

@@ -2,58 +2,129 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
+from flatout.app.late import late_steps
 from flatout.records.report import RunReport
 from flatout.records.trial import Trial
 
-WARM_UP = 10
+# Steps of the first look that do not count.
+LOOK_WARM_UP = 10
+# Warm-up, and the steps that count at least: fewer where they are slow.
+_WARM_UPS, _WARM_UP_S = (4, 10), 3.0
+_FEWEST, _FEWEST_S = (10, 30), 8.0
+_MOST = 400
 _WINDOW_S = 5.0
-_FEWEST, _MOST = 30, 400
-# Remedies that time the script before they begin need steps for that, and compiling needs some more.
-_LATE = {
-    "compile.model": 120,
-    "precision.bf16": 10,
-    "precision.fp16": 20,
-    "transfer.async": 25,
-    "transfer.prefetch": 10,
-}
-_PAUSING = ("cadence.", "checkpoint.")
-_PAUSES_SEEN = 2.2
+# Compiling takes so long, about: it comes last.
+BEGINS_S = {"compile.model": 45.0}
+# A loader that finds its number of workers while it runs takes some steps for that.
+SETTLES = {("loader.workers", "auto"): 40}
+# One that keeps what comes again begins with the second epoch, and compares a few times first.
+_BY_EPOCH, _COMPARED, _THEN = "memo.", 8, 60
+# What gains in the pauses of a training and between its epochs.
+PAUSING = ("cadence.eval", "cadence.logging", "checkpoint.", "loader.persistent")
+_BETWEEN_EPOCHS = "loader.persistent"
+_PAUSES_SEEN, _OFTEN = 3.3, 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Of a trial of the bare script: its steps, what a step takes, and what comes before the first."""
+    """Of trials: `steps` that count at least, and `window_s` of them; what a bare step takes, and the start."""
 
+    warm_up: int
     steps: int
+    window_s: float
     step_s: float
     start_s: float
-    # Steps from one evaluation or checkpoint to the next, where there are any.
-    pause_every: float | None = None
+    # Steps of an epoch, where the loader says how many.
+    epoch_steps: int | None = None
+    # Of remedies that gain in pauses: the steps from one such pause to the next, where that is known.
+    beats: Mapping[str, float] = field(default_factory=dict)
 
-    def steps_for(self, remedies: list[str], speed_up: float = 1.0) -> int:
-        """Faster arms take more steps for as long a look."""
-        steps = min(_MOST, max(_FEWEST, round((self.steps - WARM_UP) * max(1.0, speed_up)))) + WARM_UP
-        if self.pause_every is not None and any(name.startswith(_PAUSING) for name in remedies):
-            steps = max(steps, WARM_UP + round(_PAUSES_SEEN * self.pause_every))
-        return steps + sum(_LATE.get(name, 0) for name in remedies)
+    def before(self, profile: Mapping[str, Any]) -> int:
+        """Steps before all of a profile is in force and has settled."""
+        waiting = (self.epoch_steps or 0) + _COMPARED if waits_an_epoch(profile) else 0
+        return self.warm_up + waiting + _settling(profile) + late_steps(profile)
 
-    def seconds_for(self, steps: int, speed_up: float = 1.0) -> float:
-        """What a trial of so many steps will take in all, about."""
-        return self.start_s + steps * self.step_s / max(1.0, speed_up)
+    def fewest(self, profile: Mapping[str, Any]) -> int:
+        """Steps in all that a trial of it makes at least."""
+        counted = self.steps + (_THEN if waits_an_epoch(profile) else 0)
+        return self.before(profile) + max(counted, self.sees(profile))
+
+    def sees(self, profile: Mapping[str, Any]) -> int:
+        """Steps that hold enough of the pauses that a profile is about; 0 where it is about none."""
+        return max((round(_PAUSES_SEEN * self.beats[name]) for name in profile if name in self.beats), default=0)
+
+    def most(self, profile: Mapping[str, Any]) -> int:
+        return max(self.fewest(profile), self.before(profile) + _MOST)
+
+    def about(self, profile: Mapping[str, Any], speed_up: float = 1.0) -> int:
+        """What it will come to where a step takes so many times less than a bare one."""
+        wanted = self.before(profile) + round(self.window_s * max(1.0, speed_up) / self.step_s)
+        return min(self.most(profile), max(self.fewest(profile), wanted))
+
+    def late_s(self, profile: Mapping[str, Any]) -> float:
+        """What passes before a profile that needs an epoch has come into force."""
+        return (self.epoch_steps or 0) * self.step_s * 1.1 if waits_an_epoch(profile) else 0.0
+
+    def settling_s(self, profile: Mapping[str, Any]) -> float:
+        """What a loader may take until it has found its number of workers: the script is faster by then."""
+        return _settling(profile) * self.step_s * 0.6
+
+    def seconds_for(self, profile: Mapping[str, Any], speed_up: float = 1.0) -> float:
+        """What a trial of it will take in all, about."""
+        slow = self.before(profile) if waits_an_epoch(profile) else 0
+        quick = (self.about(profile, speed_up) - slow) / max(1.0, speed_up)
+        return self.start_s + self.begins_s(profile) + (slow + quick) * self.step_s
+
+    def begins_s(self, profile: Mapping[str, Any]) -> float:
+        return sum(BEGINS_S.get(name, 0.0) for name in profile)
+
+
+def _settling(profile: Mapping[str, Any]) -> int:
+    return max((SETTLES.get((name, str(value)), 0) for name, value in profile.items()), default=0)
+
+
+def waits_an_epoch(profile: Mapping[str, Any]) -> bool:
+    return any(name.startswith(_BY_EPOCH) for name in profile)
 
 
 def sizes(look: Trial, report: RunReport, affordable_s: float) -> Sizes:
     """`affordable_s` is what one trial may take at most."""
     step_s = max(1e-5, float(np.median(look.step_s)))
-    start_s = max(1.0, look.wall_s - float(np.sum(look.step_s)))
+    start_s = max(1.0, look.wall_s - float(np.sum(look.step_s)) - LOOK_WARM_UP * step_s)
     window_s = min(_WINDOW_S, max(1.0, affordable_s - start_s))
-    steps = WARM_UP + int(min(_MOST, max(_FEWEST, window_s / step_s)))
-    pauses = [site.count for site in report.pauses if site.op in ("eval", "checkpoint") and site.count]
-    every = report.run.steps / max(pauses) if pauses and max(pauses) > 1 else None
-    if every is not None and (_PAUSES_SEEN * every + WARM_UP) * step_s > affordable_s:
-        every = None
-    return Sizes(steps, step_s, start_s, every)
+    warm_up = _between(_WARM_UPS, _WARM_UP_S / step_s)
+    steps = _between(_FEWEST, _FEWEST_S / step_s)
+    epoch_steps = _epoch_steps(report)
+    return Sizes(warm_up, steps, window_s, step_s, start_s, epoch_steps, beats_of(report, epoch_steps))
+
+
+def beats_of(report: RunReport, epoch_steps: int | None) -> dict[str, float]:
+    """By remedy. What comes about every step is in any trial."""
+    found = {_BETWEEN_EPOCHS: float(epoch_steps or 0)}
+    for finding in report.findings:
+        if finding.remedy is not None and finding.remedy.startswith(PAUSING):
+            calls = float(str(finding.evidence.get("calls_per_step", 0)))
+            between = float(str(finding.evidence.get("steps_between", 0))) or (1.0 / calls if calls else 0.0)
+            found[finding.remedy] = max(between, found.get(finding.remedy, 0.0))
+    return {name: steps for name, steps in found.items() if steps > _OFTEN}
+
+
+def _between(bounds: tuple[int, int], wanted: float) -> int:
+    return int(min(bounds[1], max(bounds[0], wanted)))
+
+
+def _epoch_steps(report: RunReport) -> int | None:
+    """Batches of the loader that the training goes through; None where there are several, or it does not say."""
+    live: Any = report.live
+    training = live.get("torch", {}).get("training_loaders") or ()
+    loaders = [one for one in live.get("loaders", ()) if one.get("id") in training]
+    if len(loaders) != 1 or not loaders[0].get("dataset_len"):
+        return None
+    size = loaders[0].get("batch_sampler_size") or loaders[0].get("batch_size") or 1
+    return -(-int(loaders[0]["dataset_len"]) // int(size))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flatout.app.late import late_steps
 from flatout.app.profile import Profile, profile
 from flatout.app.tuning.knobs import remedies_for
 from flatout.records.trial import Trial
@@ -22,14 +23,6 @@ _COPIES = "configs"
 _PREFETCH = 2
 # Rounds of all workers that a trial has to see: they hand out their batches in bursts.
 _ROUNDS = 3
-# Remedies that look on for a while, or compile, before they begin.
-_LATE = {
-    "compile.model": 120,
-    "precision.bf16": 10,
-    "precision.fp16": 20,
-    "transfer.async": 25,
-    "transfer.prefetch": 10,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +105,7 @@ class Trials:
         """What workers have ready when the first step is over says nothing of how fast they are: that is warm-up."""
         workers = self._number("num_workers", ask.setting, remedies.get("loader.workers"), self.own_workers)
         prefetch = self._number("prefetch_factor", ask.setting, remedies.get("loader.prefetch"), _PREFETCH)
-        late = sum(_LATE.get(name, 0) for name in remedies)
+        late = late_steps(remedies)
         return self.warm_up + late + workers * prefetch, max(ask.steps, _ROUNDS * workers)
 
     def _number(self, meaning: str, setting: Setting, remedy: object, otherwise: int) -> int:

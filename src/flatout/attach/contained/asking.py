@@ -32,6 +32,22 @@ def path_behind(descriptor: int, overlay: Overlay) -> str | None:
     return None if behind is None else overlay.virtual(behind)
 
 
+def elsewhere(path: Any, overlay: Overlay, dir_fd: int | None, follow: bool) -> str | None:
+    """Where to look for what is only looked at; None: where the script says, by its own name."""
+    asked = None
+    try:
+        asked = path_of(path, overlay, dir_fd)
+        where = overlay.for_reading(asked, follow) if asked else None
+    except OSError as error:
+        blame(error, path)
+        raise
+    except Exception:
+        where = None
+    if where is None and dir_fd is not None:
+        return asked  # the folder that is open may be the mirror of the one that has it
+    return where
+
+
 @contextmanager
 def named(asked: Any, second: Any = None) -> Iterator[None]:
     """What goes wrong is told by the script's own names."""

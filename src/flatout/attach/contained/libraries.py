@@ -58,7 +58,14 @@ _ROWS: dict[str, tuple[Row, ...]] = {
     ),
     "h5py._hl.files": (Row("File.__init__", 1, "name", _by_mode(2, "r")),),
     "safetensors": (Row("serialize_file", 1, "filename", _ANEW), Row("safe_open", 0, "filename", _READ)),
-    "pyarrow.parquet.core": (Row("ParquetWriter.__init__", 1, "where", _ANEW),),
+    "pyarrow.parquet.core": (
+        Row("ParquetWriter.__init__", 1, "where", _ANEW),
+        Row("ParquetFile.__init__", 1, "source", _READ),
+        Row("ParquetDataset.__init__", 1, "path_or_paths", _READ),
+        Row("read_table", 0, "source", _READ),
+        Row("read_schema", 0, "where", _READ),
+        Row("read_metadata", 0, "where", _READ),
+    ),
     "torchvision.io.image": (
         Row("write_file", 0, "filename", _ANEW),
         Row("read_file", 0, "path", _READ),
@@ -69,7 +76,7 @@ _ROWS: dict[str, tuple[Row, ...]] = {
         Row("MovieWriter.setup", 2, "outfile", _ANEW),
         Row("FileMovieWriter.setup", 2, "outfile", _ANEW),
     ),
-    "pyarrow.feather": (Row("write_feather", 1, "dest", _ANEW),),
+    "pyarrow.feather": (Row("write_feather", 1, "dest", _ANEW), Row("read_table", 0, "source", _READ)),
     "polars.dataframe.frame": tuple(
         Row(f"DataFrame.write_{kind}", 1, "file", _ANEW) for kind in ("csv", "parquet", "ipc", "ndjson")
     ),

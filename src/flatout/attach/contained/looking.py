@@ -8,7 +8,7 @@ import stat
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .asking import blame, path_behind, path_of
+from .asking import blame, elsewhere, path_behind, path_of
 from .overlay import Overlay
 
 
@@ -70,23 +70,13 @@ def _without(kwargs: dict[str, Any], name: str) -> dict[str, Any]:
 
 def _not_following(overlay: Overlay, original: Callable[..., Any]) -> Callable[..., Any]:
     """Of a link, the link itself."""
-    words, for_reading = overlay.words, overlay.for_reading
+    words = overlay.words
 
     def look(path: Any, *args: Any, dir_fd: int | None = None, **kwargs: Any) -> Any:
         given = kwargs if dir_fd is None else {**kwargs, "dir_fd": dir_fd}
         if not words[0]:
             return original(path, *args, **given)
-        asked = None
-        try:
-            asked = path_of(path, overlay, dir_fd)
-            where = for_reading(asked, False) if asked else None
-        except OSError as error:
-            blame(error, path)
-            raise
-        except Exception:
-            where = None
-        if where is None and dir_fd is not None:
-            where = asked  # the folder that is open may be the mirror of the one that has it
+        where = elsewhere(path, overlay, dir_fd, follow=False)
         if where is None:
             return original(path, *args, **given)
         try:

@@ -10,7 +10,7 @@ import stat
 from collections.abc import Callable
 from typing import Any
 
-from .asking import blame, can_add, path_of
+from .asking import blame, can_add, elsewhere, path_of
 from .overlay import Overlay
 
 _READS = frozenset(("r", "rb", "rt", "br", "tr"))
@@ -30,17 +30,7 @@ class Opening:
             return self._to_write(path, flags, mode, dir_fd)
         if not self._overlay.words[0]:
             return posix.open(path, flags, mode, dir_fd=dir_fd)
-        asked = None
-        try:
-            asked = path_of(path, self._overlay, dir_fd)
-            where = self._overlay.for_reading(asked, not flags & os.O_NOFOLLOW) if asked else None
-        except OSError as error:
-            blame(error, path)
-            raise
-        except Exception:
-            where = None
-        if where is None and dir_fd is not None:
-            where = asked  # the folder that is open may be the mirror of the one that has it
+        where = elsewhere(path, self._overlay, dir_fd, follow=not flags & os.O_NOFOLLOW)
         if where is None:
             return posix.open(path, flags, mode, dir_fd=dir_fd)
         return _opened(where, flags, mode, path)
@@ -109,15 +99,15 @@ class Opening:
                     return real(file, mode, buffering, encoding, errors, newline, closefd, opener)
                 try:
                     path = file if type(file) is str else path_of(file, overlay)
-                    elsewhere = path and for_reading(path) is not None
+                    moved = path and for_reading(path) is not None
                 except OSError as error:
                     blame(error, file)
                     raise
                 except Exception:
-                    elsewhere = False
+                    moved = False
             else:
-                elsewhere = type(file) is not int
-            if elsewhere and opener is None:
+                moved = type(file) is not int
+            if moved and opener is None:
                 opener = open_by_flags
             return real(file, mode, buffering, encoding, errors, newline, closefd, opener)
 

@@ -10,14 +10,18 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from time import monotonic
 from typing import Any
 
 import torch.utils.data as data
 
 from .budget import parse_bytes
 from .cut import NoCut, Reader
+from .generators import OwnGenerators
 from .place import Note, Place, find_place
+from .randomness import has_drawn, random_states
 from .segment import Unavailable, Word
 from .shared import POLICIES, open_table, release_unused
 from .state import State
@@ -71,46 +75,64 @@ def cached(
 class CachedDataset(data.Dataset[Any]):
     """Stands in for the wrapped dataset: same samples, same length, same attributes, same class to isinstance."""
 
+    # Read at every hit: a slot is found sooner than a key of __dict__.
+    __slots__ = ("_flatout_hot",)
+
     def __init__(self, dataset: Any, place: Place, note: Note = say) -> None:
         own = self.__dict__
         own["_flatout_dataset"] = dataset
         own["_flatout_place"] = place
         own["_flatout_note"] = note
         own["_flatout_state"] = State(dataset)
+        own["_flatout_generators"] = OwnGenerators(dataset)
         own["_flatout_reader"] = Reader(dataset, place.cut) if place.cut is not None else None
         own["_flatout_table"] = table = open_table(place)
         # All that a hit needs, in one place. Without a table no index is in range.
-        own["_flatout_hot"] = table.samples, table.get, own["_flatout_reader"], dataset, own["_flatout_state"]
+        object.__setattr__(
+            self, "_flatout_hot", (table.samples, table.get, own["_flatout_reader"], dataset, own["_flatout_state"])
+        )
         table.users.add(self)
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
+        # A loader that begins an epoch asks what it has: a moment for a script to have changed something before.
+        self.__dict__["_flatout_state"].due_s = 0.0
         return type(self.__dict__["_flatout_dataset"])
 
     def __len__(self) -> int:
         return len(self.__dict__["_flatout_dataset"])
 
     def __getitem__(self, index: Any) -> Any:
-        own = self.__dict__
-        samples, get, reader, dataset, state = own["_flatout_hot"]
+        samples, get, reader, dataset, state = self._flatout_hot
         if type(index) is not int or not 0 <= index < samples:
             return dataset[index]
         try:
             # As state.holds() does it, without a call.
-            sample = get(index) if state.values_of(dataset) == state.values else _STALE
+            is_same = state.values_of(state.where) == state.values
+            if monotonic() > state.due_s:
+                is_same = is_same and state.contents_hold()
+            sample = get(index) if is_same else _STALE
         except Exception as error:
-            return self._flatout_stop(f"{type(error).__name__}: {error}")[index]
+            return self._flatout_stop(_CHANGED if not state.holds() else f"{type(error).__name__}: {error}")[index]
         if sample is _STALE:
             return self._flatout_stop(_CHANGED)[index]
         if sample is not MISS:
             return sample if reader is None else reader.finish(sample)
+        state.begin()
         began_ns = time.perf_counter_ns()
         if reader is None:
-            sample, is_ready = dataset[index], True
+            sample, is_ready = self._flatout_drawing(lambda: dataset[index])
         else:
             sample, is_ready = reader.load(index)
         self._flatout_keep(index, sample, time.perf_counter_ns() - began_ns, is_ready)
         return sample if reader is None or not is_ready else reader.finish(sample)
+
+    def _flatout_drawing(self, load: Callable[[], Any]) -> tuple[Any, bool]:
+        """What is loaded, and whether it may be kept: not where random numbers were drawn for it."""
+        generators = self.__dict__["_flatout_generators"]
+        before, own_before = random_states(), generators.states()
+        loaded = load()
+        return loaded, has_drawn(before) is None and generators.states() == own_before
 
     def _flatout_get_many(self, indices: list[Any]) -> list[Any]:
         """What torch's loader calls for a batch where the dataset has `__getitems__`."""
@@ -131,12 +153,13 @@ class CachedDataset(data.Dataset[Any]):
             return list(many(indices))
         missing = [at for at, sample in enumerate(found) if sample is MISS]
         if missing:
+            own["_flatout_state"].begin()
             began_ns = time.perf_counter_ns()
-            loaded = many([indices[at] for at in missing])
+            loaded, is_ready = self._flatout_drawing(lambda: many([indices[at] for at in missing]))
             each_ns = (time.perf_counter_ns() - began_ns) // len(missing)
             for at, sample in zip(missing, loaded, strict=True):
                 found[at] = sample
-                self._flatout_keep(indices[at], sample, each_ns, True)
+                self._flatout_keep(indices[at], sample, each_ns, is_ready)
         return found
 
     def _flatout_keep(self, index: int, sample: Any, load_ns: int, is_ready: bool) -> None:
@@ -153,7 +176,7 @@ class CachedDataset(data.Dataset[Any]):
     def _flatout_stop(self, reason: str) -> Any:
         """From now on this process reads without the cache; returns the dataset. Told once for all processes."""
         table, self.__dict__["_flatout_table"] = self.__dict__["_flatout_table"], None
-        self.__dict__["_flatout_hot"] = 0, None, None, self.__dict__["_flatout_dataset"], None
+        object.__setattr__(self, "_flatout_hot", (0, None, None, self.__dict__["_flatout_dataset"], None))
         try:
             words = table.segment.words
             if not words[Word.TOLD]:
@@ -168,6 +191,8 @@ class CachedDataset(data.Dataset[Any]):
         if name == "stats" and not hasattr(dataset, name):
             return lambda: cache_stats(self)
         value = getattr(dataset, name)
+        if not name.startswith("__"):
+            self.__dict__["_flatout_state"].due_s = 0.0  # it may be written into
         # Only where the dataset has it: loaders ask, and load batches as a whole then.
         return self._flatout_get_many if name == "__getitems__" and value is not None else value
 
@@ -183,6 +208,9 @@ class CachedDataset(data.Dataset[Any]):
     def __reduce_ex__(self, protocol: Any) -> Any:
         own = self.__dict__
         place = own["_flatout_place"] if own["_flatout_table"] is not None else None
+        if place is not None and not own["_flatout_state"].holds():
+            self._flatout_stop(_CHANGED)
+            place = None
         return _restored, (own["_flatout_dataset"], place, own["_flatout_note"])
 
 

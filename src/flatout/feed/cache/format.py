@@ -1,9 +1,9 @@
 """A sample as flat bytes.
 
 A payload is a head and then the raw bytes of every array, each at a multiple of 64. The head tells the layout (what the
-sample is made of; the same for all samples of most datasets) and then the plain values in it (labels, names). Arrays
-keep their dtype and their order in memory. What cannot be told exactly in that way is pickled, with its arrays out of
-band.
+sample is made of; the same for all samples of most datasets) and then the plain values in it (labels, names). A few
+numbers are packed, which is quicker to read; other values are marshalled. Arrays keep their dtype and their order in
+memory. What cannot be told exactly in that way is pickled, with its arrays out of band.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import hashlib
 import io
 import marshal
 import pickle
+import struct
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +28,9 @@ _REPEATABLE = 2
 _PLAIN = frozenset({int, float, complex, bool, str, bytes, type(None)})
 _KEYS = _PLAIN - {complex}
 _DEEPEST = 32
+_MOST_PACKED = 4
+# How no value and one integer are packed.
+LABEL_CODES = frozenset({"=", "=q"})
 _LONGEST_LAYOUT = (1 << 8 * LENGTH_BYTES) - 1
 
 
@@ -61,16 +65,38 @@ def encode(sample: Any) -> Payload:
     """Raises NotFlat for samples that would not come back the same."""
     found = _Found()
     try:
-        layout = marshal.dumps(_flatten(sample, found, 0), _REPEATABLE)
+        layout, values = _described(_flatten(sample, found, 0), found)
         if len(layout) > _LONGEST_LAYOUT:
             raise _NeedsPickle
     except (_NeedsPickle, ValueError):
         found = _Found()
-        layout = marshal.dumps(_pickled(sample, found), _REPEATABLE)
+        layout, values = _described(_pickled(sample, found), found)
         if len(layout) > _LONGEST_LAYOUT:
             raise NotFlat(f"{type(sample).__name__} holds too many arrays") from None
-    head = len(layout).to_bytes(LENGTH_BYTES, "little") + layout + marshal.dumps(tuple(found.values))
+    head = len(layout).to_bytes(LENGTH_BYTES, "little") + layout + values
     return _laid_out(head, found.buffers, key_of(layout))
+
+
+def _described(parts: tuple[Any, ...], found: _Found) -> tuple[bytes, bytes]:
+    """The layout and the values, both as bytes."""
+    codes = _codes(found.values)
+    values = marshal.dumps(tuple(found.values)) if codes is None else struct.pack(codes, *found.values)
+    return marshal.dumps((parts, codes), _REPEATABLE), values
+
+
+def _codes(values: list[Any]) -> str | None:
+    """How `struct` packs these values; None where it cannot, or where too many layouts could come of it."""
+    if len(values) > _MOST_PACKED:
+        return None
+    codes = "="
+    for value in values:
+        if type(value) is float:
+            codes += "d"
+        elif type(value) is int and -(1 << 63) <= value < 1 << 63:
+            codes += "q"
+        else:
+            return None
+    return codes
 
 
 def key_of(layout: bytes) -> int:
@@ -121,6 +147,8 @@ def _must_be_plain(tensor: torch.Tensor) -> None:
         raise NotFlat(f"a tensor with layout {tensor.layout} on {tensor.device} cannot be kept as flat bytes")
     if tensor.requires_grad:
         raise NotFlat("a tensor that requires grad belongs to a graph and cannot be kept")
+    if vars(tensor):
+        raise NotFlat("a tensor with attributes of its own cannot be kept as flat bytes")
 
 
 def _flat_array(array: np.ndarray[Any, Any], found: _Found) -> tuple[Any, ...]:
@@ -182,4 +210,4 @@ def _pickled(sample: Any, found: _Found) -> tuple[Any, ...]:
 @functools.cache
 def signature() -> str:
     """Changes whenever bytes written by one process could be misread by another."""
-    return f"1 {__name__} {marshal.version} {np.__version__} {torch.__version__}"
+    return f"2 {__name__} {marshal.version} {np.__version__} {torch.__version__}"

@@ -1,12 +1,14 @@
 """Does a dataset give the same sample every time? Only then may a sample be kept.
 
 The same index is read twice under different states of the three generators a dataset commonly draws from. A dataset
-that draws at all is refused even if the sample stays the same: not drawing would change what others draw after it.
+that draws at all, from these or from one of its own, is refused even if the sample stays the same: another time it may
+not, and not drawing would change what others draw after it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 import random
 import time
@@ -18,6 +20,7 @@ import numpy as np
 import torch
 
 from .format import NotFlat, encode
+from .generators import OwnGenerators
 
 _SEEDS = (20_011, 911_003)
 
@@ -68,23 +71,24 @@ def has_drawn(before: tuple[Any, Any, Any]) -> str | None:
 
 def is_deterministic(dataset: Any, indices: Sequence[int]) -> Determinism:
     """Read each index twice and compare; the generators' states are as before afterwards."""
-    first_s = math.inf
+    first_s, generators = math.inf, OwnGenerators(dataset)
     for index in indices:
         seen: list[Any] = []
         for seed in _SEEDS:
             with seeded(seed):
-                before = random_states()
+                before, own_before = random_states(), generators.states()
                 began_s = time.perf_counter()
                 sample = dataset[index]
                 first_s = first_s if seen else min(first_s, time.perf_counter() - began_s)
-                drawn_from = has_drawn(before)
+                drawn_from = has_drawn(before) or ("its own" if generators.states() != own_before else None)
             if drawn_from is not None:
                 return Determinism(False, f"reading sample {index} draws from {drawn_from} random generator")
             try:
                 encode(sample)
             except NotFlat as error:
                 return Determinism(False, f"sample {index} cannot be kept: {error}")
-            seen.append(sample)
+            # The next reading may well write into the same memory.
+            seen.append(copy.deepcopy(sample))
         if not alike(seen[0], seen[1]):
             return Determinism(False, f"sample {index} differs between two readings")
     said = f"{len(indices)} samples read twice under different random states were the same"

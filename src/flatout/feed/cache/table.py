@@ -1,9 +1,10 @@
 """The samples in a segment: reading without a lock, writing so that nobody ever sees half a sample.
 
 Every sample has a line in the table, found by its index. The first word of the line is its generation: odd while it is
-being written, another number after every change. A reader copies the bytes and looks whether the generation is still
+being changed, another number after every change. A reader copies the bytes and looks whether the generation is still
 the same. Bytes are checked against their CRC32 when a process reads a generation for the first time, and at every
-1024th of its readings; in between, a byte that flips in memory is not noticed.
+1024th of its readings; in between, a byte that flips in memory is not noticed. A generation that a process has checked
+is known to it: as long as the line bears it, the line's other words are those that were checked.
 
 A newcomer takes free room, and after that the place of the sample of least worth whose place is large enough. What a
 writer is about to do is noted first, so that the next writer can put in order what one that was killed has left.
@@ -12,15 +13,15 @@ writer is about to do is noted first, so that the next writer can put in order w
 from __future__ import annotations
 
 import mmap
+import struct
 import zlib
 from collections.abc import Callable
 from enum import IntEnum
-from marshal import loads
 from typing import Any
 
 import numpy as np
 
-from .decode import builders, learned
+from .decode import decode, label_of, labelled
 from .format import ALIGN_BYTES, NotFlat, Payload, encode
 from .policy import Policy
 from .segment import TABLE_AT, WORDS_PER_LINE, Counter, Segment, Word
@@ -29,6 +30,7 @@ MISS = object()
 _CHECK_EVERY = 1024
 _PRIVATE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 _MOST_LISTED = 512
+_KNOWN = struct.Struct("=qq")
 
 
 class Field(IntEnum):
@@ -55,8 +57,10 @@ class Table:
         self._words = segment.words
         self._data = segment.data
         self._may_take = may_take
-        # Private and zero, and real only where it is written.
-        self._checked = memoryview(mmap.mmap(-1, max(1, segment.samples) * 8, flags=_PRIVATE)).cast("Q")
+        # Of every sample the generation that this process has checked, and its label. Private and zero, and real only
+        # where it is written.
+        self._known_bytes = memoryview(mmap.mmap(-1, max(1, segment.samples) * _KNOWN.size, flags=_PRIVATE))
+        self._known = self._known_bytes.cast("q")
         lines = np.frombuffer(segment.words, np.uint64)[TABLE_AT:].reshape(segment.samples, WORDS_PER_LINE)
         self._lines = lines.view(np.int64)
         self._leaving: list[tuple[int, int]] = []
@@ -73,20 +77,21 @@ class Table:
         words = self._words
         line = TABLE_AT + index * 8
         generation = words[line]
-        nbytes = words[line + _NBYTES]
-        if not nbytes or generation & 1:
-            return MISS
-        place, head = words[line + _PLACE], words[line + _HEAD]
         counter = self._segment.counters_at
         hits = words[counter]
-        is_checked = self._checked[index] == generation and hits % _CHECK_EVERY
-        if not is_checked and not self._check(index, generation, self._data[place : place + nbytes], head):
+        known, at = self._known, index * 2
+        is_known = known[at] == generation and hits % _CHECK_EVERY
+        # A line that was never written has the generation of one that was never checked: 0.
+        if not (is_known and generation) and not self._check(index, generation):
             return MISS
         try:
-            # As decode() does it, without a call.
-            layout, arrays_at = words[line + _LAYOUT], place + (head >> 32)
-            build, values_at = builders.get(layout) or learned(self._data[place:arrays_at], layout)
-            sample = build(self._data, arrays_at, loads(self._data[place + values_at : arrays_at]))
+            place, layout = words[line + _PLACE], words[line + _LAYOUT]
+            build = labelled.get(layout)
+            if build is None:
+                sample = decode(self._data, place, words[line + _HEAD] >> 32, layout)
+            else:
+                # The head is not read: it would be one more wait for memory.
+                sample = build(self._data, place, (known[at + 1],))
         except Exception:
             # Bytes that changed under the reader can look like anything.
             return self._discard(index, generation)
@@ -154,10 +159,25 @@ class Table:
         line = TABLE_AT + index * WORDS_PER_LINE
         return self._words[line + _NBYTES] != 0 and not self._words[line] & 1
 
-    def _check(self, index: int, generation: int, payload: memoryview, head: int) -> bool:
-        if checksum([payload], index, len(payload)) == head & 0xFFFFFFFF:
-            self._checked[index] = generation
-            return True
+    def _check(self, index: int, generation: int) -> bool:
+        """Whether the line holds a whole sample, which is known from now on; what does not pass is discarded."""
+        if not generation or generation & 1:
+            return False
+        # The rest of the line is not read before its generation was.
+        self._segment.fence()
+        words, line = self._words, TABLE_AT + index * WORDS_PER_LINE
+        place, nbytes, head = words[line + _PLACE], words[line + _NBYTES], words[line + _HEAD]
+        if not nbytes:
+            return False
+        try:
+            if checksum([self._data[place : place + nbytes]], index, nbytes) == head & 0xFFFFFFFF:
+                label = label_of(self._data, place, head >> 32, words[line + _LAYOUT])
+                # At once: other threads read both.
+                self._known_bytes[index * _KNOWN.size : (index + 1) * _KNOWN.size] = _KNOWN.pack(generation, label)
+                return True
+        except Exception:
+            # Bytes that changed under the reader can look like anything.
+            pass
         self._discard(index, generation)
         return False
 
@@ -177,9 +197,12 @@ class Table:
         words = self._words
         words[Word.ITEMS] -= 1
         words[Word.LIVE_BYTES] -= words[line + _NBYTES]
-        words[line] = (words[line] | 1) + 1
+        # Odd until it is empty: under the new generation, nobody may find what is going.
+        words[line] |= 1
+        self._segment.fence()
         words[line + _NBYTES] = 0
         self._segment.fence()
+        words[line] += 1
 
     def _room(self, index: int, size: int, standing: int) -> tuple[int, int, int | None] | None:
         """Place, capacity, and whose place it is, if anyone's."""
@@ -241,7 +264,8 @@ class Table:
         words[Word.NEWCOMER] = index + 1
         self._segment.fence()
         self._settle(index, place, capacity, victim)
-        words[line] += 1
+        # It is odd already where one that was emptying it was killed.
+        words[line] |= 1
         self._segment.fence()
         at = place
         for part in payload.parts:
@@ -282,7 +306,9 @@ class Table:
         whole = words[line + _PLACE] == words[Word.PLACE] and words[line + _NBYTES] and not words[line] & 1
         if not whole:
             words[line] |= 1
+            self._segment.fence()
             self._settle(index, words[Word.PLACE], words[Word.CAPACITY], None if victim < 0 else victim)
+            self._segment.fence()
             words[line] += 1
         live = self._lines[:, _NBYTES]
         words[Word.ITEMS], words[Word.LIVE_BYTES] = int(np.count_nonzero(live)), int(live.sum())

@@ -77,8 +77,8 @@ def _gain(run: Evidence, one: Evaluation, better: Fed) -> Gain | None:
 def _cause(run: Evidence, one: Evaluation, better: Fed) -> str:
     share = pause_ms(run, "eval") / run.step_ms
     if better.workers > one.loader.workers:
-        who = f"{one.loader.workers} workers" if one.loader.workers else "the main process"
-        why = f"{who} need {one.loading_ms / max(1, one.loader.workers) * 1e-3:.3g} s to load its samples"
+        who = f"{one.loader.workers} workers need" if one.loader.workers else "the main process needs"
+        why = f"{who} {one.loading_ms / max(1, one.loader.workers) * 1e-3:.3g} s to load its samples"
     else:
         why = f"it computes on {one.loader.batch_size or 1} at a time"
     return f"an evaluation takes {one.each_ms * 1e-3:.3g} s ({share:.0%} of the run) because {why}"

@@ -11,7 +11,8 @@ active next to none of the time. Convolutions are not concerned: torch lets them
 How it shows in source: a training on a GPU whose files nowhere set the precision of float32 products, use no half
 precision, and have large products: attention, recurrent layers, or a model without convolutions.
 
-The fix: `torch.set_float32_matmul_precision("high")` at the start of the script.
+The fix: `torch.set_float32_matmul_precision("high")` at the start of the script. Half precision gains more where it is
+allowed: `precision.bf16`, or `precision.fp16` where the card has no bf16.
 
 What to expect: only matrix products gain, by a factor of several on data centre cards and by little on GeForce. Their
 share is estimated from how busy the device's memory is, so the range is wide.

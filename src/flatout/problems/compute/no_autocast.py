@@ -12,7 +12,8 @@ How it shows in source: a training on a GPU whose files nowhere speak of autocas
 launcher that has a config of its own (accelerate, DeepSpeed) may set it there: nothing is said then.
 
 The fix: `with torch.autocast("cuda", dtype=torch.bfloat16):` around the forward pass and the loss; no gradient scaler
-is needed for bf16.
+is needed for bf16. From outside `precision.bf16` does that, and `precision.fp16` with a scaler where the card has no
+bf16.
 
 What to expect: half of the time in which tensor cores are active, and part of the time in which memory is: activations
 take half the bytes, weights and what stays in float32 do not. Where the card does not count how long its memory is

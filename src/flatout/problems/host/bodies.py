@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 from flatout.records.evidence import Evidence
 from flatout.records.report import Location
@@ -24,18 +25,28 @@ def around_training(run: Evidence, opens: Callable[[ast.Call, set[str]], bool]) 
 
 
 def _bodies(text: str, opens: Callable[[ast.Call, set[str]], bool]) -> Iterator[tuple[int, int]]:
+    imported, bodies = _read(text)
+    for first, last, calls in bodies:
+        if any(opens(call, imported) for call in calls):
+            yield first, last
+
+
+@lru_cache(maxsize=32)
+def _read(text: str) -> tuple[set[str], list[tuple[int, int, list[ast.Call]]]]:
+    """What the file imports from torch's modules; the lines of each `with` and the calls that open it.
+
+    Kept: several problems ask, and a run that goes on is judged again and again.
+    """
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
-        return
-    imported = {
-        name.asname or name.name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "torch"
-        for name in node.names
-    }
+        return set(), []
+    imported: set[str] = set()
+    bodies = []
     for node in ast.walk(tree):
-        if isinstance(node, ast.With):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "torch":
+            imported |= {name.asname or name.name for name in node.names}
+        elif isinstance(node, ast.With):
             calls = [item.context_expr for item in node.items if isinstance(item.context_expr, ast.Call)]
-            if any(opens(call, imported) for call in calls):
-                yield node.lineno, node.end_lineno or node.lineno
+            bodies.append((node.lineno, node.end_lineno or node.lineno, calls))
+    return imported, bodies

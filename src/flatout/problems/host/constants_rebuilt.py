@@ -45,6 +45,7 @@ from flatout.source.rebuilding import Rebuilt, rebuilt_in
 
 CODE = "HO408"
 TITLE = "The same constants are built anew in every step"
+REMEDY = "memo.function"
 _WORTH = 0.01
 # Copies less often than this are not of every step.
 _EACH_STEP = 0.5

@@ -10,7 +10,8 @@ computes for a part of the time only that the host spends in forward, backward a
 
 The fix: fewer launches. `model = torch.compile(model)` fuses small operations; `mode="reduce-overhead"` replays the
 whole pass as a CUDA graph where shapes stay the same; `fused=True` makes the optimizer a few launches; a larger batch
-gives each launch more to do.
+gives each launch more to do. From outside `compile.model` does the first, and `graphs.model` replays forward and
+backward as CUDA graphs without compiling.
 
 What to expect: fusion takes about half of the time in which the device waits for launches. A graph takes all of it in
 theory; in practice gradients, loss and optimizer are still launched one by one, and two thirds were measured to go.
@@ -70,9 +71,15 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         },
         cause=f"the host launches work for {passes_ms:.3g} of each {run.step_ms:.3g} ms step, the device needs"
         f" {work_ms:.3g} ms for it",
-        change='torch.compile(model, mode="reduce-overhead")' if compiled else "model = torch.compile(model)",
+        change=_change(compiled),
         predicted_gain=gain,
     )
+
+
+def _change(compiled: bool) -> str:
+    if compiled:
+        return 'torch.compile(model, mode="reduce-overhead")'
+    return "model = torch.compile(model); without compiling, graphs.model where shapes stay the same"
 
 
 def _is_dry(run: Evidence) -> bool:

@@ -8,7 +8,7 @@ parameters or all state, and each is launched by the host.
 How it shows in source: such an optimizer without `fused`, `foreach` or `capturable`, in a training that speaks of a
 GPU and fuses nowhere.
 
-The fix: `torch.optim.AdamW(model.parameters(), lr=lr, fused=True)`.
+The fix: `torch.optim.AdamW(model.parameters(), lr=lr, fused=True)`. From outside `optimizer.fused` does that.
 
 What to expect: the update takes about half as long. That is much of a step with many small parameters and a small
 batch, and little of one that computes long.

@@ -13,7 +13,8 @@ How it shows in source: nested loops over indices in the step that write a tenso
 
 The fix: say it once for all elements. Before: `for i in range(n): out[i] = f(x[i])`; after: `out = f(x)`. Grids come
 from `torch.arange` and broadcasting, scattered writes from `index_put_` or `scatter_`, parameters from
-`torch._foreach_*`. What can be made with the sample belongs in the dataset.
+`torch._foreach_*`. What can be made with the sample belongs in the dataset. From outside, what a function that only
+computes has made of a sample can be kept for the next epoch (`memo.function`).
 
 What to expect: nearly all of the loop's time goes; its tiny kernels go with it.
 
@@ -31,13 +32,14 @@ from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.hot_lines import host_lines, named
 from flatout.problems.prediction import by_sparing_host, device_work_ms
 from flatout.records.evidence import Evidence
-from flatout.records.report import LineCost, Location
+from flatout.records.report import LineCost, Location, RemedyState
 from flatout.source.code import Code, every_step, path_to
 from flatout.source.looping import drawn_by_hand
 from flatout.source.loops import Loop, functions_in, loops_in
 
 CODE = "HO402"
 TITLE = "Python goes over elements one at a time"
+REMEDY = "memo.function"
 COMES_FROM = ("CA604", "HO405", "IN109", "SY304")
 _WORTH = 0.05
 # From this share of looks on, the device follows the host.
@@ -128,7 +130,14 @@ def _hottest(run: Evidence) -> _Hot | None:
         for loop in known:
             if loop.kind != "other" and not any(_is_within(loop, outer) for outer in known):
                 found.append(_Hot(loop, [line for line in here if _belongs(line, loop, text)]))
-    return max((hot for hot in found if hot.lines), key=lambda hot: hot.ms, default=None)
+    return max((hot for hot in found if hot.lines and not _is_kept(run, hot)), key=lambda hot: hot.ms, default=None)
+
+
+def _is_kept(run: Evidence, hot: _Hot) -> bool:
+    """Its results are kept: lines are of the whole run, and the time at these is of the first epoch."""
+    kept = [one for one in run.report.remedies if one.id == REMEDY and one.state == "applied" and one.live.get("hits")]
+    names = {name.rpartition(":")[2].rpartition(".")[2] for one in kept for name in str(one.value).split(",")}
+    return hot.lines[0].function in names
 
 
 def _is_within(loop: Loop, outer: Loop) -> bool:
@@ -207,6 +216,26 @@ CASES = (
             ms={"forward": 70.0, "backward": 22.0, "optimizer": 8.0},
             all_lines=_lines(0.6, 6, 7, ms=60.0, function="targets"),
             files={"train.py": _TARGETS},
+        ),
+        found=True,
+    ),
+    Case(
+        "quiet when its results are kept",
+        run(
+            ms={"forward": 70.0, "backward": 22.0, "optimizer": 8.0},
+            all_lines=_lines(0.6, 6, 7, ms=60.0, function="targets"),
+            files={"train.py": _TARGETS},
+            remedies=(RemedyState(REMEDY, "lossless", "__main__:targets", "applied", live={"hits": 30}),),
+        ),
+        found=False,
+    ),
+    Case(
+        "finds it while nothing that was kept has come again",
+        run(
+            ms={"forward": 70.0, "backward": 22.0, "optimizer": 8.0},
+            all_lines=_lines(0.6, 6, 7, ms=60.0, function="targets"),
+            files={"train.py": _TARGETS},
+            remedies=(RemedyState(REMEDY, "lossless", "__main__:targets", "applied", live={"hits": 0}),),
         ),
         found=True,
     ),

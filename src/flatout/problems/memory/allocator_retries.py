@@ -8,7 +8,8 @@ fetched from the driver again in the steps that follow.
 How it shows in a run: `num_alloc_retries` of torch's memory statistics above 0.
 
 The fix: `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`, a smaller batch, or fewer different shapes (pad to a few
-lengths).
+lengths). From outside `memory.checkpointing` holds fewer activations, and `batch.accumulate` runs the batch in parts;
+both cost a second forward pass.
 
 What to expect: steps without the long ones among them. How long those are is not measured, so no gain is promised.
 

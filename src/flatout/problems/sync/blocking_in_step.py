@@ -34,6 +34,7 @@ from flatout.source.nodes import called_name, text_of
 
 CODE = "SY305"
 TITLE = "The step waits for somebody else"
+REMEDY = "cadence.throttle"
 _BLOCKS = re.compile(
     r"\.(recv|recv_into|recvfrom|recv_json|recv_pyobj|recv_string|recv_multipart|accept|readline|urlopen|communicate)\("
     r"|\bsleep\(|\binput\(|\bselect\.select\(|\.select\(timeout|\brequests\.\w+\(|\burlopen\(|\bos\.system\("

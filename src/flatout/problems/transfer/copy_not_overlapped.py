@@ -12,7 +12,7 @@ How it shows in source: `.to(device)` or `.cuda()` of a batch in the step, witho
 the loader gave it, as what the step makes, converts or cuts is in pageable memory.
 
 The fix: `x = x.to(device, non_blocking=True)`. It is safe: kernels that use `x` come after the copy in the same
-queue.
+queue. From outside `transfer.async` does that, and `transfer.prefetch` copies the next batch while this is computed.
 
 What to expect: the host goes on at once and stays ahead of the device.
 

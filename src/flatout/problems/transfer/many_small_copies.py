@@ -6,7 +6,8 @@ What it is: a batch of many little tensors, or constants made on the host in eac
 Why the GPU idles: each copy from pageable memory waits for its turn in the device's queue, however small it is, and
 costs the host some ten microseconds besides.
 
-How it shows in a run: many copies a step of a few kilobytes, and their time in `h2d`.
+How it shows in a run: many copies a step of a few kilobytes, and their time in `h2d`. All are counted; of more than a
+few dozen in a row from one line some are timed, and stand for the others.
 
 How it shows in source: in the step, a loop or comprehension over the samples of a batch with `.to(device)` or `.cuda()`
 in it: `[{k: v.to(device) for k, v in t.items()} for t in targets]`, or `torch.tensor(x[i], device=device)` for each i.

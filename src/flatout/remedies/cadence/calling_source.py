@@ -63,6 +63,23 @@ def does_more(code: CodeType) -> str | None:
     return None
 
 
+def leaves_behind(code: CodeType) -> str | None:
+    """What a function sets that is there when it has returned: an attribute, an entry, a name of others."""
+    body = body_of(code)
+    nodes = list(ast.walk(body)) if body is not None else []
+    own = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    for node in nodes:
+        if isinstance(node, ast.Global | ast.Nonlocal):
+            return f"`{node.names[0]}`"
+        if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
+            root: ast.expr = node
+            while isinstance(root, ast.Attribute | ast.Subscript):
+                root = root.value
+            if not (isinstance(root, ast.Name) and root.id in own):
+                return _text(node)
+    return None
+
+
 def use_of_result(frame: FrameType, name: str) -> str | None:
     """What the caller does with what `name(…)` on its present line returns; None if it only shows it."""
     body = body_of(frame.f_code)

@@ -2,19 +2,21 @@
 
 What evaluates is found in the run: a function of the script's own that puts the model into eval mode, goes through data
 and returns before the next step. From its second call on it is called once in k times; in between the caller gets what
-the last call returned. The last time is always kept where the loop tells its end: `for epoch in range(…)`,
-`while step < steps`. Calls from another place, after the training say, are made as ever.
+the last call returned. Where several sets are gone through at one place, each has its own turn. The last time is always
+kept where the loop tells its end: `for epoch in range(…)`, `while step < steps`. Calls from another place, after the
+training say, are made as ever.
 
 Of the training class: random numbers that an evaluation draws are not drawn, and what is known of the training is known
 at fewer moments. It is left alone, with the reason, where the evaluation is no function of its own, where that function
 trains, saves or steps a schedule as well, and where something hangs on its result (early stopping, the best model, a
-schedule) unless `force` is set.
+schedule) or may hang on an attribute that it sets, unless `force` is set.
 """
 
 from __future__ import annotations
 
 import inspect
 import sys
+from dataclasses import dataclass
 from itertools import pairwise
 from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
@@ -22,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from ..answers import Answer, by_finding, yes
 from ..places import OURS
 from ..values import Count, Flag, Options
-from .calling_source import does_more, goes_through_data, loop_now, use_of_result
+from .calling_source import does_more, goes_through_data, leaves_behind, loop_now, use_of_result
 
 if TYPE_CHECKING:
     from ...records.report import RunReport
@@ -48,6 +50,16 @@ def apply(site: Site, value: Any) -> None:
     site.each_step(seldom.after_step)
 
 
+@dataclass(slots=True)
+class _Turn:
+    """Of one of the calls that are made between two steps, the first or the second or a later one."""
+
+    count: int = 0
+    result: Any = None
+    # Where the loop was at the last call.
+    loop_at: int | None = None
+
+
 class _Seldom:
     def __init__(self, site: Site, every: int, force: bool) -> None:
         self._site = site
@@ -56,9 +68,9 @@ class _Seldom:
         self._trains: set[CodeType] = set()
         self._evaluates: CodeType | None = None
         self._is_inside = False
-        self._count = 0
-        self._result: Any = None
-        self._turn: int | None = None
+        self._turns: dict[int, _Turn] = {}
+        self._taken_at = self._at_step = -1
+        self._calls_at_step = 0
         # Who calls it in the loop. A call from elsewhere, after the training say, is another matter.
         self._caller: tuple[CodeType, int | None] | None = None
 
@@ -101,13 +113,21 @@ class _Seldom:
         if used is not None:
             site.give_up(f"the caller of {code.co_name} {used} (force = true to do it all the same)")
             return
+        left = None if self._force else leaves_behind(code)
+        if left is not None:
+            site.give_up(
+                f"{code.co_name} sets {left}, on which something may hang (force = true to do it all the same)"
+            )
+            return
         owners = list(_owners(frame, caller))
         if not owners:
             site.give_up(f"{code.co_name} cannot be found by its name")
             return
         self._evaluates = code
         self._caller = (caller.f_code, caller.f_lineno)
-        self._turn = (loop_now(caller) or (None,))[0]
+        self._taken_at = self._at_step = site.step
+        # The first one was seen, not caught: what it returned is not known.
+        self._turns = {0: _Turn(loop_at=(loop_now(caller) or (None,))[0])}
         for owner, name in owners:
             site.replace(owner, name, self._make)
         ends = loop_now(caller) is not None
@@ -117,30 +137,38 @@ class _Seldom:
         def call(*args: Any, **kwargs: Any) -> Any:
             caller = sys._getframe(1)
             is_scheduled = (caller.f_code, caller.f_lineno) == self._caller
-            if is_scheduled and self._site.in_force and self._is_skipped(caller):
-                return self._result
+            turn = self._next_turn() if is_scheduled else _Turn()
+            if is_scheduled and self._site.in_force and self._is_skipped(turn, caller):
+                return turn.result
             self._is_inside = True
             try:
                 result = original(*args, **kwargs)
             finally:
                 self._is_inside = False
-            if is_scheduled:
-                self._result = result
+            turn.result = result
             return result
 
         return call
 
-    def _is_skipped(self, caller: FrameType) -> bool:
-        self._count += 1
+    def _next_turn(self) -> _Turn:
+        if self._at_step == self._site.step:
+            self._calls_at_step += 1
+        else:
+            self._at_step, self._calls_at_step = self._site.step, 0
+        return self._turns.setdefault(self._calls_at_step, _Turn())
+
+    def _is_skipped(self, turn: _Turn, caller: FrameType) -> bool:
         loop = self._site.guarded(lambda: loop_now(caller), lambda: None)
         is_last = False
         if loop is not None:
             now, last = loop
-            between = abs(now - self._turn) if self._turn is not None else 0
+            between = abs(now - turn.loop_at) if turn.loop_at is not None else 0
             is_last = between > 0 and abs(last - now) < between
-            self._turn = now
-        # The first one was seen, not caught: what it returned is not known.
-        return self._count > 1 and (self._count - 1) % self._every != 0 and not is_last
+            turn.loop_at = now
+        if self._site.step == self._taken_at:
+            return False  # those after the one that was seen
+        turn.count += 1
+        return turn.count > 1 and (turn.count - 1) % self._every != 0 and not is_last
 
 
 def _users(frame: FrameType | None) -> list[FrameType]:

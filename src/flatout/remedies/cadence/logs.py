@@ -1,12 +1,15 @@
 """Pictures, figures, histograms, videos and sounds go to TensorBoard every k-th time only, each by its tag.
 
 Of the training class, though it touches no weight: what is not written is not there afterwards. The first of a tag is
-written, and then every k-th. Scalars and text are always written. What the script does to make a picture it still does:
-where that is the larger part, `cadence.throttle` on the function that makes it spares both.
+written, and then every k-th; a figure that is not written is closed, as writing closes it. Scalars and text are always
+written. What the script does to make a picture it still does: where that is the larger part, `cadence.throttle` on the
+function that makes it spares both.
 """
 
 from __future__ import annotations
 
+import sys
+import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -40,18 +43,33 @@ def apply(site: Site, value: Any) -> None:
 
 
 def _watch(site: Site, every: int, module: Any) -> None:
-    counts: dict[tuple[int, str, str], int] = {}
+    counts: weakref.WeakKeyDictionary[Any, dict[tuple[str, str], int]] = weakref.WeakKeyDictionary()
     for name in _CALLS:
         site.replace(module.SummaryWriter, name, partial(_make, site, every, name, counts))
 
 
-def _make(site: Site, every: int, name: str, counts: dict[tuple[int, str, str], int], original: Any) -> Any:
+def _make(
+    site: Site,
+    every: int,
+    name: str,
+    counts: weakref.WeakKeyDictionary[Any, dict[tuple[str, str], int]],
+    original: Any,
+) -> Any:
     def call(writer: Any, *args: Any, **kwargs: Any) -> Any:
         tag = str(kwargs.get("tag", args[0] if args and isinstance(args[0], str) else ""))
-        key = (id(writer), name, tag)
-        counts[key] = counts.get(key, -1) + 1
-        if site.in_force and counts[key] % every:
+        of_writer = counts.setdefault(writer, {})
+        count = of_writer[name, tag] = of_writer.get((name, tag), -1) + 1
+        if site.in_force and count % every:
+            if name == "add_figure":
+                _close(*args, **kwargs)
             return None
         return original(writer, *args, **kwargs)
 
     return call
+
+
+def _close(tag: Any = None, figure: Any = None, global_step: Any = None, close: bool = True, **_: Any) -> None:
+    pyplot: Any = sys.modules.get("matplotlib.pyplot")
+    if close and pyplot is not None:
+        for one in figure if isinstance(figure, list) else [figure]:
+            pyplot.close(one)

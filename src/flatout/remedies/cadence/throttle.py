@@ -5,22 +5,30 @@ steps; `"train:Trainer.draw=50"` a method; `"__main__:draw=50"` a function of th
 The first time it is always called. In between, the caller gets what the last call returned.
 
 Of the training class: what the function does besides (counting, drawing random numbers, deciding to stop) is done less
-often as well, and only you know whether that matters. Gives up where the name is no function. The run's record lists
-what was found: a module that the script never imports is not in it.
+often as well, and only you know whether that matters. Gives up where the name is no function, or one whose result can
+be used only once (a generator). The run's record lists what was found: a module that the script never imports is not in
+it.
 """
 
 from __future__ import annotations
 
+import inspect
 import sys
+import weakref
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..answers import Answer, no
+from ..answers import Answer, no, yes
 from ..values import Text
+from .waiting_call import waiting_call
 
 if TYPE_CHECKING:
     from ...records.report import RunReport
     from ..site import Site
+
+# Where the steps alone have called for it: a viewer still shows something new every few seconds.
+_EVERY = 50
 
 ID = "cadence.throttle"
 TITLE = "A function of your choice is called every k-th step only"
@@ -30,7 +38,11 @@ VALUE = Text(rf"{_ONE}(\s*,\s*{_ONE})*", '"module:function=50" or "module:Class.
 
 
 def applies(report: RunReport) -> Answer:
-    return no("only you can say which function may be called less often")
+    """Only you can say it; but what the loop calls for nothing it returns, and then waits in, is worth the question."""
+    name = waiting_call(report)
+    if name is None:
+        return no("only you can say which function may be called less often")
+    return yes(f"{name}={_EVERY}", "the training waits in it for somebody else, and uses nothing that it returns")
 
 
 def apply(site: Site, value: Any) -> None:
@@ -58,6 +70,8 @@ def _throttle(site: Site, name: str, every: int, module: Any) -> None:
         site.give_up(f"{module.__name__} has no function {name!r}")
     elif isinstance(vars(owner).get(last), staticmethod | classmethod):
         site.give_up(f"{name!r} is a static or class method: name the function that calls it")
+    elif _gives_once(original):
+        site.give_up(f"{name!r} is a generator or a coroutine: what it returns can be used only once")
     else:
         is_method = isinstance(owner, type)
         site.replace(owner, last, lambda plain: _make(site, every, is_method, plain))
@@ -73,17 +87,31 @@ def _owner(module: Any, name: str) -> tuple[Any, str]:
     return owner, last
 
 
+def _gives_once(function: Any) -> bool:
+    # A context manager is a generator within.
+    plain = inspect.unwrap(function)
+    return inspect.isgeneratorfunction(plain) or inspect.iscoroutinefunction(plain) or inspect.isasyncgenfunction(plain)
+
+
 def _make(site: Site, every: int, is_method: bool, original: Any) -> Any:
-    # By object: each has its own turn. {id: (step of the last call, what it returned)}
-    last: dict[int, tuple[int, Any]] = {}
+    # By object: each has its own turn. {id: (whose it is, step of the last call, what it returned)}
+    last: dict[int, tuple[Callable[[], Any], int, Any]] = {}
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        step, who = site.step, id(args[0]) if is_method and args else 0
-        before = last.get(who)
-        if before is not None and site.in_force and 0 < step - before[0] < every:
-            return before[1]
+        step, who = site.step, args[0] if is_method and args else None
+        before = last.get(id(who))
+        if before is not None and before[0]() is who and site.in_force and 0 < step - before[1] < every:
+            return before[2]
         result = original(*args, **kwargs)
-        last[who] = (step, result)
+        last[id(who)] = (_reference(who), step, result)
         return result
 
     return call
+
+
+def _reference(who: Any) -> Callable[[], Any]:
+    """The number of an object that is gone may come back; one that cannot be referred to weakly stays."""
+    try:
+        return weakref.ref(who)
+    except TypeError:
+        return lambda: who

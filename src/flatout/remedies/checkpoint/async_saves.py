@@ -2,9 +2,9 @@
 
 `torch.save` to a path serialises into memory at the call. A process of its own writes that beside the target, brings it
 to the disk and renames it. Until then everybody sees the old file, whole; a crash at any moment leaves the old one or
-the new one. Calls of the script that look at the file (load, open, stat, copy, list, remove), programs that it starts,
-barriers between ranks, and its end wait for what is under way. A rename of a file under way is done when it is there:
-many a script saves under a passing name itself.
+the new one. Calls of the script that look at the file (load, open, stat, copy, list, remove), programs and processes
+that it starts, barriers between ranks, and its end wait for what is under way. A rename of a file under way is done
+when it is there: many a script saves under a passing name itself.
 
 Lossless: the bytes are those of the state at the call, and what can be wrong at the call (a path, permissions, disk
 space, something that cannot be pickled) raises there as it would. What goes wrong later raises at the next save or at
@@ -20,6 +20,8 @@ import atexit
 import inspect
 import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..answers import Answer, by_finding
@@ -51,23 +53,25 @@ def apply(site: Site, value: Any) -> None:
     if not hasattr(os, "memfd_create") or not sys.executable:
         raise Refused("needs Linux, and an interpreter that can be started again")
     saver = Saver()
-    site.replace(site.torch, "save", lambda original: _make_save(site, saver, original))
-    checkpoint_waits.install(site, saver)
+    first = [checkpoint_waits.install(site, saver)]
+    for owner in (site.torch, site.torch.serialization):
+        site.replace(owner, "save", lambda original: _make_save(site, saver, first, original))
     site.each_step(lambda step: saver.poll())
     atexit.register(saver.finish)
     site.undo(lambda: atexit.unregister(saver.finish))
     site.undo(saver.finish)
 
 
-def _make_save(site: Site, saver: Any, original: Any) -> Any:
+def _make_save(site: Site, saver: Any, first: list[Callable[[], None]], original: Any) -> Any:
     signature = inspect.signature(original)
 
     def save(*args: Any, **kwargs: Any) -> Any:
-        path = _path_of(signature, args, kwargs) if site.in_force and saver.is_mine else None
+        path = _path_of(signature, args, kwargs) if site.in_force else None
         if path is None:
             return original(*args, **kwargs)
-        sums = _makes_sums(site.torch)
-        if saver.save(path, lambda file: _serialise(site.torch, sums, original, signature, args, kwargs, file), sums):
+        while first:
+            site.guarded(first.pop(), lambda: None)
+        if saver.is_mine and _is_under_way(site.torch, saver, path, original, signature, args, kwargs):
             site.guarded(lambda: _tell(site, saver), lambda: None)
             return None
         if saver.concerns(path, below=False):
@@ -75,6 +79,22 @@ def _make_save(site: Site, saver: Any, original: Any) -> Any:
         return original(*args, **kwargs)
 
     return save
+
+
+def _is_under_way(
+    torch: Any,
+    saver: Any,
+    path: str,
+    original: Any,
+    signature: inspect.Signature,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> bool:
+    # Threads take turns: whether torch makes check sums is one setting for all of them.
+    with saver.turn:
+        sums = _makes_sums(torch)
+        serialise = partial(_serialise, torch, sums, original, signature, args, kwargs)
+        return bool(saver.save(path, serialise, sums))
 
 
 def _path_of(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:

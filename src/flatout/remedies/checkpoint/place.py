@@ -72,7 +72,19 @@ def _may_be_replaced(target: str, before: os.stat_result) -> bool:
         and before.st_uid == os.geteuid()
         and os.access(target, os.W_OK)
         and not any(not name.startswith("security.") for name in _attributes(target))
+        and not _is_open_here(before)
     )
+
+
+def _is_open_here(file: os.stat_result) -> bool:
+    """Whoever has it open would go on with the old file, instead of seeing the new bytes in it."""
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if os.path.samestat(os.fstat(int(name)), file):
+                return True
+        except OSError:
+            pass  # closed by now, as the one is that listed them
+    return False
 
 
 def _attributes(target: str) -> list[str]:

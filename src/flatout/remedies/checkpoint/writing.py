@@ -74,6 +74,8 @@ class Saver:
     def __init__(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.RLock()
+        # Held while a checkpoint is serialised and handed over.
+        self.turn = threading.RLock()
         # Set in a thread that touches files for us: nothing there waits for what is under way.
         self._own = threading.local()
         self._writer: subprocess.Popen[bytes] | None = None
@@ -187,6 +189,7 @@ class Saver:
                 channel = self._channel or self._start()
             except OSError as error:
                 raise NoRoom from error
+            self._number += 1
             job = Job(self._number, place.target, place.temporary, memory, size, sums)
             self._send(channel, job, [memory, place.descriptor])
             self.saved += 1

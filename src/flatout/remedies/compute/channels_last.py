@@ -2,10 +2,12 @@
 
 The layout then goes from layer to layer. Other kernels add up in another order: other rounding, the same training.
 Outputs come back with the channels first, so that a `view` in the script still works; one within the model that needs
-channels first makes the call fail, and then the layout is put back and the call made again.
+channels first makes the call fail, and then the layout is put back and the call made again; so does a `view` of a
+weight or a gradient (`p.grad.view(-1)`).
 
 Refused without two-dimensional convolutions, where the script sets channels last itself or compiles the model (the
-compiler chooses a layout), and for a model that is wrapped for several processes already.
+compiler chooses a layout), for a model that is wrapped for several processes already, and for weights whose memory
+somebody shares: parts of a larger buffer, one memory for two weights or two processes.
 """
 
 from __future__ import annotations
@@ -62,6 +64,8 @@ def _begin(site: Site, roots: list[Root], optimizers: weakref.WeakSet[Any]) -> N
         raise Refused("the model has no two-dimensional convolutions")
     if any(one.is_contiguous(memory_format=last) and not one.is_contiguous() for one in weights):
         raise Refused("the script sets it itself")
+    if _is_shared([one for root in roots for one in root.module.parameters()]):
+        raise Refused("the weights share their memory with others, which a new layout would part them from")
     kept = [weakref.ref(one) for one in weights]
 
     def lay(layout: Any) -> None:
@@ -72,14 +76,53 @@ def _begin(site: Site, roots: list[Root], optimizers: weakref.WeakSet[Any]) -> N
     site.undo(lambda: lay(first))
     lay(last)
     _wrap(site, roots)
+    _mend_views(site, kept)
     site.tell(modules=[root.name for root in roots], weights=len(weights), since_step=site.step)
+
+
+def _is_shared(parameters: list[Any]) -> bool:
+    places = [one.data_ptr() for one in parameters if one.numel()]
+    return len(set(places)) < len(places) or any(
+        one.untyped_storage().nbytes() != one.nbytes or (one.device.type == "cpu" and one.is_shared())
+        for one in parameters
+        if one.dim() == 4
+    )
+
+
+def _mend_views(site: Site, kept: list[weakref.ref[Any]]) -> None:
+    """Flat views of weights and gradients, as many a script takes for their norm, need the channels first."""
+
+    def make(original: Any) -> Any:
+        def view(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return original(tensor, *args, **kwargs)
+            except RuntimeError:
+                owner = _owner_of(tensor, kept) if site.in_force else None
+                if owner is None:
+                    raise
+            site.give_up("the script takes a view of a weight or a gradient, which needs the channels first")
+            # `p.data` and `p.detach()` are tensors of their own over the same memory; that is another one now.
+            tensor.data = owner.data
+            return original(tensor, *args, **kwargs)
+
+        return view
+
+    site.replace(site.torch.Tensor, "view", make)
+
+
+def _owner_of(tensor: Any, kept: list[weakref.ref[Any]]) -> Any:
+    weights = [weight for weight in (reference() for reference in kept) if weight is not None]
+    for owner in (*weights, *(weight.grad for weight in weights if weight.grad is not None)):
+        if owner.data_ptr() == tensor.data_ptr() and owner.shape == tensor.shape:
+            return owner
+    return None
 
 
 def _lay_out(weight: Any, layout: Any, optimizers: weakref.WeakSet[Any]) -> None:
     """The weight, its gradient, and what optimizers keep of it: one update goes over all of them."""
     weight.data = weight.data.contiguous(memory_format=layout)
     if weight.grad is not None:
-        weight.grad = weight.grad.contiguous(memory_format=layout)
+        weight.grad.data = weight.grad.data.contiguous(memory_format=layout)
     for optimizer in optimizers:
         state = optimizer.state.get(weight, {})
         for name, one in list(state.items()):

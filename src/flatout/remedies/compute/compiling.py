@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ..answers import Answer, no, yes
 from ..findings import found, on_gpu, torch_state
 from ..model.nesting import with_tensors
-from ..model.root_calls import Before, Tries
+from ..model.root_calls import AllBefore, Tries
 from ..model.roots import find_roots, tensors_in
 from ..site import Refused
 from ..values import Choice
@@ -124,7 +124,7 @@ class _Compiled:
     def _prove(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Does it compile, backward too? An error in the script's own backward would come too late to be mended."""
         torch, module = self._site.torch, self._module
-        before = Before(torch, module)
+        before = AllBefore(torch, module)
         try:
             result = self._run(args, kwargs)
             ends = [tensor for tensor in tensors_in(torch, result) if tensor.requires_grad]

@@ -58,6 +58,9 @@ def apply(site: Site, value: Any) -> None:
     # Not to want them is what is so anyway.
     when_set(site, cudnn, "deterministic", lambda wanted: refuse(wanted) if wanted else None)
     when_called(site, torch, "use_deterministic_algorithms", lambda wanted: refuse(wanted) if wanted else None)
+    when_called(
+        site, torch, "set_deterministic_debug_mode", lambda mode: None if mode in (0, "default") else refuse(mode)
+    )
     site.tell(cudnn_benchmark=True)
     find_roots(site, lambda roots: wrap_calls(site, roots, ShapeWatch(site).run))
 

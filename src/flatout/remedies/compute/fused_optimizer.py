@@ -1,10 +1,12 @@
 """Updates all parameters in a few kernels: the optimizer's fused form, or the one over lists of tensors.
 
 A fused kernel rounds once where single operations round each time: other rounding, the same training. It is decided at
-an optimizer's first step, when devices and gradients are known, and again after its state was loaded.
+an optimizer's first step, when devices and gradients are known, and again after its state was loaded. A state that is
+saved does not tell of it: it goes on without this remedy as well.
 
 Left alone: optimizers for which the script chose (`fused`, `foreach`, `capturable`, `differentiable`), classes that are
-not torch's own, and parameters or gradients a fused kernel cannot take (sparse, complex, a device without one).
+not torch's own, and parameters or gradients a fused kernel cannot take (sparse, complex, a device without one), also
+where these come later.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ def apply(site: Site, value: Any) -> None:
     forms = Forms(site)
     before_steps(site, lambda optimizer, args, kwargs: forms.see(optimizer))
     site.undo(forms.put_back)
+    site.replace(site.torch.optim.Optimizer, "state_dict", forms.make_state_dict)
 
 
 class Forms:
@@ -51,18 +54,53 @@ class Forms:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._given: weakref.WeakKeyDictionary[Any, str | None] = weakref.WeakKeyDictionary()
+        # How many tensors it had at its last step, and those of them that no gradient has come to yet.
+        self._known: weakref.WeakKeyDictionary[Any, tuple[int, list[Any]]] = weakref.WeakKeyDictionary()
+
+    def make_state_dict(self, original: Any) -> Any:
+        def state_dict(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            state, form = original(optimizer, *args, **kwargs), self._given.get(optimizer)
+            for group in state["param_groups"] if form is not None and self._site.in_force else ():
+                group[form] = None
+            return state
+
+        return state_dict
 
     def see(self, optimizer: Any) -> None:
         if optimizer not in self._given:
             kept = _why_kept(optimizer)
             form = self._given[optimizer] = None if kept else _form(optimizer)
-            told = f"{type(optimizer).__name__}: {form or 'left alone, ' + kept}"
-            known = self._site.live.get("optimizers")
-            self._site.tell(optimizers=[*(known if isinstance(known, list) else []), told])
+            self._tell(optimizer, form or f"left alone, {kept}")
+        elif self._given[optimizer] is not None:
+            self._look_at_newcomers(optimizer, self._given[optimizer] == "fused")
         form = self._given[optimizer]
         # A state that was loaded brings its own settings along.
         if form is not None and any(group.get(form) is None for group in optimizer.param_groups):
             self._give(optimizer, form, True)
+
+    def _look_at_newcomers(self, optimizer: Any, is_fused: bool) -> None:
+        """Parameters that were added, and first gradients: can they still be taken?"""
+        count = sum(len(group["params"]) for group in optimizer.param_groups)
+        known, waiting = self._known.get(optimizer, (0, []))
+        if count != known:
+            waiting = _tensors(optimizer)
+            if is_fused and _form(optimizer) != "fused":
+                self._leave_alone(optimizer, "parameters came that a fused kernel cannot take")
+        arrived = [one.grad for one in waiting if one.grad is not None]
+        self._known[optimizer] = count, [one for one in waiting if one.grad is None]
+        if any(gradient.is_sparse for gradient in arrived):
+            self._leave_alone(optimizer, "its gradients are sparse")
+
+    def _leave_alone(self, optimizer: Any, why: str) -> None:
+        form, self._given[optimizer] = self._given[optimizer], None
+        if form is not None:
+            self._give(optimizer, form, None)
+            self._tell(optimizer, f"left alone, {why}")
+
+    def _tell(self, optimizer: Any, words: str) -> None:
+        known = self._site.live.get("optimizers")
+        told = f"{type(optimizer).__name__}: {words}"
+        self._site.tell(optimizers=[*(known if isinstance(known, list) else []), told])
 
     def put_back(self) -> None:
         for optimizer, form in list(self._given.items()):

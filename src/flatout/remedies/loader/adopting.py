@@ -1,20 +1,24 @@
 """A loader that got workers is fed as `flatout.DataLoader` is: sample by sample, in the same order, tuned as it runs.
 
 That needs samples that are the same whoever reads them, and a loader that iterates as torch's does. Others get torch's
-own workers.
+own workers; those whose batches would be others by that, beyond what they draw, get none.
 """
 
 from __future__ import annotations
 
 import math
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from ..site import Site
-from .kept import are_kept, renew_if_changed
-from .looking import Look, look
-from .randomness import said
+from .as_made import put_back, record
+from .kept import are_kept, do_not_keep, had_no_workers, own, renew_where_needed
+from .looking import Look
+from .looks import Looks
+from .randomness import BY_PLACE, OTHER_BATCHES, OTHER_NUMBER, others, said
+from .streams import is_stream, why_not_again
 
 # On a loader: what was added to it, and what its iterators share.
 _ADDED = "_flatout_added"
@@ -34,7 +38,11 @@ class Added:
     is_decided: bool = False
 
 
-def note_added(arguments: dict[str, Any], before: int, place: str) -> None:
+def note_added(arguments: dict[str, Any], place: str, remedy: str) -> None:
+    """Before the loader that is just being made gets other workers than the script gives it."""
+    before = arguments["num_workers"]
+    record(arguments, "num_workers", "prefetch_factor")
+    own(arguments, remedy)
     vars(arguments["self"])[_ADDED] = Added(before, place)
 
 
@@ -45,8 +53,9 @@ class Adopting:
         self._site = site
         self._tunes = tunes
         self._most = most
-        # Scripts make a loader again over the same data: {id: (the dataset, what was seen, workers found)}
-        self._known: dict[int, tuple[weakref.ref[Any], Look, int]] = {}
+        self._looks = Looks(site.torch)
+        # Scripts make a loader again over the same data: {id: (the dataset, workers found)}
+        self._found: dict[int, tuple[Callable[[], Any], int]] = {}
 
     def install(self, loader_class: Any) -> None:
         def make(original: Any) -> Any:
@@ -64,45 +73,56 @@ class Adopting:
     def begin(self, loader: Any) -> None:
         """An epoch of any loader begins."""
         added = vars(loader).get(_ADDED)
-        if added is not None and not added.is_decided:
+        if added is None:
+            return
+        if not added.is_decided:
             added.is_decided = True
             self._decide(loader, added)
-        renew_if_changed(loader)
+        renew_where_needed(self._site, loader)
         feed = vars(loader).get(_FEED)
         if feed is not None:
             feed.epoch += 1
 
     def _decide(self, loader: Any, added: Added) -> None:
-        looked, found = self._look(loader.dataset)
-        if not self._tunes:
-            self._tell_of(looked, by_place=False)
-            if looked.is_repeatable and self._iterates_as_torch(loader):
-                self._adopt(loader, added, looked)
+        looked = self._looks.at(loader)
+        if looked.why_no_workers is not None:
+            self._leave_alone(loader, added, looked.why_no_workers)
             return
+        why_not_kept = why_not_again(loader.dataset) if is_stream(loader) else looked.why_not_kept
+        if are_kept(loader) and why_not_kept is not None:
+            do_not_keep(loader)
+        if self._tunes:
+            self._decide_by_cost(loader, added, looked)
+            return
+        self._tell_of(loader, looked, OTHER_NUMBER)
+        if looked.is_repeatable and self._iterates_as_torch(loader):
+            self._adopt(loader, added, looked)
+
+    def _decide_by_cost(self, loader: Any, added: Added, looked: Look) -> None:
         batch = loader.batch_size or 1
         if looked.sample_s is not None and batch * looked.sample_s < _CHEAP_BATCH_S:
-            loader.num_workers = added.before
+            _put_workers_back(loader)
             took_ms = 1e3 * batch * looked.sample_s
             self._site.tell(**{added.place: f"num_workers stays {added.before}: a batch takes {took_ms:.2g} ms"})
             return
         batches = _length(loader)
-        loader.num_workers = added.before or found or self._guess(looked, batch, batches)
+        loader.num_workers = added.before or self._found_for(loader.dataset) or self._guess(looked, batch, batches)
         adopts = self._iterates_as_torch(loader) and bool(looked.same)
-        self._tell_of(looked, by_place=adopts)
+        self._tell_of(loader, looked, BY_PLACE if adopts else OTHER_NUMBER)
         if adopts:
             self._adopt(loader, added, looked, batches)
-        self._tell_workers(id(loader.dataset), added, loader.num_workers)
+        self._tell_workers(loader, added, loader.num_workers)
 
-    def _look(self, dataset: Any) -> tuple[Look, int]:
-        """What was seen of it, and how many workers an earlier loader over it came to, 0 for none."""
-        known = self._known.get(id(dataset))
-        if known is None or known[0]() is not dataset:
-            try:
-                known = (weakref.ref(dataset), look(self._site.torch, dataset), 0)
-            except TypeError:  # a plain list
-                return look(self._site.torch, dataset), 0
-            self._known[id(dataset)] = known
-        return known[1], known[2]
+    def _leave_alone(self, loader: Any, added: Added, why: str) -> None:
+        _put_workers_back(loader)
+        if are_kept(loader):
+            do_not_keep(loader)
+        self._site.tell(**{added.place: f"left alone: {why}"})
+
+    def _found_for(self, dataset: Any) -> int:
+        """How many workers an earlier loader over it came to, 0 for none."""
+        found, workers = self._found.get(id(dataset), (lambda: None, 0))
+        return workers if found() is dataset else 0
 
     def _guess(self, looked: Look, batch: int, batches: int | None) -> int:
         """As many as make a batch in the time of a quick step, as far as the processors and an epoch's batches go."""
@@ -117,27 +137,44 @@ class Adopting:
 
     def _adopt(self, loader: Any, added: Added, looked: Look, batches: int | None = None) -> None:
         from ...feed.feeding import Feed
+        from .torchs_own import comes_to_its_end_drawing
 
         if _why_not_fed(loader) is not None:
             return
-        feed = Feed("sample" if looked.draws else "worker", compensate=are_kept(loader))
+        late = had_no_workers(loader)
+        draws = looked.draws or looked.collate_draws
+        feed = Feed("sample" if draws else "worker", compensate=are_kept(loader), draws_late=late)
+        feed.last_in_turn = late and comes_to_its_end_drawing(loader._index_sampler)
+        feed.on_random = lambda: self._site.tell(randomness=others("some samples or batches", OTHER_NUMBER))
         if self._tunes:
             feed.tune(loader, loader.num_workers, batches)
             # Without the loader: its workers are to go when the script lets go of it.
-            key = id(loader.dataset)
-            feed.on_workers = lambda workers: self._tell_workers(key, added, workers)
+            found = weakref.ref(loader)
+            feed.on_workers = lambda workers: self._tell_workers(found(), added, workers)
         vars(loader)[_FEED] = feed
 
-    def _tell_workers(self, key: int, added: Added, workers: int) -> None:
-        known = self._known.get(key)
-        if known is not None:
-            self._known[key] = (known[0], known[1], workers)
+    def _tell_workers(self, loader: Any, added: Added, workers: int) -> None:
+        if loader is not None:
+            try:
+                self._found[id(loader.dataset)] = (weakref.ref(loader.dataset), workers)
+            except TypeError:
+                pass  # a plain list
         self._site.tell(**{added.place: f"num_workers {added.before} → {workers}"})
 
-    def _tell_of(self, looked: Look, by_place: bool) -> None:
-        told = said(looked, by_place)
-        if told:
-            self._site.tell(randomness=told)
+    def _tell_of(self, loader: Any, looked: Look, why: str) -> None:
+        self._site.tell(randomness=said(looked, why, is_stream(loader)))
+        if is_stream(loader):
+            self._site.tell(order=OTHER_BATCHES)
+        if looked.changes is not None:
+            name = f"{type(loader.dataset).__name__}.{looked.changes}"
+            self._site.tell(dataset=f"{name} changes as samples are read: each worker has its own")
+
+
+def _put_workers_back(loader: Any) -> None:
+    """Before its first workers are started."""
+    put_back(loader, "num_workers", "prefetch_factor")
+    if not loader.num_workers and are_kept(loader):
+        do_not_keep(loader)
 
 
 def _why_not_fed(loader: Any) -> str | None:

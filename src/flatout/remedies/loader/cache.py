@@ -1,9 +1,11 @@
 """Keeps samples in memory that all workers and ranks of the machine share.
 
 A sample is loaded once and then copied from there: the same bytes. Only what does not change from epoch to epoch is
-kept: samples that draw random numbers are not, but where the dataset has a list of transforms, what comes before the
-first random one is. The budget holds for the machine, not for each worker; by default it is half of the memory that is
-free. What does not fit is loaded as before. Datasets that cannot be kept are left alone, and that is told.
+kept: samples that draw random numbers are not, from torch's, numpy's and Python's generators or from those the dataset
+holds; but where it has a list of transforms, what comes before the first random one is. A dataset that the script
+changes (labels, settings, a global that it reads) is read as it is from the next epoch on. The budget holds for the
+machine, not for each worker; by default it is half of the memory that is free. What does not fit is loaded as before.
+Datasets that cannot be kept are left alone, and that is told.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 A new epoch draws one number from the loader's generator for its workers; workers that are kept do not. That draw is
 made all the same, so the order of samples and everything after it stays as it was. A dataset that the script has
-changed since gets new workers. Random transforms go on where the worker's generator stood instead of starting anew: the
-run's record says so where samples were seen to draw.
+changed since gets new workers, and so does a loader that is gone through while the script still holds an iterator of
+it: that one goes on. Random transforms go on where the worker's generator stood instead of starting anew: the run's
+record says so where samples were seen to draw. Left alone, with the reason: datasets that change as they are read.
 """
 
 from __future__ import annotations
@@ -11,10 +12,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..answers import Answer, by_finding
+from ..places import caller
 from ..values import Flag
 from .arguments import change_arguments
-from .kept import draw_as_before, keep, renew_if_changed
-from .randomness import TellOfRandomness, when_an_epoch_begins
+from .as_made import copy_as_made, put_back_when_undone
+from .kept import are_kept, do_not_keep, draw_as_before, is_owned, keep, renew_where_needed
+from .looks import Looks
+from .randomness import LIVE_ON, said, when_an_epoch_begins
+from .streams import is_stream, why_not_again
 
 if TYPE_CHECKING:
     from ...records.report import RunReport
@@ -24,6 +29,8 @@ ID = "loader.persistent"
 TITLE = "Workers live on from one epoch to the next"
 SAFETY = "lossless"
 VALUE = Flag()
+# On a loader: where the script makes it, until it was looked at.
+_PLACE = "_flatout_to_be_kept"
 
 
 def applies(report: RunReport) -> Answer:
@@ -31,18 +38,45 @@ def applies(report: RunReport) -> Answer:
 
 
 def apply(site: Site, value: Any) -> None:
-    tell = TellOfRandomness(site)
+    remember = put_back_when_undone(site, "persistent_workers")
+    deciding = _Deciding(site)
 
     def change(arguments: dict[str, Any]) -> str | None:
-        return "persistent_workers" if keep(arguments, ID) else None
-
-    def begin(loader: Any) -> None:
-        renew_if_changed(loader)
-        tell.begin(loader)
+        if not keep(arguments, ID):
+            return None
+        remember(arguments["self"])
+        vars(arguments["self"])[_PLACE] = caller(site.torch)
+        return "persistent_workers"
 
     def install(module: Any) -> None:
         draw_as_before(site, module, ID)
-        when_an_epoch_begins(site, module.DataLoader, begin)
+        copy_as_made(site, module.DataLoader)
+        when_an_epoch_begins(site, module.DataLoader, deciding.begin)
 
     change_arguments(site, change)
     site.after_import("torch.utils.data.dataloader", install)
+
+
+class _Deciding:
+    """Looks at a loader when it is first gone through. One that got its workers from loader.workers is left to that."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._looks = Looks(site.torch)
+
+    def begin(self, loader: Any) -> None:
+        if not are_kept(loader) or not is_owned(loader, ID):
+            return
+        place = vars(loader).pop(_PLACE, None)
+        if place is not None:
+            self._decide(loader, place)
+        renew_where_needed(self._site, loader)
+
+    def _decide(self, loader: Any, place: str) -> None:
+        looked = self._looks.at(loader)
+        why = why_not_again(loader.dataset) if is_stream(loader) else looked.why_not_kept
+        if why is not None:
+            do_not_keep(loader)
+            self._site.tell(**{place: f"left alone: {why}"})
+            return
+        self._site.tell(randomness=said(looked, LIVE_ON, is_stream(loader)))

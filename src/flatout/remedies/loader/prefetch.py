@@ -1,7 +1,7 @@
 """Keeps more batches ready: `prefetch_factor`, the number of batches each worker makes ahead.
 
 The same batches in the same order, made earlier; they wait in shared memory, so each costs its size there. Loaders
-without workers make nothing ahead and are left alone.
+without workers make nothing ahead and are left alone, and so are those whose sampler draws with every batch.
 """
 
 from __future__ import annotations
@@ -9,8 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..answers import Answer, by_finding
+from ..places import caller
 from ..values import Count
 from .arguments import change_arguments
+from .as_made import TORCHS_PREFETCH, copy_as_made, made_with, record
+from .batching import Batching
+from .looks import Looks
+from .randomness import when_an_epoch_begins
 
 if TYPE_CHECKING:
     from ...records.report import RunReport
@@ -20,6 +25,8 @@ ID = "loader.prefetch"
 TITLE = "Each worker keeps more batches ready"
 SAFETY = "lossless"
 VALUE = Count(1, 1024)
+# On a loader: where the script makes it, until its sampler was looked at.
+_PLACE = "_flatout_to_be_filled"
 
 
 def applies(report: RunReport) -> Answer:
@@ -27,11 +34,26 @@ def applies(report: RunReport) -> Answer:
 
 
 def apply(site: Site, value: Any) -> None:
+    looks = Looks(site.torch)
+
     def change(arguments: dict[str, Any]) -> str | None:
         before = arguments.get("prefetch_factor")
         if not arguments["num_workers"] or before == value:
             return None
+        vars(arguments["self"])[_PLACE] = caller(site.torch)
+        record(arguments, "prefetch_factor")
         arguments["prefetch_factor"] = value
         return f"prefetch_factor {2 if before is None else before} → {value}"
 
+    def begin(loader: Any) -> None:
+        place = vars(loader).pop(_PLACE, None)
+        if place is not None and Batching.of(loader).sampler is not None and looks.at(loader).order_draws:
+            loader.prefetch_factor = made_with(loader)["prefetch_factor"] or TORCHS_PREFETCH
+            site.tell(**{place: "left alone: its sampler draws or counts with every batch that is made ahead"})
+
+    def install(module: Any) -> None:
+        copy_as_made(site, module.DataLoader)
+        when_an_epoch_begins(site, module.DataLoader, begin)
+
     change_arguments(site, change)
+    site.after_import("torch.utils.data.dataloader", install)

@@ -1,4 +1,4 @@
-"""Samples that draw random numbers draw others with another number of workers, and the run's record says so."""
+"""What a batch draws differs with other workers, and the run's record says so."""
 
 from __future__ import annotations
 
@@ -6,21 +6,34 @@ from collections.abc import Callable
 from typing import Any
 
 from ..site import Site
-from .looking import Look, look
+from .looking import Look
 
-_OTHERS = "samples draw random numbers: not the same ones with another number of workers"
-_BY_PLACE = (
-    "samples draw random numbers: not the same ones as without workers, but by their place in the epoch, whatever the "
-    "number of workers"
-)
+# All sentences that tell of other numbers begin so.
+DRAWS_OTHERS = "not the same random numbers"
+OTHER_NUMBER = "with another number of workers"
+LIVE_ON = "with workers that live on: theirs go on where new ones would begin"
+BY_PLACE = "as without workers, but by a sample's place in the epoch, whatever the number of workers"
+
+OTHER_BATCHES = "not the same batches: the dataset shares its samples out among its workers"
+_STREAM = "not known: a stream is not read to find out whether it draws random numbers"
+_UNKNOWN = "not known: no sample could be read to find out whether it draws random numbers"
 _NONE = "samples draw no random numbers"
+_NOT_COLLATED = f"{_NONE}; the collate function could not be looked at"
 
 
-def said(looked: Look, by_place: bool = False) -> str | None:
-    """In one sentence, None where it is not known."""
+def said(looked: Look, why: str = OTHER_NUMBER, is_stream: bool = False) -> str:
+    """In one sentence. `why`: what makes the numbers others, where any are drawn."""
+    who = [name for name, draws in (("samples", looked.draws), ("the collate function", looked.collate_draws)) if draws]
+    if who:
+        return others(" and ".join(who), why)
     if looked.draws is None:
-        return None
-    return (_BY_PLACE if by_place else _OTHERS) if looked.draws else _NONE
+        return _STREAM if is_stream else _UNKNOWN
+    return _NOT_COLLATED if looked.collate_draws is None else _NONE
+
+
+def others(who: str, why: str) -> str:
+    verb = "draws" if who == "the collate function" else "draw"
+    return f"{DRAWS_OTHERS} {why}: {who} {verb} them"
 
 
 def when_an_epoch_begins(site: Site, loader_class: Any, call: Callable[[Any], None]) -> None:
@@ -35,18 +48,3 @@ def when_an_epoch_begins(site: Site, loader_class: Any, call: Callable[[Any], No
         return __iter__
 
     site.replace(loader_class, "__iter__", make)
-
-
-class TellOfRandomness:
-    """Looks once, when a loader that has workers now is first gone through."""
-
-    def __init__(self, site: Site) -> None:
-        self._site = site
-        self._looked = False
-
-    def begin(self, loader: Any) -> None:
-        if not self._looked and self._site.torch.is_grad_enabled() and loader.num_workers:
-            self._looked = True
-            told = said(look(self._site.torch, loader.dataset))
-            if told:
-                self._site.tell(randomness=told)

@@ -1,11 +1,13 @@
 """Makes batches in worker processes: `num_workers`, whatever the script says.
 
-Same samples in the same order: torch draws the same random numbers for the order with any number of workers. Samples
+Same samples in the same order: the order is drawn when the first batch is asked for, as it is without workers. Samples
 that are the same whoever reads them are handed to workers one by one, as `flatout.DataLoader` does, so that a slow one
 holds up nothing behind it. Random transforms draw from generators of the workers' own, as they would if the script set
-it; the run's record says so where a sample was seen to draw. Loaders that workers would break or make repeat samples
-(an IterableDataset that is not sharded, a dataset on the GPU, what cannot be pickled for a spawned worker) are left
-alone, and that is told.
+it; the run's record says so where a sample or the collate function was seen to draw. An IterableDataset that shares its
+samples out among workers gives other batches, and that is told. Loaders that workers would break, make repeat samples
+or see others (an IterableDataset that is not sharded, a dataset on the GPU, what cannot be pickled for a spawned
+worker, samples that depend on how many were read before, a sampler that draws with every batch) are left alone, and
+that is told.
 
 "auto" measures: a child process times a few samples; cheap ones get no workers. The rest begin with as many as a quick
 training step would need, at most the processors this process may use less one for the training itself, shared by the
@@ -24,6 +26,7 @@ from ..places import caller
 from ..values import Count
 from .adopting import Adopting, note_added
 from .arguments import LeftAlone, change_arguments
+from .as_made import copy_as_made, put_back_when_undone
 from .hazards import refuse_hazards
 from .kept import draw_as_before, keep
 from .randomness import when_an_epoch_begins
@@ -50,30 +53,34 @@ def apply(site: Site, value: Any) -> None:
     # Above this many, workers take the processors from each other and from the training.
     most = workers_allowed(os.environ)
     adopting = Adopting(site, tunes, most)
+    remember = put_back_when_undone(site, "num_workers", "prefetch_factor", "persistent_workers")
+
+    def give(arguments: dict[str, Any], workers: int) -> None:
+        if workers:
+            refuse_hazards(torch, arguments)
+        note_added(arguments, caller(torch), ID)
+        remember(arguments["self"])
+        arguments["num_workers"] = workers
 
     def change(arguments: dict[str, Any]) -> str | None:
         before = arguments["num_workers"]
         if tunes:
-            refuse_hazards(torch, arguments)
-            arguments["num_workers"] = before or most  # for now
+            give(arguments, before or most)  # for now
             keep(arguments, ID)
-            note_added(arguments, before, caller(torch))
             return None
         if before == value:
             return None
-        if value:
-            refuse_hazards(torch, arguments)
-            note_added(arguments, before, caller(torch))
-        elif arguments.get("timeout") or arguments.get("persistent_workers") or arguments.get("prefetch_factor"):
+        needs_workers = ("timeout", "persistent_workers", "prefetch_factor")
+        if not value and any(arguments.get(name) for name in needs_workers):
             raise LeftAlone("it is made with settings that need workers")
-        arguments["num_workers"] = value
+        give(arguments, value)
         return f"num_workers {before} → {value}"
 
     def install(module: Any) -> None:
         draw_as_before(site, module, ID)
+        copy_as_made(site, module.DataLoader)
         adopting.install(module.DataLoader)
         when_an_epoch_begins(site, module.DataLoader, adopting.begin)
 
     change_arguments(site, change)
-    if value:
-        site.after_import("torch.utils.data.dataloader", install)
+    site.after_import("torch.utils.data.dataloader", install)

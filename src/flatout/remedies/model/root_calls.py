@@ -6,7 +6,9 @@ error is the script's own.
 
 from __future__ import annotations
 
+import copy
 import threading
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -14,8 +16,9 @@ from typing import Any
 from ..site import Site
 from .roots import Root
 
-# So many calls of a class are first tries: random numbers and buffers are put back before a second one.
+# So many calls of a class are first tries: random numbers, buffers and attributes are put back before a second one.
 _FIRST_TRIES = 6
+_CONTAINERS = (list, dict, set, deque, OrderedDict)
 
 Call = Callable[[], Any]
 # Is given the module, its positional and keyword arguments, and the call as it would be made without the remedy.
@@ -64,7 +67,7 @@ class Tries:
         before = None
         if left:
             self._left[kind] = left - 1
-            before = Before(torch, module)
+            before = AllBefore(torch, module)
         try:
             return changed()
         except torch.OutOfMemoryError:
@@ -98,6 +101,31 @@ class Before:
         with torch.no_grad():
             for buffer, kept in self._buffers:
                 buffer.copy_(kept)
+
+
+class AllBefore(Before):
+    """Attributes of the modules as well (a count, a list of side losses): a call made twice must leave them once."""
+
+    def __init__(self, torch: Any, module: Any) -> None:
+        super().__init__(torch, module)
+        own = vars(torch.nn.Module()).keys() - {"_buffers"} | {"_compiled_call_impl"}
+        self._attributes = [
+            (vars(part), {name: value for name, value in vars(part).items() if name not in own})
+            for part in module.modules()
+        ]
+        held = [one for _, kept in self._attributes for one in kept.values() if type(one) in _CONTAINERS]
+        self._containers = [(one, copy.copy(one)) for one in held]
+        self._own = own
+
+    def restore(self) -> None:
+        for attributes, before in self._attributes:
+            for name in attributes.keys() - before.keys() - self._own:
+                del attributes[name]
+            attributes.update(before)
+        for container, contents in self._containers:
+            container.clear()
+            (container.extend if hasattr(container, "extend") else container.update)(contents)
+        super().restore()
 
 
 def _short(error: Exception) -> str:

@@ -6,8 +6,9 @@ gradients overflow leave the weights alone; the factor that was found is saved w
 taken up again from there. Other rounding, the same training, but for the steps left out at the start.
 
 Refused where `precision.bf16` is, and where somebody would see scaled gradients or a closure would run them: hooks on
-parameters or modules in backward, `optimizer.step(closure)`, `backward(create_graph=True)`, anomaly mode, sparse
-gradients, a model on several devices, gradients of tensors that no optimizer holds (a sample that is attacked).
+parameters, modules or results in backward, `retain_grad()`, `optimizer.step(closure)`, `backward(create_graph=True)`,
+anomaly mode, sparse gradients, a model on several devices, gradients of tensors that no optimizer holds (a sample that
+is attacked).
 Given up when the loss is no longer finite or more than every other step overflows.
 """
 
@@ -22,6 +23,7 @@ from ..site import Refused
 from ..step_hooks import before_steps
 from ..values import Flag
 from .autocasting import autocast_roots
+from .gradient_hooks import watch_gradient_hooks
 from .loss_watch import LateAnswer, LossWatch
 from .scaling import KEY, GradientScale
 
@@ -56,12 +58,16 @@ def apply(site: Site, value: Any) -> None:
         raise Refused(f"torch {torch.__version__} has another backward than the ones known")
     scale = GradientScale(site)
     _save_with_optimizers(site, scale)
+    _follow_optimizers(site, scale)
     _hook_steps(site, scale)
     _scale_passes(site, scale)
-    autocast_roots(site, torch.float16, lambda roots: _begin(site, scale, roots))
+    hooked = watch_gradient_hooks(site, lambda: scale.is_on)
+    autocast_roots(site, torch.float16, lambda roots: _begin(site, scale, roots, hooked))
 
 
-def _begin(site: Site, scale: GradientScale, roots: list[Root]) -> None:
+def _begin(site: Site, scale: GradientScale, roots: list[Root], hooked: set[str]) -> None:
+    for name in hooked:
+        raise Refused(f"{name} on a result would see scaled gradients")
     modules = [root.module for root in roots]
     devices = {one.device for module in modules for one in module.parameters()}
     if len(devices) != 1:
@@ -115,6 +121,29 @@ def _scale_passes(site: Site, scale: GradientScale) -> None:
         return backward
 
     site.replace(site.torch.autograd, "backward", make)
+
+
+def _follow_optimizers(site: Site, scale: GradientScale) -> None:
+    """Know each from when it is made, and when its gradients go."""
+
+    def make_init(original: Any) -> Any:
+        def __init__(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+            original(optimizer, *args, **kwargs)
+            if site.in_force:
+                site.guarded(lambda: scale.meet(optimizer), lambda: None)
+
+        return __init__
+
+    def make_zero_grad(original: Any) -> Any:
+        def zero_grad(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            if site.in_force and scale.is_on:
+                site.guarded(lambda: scale.settle(optimizer), lambda: None)
+            return original(optimizer, *args, **kwargs)
+
+        return zero_grad
+
+    site.replace(site.torch.optim.Optimizer, "__init__", make_init)
+    site.replace(site.torch.optim.Optimizer, "zero_grad", make_zero_grad)
 
 
 def _hook_steps(site: Site, scale: GradientScale) -> None:

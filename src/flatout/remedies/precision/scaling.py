@@ -35,8 +35,10 @@ class GradientScale:
         self._resumed: dict[str, Any] | None = None
         self._modules: list[weakref.ref[Any]] = []
         self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
-        # Of tensors that no optimizer holds yet: None.
         self._overflowed: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        # Those whose last overflow has been thought over.
+        self._counted: weakref.WeakSet[Any] = weakref.WeakSet()
+        # Of tensors that no optimizer holds yet.
         self._overflowed_elsewhere: Any = None
         # Of steps since the factor was last thought over.
         self._outcomes: list[Any] = []
@@ -45,7 +47,10 @@ class GradientScale:
         self.is_running = False
 
     def meet(self, optimizer: Any) -> None:
-        self._optimizers.add(optimizer)
+        """As soon as it is made: the first gradients of a second model must not stay scaled."""
+        if optimizer not in self._optimizers:
+            self._optimizers.add(optimizer)
+            self._passes = 0
 
     def begin(self, modules: list[Any], device: Any) -> None:
         torch, resumed = self._torch, self._resumed or {}
@@ -92,6 +97,10 @@ class GradientScale:
         if (self._passes <= _LOOK_FIRST or self._passes % _LOOK_EVERY == 0) and self._reaches_others(roots):
             self._site.give_up("the loss gives gradients to tensors that belong to no optimizer and no module")
             return None
+        parameters = self._parameters()
+        for optimizer, part in parameters:
+            if optimizer is not None and (optimizer in self._counted or all(one.grad is None for one in part)):
+                self.settle(optimizer)
         self._think_over()
         scale = self._scale
         scaled = [
@@ -100,7 +109,7 @@ class GradientScale:
             else one * scale.to(one.device, one.dtype)
             for root, one in zip(roots, given, strict=True)
         ]
-        accumulated = [one.grad for _, part in self._parameters() for one in part if one.grad is not None]
+        accumulated = [one.grad for _, part in parameters for one in part if one.grad is not None]
         if accumulated:
             torch._foreach_mul_(accumulated, scale)
         return scaled[0] if isinstance(tensors, torch.Tensor) else scaled
@@ -120,12 +129,27 @@ class GradientScale:
                     flag = self._overflowed.setdefault(optimizer, torch.zeros_like(self._scale))
                 torch._amp_foreach_non_finite_check_and_unscale_(gradients, flag, inverse)
 
-    def before_step(self, optimizer: Any) -> None:
+    def settle(self, optimizer: Any) -> None:
+        """Its gradients are gone, with a step or without one: a script may leave out a step by itself."""
         overflowed = self._overflowed.pop(optimizer, None)
-        if optimizer not in self._optimizers:
-            # Its gradients were looked at with those of the roots.
-            self.meet(optimizer)
-            overflowed, self._overflowed_elsewhere = self._overflowed_elsewhere, self._torch.zeros_like(self._scale)
+        if overflowed is not None and optimizer not in self._counted:
+            self._outcomes.append(overflowed)
+        self._counted.discard(optimizer)
+
+    def _overflow_of(self, optimizer: Any) -> Any:
+        """Of its tensors, whichever optimizer they were looked at with: a script may have made a second one."""
+        own = {id(one) for group in optimizer.param_groups for one in group["params"]}
+        looked_at_with = [other for other, part in self._parameters() if any(id(one) in own for one in part)]
+        flags = [self._overflowed_elsewhere if one is None else self._overflowed.get(one) for one in looked_at_with]
+        self._counted.update(one for one in looked_at_with if one is not None and one in self._overflowed)
+        if None in looked_at_with:
+            self._overflowed_elsewhere = self._torch.zeros_like(self._scale)
+        known = [flag for flag in flags if flag is not None]
+        return self._torch.stack(known).amax() if known else None
+
+    def before_step(self, optimizer: Any) -> None:
+        overflowed = self._overflow_of(optimizer)
+        self.meet(optimizer)
         if overflowed is None:
             return
         self._outcomes.append(overflowed)

@@ -6,7 +6,8 @@ without gradients (an evaluation), while a graph is captured, and at every 100th
 device come to light.
 
 Refuses without CUDA; gives up when the script copies to the host without blocking (it then reads what the wait has
-brought) or enters CUDA streams of its own. Waits for one stream or one event stay: they are meant.
+brought) or enters CUDA streams of its own. Waits for one stream or one event stay: they are meant. The time between two
+events is waited for where it is asked.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ def apply(site: Site, value: Any) -> None:
     site.replace(torch.cuda, "synchronize", lambda original: _make_synchronize(site, original))
     for name in ("to", "copy_"):
         site.replace(torch.Tensor, name, lambda original: _make_copy(site, original))
+    site.replace(torch.cuda.Event, "elapsed_time", lambda original: _make_elapsed_time(site, original))
     when_used(site, lambda: site.give_up("the script works with CUDA streams of its own"))
 
 
@@ -60,6 +62,18 @@ def _make_synchronize(site: Site, original: Any) -> Any:
         return None
 
     return synchronize
+
+
+def _make_elapsed_time(site: Site, original: Any) -> Any:
+    """Fails for events that are still to come, and it is `synchronize` that scripts wait for them with."""
+
+    def elapsed_time(event: Any, end_event: Any) -> Any:
+        if site.in_force:
+            for one in (event, end_event):
+                one.synchronize()
+        return original(event, end_event)
+
+    return elapsed_time
 
 
 def _make_copy(site: Site, original: Any) -> Any:

@@ -3,7 +3,8 @@
 The script's own `.to(device)` then finds the tensor there and does nothing. Same bytes, same order: nothing changes but
 when they are copied. For three batches it looks at what the script does first with each tensor: only those that go
 straight to one CUDA device are brought ahead, and it is undone where the script reads or changes a batch on the host
-before. It needs pinned batches (loader.pin) and a loader with workers; others are left as they are.
+before, or uses it again after it has moved it. It needs pinned batches (loader.pin) and a loader with workers; others
+are left as they are.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,104 +10,19 @@ import numpy as np
 import pytest
 
 from flatout.app.fixing.bench import Bench, Settings
-from flatout.app.fixing.proof import concluded, confirm, holds
 from flatout.app.fixing.search import Search
+from flatout.app.fixing.sizes import sizes
 from flatout.app.plan import Wishes
 from flatout.errors import FlatoutError
 from flatout.problems.cases import run
-from flatout.problems.catalogue import problems
-from flatout.records.fix import Fix
-from flatout.records.report import Finding, Gain, Location, RemedyState, RunReport
 from flatout.records.trial import Trial
-from flatout.remedies.catalogue import known
-from flatout.trials.request import Request
-
-_STEP_S = 0.1
-Truth = Callable[[Mapping[str, Any]], float]
-
-
-class Machine:
-    """Makes trials without running anything: `seconds` says what a step takes under a profile."""
-
-    def __init__(self, seconds: Truth, ceiling_s: float = 0.001, noise: float = 0.01) -> None:
-        self._seconds = seconds
-        self._ceiling_s = ceiling_s
-        self._noise = noise
-        self._draw = np.random.default_rng(7)
-        self.refused: dict[str, str] = {}
-        self.changed: set[str] = set()
-        self.fails: set[str] = set()
-        self.asked: list[Request] = []
-        self.looks: dict[str, RunReport] = {}
-
-    def __call__(self, request: Request) -> Trial:
-        self.asked.append(request)
-        if set(request.remedies) & self.fails:
-            return Trial(request.arm, dict(request.remedies), "crashed", "RuntimeError: broken")
-        mean_s = self._ceiling_s if request.replays else self._seconds(request.remedies)
-        count = request.steps - request.warm_up
-        step_s = mean_s * np.exp(self._draw.normal(0, 0.05, count) + self._draw.normal(0, self._noise))
-        other = len(self.changed & set(request.remedies))
-        remedies = known()
-        return Trial(
-            request.arm,
-            dict(request.remedies),
-            "stopped",
-            step_s=tuple(step_s.tolist()),
-            samples=(8.0,) * count,
-            losses=tuple(2.0 / (1 + step) + other + 1e-7 * request.nudged for step in range(request.steps)),
-            weights=f"{request.steps} {other}",
-            steps=request.steps,
-            states=tuple(
-                RemedyState(name, remedies[name].safety, value, *self._state(name), step=1)
-                for name, value in request.remedies.items()
-            ),
-            wall_s=float(step_s.sum()) + 2.0,
-            run=",".join(sorted(request.remedies)),
-        )
-
-    def _state(self, name: str) -> tuple[str, str]:
-        return ("refused", self.refused[name]) if name in self.refused else ("applied", "")
-
-    def report(self, trial: Trial) -> RunReport:
-        return self.looks.get(trial.run, run().report)
-
-
-def found(*remedies: str, gain: float = 1.5, **evidence: int) -> RunReport:
-    """A run with one finding for each remedy."""
-    codes = {one.remedy: one for one in problems() if one.remedy}
-    here, predicted = Location("train.py", 7), Gain(gain, gain, gain, "given")
-    return replace(
-        run().report,
-        findings=tuple(
-            Finding(
-                codes[name].code, "x", codes[name].title, "high", here, dict(evidence), "why", name, None, predicted
-            )
-            for name in remedies
-        ),
-    )
-
-
-def fixed(machine: Machine, look: RunReport, budget_s: float = 600.0, **wishes: tuple[str, ...]) -> Fix:
-    machine.looks.setdefault("", look)
-    bench = Bench(Settings(("train.py",), Wishes(**wishes), budget_s), machine)
-    search = Search(bench, machine.report)
-    report = search.look()
-    search.run(report)
-    if search.found.profile:
-        confirm(bench, search.found.profile)
-        if not holds(bench, search.found.profile):
-            search.withdraw("it did not hold")
-    return concluded(bench, search, report)
-
-
-def states(fix: Fix) -> dict[str, str]:
-    return {f"{one.planned.id}={one.planned.value}": one.state for one in fix.tried}
+from tests.unit.app.fixing.known_machine import STEP_S, Machine, Turning, fixed, found, on_gpu, states
 
 
 def test_what_helps_is_kept_what_does_not_is_undone() -> None:
     gains = {"loader.prefetch": 1.6, "gc.defer": 1.0, "sync.skip": 0.5}
-    machine = Machine(lambda profile: _STEP_S / float(np.prod([gains[name] for name in profile])))
+    machine = Machine(lambda profile: STEP_S / float(np.prod([gains[name] for name in profile])))
+    machine.looks["loader.prefetch"] = found(*gains)
 
     fix = fixed(machine, found(*gains))
 
@@ -115,38 +30,41 @@ def test_what_helps_is_kept_what_does_not_is_undone() -> None:
     assert states(fix) == {"loader.prefetch=4": "kept", "gc.defer=True": "neutral", "sync.skip=True": "harmful"}
     assert fix.gain is not None and fix.gain.low < 1.6 < fix.gain.high
     assert fix.quality.identity is not None and fix.quality.identity.verdict == "identical"
-    assert fix.hours_before is not None and fix.hours_before.mid == pytest.approx(100_000 * _STEP_S / 3600, rel=0.1)
+    assert fix.hours_before is not None and fix.hours_before.mid == pytest.approx(100_000 * STEP_S / 3600, rel=0.1)
 
 
 def test_workers_are_doubled_as_long_as_that_helps() -> None:
     def seconds(profile: Mapping[str, Any]) -> float:
         workers = profile.get("loader.workers", 1)
-        return _STEP_S / (1.5 if workers == "auto" else min(4, workers))
+        return STEP_S / (1.5 if workers == "auto" else min(4, workers))
 
-    fix = fixed(Machine(seconds), found("loader.workers", workers=2))
+    machine = Machine(seconds)
+    machine.looks["loader.workers"] = found("loader.workers", workers=2)
+
+    fix = fixed(machine, found("loader.workers", workers=2))
 
     assert fix.profile == {"loader.workers": 4}
     assert states(fix) == {
         "loader.workers=2": "outdone",
-        "loader.workers=auto": "harmful",
+        "loader.workers=auto": "outdone",
         "loader.workers=4": "kept",
-        "loader.workers=8": "neutral",
+        "loader.workers=8": "outdone",
     }
 
 
 def test_workers_tuned_while_they_run_are_kept_if_they_are_better() -> None:
     def seconds(profile: Mapping[str, Any]) -> float:
-        return _STEP_S / (3.0 if profile.get("loader.workers") == "auto" else 1.0)
+        return STEP_S / (3.0 if profile.get("loader.workers") == "auto" else 1.0)
 
     fix = fixed(Machine(seconds), found("loader.workers", workers=2))
 
     assert fix.profile == {"loader.workers": "auto"}
-    assert states(fix) == {"loader.workers=2": "neutral", "loader.workers=auto": "kept"}
+    assert states(fix) == {"loader.workers=auto": "kept"}
 
 
 def test_it_looks_again_under_what_was_kept() -> None:
     def seconds(profile: Mapping[str, Any]) -> float:
-        fed_s = 0.001 if "loader.prefetch" in profile else _STEP_S
+        fed_s = 0.001 if "loader.prefetch" in profile else STEP_S
         return max(fed_s, 0.02 / (1.5 if "gc.defer" in profile else 1.0))
 
     machine = Machine(seconds)
@@ -157,26 +75,49 @@ def test_it_looks_again_under_what_was_kept() -> None:
     assert set(fix.profile) == {"loader.prefetch", "gc.defer"}
 
 
-def test_it_ends_at_the_ceiling() -> None:
-    machine = Machine(lambda profile: 0.02 if profile else _STEP_S, ceiling_s=0.0198)
-    machine.looks["loader.prefetch"] = found("gc.defer")
+def test_at_the_ceiling_batches_need_not_come_sooner() -> None:
+    machine = Machine(lambda profile: 0.02 if profile else STEP_S, ceiling_s=0.0198)
+    machine.looks["loader.prefetch"] = found("loader.persistent")
 
     fix = fixed(machine, found("loader.prefetch"))
 
     assert set(fix.profile) == {"loader.prefetch"}
+    assert states(fix) == {"loader.prefetch=4": "kept", "loader.persistent=True": "not measured"}
     assert "ceiling" in fix.ended
     assert fix.ceiling is not None and fix.ceiling.enough
 
 
+def test_at_the_ceiling_what_raises_it_is_tried() -> None:
+    """The ceiling is measured without loading: what saves other time is not bound by it."""
+
+    def seconds(profile: Mapping[str, Any]) -> float:
+        fed_s = 0.001 if "loader.prefetch" in profile else STEP_S
+        return max(fed_s, 0.02 / (1.5 if "gc.defer" in profile else 1.0))
+
+    machine = Machine(seconds, ceiling_s=0.0198)
+    machine.looks["loader.prefetch"] = found("loader.persistent", "gc.defer")
+
+    assert set(fixed(machine, found("loader.prefetch")).profile) == {"loader.prefetch", "gc.defer"}
+
+
+def test_after_a_large_gain_the_rest_waits_for_the_next_look() -> None:
+    machine = Machine(lambda profile: STEP_S / (3.0 if "gc.defer" in profile else 1.0))
+
+    fix = fixed(machine, found("gc.defer", "sync.skip"))
+
+    assert states(fix) == {"gc.defer=True": "kept"}
+    assert not any("sync.skip" in request.remedies for request in machine.asked)
+
+
 def test_pinning_and_copies_are_tried_together() -> None:
     both = {"loader.pin", "transfer.async"}
-    machine = Machine(lambda profile: _STEP_S / (1.5 if both <= set(profile) else 1.0))
+    machine = Machine(lambda profile: STEP_S / (1.5 if both <= set(profile) else 1.0))
 
     assert both <= set(fixed(machine, found(*both)).profile)
 
 
 def test_what_is_lossless_must_change_nothing() -> None:
-    machine = Machine(lambda profile: _STEP_S / (3.0 if profile else 1.0))
+    machine = Machine(lambda profile: STEP_S / (3.0 if profile else 1.0))
     machine.changed = {"gc.defer"}
 
     fix = fixed(machine, found("gc.defer"))
@@ -187,7 +128,7 @@ def test_what_is_lossless_must_change_nothing() -> None:
 
 
 def test_a_loss_outside_the_envelope_undoes_a_numeric_one() -> None:
-    machine = Machine(lambda profile: _STEP_S / (3.0 if profile else 1.0))
+    machine = Machine(lambda profile: STEP_S / (3.0 if profile else 1.0))
     machine.changed = {"precision.tf32"}
 
     fix = fixed(machine, found("precision.tf32"), allow=("numeric",), only=("precision.tf32",))
@@ -198,7 +139,7 @@ def test_a_loss_outside_the_envelope_undoes_a_numeric_one() -> None:
 
 def test_a_numeric_one_is_tried_only_where_that_is_allowed() -> None:
     def seconds(profile: Mapping[str, Any]) -> float:
-        return _STEP_S / (2.0 if profile else 1.0)
+        return STEP_S / (2.0 if profile else 1.0)
 
     refused = fixed(Machine(seconds), found("precision.tf32"))
     allowed = fixed(Machine(seconds), found("precision.tf32"), allow=("numeric",), without=("precision.bf16",))
@@ -210,9 +151,10 @@ def test_a_numeric_one_is_tried_only_where_that_is_allowed() -> None:
 
 
 def test_refusals_and_crashes_are_told_and_the_rest_goes_on() -> None:
-    machine = Machine(lambda profile: _STEP_S / (1.5 if "loader.prefetch" in profile else 1.0))
+    machine = Machine(lambda profile: STEP_S / (1.5 if "loader.prefetch" in profile else 1.0))
     machine.refused = {"gc.defer": "the script sets it itself"}
     machine.fails = {"sync.skip"}
+    machine.looks["loader.prefetch"] = found("gc.defer", "sync.skip")
 
     fix = fixed(machine, found("gc.defer", "sync.skip", "loader.prefetch"))
 
@@ -225,7 +167,7 @@ def test_refusals_and_crashes_are_told_and_the_rest_goes_on() -> None:
 def test_a_healthy_script_keeps_nothing_in_many_searches() -> None:
     kept = 0
     for seed in range(20):
-        machine = Machine(lambda profile: _STEP_S, noise=0.015)
+        machine = Machine(lambda profile: STEP_S, noise=0.015)
         machine._draw = np.random.default_rng(seed)
         fix = fixed(machine, found("gc.defer", "sync.skip", "loader.prefetch", "loader.persistent"))
         kept += bool(fix.profile)
@@ -234,7 +176,7 @@ def test_a_healthy_script_keeps_nothing_in_many_searches() -> None:
 
 
 def test_a_script_that_does_not_train_is_one_line() -> None:
-    machine = Machine(lambda profile: _STEP_S)
+    machine = Machine(lambda profile: STEP_S)
     search = Search(
         Bench(Settings(("train.py",)), lambda request: Trial("look", {}, "crashed", "boom")), machine.report
     )
@@ -244,9 +186,75 @@ def test_a_script_that_does_not_train_is_one_line() -> None:
 
 
 def test_no_trial_is_made_when_the_time_is_spent() -> None:
-    machine = Machine(lambda profile: _STEP_S)
+    machine = Machine(lambda profile: STEP_S)
 
     fix = fixed(machine, found("gc.defer"), budget_s=0.001)
 
     assert states(fix) == {"gc.defer=True": "not measured"}
     assert fix.ended == "the time was spent"
+
+
+def test_what_can_be_switched_is_weighed_in_one_process() -> None:
+    """A gain of 4% drowns in what processes differ by, 8% here, but not in turns."""
+    machine = Turning(lambda profile: 0.05 / (1.04 if "precision.tf32" in profile else 1.0), noise=0.08)
+    machine.looks[""] = found("precision.tf32", "layout.channels_last", "optimizer.fused")
+    machine.refused["optimizer.fused"] = "the script sets fused itself"
+    bench = Bench(Settings(("train.py",), Wishes(("numeric",))), machine)
+    search = Search(bench, machine.report, machine.in_turns)
+    search.run(search.look())
+
+    assert {one.planned.id: one.state for one in search.found.tried} == {
+        "precision.tf32": "kept",
+        "precision.bf16": "neutral",
+        "layout.channels_last": "neutral",
+        "optimizer.fused": "refused",
+    }
+    assert search.found.profile == {"precision.tf32": True}
+    alone = [request for request in machine.asked if "layout.channels_last" in request.remedies]
+    assert not alone
+
+
+def test_turns_that_differ_by_themselves_count_for_nothing() -> None:
+    machine = Turning(lambda profile: 0.05)
+    machine.looks[""] = found("precision.tf32", "layout.channels_last")
+    bench = Bench(Settings(("train.py",), Wishes(("numeric",))), machine)
+
+    def lucky(trial: Trial) -> dict[str, Trial]:
+        arms = machine.in_turns(trial)
+        arms["as it is, again"] = replace(arms["as it is"], step_s=tuple(s / 1.5 for s in arms["as it is"].step_s))
+        return arms
+
+    search = Search(bench, machine.report, lucky)
+    search.run(search.look())
+
+    assert not search.found.profile
+    assert any(request.remedies == {"layout.channels_last": True} for request in machine.asked)
+
+
+def test_what_begins_with_the_second_epoch_is_waited_for_or_left_out() -> None:
+    loaders: dict[str, Any] = {"torch": {"training_loaders": [1]}}
+    loaders["loaders"] = [{"id": 1, "dataset_len": 80, "batch_sampler_size": 8}]
+    sized = sizes(Trial("look", {}, "stopped", step_s=(STEP_S,) * 20), replace(run().report, live=loaders), 48.0)
+    bench = Bench(Settings(("train.py",), budget_s=60.0), Machine(lambda profile: STEP_S))
+    bench.sizes = sized
+    kept = {"memo.function": "train:targets"}
+
+    assert sized.epoch_steps == 10
+    assert sized.fewest(kept) > sized.fewest({}) + 10
+    assert bench.too_long(kept) is None
+    bench.sizes = replace(sized, epoch_steps=100)
+    assert "second epoch" in str(bench.too_long(kept))
+    assert bench.too_long({}) is None
+
+
+def test_of_two_that_cannot_hold_together_the_second_is_left_out() -> None:
+    def seconds(profile: Mapping[str, Any]) -> float:
+        return STEP_S / (2.0 if profile else 1.0)
+
+    machine = Machine(seconds)
+    machine.looks["graphs.model"] = machine.looks[""] = on_gpu("compile.model")
+
+    fix = fixed(machine, on_gpu("compile.model"), allow=("numeric",), only=("compile.model", "graphs.model"))
+
+    assert fix.profile == {"graphs.model": True}
+    assert all("compile.model" not in request.remedies for request in machine.asked)

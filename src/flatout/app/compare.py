@@ -1,0 +1,287 @@
+"""`flatout compare`: stored runs of the same script against each other, and a gate for continuous integration."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flatout import __version__
+from flatout.app.profile_file import write_whole
+from flatout.diagnose.comparing import findings_changed, phases_changed, settings_changed
+from flatout.diagnose.ranks import Rank, training_ranks
+from flatout.diagnose.summary import examine
+from flatout.errors import FlatoutError
+from flatout.prove.figures import with_interval
+from flatout.prove.ratio import gain
+from flatout.records.comparison import Arm, Compared, Comparison, Gate, Judgement
+from flatout.records.phases import PHASES
+from flatout.records.proof import By, MeasuredGain
+from flatout.records.report import RunReport
+from flatout.records.trial import Trial
+from flatout.report.compare import render, to_json
+from flatout.store.directory import find_run
+from flatout.store.run import StoredRun
+
+Floats = NDArray[np.float64]
+
+# Records of a very long run that are looked at one by one; beyond, neighbours are taken together.
+_MOST_ROWS = 1 << 17
+_PAUSES = [PHASES.index("eval"), PHASES.index("checkpoint")]
+_SAY = {
+    "no_steps": "run {name!r} has no training step, so there is nothing to compare",
+    "few": "run {name!r} has too few steps after warm-up for a rate; let it run longer",
+    "none": "{name!r} names no run",
+    "twice": "{name!r} is named twice: a run compared with itself says nothing",
+    "one_process": "one process each: what processes differ by is assumed (1% each), not measured here; "
+    "several runs of either, as {before},RUN2 {after},RUN3, would measure it",
+    "scripts": "the scripts differ: {before} and {after}",
+    "devices": "the devices differ: {before} and {after}",
+    "batches": "batches differ in size ({before:.4g} and {after:.4g} samples a step): compare by samples, not by steps",
+    "by_steps": "samples are not known in all of them, so steps are compared, whatever their size",
+    "failed": "{name} ended with exit code {code}",
+    "running": "{name} is still being recorded: this is as far as it has got",
+}
+_SENTENCES: dict[Judgement, str] = {
+    "faster": "{after} is faster than {before}: {gain} {unit}s/s",
+    "slower": "{after} is slower than {before}: {gain} {unit}s/s",
+    "no sure difference": "no sure difference between {before} and {after}: {gain} {unit}s/s",
+    "not measured": "{before} and {after} cannot be compared in speed: too few steps after warm-up",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """An arm with all that was read of its runs."""
+
+    arm: Arm
+    reports: tuple[RunReport, ...]
+    trials: tuple[Trial, ...]
+    notices: tuple[str, ...]
+
+
+def shown(
+    names: Sequence[str],
+    *,
+    fail_below: str | None,
+    root: Path | None,
+    json_file: str | None,
+    quiet: bool,
+    html: Path | None = None,
+    language: str = "en",
+) -> tuple[str, int]:
+    """The text to print and the exit code: 1 if the gate fails. Files are written beside, where they are asked for."""
+    found = compare(names, fail_below, root)
+    if html is not None:
+        _write_html(found, html, language)
+    code = 1 if found.gate is not None and found.gate.failed else 0
+    as_json = json.dumps(to_json(found), indent=2, allow_nan=False) + "\n"
+    if json_file == "-":
+        return as_json, code
+    if json_file is not None:
+        try:
+            Path(json_file).write_text(as_json, encoding="utf-8")
+        except OSError as error:
+            raise FlatoutError(f"--json {json_file!r} cannot be written: {error.strerror or error}") from error
+    page = render(
+        found,
+        width=shutil.get_terminal_size((100, 24)).columns,
+        color=sys.stdout.isatty() and not os.environ.get("NO_COLOR"),
+        unicode=(sys.stdout.encoding or "ascii").lower().replace("-", "").startswith("utf"),
+        quiet=quiet,
+    )
+    return page, code
+
+
+def _write_html(found: Compared, file: Path, language: str) -> None:
+    # Templates take their time to import, and few want them.
+    from flatout.report.html.compare_page import compare_page
+    from flatout.report.html.page import LANGUAGES, drawn
+
+    if language not in LANGUAGES:
+        raise FlatoutError(f"--lang must be one of {', '.join(LANGUAGES)}, got {language!r}")
+    try:
+        write_whole(file, drawn(compare_page(found), language, __version__))
+    except OSError as error:
+        raise FlatoutError(f"{str(file)!r} cannot be written: {error.strerror or error}") from error
+
+
+def compare(names: Sequence[str], fail_below: str | None = None, root: Path | None = None) -> Compared:
+    """Each of the others against the first. A name may be several runs joined by commas: they are one arm."""
+    least = None if fail_below is None else least_ratio(fail_below)
+    arms = [_read(name, root) for name in names]
+    seen: set[Path] = set()
+    for path in (path for read in arms for path in read.arm.runs):
+        # A run may be named by its name, by a path, by a link.
+        place = Path(path).resolve()
+        if place in seen:
+            raise FlatoutError(_SAY["twice"].format(name=path))
+        seen.add(place)
+    comparisons = tuple(_compared(arms[0], other) for other in arms[1:])
+    return Compared(comparisons, None if least is None else _gate(comparisons, least))
+
+
+def least_ratio(text: str) -> float:
+    """`-3%` is 0.97. The sign has to be there: 3% could mean either."""
+    match = re.fullmatch(r"([+-]\d+(?:\.\d+)?)\s*%", text.strip())
+    if match is None or float(match[1]) <= -100:
+        raise FlatoutError(f"--fail-below must be a percentage with its sign, above -100%, such as -3%; got {text!r}")
+    return 1.0 + float(match[1]) / 100.0
+
+
+def _gate(comparisons: Sequence[Comparison], least: float) -> Gate:
+    """Fails only what is surely slower: the whole 95% interval lies below.
+
+    Two intervals are looked at, each with 2.5% of chance beyond its upper end, so an arm that is exactly at the limit
+    fails in one of twenty comparisons at most.
+    """
+    failed = []
+    for one in comparisons:
+        gains = [gain for gain in (one.gain, one.ordinary_gain) if gain is not None]
+        if not gains:
+            raise FlatoutError(_SAY["few"].format(name=_shorter(one)))
+        if any(gain.high < least for gain in gains):
+            failed.append(one.after.name)
+    return Gate(least, tuple(failed))
+
+
+def _shorter(one: Comparison) -> str:
+    return min(one.before, one.after, key=lambda arm: arm.steps).name
+
+
+def _read(name: str, root: Path | None) -> _Read:
+    runs = [StoredRun(path) for path in _paths(name, root)]
+    ranks = [training_ranks(run) for run in runs]
+    for run, trained in zip(runs, ranks, strict=True):
+        if not trained:
+            raise FlatoutError(_SAY["no_steps"].format(name=run.id))
+    reports = tuple(examine(run).report for run in runs)
+    rates = [report.throughput for report in reports]
+    steps_per_s, samples_per_s = _mean([r.steps_per_s for r in rates]), _mean([r.samples_per_s for r in rates])
+    first = reports[0]
+    arm = Arm(
+        name=runs[0].id if len(runs) == 1 else f"{runs[0].id} +{len(runs) - 1}",
+        runs=tuple(str(run.path) for run in runs),
+        script=script_of(first.run.argv),
+        device=first.run.device,
+        ranks=first.run.ranks,
+        steps=sum(trained[0].steady.total for trained in ranks),
+        steps_per_s=steps_per_s,
+        samples_per_s=samples_per_s,
+        step_ms=1e3 / steps_per_s if steps_per_s else None,
+        samples_per_step=samples_per_s / steps_per_s if samples_per_s is not None and steps_per_s else None,
+        bound=first.verdict.bound,
+        sentence=first.verdict.sentence,
+    )
+    trials = tuple(trial_of(run.id, trained) for run, trained in zip(runs, ranks, strict=True))
+    return _Read(arm, reports, trials, tuple(_noteworthy(runs)))
+
+
+def _paths(name: str, root: Path | None) -> list[Path]:
+    """A folder whose own name has a comma in it is one run."""
+    words = [name] if "," not in name or Path(name).is_dir() else name.split(",")
+    paths = [find_run(word.strip(), root) for word in words if word.strip()]
+    if not paths:
+        raise FlatoutError(_SAY["none"].format(name=name))
+    return paths
+
+
+def _noteworthy(runs: Sequence[StoredRun]) -> list[str]:
+    found = [_SAY["running"].format(name=run.id) for run in runs if run.is_running]
+    codes = [(run.id, run.manifest.exit_code) for run in runs]
+    return found + [_SAY["failed"].format(name=name, code=code) for name, code in codes if code]
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None
+
+
+def script_of(argv: Sequence[str]) -> str:
+    """The script's name, wherever it stands in the command."""
+    return Path(next((word for word in argv if word.endswith(".py")), argv[0] if argv else "")).name
+
+
+def trial_of(name: str, ranks: Sequence[Rank]) -> Trial:
+    """The steady steps of a run as those of a trial. All ranks take a step together: their samples add up."""
+    shared = ranks[0].steady.index
+    for rank in ranks[1:]:
+        shared = np.intersect1d(shared, rank.steady.index)
+    rows = [rank.steady for rank in ranks]
+    picks = [np.isin(steps.index, shared) for steps in rows]
+    wall_s = np.mean([steps.wall_s[pick] for steps, pick in zip(rows, picks, strict=True)], axis=0)
+    samples = np.sum([steps.samples[pick] for steps, pick in zip(rows, picks, strict=True)], axis=0)
+    pause_s = np.mean(
+        [steps.phase_s[pick][:, _PAUSES].sum(axis=1) for steps, pick in zip(rows, picks, strict=True)], axis=0
+    )
+    grouped = _even(rows[0].count[picks[0]], wall_s, samples, np.asarray(pause_s, np.float64))
+    step_s, per_step, pauses = (tuple(values.tolist()) for values in grouped)
+    return Trial(arm=name, remedies={}, ending="finished", step_s=step_s, samples=per_step, pause_s=pauses)
+
+
+def _even(count: Floats, *columns: Floats) -> list[Floats]:
+    """A row a step; where records hold several steps, rows of about equally many, as the mean of their steps."""
+    if not len(count):
+        return list(columns)
+    size = max(float(count.max()), float(-(-count.sum() // _MOST_ROWS)))
+    if size == 1.0:
+        return list(columns)
+    group = ((np.cumsum(count) - count) // size).astype(np.intp)
+    starts = np.flatnonzero(np.diff(group, prepend=-1))
+    steps = np.add.reduceat(count, starts)
+    return [np.add.reduceat(column, starts) / steps for column in columns]
+
+
+def _compared(before: _Read, after: _Read) -> Comparison:
+    whole = _gain(before, after, "total")
+    judgement: Judgement = "not measured"
+    if whole is not None:
+        judgement = "faster" if whole.low > 1.0 else "slower" if whole.high < 1.0 else "no sure difference"
+    words = {"before": before.arm.name, "after": after.arm.name}
+    if whole is not None:
+        words |= {"gain": with_interval(whole), "unit": whole.unit}
+    gone, new, stayed = findings_changed(before.reports, after.reports)
+    found = Comparison(
+        before=before.arm,
+        after=after.arm,
+        judgement=judgement,
+        sentence=_SENTENCES[judgement].format(**words),
+        gain=whole,
+        ordinary_gain=_gain(before, after, "blocks"),
+        phases=phases_changed(before.reports, after.reports, (before.arm.samples_per_step, after.arm.samples_per_step)),
+        settings=settings_changed(before.reports[0], after.reports[0]),
+        gone=gone,
+        new=new,
+        stayed=stayed,
+    )
+    return _with_notices(found, (*before.notices, *after.notices))
+
+
+def _gain(before: _Read, after: _Read, by: By) -> MeasuredGain | None:
+    return gain(before.trials, after.trials, by=by)
+
+
+def _with_notices(one: Comparison, known: Sequence[str]) -> Comparison:
+    before, after = one.before, one.after
+    words = {"before": before.name, "after": after.name}
+    found = []
+    if len(before.runs) == len(after.runs) == 1:
+        found.append(_SAY["one_process"].format(**words))
+    if before.script != after.script:
+        found.append(_SAY["scripts"].format(before=before.script, after=after.script))
+    if before.device != after.device:
+        found.append(_SAY["devices"].format(before=before.device, after=after.device))
+    if not one.same_batch:
+        sizes = {"before": before.samples_per_step, "after": after.samples_per_step}
+        found.append(_SAY["batches"].format(**sizes))
+    if one.gain is not None and one.gain.unit == "step":
+        found.append(_SAY["by_steps"])
+    return replace(one, notices=(*found, *known))

@@ -1,0 +1,77 @@
+"""What trials say of remedies: how their gain is counted, whether their bits can be compared, why one says nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from flatout.app.fixing.sizes import PAUSING
+from flatout.prove.envelope import FEWEST_STEPS
+from flatout.prove.identity import identity
+from flatout.records.fix import State
+from flatout.records.plan import Planned
+from flatout.records.proof import By, Decision, Identity
+from flatout.records.trial import Trial
+from flatout.remedies.loader.randomness import DRAWS_OTHERS
+
+# Remedies that wait for something to act on tell of it when it came: what each tells then, and what it means if not.
+_TELLS = {
+    "memo.function": (
+        "hits_from_step",
+        "the trial was over before anything came again; a longer --budget lets it see more",
+    ),
+    "cadence.eval": ("function", "no evaluation was seen that could be left out"),
+    "cadence.throttle": ("throttled", "the function was not seen in the process that trains"),
+}
+_OTHER_NUMBERS = (
+    "the samples draw random numbers, and with other workers they draw others, so bit-identity cannot be asked"
+)
+# What loads and brings the batches: no faster than the device alone can use them.
+_FEEDING = ("loader.", "transfer.")
+
+
+def feeds(group: Sequence[Planned]) -> bool:
+    return all(one.id.startswith(_FEEDING) for one in group)
+
+
+def with_losses(trials: Sequence[Trial]) -> list[Trial]:
+    return [trial for trial in trials if len(trial.losses) >= FEWEST_STEPS]
+
+
+def counted_by(names: Iterable[str]) -> By:
+    """What gains in the pauses and between the epochs is not seen in the steps alone."""
+    return "total" if any(name.startswith(PAUSING) for name in names) else "blocks"
+
+
+def draws_others(trial: Trial) -> bool:
+    """Whether samples drew other random numbers under this trial's remedies: then no loss can be the very same."""
+    return any(str(state.live.get("randomness", "")).startswith(DRAWS_OTHERS) for state in trial.states)
+
+
+def same_bits(before: Sequence[Trial], trial: Trial) -> Identity:
+    """Whether it trains to the very same numbers, where that can be asked of it."""
+    same = identity(before, trial)
+    if same.verdict == "differs" and draws_others(trial):
+        return replace(same, verdict="not comparable", sentence=_OTHER_NUMBERS)
+    return same
+
+
+def state_of(one: Planned, decision: Decision, before: Mapping[str, Any]) -> State:
+    """A value that does not beat the one that is kept does no harm to the script: it is just not the best."""
+    if one.id in before and decision.judgement in ("neutral", "harmful"):
+        return "outdone"
+    return decision.judgement
+
+
+def refusal(one: Planned, trial: Trial) -> tuple[State, str] | None:
+    """Why this trial says nothing of the remedy's speed."""
+    if not trial.ended_well:
+        return "failed", f"the trial ended: {trial.ending}" + (f" ({trial.why})" if trial.why else "")
+    state = next((state for state in trial.states if state.id == one.id), None)
+    if state is None:
+        return "failed", "it did not come into force"
+    if state.state != "applied":
+        return ("refused" if state.state in ("refused", "reverted") else "failed"), state.why
+    tells, why = _TELLS.get(one.id, ("", ""))
+    return ("not measured", why) if tells and not state.live.get(tells) else None

@@ -1,0 +1,81 @@
+"""Which of several remedies are worth a place in the profile: all of them in turns, within one process.
+
+Only what can be switched on and off in mid-training takes part. The script as it is takes two of the turns: what these
+two differ by is luck, and if that looks like a gain, nothing that was measured here counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flatout.prove.calibration import IN_TURNS
+from flatout.prove.decision import BAR, Candidate, judged
+from flatout.records.plan import Planned
+from flatout.records.proof import Decision
+from flatout.records.trial import Trial
+
+# Those that begin within a few steps and leave nothing behind.
+_SWITCHED = frozenset(
+    {
+        "autograd.plain",
+        "cudnn.benchmark",
+        "layout.channels_last",
+        "optimizer.fused",
+        "precision.bf16",
+        "precision.tf32",
+    }
+)
+STEPS_A_TURN = 15
+# The first where there is time for them; with fewer than the last nothing is measured.
+ROUNDS = (6, 4)
+_WARM_UP = 10
+_FEWEST = 2
+BARE, AGAIN, ALL = "as it is", "as it is, again", "all of them"
+
+Arms = tuple[tuple[str, Mapping[str, Any]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Screened:
+    """What the turns say of each remedy."""
+
+    decisions: dict[str, Decision]
+    # Refused or failed in this process, and why.
+    refused: dict[str, tuple[str, str]]
+
+
+def switched(remedies: Sequence[Planned]) -> list[Planned]:
+    """Those that can take turns, if they are enough for one process to pay."""
+    able = [one for one in remedies if one.id in _SWITCHED]
+    return able if len(able) >= _FEWEST else []
+
+
+def arms_of(remedies: Sequence[Planned]) -> Arms:
+    single = [(one.id, {one.id: one.value}) for one in remedies]
+    return ((BARE, {}), (AGAIN, {}), *single, (ALL, {one.id: one.value for one in remedies}))
+
+
+def steps_of(arms: Arms, rounds: int = ROUNDS[0]) -> int:
+    return _WARM_UP + rounds * STEPS_A_TURN * len(arms) + 1
+
+
+def weighed(trials: Mapping[str, Trial], remedies: Sequence[Planned]) -> Screened | None:
+    """None where the turns cannot tell: too few of them, or the script differs from itself."""
+    bare, again = trials.get(BARE), trials.get(AGAIN)
+    if bare is None or again is None:
+        return None
+    (luck,) = judged([bare], [Candidate(AGAIN, [again])], IN_TURNS)
+    if luck.judgement == "not measured" or luck.judgement == "kept" or (luck.gain and luck.gain.high < 1.0 / BAR):
+        return None
+    refused = {
+        one.id: (state.state, state.why)
+        for one in remedies
+        for state in trials[one.id].states
+        if state.id == one.id and state.state != "applied"
+    }
+    # Both turns of the bare script are what it does.
+    candidates = [Candidate(one.id, [trials[one.id]]) for one in remedies if one.id not in refused]
+    decisions = judged([bare, again], candidates, IN_TURNS) if candidates else ()
+    return Screened({one.arm: one for one in decisions}, refused)

@@ -1,0 +1,101 @@
+"""Arms that take turns within one process: remedies are switched on and off in mid-training, a few steps at a time.
+
+A process has luck of its own, and starting one takes long. Arms that take turns share both. Each turn first lets its
+remedies come into force, then times some steps between two waits for the device. The order is drawn anew in each round,
+by numbers of our own, so that no arm always follows the same other one; all ranks draw the same.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+# What a remedy needs to find the model's roots and begin, and what is timed then.
+_SETTLING, _TIMED = 7, 8
+_SEED = 20260
+
+
+class Screening:
+    """`arms` are profiles, by name; `make(profile)` gives sites to apply, step and revert."""
+
+    def __init__(
+        self,
+        torch: Any,
+        arms: Sequence[tuple[str, Mapping[str, Any]]],
+        warm_up: int,
+        make: Callable[[Mapping[str, Any]], Any],
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._torch = torch
+        self._arms = list(arms)
+        self._make = make
+        self._clock = clock
+        self._random = random.Random(_SEED)
+        self._waiting = warm_up
+        self._turns: list[int] = []
+        self._arm = 0
+        self._sites: Any = None
+        self._ended: list[Any] = []
+        self._step = 0
+        self._began_s = 0.0
+        # Seconds a step of each turn, by arm; and what became of each arm's remedies.
+        self.seconds: dict[str, list[float]] = {name: [] for name, _ in self._arms}
+        self.states: dict[str, dict[str, tuple[str, str]]] = {name: {} for name, _ in self._arms}
+
+    def stepped(self) -> None:
+        """A training step is over."""
+        if self._waiting:
+            self._waiting -= 1
+            if not self._waiting:
+                self._next()
+            return
+        self._step += 1
+        if self._sites is not None:
+            self._sites.stepped(self._step)
+        if self._step == _SETTLING:
+            self._began_s = self._now()
+        elif self._step == _SETTLING + _TIMED:
+            self._note((self._now() - self._began_s) / _TIMED)
+            self._next()
+
+    def tidy(self) -> None:
+        """Outside of an optimizer's step: what could not be undone within one is undone now."""
+        for sites in self._ended:
+            sites.revert()
+        self._ended.clear()
+
+    def end(self) -> None:
+        if self._sites is not None:
+            self._sites.revert()
+            self._ended.append(self._sites)
+            self._sites = None
+
+    def figures(self) -> dict[str, object]:
+        return {"seconds": self.seconds, "states": self.states}
+
+    def _next(self) -> None:
+        self.end()
+        if not self._turns:
+            self._turns = list(range(len(self._arms)))
+            self._random.shuffle(self._turns)
+        self._arm = self._turns.pop()
+        self._step = 0
+        remedies = self._arms[self._arm][1]
+        if remedies:
+            self._sites = self._make(remedies)
+            self._sites.apply()
+
+    def _note(self, step_s: float) -> None:
+        name, remedies = self._arms[self._arm]
+        sites = self._sites.all if self._sites is not None else ()
+        self.states[name] |= {remedy.id: (site.state, site.why) for remedy, _, site in sites}
+        if all(self.states[name].get(one, ("", ""))[0] == "applied" for one in remedies):
+            self.seconds[name].append(step_s)
+
+    def _now(self) -> float:
+        """When the device, too, is done with the steps so far."""
+        if self._torch.cuda.is_initialized():
+            self._torch.cuda.synchronize()
+        return self._clock()

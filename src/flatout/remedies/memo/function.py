@@ -1,0 +1,192 @@
+"""Results of a function that you name are kept, and given back when the same arguments come again.
+
+`memo.function = "slider.engine:Engine.make_targets"` keeps what the method `make_targets` returns, `"__main__:targets"`
+a function of the script itself; several with a comma, or as a list. In the second epoch the same samples come again,
+and what was computed from them in the first is copied instead.
+
+Lossless, because only a function that computes and does nothing else is taken, and only what is equal bit by bit counts
+as the same. Its source is read, with all functions of yours that it calls: it may write into what it has made itself,
+and call what is known to be pure; it draws no random numbers, sets no attribute, prints nothing. Arguments, attributes
+of `self`, globals and torch's settings that it reads are compared with all their bits. The first results that are given
+back are computed again and compared, and a later one now and then. Every caller gets a copy of its own.
+
+Refuses, with the reason, where any of this does not hold, and where gradients flow through the function. Keeps a tenth
+of the free memory, of the device and of the host, and throws nothing out. Is undone when no arguments come again in two
+epochs, when looking them up costs more than it saves, and when a result turns out to be another than before.
+"""
+
+from __future__ import annotations
+
+import atexit
+import re
+import sys
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..answers import Answer
+
+if TYPE_CHECKING:
+    from ...records.report import RunReport
+    from ..site import Site
+
+ID = "memo.function"
+TITLE = "A function's results are kept for when the same arguments come again"
+SAFETY = "lossless"
+_ONE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+# Steps until a module that the function is to be in has been imported.
+_THERE_BY_STEP = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _FunctionNames:
+    """`module:function`, several with commas or as a list."""
+
+    @property
+    def words(self) -> str:
+        return '"module:function" or "module:Class.method"; several with commas'
+
+    def read(self, written: object) -> str:
+        parts = written if isinstance(written, list | tuple) else str(written).split(",")
+        names = [str(part).strip() for part in parts]
+        if not names or not all(_ONE.fullmatch(name) for name in names):
+            raise ValueError(f"must be {self.words}, got {written!r}")
+        return ",".join(dict.fromkeys(names))
+
+
+VALUE = _FunctionNames()
+
+
+def applies(report: RunReport) -> Answer:
+    from .proposing import proposed
+
+    return proposed(report, ID)
+
+
+def apply(site: Site, value: Any) -> None:
+    _Functions(site, str(value).split(","))
+
+
+class _Functions:
+    """All that the profile names, in one process."""
+
+    def __init__(self, site: Site, names: list[str]) -> None:
+        from .epochs import Epochs
+        from .room import Room, free_bytes
+
+        self._site = site
+        self._room = Room(partial(free_bytes, site.torch))
+        self._missing = list(names)
+        self._calls: list[Any] = []
+        self._stopped: list[str] = []
+        self._told_at = 0
+        self._counts_epochs = False
+        self._epochs = Epochs(site, self._look_in_script)
+        for name in names:
+            module = name.partition(":")[0]
+            if module != "__main__":
+                site.after_import(module, partial(self._take, name))
+        site.each_step(self._after_step)
+        atexit.register(self._tell)
+        site.undo(lambda: atexit.unregister(self._tell))
+        site.undo(self._forget)
+
+    def _look_in_script(self) -> None:
+        """Its functions come into being while it runs: they are there when its data is gone through."""
+        for name in [one for one in self._missing if one.startswith("__main__:")]:
+            if self._site.in_force and _owner(sys.modules["__main__"], name.partition(":")[2]) is not None:
+                self._take(name, sys.modules["__main__"])
+
+    def _take(self, name: str, module: Any) -> None:
+        from .kept_calls import KeptCalls
+
+        written = name.partition(":")[2]
+        last = written.rpartition(".")[2]
+        owner = _owner(module, written)
+        self._missing.remove(name)
+        if owner is None:
+            self._stop(name, f"{module.__name__} has no function {written!r}", is_refusal=True)
+        elif isinstance(vars(owner).get(last), staticmethod | classmethod | property):
+            self._stop(name, f"{written!r} is no plain function or method", is_refusal=True)
+        else:
+            stop = partial(self._stop_calls, name)
+            calls = KeptCalls(self._site, name, isinstance(owner, type), self._room, stop)
+            self._calls.append(calls)
+            self._site.replace(owner, last, calls.make)
+            self._site.tell(functions=", ".join(one.name for one in self._calls))
+
+    def _after_step(self, step: int) -> None:
+        if step == 1:
+            self._look_in_script()
+        if step == _THERE_BY_STEP:
+            for name in list(self._missing):
+                self._missing.remove(name)
+                self._stop(name, f"the script has not imported {name.partition(':')[0]!r}", is_refusal=True)
+            for calls in list(self._calls):
+                if not calls.calls:
+                    why = "its calls are recorded or rewritten" if calls.skipped else "it was not called"
+                    calls.end(f"{why} in the first {step} steps", is_refusal=True)
+        self._watch_epochs()
+        if sum(calls.calls for calls in self._calls) >= max(8, 2 * self._told_at) or self._has_news():
+            self._tell()
+
+    def _watch_epochs(self) -> None:
+        if not self._counts_epochs and any(calls.calls for calls in self._calls):
+            self._counts_epochs = True
+            self._epochs.forget()
+        if self._epochs.begun >= 2:
+            for calls in list(self._calls):
+                if not calls.hits:
+                    calls.end(f"no arguments came again in two epochs of {self._epochs.longest} batches")
+
+    def _has_news(self) -> bool:
+        steady = [calls.steady_from_step for calls in self._calls]
+        return None not in steady and "hits_from_step" not in self._site.live
+
+    def _tell(self) -> None:
+        """From `hits_from_step` on, all of them give back what they have kept."""
+        calls = self._calls
+        steady = [one.steady_from_step for one in calls if one.steady_from_step is not None]
+        self._told_at = sum(one.calls for one in calls)
+        live: dict[str, object] = {
+            "hits": sum(one.hits for one in calls),
+            "misses": sum(one.misses for one in calls),
+            "kept_bytes": self._room.taken_bytes,
+            "saved_s": round(sum(one.saved_s for one in calls), 3),
+            "own_s": round(sum(one.own_s for one in calls), 3),
+        }
+        if steady and len(steady) == len(calls):
+            live["hits_from_step"] = max(steady)
+        if any(one.is_full for one in calls):
+            live["full"] = True
+        self._site.tell(**live)
+
+    def _stop_calls(self, name: str, calls: Any, why: str, is_refusal: bool) -> None:
+        self._calls.remove(calls)
+        self._stop(name, why, is_refusal)
+
+    def _stop(self, name: str, why: str, is_refusal: bool) -> None:
+        """One is over; with the last of them the remedy is."""
+        self._stopped.append(f"{name.partition(':')[2]}: {why}")
+        if self._calls or self._missing:
+            self._site.tell(left="; ".join(self._stopped))
+        elif is_refusal:
+            self._site.refuse("; ".join(self._stopped))
+        else:
+            self._site.give_up("; ".join(self._stopped))
+
+    def _forget(self) -> None:
+        for calls in list(self._calls):
+            calls.forget()
+
+
+def _owner(module: Any, name: str) -> Any:
+    """The class or module that has a function of this name; None where there is none."""
+    *classes, last = name.split(".")
+    owner = module
+    for one in classes:
+        owner = vars(owner).get(one) if owner is not None else None
+        if not isinstance(owner, type):
+            return None
+    found = getattr(owner, last, None) if owner is not None else None
+    return owner if callable(found) and not isinstance(found, type) else None

@@ -1,0 +1,218 @@
+"""Stands for one function of the user's: computes what is new, and gives back copies of what came before.
+
+A hit is certain: all that the result hangs on is equal bit by bit. All the same the first hits, and now and then a
+later one, are computed again and compared; the generators of random numbers must not move while it computes; and it
+must not change its arguments. Whatever breaks a rule ends the keeping, and what was computed is what counts.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ..site import Site
+from .asked import Asked, Asking
+from .content import Unkeyable, same_bits
+from .purity import Impure
+from .results import Unkeepable, bytes_on, check, copy_of, same
+from .room import Room
+from .surroundings import generators, has_drawn
+
+_COMPARED_AT_FIRST = 3
+# Later hits are compared when there were so many times more of them, and it takes no more than this part of the time.
+_TIMES_MORE, _SHARE_COMPARED = 4, 0.01
+_CALLS_TO_JUDGE = 20
+# Of the function's own time: what looking its arguments up may take before there is a hit.
+_DEAREST = 0.2
+_NOTHING: Any = object()
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    result: Any
+    large: tuple[Any, ...]
+    took_s: float
+
+
+class KeptCalls:
+    """`stop(calls, why, is_refusal)` is told once, when nothing more is kept."""
+
+    def __init__(
+        self,
+        site: Site,
+        name: str,
+        is_method: bool,
+        room: Room,
+        stop: Callable[[KeptCalls, str, bool], None],
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._site, self._torch = site, site.torch
+        self.name = name
+        self._is_method = is_method
+        self._room = room
+        self._stop = stop
+        self._clock = clock
+        self._asking: dict[type | None, Asking] = {}
+        self._kept: dict[Hashable, _Kept] = {}
+        # The process and the thread that it is kept in: those of the first call.
+        self._home: tuple[int, int] | None = None
+        self._is_inside = self._is_over = self.is_full = False
+        # Calls that were neither, as they could not be looked up.
+        self.hits = self.misses = self.skipped = 0
+        self.saved_s = self.own_s = self._function_s = 0.0
+        self._compared = self._compared_at = 0
+        self._compared_s = self._steady_s = 0.0
+        self.steady_from_step: int | None = None
+
+    @property
+    def calls(self) -> int:
+        return self.hits + self.misses
+
+    def make(self, original: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if not self._is_ours():
+                return original(*args, **kwargs)
+            began_s, known = self._clock(), len(self._asking)
+            asked = self._site.guarded(lambda: self._asked(original, args, kwargs), lambda: None)
+            if asked is None:
+                self.skipped += 1
+                return original(*args, **kwargs)
+            kept = self._site.guarded(lambda: self._found(asked), lambda: None)
+            if kept is not None and not self._is_due(kept):
+                copied = self._site.guarded(lambda: copy_of(self._torch, kept.result), lambda: _NOTHING)
+                if copied is not _NOTHING:
+                    self._given(kept, self._clock() - began_s)
+                    return copied
+            if known == len(self._asking):  # its source is read once
+                self.own_s += self._clock() - began_s
+            return self._computed(partial(original, *args, **kwargs), asked, kept, (original, args, kwargs))
+
+        return call
+
+    def forget(self) -> None:
+        self._kept.clear()
+        self._is_over = True
+
+    def end(self, why: str, is_refusal: bool = False) -> None:
+        if not self._is_over:
+            self.forget()
+            self._stop(self, why, is_refusal)
+
+    def _is_ours(self) -> bool:
+        """Not in loaders' workers, which have a cache of their own to use, nor in a second thread or a forked child."""
+        if self._is_over or self._is_inside or not self._site.in_force:
+            return False
+        here = (os.getpid(), threading.get_ident())
+        if self._home is None:
+            if self._torch.utils.data.get_worker_info() is not None:
+                return False
+            self._home = here
+        return self._home == here
+
+    def _asked(self, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Asked | None:
+        owner = type(args[0]) if self._is_method and args else None
+        try:
+            if owner not in self._asking:
+                self._asking[owner] = Asking(self._torch, original, owner)
+            return self._asking[owner].asked(args, kwargs)
+        except (Impure, Unkeyable) as reason:
+            self.end(str(reason), is_refusal=self.hits == 0)
+            return None
+
+    def _found(self, asked: Asked) -> _Kept | None:
+        kept = self._kept.get(asked.key)
+        if kept is None or not all(map(partial(same_bits, self._torch), kept.large, asked.large)):
+            return None
+        return kept
+
+    def _is_due(self, kept: _Kept) -> bool:
+        """Whether this hit is to be compared with what the function gives."""
+        if self._compared < _COMPARED_AT_FIRST:
+            return True
+        if self.hits < _TIMES_MORE * self._compared_at:
+            return False
+        return self._compared_s + kept.took_s < _SHARE_COMPARED * (self._clock() - self._steady_s)
+
+    def _given(self, kept: _Kept, own_s: float) -> None:
+        self.hits += 1
+        self.own_s += own_s
+        self.saved_s += kept.took_s
+        if self.hits % _CALLS_TO_JUDGE == 0 and self.saved_s < self.own_s:
+            self.end(f"looking up its arguments takes {self.own_s:.2f} s, and saves {self.saved_s:.2f} s")
+
+    def _computed(
+        self, compute: Callable[[], Any], asked: Asked, kept: _Kept | None, call: tuple[Any, Any, Any]
+    ) -> Any:
+        before = self._site.guarded(lambda: generators(self._torch), lambda: None)
+        began_s = self._clock()
+        self._is_inside = True
+        try:
+            result = compute()
+        finally:
+            self._is_inside = False
+        ended_s = self._clock()
+        if before is not None:
+            self._site.guarded(lambda: self._after(asked, kept, result, ended_s - began_s, before, call), lambda: None)
+        self.own_s += self._clock() - ended_s
+        return result
+
+    def _after(
+        self, asked: Asked, kept: _Kept | None, result: Any, took_s: float, before: Any, call: tuple[Any, Any, Any]
+    ) -> None:
+        self._function_s += took_s
+        drawn = has_drawn(self._torch, before)
+        if drawn is not None:
+            self.end(f"it draws from {drawn} random generator", is_refusal=self._compared == 0)
+        elif (kept is not None or self.misses < _COMPARED_AT_FIRST) and self._has_changed(asked, call):
+            self.end("it changes what it is given", is_refusal=self._compared == 0)
+        elif kept is not None:
+            self._compare(kept, result, took_s)
+        else:
+            self.misses += 1
+            self._keep(asked, result, took_s)
+            self._judge_cost()
+
+    def _has_changed(self, asked: Asked, call: tuple[Any, Any, Any]) -> bool:
+        again = self._asked(*call)
+        return again is not None and again.key != asked.key
+
+    def _compare(self, kept: _Kept, result: Any, took_s: float) -> None:
+        self.hits += 1
+        if not same(self._torch, kept.result, result):
+            self.end("the same arguments gave another result")
+            return
+        self._compared += 1
+        self._compared_at = self.hits
+        if self._compared == _COMPARED_AT_FIRST:
+            self._steady_s = self._clock()
+            self.steady_from_step = self._site.step + 2  # this call is part of the step that is under way
+        elif self._compared > _COMPARED_AT_FIRST:
+            self._compared_s += took_s
+
+    def _keep(self, asked: Asked, result: Any, took_s: float) -> None:
+        torch = self._torch
+        try:
+            check(torch, result, asked.values)
+        except Unkeepable as reason:
+            self.end(str(reason), is_refusal=True)
+            return
+        wanted = bytes_on(torch, [result, list(asked.large)])
+        wanted["cpu"] = wanted.get("cpu", 0) + asked.key_bytes
+        if asked.key in self._kept:
+            return  # large arguments with the same sums that are not the same
+        self.is_full = not self._room.take(wanted)
+        if not self.is_full:
+            large = tuple(one.clone() for one in asked.large)
+            self._kept[asked.key] = _Kept(copy_of(torch, result), large, took_s)
+
+    def _judge_cost(self) -> None:
+        if self.hits == 0 and self.misses % _CALLS_TO_JUDGE == 0 and self.own_s > _DEAREST * self._function_s:
+            each_ms, its_ms = (1e3 * one / self.misses for one in (self.own_s, self._function_s))
+            self.end(f"looking up its arguments takes {each_ms:.2f} ms a call, the function itself {its_ms:.2f} ms")
+        elif self.hits == 0 and self.is_full and self.misses > 3 * len(self._kept):
+            self.end("the memory for its results is full, and no arguments came again")

@@ -1,0 +1,1 @@
+"""What training holds in the device's memory."""

@@ -1,0 +1,207 @@
+"""Runs the repeated blocks of the model again in backward, instead of holding what they computed.
+
+Between the passes only the inputs of each block are held; in backward one block after the other is run again, by
+`torch.utils.checkpoint`. The second run draws the random numbers of the first, so dropout is the same, and moves no
+running statistics: losses and weights are the same to the last bit. The price is a second forward pass of these
+blocks, about a third of the step; what it buys is memory for a larger batch or a longer sequence. From the first
+training call on, before memory can run out.
+
+Blocks are children of one class in a list or sequence of modules, as the layers of a transformer or the stages of a
+residual network; lists within blocks count as part of them. Each is tried out first, without a graph. Refused
+where there are none, where a block returns or is given a cache or another object that may hold tensors, changes its
+arguments or buffers other than running statistics in place, leaves something behind on itself, draws random numbers on
+the host, has hooks, or is compiled, where the model changes what it has given a block (as `h += block(h)` does), and
+where the script checkpoints itself.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from ..answers import Answer, no, yes
+from ..findings import found
+from ..model.again import Given, Modes, filled
+from ..model.arguments import NotPlain, tensors_of
+from ..model.fixed import Fixed, HostRandomness
+from ..model.hooks import check_hooks, is_compiled
+from ..model.instance_calls import at_first_calls, replace_call
+from ..model.root_calls import Before
+from ..site import Refused
+from ..values import Flag
+from .blocks import repeated_blocks
+
+if TYPE_CHECKING:
+    from ...records.report import RunReport
+    from ..site import Site
+
+ID = "memory.checkpointing"
+TITLE = "Repeated blocks run again in backward, for memory"
+SAFETY = "lossless"
+VALUE = Flag()
+CONFLICTS = ("compile.model", "graphs.model")
+
+
+def applies(report: RunReport) -> Answer:
+    if found(report, "ME704"):
+        return yes(True, "the allocator runs out of memory and starts over")
+    return no("it saves memory and costs time; memory was not seen to run out")
+
+
+def apply(site: Site, value: Any) -> None:
+    blocks: dict[str, Any] = {}
+
+    def prepare(module: Any) -> None:
+        torch = site.torch
+        # Inside a wrapper for several processes the blocks are as ever.
+        inner = module.module if type(module).__name__ in ("DistributedDataParallel", "DataParallel") else module
+        if type(module).__name__ == "DataParallel" or type(module).__name__.startswith(("Fully", "FSDP")):
+            raise Refused(f"{type(module).__name__} makes copies or pieces of the model for every call")
+        if is_compiled(module):
+            raise Refused("the script compiles the model itself")
+        more = repeated_blocks(torch, inner)
+        for block in more.values():
+            check_hooks(torch, block)
+            replace_call(site, block, CheckpointedCall(site, block))
+        blocks.update(more)
+        site.tell(blocks=len(blocks), kinds=", ".join(sorted({type(one).__name__ for one in blocks.values()})))
+
+    def step(number: int) -> None:
+        if not blocks:
+            site.refuse("the model has no repeated blocks: no two children of one class in a list or sequence")
+
+    at_first_calls(site, prepare)
+    site.each_step(step)
+
+
+class CheckpointedCall:
+    """Stands for the call of one block."""
+
+    goes_with_others = True
+
+    def __init__(self, site: Site, block: Any) -> None:
+        self._site = site
+        self._torch = site.torch
+        self._block = block
+        self._is_tried = False
+        # Not every torch has loaded it by itself.
+        self._checkpoint = importlib.import_module("torch.utils.checkpoint").checkpoint
+        self._has_statistics = any(_keeps_statistics(site.torch, part) for part in block.modules())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        torch, block = self._torch, self._block
+        if not self._site.in_force or not block.training or not torch.is_grad_enabled():
+            return block._call_impl(*args, **kwargs)
+        if torch.compiler.is_dynamo_compiling():
+            return block._call_impl(*args, **kwargs)
+        is_first, self._is_tried = not self._is_tried, True
+        why = self._why_not(args, kwargs) if is_first else None
+        if why is not None:
+            self._site.refuse(f"{type(block).__name__} cannot be run again in backward: it {why}")
+            return block._call_impl(*args, **kwargs)
+        try:
+            given = Given(tensors_of(torch, (args, kwargs)), keeps=is_first)
+        except (NotPlain, RuntimeError):  # another kind of call than the one that was tried
+            return block._call_impl(*args, **kwargs)
+        contexts = {"context_fn": self._contexts} if self._has_statistics else {}
+        # Torch keeps the random numbers of the devices it sees among the arguments: a weight is always on the block's.
+        weight = next(block.parameters())
+        run = self._twice(given, Modes(block))
+        return self._checkpoint(run, args, kwargs, weight, use_reentrant=False, **contexts)
+
+    def _twice(self, given: Given, modes: Modes) -> Any:
+        """What is called in forward, and again in backward, where it has to find what it found the first time."""
+        passes = 0
+
+        def run(args: Any, kwargs: Any, weight: Any) -> Any:
+            nonlocal passes
+            passes += 1
+            if passes == 1:
+                return self._block._call_impl(*args, **kwargs)
+            if given.is_changed:
+                args, kwargs = self._as_given(given, args, kwargs)
+            with modes:
+                return self._block._call_impl(*args, **kwargs)
+
+        return run
+
+    def _as_given(self, given: Given, args: Any, kwargs: Any) -> Any:
+        name, then = type(self._block).__name__, given.then
+        words = "the model changes in place what it has given it"
+        if then is None:
+            self._site.give_up(f"{name} cannot be run again in backward: {words}; this step's gradients may be wrong")
+            return args, kwargs
+        self._site.refuse(f"{name} cannot be run again in backward: {words}")
+        return filled(self._torch, (args, kwargs), then)
+
+    def _why_not(self, args: Any, kwargs: Any) -> str | None:
+        try:
+            return self._tried(args, kwargs)
+        except NotPlain as error:
+            return f"is given or returns {error}"
+        except Exception as error:  # the script's own error comes again, from the call itself
+            return f"could not be tried out ({type(error).__name__}: {str(error)[:200]})"
+
+    def _tried(self, args: Any, kwargs: Any) -> str | None:
+        """Run it once without a graph and look at what it does besides. Nothing of it stays."""
+        torch, block = self._torch, self._block
+        if _is_checkpointed():
+            return "is checkpointed by the script"
+        tensors = [one.detach().clone() for one in tensors_of(torch, (args, kwargs))]
+        buffers = [one for part in block.modules() if not _keeps_statistics(torch, part) for one in _buffers(part)]
+        held = [one._version for one in (*tensors, *buffers)]
+        fixed, host, before = Fixed(torch, block), HostRandomness(torch, torchs_too=False), Before(torch, block)
+        args, kwargs = filled(torch, (args, kwargs), tensors)
+        try:
+            with torch.no_grad():
+                list(tensors_of(torch, block._call_impl(*args, **kwargs)))
+            if host.was_used():
+                return "draws random numbers on the host"
+            if (changed := fixed.changed()) is not None:
+                return f"leaves something behind: {changed}"
+            if [one._version for one in (*tensors, *buffers)] != held:
+                return "changes its arguments or buffers in place"
+            return None
+        finally:
+            before.restore()
+            host.restore()
+
+    def _contexts(self) -> tuple[Any, Any]:
+        return nullcontext(), self._without_statistics()
+
+    @contextmanager
+    def _without_statistics(self) -> Iterator[None]:
+        """The first run has moved them already; the second moves copies."""
+        parts = [part for part in self._block.modules() if _keeps_statistics(self._torch, part)]
+        kept = [(part, dict(part._buffers)) for part in parts]
+        try:
+            for part, buffers in kept:
+                part._buffers.update({name: one.clone() for name, one in buffers.items() if one is not None})
+            yield
+        finally:
+            for part, buffers in kept:
+                part._buffers.update(buffers)
+
+
+def _is_checkpointed() -> bool:
+    """Whether a checkpoint of the script's own is around this call."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__") == "torch.utils.checkpoint":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _buffers(part: Any) -> list[Any]:
+    return [one for one in part._buffers.values() if one is not None]
+
+
+def _keeps_statistics(torch: Any, part: Any) -> bool:
+    """What it computes in training does not depend on them."""
+    of_batches = torch.nn.modules.batchnorm._BatchNorm, torch.nn.modules.instancenorm._InstanceNorm
+    return isinstance(part, of_batches) and bool(_buffers(part))

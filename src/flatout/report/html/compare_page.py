@@ -1,0 +1,201 @@
+"""The page of a comparison: speeds with their intervals on one axis, phases to one scale, settings, findings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flatout.records.comparison import Arm, Compared, Comparison, PhaseChange
+from flatout.records.proof import MeasuredGain
+from flatout.records.report import Finding
+from flatout.report import text
+from flatout.report.compare import gained
+from flatout.report.html.chart_data import chart_data
+from flatout.report.html.compare_words import BOUNDS, sentence, word
+from flatout.report.html.drawing import Bar, Block
+from flatout.report.html.page import Page, in_both
+
+_TICKS = (0.1, 0.2, 0.5, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
+_CSS = {"faster": "is-good", "slower": "", "no sure difference": "is-open", "not measured": "is-open"}
+_STATE = {"faster": "kept", "slower": "harmful"}
+_ABSENT = "–"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One arm of the speeds; places of its two intervals are in percent of the axis."""
+
+    name: str
+    cells: tuple[str, ...]
+    state: str
+    whole: tuple[float, float, float] | None
+    ordinary: tuple[float, float, float] | None
+    figure: str
+    ordinary_figure: str
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseLine:
+    phase: str
+    before: str
+    before_share: str
+    after: str
+    after_share: str
+    # None: the same.
+    difference: str | None
+    css: str
+
+
+def compare_page(compared: Compared) -> Page:
+    at, ticks = _axis(compared)
+    names = [compared.baseline.name, *(one.after.name for one in compared.comparisons)]
+    title = f"{names[0]} → {', '.join(names[1:])}"
+    gate = compared.gate
+    return Page(
+        template="compare.html",
+        title=f"flatout compare · {title}",
+        kind=title,
+        context={
+            "word": word,
+            "rows": [
+                _row(compared.baseline, None, at),
+                *(_row(one.after, one, at) for one in compared.comparisons),
+            ],
+            "one_at": at(1.0),
+            "ticks": ticks,
+            "gate": None if gate is None else {"failed": ", ".join(gate.failed), "least": f"{100 * gate.least:.4g}%"},
+            "pairs": [_pair(one, number) for number, one in enumerate(compared.comparisons)],
+        },
+        data=chart_data(None),
+    )
+
+
+def _axis(compared: Compared) -> tuple[Callable[[float], float], list[tuple[float, str]]]:
+    """A logarithmic axis that holds every interval, and 1 in any case."""
+    gains = [gain for one in compared.comparisons for gain in (one.gain, one.ordinary_gain) if gain is not None]
+    low = min([0.95, *(max(gain.low, 1e-3) for gain in gains)]) * 0.97
+    high = max([1.05, *(gain.high for gain in gains)]) * 1.03
+
+    def at(value: float) -> float:
+        place = math.log(max(value, 1e-3) / low) / math.log(high / low)
+        return round(100 * min(1.0, max(0.0, place)), 2)
+
+    ticks = [tick for tick in _TICKS if low < tick < high]
+    # Words need room: of close neighbours only those that stand apart.
+    shown: list[tuple[float, str]] = []
+    for tick in sorted(ticks, key=lambda one: one != 1.0):
+        if all(abs(at(tick) - place) > 7 for place, _ in shown):
+            shown.append((at(tick), f"×{tick:g}"))
+    return at, sorted(shown)
+
+
+def _row(arm: Arm, one: Comparison | None, at: Callable[[float], float]) -> Row:
+    gain, ordinary = (None, None) if one is None else (one.gain, one.ordinary_gain)
+    return Row(
+        name=arm.name,
+        cells=(
+            _figure(arm.samples_per_s),
+            _figure(arm.steps_per_s),
+            _ABSENT if arm.step_ms is None else text.milliseconds(arm.step_ms),
+            _ABSENT if arm.samples_per_step is None else f"{arm.samples_per_step:.4g}",
+            "CPU" if arm.device == "cpu" else arm.device,
+            in_both(arm.bound, BOUNDS.get(arm.bound)),
+        ),
+        state="" if one is None else _STATE.get(one.judgement, ""),
+        whole=_places(gain, at),
+        ordinary=_places(ordinary, at),
+        figure="" if gain is None else gained(gain),
+        ordinary_figure="" if ordinary is None else gained(ordinary),
+    )
+
+
+def _places(gain: MeasuredGain | None, at: Callable[[float], float]) -> tuple[float, float, float] | None:
+    return None if gain is None else (at(gain.low), at(gain.mid), at(gain.high))
+
+
+def _figure(value: float | None) -> str:
+    return _ABSENT if value is None else text.figure(value)
+
+
+def _pair(one: Comparison, number: int) -> dict[str, Any]:
+    by_sample = not one.same_batch and all(change.us_per_sample is not None for change in one.phases)
+    lengths = [sum(_ms(change, by_sample)[side] for change in one.phases) for side in (0, 1)]
+    longest = max([*lengths, 1e-9])
+    return {
+        "id": f"pair-{number}",
+        "before": one.before,
+        "after": one.after,
+        "judgement": one.judgement.replace(" ", "_"),
+        "css": _CSS[one.judgement],
+        "sentence": sentence(one),
+        "gain": None if one.gain is None else f"×{one.gain.mid:.2f}",
+        "by_sample": by_sample,
+        "bars": [
+            (arm.name, _bar(one.phases, side, by_sample, f"bar-{number}-{side}", longest))
+            for side, arm in enumerate((one.before, one.after))
+        ],
+        "phases": [_phase(change, by_sample) for change in one.phases],
+        "settings": [
+            (change.group, change.name, _shown(change.before), _shown(change.after)) for change in one.settings
+        ],
+        "findings": [
+            (kind, [_finding(finding) for finding in found])
+            for kind, found in (("gone", one.gone), ("new", one.new), ("stayed", one.stayed))
+            if found
+        ],
+        "notices": one.notices,
+    }
+
+
+def _ms(change: PhaseChange, by_sample: bool) -> tuple[float, float]:
+    if by_sample and change.us_per_sample is not None:
+        return change.us_per_sample[0] / 1e3, change.us_per_sample[1] / 1e3
+    return change.ms
+
+
+def _bar(phases: Sequence[PhaseChange], side: int, by_sample: bool, name: str, longest: float) -> Bar:
+    """As long as its step, of the longer of the two."""
+    at, blocks = 0.0, []
+    for change in phases:
+        ms = _ms(change, by_sample)[side]
+        width = 100 * ms / longest
+        if width <= 0:
+            continue
+        share = text.percent(change.share[side])
+        label = f"{change.phase} {share}"
+        detail = f"{change.phase} · {share} · {text.milliseconds(ms)}"
+        blocks.append(
+            Block(
+                round(at, 3), round(width, 3), 0, f"phase-{change.phase}", label if width > len(label) else "", detail
+            )
+        )
+        at += width
+    return Bar(name, 1, tuple(blocks))
+
+
+def _phase(change: PhaseChange, by_sample: bool) -> PhaseLine:
+    before, after = _ms(change, by_sample)
+    difference = after - before
+    is_same = abs(difference) < 0.0005
+    return PhaseLine(
+        change.phase,
+        text.milliseconds(before),
+        text.percent(change.share[0]),
+        text.milliseconds(after),
+        text.percent(change.share[1]),
+        None if is_same else f"{'+' if difference > 0 else '-'}{text.milliseconds(abs(difference))}",
+        "" if is_same else "state-harmful" if difference > 0 else "state-kept",
+    )
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return _ABSENT
+    return " ".join(str(item) for item in value) if isinstance(value, list | tuple) else str(value)
+
+
+def _finding(finding: Finding) -> tuple[str, str, str, str]:
+    place = "" if finding.location is None else f"{finding.location.file}:{finding.location.line}"
+    return finding.code, finding.title, place, finding.cause

@@ -1,0 +1,113 @@
+"""Findings for a page: evidence in readable figures, the change to make, and the catalogue's text in its parts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from flatout.problems.chinese.catalogue import CHINESE
+from flatout.records.report import Finding, Location, RelatedLine
+from flatout.report import text
+from flatout.report.html.page import say
+
+# What stands in a table of its own, or is said twice.
+_ELSEWHERE = re.compile(r"table$|.*_configured(_at)?$|.*_live$")
+_HEADING = re.compile(r"([A-Z][\w ]{3,30}): ")
+
+
+# Text, and whether it is code.
+Pieces = tuple[tuple[str, bool], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """A part of the text: a block of code, or a paragraph in pieces of words and of code; with its heading."""
+
+    heading: str
+    pieces: Pieces
+    is_block: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ShownFinding:
+    code: str
+    title: str
+    severity: str
+    gain: Markup | None
+    method: str
+    cause: str
+    change: str | None
+    fix: str | None
+    location: Location | None
+    related: tuple[RelatedLine, ...]
+    evidence: tuple[tuple[str, str], ...]
+    explained: tuple[Explained, ...]
+    # What it is and what to do about it, in Chinese; empty where the catalogue does not know it.
+    what_it_is: Pieces
+    what_to_do: Pieces
+
+
+def shown_findings(findings: Sequence[Finding], explained: Mapping[str, str]) -> list[ShownFinding]:
+    return [_shown(one, explained.get(one.code, "")) for one in findings]
+
+
+def _shown(one: Finding, explained: str) -> ShownFinding:
+    gain = one.predicted_gain
+    chinese = CHINESE.get(one.code)
+    return ShownFinding(
+        code=one.code,
+        title=one.title,
+        severity=one.severity,
+        gain=None if gain is None else say("gain_range", low=f"×{gain.low:.2f}", high=f"×{gain.high:.2f}"),
+        method="" if gain is None else gain.method,
+        cause=_sentence(one.cause).rstrip("."),
+        change=one.change,
+        fix=one.fix,
+        location=one.location,
+        related=one.related,
+        evidence=tuple(_evidence(one)),
+        explained=tuple(_parts(explained)),
+        what_it_is=() if chinese is None else _pieces(chinese.what_it_is),
+        what_to_do=() if chinese is None else _pieces(chinese.what_to_do),
+    )
+
+
+def _sentence(cause: str) -> str:
+    """With a capital, unless it begins with a name of the code."""
+    first = cause.partition(" ")[0]
+    begins = cause[:1].upper() if first.isalpha() else cause[:1]
+    return f"{begins}{cause[1:]}"
+
+
+def _evidence(one: Finding) -> Iterator[tuple[str, str]]:
+    for name, value in one.evidence.items():
+        if not _ELSEWHERE.fullmatch(name):
+            yield name.replace("_", " "), _figure(name, value)
+
+
+def _figure(name: str, value: float | int | str) -> str:
+    if isinstance(value, str):
+        return value
+    if name.endswith("_share"):
+        return text.percent(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+
+
+def _parts(explained: str) -> Iterator[Explained]:
+    """The paragraphs of a problem's docstring after its title; indented ones are code."""
+    for paragraph in re.split(r"\n\s*\n", explained.strip())[1:]:
+        if paragraph.startswith("    "):
+            block = "\n".join(line.removeprefix("    ") for line in paragraph.split("\n"))
+            yield Explained("", ((block, True),), True)
+            continue
+        named = _HEADING.match(paragraph)
+        words = " ".join((paragraph[named.end() :] if named else paragraph).split())
+        yield Explained(named[1] if named else "", _pieces(_sentence(words)), False)
+
+
+def _pieces(words: str) -> Pieces:
+    """What stands between backticks is every second piece."""
+    return tuple((piece, number % 2 == 1) for number, piece in enumerate(words.split("`")) if piece)

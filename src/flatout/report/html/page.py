@@ -1,0 +1,154 @@
+"""Puts a page together: templates, words in both languages, the policy that lets nothing in, and data that is inert.
+
+Everything that was read from a run is escaped by the template. What the charts need goes in as JSON in a block that no
+browser executes. The policy names our own script and style by their hashes and forbids everything else, so even a
+mistake here could not make the page fetch or run anything.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import jinja2
+from markupsafe import Markup, escape
+
+from flatout.problems.chinese.catalogue import CHINESE as PROBLEMS
+from flatout.records.report import Verdict
+from flatout.records.sentences import in_chinese
+from flatout.report.html.chinese import ASKED, CHINESE
+from flatout.report.html.english import ENGLISH
+from flatout.report.phrases import phrase
+
+LANGUAGES = ("en", "zh")
+_STYLES = ("vendor/uPlot.min.css", "base.css", "report.css")
+_SCRIPTS = ("vendor/uPlot.iife.min.js", "charts.js", "report.js")
+# It asks to go with every copy.
+_LICENCE = "vendor/uPlot-LICENSE.txt"
+# JSON between script tags: nothing in it may end the block or begin another.
+_INERT: dict[str, str | int | None] = {
+    "<": "\\u003c",
+    ">": "\\u003e",
+    "&": "\\u0026",
+    "\u2028": "\\u2028",
+    "\u2029": "\\u2029",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a kind of page gives to its template beside the words."""
+
+    template: str
+    title: str
+    kind: str
+    context: Mapping[str, Any]
+    data: Mapping[str, Any]
+
+
+def drawn(page: Page, language: str = "en", version: str = "", now_unix_s: float | None = None) -> str:
+    """The whole file. `language` is the one it opens in, the other is in it as well; `version` is flatout's."""
+    style = Markup("".join(_read(name) + "\n" for name in _STYLES))
+    licence = f"/* uPlot\n{_read(_LICENCE)}*/\n"
+    script = Markup(licence + "".join(_read(name) + "\n" for name in _SCRIPTS))
+    words = {"en": _of_charts(ENGLISH), "zh": _of_charts(CHINESE)}
+    template = _environment().get_template(page.template)
+    html = template.render(
+        **page.context,
+        language=language,
+        title=page.title,
+        kind=page.kind,
+        version=version,
+        made_at=time.strftime("%Y-%m-%d %H:%M", time.localtime(now_unix_s)),
+        policy=_policy(script, style),
+        style=style,
+        script=script,
+        data=inert_json({**page.data, "words": words}),
+    )
+    # A path may hold bytes that are no UTF-8.
+    return html.encode("utf-8", "replace").decode("utf-8")
+
+
+def inert_json(value: object) -> Markup:
+    """JSON that stays text wherever it stands in a page."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Markup(text.translate(str.maketrans(_INERT)))
+
+
+def say(name: str, **values: object) -> Markup:
+    """A fixed string in both languages; the style shows the one that is chosen. Values are escaped."""
+    safe = {key: escape(value) for key, value in values.items()}
+    return in_both(Markup(ENGLISH[name].format(**safe)), Markup(CHINESE[name].format(**safe)))
+
+
+def in_both(english: str, chinese: str | None) -> Markup:
+    """What is English in a record, and the same in Chinese; where that is not known, English for all."""
+    english = escape(english)
+    if chinese is None:
+        return Markup(f'<span lang="en">{english}</span>')
+    if english == (chinese := escape(chinese)):
+        return Markup(english)
+    return Markup(f'<span class="in-en" lang="en">{english}</span><span class="in-zh" lang="zh">{chinese}</span>')
+
+
+def as_phrase(words: str) -> Markup:
+    """A short sentence of a record, in Chinese where it is a common one."""
+    return in_both(words, phrase(words))
+
+
+def both(asked: str) -> Markup:
+    """A sentence of the checklist."""
+    return in_both(asked, ASKED.get(asked))
+
+
+def title(code: str, english: str) -> Markup:
+    """That of a problem. One that the catalogue does not know has its own."""
+    words = PROBLEMS.get(code)
+    return in_both(english, None if words is None else words.title)
+
+
+def told(verdict: Verdict) -> Markup:
+    """The sentence of a verdict."""
+    return in_both(verdict.sentence, in_chinese(verdict))
+
+
+def _of_charts(words: Mapping[str, str]) -> dict[str, str]:
+    """The words that the script needs, without their prefix."""
+    return {name.removeprefix("chart_"): text for name, text in words.items() if name.startswith("chart_")}
+
+
+def _policy(script: str, style: str) -> str:
+    return (
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+@cache
+def _read(name: str) -> str:
+    return files("flatout.report.html").joinpath(name).read_text(encoding="utf-8")
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        autoescape=True,
+        loader=jinja2.FunctionLoader(_read),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals.update(say=say, both=both, as_phrase=as_phrase, title_of=title, told=told)
+    return environment

@@ -1,0 +1,168 @@
+"""The plain tables of a run's page: waits, copies, pauses, loaders, stages, ranks and processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from flatout.records.report import Location, RunReport
+from flatout.records.timeline import Timeline
+from flatout.report import text
+from flatout.report.html.chinese import CHINESE
+from flatout.report.html.page import in_both
+
+_MOST = 20
+_NONE = "–"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`name` is a key of the words; figures stand at the right, places are code."""
+
+    name: str
+    number: bool = True
+    code: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+Shown = Callable[[Location], str]
+_PLACE = Column("place", number=False, code=True)
+_KIND = Column("kind", number=False)
+
+
+def tables(report: RunReport, timeline: Timeline | None, shown: Shown) -> list[Table]:
+    """Those that have something in them."""
+    found = (
+        _syncs(report, shown),
+        _copies(report, shown),
+        _pauses(report, shown),
+        _loaders(report),
+        _stages(report),
+        _ranks(report),
+        _processes(timeline),
+    )
+    return [table for table in found if table.rows]
+
+
+def _syncs(report: RunReport, shown: Shown) -> Table:
+    rows = [
+        (shown(one.location), one.op, text.figure(one.per_step), _NONE if one.ms is None else text.milliseconds(one.ms))
+        for one in report.syncs[:_MOST]
+    ]
+    return Table("syncs", (_PLACE, _KIND, Column("per_step"), Column("time_a_step")), tuple(rows))
+
+
+def _copies(report: RunReport, shown: Shown) -> Table:
+    columns = (_PLACE, Column("per_step"), Column("time_a_step"), Column("size"), Column("pinned"), Column("async"))
+    rows = [
+        (
+            shown(one.location),
+            text.figure(one.per_step),
+            text.milliseconds(one.ms),
+            text.gibibytes(one.bytes_per_step)
+            if one.bytes_per_step >= 1 << 20
+            else f"{one.bytes_per_step / 1024:.0f} KiB",
+            text.percent(one.pinned_share),
+            text.percent(one.non_blocking_share),
+        )
+        for one in report.copies[:_MOST]
+    ]
+    return Table("copies", columns, tuple(rows))
+
+
+def _pauses(report: RunReport, shown: Shown) -> Table:
+    rows = [
+        (shown(one.location), one.op, f"{one.count:,}", _seconds(one.total_s), _seconds(one.max_s))
+        for one in report.pauses[:_MOST]
+    ]
+    return Table("pauses", (_PLACE, _KIND, Column("times"), Column("in_all"), Column("longest")), tuple(rows))
+
+
+def _loaders(report: RunReport) -> Table:
+    names = ("loader", "workers", "samples", "fetch", "collate", "slowest_batch", "busy", "batches_ready", "start_up")
+    rows = [
+        (
+            str(one.loader),
+            str(one.workers),
+            f"{one.samples:,}",
+            text.milliseconds(one.fetch_ms_per_sample),
+            text.milliseconds(one.collate_ms_per_sample),
+            text.milliseconds(one.slowest_batch_ms),
+            _NONE if one.busy_share is None else text.percent(one.busy_share),
+            _NONE if one.queue_depth is None else f"{one.queue_depth:.1f}",
+            _NONE if one.startup_s is None else text.duration(one.startup_s),
+        )
+        for one in report.workers[:_MOST]
+    ]
+    return Table("loaders", tuple(Column(name) for name in names), tuple(rows))
+
+
+def _stages(report: RunReport) -> Table:
+    names = ("parameters", "forward", "backward", "share", "if_twice", "if_free")
+    rows = [
+        (
+            one.name,
+            f"{one.parameters:,}",
+            text.milliseconds(one.forward_ms),
+            _NONE if one.backward_ms is None else text.milliseconds(one.backward_ms),
+            _NONE if one.share is None else text.percent(one.share),
+            _ratio(one.if_twice),
+            _ratio(one.if_free),
+        )
+        for one in report.stages or ()
+    ]
+    return Table("stages", (Column("stage", number=False, code=True), *(Column(name) for name in names)), tuple(rows))
+
+
+def _ranks(report: RunReport) -> Table:
+    """One rank is no table."""
+    names = ("steps", "time_a_step", "samples_per_s", "wait_a_step")
+    rows = [
+        (
+            _NONE if one.rank is None else str(one.rank),
+            one.host or _NONE,
+            f"{one.steps:,}",
+            _NONE if one.step_ms is None else text.milliseconds(one.step_ms),
+            _NONE if one.samples_per_s is None else text.figure(one.samples_per_s),
+            text.milliseconds(one.phase_ms.get("data", 0.0)),
+        )
+        for one in report.ranks
+    ]
+    columns = (Column("rank", number=False), Column("host", number=False), *(Column(name) for name in names))
+    return Table("ranks", columns, tuple(rows) if len(rows) > 1 else ())
+
+
+def _processes(timeline: Timeline | None) -> Table:
+    names = ("cores", "memory_peak", "reads", "threads", "lived")
+    rows = list(_process_rows(timeline)) if timeline is not None else []
+    return Table("processes", (Column("pid", number=False), _KIND, *(Column(name) for name in names)), tuple(rows))
+
+
+def _process_rows(timeline: Timeline) -> Iterator[tuple[str, ...]]:
+    for one in timeline.processes:
+        yield (
+            str(one.pid),
+            in_both(one.role, CHINESE.get(f"chart_series_{one.role}")),
+            _NONE if one.cpu_cores is None else f"{one.cpu_cores:.2f}",
+            _NONE if one.memory_peak_bytes is None else text.gibibytes(one.memory_peak_bytes),
+            _NONE if one.read_bytes_per_s is None else f"{text.gibibytes(one.read_bytes_per_s)}/s",
+            _NONE if one.threads is None else f"{one.threads:.0f}",
+            f"{one.first_s:.0f} – {one.last_s:.0f} s",
+        )
+    if timeline.more_processes:
+        yield (f"+ {timeline.more_processes:,}", *[_NONE] * 6)
+
+
+def _seconds(seconds: float) -> str:
+    """Minutes in all, or milliseconds each."""
+    return text.milliseconds(1e3 * seconds) if seconds < 1.0 else text.duration(seconds)
+
+
+def _ratio(value: float | None) -> str:
+    return _NONE if value is None else f"×{value:.2f}"

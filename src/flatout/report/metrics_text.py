@@ -1,0 +1,124 @@
+"""Live figures in Prometheus' text format. What is not measured has no line at all: a zero would be a lie."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from flatout.records.sample import GpuReading, Tick
+from flatout.report.live import LiveFigures
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+Labels = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """One line. Base units, as the format's conventions have it: seconds, bytes, ratios of 1."""
+
+    name: str
+    value: float | None
+    labels: Labels
+
+
+_HELP = {
+    "flatout_info": "The run and the version of flatout that watches it.",
+    "flatout_elapsed_seconds": "Since the recording began.",
+    "flatout_steps_total": "Optimizer steps of the rank that has made most.",
+    "flatout_steps_per_second": "Of the last few seconds, mean over ranks.",
+    "flatout_samples_per_second": "Of the last few seconds, all ranks together.",
+    "flatout_phase_ratio": "Part of the steps' wall time of the last few seconds in a phase.",
+    "flatout_gpu_starved_ratio": "Part of the device's time in which it waited for a batch.",
+    "flatout_gpu_utilization_ratio": "Part of the time in which some kernel ran, however small.",
+    "flatout_gpu_sm_active_ratio": "Mean part of the multiprocessors with work.",
+    "flatout_gpu_tensor_active_ratio": "Part of the time in which tensor cores worked.",
+    "flatout_gpu_power_watts": "What the GPU draws.",
+    "flatout_gpu_power_limit_watts": "What it may draw.",
+    "flatout_gpu_memory_used_bytes": "Device memory in use, by anybody.",
+    "flatout_gpu_memory_total_bytes": "Device memory there is.",
+    "flatout_gpu_temperature_celsius": "Of the GPU.",
+    "flatout_host_cpu_ratio": "Part of all cores that is busy.",
+    "flatout_host_memory_available_bytes": "Memory that can be had without swapping.",
+    "flatout_host_memory_total_bytes": "Memory there is.",
+    "flatout_cgroup_memory_bytes": "Memory of the container, cache included.",
+    "flatout_cgroup_memory_limit_bytes": "What the container may take.",
+    "flatout_process_cpu_cores": "Processor seconds a second of the watched processes, by role.",
+    "flatout_process_resident_memory_bytes": "Of the watched processes, by role; pages they share count each time.",
+    "flatout_processes": "Watched processes, by role.",
+}
+_COUNTERS = {"flatout_steps_total"}
+
+
+def exposition(figures: LiveFigures | None, tick: Tick | None, info: Labels) -> str:
+    """The whole page: every metric with its type, help and lines."""
+    found = [_Value("flatout_info", 1.0, info), *_of_run(figures), *_of_tick(tick)]
+    lines: list[str] = []
+    for name, words in _HELP.items():
+        values = [one for one in found if one.name == name and one.value is not None and math.isfinite(one.value)]
+        if values:
+            lines += [f"# HELP {name} {words}", f"# TYPE {name} {'counter' if name in _COUNTERS else 'gauge'}"]
+            lines += [f"{name}{_labels(one.labels)} {one.value!r}" for one in values]
+    return "\n".join(lines) + "\n"
+
+
+def _of_run(figures: LiveFigures | None) -> Iterator[_Value]:
+    if figures is None:
+        return
+    yield _Value("flatout_elapsed_seconds", figures.elapsed_s, {})
+    yield _Value("flatout_steps_total", float(figures.steps), {})
+    yield _Value("flatout_steps_per_second", figures.steps_per_s, {})
+    yield _Value("flatout_samples_per_second", figures.samples_per_s, {})
+    yield _Value("flatout_gpu_starved_ratio", figures.starved_share, {})
+    for phase, share in figures.phases.items():
+        yield _Value("flatout_phase_ratio", share, {"phase": phase})
+
+
+def _of_tick(tick: Tick | None) -> Iterator[_Value]:
+    if tick is None:
+        return
+    if tick.gpu is not None:
+        yield from _of_gpus(tick.gpu)
+    if tick.host is not None:
+        yield _Value("flatout_host_cpu_ratio", tick.host.cpu_share, {})
+        yield _Value("flatout_host_memory_available_bytes", tick.host.memory_available_bytes, {})
+        yield _Value("flatout_host_memory_total_bytes", tick.host.memory_total_bytes, {})
+    if tick.cgroup is not None:
+        yield _Value("flatout_cgroup_memory_bytes", tick.cgroup.memory_current_bytes, {})
+        yield _Value("flatout_cgroup_memory_limit_bytes", tick.cgroup.memory_limit_bytes, {})
+    for role in dict.fromkeys(process.role for process in tick.processes):
+        mine = [process for process in tick.processes if process.role == role]
+        yield _Value("flatout_processes", float(len(mine)), {"role": role})
+        yield _Value("flatout_process_cpu_cores", _sum([one.cpu_share for one in mine]), {"role": role})
+        yield _Value("flatout_process_resident_memory_bytes", _sum([one.rss_bytes for one in mine]), {"role": role})
+
+
+def _of_gpus(reading: GpuReading) -> Iterator[_Value]:
+    names = {facts.gpu: facts.name for facts in reading.facts}
+    for gpu in reading.gpus:
+        labels = {"gpu": str(gpu.gpu), **({"name": names[gpu.gpu]} if gpu.gpu in names else {})}
+        util = None if gpu.util_percent is None else gpu.util_percent / 100.0
+        yield _Value("flatout_gpu_utilization_ratio", util, labels)
+        yield _Value("flatout_gpu_sm_active_ratio", gpu.sm_active_share, labels)
+        yield _Value("flatout_gpu_tensor_active_ratio", gpu.tensor_active_share, labels)
+        yield _Value("flatout_gpu_power_watts", gpu.power_w, labels)
+        yield _Value("flatout_gpu_power_limit_watts", gpu.power_limit_w, labels)
+        yield _Value("flatout_gpu_memory_used_bytes", gpu.memory_used_bytes, labels)
+        yield _Value("flatout_gpu_memory_total_bytes", gpu.memory_total_bytes, labels)
+        yield _Value("flatout_gpu_temperature_celsius", gpu.temperature_c, labels)
+
+
+def _sum(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _labels(labels: Labels) -> str:
+    if not labels:
+        return ""
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items()) + "}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

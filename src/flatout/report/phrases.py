@@ -1,0 +1,163 @@
+"""Short English sentences that records hold, in Chinese: those that many runs and fixes have.
+
+A gap {n} takes a number, {} whatever stands there: a name, an interval, another phrase. What is not listed is shown
+as it was written.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+_GAPS = {"{n}": r"([-+]?[\d.,]+)", "{}": "(.+?)"}
+PHRASES = {
+    # Figures of the checklist.
+    "{n} samples/s": "{0} 样本/秒",
+    "{n} ms a step": "每步 {0} ms",
+    "{n} GiB more": "增加 {0} GiB",
+    "{n} killed": "终止 {0} 个",
+    "exit code {n}": "退出码 {0}",
+    "nothing found": "没有发现",
+    "flatout does not read your loss": "flatout 不读取你的损失",
+    # Notices of a run.
+    "GPU not measured: no NVIDIA driver (libnvidia-ml.so) on this machine": (
+        "未测量 GPU：这台机器上没有 NVIDIA 驱动（libnvidia-ml.so）"
+    ),
+    "GPU not measured: nvidia-ml-py is not installed (pip install nvidia-ml-py)": (
+        "未测量 GPU：没有安装 nvidia-ml-py（pip install nvidia-ml-py）"
+    ),
+    "GPU starvation not measured: no step was timed on the device": (
+        "未测量 GPU 缺数据的时间：没有在设备上为任何一步计时"
+    ),
+    "GPU utilisation not measured": "未测量 GPU 利用率",
+    "samples/s not measured: the batch size could not be told ({})": "未测量样本/秒：无法得知批大小（{0}）",
+    "slow lines not measured: the line sampler recorded nothing (too short a run, or switched off)": (
+        "未测量慢的代码行：行采样器没有记录（运行太短，或已关闭）"
+    ),
+    "torch was at work, but no optimizer made a step": "torch 在工作，但没有任何优化器更新过",
+    # How far two runs compare.
+    "one process each: what processes differ by is assumed (1% each), not measured here; "
+    "several runs of either, as {},RUN2 {},RUN3, would measure it": (
+        "每边只有一个进程：进程之间的差异是假定的（各 1%），没有实测；每边给几次运行即可测出，如 {0},RUN2 {1},RUN3"
+    ),
+    "the scripts differ: {} and {}": "脚本不同：{0} 与 {1}",
+    "the devices differ: {} and {}": "设备不同：{0} 与 {1}",
+    "batches differ in size ({} and {} samples a step): compare by samples, not by steps": (
+        "批大小不同（每步 {0} 与 {1} 个样本）：应按样本比较，不按步比较"
+    ),
+    "samples are not known in all of them, so steps are compared, whatever their size": (
+        "并非都知道样本数，因此按步比较，不论每步大小"
+    ),
+    "{} ended with exit code {n}": "{0} 以退出码 {1} 结束",
+    "{} is still being recorded: this is as far as it has got": "{0} 仍在记录中：这是到目前为止的情况",
+    # Why the search for a fix ended.
+    "nothing was left to try": "没有剩下可试的措施",
+    "the time was spent": "时间已用完",
+    "less than 5% is left to the ceiling": "距上限已不足 5%",
+    "it was interrupted": "被中断",
+    # What became of a remedy.
+    "there was no time left for it": "没有时间再试",
+    "slower: {}": "变慢：{0}",
+    "gains no more than {}: {}": "提升不超过 {0}：{1}",
+    "not surely over {}: {}": "不能确定超过 {0}：{1}",
+    "{}, but too little was run again to know what that is worth": "{0}，但重复运行太少，无法判断其价值",
+    "{} is better still": "{0} 更好",
+    # Why nothing can be said of the numbers.
+    "the script differs {} when simply run again, so bit-identity cannot be asked of it": (
+        "脚本原样再跑一次{0}就不同，因此无法要求逐位一致"
+    ),
+    "{} (with the remedy it differs from step {n})": "{0}（使用措施后从第 {1} 步起不同）",
+    "from step {n}": "从第 {0} 步起",
+    "in its weights": "权重",
+    "no loss was kept": "没有留下损失",
+    "no loss could be read": "没有能读到的损失",
+    "the script was not run twice, so what it varies by itself is not known": (
+        "脚本没有运行两次，因此不知道它自身的波动"
+    ),
+    "{n} steps with a loss in every trial are too few, {n} are needed": (
+        "每次试验都有损失的只有 {0} 步，太少，至少需要 {1} 步"
+    ),
+    "the script varies too much: {}": "脚本自身波动太大：{0}",
+    "a drift of less than {n}% could not have been seen": "小于 {0}% 的偏移无法察觉",
+    "the loss is not finite at step {n}": "第 {0} 步的损失不是有限值",
+    "the script repeats itself to the bit, so it takes a nudged trial to know what rounding does to it": (
+        "脚本逐位重复自身，要做一次扰动试验才能知道舍入的影响"
+    ),
+    # Why a remedy was not tried.
+    "it is {}: allow it with --allow {}": "属于 {0} 类：用 --allow {1} 允许",
+    "not among --only": "不在 --only 之中",
+    "left out by --without": "被 --without 排除",
+    "{} is kept, and only one of them can hold": "已保留 {0}，两者只能用一个",
+    "it ran on the CPU": "运行在 CPU 上",
+    "it ran on the CPU, where compiling seldom pays": "运行在 CPU 上，编译很少划算",
+    "it ran on the CPU, and CUDA graphs are the GPU's": "运行在 CPU 上，而 CUDA graph 只属于 GPU",
+    "it is on already": "已经开启",
+    "anomaly mode was off": "异常检测没有开启",
+    "no checkpoint was written": "没有写过检查点",
+    "the script compiles already": "脚本已经在编译",
+    "products are done in half precision": "矩阵乘法已是半精度",
+    "hardly any convolutions were seen": "几乎没有看到卷积",
+    "the workers keep up with the training": "worker 跟得上训练",
+    "the batches are large enough for the device": "批次对设备来说已经够大",
+    "only you can say which function may be called less often": "只有你知道哪个函数可以少调用",
+    "no function was seen to compute much that could be kept": "没有看到值得保留结果的函数",
+    "no samples were seen to be made the same way again and again": "没有看到反复以同样方式制作的样本",
+    "batches are ready when they are asked for, or workers are what is missing": "请求时批次已就绪，或缺的是 worker",
+    "no call of synchronize holds up this training": "没有 synchronize 调用拖住训练",
+    "no copy of a pinned batch holds up this training": "没有锁页批次的拷贝拖住训练",
+    "no copies were seen that would be hidden behind kernels": "没有看到可以藏在 kernel 背后的拷贝",
+    "no convolutions in half precision were seen with channels first": "没有看到通道在前的半精度卷积",
+    "no float32 products were seen that tensor cores would speed up": "没有看到张量核心能加速的 float32 矩阵乘法",
+    "the GPU was not seen to be held up by its arithmetic in float32": "没有看到 GPU 受限于 float32 运算",
+    "launching operations was not seen to hold the GPU up": "没有看到 GPU 因发射操作而等待",
+    "the optimizer's step was not seen to take long": "没有看到优化器更新耗时很长",
+    "the host does not wait for results in every step": "主机并非每一步都等待结果",
+    "the script reads the results itself (.item()), before any logger is called": (
+        "脚本在调用任何日志之前自己就读取结果（.item()）"
+    ),
+    "the script asks for deterministic algorithms; that is its own choice": "脚本要求确定性算法，这是它自己的选择",
+    "it saves memory and costs time; memory was not seen to run out": "它省显存但费时间；没有看到显存不足",
+    "logging takes no time worth mentioning": "日志几乎不耗时",
+    "evaluation takes no time worth mentioning": "评估几乎不耗时",
+    "tidying up memory takes no time worth mentioning": "整理内存几乎不耗时",
+    "starting workers takes no time worth mentioning": "启动 worker 几乎不耗时",
+    "copies from pageable memory take no time worth mentioning": "可分页内存的拷贝几乎不耗时",
+    "writing checkpoints took {} s in all": "写检查点总共只用了 {0} s",
+    "{} of the results in the graph are in half precision already": "计算图中已有 {0} 的结果是半精度",
+    "the whole run takes {} s, compiling about a minute: that is not paid back": (
+        "整个运行只有 {0} s，编译约需一分钟：得不偿失"
+    ),
+    # Notices of a fix.
+    "{} files that the script writes went to a scratch folder in the trials, as {}": (
+        "脚本写的 {0} 个文件在试验中进了临时目录，如 {1}"
+    ),
+    "evaluations and checkpoints are not counted: trials are too short to see their share of a training": (
+        "不计评估和检查点：试验太短，看不出它们在训练中的占比"
+    ),
+    "none of this can be written into the source safely; the profile does it from outside": (
+        "这些都不能安全地写进源码；由措施配置从外部实现"
+    ),
+    "the source changes that go with it are in {}; flatout fix --apply makes them": (
+        "相应的源码修改在 {0} 里；flatout fix --apply 会写入"
+    ),
+}
+
+
+def phrase(words: str) -> str | None:
+    """The same in Chinese, None where it is not listed."""
+    if (whole := PHRASES.get(words)) is not None:
+        return whole
+    for pattern, chinese in _patterns():
+        if (found := pattern.fullmatch(words)) is not None:
+            return chinese.format(*(phrase(gap) or gap for gap in found.groups()))
+    return None
+
+
+@cache
+def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
+    return tuple((_pattern(english), chinese) for english, chinese in PHRASES.items() if "{" in english)
+
+
+def _pattern(english: str) -> re.Pattern[str]:
+    parts = (_GAPS.get(part) or re.escape(part) for part in re.split(r"(\{n?\})", english))
+    return re.compile("".join(parts), re.DOTALL)

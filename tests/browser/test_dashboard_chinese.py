@@ -1,0 +1,42 @@
+"""The dashboard in Chinese: what was found in a run is told in the reader's language."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flatout.app.serving.shelf import key_of
+from flatout.problems.chinese.catalogue import CHINESE
+from tests.browser.conftest import UNTRANSLATED, Browser
+from tests.browser.recorded import whole_run
+from tests.dashboard import serving
+
+
+@pytest.mark.parametrize("width", [360, 1200])
+def test_findings_are_told_in_chinese_and_back_in_english(browser: Browser, tmp_path: Path, width: int) -> None:
+    stored = whole_run(tmp_path)
+    screen = {"width": width, "height": 1400, "deviceScaleFactor": 1, "mobile": False}
+    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+
+    with serving(tmp_path / "runs") as server:
+        browser.driver.get(server.url)
+        browser.until(lambda: "token" not in browser.driver.current_url, "the address without its token")
+        browser.console()
+        browser.driver.get(f"http://127.0.0.1:{server.port}/run/{key_of(stored.path)}")
+        browser.until(lambda: browser.run("return document.querySelector('.finding')"), "the findings")
+        english, sentence = browser.text("#findings"), browser.text("#sentence")
+        browser.click("#language")
+        chinese, own = browser.text("#findings"), browser.text(".finding .as-written [lang=en]")
+        untranslated, spoken = browser.run(UNTRANSLATED), browser.text("#sentence")
+        room = browser.run("return document.documentElement.scrollWidth")
+        browser.click("#language")
+        again = browser.text("#findings")
+
+    words = CHINESE["IN101"]
+    assert all(said.replace("`", "") in chinese for said in (words.title, words.what_it_is, words.what_to_do))
+    # The run's own figures are below, as they were written.
+    assert own and own in english and untranslated == []
+    assert again == english and "批次" not in english
+    assert sentence.startswith("The GPU waits for data for 50%") and spoken.startswith("GPU 等待数据的时间占每步的 50%")
+    assert room <= width and browser.console() == []

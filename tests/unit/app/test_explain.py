@@ -1,0 +1,44 @@
+"""`flatout explain` in both languages."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from rich.cells import cell_len
+
+from flatout.app.explain import explained, listed
+from flatout.errors import FlatoutError
+from flatout.problems.catalogue import problems
+from flatout.problems.chinese.catalogue import CHINESE
+
+
+@pytest.mark.parametrize("code", CHINESE)
+def test_a_problem_in_chinese_says_all_of_it_in_lines_that_fit(code: str) -> None:
+    page = explained(code, language="zh")
+
+    words = CHINESE[code]
+    joined = "".join(page.split())
+    for said in (words.title, words.what_it_is, words.what_to_do):
+        assert "".join(said.split()) in joined
+    assert page.endswith(f"flatout explain {code}")
+    # A stop may hang over, and code is never cut.
+    assert max(map(cell_len, page.splitlines())) <= 110
+
+
+def test_the_list_has_every_title() -> None:
+    page = listed(language="zh")
+
+    assert all(f"{problem.code}  " in page and CHINESE[problem.code].title in page for problem in problems())
+    assert all(problem.title in listed() for problem in problems())
+
+
+def test_json_has_the_words_of_the_language() -> None:
+    assert json.loads(explained("IN101", as_json=True, language="zh"))["title"] == CHINESE["IN101"].title
+    assert json.loads(listed(as_json=True))[0]["title"] == problems()[0].title
+
+
+@pytest.mark.parametrize("name", ["IN101", "loader.workers"])
+def test_another_language_is_a_mistake(name: str) -> None:
+    with pytest.raises(FlatoutError, match="--lang must be one of en, zh, got 'fr'"):
+        explained(name, language="fr")

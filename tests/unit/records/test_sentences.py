@@ -1,0 +1,110 @@
+"""A verdict's sentence in both languages: other words, the same figures in the same order."""
+
+from __future__ import annotations
+
+import re
+from itertools import permutations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flatout.diagnose.bound import verdict, with_findings
+from flatout.records.phases import PHASES
+from flatout.records.report import Bound, Cost, Finding, Gain, GpuUse, Grounds, PhaseShare, Verdict
+from flatout.records.sentences import in_chinese, in_english
+
+CAUSES: tuple[Bound, ...] = ("input", "transfer", "sync", "host", "cadence")
+_PAIRS: list[tuple[Bound, ...]] = [*((one,) for one in CAUSES), *permutations(CAUSES, 2)]
+GAINS = Finding("IN101", "input", "t", "high", None, {}, "c", None, None, Gain(1.1, 1.2, 1.3, "m"))
+
+
+def _figures(sentence: str) -> list[str]:
+    return re.findall(r"\d[\d,.]*\d%?|\d%?", sentence)
+
+
+def _spoken(judged: Verdict) -> str:
+    chinese = in_chinese(judged)
+    assert chinese is not None
+    return chinese
+
+
+@pytest.mark.parametrize("on_gpu", [True, False])
+@pytest.mark.parametrize("causes", _PAIRS)
+@pytest.mark.parametrize("step_ms", [0.0123, 61.0, 1163.0])
+def test_every_cause_is_said_with_the_same_figures(on_gpu: bool, causes: tuple[Bound, ...], step_ms: float) -> None:
+    costs = tuple(Cost(cause, 0.31 + 0.1 * place) for place, cause in enumerate(causes))
+    grounds = Grounds(on_gpu, step_ms, None, costs)
+
+    english = in_english(grounds, False)
+    chinese = _spoken(Verdict(causes[0], False, english, grounds))
+
+    assert _figures(english) == _figures(chinese) and len(_figures(english)) == 3 * len(causes)
+    assert chinese.endswith("。") and not re.search("[;,.] ", chinese)
+    assert ("GPU" in english) == ("GPU" in chinese)
+
+
+@pytest.mark.parametrize("on_gpu", [True, False])
+@pytest.mark.parametrize("healthy", [True, False])
+@pytest.mark.parametrize("costs", [(), (Cost("sync", 0.07),)])
+def test_so_is_computing(on_gpu: bool, healthy: bool, costs: tuple[Cost, ...]) -> None:
+    grounds = Grounds(on_gpu, 50.0, 0.93, costs)
+
+    english = in_english(grounds, healthy)
+    chinese = _spoken(Verdict("compute", healthy, english, grounds))
+
+    assert _figures(english) == _figures(chinese) and "93%" in chinese
+    assert ("nothing worth fixing" in english) == ("没有值得修复的问题" in chinese) == healthy
+
+
+def test_the_sentences_as_they_are_read() -> None:
+    data = Verdict("input", False, "", Grounds(True, 103.7, None, (Cost("input", 0.61),)))
+    both = Verdict("balanced", False, "", Grounds(False, 50.0, None, (Cost("cadence", 0.3), Cost("host", 0.28))))
+    fine = Verdict("compute", True, "", Grounds(True, 50.0, 0.97, ()))
+
+    assert _spoken(data) == "GPU 等待数据的时间占每步的 61%（63.3 / 104 ms）。"
+    assert _spoken(both) == (
+        "评估、检查点与日志的时间占每步的 30%（15 / 50 ms），"
+        "同时前向、反向与更新之间的 Python 代码占每步的 28%（14 / 50 ms）。"
+    )
+    assert _spoken(fine) == "GPU 有 97% 的时间在计算，每步 50 ms；没有值得修复的问题。"
+
+
+def test_no_step_is_said_too() -> None:
+    judged = verdict({}, None, None, on_gpu=False)
+
+    assert "No training step" in judged.sentence and "没有看到任何训练步" in _spoken(judged)
+
+
+def test_the_record_of_an_older_flatout_has_its_own_words_only() -> None:
+    assert in_chinese(Verdict("input", False, "The GPU waits.")) is None
+
+
+def test_a_finding_takes_the_health_out_of_both() -> None:
+    phases = {name: PhaseShare(float(name == "forward"), 50.0 * (name == "forward")) for name in PHASES}
+    healthy = verdict(phases, 50.0, None, on_gpu=False)
+
+    judged = with_findings(healthy, [GAINS])
+
+    assert healthy.healthy and "没有值得" in _spoken(healthy) and with_findings(healthy, []) == healthy
+    assert (judged.bound, judged.healthy) == ("compute", False)
+    assert judged.sentence == "The CPU computes for 100% of each 50 ms step."
+    assert _spoken(judged) == "CPU 有 100% 的时间在计算，每步 50 ms。"
+
+
+@given(
+    st.lists(st.floats(0.0, 1.0), min_size=len(PHASES), max_size=len(PHASES)).filter(lambda v: sum(v) > 0.1),
+    st.floats(1e-3, 1e6),
+    st.none() | st.floats(0, 1),
+    st.none() | st.floats(0, 1),
+    st.booleans(),
+)
+def test_any_run_is_judged_in_both_alike(
+    weights: list[float], step_ms: float, starved: float | None, drained: float | None, on_gpu: bool
+) -> None:
+    total = sum(weights)
+    phases = {name: PhaseShare(w / total, w / total * step_ms) for name, w in zip(PHASES, weights, strict=True)}
+
+    judged = verdict(phases, step_ms, GpuUse(starved_share=starved, drained_share=drained), on_gpu)
+
+    assert _figures(judged.sentence) == _figures(_spoken(judged))
