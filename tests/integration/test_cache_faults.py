@@ -141,7 +141,8 @@ def test_a_worker_that_is_killed_leaves_the_others_their_cache(
     first_epoch(first)
     until(lambda: _kill_a_worker(first.pid))
     _, err = first.communicate(timeout=LIMIT_S)
-    assert "DataLoader worker" in err, "torch ends the run; that is its own affair"
+    # torch ends the run, in words that depend on what the worker was handing over: that is its own affair.
+    assert first.returncode != 0 and "Error" in err
 
     began_s = time.monotonic()
     second = started(script, "run", 0, 1, "20MB", 40_000, folder)

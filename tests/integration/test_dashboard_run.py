@@ -23,10 +23,17 @@ import sys, time, torch
 from pathlib import Path
 model = torch.nn.Linear(8, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-loader = torch.utils.data.DataLoader(torch.randn(64, 8), batch_size=4)
+
+class Slow(torch.utils.data.Dataset):
+    def __len__(self):
+        return 64
+    def __getitem__(self, index):
+        time.sleep(0.002)
+        return torch.full((8,), float(index))
+
+loader = torch.utils.data.DataLoader(Slow(), batch_size=4)
 while not Path("stop").exists():
     for batch in loader:
-        time.sleep(0.005)
         model(batch).sum().backward()
         optimizer.step()
 sys.exit(3)
@@ -83,6 +90,7 @@ def test_a_run_is_shown_while_it_goes_on_and_the_dashboard_ends_with_it(tmp_path
     live = [event.value for event in told if event.name == "verdict"]
     assert code == 3, "the script's own"
     assert live[0]["run"]["steps"] < report["run"]["steps"], "judged while it went on"
+    assert [live[0]["findings"][0]["code"], live[-1]["findings"][0]["code"]] == ["IN101", "IN101"]
     # The last word is the same everywhere.
     assert live[-1]["verdict"] == report["verdict"] and live[-1]["next"] == report["next"]
     assert told[-1].name == "end" and told[-2].value["exit_code"] == 3

@@ -31,6 +31,7 @@ def test_workers_train_the_same_numbers(watch: Watch, run_bare: Run, method: str
     assert watch("workers.py", method).losses == run_bare("workers.py", method).losses
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("method", ["fork", "spawn", pytest.param("forkserver", marks=pytest.mark.variant)])
 def test_lines_of_a_worker_are_seen_and_leave_it_alone(watch: Watch, run_bare: Run, method: str) -> None:
     seen = watch("worker_lines.py", method)

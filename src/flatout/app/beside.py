@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,6 +18,8 @@ from flatout.app.live import Follower, Live, StatusView, View
 from flatout.app.notices import Notices
 from flatout.app.terminal import Terminal
 from flatout.records.sample import Tick
+from flatout.store.directory import RunDirectory
+from flatout.store.manifest import Manifest
 from flatout.store.redaction import redact_environment
 from flatout.store.rows import RowWriter
 from flatout.telemetry.cgroup import CgroupSampler
@@ -63,12 +66,15 @@ class Filing:
 
 
 class Beside:
-    """Telemetry, view and captured environment of one run."""
+    """Telemetry, view and captured environment of one run, of which `manifest` is what is known at its start."""
 
-    def __init__(self, work: Path, notices: Notices) -> None:
-        self._work = work
+    def __init__(self, run: RunDirectory, manifest: Manifest, notices: Notices) -> None:
+        self._run = run
+        self._manifest = manifest
+        self._work = run.work
         self._notices = notices
-        self._filing = Filing(work / "telemetry")
+        self._gpus_kept = False
+        self._filing = Filing(run.work / "telemetry")
         self._sampling: Sampling | None = None
         self._live: Live | None = None
         self._exposed: Exposed | None = None
@@ -82,7 +88,7 @@ class Beside:
     def show_screen(self, output: Output) -> None:
         with self._notices.unless("no live view"):
             output.screen.open()
-            self._show(output.screen, JudgedBeside(self._work))
+            self._show(output.screen, JudgedBeside(self._run.path))
 
     def show(self, view: View) -> None:
         with self._notices.unless("no live view"):
@@ -107,18 +113,28 @@ class Beside:
         if self._exposed is not None:
             self._exposed.on_tick(tick)
         self._filing.on_tick(tick)
+        if not self._gpus_kept and self._captured and tick.gpu is not None and tick.gpu.facts:
+            self._gpus_kept = True
+            with self._notices.unless("the GPUs' names are known at the end only"):
+                self._keep({**self._captured, **self._gpus()})
 
     def capture_environment(self, cwd: Path) -> None:
         """Machine, limits, commit and variables, as they are when the run begins."""
         with self._notices.unless("environment not captured"):
             limits = CgroupSampler().sample()
-            self._captured = {
+            captured = {
                 **environment.machine(),
                 "cpu_quota_cores": limits.cpu_quota_cores,
                 "memory_limit_bytes": limits.memory_limit_bytes,
                 "git_commit": environment.git_commit(cwd),
                 "variables": redact_environment(environment.variables(os.environ)),
             }
+            self._keep(captured)
+            self._captured = captured  # last: from here on the sampling thread may keep more
+
+    def _keep(self, known: dict[str, Any]) -> None:
+        """At once, not at the end: a run is judged while it goes on, and after a crash."""
+        self._run.update(replace(self._manifest, environment=known))
 
     def stop(self) -> None:
         with self._notices.unless("the live view did not end well"):
@@ -139,14 +155,19 @@ class Beside:
         """What was captured at the start, and what telemetry has learnt since."""
         found = dict(self._captured)
         if self._sampling is not None:
-            found["gpus"] = [facts.name for facts in self._sampling.gpu_facts]
-            found["driver"] = self._sampling.driver
+            found |= self._gpus()
             found["telemetry_ms_per_tick"] = self._sampling.cost.cpu_ms_per_tick
             ours = (str(self._work) + os.sep, str(_PACKAGE) + os.sep)
             files = [file for file in self._sampling.data_files if not file.startswith(ours)]
             with self._notices.unless("file systems of the data not known"):
                 found["data_filesystems"] = _within(_LOOK_LIMIT_S, lambda: data_filesystems(files))
         return found
+
+    def _gpus(self) -> dict[str, Any]:
+        sampling = self._sampling
+        if sampling is None:
+            return {}
+        return {"gpus": [facts.name for facts in sampling.gpu_facts], "driver": sampling.driver}
 
 
 def data_filesystems(files: Sequence[str]) -> list[dict[str, Any]]:

@@ -185,7 +185,7 @@ class _Watch:
         with self._notices.unless(_SAY["unobserved"]):
             from flatout.app.beside import Beside
 
-            beside = Beside(self._run.work, self._notices)
+            beside = Beside(self._run, self._manifest, self._notices)
             if self._stage is not None:
                 if self._stage.view is not None:
                     beside.show(self._stage.view)

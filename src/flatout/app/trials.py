@@ -91,7 +91,7 @@ class Maker:
         manifest = run.begin(Manifest(run.id, request.command, os.getcwd(), time.time(), flatout=__version__))
         notices = Notices()
         with Process(argv, self._environ(request, run.work, place), place / _OUTPUT) as process:
-            beside = Beside(run.work, notices)
+            beside = Beside(run, manifest, notices)
             beside.sample(process.pid, self.interval_s)
             beside.capture_environment(Path.cwd())
             follower = Follower(run.work / "proc")

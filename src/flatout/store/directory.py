@@ -53,6 +53,10 @@ class RunDirectory:
         write_manifest(self.path, signed)
         return signed
 
+    def update(self, manifest: Manifest) -> None:
+        """More has become known of a run that goes on: whoever looks at it now, or after a crash, finds it."""
+        write_manifest(self.path, manifest)
+
     def finish(self, manifest: Manifest) -> Manifest:
         """Bring the records home, cut their unused tails, and write the manifest of an ended run."""
         from flatout.store.compaction import compact  # brings numpy in: not before the script has started
