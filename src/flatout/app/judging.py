@@ -15,9 +15,9 @@ from flatout.store.run import StoredRun
 FEWEST_STEPS = 5
 # Between two judgements: what is found in the first seconds changes soon, later it seldom does.
 _SHORTEST_S, _LONGEST_S = 15.0, 120.0
-# Of one core: what judging may take over time, however long the run has become, and seconds that are free at the start.
-_MOST_OF_A_CORE = 0.001
-_FREE_S = 0.3
+# Of one core: what judging may take over time, however long the run has become. The first judgement is free: it is the
+# one that everybody waits for, and reads the source, which the next ones know.
+_MOST_OF_A_CORE = 0.0005
 # As much as the verdict at the end has for the source.
 _SOURCE_S = 0.3
 
@@ -28,7 +28,8 @@ class Judging:
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._path = path
         self._clock = clock
-        self._began_s = clock()
+        # When the first judgement was made; what the others took of a core since.
+        self._began_s: float | None = None
         self._spent_s = 0.0
         self._pause_s = _SHORTEST_S
         self._next_s = 0.0
@@ -58,9 +59,11 @@ class Judging:
         try:
             return merged(run, examine(run), limit_s=_SOURCE_S).report
         finally:
-            self._spent_s += time.process_time() - began_cpu_s
-            paid_off_s = self._began_s + (self._spent_s - _FREE_S) / _MOST_OF_A_CORE
-            self._next_s = max(self._clock() + self._pause_s, paid_off_s)
+            if self._began_s is None:
+                self._began_s = self._clock()
+            else:
+                self._spent_s += time.process_time() - began_cpu_s
+            self._next_s = max(self._clock() + self._pause_s, self._began_s + self._spent_s / _MOST_OF_A_CORE)
             self._pause_s = min(2 * self._pause_s, _LONGEST_S)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from flatout.app.ending import ended_politely
+from flatout.app.ending import INTERRUPTED, ended_politely
 from flatout.app.fix import seconds_in, with_written
 from flatout.app.fixing.bench import Bench, Settings
 from flatout.app.fixing.progress import Progress
@@ -25,6 +26,7 @@ from flatout.report.fix import render, to_json
 
 _SAY = {
     "ended": "the profile was measured",
+    "interrupted": "flatout: interrupted before the profile was judged; nothing was changed or kept\n",
     "holds": " The profile holds.\n",
     "gone": " The profile does not hold: {why}.\n",
     "slower": "it does not gain over 1% here",
@@ -59,17 +61,27 @@ def verified(asked: Asked) -> int:
         allow_writes=asked.allow_writes,
     )
     progress = Progress(terminal(os.environ), asked.quiet, settings.budget_s)
-    with ended_politely(), TemporaryDirectory(prefix="flatout-verify-") as folder:
-        maker = Maker(Path(folder), asked.python, tell=progress.begins)
+    try:
+        with ended_politely():
+            fix = _measured(settings, values, progress, asked.python)
+    except KeyboardInterrupt:
+        progress.end()
+        say(_SAY["interrupted"])
+        return INTERRUPTED
+    progress.end()
+    return _show(fix, asked)
+
+
+def _measured(settings: Settings, values: Mapping[str, object], progress: Progress, python: str | None) -> Fix:
+    with TemporaryDirectory(prefix="flatout-verify-") as folder:
+        maker = Maker(Path(folder), python, tell=progress.begins)
         bench = Bench(settings, maker)
         search = Search(bench, maker.report)
         report = search.look()
         search.measure_bare()
         search.found.profile, search.found.ended = dict(values), _SAY["ended"]
         confirm(bench, search)
-        fix = with_written(concluded(bench, search, report, quality_of(bench, search)))
-    progress.end()
-    return _show(fix, asked)
+        return with_written(concluded(bench, search, report, quality_of(bench, search)))
 
 
 def _show(fix: Fix, asked: Asked) -> int:

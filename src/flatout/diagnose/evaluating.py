@@ -6,6 +6,7 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from flatout.diagnose.source import whole_file
 from flatout.records.report import LineCost, Location
@@ -19,18 +20,24 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 class _Parsed:
     file: str
     tree: ast.Module
+    functions: tuple[_Function, ...]
+    evaluating: tuple[_Function, ...]
+    # By the name of what is called: the lines.
+    calls: dict[str, list[int]]
 
 
 def evaluated_at(run: StoredRun, lines: Sequence[LineCost]) -> Location | None:
     """From the lines seen while evaluating; None where the source does not tell."""
-    parsed = [_Parsed(file, tree) for file in _files(lines) if (tree := _parse(run, file)) is not None]
+    parsed = [one for file in _files(lines) if (one := _parse(file, whole_file(run, file))) is not None]
     seen = _weights(lines, ("eval",))
     function, place = _evaluation(parsed, seen)
     if place is None:
         return None
-    calls = list(_calls(parsed, function.name)) if function is not None else []
+    name = None if function is None else function.name
+    calls = [Location(one.file, line) for one in parsed for line in one.calls.get(name or "", ())]
     trained = _weights(lines, ("forward", "backward", "optimizer", "data"))
-    beside = [call for call in calls if _function_at(parsed, call) in {_function_at(parsed, line) for line in trained}]
+    training = {_function_at(parsed, line) for line in trained}
+    beside = [call for call in calls if _function_at(parsed, call) in training]
     # A call beside the training is the one; so is the only call there is.
     for found in (beside, calls):
         if len(found) == 1:
@@ -42,11 +49,19 @@ def _files(lines: Sequence[LineCost]) -> list[str]:
     return list(dict.fromkeys(line.location.file for line in lines if line.phase != "data"))
 
 
-def _parse(run: StoredRun, file: str) -> ast.Module | None:
+@lru_cache(maxsize=16)  # a run that goes on is judged again and again, and its source stays as it was
+def _parse(file: str, text: str) -> _Parsed | None:
     try:
-        return ast.parse(whole_file(run, file))
+        tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
         return None
+    nodes = list(ast.walk(tree))
+    functions = tuple(node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    calls: dict[str, list[int]] = defaultdict(list)
+    for node in nodes:
+        if isinstance(node, ast.Call) and isinstance(called := node.func, ast.Attribute | ast.Name):
+            calls[called.attr if isinstance(called, ast.Attribute) else called.id].append(node.lineno)
+    return _Parsed(file, tree, functions, tuple(filter(_evaluates, functions)), calls)
 
 
 def _weights(lines: Sequence[LineCost], phases: Sequence[str]) -> dict[Location, float]:
@@ -59,12 +74,7 @@ def _weights(lines: Sequence[LineCost], phases: Sequence[str]) -> dict[Location,
 
 def _evaluation(parsed: Sequence[_Parsed], seen: dict[Location, float]) -> tuple[_Function | None, Location | None]:
     """The function that evaluates, if it is one; and where it, or else the loop that evaluates, begins."""
-    found = [
-        (_weight(function, one.file, seen), one.file, function)
-        for one in parsed
-        for function in _functions(one.tree)
-        if _evaluates(function)
-    ]
+    found = [(_weight(function, one.file, seen), one.file, function) for one in parsed for function in one.evaluating]
     # The innermost line is mostly the model's or the dataset's own: then the only function in question has to be it.
     likely = [one for one in found if one[0]] or found
     best = max(likely, key=lambda one: one[0], default=None)
@@ -96,10 +106,6 @@ def _inline_loop(parsed: Sequence[_Parsed], seen: dict[Location, float]) -> Loca
     return best[1] if best is not None and best[0] else None
 
 
-def _functions(tree: ast.AST) -> Iterator[_Function]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
-
-
 def _trains(node: ast.AST) -> bool:
     return any(isinstance(name, ast.Attribute) and name.attr == "backward" for name in _names(node))
 
@@ -108,22 +114,13 @@ def _names(node: ast.AST) -> Iterator[ast.Attribute | ast.Name]:
     return (name for name in ast.walk(node) if isinstance(name, ast.Attribute | ast.Name))
 
 
-def _calls(parsed: Sequence[_Parsed], name: str) -> Iterator[Location]:
-    for one in parsed:
-        for node in ast.walk(one.tree):
-            if isinstance(node, ast.Call):
-                called = node.func
-                if name == (called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", None)):
-                    yield Location(one.file, node.lineno)
-
-
 def _function_at(parsed: Sequence[_Parsed], place: Location) -> tuple[str, int]:
     """The file and first line of the innermost function around a line; line 0 for the module itself."""
     around = [
         function.lineno
         for one in parsed
         if one.file == place.file
-        for function in _functions(one.tree)
+        for function in one.functions
         if function.lineno <= place.line <= (function.end_lineno or 0)
     ]
     return place.file, max(around, default=0)

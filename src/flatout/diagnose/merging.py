@@ -12,6 +12,7 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 from flatout.diagnose.checking import check, chosen
@@ -72,8 +73,7 @@ def _merged(run: StoredRun, evidence: Evidence) -> RunReport:
     files = own_files(run, evidence)
     if not files:
         return report
-    project = load(files)
-    found = [one for one in check(project, chosen((), ())).findings if one.code not in (SYNTAX, UNUSED)]
+    project, found = _checked(tuple((file, *_mark(file)) for file in files))
     judge = Judge(project, run, evidence)
     judged = [judge.with_cost(one, found) for one in found]
     findings = tuple(_explained(one, judged, judge, run) for one in report.findings)
@@ -81,6 +81,19 @@ def _merged(run: StoredRun, evidence: Evidence) -> RunReport:
     if more:
         findings = tuple(ranked(without_consequences([*findings, *more])))
     return replace(report, findings=findings, source=_side(judged, report.findings, project, run))
+
+
+@lru_cache(maxsize=1)  # a run that goes on is judged again and again, and its source stays as it was
+def _checked(files: tuple[tuple[Path, int, int], ...]) -> tuple[Project, tuple[SourceFinding, ...]]:
+    """These files and what stands in them; they are told apart by what changes when one is written."""
+    project = load([file for file, *_ in files])
+    found = check(project, chosen((), ())).findings
+    return project, tuple(one for one in found if one.code not in (SYNTAX, UNUSED))
+
+
+def _mark(file: Path) -> tuple[int, int]:
+    facts = file.stat()
+    return facts.st_mtime_ns, facts.st_size
 
 
 # Which files.
@@ -118,13 +131,19 @@ def _seen(run: StoredRun, evidence: Evidence) -> list[str]:
 
 def _imported(path: Path, roots: Sequence[Path]) -> Iterator[Path]:
     """Files of the project that this one imports: looked for beside it, and beside what the run executed."""
-    text = path.read_text(encoding="utf-8", errors="replace")
-    for name in dict.fromkeys(Module(str(path), path.stem, text).imported()):
+    for name in _named_in(path, *_mark(path)):
         parts = [part for part in name.split(".") if part]
         for root in (path.parent, *roots) if parts else ():
             for file in (root.joinpath(*parts).with_suffix(".py"), root.joinpath(*parts, "__init__.py")):
                 if file.is_file():
                     yield file
+
+
+@lru_cache(maxsize=_MOST_FILES)
+def _named_in(path: Path, *mark: int) -> tuple[str, ...]:
+    """What a file imports, as it is since `mark`."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    return tuple(dict.fromkeys(Module(str(path), path.stem, text).imported()))
 
 
 # What they add.

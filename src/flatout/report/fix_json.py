@@ -11,6 +11,7 @@ from flatout.records.proof import Ceiling, Decision, Envelope, Hours, Identity, 
 from flatout.records.report import Gain
 from flatout.records.trial import Trial
 from flatout.report.json import verdict_from_json
+from flatout.report.kinds import check
 
 
 def fix_from_json(value: dict[str, Any]) -> Fix:
@@ -99,4 +100,6 @@ def _optional(kind: Any, value: dict[str, Any] | None) -> Any:
 def _made(kind: Any, value: dict[str, Any]) -> Any:
     """A record from its JSON, whose lists are tuples here; keys that a newer flatout added are left out."""
     known = {name: item for name, item in value.items() if name in kind.__slots__}
-    return kind(**{name: tuple(item) if isinstance(item, list) else item for name, item in known.items()})
+    known = {name: tuple(item) if isinstance(item, list) else item for name, item in known.items()}
+    check(kind, known)
+    return kind(**known)

@@ -62,6 +62,32 @@ PHRASES = {
     "not surely over {}: {}": "不能确定超过 {0}：{1}",
     "{}, but too little was run again to know what that is worth": "{0}，但重复运行太少，无法判断其价值",
     "{} is better still": "{0} 更好",
+    "{}, in turns within one process": "{0}，在同一进程内轮流",
+    "{n} of {n} trials failed: {}": "{1} 次试验中有 {0} 次失败：{2}",
+    "the trial ended: {}": "试验提前结束：{0}",
+    "it did not come into force": "没有生效",
+    "it is to change nothing, but {}": "它本不该改变任何数值，但 {0}",
+    "frees memory that {} needs; {} by itself": "腾出 {0} 需要的内存；单独为 {1}",
+    "the script as it is could not be measured: {}": "无法测量原样的脚本：{0}",
+    "{n} steps after warm-up are too few, {n} are needed": "预热之后只有 {0} 步，太少，至少需要 {1} 步",
+    "in the proof at the end the whole profile did not surely gain over 1%": (
+        "最后验证时，整个配置不能确定提升超过 1%"
+    ),
+    "there was no time to try the lossless part by itself": "没有时间单独试无损的部分",
+    "what it is about comes too seldom to be seen in trials; --budget would have to be {}": (
+        "它针对的事在试验中出现得太少，看不到；--budget 须为 {0}"
+    ),
+    "it begins with the second epoch, after {n} s; --budget would have to be {}": (
+        "它从第二个 epoch（{0} s 之后）才开始；--budget 须为 {1}"
+    ),
+    "the trial was over before anything came again; a longer --budget lets it see more": (
+        "试验在同样的内容再次出现之前就结束了；更长的 --budget 能看到更多"
+    ),
+    "no evaluation was seen that could be left out": "没有看到可以省去的评估",
+    "the function was not seen in the process that trains": "在训练进程里没有看到这个函数",
+    "the samples draw random numbers, and with other workers they draw others, so bit-identity cannot be asked": (
+        "样本会抽取随机数，worker 不同抽到的也不同，因此无法要求逐位一致"
+    ),
     # Why nothing can be said of the numbers.
     "the script differs {} when simply run again, so bit-identity cannot be asked of it": (
         "脚本原样再跑一次{0}就不同，因此无法要求逐位一致"
@@ -131,6 +157,12 @@ PHRASES = {
     "{} files that the script writes went to a scratch folder in the trials, as {}": (
         "脚本写的 {0} 个文件在试验中进了临时目录，如 {1}"
     ),
+    "what the script writes went to a scratch folder in the trials: {}": "脚本写的文件在试验中进了临时目录：{0}",
+    "evaluations and checkpoints come so seldom under the profile that no trial saw one: After is without them": (
+        "在此配置下评估和检查点很少出现，没有一次试验看到：“之后”不含它们"
+    ),
+    "no patch was written: {}": "没有写补丁：{0}",
+    "the source was changed as in {}": "源码已按 {0} 修改",
     "evaluations and checkpoints are not counted: trials are too short to see their share of a training": (
         "不计评估和检查点：试验太短，看不出它们在训练中的占比"
     ),

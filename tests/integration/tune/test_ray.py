@@ -17,7 +17,7 @@ from flatout.tune.objective import Objective
 from flatout.tune.on_ray import OnRay
 from flatout.tune.search import Search
 
-ray = pytest.importorskip("ray")
+ray = pytest.importorskip("ray", reason="ray is not installed: make setup")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 

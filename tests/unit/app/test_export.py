@@ -202,7 +202,7 @@ def test_wandb_gets_an_offline_run(tmp_path: Path) -> None:
 
 
 def test_a_name_that_leads_elsewhere_stays_a_name(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard")
+    pytest.importorskip("tensorboard", reason="tensorboard is not installed: make setup")
 
     metrics.write_metrics("tensorboard", (), tmp_path / "logs", "../../elsewhere", {})
 

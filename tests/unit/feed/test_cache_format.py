@@ -111,7 +111,8 @@ def test_what_would_not_come_back_the_same_is_refused(sample: Any) -> None:
 
 
 def test_images_are_kept() -> None:
-    image = pytest.importorskip("PIL.Image").effect_noise((20, 10), 50).convert("RGB")
+    images = pytest.importorskip("PIL.Image", reason="pillow is not installed: make setup")
+    image = images.effect_noise((20, 10), 50).convert("RGB")
 
     back, label = there_and_back((image, 3))
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.remedies.applied import applied
 
-tensorboard = pytest.importorskip("torch.utils.tensorboard")
+tensorboard = pytest.importorskip("torch.utils.tensorboard", reason="tensorboard is not installed: make setup")
 
 
 def _logged(folder: Path) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,6 +61,30 @@ def test_a_record_of_a_newer_flatout_is_read_and_one_of_another_schema_is_not() 
         fix_from_json({**value, "schema": 9})
     with pytest.raises(FlatoutError, match="lacks what it needs"):
         fix_from_json({"schema": 1})
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("gain", "low"), "fast"),
+        (("command",), 7),
+        (("ceiling", "binds"), "luck"),
+        (("tried", 0, "state"), None),
+        (("tried", 0, "planned", "codes"), [1]),
+        (("hours_before",), "2 h"),
+        (("notices",), [{}]),
+    ],
+)
+def test_a_record_that_was_written_in_by_hand_is_refused_in_one_line(place: tuple[Any, ...], value: object) -> None:
+    record = json.loads(json.dumps(to_json(FIX)))
+    at = record
+    for key in place[:-1]:
+        at = at[key]
+    at[place[-1]] = value
+
+    with pytest.raises(FlatoutError, match="lacks what it needs") as error:
+        fix_from_json(record)
+    assert "\n" not in str(error.value)
 
 
 def test_trials_of_other_versions_are_read() -> None:
