@@ -18,9 +18,9 @@ import pytest
 
 from flatout.feed.cache import place as cache_place
 from flatout.feed.cache.dataset import cached, is_cached
-from flatout.feed.cache.place import SHARED_MEMORY
+from flatout.feed.cache.segment import SHARED_MEMORY
 from flatout.feed.cache.shared import release_all
-from tests.integration.running import ENVIRON, until
+from tests.integration.running import ENVIRON, run, until
 
 TRAINING = """
 import os, sys, time
@@ -149,6 +149,38 @@ def test_a_worker_that_is_killed_leaves_the_others_their_cache(
     assert second.communicate(timeout=LIMIT_S)[0] == "epoch 0 True\n"
     assert time.monotonic() - began_s < LIMIT_S / 2, "no lock of the dead was waited for"
     assert list(folder.iterdir()) == []
+
+
+_KILLED = """
+import os, signal, time, torch
+from torch.utils.data import DataLoader, Dataset
+
+class Slow(Dataset):
+    def __len__(self): return 64
+    def __getitem__(self, index):
+        time.sleep(0.003)
+        return torch.full((1000,), float(index))
+
+if __name__ == "__main__":
+    model = torch.nn.Linear(1000, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 1e-6)
+    for epoch in range(3):
+        for batch in DataLoader(Slow(), batch_size=8, num_workers=2):
+            model(batch).mean().backward()
+            optimizer.step()
+    print(*[name for name in os.listdir("/dev/shm") if name.startswith("flatout-cache-")], flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_whoever_watches_frees_what_a_killed_script_leaves(tmp_path: Path) -> None:
+    (tmp_path / "killed.py").write_text(_KILLED)
+
+    done = run("--remedy", "loader.cache=true", "killed.py", cwd=tmp_path)
+
+    there = set(done.stdout.decode().split())
+    assert done.returncode == 137 and there, done.stderr
+    assert not there & set(os.listdir(SHARED_MEMORY))
 
 
 class _Slow(list[int]):

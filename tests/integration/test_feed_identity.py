@@ -26,6 +26,7 @@ from flatout.attach import imports
 from flatout.attach.patching import Patches
 from flatout.feed.cache import place as cache_place
 from flatout.feed.cache.dataset import cached
+from flatout.feed.cache.segment import SHARED_MEMORY
 from flatout.feed.cache.shared import release_all
 from flatout.feed.iterator import FeedIterator
 from flatout.remedies.applying import Applied
@@ -166,7 +167,7 @@ def in_force(profile: dict[str, Any]) -> Iterator[dict[str, dict[str, Any]]]:
 @pytest.fixture(autouse=True)
 def shared_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """One that no other test has a part in."""
-    with tempfile.TemporaryDirectory(dir=cache_place.SHARED_MEMORY) as name:
+    with tempfile.TemporaryDirectory(dir=SHARED_MEMORY) as name:
         monkeypatch.setattr(cache_place, "SHARED_MEMORY", name)
         yield
         release_all()

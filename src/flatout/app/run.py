@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from flatout import __version__
 from flatout.app.launch import Child, child_environment, command_line, verdict_first
+from flatout.app.leftovers import reap_shared_memory
 from flatout.app.notices import Notices
 from flatout.app.terminal import say, terminal
 from flatout.errors import FlatoutError
@@ -46,6 +47,9 @@ _SAY = {
     "no_replay": "--live: not all of the script's output could be printed",
     "no_dashboard": "no dashboard",
 }
+
+# Modules that start another script: the run is named after that.
+_LAUNCHERS = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +101,11 @@ def run_name(cmd: Sequence[str], wished: str | None) -> str:
     """A name for the run: the script's, wherever it stands in the command."""
     if wished:
         return wished.replace(".", "-")
+    script = next((word for word in cmd if word.endswith(".py")), None)
     if cmd[0].startswith("-m"):
-        return (cmd[0][2:] or cmd[1]).replace(".", "-")
-    return next((word for word in cmd if word.endswith(".py")), cmd[0])
+        module = cmd[0][2:] or cmd[1]
+        return script if script is not None and module in _LAUNCHERS else module.replace(".", "-")
+    return script or cmd[0]
 
 
 class _Watch:
@@ -216,6 +222,7 @@ class _Watch:
             environment = beside.environment() if beside is not None else {}
             notices = (*ended.notices, *self._notices)
             self._run.finish(replace(ended, environment=environment, notices=notices))
+            reap_shared_memory()
             from flatout.app.verdict import publish, summarised
 
             options = self._options

@@ -23,6 +23,7 @@ from flatout.app.beside import Beside
 from flatout.app.fixing.sizes import SETTLES
 from flatout.app.in_turns import in_turns
 from flatout.app.launch import child_environment, command_line
+from flatout.app.leftovers import reap_shared_memory
 from flatout.app.live import Follower
 from flatout.app.loaders_alone import NOT_FED, fed
 from flatout.app.notices import Notices
@@ -111,6 +112,7 @@ class Maker:
         trial = _result(request, place, ended)
         # The next trial shall not come upon the files of this one, and checkpoints are large.
         shutil.rmtree(place / _SCRATCH, ignore_errors=True)
+        reap_shared_memory()
         return trial
 
     def _environ(self, request: Request, work: Path, place: Path) -> dict[str, str]:

@@ -30,6 +30,8 @@ def test_the_reason_is_the_likeliest(argv: list[str], recordings: int, words: st
         (["-m", "pkg.train"], None, "pkg-train"),
         (["-mpkg.train"], None, "pkg-train"),
         (["torchrun", "--nproc-per-node", "2", "train.py"], None, "train.py"),
+        (["-m", "torch.distributed.run", "--nproc-per-node", "2", "train.py"], None, "train.py"),
+        (["-m", "pkg.train", "--config", "small.py"], None, "pkg-train"),
         (["console"], None, "console"),
         (["train.py"], "v1.2", "v1-2"),
     ],

@@ -13,9 +13,8 @@ from .budget import default_budget_bytes, folder_free_bytes, memory
 from .cut import Cut
 from .key import dataset_key
 from .probe import probe
-from .segment import PREFIX, Unavailable, reap
+from .segment import PREFIX, SHARED_MEMORY, Unavailable, reap
 
-SHARED_MEMORY = "/dev/shm"
 _LEAST_USEFUL_BYTES = 64 << 20
 _SHARE_OF_FOLDER = 0.9
 _SLACK = 1.25
