@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import pickle
 import signal
@@ -81,6 +82,9 @@ def main(
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         os.environ.setdefault("MKL_NUM_THREADS", "1")
         limit_threads()
+        # What came from the parent is here to stay. The collector would go through all of it, in every worker at about
+        # the same time, and by writing into it make the pages that all of them share each worker's own.
+        gc.freeze()
         descriptor = memory if isinstance(memory, int) else memory.detach()
         _Worker(orders, channels, Memory(descriptor), parent).serve()
     except (KeyboardInterrupt, ParentGone, BrokenPipeError, ConnectionResetError):
