@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from dataclasses import dataclass
@@ -308,6 +309,24 @@ def test_a_tuned_loader_gives_the_same_batches() -> None:
 
     assert [b.tolist() for b in tuned] == [b.tolist() for b in TorchLoader(dataset, 4)]
     assert tuned.num_workers >= 1
+
+
+class Frozen:
+    """Tells how much of what its process holds the garbage collector leaves alone."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> int:
+        return gc.get_freeze_count()
+
+
+def test_workers_do_not_go_through_what_they_have_from_their_parent() -> None:
+    before = gc.get_freeze_count()
+    found = [int(count) for batch in DataLoader(Frozen(), 2, num_workers=2) for count in batch]
+
+    assert min(found) > 10_000, "torch alone is more"
+    assert gc.get_freeze_count() == before, "the parent's own collector is left as it is"
 
 
 @pytest.mark.parametrize(
