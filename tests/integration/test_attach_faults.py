@@ -65,10 +65,12 @@ def test_a_run_directory_that_cannot_be_written_leaves_the_script_running(run_ba
     assert 1 <= len(notices) <= 2, seen.stderr
 
 
-_LIKE_ANOTHER = [pytest.param(end, marks=pytest.mark.variant) for end in ("exit", "interrupt", "thread", "os_exit")]
+_LIKE_ANOTHER = [
+    pytest.param(end, marks=pytest.mark.variant) for end in ("raise", "exit", "interrupt", "thread", "os_exit")
+]
 
 
-@pytest.mark.parametrize("end", ["raise", "sigterm", "sigkill", *_LIKE_ANOTHER])
+@pytest.mark.parametrize("end", ["sigterm", "sigkill", *_LIKE_ANOTHER])
 def test_every_end_is_the_scripts_own_and_its_steps_are_kept(watch: Watch, run_bare: Run, end: str) -> None:
     bare = run_bare("ends.py", end)
     seen = watch("ends.py", end)

@@ -21,10 +21,13 @@ PLANTED = {
 WITH_LINE = {"data", "forward", "other", "tensorboard", "image"}
 
 
-def test_phases_add_up_to_the_wall_time_measured_outside(watch: Watch) -> None:
-    seen = watch("mixed.py")
+@pytest.fixture(scope="module")
+def mixed(watch: Watch) -> Watched:
+    return watch("mixed.py")
 
-    steps, truth = seen.steps, seen.truth
+
+def test_phases_add_up_to_the_wall_time_measured_outside(mixed: Watched) -> None:
+    steps, truth = mixed.steps, mixed.truth
     assert_phases_tile(steps)
     measured_s = (truth["end_ns"] - truth["first_end_ns"]) * 1e-9
     assert float(steps["phase_s"][1:].astype(float).sum()) == pytest.approx(measured_s, rel=0.01)
@@ -33,20 +36,20 @@ def test_phases_add_up_to_the_wall_time_measured_outside(watch: Watch) -> None:
     assert abs(begin - truth["begin_ns"]) * 1e-9 < 0.01 * (truth["end_ns"] - truth["begin_ns"]) * 1e-9
 
 
-def test_reported_phases_add_up_to_the_step(watch: Watch) -> None:
-    seen = watch("mixed.py")
-
-    shares = {name: phase["share"] for name, phase in seen.json["phases"].items()}
-    total_ms = sum(phase["ms"] for phase in seen.json["phases"].values())
+def test_reported_phases_add_up_to_the_step(mixed: Watched) -> None:
+    shares = {name: phase["share"] for name, phase in mixed.json["phases"].items()}
+    total_ms = sum(phase["ms"] for phase in mixed.json["phases"].values())
     assert sum(shares.values()) == pytest.approx(1.0, abs=0.01)
-    assert total_ms == pytest.approx(1000 / seen.json["throughput"]["steps_per_s"], rel=0.02)
+    assert total_ms == pytest.approx(1000 / mixed.json["throughput"]["steps_per_s"], rel=0.02)
     for name in ("data", "forward", "backward", "optimizer", "eval", "checkpoint", "gc", "other"):
         assert shares[name] > 0, name
 
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(kind, marks=[pytest.mark.variant] if kind in ("other", "image") else []) for kind in PLANTED],
+    params=[
+        pytest.param(kind, marks=[pytest.mark.variant] if kind in ("other", "image", "gc") else []) for kind in PLANTED
+    ],
 )
 def planted(request: pytest.FixtureRequest, watch: Watch) -> tuple[str, Watched]:
     return request.param, watch("planted.py", request.param)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 import flatout
@@ -73,6 +74,7 @@ def _ms(seen: Watched, first: int, last: int) -> float:
     return float(1e3 * seen.steps["phase_s"][first - 1 : last, PHASES.index("forward")].min())
 
 
+@pytest.mark.variant
 def test_targets_of_the_heatmap_project_are_computed_once(watch: Watch, run_bare: Run, tmp_path: Path) -> None:
     def words(name: str) -> list[str]:
         words = ["--size", "tiny", "--data", str(tmp_path / "data"), "--steps", "20", "--out", str(tmp_path / name)]

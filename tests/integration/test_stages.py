@@ -74,9 +74,8 @@ def test_what_is_compiled_is_left_alone_and_said_so(watch: Watch, script: Callab
     assert "stages not measured: torch.compile is used" in seen.notices
 
 
-@pytest.mark.parametrize(
-    "script", ["gan.py", *(pytest.param(name, marks=pytest.mark.variant) for name in ("lbfgs.py", "rl.py"))]
-)
+@pytest.mark.variant
+@pytest.mark.parametrize("script", ["gan.py", "lbfgs.py", "rl.py"])
 def test_other_loops_stay_as_they_are(watch: Watch, run_bare: Run, script: str) -> None:
     bare = run_bare(script)
     seen = watch(script, options=STAGES)
@@ -91,6 +90,7 @@ def test_they_are_not_there_unless_asked_for(watch: Watch) -> None:
     assert watch("epoch_loop.py").json["stages"] is None
 
 
+@pytest.mark.variant
 def test_the_environment_asks_too(watch: Watch) -> None:
     seen = watch("known_stages.py", FLATOUT_STAGES="yes")
 

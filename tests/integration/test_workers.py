@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
 from tests.integration.watching import Run, Watch, line_of
 
 
+@pytest.fixture(scope="module")
+def seen_once(watch: Watch) -> Watch:
+    """Each of them is watched once, whatever tests look at."""
+    return cache(watch)
+
+
 @pytest.mark.parametrize("method", ["none", "fork", "spawn", pytest.param("forkserver", marks=pytest.mark.variant)])
-def test_cost_per_sample_in_workers(watch: Watch, run_bare: Run, method: str) -> None:
-    seen = watch("workers.py", method)
+def test_cost_per_sample_in_workers(seen_once: Watch, method: str) -> None:
+    seen = seen_once("workers.py", method)
 
     assert seen.returncode == 0, seen.stderr
     assert seen.step_count == 20
@@ -27,12 +35,14 @@ def test_cost_per_sample_in_workers(watch: Watch, run_bare: Run, method: str) ->
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_workers_train_the_same_numbers(watch: Watch, run_bare: Run, method: str) -> None:
-    assert watch("workers.py", method).losses == run_bare("workers.py", method).losses
+def test_workers_train_the_same_numbers(seen_once: Watch, run_bare: Run, method: str) -> None:
+    assert seen_once("workers.py", method).losses == run_bare("workers.py", method).losses
 
 
 @pytest.mark.timing
-@pytest.mark.parametrize("method", ["fork", "spawn", pytest.param("forkserver", marks=pytest.mark.variant)])
+@pytest.mark.parametrize(
+    "method", ["fork", *(pytest.param(name, marks=pytest.mark.variant) for name in ("spawn", "forkserver"))]
+)
 def test_lines_of_a_worker_are_seen_and_leave_it_alone(watch: Watch, run_bare: Run, method: str) -> None:
     seen = watch("worker_lines.py", method)
 
