@@ -22,7 +22,8 @@ def _states(seen: Watched) -> dict[str, dict[str, Any]]:
 
 
 def _events(folder: Path) -> dict[str, list[tuple[int, float]]]:
-    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    name = "tensorboard.backend.event_processing.event_accumulator"
+    accumulator = pytest.importorskip(name, reason="tensorboard is not installed")
     found = {}
     for part in ("events", "events/both_a", "events/both_b"):
         events = accumulator.EventAccumulator(str(folder / part), size_guidance={"scalars": 0})

@@ -222,7 +222,6 @@ class _Watch:
             environment = beside.environment() if beside is not None else {}
             notices = (*ended.notices, *self._notices)
             self._run.finish(replace(ended, environment=environment, notices=notices))
-            reap_shared_memory()
             from flatout.app.verdict import publish, summarised
 
             options = self._options
@@ -234,6 +233,7 @@ class _Watch:
                 quiet=options.quiet,
                 verbose=options.verbose,
             )
+            reap_shared_memory()
         except KeyboardInterrupt:
             say(_SAY["interrupted"].format(path=self._run.path))
         except Exception as error:

@@ -160,7 +160,8 @@ def test_a_long_run_has_no_more_points_and_keeps_its_slowest_step(tmp_path: Path
 
 
 def test_tensorboard_reads_what_was_written(tmp_path: Path) -> None:
-    loading: Any = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    name = "tensorboard.backend.event_processing.event_accumulator"
+    loading: Any = pytest.importorskip(name, reason="tensorboard is not installed: make setup")
     run = make(tmp_path)
 
     count = exported_metrics(str(run.path), "tensorboard", tmp_path / "logs")
