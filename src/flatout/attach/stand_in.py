@@ -18,6 +18,9 @@ def is_written_in_c(method: Any) -> bool:
 class StandIn:
     """`call` in the place of `original`."""
 
+    # Not in the dictionary: `functools.update_wrapper` copies that of one stand-in into the one wrapped around it.
+    __slots__ = ("__dict__", "_call", "_known_as")
+
     def __init__(self, original: Any, call: Any) -> None:
         self._call = call
         self._known_as: Any = original._known_as if isinstance(original, StandIn) else original

@@ -86,9 +86,19 @@ def test_values_and_errors_are_the_methods_own() -> None:
 
 
 def test_a_second_patch_over_ours_is_the_method_too() -> None:
-    theirs = Patches("__theirs__")
-    theirs.replace(torch.Tensor, "to", lambda original: lambda *args, **kwargs: original(*args, **kwargs))
+    theirs, called = Patches("__theirs__"), []
 
+    def make(original: Any) -> Any:
+        def to(*args: Any, **kwargs: Any) -> Any:
+            called.append(args)
+            return original(*args, **kwargs)
+
+        return to
+
+    theirs.replace(torch.Tensor, "to", make)
+
+    assert torch.ones(2).to(torch.double).dtype == torch.double
+    assert len(called) == 1
     assert torch.Tensor.to in _BEFORE
     assert nn.LazyLinear(2).to("cpu")(torch.ones(1, 2)).shape == (1, 2)
     theirs.restore()
