@@ -110,8 +110,9 @@ def workloads(options: argparse.Namespace) -> None:
 
 
 def _keep(folder: Path, place: Path) -> None:
-    """What each trial said and came to; its recording is large and stays behind."""
-    for file in [*folder.rglob("trial.json"), *folder.rglob("output.txt"), *folder.rglob("fix.json")]:
+    """What each trial said and came to. Recordings are large and stay behind, but for those that findings come from."""
+    looked = [file for file in folder.glob("*/look-*/**/*") if file.is_file()]
+    for file in [*folder.rglob("trial.json"), *folder.rglob("output.txt"), *folder.rglob("fix.json"), *looked]:
         to = place / file.relative_to(folder)
         to.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(file, to)

@@ -16,7 +16,7 @@ _SCRIPT = Path(__file__).parent / "scripts" / "prefetch_cuda.py"
 
 @pytest.mark.parametrize("mode", ["dict", "views"])
 def test_batches_brought_to_the_device_are_counted_and_no_faster_than_they_are_made(tmp_path: Path, mode: str) -> None:
-    command = (str(_SCRIPT), mode)
+    command = (str(_SCRIPT), mode, "3000")  # batches, so that neither comes to the end of an epoch
     remedies = {"loader.pin": True, "transfer.prefetch": True}
 
     plain = Maker(tmp_path)(Request(command, "as it is", remedies, steps=40, seconds=20.0))

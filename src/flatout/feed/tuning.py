@@ -167,9 +167,12 @@ class Tuner:
         """The number to try after `workers`, None when none is left."""
         # So many times as many would do, if they got in nobody's way.
         short = min(self._wall_s / max(self._wall_s - self._wait_s, 1e-9), _LARGEST_FACTOR)
-        # On a machine that others use too, more workers than CPUs may still get more done.
-        most = min(2 * self._most(costs), self._most_of_use)
-        up = min(max(workers + 1, round(workers * _FACTOR), min(round(workers * short), self._most(costs))), most)
+        cpus = self._most(costs)
+        if workers < cpus:
+            up = min(max(workers + 1, round(workers * _FACTOR), round(workers * short)), cpus)
+        else:
+            # On a machine that others use too, more workers than CPUs may still get more done.
+            up = min(max(workers + 1, round(workers * _FACTOR)), 2 * cpus, self._most_of_use)
         is_busy = self._wait_s < _MOSTLY * self._wall_s  # works more than it waits
         down = max(1, min(workers - 1, round(workers / _FACTOR)))
         # Fewer can only be better where workers and the main thread want the same CPUs.

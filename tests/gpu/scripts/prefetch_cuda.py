@@ -8,6 +8,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
+BATCHES = int(sys.argv[2]) if len(sys.argv) > 2 else 60
+
 
 class Views:
     def __init__(self, samples):
@@ -17,7 +19,7 @@ class Views:
 
 class Images(Dataset):
     def __len__(self):
-        return 64 * 60
+        return 64 * BATCHES
 
     def __getitem__(self, i):
         return torch.full((3, 128, 128), float(i % 7)), i % 10
