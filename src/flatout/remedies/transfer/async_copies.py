@@ -16,7 +16,7 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..answers import Answer, by_finding
+from ..answers import Answer, by_finding, yes
 from ..site import Refused
 from ..values import Flag
 from .pinned_batches import PinnedBatches
@@ -31,10 +31,15 @@ TITLE = "Pinned batches are copied without holding up the host"
 SAFETY = "lossless"
 VALUE = Flag()
 _ONLY_LOOKS_STEPS = 20
+_PINS = "loader.pin"
 
 
 def applies(report: RunReport) -> Answer:
-    return by_finding(report, ID, "no copy of a pinned batch holds up this training")
+    answer = by_finding(report, ID, "no copy of a pinned batch holds up this training")
+    if not answer.is_yes and by_finding(report, _PINS, "").is_yes:
+        # Pinning alone makes a copy quicker, but the host still waits for it, and for the kernels before it.
+        return yes(True, "once batches are pinned, the host need not wait for their copies")
+    return answer
 
 
 def apply(site: Site, value: Any) -> None:
