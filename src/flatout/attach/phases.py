@@ -111,6 +111,9 @@ class Phases:
         index = self.index
         handlers = self._handlers
         for code, moment in zip(codes, moments, strict=True):
+            # A garbage collection may come, and log, between a look at the clock and the event it was for.
+            if moment < self.last:
+                moment = self.last
             self.acc[self.cur] += moment - self.last
             self.last = moment
             handlers[code & 31](code >> 5)

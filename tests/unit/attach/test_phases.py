@@ -15,7 +15,7 @@ from flatout.attach.phase_now import phase_now
 from flatout.attach.phases import PENDING, Phases
 from flatout.attach.recorder import Recorder
 from flatout.attach.steps import StepWriter
-from flatout.attach.wire import BACKWARD, DATA, EVAL, FORWARD, H2D, OPTIMIZER, OTHER, SYNC
+from flatout.attach.wire import BACKWARD, DATA, EVAL, FORWARD, GC, H2D, OPTIMIZER, OTHER, SYNC
 from flatout.store.recording import Recording, read_recording
 
 TRAIN, VALIDATE = 1 << 5, 2 << 5
@@ -50,6 +50,23 @@ def test_an_epoch_loop(tmp_path: Path) -> None:
     assert milliseconds(seen, BACKWARD) == milliseconds(seen, OPTIMIZER) == [10, 10, 10]
     # Before a batch is asked for, and between backward and optimizer.
     assert milliseconds(seen, OTHER) == [20, 20, 20]
+
+
+def test_a_collection_that_logs_between_an_events_moment_and_the_event(tmp_path: Path) -> None:
+    """The clock was read before it and logged after it: no phase is shorter than nothing for that."""
+    codes = (*STEP[:2], ev.ENTER_GC, ev.LEAVE, *STEP[2:])
+    moments = [100.01, 100.02, 100.05, 100.08, 100.03, 100.09, 100.10, 100.11]
+    recorder = Recorder(str(tmp_path / "made.rec"), {"pid": 1})
+    phases = Phases(StepWriter(lambda: recorder))
+    phases.begin(100.0)
+    phases.consume(codes, moments)
+    recorder.close()
+    seen = read_recording(tmp_path / "made.rec")
+
+    (step,) = seen.records["step"]
+    assert milliseconds(seen, GC) == [30] and milliseconds(seen, BACKWARD) == [10]
+    assert (step["phase_s"] >= 0).all()
+    assert step["phase_s"].sum() == pytest.approx(0.11, abs=1e-4) and step["wall_ns"] == pytest.approx(0.11e9, rel=1e-3)
 
 
 def test_gradient_accumulation_counts_all_samples_of_one_step(tmp_path: Path) -> None:
