@@ -92,6 +92,9 @@ PHRASES = {
     "the script differs {} when simply run again, so bit-identity cannot be asked of it": (
         "脚本原样再跑一次{0}就不同，因此无法要求逐位一致"
     ),
+    "the script as it is differs when simply run again, so bit-identity cannot be asked of it": (
+        "脚本原样再跑一次结果就不同，因此无法要求逐位一致"
+    ),
     "{} (with the remedy it differs from step {n})": "{0}（使用措施后从第 {1} 步起不同）",
     "from step {n}": "从第 {0} 步起",
     "in its weights": "权重",

@@ -27,6 +27,7 @@ _TELLS = {
 _OTHER_NUMBERS = (
     "the samples draw random numbers, and with other workers they draw others, so bit-identity cannot be asked"
 )
+_UNREPEATABLE = "the script as it is differs when simply run again, so bit-identity cannot be asked of it"
 # What loads and brings the batches: no faster than the device alone can use them.
 _FEEDING = ("loader.", "transfer.")
 
@@ -49,11 +50,18 @@ def draws_others(trial: Trial) -> bool:
     return any(str(state.live.get("randomness", "")).startswith(DRAWS_OTHERS) for state in trial.states)
 
 
-def same_bits(before: Sequence[Trial], trial: Trial) -> Identity:
-    """Whether it trains to the very same numbers, where that can be asked of it."""
+def same_bits(before: Sequence[Trial], trial: Trial, bare: Sequence[Trial] = ()) -> Identity:
+    """Whether it trains to the very same numbers, where that can be asked of it.
+
+    `bare` are trials of the script as it is: where there is but one of `before`, they say whether it repeats itself.
+    """
     same = identity(before, trial)
-    if same.verdict == "differs" and draws_others(trial):
+    if same.verdict != "differs":
+        return same
+    if draws_others(trial):
         return replace(same, verdict="not comparable", sentence=_OTHER_NUMBERS)
+    if len(bare) > 1 and identity(bare[1:], bare[0]).verdict != "identical":
+        return replace(same, verdict="not comparable", sentence=_UNREPEATABLE)
     return same
 
 

@@ -257,7 +257,7 @@ class Search:
         before = dict(found.profile)
         same = None
         if all(one.safety == "lossless" for one in group):
-            same = same_bits(bench.of(before), trial)
+            same = same_bits(bench.of(before), trial, bench.of({}))
             if same.verdict == "differs":
                 why = f"it is to change nothing, but {same.sentence}"
                 return [Tried(one, "failed", why, identity=same) for one in group]

@@ -35,6 +35,8 @@ class Machine:
         self._luck = np.random.default_rng(8)
         self.refused: dict[str, str] = {}
         self.changed: set[str] = set()
+        # Whether the same script gives the same losses again.
+        self.repeats = True
         self.fails: set[str] = set()
         # What remedies tell of what they found to act on.
         self.told: dict[str, dict[str, object]] = {"cadence.eval": {"function": "evaluate"}}
@@ -54,6 +56,7 @@ class Machine:
         step_s = mean_s * np.exp(self._draw.normal(0, 0.05, count) + self._draw.normal(0, self._noise))
         other = len(self.changed & set(request.remedies))
         remedies = known()
+        luck = 0.0 if self.repeats else self._luck.normal(0, 1e-6)
         printed = self.quality(request.remedies) + self._luck.normal(0, 0.03)
         return Trial(
             request.arm,
@@ -61,8 +64,8 @@ class Machine:
             "stopped",
             step_s=tuple(step_s.tolist()),
             samples=(8.0,) * count,
-            losses=tuple(2.0 / (1 + step) + other + 1e-7 * request.nudged for step in range(steps)),
-            weights=f"{request.digest_at} {other}",
+            losses=tuple(2.0 / (1 + step) + other + 1e-7 * request.nudged + luck for step in range(steps)),
+            weights=f"{request.digest_at} {other} {luck}",
             steps=request.digest_at or steps,
             metric=printed if request.metric else None,
             metrics=(printed,) if request.metric else (),

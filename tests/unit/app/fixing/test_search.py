@@ -114,6 +114,23 @@ def test_pinning_and_copies_are_tried_together() -> None:
     machine = Machine(lambda profile: STEP_S / (1.5 if both <= set(profile) else 1.0))
 
     assert both <= set(fixed(machine, found(*both)).profile)
+    # Copies of pageable memory are what was seen: once it is pinned, they need not be waited for.
+    assert both <= set(fixed(machine, found("loader.pin")).profile)
+
+
+def test_a_script_that_does_not_repeat_itself_is_not_held_to_its_bits() -> None:
+    """What was kept before was tried once: whether losses repeat is known from the script as it is."""
+
+    def seconds(profile: Mapping[str, Any]) -> float:
+        return STEP_S / ((10.0 if "loader.prefetch" in profile else 1.0) * (1.5 if "gc.defer" in profile else 1.0))
+
+    machine = Machine(seconds)
+    machine.repeats = False
+    machine.looks["loader.prefetch"] = found("gc.defer")
+
+    fix = fixed(machine, found("loader.prefetch"))
+
+    assert set(fix.profile) == {"loader.prefetch", "gc.defer"}
 
 
 def test_what_is_lossless_must_change_nothing() -> None:
