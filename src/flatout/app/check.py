@@ -21,7 +21,7 @@ from flatout.report.check_json import github, to_json
 from flatout.report.sarif import sarif
 from flatout.source.documents import contents, to_edit, write
 from flatout.source.loading import load
-from flatout.source.project import Project
+from flatout.source.project import MODEST_WORKERS, Project
 from flatout.store.directory import find_run
 
 FORMATS = ("full", "concise", "json", "sarif", "github")
@@ -70,8 +70,7 @@ def fix(
 ) -> tuple[str, CheckReport, tuple[str, ...]]:
     """Writes the fixes. The text to print on what is left, the report of it, and what could not be done."""
     done = _fixed(paths, unsafe, select, ignore, exclude, to_edit)
-    for file, data in done.after.items():
-        write(file, done.before[file], data)
+    _write(done)
     return _shown(done.left, output, statistics), done.left, done.trouble
 
 
@@ -90,10 +89,22 @@ def would_fix(
     return changes, words, done.left, done.trouble
 
 
-def patch(paths: Sequence[Path], select: Sequence[str], *, unsafe: bool = False) -> bytes:
-    """The fixes of these problems as a diff for `patch` and `git apply`; empty if there are none."""
-    done = _fixed(paths, unsafe, select, (), (), contents)
+def patch(paths: Sequence[Path], select: Sequence[str], workers: int | None, *, edit: bool) -> bytes:
+    """The fixes of these problems as a diff for `patch` and `git apply`; empty if there are none.
+
+    All fixes, also those that are not safe in any script: they were tried in this one, and changed nothing they should
+    not. `edit` makes them as well.
+    """
+    read = to_edit if edit else contents
+    done = _fixed(paths, True, select, (), (), read, workers or MODEST_WORKERS)
+    if edit:
+        _write(done)
     return diff(done.before, done.after, color=False) if done.after else b""
+
+
+def _write(done: Fixed) -> None:
+    for file, data in done.after.items():
+        write(file, done.before[file], data)
 
 
 def _fixed(
@@ -103,13 +114,16 @@ def _fixed(
     ignore: Sequence[str],
     exclude: Sequence[str],
     read: Callable[[str], bytes],
+    workers: int = MODEST_WORKERS,
 ) -> Fixed:
     for path in paths:
         if path.exists() and not path.is_file() and not path.is_dir():
             raise FlatoutError(f"{str(path)!r} cannot be written back; --fix and --diff take files and folders")
     looked_for = chosen(select, ignore)
     with _no_collection():
-        return fixed(load(paths, exclude), looked_for, read, unsafe=unsafe)
+        project = load(paths, exclude)
+        project.workers = workers
+        return fixed(project, looked_for, read, unsafe=unsafe)
 
 
 @contextmanager

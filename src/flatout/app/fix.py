@@ -235,12 +235,11 @@ def _with_patch(fix: Fix, asked: Asked) -> Fix:
         return fix
     place = asked.profile.with_suffix(".patch")
     try:
-        # What is not safe to write into any script was tried in this one, and changed nothing it should not.
-        changes = check.patch(files, codes, unsafe=True)
+        changes = check.patch(files, codes, fix.workers, edit=False)
         if changes:
             place.write_bytes(changes)
             if asked.edit:
-                check.fix(files, unsafe=True, select=codes)
+                check.patch(files, codes, fix.workers, edit=True)
     except (FlatoutError, OSError) as error:
         return replace(fix, notices=(*fix.notices, _SAY["no_patch"].format(error=error)))
     if not changes:

@@ -72,8 +72,10 @@ class Fix:
     took_s: float
     # Files that the script writes: in the trials they went to a scratch folder.
     written: tuple[str, ...] = ()
-    # Files of the user's that the findings are in.
+    # Files of the user's that the findings are in, or have to do with.
     sources: tuple[str, ...] = ()
+    # Workers of the training's loader under the profile, as the trials had them; None where it is not about workers.
+    workers: int | None = None
     notices: tuple[str, ...] = ()
     # Trials that did not end well, by arm.
     failures: dict[str, str] = field(default_factory=dict)

@@ -48,7 +48,13 @@ def with_bytes(project: Project, changed: Mapping[str, bytes]) -> Project:
             assert module.tree is not None  # parsed now, so that its errors are known
         modules.append(module)
     configs = {name: files.decoded_config(data) for name, data in changed.items() if name in project.configs}
-    return Project(modules, project.configs, lambda name: configs.get(name) or project.read(name), project.trouble)
+    return Project(
+        modules,
+        project.configs,
+        lambda name: configs.get(name) or project.read(name),
+        project.trouble,
+        project.workers,
+    )
 
 
 def of_texts(texts: Mapping[str, str]) -> Project:

@@ -36,6 +36,11 @@ _DEEPEST = 6
 _MOST_OVERRIDES = 8
 
 
+# Workers of a loader that a fix writes: few enough for any machine that trains, and most of the way where samples are
+# dear. Where a search has measured how many are best, it is that number instead.
+MODEST_WORKERS = 4
+
+
 class Project:
     """Files of one check. `configs` are the YAML, JSON and TOML files that lie among them."""
 
@@ -45,7 +50,9 @@ class Project:
         configs: Sequence[str] = (),
         read: Reader = files.read_config,
         trouble: Sequence[str] = (),
+        workers: int = MODEST_WORKERS,
     ) -> None:
+        self.workers = workers
         self.modules = tuple(modules)
         self.configs = tuple(configs)
         self.read = read

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import PurePath
 from typing import Any
 
 from flatout.app.fixing.sizes import PAUSING
@@ -12,6 +14,7 @@ from flatout.prove.identity import identity
 from flatout.records.fix import State
 from flatout.records.plan import Planned
 from flatout.records.proof import By, Decision, Identity
+from flatout.records.report import Finding
 from flatout.records.trial import Trial
 from flatout.remedies.loader.randomness import DRAWS_OTHERS
 
@@ -28,6 +31,8 @@ _OTHER_NUMBERS = (
     "the samples draw random numbers, and with other workers they draw others, so bit-identity cannot be asked"
 )
 _UNREPEATABLE = "the script as it is differs when simply run again, so bit-identity cannot be asked of it"
+_OF_PAUSES = "CA"  # findings on the loader of an evaluation
+_WORKERS, _SETTLED = "loader.workers", re.compile(r"num_workers \d+ → (\d+).*")
 # What loads and brings the batches: no faster than the device alone can use them.
 _FEEDING = ("loader.", "transfer.")
 
@@ -63,6 +68,23 @@ def same_bits(before: Sequence[Trial], trial: Trial, bare: Sequence[Trial] = ())
     if len(bare) > 1 and identity(bare[1:], bare[0]).verdict != "identical":
         return replace(same, verdict="not comparable", sentence=_UNREPEATABLE)
     return same
+
+
+def workers_of(trials: Sequence[Trial], findings: Iterable[Finding]) -> int | None:
+    """How many workers the training's loader had in these trials: the middle of what they settled at."""
+    loaders = {
+        f"{PurePath(one.location.file).name}:{one.location.line}"
+        for one in findings
+        if one.remedy == _WORKERS and not one.code.startswith(_OF_PAUSES) and one.location is not None
+    }
+    said = [
+        found
+        for trial in trials
+        for state in trial.states
+        for place, live in state.live.items()
+        if state.id == _WORKERS and place in loaders and (found := _SETTLED.fullmatch(str(live)))
+    ]
+    return sorted(int(one.group(1)) for one in said)[len(said) // 2] if said else None
 
 
 def state_of(one: Planned, decision: Decision, before: Mapping[str, Any]) -> State:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flatout.app.fixing.bench import BARE, LOSSES, Bench
-from flatout.app.fixing.judging import counted_by, draws_others, same_bits
+from flatout.app.fixing.judging import counted_by, draws_others, same_bits, workers_of
 from flatout.app.fixing.search import Search
 from flatout.prove.calibration import calibrated
 from flatout.prove.ceiling import ceiling
@@ -18,7 +18,7 @@ from flatout.prove.rates import arm_per_s, common_unit, measured
 from flatout.prove.ratio import gain
 from flatout.records.fix import Fix, Quality
 from flatout.records.proof import By, Ceiling, Identity, MeasuredGain, Spread
-from flatout.records.report import RunReport
+from flatout.records.report import Finding, RunReport
 from flatout.records.trial import Trial
 from flatout.remedies.catalogue import known
 
@@ -154,10 +154,17 @@ def concluded(bench: Bench, search: Search, report: RunReport, quality: Quality)
         trials=len(bench.all),
         took_s=bench.took_s,
         written=tuple(dict.fromkeys(file for trial in bench.all for file in trial.written)),
-        sources=tuple(dict.fromkeys(one.location.file for one in search.findings if one.location is not None)),
+        sources=_sources(search.findings),
+        workers=workers_of(bench.of(found.profile), search.findings),
         notices=_on_pauses(bare, after, bench.all, by),
         failures=failures,
     )
+
+
+def _sources(findings: Sequence[Finding]) -> tuple[str, ...]:
+    """Where they are, and where what they are about is written. Only what a patch can be made for."""
+    places = [place for one in findings for place in (one.location, *(more.location for more in one.related))]
+    return tuple(dict.fromkeys(place.file for place in places if place is not None and place.file.endswith(".py")))
 
 
 def _on_pauses(bare: Sequence[Trial], after: Sequence[Trial], made: Sequence[Trial], by: By) -> tuple[str, ...]:

@@ -40,8 +40,6 @@ from flatout.source.rewriting import rewritten
 CODE = "IN101"
 TITLE = "Batches are made in the main process"
 REMEDY = "loader.workers"
-# What a fix writes: few enough for any machine that trains, and most of the way where samples are dear.
-_MODEST = 4
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
@@ -142,23 +140,23 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
 
 def _fix(made: Loader, workers: Setting, code: Code) -> Fix | None:
     """Not a safe one: random numbers that samples draw come from the workers' own generators then."""
-    value, module = workers.value, made.function.module
+    value, module, number = workers.value, made.function.module, code.project.workers
     if _repeats_itself(made, code):
         return None
     stays = setting(made, "persistent_workers", code.values).state == "missing"
     if value is not None and not value.is_direct:
         # No persistent_workers: torch refuses them to whoever asks for no workers on the command line.
-        found = rewritten(code.project, value, _MODEST, "worker")
-        return None if found is None else Fix(f"num_workers {_MODEST}", (found,), is_safe=False)
+        found = rewritten(code.project, value, number, "worker")
+        return None if found is None else Fix(f"num_workers {number}", (found,), is_safe=False)
     if is_open(made.call) or (value is None and not accepts(made, "num_workers")):
         return None  # a keyword that arrives twice is an error, and so is one that is not known
-    keywords = [] if value is not None else [f"num_workers={_MODEST}"]
+    keywords = [] if value is not None else [f"num_workers={number}"]
     keywords += ["persistent_workers=True"] if stays and accepts(made, "persistent_workers") else []
-    edits = [] if value is None else [Edit(value.place, str(_MODEST))]
+    edits = [] if value is None else [Edit(value.place, str(number))]
     more = with_keyword(module, made.call, ", ".join(keywords)) if keywords else None
     if keywords and more is None:
         return None
-    words = f"num_workers={_MODEST}" + (", persistent_workers=True" if stays else "")
+    words = f"num_workers={number}" + (", persistent_workers=True" if stays else "")
     return Fix(words, (*edits, more) if more is not None else tuple(edits), is_safe=False)
 
 

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from flatout.app.fix import Asked, _with_patch
+from flatout.app.fixing.judging import workers_of
+from flatout.app.fixing.proof import _sources
 from flatout.records.plan import Planned
+from flatout.records.report import Location, RelatedLine, RemedyState
+from flatout.records.trial import Trial
+from tests.unit.app.fixing.known_machine import found
 from tests.unit.report.test_fix import FIX
 
 _SOURCE = """import torch
@@ -52,3 +57,41 @@ def test_what_is_not_safe_stays_with_the_profile(tmp_path: Path) -> None:
 
     assert script.read_text() == _SOURCE and not (tmp_path / "flatout.patch").exists()
     assert "none of this can be written into the source safely" in said.notices[-1]
+
+
+def test_the_patch_has_the_number_of_workers_that_was_measured(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(_SOURCE.replace("num_workers=4", "num_workers=0"))
+    kept = replace(FIX.tried[0], planned=Planned("loader.workers", "auto", "lossless", "t", "why", ("IN101",)))
+    fix = replace(FIX, tried=(kept,), sources=(str(script),), workers=11)
+
+    _with_patch(fix, Asked(("train.py",), edit=True, profile=tmp_path / "flatout.toml"))
+
+    assert "num_workers=11, persistent_workers=True" in script.read_text()
+    assert "num_workers=11" in (tmp_path / "flatout.patch").read_text()
+
+
+def _trial(**live: object) -> Trial:
+    return Trial(
+        "profile", {}, "stopped", states=(RemedyState("loader.workers", "lossless", "auto", "applied", live=live),)
+    )
+
+
+def test_workers_are_those_that_the_trials_settled_at() -> None:
+    (finding,) = found("loader.workers").findings
+    other = replace(finding, code="CA602", location=Location("train.py", 9))
+    trials = [
+        _trial(**{"train.py:7": f"num_workers 0 → {count}", "train.py:9": "num_workers 0 → 16", "randomness": "none"})
+        for count in (12, 10, 11)
+    ]
+
+    assert workers_of(trials, [finding, other]) == 11
+    assert workers_of([_trial(**{"train.py:7": "num_workers stays 0: a batch takes 0.1 ms"})], [finding]) is None
+
+
+def test_a_patch_is_made_for_source_only() -> None:
+    (finding,) = found("loader.workers").findings
+    written = RelatedLine(Location("options.py", 3), "is written here")
+    in_config = replace(finding, location=Location("configs/full.yaml", 34))
+
+    assert _sources([replace(finding, related=(written,)), in_config]) == ("train.py", "options.py")
