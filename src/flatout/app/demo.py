@@ -12,12 +12,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from textwrap import wrap
 
 from flatout.app.run import Options, Stage, watch
 from flatout.app.terminal import Terminal, say, terminal
 from flatout.app.workloads import SIZES, WORKLOADS, Workload, find
 from flatout.errors import FlatoutError
 from flatout.report.progress import StepsBar
+from flatout.report.text import folded_command
 
 LIMIT_S = 60.0
 _SAY = {
@@ -65,17 +67,17 @@ def demo(choice: Choice, options: Options) -> int:
     screen = terminal(os.environ)
     data = (choice.data or cache_folder(os.environ)) / workload.name
     if not options.quiet:
-        _introduce(workload)
+        _introduce(workload, screen.width)
         say(_SAY["data"].format(size=size, folder=data))
     with tempfile.TemporaryDirectory(prefix="flatout-demo-") as scratch:
-        arguments = ["--size", size, "--data", str(data), "--steps", str(workload.steps[size])]
-        arguments += ["--out", f"{scratch}/out"]
+        shared = ["--size", size, "--data", str(data), "--out", f"{scratch}/out"]
+        arguments = [*shared, "--steps", str(workload.steps[size])]
         _make_data(workload, arguments)
         code = _watched(workload, arguments, size, choice, options, screen, Path(scratch) / "printed.txt")
         if choice.fix and not options.quiet:
-            _fixed(workload, [*arguments, "--steps", str(_ENOUGH_STEPS)], data)
+            _fixed(workload, [*shared, "--steps", str(_ENOUGH_STEPS)], data)
     if not options.quiet:
-        _go_on(workload, size, data)
+        _go_on(workload, size, data, screen.width)
     return code
 
 
@@ -98,9 +100,10 @@ def _check_needs(workload: Workload) -> None:
         raise FlatoutError(_SAY["missing"].format(name=workload.name, missing=" and ".join(missing)))
 
 
-def _introduce(workload: Workload) -> None:
+def _introduce(workload: Workload, width: int) -> None:
     title, trains, idle = workload.story()
-    say(f"\n {workload.name}: {title}\n {trains}\n {idle}\n\n")
+    lines = [line for words in (f"{workload.name}: {title}", trains, idle) for line in wrap(words, width - 2)]
+    say("\n" + "".join(f" {line}\n" for line in lines) + "\n")
 
 
 def _make_data(workload: Workload, arguments: list[str]) -> None:
@@ -136,7 +139,7 @@ def _fixed(workload: Workload, arguments: list[str], data: Path) -> None:
     fixed(Asked(command, allow=("numeric",), budget=_FIX_BUDGET, profile=data / "flatout.toml", fresh=True))
 
 
-def _go_on(workload: Workload, size: str, data: Path) -> None:
+def _go_on(workload: Workload, size: str, data: Path, width: int) -> None:
     """What comes after the verdict."""
     place = workload.script
     shown = os.path.relpath(place) if place.is_relative_to(Path.cwd()) else str(place)
@@ -146,8 +149,8 @@ def _go_on(workload: Workload, size: str, data: Path) -> None:
     ]
     commands.append(("flatout fix train.py", _SAY["own"]))
     say(_SAY["next"])
-    for command, why in commands:
-        say(f"   {command}\n     {why}\n")
+    for words, why in commands:
+        say(f"   {folded_command(words, width - 3, '     ')}\n     {why}\n")
 
 
 @contextmanager

@@ -27,6 +27,8 @@ from flatout.records.fix import Fix, Quality
 from flatout.records.report import RunReport
 from flatout.records.trial import Trial
 from flatout.report.fix import render, render_plan, said, to_json
+from flatout.report.next_command import next_after_fix
+from flatout.report.text import folded_command
 
 ROOT = Path(".flatout", "fix")
 _DONE = "fix.json"
@@ -38,7 +40,7 @@ _RESUMED_S = 86_400.0
 _SAY = {
     "resumed": "going on with {count} trials of a search that was cut off (--fresh starts anew)",
     "interrupted": "interrupted before anything was measured; the same command goes on with the trials that are done",
-    "wrote": "\n Wrote {profile}. Use it with:\n   flatout run --with {profile} {command}\n",
+    "wrote": "\n Wrote {profile}. Use it with:\n   {command}\n",
     "kept": "flatout: everything measured is in {folder}\n",
     "patch": "the source changes that go with it are in {patch}; flatout fix --apply makes them",
     "edited": "the source was changed as in {patch}",
@@ -219,7 +221,8 @@ def _publish(fix: Fix, asked: Asked, folder: Path, screen: Terminal) -> int:
     if not asked.quiet:
         say(render(fix, width=screen.width, color=screen.color, unicode=screen.unicode, verbose=asked.verbose))
         if fix.profile:
-            say(_SAY["wrote"].format(profile=asked.profile, command=shlex.join(fix.command)))
+            command = next_after_fix(fix, shlex.quote(str(asked.profile)))
+            say(_SAY["wrote"].format(profile=asked.profile, command=folded_command(command, screen.width - 3, "     ")))
         else:
             say(_SAY["kept"].format(folder=folder))
     return 0 if fix.profile else 1

@@ -92,6 +92,12 @@ def paragraph(label: str, words: str, page: Page, style: str = "", label_style: 
         yield labelled(label if n == 0 else "", line, label_style)
 
 
+def command(label: str, words: str, page: Page, style: str) -> Iterator[Text]:
+    """A command of the shell beside its label."""
+    for n, line in enumerate(text.folded_command(words, page.width - LABEL - 2, "  ").splitlines()):
+        yield labelled(label if n == 0 else "", Text(line, style))
+
+
 def wrapped(label: str, words: str, width: int, style: str = "bold") -> list[Text]:
     """A label at the left and a sentence beside it. Names of runs and options have hyphens: they stay whole."""
     lines = textwrap.wrap(text.clean(words), max(20, width - LABEL - 2), break_on_hyphens=False) or [""]

@@ -12,7 +12,7 @@ from flatout.records.phases import PHASES
 from flatout.records.report import Finding, GpuUse, HostUse, LineCost, PhaseShare, RunReport, WorkerCost
 from flatout.report import text
 from flatout.report.next_command import next_command
-from flatout.report.page import LABEL, PHASE_STYLE, Page, drawn, paragraph, row, spaced
+from flatout.report.page import LABEL, PHASE_STYLE, Page, command, drawn, paragraph, row, spaced
 from flatout.report.remedies import applied
 from flatout.report.stages import stages
 
@@ -261,7 +261,7 @@ def _finding(finding: Finding, page: Page) -> Iterator[Text]:
         yield from paragraph("", f"{where}: {other.words}", page, "dim")
     # One that may change results is for those who ask for more.
     if finding.fix is not None and (page.verbose or "--unsafe-fixes" not in finding.fix):
-        yield from paragraph("", _SAY["fix"].format(command=finding.fix), page, "dim")
+        yield from command("", _SAY["fix"].format(command=finding.fix), page, "dim")
     if page.verbose:
         yield from paragraph("", finding.cause, page, "dim")
 
@@ -347,6 +347,6 @@ def _footer(page: Page, kept: str | None) -> Iterator[Text]:
         yield from row(_SAY["own"], pieces, page)
     for notice in _notices(page):
         yield from paragraph(_SAY["note"], notice, page, label_style="bold yellow")
-    yield from paragraph(_SAY["next"], next_command(report), page, "cyan")
+    yield from command(_SAY["next"], next_command(report), page, "cyan")
     if kept is not None:
         yield from row(_SAY["kept"], [Text(text.clean(kept), "dim"), Text(_SAY["runs"], "dim")], page)

@@ -27,6 +27,9 @@ _ASCII = str.maketrans(
 )
 
 
+_SHELL_WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*")+""")
+
+
 def ascii_only(text: str) -> str:
     """For a terminal that cannot show our signs. Other letters are left to the stream's own replacement."""
     return text.translate(_ASCII)
@@ -35,6 +38,18 @@ def ascii_only(text: str) -> str:
 def clean(text: str) -> str:
     """No escape sequence in a file or function name reaches the terminal."""
     return _CONTROL.sub("?", text)
+
+
+def folded_command(words: str, room: int, indent: str = "") -> str:
+    """A command line of the shell, over as many lines as it takes: pasted as it is, it works."""
+    # Split at blanks outside quotes; the words themselves stay as they are written.
+    lines: list[str] = []
+    for word in _SHELL_WORD.findall(clean(words)):
+        if lines and len(lines[-1]) + 1 + len(word) <= room - 2:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word if not lines else f"{indent}{word}")
+    return " \\\n".join(lines)
 
 
 def figure(value: float) -> str:

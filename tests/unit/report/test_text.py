@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -53,3 +54,14 @@ def test_paths_are_relative_and_cut_in_the_middle() -> None:
 @pytest.mark.parametrize("cells", range(1, 12))
 def test_a_path_never_takes_more_than_its_room(cells: int) -> None:
     assert len(text.shorten("folder/averylongfilename.py", cells)) <= cells
+
+
+@pytest.mark.parametrize("room", [10, 30, 79])
+def test_a_folded_command_is_the_same_to_the_shell(room: int) -> None:
+    words = shlex.join(["flatout", "fix", "my train.py", "--name", "it's", "--out", "a/very/long/place/" * 2, "-x"])
+
+    folded = text.folded_command(words, room, "  ")
+
+    assert shlex.split(folded.replace("\\\n", " ")) == shlex.split(words)
+    assert all(line.endswith(" \\") for line in folded.splitlines()[:-1])
+    assert max(map(len, folded.splitlines())) <= max(room, 45)
