@@ -1,7 +1,8 @@
 """Did a remedy leave every number as it was? Losses bit by bit, and the weights where two trials stopped.
 
 Trials stop where they stop, so losses are compared over the steps that both have. A script that does not repeat itself
-when nothing is changed cannot be held to this; then it is said from which step, and only the envelope can speak.
+when nothing is changed cannot be held to this: then it is said from which step, and how closely the losses agree as
+long as its own do (see `nearness`); after that only the envelope can speak.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from flatout.prove.nearness import nearness
 from flatout.records.proof import Identity
 from flatout.records.trial import Trial
 
@@ -46,7 +48,7 @@ def identity(bare: Sequence[Trial], changed: Trial) -> Identity:
         return Identity("identical", agreed.compared, _agreed(agreed), weights_equal=agreed.weights_equal)
     assert departed is not None
     if itself:
-        return _unrepeatable(departed, min(itself, key=lambda met: met.compared))
+        return _unrepeatable(bare, changed, departed, min(itself, key=lambda met: met.compared))
     sentence = _departed(departed)
     if len(bare) < 2:
         sentence += "; whether the script repeats itself was not tried"
@@ -92,8 +94,22 @@ def _departed(meeting: _Meeting) -> str:
     return f"the loss first differs at step {meeting.first}: {left!r} as it is, {right!r} with it"
 
 
-def _unrepeatable(meeting: _Meeting, itself: _Meeting) -> Identity:
+def _unrepeatable(bare: Sequence[Trial], changed: Trial, meeting: _Meeting, itself: _Meeting) -> Identity:
+    near = nearness(bare, changed)
     where = f"from step {itself.first}" if itself.first is not None else "in its weights"
+    if near.values is not None:
+        left, right = near.values
+        sentence = (
+            f"the loss at step {near.steps + 1} is {right!r}, and {left!r} as it is; the script differs by itself"
+            f" ({where} when simply run again), but only by rounding there"
+        )
+        return Identity("differs", near.steps, sentence, near.steps + 1, (left.hex(), right.hex()), False)
+    if near.verdict == "alike":
+        sentence = (
+            f"over the first {near.steps} steps losses agree with the script's own as closely as these with each other"
+            f" (within {near.apart:.0e} of the loss); it differs {where} when simply run again"
+        )
+        return Identity("alike", near.steps, sentence, meeting.first, meeting.values, meeting.weights_equal)
     sentence = f"the script differs {where} when simply run again, so bit-identity cannot be asked of it"
     if meeting.first is not None:
         sentence += f" (with the remedy it differs from step {meeting.first})"

@@ -83,7 +83,8 @@ class Decision:
 class Identity:
     """Whether two trials computed the very same numbers. Steps are backward passes, from 1."""
 
-    verdict: Literal["identical", "differs", "not comparable"]
+    # "alike": of a script that does not repeat itself to the bit, as close to it as it is to itself.
+    verdict: Literal["identical", "alike", "differs", "not comparable"]
     # How many were compared, up to the first that differs.
     steps: int
     sentence: str

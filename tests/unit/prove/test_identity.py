@@ -53,11 +53,44 @@ def test_that_the_script_was_not_tried_against_itself_is_said() -> None:
 
 
 def test_a_script_that_does_not_repeat_itself_cannot_be_held_to_it() -> None:
-    found = identity([kept(*LOSSES), kept(2.5, 2.25, 2.0, 1.8)], kept(2.5, 2.3))
+    found = identity([kept(*LOSSES), kept(2.5, 2.25, 2.0, 1.8)], kept(2.5, 2.251))
 
     assert (found.verdict, found.first_step) == ("not comparable", 2)
     assert "differs from step 4 when simply run again" in found.sentence
     assert "with the remedy it differs from step 2" in found.sentence
+
+
+def _drifting(first: float, factor: float = 10.0) -> tuple[float, ...]:
+    """Losses that part by a rounding error, which grows."""
+    return tuple(loss * (1 + first * factor**step) for step, loss in enumerate((2.5, 2.25, 2.0, 1.75, 1.5, 1.25)))
+
+
+def test_a_script_that_parts_from_itself_slowly_is_as_close_to_the_remedy() -> None:
+    bare = [kept(*_drifting(1e-7)), kept(*_drifting(-1e-7)), kept(*_drifting(2e-7))]
+
+    found = identity(bare, kept(*_drifting(-3e-7)))
+
+    assert (found.verdict, found.steps) == ("alike", 4)
+    assert "over the first 4 steps" in found.sentence and "(within 3e-04 of the loss)" in found.sentence
+    assert "it differs from step 1 when simply run again" in found.sentence
+
+
+@pytest.mark.parametrize("step", [0, 1, 2])
+def test_what_is_far_away_at_once_is_no_rounding(step: int) -> None:
+    """Another batch, or another order, in a script that does not repeat itself to the bit."""
+    other = list(_drifting(1e-8))
+    other[step] *= 1.02
+
+    found = identity([kept(*_drifting(1e-7)), kept(*_drifting(-1e-7))], kept(*other))
+
+    assert found.verdict == "differs"
+    assert f"the loss at step {step + 1} is" in found.sentence and "only by rounding there" in found.sentence
+
+
+def test_a_drift_that_is_larger_than_the_scripts_own_is_left_open() -> None:
+    found = identity([kept(*_drifting(1e-9)), kept(*_drifting(-1e-9))], kept(*_drifting(4e-6)))
+
+    assert found.verdict == "not comparable"
 
 
 @pytest.mark.parametrize(

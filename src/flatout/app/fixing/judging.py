@@ -30,9 +30,9 @@ _TELLS = {
 _OTHER_NUMBERS = (
     "the samples draw random numbers, and with other workers they draw others, so bit-identity cannot be asked"
 )
-_UNREPEATABLE = "the script as it is differs when simply run again, so bit-identity cannot be asked of it"
 _OF_PAUSES = "CA"  # findings on the loader of an evaluation
 _WORKERS, _SETTLED = "loader.workers", re.compile(r"num_workers \d+ → (\d+).*")
+_UNREPEATABLE = "the script as it is differs when simply run again, so bit-identity cannot be asked of it"
 # What loads and brings the batches: no faster than the device alone can use them.
 _FEEDING = ("loader.", "transfer.")
 
@@ -65,9 +65,11 @@ def same_bits(before: Sequence[Trial], trial: Trial, bare: Sequence[Trial] = ())
         return same
     if draws_others(trial):
         return replace(same, verdict="not comparable", sentence=_OTHER_NUMBERS)
-    if len(bare) > 1 and identity(bare[1:], bare[0]).verdict != "identical":
-        return replace(same, verdict="not comparable", sentence=_UNREPEATABLE)
-    return same
+    if len(bare) < 2 or identity(bare[1:], bare[0]).verdict == "identical":
+        return same
+    if all(state.safety == "lossless" for state in trial.states):
+        return identity(bare, trial)
+    return replace(same, verdict="not comparable", sentence=_UNREPEATABLE)
 
 
 def workers_of(trials: Sequence[Trial], findings: Iterable[Finding]) -> int | None:

@@ -252,6 +252,7 @@ CHINESE = {
     "quality_title": "质量",
     "quality_unverified": "未验证。",
     "proof_identical": "一致",
+    "proof_alike": "同样接近",
     "proof_differs": "不一致",
     "proof_not_comparable": "无法比较",
     "proof_inside": "在范围内",

@@ -264,6 +264,7 @@ ENGLISH = {
     "quality_title": "Quality",
     "quality_unverified": "Not verified.",
     "proof_identical": "identical",
+    "proof_alike": "alike",
     "proof_differs": "differs",
     "proof_not_comparable": "not comparable",
     "proof_inside": "inside",

@@ -9,7 +9,7 @@ _UNITS = {"sample": "样本/秒", "step": "步/秒"}
 
 
 def identity_in_chinese(one: Identity) -> str | None:
-    if one.verdict == "not comparable":
+    if one.verdict in ("not comparable", "alike"):
         return None
     if one.verdict == "identical":
         weights = "训练后的权重也一致" if one.weights_equal else "权重未比较"
