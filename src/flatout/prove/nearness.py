@@ -1,8 +1,8 @@
 """How close losses stay to those of a script that does not repeat itself to the bit.
 
 Atomic additions and the like come out in another order each time. What that does begins with a rounding error and grows
-from step to step; other batches, or the same in another order, are far away at once. So the first steps tell: as long as
-the script's own runs stay close together, a remedy that changes nothing stays as close to them.
+from step to step; other batches, or the same in another order, are far away at once. So the first steps tell: as long
+as the script's own runs stay close together, a remedy that changes nothing stays as close to them.
 """
 
 from __future__ import annotations
