@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from flatout.problems.cases import on_gpu, run
-from flatout.records.report import Finding, RunReport
+from flatout.records.report import Finding, GpuUse, PhaseShare, RunReport
 from flatout.remedies.catalogue import known
 from flatout.remedies.compute import graphs
 from flatout.remedies.compute.graphs import check_module
@@ -48,6 +48,25 @@ def test_other_runs_do_not(report: RunReport, why: str) -> None:
     answer = known()["graphs.model"].applies(report)
 
     assert not answer.is_yes and why in answer.why
+
+
+@pytest.mark.parametrize(
+    ("busy", "sm", "forward", "is_tried"),
+    [
+        (0.62, 0.38, 0.27, True),  # a small network, as it was measured
+        (0.75, 0.55, 0.27, False),  # large kernels
+        (0.95, 0.38, 0.27, False),  # always at work
+        (0.62, 0.38, 0.05, False),  # the host does something else
+    ],
+)
+def test_where_host_and_gpu_hold_each_other_up_it_is_tried(
+    busy: float, sm: float, forward: float, is_tried: bool
+) -> None:
+    shares = {"data": 0.09, "forward": forward, "backward": 0.29, "optimizer": 0.09, "eval": 0.14, "checkpoint": 0.06}
+    phases = {name: PhaseShare(share, 20 * share) for name, share in shares.items()}
+    gpu = GpuUse(busy_share=busy, sm_active=sm, drained_share=0.2)
+
+    assert known()["graphs.model"].applies(replace(_report(), gpu=gpu, phases=phases)).is_yes is is_tried
 
 
 def test_on_the_cpu_it_is_refused_and_the_training_goes_on() -> None:

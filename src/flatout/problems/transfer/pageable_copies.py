@@ -12,7 +12,7 @@ How it shows in source: a DataLoader of a training without `pin_memory=True`, wh
 device.
 
 The fix: `DataLoader(..., pin_memory=True)` and `batch.to(device, non_blocking=True)`: both, as either alone still
-blocks.
+blocks. From outside `loader.pin` does the one and `transfer.async` the other.
 
 What to expect: the host goes on at once; the bytes still take their time over the bus, in order with the kernels.
 

@@ -16,7 +16,7 @@ the host, `(images / 255).to(device)`, before it copies it.
 
 The fix: give the batch a method `def pin_memory(self): self.x = self.x.pin_memory(); return self`, or let the collate
 function return a dict; make changes of dtype or scale on the device, after the copy. Then `.to(device,
-non_blocking=True)`.
+non_blocking=True)`. From outside `loader.pin` pins batches of any class, and `transfer.async` does not wait for them.
 
 What to expect: the host no longer waits for the copies.
 

@@ -43,6 +43,8 @@ TITLE = "Forward and backward replayed as CUDA graphs"
 SAFETY = "numeric"
 VALUE = Flag()
 CONFLICTS = ("compile.model", "memory.checkpointing")
+_PASSES, _PAUSES = ("forward", "backward", "optimizer"), ("eval", "checkpoint", "logging")
+_MOSTLY, _BUSY, _AT_WORK = 0.7, 0.8, 0.5
 
 
 def applies(report: RunReport) -> Answer:
@@ -56,7 +58,19 @@ def applies(report: RunReport) -> Answer:
         return no("shapes change from batch to batch, and a graph is of one shape")
     if found(report, "HO401"):
         return yes(True, "the GPU waits while the host launches many small operations")
+    if _hold_each_other_up(report):
+        return yes(True, "the host launches for most of each step, and the GPU still has time to spare")
     return no("launching operations was not seen to hold the GPU up")
+
+
+def _hold_each_other_up(report: RunReport) -> bool:
+    """Neither binds alone: what either is late by, the other waits. No finding, for what it gains cannot be told."""
+    gpu, shares = report.gpu, {name: one.share for name, one in report.phases.items()}
+    if gpu is None or gpu.busy_share is None or gpu.sm_active is None:
+        return False
+    trained = 1.0 - sum(shares.get(name, 0.0) for name in _PAUSES)
+    launched = sum(shares.get(name, 0.0) for name in _PASSES)
+    return gpu.busy_share < _BUSY and gpu.sm_active < _AT_WORK and launched > _MOSTLY * trained > 0.0
 
 
 def apply(site: Site, value: Any) -> None:
