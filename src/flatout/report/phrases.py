@@ -1,4 +1,4 @@
-"""Short English sentences that records hold, in Chinese: those that many runs and fixes have.
+"""English sentences that records hold, in Chinese: those that many runs and fixes have, and what detectors say.
 
 A gap {n} takes a number, {} whatever stands there: a name, an interval, another phrase. What is not listed is shown
 as it was written.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from functools import cache
+
+from flatout.problems.chinese.said import SAID
 
 _GAPS = {"{n}": r"([-+]?[\d.,]+)", "{}": "(.+?)"}
 PHRASES = {
@@ -184,7 +186,7 @@ PHRASES = {
 
 def phrase(words: str) -> str | None:
     """The same in Chinese, None where it is not listed."""
-    if (whole := PHRASES.get(words)) is not None:
+    if (whole := PHRASES.get(words) or SAID.get(words)) is not None:
         return whole
     for pattern, chinese in _patterns():
         if (found := pattern.fullmatch(words)) is not None:
@@ -194,7 +196,9 @@ def phrase(words: str) -> str | None:
 
 @cache
 def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
-    return tuple((_pattern(english), chinese) for english, chinese in PHRASES.items() if "{" in english)
+    """The most particular first: one that is nearly all gaps takes what others say better."""
+    listed = sorted({**SAID, **PHRASES}.items(), key=lambda both: -len(re.sub(r"\{n?\}", "", both[0])))
+    return tuple((_pattern(english), chinese) for english, chinese in listed if "{" in english)
 
 
 def _pattern(english: str) -> re.Pattern[str]:

@@ -1,7 +1,8 @@
-"""What a report says in Chinese, for pages that get it as JSON: its sentence, its problems, its notices."""
+"""What a report says in Chinese, for pages that get it as JSON: sentence, problems, findings, notices."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
@@ -12,10 +13,16 @@ from flatout.report.phrases import phrase
 
 
 def spoken(report: RunReport) -> dict[str, Any]:
-    """Problems by their codes, notices by their words. What is missing is said in the report's own words."""
+    """Problems by their codes, all else by its words. What is missing is said in the report's own words."""
+    found = [words for one in report.findings for words in (one.cause, one.change) if words is not None]
     codes = {finding.code for finding in report.findings}
     return {
         "sentence": in_chinese(report.verdict),
         "problems": {code: asdict(CHINESE[code]) for code in sorted(codes & CHINESE.keys())},
-        "notices": {words: chinese for words in report.notices if (chinese := phrase(words)) is not None},
+        "findings": _known(found),
+        "notices": _known(report.notices),
     }
+
+
+def _known(said: Iterable[str]) -> dict[str, str]:
+    return {words: chinese for words in said if (chinese := phrase(words)) is not None}

@@ -33,7 +33,7 @@ function drawVerdict() {
 }
 
 // What is not known in Chinese is shown as it was written.
-const spoken = () => (currentLanguage() === "zh" && received.report ? received.report.chinese : { problems: {}, notices: {} });
+const spoken = () => (currentLanguage() === "zh" && received.report ? received.report.chinese : { problems: {}, findings: {}, notices: {} });
 
 const inGib = (bytes) => (bytes == null ? null : bytes / 2 ** 30);
 
@@ -121,9 +121,10 @@ function finding(one) {
   const head = make("h3", {}, make("span", { text: one.code, css: "code" }), ` ${chinese ? chinese.title : one.title} `);
   const gain = one.predicted_gain;
   if (gain) head.append(make("span", { text: `×${gain.low.toFixed(2)} – ×${gain.high.toFixed(2)}`, css: "gain", title: gain.method }));
-  // The catalogue's words hold for every run; those of this one, with its figures, are English.
+  // The catalogue's words hold for every run; below them are those of this one, with its figures.
   const own = (text) => {
-    const said = make("span", { text, lang: "en" });
+    const known = spoken().findings[text];
+    const said = make("span", known ? { text: known } : { text, lang: "en" });
     return chinese ? make("p", { css: "as-written" }, say("this_run"), said) : make("p", {}, said);
   };
   const box = make("article", { css: "finding" }, head);

@@ -11,7 +11,8 @@ from markupsafe import Markup
 from flatout.problems.chinese.catalogue import CHINESE
 from flatout.records.report import Finding, Location, RelatedLine
 from flatout.report import text
-from flatout.report.html.page import say
+from flatout.report.html.page import as_phrase, in_both, say
+from flatout.report.phrases import phrase
 
 # What stands in a table of its own, or is said twice.
 _ELSEWHERE = re.compile(r"table$|.*_configured(_at)?$|.*_live$")
@@ -37,9 +38,11 @@ class ShownFinding:
     title: str
     severity: str
     gain: Markup | None
-    method: str
-    cause: str
-    change: str | None
+    # How the gain was reckoned: for a tooltip, and in both languages.
+    by: str
+    method: Markup | None
+    cause: Markup
+    change: Markup | None
     fix: str | None
     location: Location | None
     related: tuple[RelatedLine, ...]
@@ -62,9 +65,10 @@ def _shown(one: Finding, explained: str) -> ShownFinding:
         title=one.title,
         severity=one.severity,
         gain=None if gain is None else say("gain_range", low=f"×{gain.low:.2f}", high=f"×{gain.high:.2f}"),
-        method="" if gain is None else gain.method,
-        cause=_sentence(one.cause).rstrip("."),
-        change=one.change,
+        by="" if gain is None else gain.method,
+        method=None if gain is None else as_phrase(gain.method),
+        cause=_cause(one.cause),
+        change=None if one.change is None else as_phrase(one.change),
         fix=one.fix,
         location=one.location,
         related=one.related,
@@ -73,6 +77,11 @@ def _shown(one: Finding, explained: str) -> ShownFinding:
         what_it_is=() if chinese is None else _pieces(chinese.what_it_is),
         what_to_do=() if chinese is None else _pieces(chinese.what_to_do),
     )
+
+
+def _cause(words: str) -> Markup:
+    chinese = phrase(words)
+    return in_both(f"{_sentence(words).rstrip('.')}.", None if chinese is None else f"{chinese}。")
 
 
 def _sentence(cause: str) -> str:

@@ -1,0 +1,71 @@
+"""What detectors say of a run, in Chinese: every sentence of the catalogue's cases, with the same figures."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import flatout
+from flatout.problems.catalogue import Problem, problems
+from flatout.problems.chinese.said import SAID
+from flatout.report.html.page import drawn
+from flatout.report.html.run_page import RunMaterial, run_page
+from flatout.report.phrases import phrase
+from tests.unit.report.test_terminal import STARVED
+
+_GAP = re.compile(r"\{n?\}")
+# A change with one of these is a sentence; one without is code, the same in every language.
+_WORDS = re.compile(
+    r"\b(and|or|the|of|to|a|it|instead|once|out|each|every|before|after|find|see|keep|make|fewer|meanwhile|without)\b"
+)
+
+
+@cache
+def _literals() -> str:
+    """Every text of the detectors, pieces of a formatted one apart."""
+    root = Path(flatout.__file__).parent
+    files = [file for file in (root / "problems").rglob("*.py") if "chinese" not in file.parts]
+    files += [root / "diagnose" / "batches.py", root / "records" / "sample.py"]  # names of what was seen
+    nodes = (node for file in files for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+    said = "\n".join(node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    return re.sub(r"\{[^{}]*\}", "\n", said)
+
+
+@pytest.mark.parametrize("english", SAID)
+def test_every_template_is_one_that_is_said(english: str) -> None:
+    assert [part for part in _GAP.split(english) if part.strip() and part not in _literals()] == []
+    gaps = sorted(int(number) for number in re.findall(r"\{(\d+)\}", SAID[english]))
+    assert gaps == list(range(len(_GAP.findall(english))))
+
+
+def _figures(text: str) -> list[str]:
+    return sorted(re.findall(r"\d[\d.]*", text))
+
+
+@pytest.mark.parametrize("problem", [one for one in problems() if one.cases], ids=lambda one: one.code)
+def test_what_is_said_of_a_run_is_said_in_chinese(problem: Problem) -> None:
+    found = [one for case in problem.cases if case.found for one in problem.found_in_run(case.run)]
+    said = {one.cause for one in found}
+    said |= {one.change for one in found if one.change is not None and _WORDS.search(one.change)}
+    said |= {one.predicted_gain.method for one in found if one.predicted_gain is not None}
+
+    for english in said:
+        chinese = phrase(english)
+        assert chinese is not None, english
+        assert re.search("[一-鿿]", chinese) and _figures(chinese) == _figures(english), (english, chinese)
+
+
+def test_a_finding_is_told_in_the_readers_language() -> None:
+    found = next(one for one in problems() if one.code == "IN101")
+    (finding, *_) = (one for case in found.cases if case.found for one in found.found_in_run(case.run))
+    chinese = phrase(finding.cause)
+
+    page = drawn(run_page(RunMaterial(replace(STARVED, findings=(finding,)))), "zh")
+
+    assert f'<span class="in-zh" lang="zh">{chinese}。</span>' in page
+    assert f'<span class="in-en" lang="en">{finding.cause[0].upper()}{finding.cause[1:]}.</span>' in page
