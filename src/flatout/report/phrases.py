@@ -11,7 +11,7 @@ from functools import cache
 
 from flatout.problems.chinese.said import SAID
 
-_GAPS = {"{n}": r"([-+]?[\d.,]+)", "{}": "(.+?)"}
+_GAPS = {"{n}": r"([-+]?[\d.,]+(?:e[-+]?\d+)?)", "{}": "(.+?)"}
 PHRASES = {
     # Figures of the checklist.
     "{n} samples/s": "{0} 样本/秒",

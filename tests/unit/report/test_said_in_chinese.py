@@ -60,6 +60,10 @@ def test_what_is_said_of_a_run_is_said_in_chinese(problem: Problem) -> None:
         assert re.search("[一-鿿]", chinese) and _figures(chinese) == _figures(english), (english, chinese)
 
 
+def test_a_figure_may_be_large_or_small() -> None:
+    assert phrase("the main process spends 1.2e+03 of each 1.31e+03 ms step making the batch") is not None
+
+
 def test_a_finding_is_told_in_the_readers_language() -> None:
     found = next(one for one in problems() if one.code == "IN101")
     (finding, *_) = (one for case in found.cases if case.found for one in found.found_in_run(case.run))
