@@ -178,8 +178,12 @@ class LineSampler(Sampler):
         self._holders: dict[int, list[_Line]] = {}
         self._switch_s = sys.getswitchinterval()
         self._beat = -1
+        self._is_first_step = True
 
     def _look(self, seconds: float) -> None:
+        if self._is_first_step and self._tracer.ended:
+            self._is_first_step = False
+            self._forget()
         frame = user_frame(sys._current_frames().get(self._tracer.owner))
         phase = self._phase(place_of(frame)) if frame is not None else None
         if frame is None or phase is None:
@@ -187,6 +191,11 @@ class LineSampler(Sampler):
         self._add(self._holding(self._line_of(frame, phase), phase), seconds)
         # Of several ranks that end together, the one whose heart stopped first was the first to fail.
         self._beat = self._opened().put(self._beat, _BEAT(_BEAT_KIND, 0, 0, time.perf_counter_ns(), phase))
+
+    def _forget(self) -> None:
+        """What lines took in the first step, which loads kernels and modules: seconds that no other step has."""
+        for line in self._lines.values():
+            line.samples, line.seconds, line.dirty = 0, 0.0, True
 
     def _holding(self, line: _Line, phase: int) -> _Line:
         """The line this look is of: another one, if that held the interpreter when the look was due."""

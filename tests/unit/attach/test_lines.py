@@ -17,6 +17,7 @@ class _Training:
     """What the sampler asks of a tracer and of the phases, of a thread that is always in the same one."""
 
     is_resting, inside, pending_becomes = False, 0, 0
+    ended = 0
 
     def __init__(self) -> None:
         self.owner = threading.get_ident()
@@ -55,6 +56,19 @@ def _python(until: float) -> None:
 
 def _letting_go(seconds: float) -> None:
     time.sleep(seconds)
+
+
+def test_what_lines_took_in_the_first_step_is_forgotten() -> None:
+    sampler = _Watching()
+    sampler.start()
+    _python(time.perf_counter() + 0.5)
+    assert sampler.seconds("_python") > 0.1
+
+    sampler._tracer.ended = 1
+    _letting_go(0.5)
+    sampler.stop()
+
+    assert sampler.seconds("_python") < 0.1 < sampler.seconds("_letting_go")
 
 
 def test_python_is_not_charged_to_the_call_that_follows_it() -> None:
