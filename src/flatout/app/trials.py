@@ -44,6 +44,8 @@ TRIAL = "FLATOUT_TRIAL"
 # A first step may compile, read an index or download: it is given half of the time there is, but no less than this.
 _FIRST_STEP_S = 120.0
 _OUTPUT_BYTES = 4 << 20
+# A look is short and its speed is not used: its lines are looked at as often as the sampler's own budget allows.
+_LOOKING_HZ = 40.0
 _OUTPUT, _RESULT, _WRITTEN, _SCRATCH = "output.txt", "trial.json", "written.txt", "scratch"
 _MOST_WRITTEN = 1000
 # What the source adds to a diagnosis is worth a wait, though not for ever.
@@ -135,7 +137,7 @@ class Maker:
         plain[TRIAL] = json.dumps(wanted)
         if request.remedies:
             plain[REMEDIES] = json.dumps(dict(request.remedies))
-        return child_environment(plain, work, {} if request.with_lines else {"lines_hz": 0.0})
+        return child_environment(plain, work, {"lines_hz": _LOOKING_HZ if request.with_lines else 0.0})
 
 
 def _roots(command: Sequence[str]) -> list[str]:
