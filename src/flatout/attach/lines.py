@@ -193,9 +193,13 @@ class LineSampler(Sampler):
         self._beat = self._opened().put(self._beat, _BEAT(_BEAT_KIND, 0, 0, time.perf_counter_ns(), phase))
 
     def _forget(self) -> None:
-        """What lines took in the first step, which loads kernels and modules: seconds that no other step has."""
+        """What lines took up to the end of the first step: it loads kernels and modules, which no other step does.
+
+        An evaluation before it is not known for one yet, and its lines would pass for those of the forward.
+        """
         for line in self._lines.values():
             line.samples, line.seconds, line.dirty = 0, 0.0, True
+        self._holders.clear()
 
     def _holding(self, line: _Line, phase: int) -> _Line:
         """The line this look is of: another one, if that held the interpreter when the look was due."""

@@ -105,9 +105,10 @@ def _unrepeatable(bare: Sequence[Trial], changed: Trial, meeting: _Meeting, itse
         )
         return Identity("differs", near.steps, sentence, near.steps + 1, (left.hex(), right.hex()), False)
     if near.verdict == "alike":
+        how = f"within {near.apart:.0e} of the loss" if near.apart else "to the bit"
         sentence = (
             f"over the first {near.steps} steps losses agree with the script's own as closely as these with each other"
-            f" (within {near.apart:.0e} of the loss); it differs {where} when simply run again"
+            f" ({how}); it differs {where} when simply run again"
         )
         return Identity("alike", near.steps, sentence, meeting.first, meeting.values, meeting.weights_equal)
     sentence = f"the script differs {where} when simply run again, so bit-identity cannot be asked of it"

@@ -97,10 +97,10 @@ PHRASES = {
     "the script as it is differs when simply run again, so bit-identity cannot be asked of it": (
         "脚本原样再跑一次结果就不同，因此无法要求逐位一致"
     ),
-    "over the first {n} steps losses agree with the script's own as closely as these with each other (within {} of the"
-    " loss); it differs {} when simply run again": (
-        "前 {0} 步的损失与脚本自身各次运行一样接近（相差不超过损失的 {1}）；脚本原样再跑一次{2}就不同"
-    ),
+    "over the first {n} steps losses agree with the script's own as closely as these with each other ({}); it differs"
+    " {} when simply run again": "前 {0} 步的损失与脚本自身各次运行一样接近（{1}）；脚本原样再跑一次{2}就不同",
+    "within {n} of the loss": "相差不超过损失的 {0}",
+    "to the bit": "逐位一致",
     "{} (with the remedy it differs from step {n})": "{0}（使用措施后从第 {1} 步起不同）",
     "from step {n}": "从第 {0} 步起",
     "in its weights": "权重",

@@ -75,6 +75,15 @@ def test_a_script_that_parts_from_itself_slowly_is_as_close_to_the_remedy() -> N
     assert "it differs from step 1 when simply run again" in found.sentence
 
 
+def test_a_script_that_parts_from_itself_late_is_the_same_until_then() -> None:
+    first = (2.5, 2.25, 2.0)
+
+    found = identity([kept(*first, 1.75), kept(*first, 1.8)], kept(*first, 1.9))
+
+    assert found.verdict == "alike"
+    assert "over the first 3 steps" in found.sentence and "(to the bit)" in found.sentence
+
+
 @pytest.mark.parametrize("step", [0, 1, 2])
 def test_what_is_far_away_at_once_is_no_rounding(step: int) -> None:
     """Another batch, or another order, in a script that does not repeat itself to the bit."""

@@ -38,7 +38,7 @@ SAID_MEMORY = {
     "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or a smaller batch": (
         "设 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True，或减小批次"
     ),
-    # ME705: the longest first, as a gap would take the rest of a longer one.
+    # ME705
     "the kernel killed {}, which held {} ({} is {})": "内核终止了{0}，它占用 {1}（{2}为 {3}）",
     "the kernel killed {}, which held {}": "内核终止了{0}，它占用 {1}",
     "the kernel killed {} ({} is {})": "内核终止了{0}（{1}为 {2}）",
