@@ -25,7 +25,7 @@ from flatout.app.fix import seconds_in
 from flatout.app.fixing.bench import Bench, Settings
 from flatout.app.fixing.proof import concluded, proven
 from flatout.app.fixing.search import Search
-from flatout.app.fixing.sizes import SETTLES
+from flatout.app.fixing.sizes import settling
 from flatout.app.plan import Wishes
 from flatout.app.workloads import FOLDER
 from flatout.problems.cases import HERE, run
@@ -181,7 +181,7 @@ class Machine:
         return max([*late, 8 if request.remedies.get("loader.workers") == "auto" else 0])
 
     def _settled(self, request: Request) -> int:
-        return max((SETTLES.get((name, str(value)), 0) for name, value in request.remedies.items()), default=0)
+        return settling(request.remedies.items(), self._workload.step_s(request.remedies))
 
     def _state(self, name: str, value: Any) -> RemedyState:
         others = name == "loader.workers" and self._workload.draws_others

@@ -8,33 +8,42 @@ from typing import Any
 
 import numpy as np
 
+from flatout.app.each_step import each_step
 from flatout.diagnose.ranks import Rank
 from flatout.records.report import RemedyState
 from flatout.records.trial import Trial
 from flatout.remedies.catalogue import known
 
-# A turn that took so many times the usual had an evaluation or a checkpoint in it.
+# A turn that took so many times the usual had something else in it.
 _LONG = 2.0
 _MOST_LONG = 0.25
 
 
 def in_turns(trial: Trial, ranks: Sequence[Rank]) -> dict[str, Trial]:
     """By arm: a trial whose steps are the means of its turns. All ranks take turns together: the first one's count."""
-    found = next((figures for rank in ranks for figures in rank.recording.values("screening")), None)
+    found = next(((figures, rank) for rank in ranks for figures in rank.recording.values("screening")), None)
     if found is None:
         return {}
+    figures, rank = found
+    pauses = each_step(rank.steps)[2]
     return {
         name: replace(
             trial,
             arm=name,
-            step_s=without_long(seconds),
+            step_s=without_long(_trained(seconds, figures["after"][name], int(figures["timed"]), pauses)),
             samples=(),
             pause_s=(),
             losses=(),
-            states=_states(found["states"][name]),
+            states=_states(figures["states"][name]),
         )
-        for name, seconds in found["seconds"].items()
+        for name, seconds in figures["seconds"].items()
     }
+
+
+def _trained(seconds: Sequence[float], after: Sequence[int], timed: int, pauses: Any) -> list[float]:
+    """Seconds a step of each turn, without the evaluations and checkpoints that came between its steps."""
+    mean = [float(pauses[first : first + timed].sum()) / timed for first in after]
+    return [max(0.0, one - pause) for one, pause in zip(seconds, mean, strict=True)]
 
 
 def without_long(seconds: Sequence[float]) -> tuple[float, ...]:

@@ -20,7 +20,8 @@ import numpy as np
 
 from flatout import __version__
 from flatout.app.beside import Beside
-from flatout.app.fixing.sizes import SETTLES
+from flatout.app.each_step import each_step
+from flatout.app.fixing.sizes import settling
 from flatout.app.in_turns import in_turns
 from flatout.app.launch import child_environment, command_line
 from flatout.app.leftovers import reap_shared_memory
@@ -29,9 +30,8 @@ from flatout.app.loaders_alone import NOT_FED, fed
 from flatout.app.notices import Notices
 from flatout.app.run import REMEDIES
 from flatout.diagnose.merging import merged
-from flatout.diagnose.ranks import Rank, Steps, training_ranks
+from flatout.diagnose.ranks import Rank, training_ranks
 from flatout.diagnose.summary import examine, summarise
-from flatout.records.phases import PHASES
 from flatout.records.report import RemedyState, RunReport
 from flatout.records.trial import Ending, Trial, from_plain
 from flatout.store.directory import create_run
@@ -129,6 +129,7 @@ class Maker:
             "nudge": request.nudged,
             "reseed": request.reseeded,
             "arms": [(name, dict(remedies)) for name, remedies in request.arms],
+            "warm_up": request.warm_up,
         }
         if not request.allow_writes:
             scratch = (place / _SCRATCH).absolute()
@@ -151,12 +152,13 @@ def _result(request: Request, place: Path, ended: Exit) -> Trial:
     ranks = training_ranks(stored)
     report = summarise(stored)
     kept: dict[str, Any] = next((value for rank in ranks for value in rank.recording.values("trial")), {})
-    step_s, samples, pause_s = _steps(ranks, max(request.warm_up, _in_force_from(report.remedies)))
+    in_force_from = _in_force_from(report.remedies, ranks)
+    step_s, samples, pause_s = _steps(ranks, max(request.warm_up, in_force_from))
     losses = tuple(None if one is None else float.fromhex(one) for one in kept.get("losses", ()))
     ending, why = _ending(ended, ranks, bool(kept), losses, place / _OUTPUT)
     metrics = _metrics(request.metric, place / _OUTPUT)
     if request.feeds:
-        step_s, samples, pause_s = *fed(ranks, _in_force_from(report.remedies)), ()
+        step_s, samples, pause_s = *fed(ranks, in_force_from), ()
         why = why or ("" if step_s else NOT_FED)
     return Trial(
         arm=request.arm,
@@ -188,9 +190,9 @@ def _steps(ranks: Sequence[Rank], warm_up: int) -> tuple[tuple[float, ...], tupl
     """
     if not ranks:
         return (), (), ()
-    times, samples, pauses = _each(ranks[0].steps)
+    times, samples, pauses = each_step(ranks[0].steps)
     for rank in ranks[1:]:
-        others = _each(rank.steps)[1]
+        others = each_step(rank.steps)[1]
         shared = min(len(samples), len(others))
         times, samples, pauses = times[:shared], samples[:shared] + others[:shared], pauses[:shared]
     # A run that ended early has no steps to give away.
@@ -198,22 +200,15 @@ def _steps(ranks: Sequence[Rank], warm_up: int) -> tuple[tuple[float, ...], tupl
     return tuple(times[first:].tolist()), tuple(samples[first:].tolist()), tuple(pauses[first:].tolist())
 
 
-def _in_force_from(states: Sequence[RemedyState]) -> int:
+def _in_force_from(states: Sequence[RemedyState], ranks: Sequence[Rank]) -> int:
     """Some remedies look on for a while before they begin, or compile then: that is warm-up too."""
     late = (state for state in states if state.safety == "numeric" or state.id.startswith("transfer."))
     begun = [state.step + _SETTLED for state in late if state.step]
     # Steps count from one, and the first of these is one that counts.
     hits = [int(str(state.live["hits_from_step"])) - 1 for state in states if state.live.get("hits_from_step")]
-    settled = [SETTLES.get((state.id, str(state.value)), 0) for state in states]
-    return max([*begun, *hits, *settled], default=0)
-
-
-def _each(steps: Steps) -> tuple[Any, Any, Any]:
-    """A record may hold several steps: they share its time and samples."""
-    counts = np.maximum(1, steps.count.astype(int))
-    pauses = steps.phase_s[:, [PHASES.index("eval"), PHASES.index("checkpoint")]].sum(axis=1, dtype=np.float64)
-    times, samples, pauses = (np.repeat(values / counts, counts) for values in (steps.wall_s, steps.samples, pauses))
-    return times, samples, pauses
+    times = each_step(ranks[0].steps)[0] if ranks else ()
+    step_s = max(1e-6, float(np.median(times))) if len(times) else 1.0
+    return max([*begun, *hits, settling(((state.id, state.value) for state in states), step_s)])
 
 
 def _ending(

@@ -40,12 +40,13 @@ class Screening:
         self._ended: list[Any] = []
         self._step = 0
         self._began_s = 0.0
-        # Seconds a step of each turn, by arm; and what became of each arm's remedies.
+        # Seconds a step of each turn and the training's steps before it, by arm; what became of each arm's remedies.
         self.seconds: dict[str, list[float]] = {name: [] for name, _ in self._arms}
+        self.after: dict[str, list[int]] = {name: [] for name, _ in self._arms}
         self.states: dict[str, dict[str, tuple[str, str]]] = {name: {} for name, _ in self._arms}
 
-    def stepped(self) -> None:
-        """A training step is over."""
+    def stepped(self, count: int) -> None:
+        """A training step is over: so many are."""
         if self._waiting:
             self._waiting -= 1
             if not self._waiting:
@@ -57,7 +58,7 @@ class Screening:
         if self._step == _SETTLING:
             self._began_s = self._now()
         elif self._step == _SETTLING + _TIMED:
-            self._note((self._now() - self._began_s) / _TIMED)
+            self._note((self._now() - self._began_s) / _TIMED, count - _TIMED)
             self._next()
 
     def tidy(self) -> None:
@@ -73,7 +74,7 @@ class Screening:
             self._sites = None
 
     def figures(self) -> dict[str, object]:
-        return {"seconds": self.seconds, "states": self.states}
+        return {"seconds": self.seconds, "after": self.after, "timed": _TIMED, "states": self.states}
 
     def _next(self) -> None:
         self.end()
@@ -87,12 +88,13 @@ class Screening:
             self._sites = self._make(remedies)
             self._sites.apply()
 
-    def _note(self, step_s: float) -> None:
+    def _note(self, step_s: float, after: int) -> None:
         name, remedies = self._arms[self._arm]
         sites = self._sites.all if self._sites is not None else ()
         self.states[name] |= {remedy.id: (site.state, site.why) for remedy, _, site in sites}
         if all(self.states[name].get(one, ("", ""))[0] == "applied" for one in remedies):
             self.seconds[name].append(step_s)
+            self.after[name].append(after)
 
     def _now(self) -> float:
         """When the device, too, is done with the steps so far."""

@@ -32,8 +32,6 @@ _DIGESTED_EACH = 1 << 20
 # However slow they are, fewer tell nothing.
 _FEWEST_STEPS = 8
 
-# Steps before arms begin to take turns.
-_WARM_UP = 10
 _NOT_CONTAINED = 70
 _NUDGE = 2.0**-20
 
@@ -64,6 +62,8 @@ class Trial:
         self._feeding_s = float(wanted.get("seconds") or math.inf) if wanted.get("feed") else 0.0
         self._feeding: Feeding | None = None
         self._arms = [(str(name), dict(remedies)) for name, remedies in wanted.get("arms") or ()]
+        # Steps before they begin to take turns.
+        self._warm_up = int(wanted.get("warm_up") or 1)
         self._screening: Screening | None = None
         self._screened = 0
         self._losses: list[Any] = []
@@ -88,7 +88,7 @@ class Trial:
             from .remedying import sites
             from .screening import Screening
 
-            self._screening = Screening(self._torch, self._arms, _WARM_UP, sites)
+            self._screening = Screening(self._torch, self._arms, self._warm_up, sites)
         # torch.optim hides the module of this name behind its own namespace.
         optimizer = sys.modules["torch.optim.optimizer"]
         self._hook = optimizer.register_optimizer_step_post_hook(self._stepped)
@@ -141,7 +141,7 @@ class Trial:
             is_enough = self._feeding.stepped(count)
         if self._screening is not None and count > self._screened:
             self._screened = count
-            self._screening.stepped()
+            self._screening.stepped(count)
         if is_enough and os.getpid() == self._pid:
             self._leave(count)
 

@@ -14,7 +14,9 @@ from .cpus import cpus_of_rank, free_bytes
 
 MOST_WORKERS = 32
 _FIRST_STEPS = 4
+# What a pace is judged by: so many steps, or fewer that took long.
 _LEAST_STEPS = 16
+_LONG_STEPS, _LONG_S = 6, 4.0
 _ENOUGH = 0.03  # of the loop's time spent waiting: nothing left to gain
 _MOSTLY = 0.5
 _BETTER = 1.05
@@ -108,7 +110,8 @@ class Tuner:
         if not self._tried:
             self._busy_s.append(asked_s - last_s)
             return self._steps >= _FIRST_STEPS and self._guess(costs, batch)
-        if self._made < max(_LEAST_STEPS, self.workers) or self._steps < _LEAST_STEPS:
+        least = _LONG_STEPS if self._wall_s >= _LONG_S else _LEAST_STEPS
+        if self._made < max(least, self.workers) or self._steps < least:
             return False
         return self._judge(costs, batch)
 

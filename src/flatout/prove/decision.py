@@ -15,6 +15,7 @@ from flatout.prove.calibration import IN_TURNS, spreads
 from flatout.prove.figures import percent, with_interval
 from flatout.prove.rates import FEWEST_STEPS, measured
 from flatout.prove.ratio import CONFIDENCE, Comparison, compared
+from flatout.prove.student import quantile
 from flatout.records.proof import By, Decision, MeasuredGain, Spread
 from flatout.records.trial import WELL, Trial
 
@@ -64,7 +65,8 @@ def judged(
         gain = found[place].at(1.0 - doubt / left)
         by_now = known[candidates[place].by][place]
         needed = _CALIBRATED_BY[0] if gain.low > _PLAIN else enough
-        decided[place] = _decision(before, candidates[place], gain, by_now is IN_TURNS or by_now.trials >= needed)
+        is_calibrated = by_now is IN_TURNS or by_now.trials >= needed
+        decided[place] = _decision(before, candidates[place], gain, is_calibrated, by_now.weight)
         left -= gain.low > BAR and left > 1
     return tuple(decided[place] for place in range(len(candidates)))
 
@@ -75,13 +77,17 @@ def _spreads(
     return spreads(before, [one.trials for one in candidates], by) if given is None else [given] * len(candidates)
 
 
-def settles_after(gain: MeasuredGain) -> int | None:
-    """How many more trials of each arm would settle it, if the gain stays what it is; None where over eight."""
+def settles_after(gain: MeasuredGain, freedom: float | None = None) -> int | None:
+    """How many more trials of each arm would settle it, if the gain stays what it is; None where over eight.
+
+    `freedom` is how many trials' worth is known of the spread: where that is little, each more makes much of it.
+    """
     bar, mid = math.log(BAR), math.log(gain.mid)
     half = mid - math.log(gain.low) if mid > bar else math.log(gain.high) - mid
-    now = min(gain.trials)
+    now, probability = min(gain.trials), (1.0 + gain.confidence) / 2.0
     for more in range(_MOST_MORE + 1):
-        if half * math.sqrt(now / (now + more)) < abs(mid - bar):
+        surer = 1.0 if freedom is None else quantile(probability, freedom) / quantile(probability, freedom + 2 * more)
+        if half * math.sqrt(now / (now + more)) / surer < abs(mid - bar):
             return more
     return None
 
@@ -92,7 +98,9 @@ def worth_more(decisions: Sequence[Decision]) -> tuple[Decision, ...]:
     return tuple(sorted(hopeful, key=lambda one: (one.more_trials or 0, -one.gain.mid if one.gain else 0.0)))
 
 
-def _decision(before: Sequence[Trial], candidate: Candidate, gain: MeasuredGain, is_calibrated: bool) -> Decision:
+def _decision(
+    before: Sequence[Trial], candidate: Candidate, gain: MeasuredGain, is_calibrated: bool, freedom: float
+) -> Decision:
     arm, figure = candidate.arm, with_interval(gain)
     failed = [trial for trial in candidate.trials if trial.ending not in WELL]
     if failed and all(trial.ending in WELL for trial in before):
@@ -110,7 +118,7 @@ def _decision(before: Sequence[Trial], candidate: Candidate, gain: MeasuredGain,
         return Decision(arm, "kept", gain, figure)
     if gain.high <= BAR:
         return Decision(arm, "neutral", gain, f"gains no more than {percent(BAR)}: {figure}")
-    return Decision(arm, "neutral", gain, f"not surely over {percent(BAR)}: {figure}", settles_after(gain))
+    return Decision(arm, "neutral", gain, f"not surely over {percent(BAR)}: {figure}", settles_after(gain, freedom))
 
 
 def _not_measured(before: Sequence[Trial], candidate: Candidate) -> str | None:

@@ -171,7 +171,8 @@ class Bench:
         assert self.sizes is not None
         rounds = self._rounds(profile, arms) or ROUNDS[-1]
         seconds = self._screening_s(profile, arms, rounds) + self._most_s(profile)
-        return self._ask(profile, SCREENING, steps_of(arms, rounds), seconds, self.sizes.warm_up, arms=arms)
+        warm_up = self.sizes.before(profile)
+        return self._ask(profile, SCREENING, steps_of(arms, warm_up, rounds), seconds, warm_up, arms=arms)
 
     def pays_screening(self, profile: Mapping[str, Any], arms: Arms) -> bool:
         """Whether that is sooner done than a process for each of them, and there is time for it."""
@@ -190,7 +191,8 @@ class Bench:
 
     def _screening_s(self, profile: Mapping[str, Any], arms: Arms, rounds: int) -> float:
         assert self.sizes is not None
-        return steps_of(arms, rounds) * self.sizes.step_s / self._speed_up(self.timed(profile))
+        steps = steps_of(arms, self.sizes.before(profile), rounds)
+        return steps * self.sizes.step_s / self._speed_up(self.timed(profile))
 
     def of(self, profile: Mapping[str, Any]) -> list[Trial]:
         return self._made.get(_key(profile), [])

@@ -20,6 +20,7 @@ from flatout.records.trial import Trial
 _SWITCHED = frozenset(
     {
         "autograd.plain",
+        "cadence.throttle",
         "cudnn.benchmark",
         "layout.channels_last",
         "optimizer.fused",
@@ -30,8 +31,6 @@ _SWITCHED = frozenset(
 STEPS_A_TURN = 15
 # The first where there is time for them; with fewer than the last nothing is measured.
 ROUNDS = (6, 4)
-_WARM_UP = 10
-_FEWEST = 2
 BARE, AGAIN, ALL = "as it is", "as it is, again", "all of them"
 
 Arms = tuple[tuple[str, Mapping[str, Any]], ...]
@@ -47,18 +46,18 @@ class Screened:
 
 
 def switched(remedies: Sequence[Planned]) -> list[Planned]:
-    """Those that can take turns, if they are enough for one process to pay."""
-    able = [one for one in remedies if one.id in _SWITCHED]
-    return able if len(able) >= _FEWEST else []
+    """Those that can take turns."""
+    return [one for one in remedies if one.id in _SWITCHED]
 
 
 def arms_of(remedies: Sequence[Planned]) -> Arms:
     single = [(one.id, {one.id: one.value}) for one in remedies]
-    return ((BARE, {}), (AGAIN, {}), *single, (ALL, {one.id: one.value for one in remedies}))
+    every = {one.id: one.value for one in remedies}
+    return ((BARE, {}), (AGAIN, {}), *single, *([(ALL, every)] if len(single) > 1 else []))
 
 
-def steps_of(arms: Arms, rounds: int = ROUNDS[0]) -> int:
-    return _WARM_UP + rounds * STEPS_A_TURN * len(arms) + 1
+def steps_of(arms: Arms, warm_up: int = 10, rounds: int = ROUNDS[0]) -> int:
+    return warm_up + rounds * STEPS_A_TURN * len(arms) + 1
 
 
 def weighed(trials: Mapping[str, Trial], remedies: Sequence[Planned]) -> Screened | None:

@@ -30,9 +30,9 @@ from flatout.records.plan import Plan, Planned
 from flatout.records.proof import Decision
 from flatout.records.report import Finding, RunReport
 from flatout.records.trial import Trial
-from flatout.remedies.catalogue import known
+from flatout.remedies.catalogue import SAFETIES, known
 
-_MOST_REPEATS = 3
+_MOST_REPEATS = 4
 _MOST_ROUNDS = 5
 # So much more than it had to be is not luck, even in a single trial.
 _PLENTY = 1.1
@@ -115,7 +115,7 @@ class Search:
             self._is_at_ceiling()
 
     def _try_all(self, remedies: Sequence[Planned]) -> None:
-        """One by one, but what can be switched in mid-training in turns.
+        """One by one; after the lossless ones, all that can be switched in mid-training in turns.
 
         Where what was kept brings the batches as soon as they can be used, nothing more of that kind is tried.
         """
@@ -129,15 +129,21 @@ class Search:
             groups = [group for group in groups if not feeds(group)]
         last = [group for group in groups if self._is_slight(group)]
         last += [group for group in groups if group not in last and group[0].id in BEGINS_S]
-        for group in (group for group in groups if group not in last):
+        soon = [group for group in groups if group not in last]
+        first = [group for group in soon if all(one.safety == SAFETIES[0] for one in group)]
+        if self._is_tried(first) and not self._is_changed():
+            self._is_tried([*self._screened(able), *(group for group in soon if group not in first), *last])
+
+    def _is_tried(self, groups: Sequence[Sequence[Planned]]) -> bool:
+        """Try them; whether all of them could be, and nothing changed the picture."""
+        for group in groups:
             if self._is_changed():
-                return
+                return False
             if group[0].id == _WORKERS:
                 self._try_workers(group[0])
             else:
                 self._try(group)
-        for group in () if self._is_changed() else [*self._screened(able), *last]:
-            self._try(group)
+        return True
 
     def _is_slight(self, group: Sequence[Planned]) -> bool:
         """Whether no more is expected of it than what processes differ by here: it takes many trials to be seen."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,8 +21,11 @@ _MOST = 400
 _WINDOW_S = 5.0
 # Compiling takes so long, about: it comes last.
 BEGINS_S = {"compile.model": 45.0}
-# A loader that finds its number of workers while it runs takes some steps for that.
-SETTLES = {("loader.workers", "auto"): 40}
+# A loader that finds its number of workers while it runs takes some steps for that, or some time.
+_SETTLING = ("loader.workers", "auto")
+_SETTLES, _SETTLES_S = (24, 40), 12.0
+# So much faster a step may be by then.
+_FASTER = 2.0
 # One that keeps what comes again begins with the second epoch, and compares a few times first.
 _BY_EPOCH, _COMPARED, _THEN = "memo.", 8, 60
 # What gains in the pauses of a training and between its epochs.
@@ -48,7 +51,10 @@ class Sizes:
     def before(self, profile: Mapping[str, Any]) -> int:
         """Steps before all of a profile is in force and has settled."""
         waiting = (self.epoch_steps or 0) + _COMPARED if waits_an_epoch(profile) else 0
-        return self.warm_up + waiting + _settling(profile) + late_steps(profile)
+        return self.warm_up + waiting + self.settling(profile) + late_steps(profile)
+
+    def settling(self, profile: Mapping[str, Any]) -> int:
+        return settling(profile.items(), self.step_s / _FASTER)
 
     def fewest(self, profile: Mapping[str, Any]) -> int:
         """Steps in all that a trial of it makes at least."""
@@ -73,7 +79,7 @@ class Sizes:
 
     def settling_s(self, profile: Mapping[str, Any]) -> float:
         """What a loader may take until it has found its number of workers: the script is faster by then."""
-        return _settling(profile) * self.step_s * 0.6
+        return self.settling(profile) * self.step_s * 0.6
 
     def seconds_for(self, profile: Mapping[str, Any], speed_up: float = 1.0) -> float:
         """What a trial of it will take in all, about."""
@@ -85,8 +91,10 @@ class Sizes:
         return sum(BEGINS_S.get(name, 0.0) for name in profile)
 
 
-def _settling(profile: Mapping[str, Any]) -> int:
-    return max((SETTLES.get((name, str(value)), 0) for name, value in profile.items()), default=0)
+def settling(remedies: Iterable[tuple[str, Any]], step_s: float) -> int:
+    """Steps of so many seconds until a loader has found its number of workers."""
+    is_settling = _SETTLING in ((name, str(value)) for name, value in remedies)
+    return _between(_SETTLES, _SETTLES_S / step_s) if is_settling else 0
 
 
 def waits_an_epoch(profile: Mapping[str, Any]) -> bool:
