@@ -21,7 +21,7 @@ from flatout.app.plan import conflict, planned, together
 from flatout.errors import FlatoutError
 from flatout.prove.calibration import calibrated
 from flatout.prove.ceiling import ceiling
-from flatout.prove.decision import Candidate, judged, worth_more
+from flatout.prove.decision import BAR, Candidate, judged, worth_more
 from flatout.prove.envelope import envelope
 from flatout.prove.identity import identity
 from flatout.prove.rates import arm_per_s, measured
@@ -358,9 +358,14 @@ class Search:
     def _decision(self, group: Sequence[Planned], before: Mapping[str, Any], after: Mapping[str, Any]) -> Decision:
         bench, by, steps = self._bench, counted_by(one.id for one in group), self._sees(group)
         candidate = Candidate(" + ".join(one.id for one in group), bench.timed(after, steps), by)
+        trials, spread = bench.timed(before, steps), calibrated(bench.arms(steps), by)
         # Each remedy has a chance to look good by luck, every time it is judged.
-        looks = _MOST_REPEATS * max(1, self._planned)
-        return judged(bench.timed(before, steps), [candidate], calibrated(bench.arms(steps), by), looks)[0]
+        decision = judged(trials, [candidate], spread, _MOST_REPEATS * max(1, self._planned))[0]
+        # One that does what a finding foretold has not been picked from among many by its luck.
+        foretold = [one.predicted.low for one in group if one.predicted is not None and one.predicted.low > BAR]
+        if decision.gain is not None and foretold and decision.gain.mid >= max(foretold):
+            return judged(trials, [candidate], spread, _MOST_REPEATS)[0]
+        return decision
 
     def _sees(self, group: Sequence[Planned]) -> int:
         assert self._bench.sizes is not None
