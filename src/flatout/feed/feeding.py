@@ -50,6 +50,9 @@ class Feed:
         self.on_workers: Callable[[int], None] | None = None
         # Told, once, that samples or batches draw random numbers where that makes runs differ.
         self.on_random: Callable[[], None] = _warn_of_random
+        # The workers that the script asked for, where it gets others; and told, once, that some show its numbers.
+        self.known_workers: int | None = None
+        self.on_renumbered: Callable[[], None] | None = None
         self._made = 0
         self._warned = False
 
@@ -73,6 +76,7 @@ class Feed:
             reseeds=self.compensate,
             seeding=self.seeding,
             dies_with_parent=False,
+            known_workers=self.known_workers,
         )
         return Crew(_context(loader), orders, Memory())
 
@@ -97,6 +101,9 @@ class Feed:
         if answer.used_randomness and not self._warned:
             self._warned = True
             self.on_random()
+        if answer.is_renumbered and self.on_renumbered is not None:
+            self.on_renumbered()
+            self.on_renumbered = None
 
     def note_wait(self, iterator: FeedIterator, began_s: float, ended_s: float) -> None:
         tuner = self.tuner

@@ -20,7 +20,7 @@ LARGEST = 1 << 15  # of a packet; longer lists of indices go by a segment
 LOOK = b"!"  # in place of a task: there is one in the channel that is read first
 
 _TASK = struct.Struct("<BQqIIHHQI?")
-_ANSWER = struct.Struct("<BQHiQQQ?")
+_ANSWER = struct.Struct("<BQHiQQQ??")
 _TALLY = struct.Struct("<IQQQIQQQ")
 
 
@@ -61,6 +61,7 @@ class Answer:
     ticket: int
     place: Place
     used_randomness: bool
+    is_renumbered: bool
     tally: Tally
 
 
@@ -92,7 +93,7 @@ def write_answer(answer: Answer) -> bytes:
     place, tally = answer.place, answer.tally
     head = _ANSWER.pack(
         answer.kind, answer.ticket, place.seat, place.number, place.offset, place.data_bytes, place.pickle_bytes,
-        answer.used_randomness,
+        answer.used_randomness, answer.is_renumbered,
     )  # fmt: skip
     return head + _TALLY.pack(
         tally.samples, tally.fetch_ns, tally.slowest_ns, tally.slow_ns,
@@ -101,6 +102,7 @@ def write_answer(answer: Answer) -> bytes:
 
 
 def read_answer(packet: bytes) -> Answer:
-    kind, ticket, seat, number, offset, data_bytes, pickle_bytes, used = _ANSWER.unpack_from(packet)
+    kind, ticket, seat, number, offset, data_bytes, pickle_bytes, used, renumbered = _ANSWER.unpack_from(packet)
     tally = Tally(*_TALLY.unpack_from(packet, _ANSWER.size))
-    return Answer(kind, ticket, Place(seat, number, offset, data_bytes, pickle_bytes), used, tally)
+    place = Place(seat, number, offset, data_bytes, pickle_bytes)
+    return Answer(kind, ticket, place, used, renumbered, tally)

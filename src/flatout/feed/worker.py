@@ -16,13 +16,13 @@ from typing import Any
 import torch
 from torch._utils import ExceptionWrapper
 from torch.utils.data._utils import fetch
-from torch.utils.data._utils import worker as torch_worker
 
 from . import packing
 from .collating import Collator
 from .cpus import CpuClock
 from .memory import NO_SEGMENT, Area, Memory, Place
 from .messages import BATCH, LOOK, SLOW, UNSENDABLE, Answer, Tally, Task, read_task, write_answer
+from .numbers import Number
 from .seeding import limit_threads, seed_collation, seed_sample, seed_worker, states
 
 LOOK_FOR_PARENT_S = 2
@@ -50,6 +50,7 @@ class Orders:
     reseeds: bool  # every epoch, as a worker started for it would be
     seeding: str
     dies_with_parent: bool
+    known_workers: int | None  # those that the script asked for, where it got others
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,7 @@ class _Worker:
         self._failed: ExceptionWrapper | None = None
         self._to_check = _CHECKED_TASKS if orders.seeding == "worker" else 0
         self._random = False
+        self._number = Number(orders.worker, orders.workers, orders.known_workers, orders.dataset)
         if orders.base_seed is not None:
             self._begin(orders.base_seed)
 
@@ -161,19 +163,24 @@ class _Worker:
         """First of all, and with workers that seed anew, in each epoch."""
         orders = self._orders
         first = self._epoch < 0
-        seed = seed_worker(base_seed, orders.worker)
-        torch_worker._worker_info = torch_worker.WorkerInfo(
-            id=orders.worker, num_workers=orders.workers, seed=seed, dataset=orders.dataset
-        )
+        self._number.show(seed_worker(base_seed, orders.worker))
         if not first:
             return
         try:
             if orders.init_fn is not None:
-                orders.init_fn(orders.worker)
+                self._initialise(orders.init_fn)
             # Not before it is known which worker this is: whoever watches fetchers asks for that.
             self._fetcher = fetch._MapDatasetFetcher(orders.dataset, True, _as_they_are, False)
         except Exception:
             self._failed = self._error()
+
+    def _initialise(self, function: Callable[[int], None]) -> None:
+        try:
+            function(self._number.shown)
+        except Exception:
+            if not self._orders.known_workers or not self._number.change():
+                raise
+            function(self._number.shown)
 
     def _work(self, task: Task, indices: Any) -> None:
         if self._epoch != task.epoch:
@@ -196,12 +203,11 @@ class _Worker:
         began_cpu = self._cpu_clock.read_ns()
         self._waiting_ns = self._cpu_clock.waiting_ns
         began = time.perf_counter_ns()
-        try:
-            one_by_one = not self._whole_only and (self._sample_ns >= _CHEAP_NS or self._orders.seeding == "sample")
-            samples = self._one_by_one(task, indices) if one_by_one else self._together(task, indices)
-        except Exception:
-            # Not kept in a variable: its traceback would keep the samples.
-            samples = self._error()
+        samples = self._loaded(task, indices)
+        if isinstance(samples, ExceptionWrapper) and self._number.change():
+            samples = self._loaded(task, indices)
+            if isinstance(samples, ExceptionWrapper):
+                self._number.change_back()  # that was not it
         took = time.perf_counter_ns() - began
         self._tally.cpu_ns += self._cpu_clock.read_ns() - began_cpu
         self._sample_ns = took // max(1, len(indices))
@@ -211,6 +217,14 @@ class _Worker:
             self._to_check -= 1
             self._random = self._random or before != states()
         return samples
+
+    def _loaded(self, task: Task, indices: Any) -> Any:
+        try:
+            one_by_one = not self._whole_only and (self._sample_ns >= _CHEAP_NS or self._orders.seeding == "sample")
+            return self._one_by_one(task, indices) if one_by_one else self._together(task, indices)
+        except Exception:
+            # Not kept in a variable: its traceback would keep the samples.
+            return self._error()
 
     def _together(self, task: Task, indices: Any) -> Any:
         self._memory.claim(self._seat, task.ticket, task.part, -1)
@@ -239,7 +253,7 @@ class _Worker:
             self._tally.slow_ns += took_ns
             if type(index) is int and index >= 0:
                 # At once: the loader knows before the batch arrives, and begins it earlier in the next epoch.
-                self._send(write_answer(Answer(SLOW, index, _NOWHERE, False, Tally())))
+                self._send(write_answer(Answer(SLOW, index, _NOWHERE, False, False, Tally())))
         # A straggler moves it hardly more than any other sample does.
         self._typical_ns = typical + 0.1 * (min(took_ns, _STRAGGLER * typical) - typical)
 
@@ -324,7 +338,7 @@ class _Worker:
             return packing.pack(self._error(), self._area)
 
     def _answer(self, kind: int, task: Task, place: Place) -> None:
-        packet = write_answer(Answer(kind, task.ticket, place, self._random, self._tally))
+        packet = write_answer(Answer(kind, task.ticket, place, self._random, self._number.is_changed, self._tally))
         self._tally = Tally()
         self._send(packet)
 

@@ -146,6 +146,8 @@ class Adopting:
         feed = Feed("sample" if draws else "worker", compensate=are_kept(loader), draws_late=late)
         feed.last_in_turn = late and comes_to_its_end_drawing(loader._index_sampler)
         feed.on_random = lambda: self._site.tell(randomness=others("some samples or batches", OTHER_NUMBER))
+        feed.known_workers = added.before
+        feed.on_renumbered = lambda: self._site.tell(worker_ids=_shared(added.before))
         if self._tunes:
             feed.tune(loader, loader.num_workers, batches)
             # Without the loader: its workers are to go when the script lets go of it.
@@ -168,6 +170,13 @@ class Adopting:
         if looked.changes is not None:
             name = f"{type(loader.dataset).__name__}.{looked.changes}"
             self._site.tell(dataset=f"{name} changes as samples are read: each worker has its own")
+
+
+def _shared(before: int) -> str:
+    if not before:
+        return "in workers get_worker_info() is None: samples failed otherwise"
+    known = "0" if before == 1 else f"0 to {before - 1}"
+    return f"further workers share the numbers {known}, which the script expects: samples failed with others"
 
 
 def _put_workers_back(loader: Any) -> None:

@@ -7,7 +7,8 @@ it; the run's record says so where a sample or the collate function was seen to 
 samples out among workers gives other batches, and that is told. Loaders that workers would break, make repeat samples
 or see others (an IterableDataset that is not sharded, a dataset on the GPU, what cannot be pickled for a spawned
 worker, samples that depend on how many were read before, a sampler that draws with every batch) are left alone, and
-that is told.
+that is told. Where a sample fails in a worker that the script did not ask for, it is read again with a worker's number
+that the script expects: datasets with room for their own workers only go on, and the record says so.
 
 "auto" measures: a child process times a few samples; cheap ones get no workers. The rest begin with as many as a quick
 training step would need, at most the processors this process may use less one for the training itself, shared by the
