@@ -30,6 +30,7 @@ from .outputs import OutputWatch
 from .padding import PaddingLook
 from .patching import Patches
 from .phases import Phases
+from .recomputing import RecomputeWatch
 from .recorder import Recorder
 from .sites import Sites
 from .steps import StepWriter
@@ -94,6 +95,7 @@ class Session:
             self._stages = StageWatch(torch, self.tracer, self._device, self.output)
         self._optimizers = OptimizerWatch(torch, self.tracer, self._device, self.output, self.trouble)
         self._collector = CollectorWatch(self.tracer)
+        self._recomputing = RecomputeWatch(torch, self.tracer)
         self._training_again = TrainingAgain(torch.nn.Module, self.tracer)
         self._fetching = FetchWatch(self.output, self._enter_worker, self.trouble)
         self._transfers: TransferWatch | None = None
@@ -113,6 +115,7 @@ class Session:
         self._collector.install()
         loaders = LoaderWatch(torch, tracer, self._device, self.output, self.trouble, self.padding)
         imports.after_import("torch.utils.data.dataloader", lambda m: loaders.install(m, patches))
+        imports.after_import("torch.utils.checkpoint", lambda m: self._recomputing.install(m, patches))
         imports.after_import("torch.utils.data._utils.fetch", lambda m: self._fetching.install(m, patches))
         OutputWatch(tracer, self.writer, self.sites, self.trouble).install(torch, patches)
         if torch.version.cuda is not None or self._settings.get("device_patches"):
@@ -234,6 +237,8 @@ class Session:
     def _note_state(self) -> None:
         state = torch_state(self._torch, self.graph)
         # 0 stands for batches that no loader gave.
+        if (recomputed := self._recomputing.so_far(self.phases.index)) is not None:
+            state["recomputed"] = recomputed
         state["training_loaders"] = sorted(self.phases.training_loaders - {0})
         if state != self._state:
             self._state = state

@@ -14,6 +14,7 @@ _CAUTIOUS = 0.75
 # The device is now and then found empty in the best of runs; below this it is never short of work.
 _NEVER_DRAINED = 0.02
 _NOTICED = 1.005
+_FINDS_ITSELF = ("loader.workers", "auto", "applied")
 
 
 def by_removing(run: Evidence, removed_ms: float, method: str, floor_ms: float = 0.0) -> Gain | None:
@@ -84,10 +85,18 @@ def device_work_ms(run: Evidence) -> float | None:
 
 
 def feed_ms(run: Evidence) -> float:
-    """What the loader's workers need for the samples of a step: a host that waits for nothing else waits for them."""
+    """What the loader's workers need for the samples of a step: a host that waits for nothing else waits for them.
+
+    A loader that finds its number of workers itself takes more of them when they are wanted sooner.
+    """
     use = run.training_loader
     if use is None or not use.workers or use.cost is None:
         return 0.0
+    if any(
+        one.id == "loader.workers" and one.value == "auto" and one.state == "applied" for one in run.report.remedies
+    ):
+        workers = max(use.workers, run.cpus - 1)
+        return (use.sample_ms or 0.0) * (run.samples_per_step or 0.0) / workers
     if use.cost.busy_share is not None:
         return use.cost.busy_share * run.step_ms
     return (use.sample_ms or 0.0) * (run.samples_per_step or 0.0) / use.workers

@@ -70,4 +70,11 @@ COMPUTE = {
         '改用 `torch.amp.autocast("cuda", …)`、`torch.amp.GradScaler("cuda", …)`；从 apex 迁移：'
         '去掉 `amp.initialize`，前向和损失放在 `torch.autocast("cuda", dtype=torch.bfloat16)` 里。',
     ),
+    "CO512": Words(
+        "显存空着，激活值却重新计算",
+        "激活检查点：模型的一些部分只保存输入，在反向时再运行一遍。GPU 把前向的一部分算了两次，主机也发射了两次，"
+        "省下来的显存却闲置着。表现：每步都调用 `torch.utils.checkpoint`，而设备的显存不到一半。",
+        "把它关掉（`use_checkpoint=False`、`gradient_checkpointing=False` 或模型自己的叫法），或只对一部分块关掉。"
+        "从外部用 `memory.keep`：显存够多少就保留多少，损失和权重逐位不变。",
+    ),
 }

@@ -91,6 +91,16 @@ SAID_COMPUTE = {
         "{0}（{1}）占每步 {3} ms 中的 {2} ms；其次是 {4}，占 {5} ms"
     ),
     "look at {} first: twice as fast it makes the step ×{n} at most": "先看 {0}：它快一倍，整步最多提速到 ×{1}",
+    # CO512
+    "{n} checkpointed calls a step are run again in backward, while {} of the {} on the device are free": (
+        "每步有 {0} 次检查点调用在反向时重新运行，而设备的 {2} 显存中有 {1} 空着"
+    ),
+    "switch activation checkpointing off, for as many blocks as the memory allows": (
+        "关掉激活检查点，显存够多少块就关多少块"
+    ),
+    "{n} calls take {n} ms in forward, and about as much once more in backward": (
+        "{0} 次调用在前向中占 {1} ms，在反向中再占差不多同样的时间"
+    ),
     # Names of what was seen: CO507, CO504.
     "masked out": "被掩码遮住",
     "power brake": "供电制动",

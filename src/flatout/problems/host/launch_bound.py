@@ -32,7 +32,7 @@ from flatout.records.evidence import Evidence
 CODE = "HO401"
 TITLE = "The GPU waits for its work to be launched"
 REMEDY = "compile.model"
-COMES_FROM = ("HO402", "HO403", "HO404", "HO405", "HO406", "HO407", "SY304", "TR202")
+COMES_FROM = ("HO402", "HO403", "HO404", "HO405", "HO406", "HO407", "SY304", "TR202", "CO512")
 _DRY = 0.5
 _WORTH = 0.15
 _PASSES = ("forward", "backward", "optimizer")

@@ -1,0 +1,128 @@
+"""Activations are computed again, though memory is free.
+
+What it is: activation checkpointing. Parts of the model keep their inputs only, and are run a second time in backward.
+
+Why the GPU idles: it does not; it computes a part of each forward pass twice, and the host launches it twice, to save
+memory that lies idle.
+
+How it shows in a run: `torch.utils.checkpoint` is called in every step, and the device's memory is less than half full.
+
+The fix: switch it off (`use_checkpoint=False`, `gradient_checkpointing=False` or however the model calls it), or for
+some blocks only. From outside `memory.keep` keeps what those parts compute, as far as the memory goes; losses and
+weights stay the same to the last bit.
+
+What to expect: what the checkpointed parts take in forward, once: up to a quarter of a step.
+
+When it is fine: memory is needed for a larger batch or longer inputs than this run has seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from flatout.problems.cases import Case, on_gpu, run
+from flatout.problems.found import FoundInRun
+from flatout.problems.memory.growing import GIB, amount
+from flatout.problems.prediction import by_removing, device_work_ms, feed_ms
+from flatout.records.evidence import Evidence
+from flatout.records.resources import GpuState
+
+CODE = "CO512"
+TITLE = "Activations are computed again, though memory is free"
+REMEDY = "memory.keep"
+_WORTH = 0.03
+_ROOM = 0.5
+# Above this the device sets the pace, below it the host.
+_BUSY = 0.9
+
+
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
+    per_step = _per_step(run.torch_states)
+    used, total = _memory(run.gpus)
+    if per_step is None or not run.on_gpu or not total or used > _ROOM * total:
+        return
+    calls, host_ms = per_step
+    if host_ms < _WORTH * run.step_ms:
+        return
+    forward_ms = run.phase("forward").ms
+    gpu, work_ms = run.report.gpu, device_work_ms(run)
+    on_device_ms = (gpu.device_ms or {}).get("forward", 0.0) if gpu is not None else 0.0
+    device_ms = min(1.0, host_ms / forward_ms if forward_ms else 1.0) * min(on_device_ms, work_ms or 0.0)
+    is_busy = work_ms is not None and work_ms > _BUSY * (run.step_ms - run.phase("eval").ms)
+    removed_ms = device_ms if is_busy else host_ms
+    floor_ms = max((work_ms or 0.0) - device_ms, feed_ms(run))
+    words = f"{calls:.3g} calls take {host_ms:.3g} ms in forward, and about as much once more in backward"
+    gain = by_removing(run, removed_ms, words, floor_ms)
+    if gain is None or gain.mid <= 1.0:
+        return
+    yield FoundInRun(
+        location=None,
+        evidence={
+            "calls_per_step": round(calls, 2),
+            "forward_ms_per_step": round(host_ms, 2),
+            "used_bytes": round(used),
+            "total_bytes": round(total),
+        },
+        cause=f"{calls:.3g} checkpointed calls a step are run again in backward, while {amount(total - used)} of the"
+        f" {amount(total)} on the device are free",
+        change="switch activation checkpointing off, for as many blocks as the memory allows",
+        predicted_gain=gain,
+    )
+
+
+def _per_step(states: tuple[dict[str, Any], ...]) -> tuple[float, float] | None:
+    """Calls, and their milliseconds in forward. The first steps of a run are slow: the last figures less the first."""
+    told = [state["recomputed"] for state in states if isinstance(state.get("recomputed"), dict)]
+    if not told:
+        return None
+    first, last = told[0], told[-1]
+    if last["steps"] - first["steps"] < 3:
+        first = {"calls": 0, "seconds": 0.0, "steps": 0}
+    steps = last["steps"] - first["steps"]
+    if steps < 1:
+        return None
+    return (last["calls"] - first["calls"]) / steps, 1e3 * (last["seconds"] - first["seconds"]) / steps
+
+
+def _memory(gpus: tuple[GpuState, ...]) -> tuple[float, float]:
+    """Used and in all, of the fullest device."""
+    known = [(state.memory_used_bytes or 0.0, state.memory_total_bytes) for state in gpus if state.memory_total_bytes]
+    return max(known, key=lambda one: one[0] / one[1], default=(0.0, 0.0))
+
+
+def _states(*seconds: float) -> tuple[dict[str, Any], ...]:
+    return tuple(
+        {"recomputed": {"calls": 16 * (10 + 40 * place), "seconds": value, "steps": 10 + 40 * place}}
+        for place, value in enumerate(seconds)
+    )
+
+
+def _gpu(used_gib: float) -> tuple[GpuState, ...]:
+    return (GpuState(0, memory_total_bytes=80 * GIB, memory_used_bytes=used_gib * GIB),)
+
+
+_MS = {"forward": 30.0, "backward": 60.0, "optimizer": 8.0, "sync": 2.0}
+CASES = (
+    Case(
+        "finds it when the device is nearly empty",
+        run(gpu=on_gpu(), gpus=_gpu(12.0), ms=_MS, torch_states=_states(3.0, 4.0)),
+        found=True,
+    ),
+    Case(
+        "finds it when the host sets the pace",
+        run(gpu=on_gpu(util_mean=50.0, drained_share=0.8), gpus=_gpu(12.0), ms=_MS, torch_states=_states(3.0, 4.0)),
+        found=True,
+    ),
+    Case(
+        "quiet when the memory is needed",
+        run(gpu=on_gpu(), gpus=_gpu(60.0), ms=_MS, torch_states=_states(3.0, 4.0)),
+        found=False,
+    ),
+    Case(
+        "quiet when hardly anything is computed again",
+        run(gpu=on_gpu(), gpus=_gpu(12.0), ms=_MS, torch_states=_states(0.01, 0.05)),
+        found=False,
+    ),
+    Case("quiet when nothing is", run(gpu=on_gpu(), gpus=_gpu(12.0), ms=_MS), found=False),
+)
