@@ -178,14 +178,18 @@ class Machine:
         late = [_LATE.get(name, 0) for name in request.remedies]
         if "memo.function" in request.remedies:
             late.append((self._workload.epoch_steps or 0) + 8)
-        return max([*late, 8 if request.remedies.get("loader.workers") == "auto" else 0])
+        is_climbing = request.remedies.get("loader.workers") == "auto" and not request.workers
+        return max([*late, 8 if is_climbing else 0])
 
     def _settled(self, request: Request) -> int:
-        return settling(request.remedies.items(), self._workload.step_s(request.remedies))
+        step_s = self._workload.step_s(request.remedies)
+        return 0 if request.workers else settling(request.remedies.items(), step_s)
 
     def _state(self, name: str, value: Any) -> RemedyState:
         others = name == "loader.workers" and self._workload.draws_others
         live: dict[str, Any] = {"randomness": DRAWS_OTHERS} if others else {}
+        if (name, value) == ("loader.workers", "auto"):
+            live["train.py:1"] = f"num_workers {self._workload.workers} → {_CORES - 4}"
         if name == "memo.function":
             live["hits_from_step"] = (self._workload.epoch_steps or 0) + 8
         return RemedyState(name, known()[name].safety, value, "applied", step=_LATE.get(name, 1), live=live)

@@ -30,7 +30,7 @@ def in_turns(trial: Trial, ranks: Sequence[Rank]) -> dict[str, Trial]:
         name: replace(
             trial,
             arm=name,
-            step_s=without_long(_trained(seconds, figures["after"][name], int(figures["timed"]), pauses)),
+            step_s=without_long(trained_s(seconds, figures["after"][name], int(figures["timed"]), pauses)),
             samples=(),
             pause_s=(),
             losses=(),
@@ -40,7 +40,7 @@ def in_turns(trial: Trial, ranks: Sequence[Rank]) -> dict[str, Trial]:
     }
 
 
-def _trained(seconds: Sequence[float], after: Sequence[int], timed: int, pauses: Any) -> list[float]:
+def trained_s(seconds: Sequence[float], after: Sequence[int], timed: int, pauses: Any) -> list[float]:
     """Seconds a step of each turn, without the evaluations and checkpoints that came between its steps."""
     mean = [float(pauses[first : first + timed].sum()) / timed for first in after]
     return [max(0.0, one - pause) for one, pause in zip(seconds, mean, strict=True)]

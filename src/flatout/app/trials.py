@@ -34,6 +34,7 @@ from flatout.diagnose.ranks import Rank, training_ranks
 from flatout.diagnose.summary import examine, summarise
 from flatout.records.report import RemedyState, RunReport
 from flatout.records.trial import Ending, Trial, from_plain
+from flatout.remedies.loader.found_before import VARIABLE as WORKERS
 from flatout.store.directory import create_run
 from flatout.store.manifest import Manifest
 from flatout.store.run import StoredRun
@@ -118,7 +119,7 @@ class Maker:
         return trial
 
     def _environ(self, request: Request, work: Path, place: Path) -> dict[str, str]:
-        own = {REMEDIES, TRIAL}
+        own = {REMEDIES, TRIAL, WORKERS}
         plain = {name: value for name, value in os.environ.items() if name not in own}
         wanted: dict[str, object] = {"steps": request.steps, "seconds": request.seconds}
         wanted |= {
@@ -138,6 +139,8 @@ class Maker:
         plain[TRIAL] = json.dumps(wanted)
         if request.remedies:
             plain[REMEDIES] = json.dumps(dict(request.remedies))
+        if request.workers:
+            plain[WORKERS] = json.dumps(dict(request.workers))
         return child_environment(plain, work, {"lines_hz": _LOOKING_HZ if request.with_lines else 0.0})
 
 
@@ -152,7 +155,7 @@ def _result(request: Request, place: Path, ended: Exit) -> Trial:
     ranks = training_ranks(stored)
     report = summarise(stored)
     kept: dict[str, Any] = next((value for rank in ranks for value in rank.recording.values("trial")), {})
-    in_force_from = _in_force_from(report.remedies, ranks)
+    in_force_from = _in_force_from(report.remedies, ranks, is_found=bool(request.workers))
     step_s, samples, pause_s = _steps(ranks, max(request.warm_up, in_force_from))
     losses = tuple(None if one is None else float.fromhex(one) for one in kept.get("losses", ()))
     ending, why = _ending(ended, ranks, bool(kept), losses, place / _OUTPUT)
@@ -200,7 +203,7 @@ def _steps(ranks: Sequence[Rank], warm_up: int) -> tuple[tuple[float, ...], tupl
     return tuple(times[first:].tolist()), tuple(samples[first:].tolist()), tuple(pauses[first:].tolist())
 
 
-def _in_force_from(states: Sequence[RemedyState], ranks: Sequence[Rank]) -> int:
+def _in_force_from(states: Sequence[RemedyState], ranks: Sequence[Rank], is_found: bool) -> int:
     """Some remedies look on for a while before they begin, or compile then: that is warm-up too."""
     late = (state for state in states if state.safety == "numeric" or state.id.startswith("transfer."))
     begun = [state.step + _SETTLED for state in late if state.step]
@@ -208,7 +211,8 @@ def _in_force_from(states: Sequence[RemedyState], ranks: Sequence[Rank]) -> int:
     hits = [int(str(state.live["hits_from_step"])) - 1 for state in states if state.live.get("hits_from_step")]
     times = each_step(ranks[0].steps)[0] if ranks else ()
     step_s = max(1e-6, float(np.median(times))) if len(times) else 1.0
-    return max([*begun, *hits, settling(((state.id, state.value) for state in states), step_s)])
+    settled = 0 if is_found else settling(((state.id, state.value) for state in states), step_s)
+    return max([*begun, *hits, settled])
 
 
 def _ending(

@@ -56,11 +56,14 @@ class Feed:
         self._made = 0
         self._warned = False
 
-    def tune(self, loader: Any, workers: int, most: int | None = None) -> None:
-        """From now on `num_workers` and `prefetch_factor` are the tuner's; torch's checks of them are over."""
+    def tune(self, loader: Any, workers: int, most: int | None = None, is_found: bool = False) -> None:
+        """From now on `num_workers` and `prefetch_factor` are the tuner's; torch's checks of them are over.
+
+        `is_found`: a run like this one came to just so many.
+        """
         loader.num_workers = workers
         loader.prefetch_factor = loader.prefetch_factor or 2
-        self.tuner = Tuner(workers, workers * loader.prefetch_factor, most=most)
+        self.tuner = Tuner(workers, workers * loader.prefetch_factor, most=most, is_found=is_found)
 
     def make_crew(self, loader: Any) -> Crew:
         self.costs.may_split = self.costs.may_split and not getattr(loader.dataset, "__getitems__", None)

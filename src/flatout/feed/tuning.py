@@ -52,8 +52,12 @@ class Tuner:
         cpus: float | None = None,
         memory_bytes: int | None = None,
         most: int | None = None,
+        is_found: bool = False,
     ) -> None:
-        """`most`: more workers would be of no use, whatever the machine has."""
+        """`most`: more workers would be of no use, whatever the machine has.
+
+        `is_found`: so many were enough for such a run before: they need no guess, only to be seen to be so.
+        """
         self.workers = max(1, workers)
         self.ahead = max(_LEAST_AHEAD, ahead)
         self.steps = 0
@@ -70,6 +74,9 @@ class Tuner:
         self._made_last = 0
         self._busy_s: list[float] = []
         self._begin(0)
+        if is_found:
+            self._tried.add(self.workers)
+            self._begin(self.workers + 2)
 
     def begin_epoch(self) -> None:
         """What a script does between two epochs, and the wait for the first batch of one, tell nothing of its pace."""

@@ -36,6 +36,8 @@ class Request:
     # Config files that the command names, by the copies that take their place.
     files: Mapping[str, str] = field(default_factory=dict)
     knobs: Mapping[str, Any] = field(default_factory=dict)
+    # Workers that loaders came to in trials before, by the line that makes them: this one begins with them.
+    workers: Mapping[str, int] = field(default_factory=dict)
     # The lines of the user's code are looked at as well: for the run that the diagnosis is made from.
     with_lines: bool = False
     # May the script write its files where it always does?

@@ -199,6 +199,35 @@ def test_first_steps_that_are_slow_do_not_make_the_guess_small() -> None:
     assert tuner.workers == 10
 
 
+def test_a_number_that_was_enough_before_is_only_seen_to_be_so() -> None:
+    machine = Machine(sample_s=0.005, cpu_share=1.0, cpus=8, step_s=0.02)
+    tuner = Tuner(5, 10, cpus=8, memory_bytes=1 << 34, is_found=True)
+
+    machine.run(tuner, 30)
+
+    assert tuner.workers == 5 and tuner.settled_at is not None
+
+
+def test_a_number_that_was_enough_before_and_is_not_now_grows() -> None:
+    machine = Machine(sample_s=0.005, cpu_share=1.0, cpus=8, step_s=0.012)
+    tuner = Tuner(3, 6, cpus=8, memory_bytes=1 << 34, is_found=True)
+
+    machine.run(tuner, 199)
+
+    assert tuner.workers >= 7
+
+
+def test_slow_steps_are_judged_by_fewer() -> None:
+    slow, quick = (Machine(sample_s=0.1, cpu_share=1.0, cpus=8, step_s=one) for one in (0.8, 0.08))
+    tuners = [Tuner(1, 2, cpus=8, memory_bytes=1 << 34) for _ in range(2)]
+
+    for machine, tuner in zip((slow, quick), tuners, strict=True):
+        machine.run(tuner, 199, batch=4)
+
+    settled = [tuner.settled_at for tuner in tuners]
+    assert settled[0] is not None and settled[1] is not None and settled[0] < settled[1]
+
+
 def test_what_happens_between_epochs_is_not_the_loops_pace() -> None:
     machine = Machine(sample_s=0.005, cpu_share=1.0, cpus=8, step_s=0.02)
     tuners = [Tuner(1, 2, cpus=8, memory_bytes=1 << 34) for _ in range(2)]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from flatout.app.fixing.judging import workers_found
 from flatout.app.fixing.screening import ROUNDS, Arms, steps_of
 from flatout.app.fixing.sizes import LOOK_WARM_UP, Sizes, waits_an_epoch
 from flatout.app.plan import Wishes
@@ -69,6 +70,7 @@ class Bench:
         self._began_s = clock()
         self._made: dict[str, list[Trial]] = {}
         self.sizes: Sizes | None = None
+        self._workers: dict[str, int] = {}
         self.all: list[Trial] = []
 
     @property
@@ -284,6 +286,8 @@ class Bench:
     ) -> Trial:
         settings = self.settings
         start_s = self.sizes.start_s if self.sizes is not None else 60.0
+        # Loaders that run alone want more of them than beside a training.
+        is_tuned = profile.get("loader.workers") == "auto" and not more.get("feeds")
         request = Request(
             settings.command,
             arm,
@@ -294,10 +298,14 @@ class Bench:
             limit_s=max(60.0, 3 * (start_s + seconds)),
             metric=settings.metric,
             allow_writes=settings.allow_writes,
+            workers=self._workers if is_tuned else {},
             **more,
         )
         trial = self._make(request)
         self.all.append(trial)
+        if trial.ended_well and not self._workers and (found := workers_found(trial)) and self.sizes is not None:
+            self._workers = found
+            self.sizes = replace(self.sizes, is_settled=True)
         return trial
 
 

@@ -72,6 +72,17 @@ def same_bits(before: Sequence[Trial], trial: Trial, bare: Sequence[Trial] = ())
     return replace(same, verdict="not comparable", sentence=_UNREPEATABLE)
 
 
+def workers_found(trial: Trial) -> dict[str, int]:
+    """What loaders came to that find their workers while they run, by the line that makes them."""
+    said = {
+        place: _SETTLED.fullmatch(str(live))
+        for state in trial.states
+        if (state.id, state.value, state.state) == (_WORKERS, "auto", "applied")
+        for place, live in state.live.items()
+    }
+    return {place: int(found.group(1)) for place, found in said.items() if found}
+
+
 def workers_of(trials: Sequence[Trial], findings: Iterable[Finding]) -> int | None:
     """How many workers the training's loader had in these trials: the middle of what they settled at."""
     loaders = {

@@ -45,6 +45,8 @@ class Sizes:
     start_s: float
     # Steps of an epoch, where the loader says how many.
     epoch_steps: int | None = None
+    # Loaders begin with the workers that they came to before.
+    is_settled: bool = False
     # Of remedies that gain in pauses: the steps from one such pause to the next, where that is known.
     beats: Mapping[str, float] = field(default_factory=dict)
 
@@ -54,7 +56,7 @@ class Sizes:
         return self.warm_up + waiting + self.settling(profile) + late_steps(profile)
 
     def settling(self, profile: Mapping[str, Any]) -> int:
-        return settling(profile.items(), self.step_s / _FASTER)
+        return 0 if self.is_settled else settling(profile.items(), self.step_s / _FASTER)
 
     def fewest(self, profile: Mapping[str, Any]) -> int:
         """Steps in all that a trial of it makes at least."""
@@ -109,7 +111,8 @@ def sizes(look: Trial, report: RunReport, affordable_s: float) -> Sizes:
     warm_up = _between(_WARM_UPS, _WARM_UP_S / step_s)
     steps = _between(_FEWEST, _FEWEST_S / step_s)
     epoch_steps = _epoch_steps(report)
-    return Sizes(warm_up, steps, window_s, step_s, start_s, epoch_steps, beats_of(report, epoch_steps))
+    beats = beats_of(report, epoch_steps)
+    return Sizes(warm_up, steps, window_s, step_s, start_s, epoch_steps, beats=beats)
 
 
 def beats_of(report: RunReport, epoch_steps: int | None) -> dict[str, float]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..site import Site
 from .as_made import put_back, record
+from .found_before import found_before
 from .kept import are_kept, do_not_keep, had_no_workers, own, renew_where_needed
 from .looking import Look
 from .looks import Looks
@@ -106,11 +107,13 @@ class Adopting:
             self._site.tell(**{added.place: f"num_workers stays {added.before}: a batch takes {took_ms:.2g} ms"})
             return
         batches = _length(loader)
-        loader.num_workers = added.before or self._found_for(loader.dataset) or self._guess(looked, batch, batches)
+        found = found_before(added.place)
+        begins_with = found or added.before or self._found_for(loader.dataset)
+        loader.num_workers = begins_with or self._guess(looked, batch, batches)
         adopts = self._iterates_as_torch(loader) and bool(looked.same)
         self._tell_of(loader, looked, BY_PLACE if adopts else OTHER_NUMBER)
         if adopts:
-            self._adopt(loader, added, looked, batches)
+            self._adopt(loader, added, looked, batches, is_found=found is not None)
         self._tell_workers(loader, added, loader.num_workers)
 
     def _leave_alone(self, loader: Any, added: Added, why: str) -> None:
@@ -135,7 +138,9 @@ class Adopting:
         own = (kind.__iter__, kind._get_iterator, kind._index_sampler)
         return own == (self._class.__iter__, self._class._get_iterator, self._class._index_sampler)
 
-    def _adopt(self, loader: Any, added: Added, looked: Look, batches: int | None = None) -> None:
+    def _adopt(
+        self, loader: Any, added: Added, looked: Look, batches: int | None = None, is_found: bool = False
+    ) -> None:
         from ...feed.feeding import Feed
         from .torchs_own import comes_to_its_end_drawing
 
@@ -149,7 +154,7 @@ class Adopting:
         feed.known_workers = added.before
         feed.on_renumbered = lambda: self._site.tell(worker_ids=_shared(added.before))
         if self._tunes:
-            feed.tune(loader, loader.num_workers, batches)
+            feed.tune(loader, loader.num_workers, batches, is_found)
             # Without the loader: its workers are to go when the script lets go of it.
             found = weakref.ref(loader)
             feed.on_workers = lambda workers: self._tell_workers(found(), added, workers)

@@ -52,6 +52,29 @@ def test_workers_are_doubled_as_long_as_that_helps() -> None:
     }
 
 
+def test_later_trials_begin_with_the_workers_that_were_found() -> None:
+    machine = Machine(lambda profile: STEP_S / (2.0 if profile else 1.0))
+    machine.told["loader.workers"] = {"train.py:7": "num_workers 0 → 6", "randomness": "none"}
+
+    fix = fixed(machine, found("loader.workers", workers=2))
+
+    assert fix.profile == {"loader.workers": "auto"}
+    tuned = [one for one in machine.asked if one.remedies == fix.profile]
+    assert [one.workers for one in tuned if not one.feeds] == [{}] + [{"train.py:7": 6}] * (len(tuned) - 2)
+    assert [one.workers for one in tuned if one.feeds] == [{}]
+
+
+@pytest.mark.parametrize(("gain", "is_foretold"), [(1.4, True), (3.0, False)])
+def test_one_that_does_what_was_foretold_is_not_judged_as_one_of_many(gain: float, is_foretold: bool) -> None:
+    machine = Machine(lambda profile: STEP_S / (1.6 if "sync.skip" in profile else 1.0))
+
+    fix = fixed(machine, found("sync.skip", "gc.defer", "loader.prefetch", gain=gain))
+
+    (decision,) = (one.decision for one in fix.tried if one.planned.id == "sync.skip")
+    assert decision is not None and decision.gain is not None
+    assert (decision.gain.confidence < 0.99) == is_foretold
+
+
 def test_workers_tuned_while_they_run_are_kept_if_they_are_better() -> None:
     def seconds(profile: Mapping[str, Any]) -> float:
         return STEP_S / (3.0 if profile.get("loader.workers") == "auto" else 1.0)

@@ -1,0 +1,50 @@
+"""In which order remedies are tried: lossless ones first, the others by what they promise for their risk."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from flatout.app.fixing.screening import arms_of, switched
+from flatout.app.plan import Wishes, planned
+from flatout.records.plan import Planned
+from flatout.records.report import Gain, RunReport
+from flatout.remedies import catalogue
+from tests.unit.app.fixing.known_machine import found
+
+
+def _report(**gains: float) -> RunReport:
+    """Names with two underscores for the point."""
+    report = found(*(name.replace("__", ".") for name in gains))
+    predicted = [Gain(gain, gain, gain, "given") for gain in gains.values()]
+    return replace(
+        report,
+        findings=tuple(replace(one, predicted_gain=gain) for one, gain in zip(report.findings, predicted, strict=True)),
+    )
+
+
+def _order(report: RunReport) -> list[str]:
+    wanted = {one.remedy for one in report.findings}
+    plan = planned(report, Wishes(("numeric", "training")), (), {})
+    return [one.id for one in plan.remedies if one.id in wanted]
+
+
+@pytest.mark.parametrize(
+    ("report", "order"),
+    [
+        (_report(sync__skip=1.02, optimizer__fused=1.3), ["sync.skip", "optimizer.fused"]),
+        (_report(optimizer__fused=1.05, cadence__logging=1.5), ["cadence.logging", "optimizer.fused"]),
+        (_report(optimizer__fused=1.1, cadence__logging=1.15), ["optimizer.fused", "cadence.logging"]),
+    ],
+)
+def test_what_promises_most_for_its_risk_comes_first(report: RunReport, order: list[str]) -> None:
+    assert _order(report) == order
+
+
+def test_one_alone_takes_turns_with_the_script_as_it_is() -> None:
+    throttle = catalogue.known()["cadence.throttle"]
+    one = Planned(throttle.id, "viewer:draw=50", throttle.safety, throttle.title, "waits")
+
+    assert switched([one]) == [one]
+    assert [dict(profile) for _, profile in arms_of([one])] == [{}, {}, {"cadence.throttle": "viewer:draw=50"}]
