@@ -8,6 +8,9 @@ PY     := $(VENV)/bin/python
 KEY    := $(shell { cat pyproject.toml; echo "$(TORCH) $(CURDIR)"; } | sha256sum | cut -c1-16)
 READY  := $(VENV)/.ready-$(KEY)
 MAKEFLAGS += --no-print-directory
+# Hundreds of processes import the same modules: they are compiled once, those that are imported at all.
+unexport PYTHONDONTWRITEBYTECODE
+PIP    := $(PY) -m pip install --quiet --disable-pip-version-check --no-compile
 
 .PHONY: help setup browser test quick lint format demo docs bench soak peers clean
 
@@ -25,8 +28,8 @@ $(READY):
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV) || { \
 	    echo "python3 -m venv failed; trying: apt-get install python3-venv"; \
 	    rm -rf $(VENV); apt-get update -qq && apt-get install -y -qq python3-venv && $(PYTHON) -m venv $(VENV); }
-	$(PY) -m pip install --quiet --disable-pip-version-check torch==$(TORCH)
-	$(PY) -m pip install --quiet --disable-pip-version-check torch==$(TORCH) --editable '.[dev]'
+	$(PIP) torch==$(TORCH)
+	$(PIP) torch==$(TORCH) --editable '.[dev]'
 	@rm -f $(VENV)/.ready-*; touch $@
 
 # What tests/browser drives. Where it cannot be installed these tests are skipped, and say so.

@@ -60,7 +60,7 @@ _FOUR = ("--remedy", "loader.workers=4")
     [
         ("rows", "2", "share the numbers 0 to 1"),
         pytest.param("seeds", "1", "share the numbers 0, which", marks=pytest.mark.variant),
-        ("alone", "0", "get_worker_info() is None"),
+        pytest.param("alone", "0", "get_worker_info() is None", marks=pytest.mark.variant),
     ],
 )
 def test_workers_show_numbers_that_the_script_knows(

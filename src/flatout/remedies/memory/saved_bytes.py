@@ -48,10 +48,19 @@ def _place(tensor: Any) -> int:
 def room_bytes(torch: Any, device: Any) -> float:
     """For what is to be kept: below zero where the training itself has come to the limit."""
     if device is not None and device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
-        # What this process has reserved it can use, and what it used at most it will use again.
-        return float(_OF_DEVICE * (free + torch.cuda.memory_reserved(device)) - torch.cuda.max_memory_allocated(device))
+        free, total = torch.cuda.mem_get_info(device)
+        # What this process has reserved it can use, as far as the script lets it; what it used at most it will again.
+        usable = min(free + torch.cuda.memory_reserved(device), _allowed_share(torch, device) * total)
+        return float(_OF_DEVICE * usable - torch.cuda.max_memory_allocated(device))
     from ...feed.cpus import free_bytes
 
     free = free_bytes()
     return float("inf") if free is None else _OF_HOST * free
+
+
+def _allowed_share(torch: Any, device: Any) -> float:
+    ask = getattr(torch.cuda, "get_per_process_memory_fraction", None)
+    try:
+        return 1.0 if ask is None else float(ask(device))
+    except (RuntimeError, ValueError, TypeError):
+        return 1.0
