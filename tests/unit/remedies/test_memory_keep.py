@@ -76,6 +76,19 @@ def _in_bf16(block: nn.Module, x: Tensor) -> Any:
         return _checkpointed(block, x)
 
 
+_GLOBAL: list[nn.Module] = []
+
+
+def _by_name(x: Tensor) -> Any:
+    return _GLOBAL[-1](x)
+
+
+def _unseen(block: nn.Module, x: Tensor) -> Any:
+    """The part finds its module among the globals, where nobody looks."""
+    _GLOBAL[:] = [block]
+    return torch_checkpoint.checkpoint(_by_name, x, use_reentrant=False)
+
+
 def _cut_off(block: nn.Module, x: Tensor) -> Any:
     """What reentrant checkpointing is given has no gradient, so its parts get none."""
     return torch_checkpoint.checkpoint(block, x.detach(), use_reentrant=True) + x
@@ -137,6 +150,13 @@ def test_what_would_be_another_training_is_left(way: Way, more: dict[str, Any], 
 
     assert (site.state, why in site.why) == ("refused", True), site.why
     assert ours.is_like(plain) and ours.runs == plain.runs
+
+
+def test_a_part_whose_modules_cannot_be_seen_is_left() -> None:
+    with applied("memory.keep") as site:
+        _unseen(Block(), torch.ones(1, 8, requires_grad=True)).sum().backward()
+
+        assert site.state == "refused" and "cannot be seen" in site.why
 
 
 def test_too_little_room_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

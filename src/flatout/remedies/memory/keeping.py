@@ -8,7 +8,8 @@ stops.
 
 Left as they are: parts with their own rules of what to keep (`context_fn`), and in reentrant mode those that get no
 gradient. Refused where a part changes a buffer of its modules, as a batch norm in training does: run twice it moves
-twice, and that would be another training. Refused with several processes, which might not agree on what fits.
+twice, and that would be another training; and where it cannot be seen which modules a part runs. Refused with several
+processes, which might not agree on what fits.
 """
 
 from __future__ import annotations
@@ -145,6 +146,10 @@ class Keeping:
         return not any(isinstance(one, tensor) and one.requires_grad for one in args)
 
     def _looked_on(self, function: Any, plain: Any) -> Any:
+        if next(_modules_of(self._site.torch, function), None) is None:
+            self._site.refuse(
+                "it cannot be seen which modules a part runs, and so whether running it twice moves a buffer"
+            )
         before = self._versions(function)
         result = plain()
         if self._versions(function) != before:
