@@ -87,6 +87,18 @@ def test_the_number_follows_the_pace_of_the_loop(monkeypatch: pytest.MonkeyPatch
     assert loader.num_workers == 0 and not loader.persistent_workers  # once it is undone
 
 
+def test_loaders_of_training_and_evaluation_from_one_line_are_told_apart() -> None:
+    with applied("loader.workers", "auto") as site:
+        for _ in range(2):  # made again for every epoch
+            for batch, shuffle, workers in ((4, True, 2), (1, False, 1)):
+                list(DataLoader(Slow(8), batch, shuffle=shuffle, num_workers=workers))
+        told = {name: str(value) for name, value in site.live.items() if name.startswith("test_loader_workers.py:")}
+
+    first, second = sorted(told)
+    assert second == f"{first} (2)"
+    assert told[first].startswith("num_workers 2 → ") and told[second].startswith("num_workers 1 → ")
+
+
 def test_no_more_workers_than_an_epoch_has_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flatout.feed.processors.processors", lambda: 16.0)
     with applied("loader.workers", "auto"):

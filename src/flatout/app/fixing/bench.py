@@ -37,6 +37,8 @@ _LONGEST_S = 25.0
 LOSSES, _LEEWAY, _SOON_S = 45, 1.3, 8.0
 # What loads and brings the batches has no part in a ceiling that is measured without loading them.
 _FEEDING = ("loader.", "transfer.prefetch")
+# Steps of such a trial in which the loader still gives the batches that come again and again later.
+_COLLECTED = 10
 # Trials that see pauses, and the part of the time that they may take; steps that are left out of one for other reasons.
 _PAUSE_TRIALS, _PAUSES_SHARE, _NEARLY = 4, 0.6, 0.8
 _LEEWAY_FOR_PAUSES = 2.0
@@ -107,11 +109,12 @@ class Bench:
         repeat: int,
         losses: int,
         speed_up: float | None = None,
+        warm_up: int = 0,
         **more: Any,
     ) -> Trial:
         """One whose speed counts: it goes on until it has steps enough and has seen them for a while."""
         assert self.sizes is not None
-        sizes = self.sizes
+        sizes = replace(self.sizes, warm_up=max(warm_up, self.sizes.warm_up))
         step_s = sizes.step_s / self._speed_up(self._like(profile))
         losses = max(losses, LOSSES if LOSSES * step_s < _SOON_S else 0, self.to_see(profile))
         fewest = max(losses, sizes.fewest(profile) if speed_up is None else sizes.about(profile, speed_up))
@@ -140,7 +143,8 @@ class Bench:
         kept = {name: value for name, value in profile.items() if not name.startswith(_FEEDING)}
         found = self._made.setdefault(f"{CEILING} {_key(kept)}", [])
         if not found:
-            found.append(self._timed(kept, CEILING, 0, 0, self._speed_up(self.timed(profile)), replays=True))
+            speed_up = self._speed_up(self.timed(profile))
+            found.append(self._timed(kept, CEILING, 0, 0, speed_up, warm_up=_COLLECTED, replays=True))
         return found[0]
 
     def feed(self, profile: Mapping[str, Any]) -> Trial:

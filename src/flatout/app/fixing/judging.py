@@ -84,20 +84,32 @@ def workers_found(trial: Trial) -> dict[str, int]:
 
 
 def workers_of(trials: Sequence[Trial], findings: Iterable[Finding]) -> int | None:
-    """How many workers the training's loader had in these trials: the middle of what they settled at."""
+    """How many workers the training's loader had in these trials: the middle of what they settled at.
+
+    Of several loaders that one line makes it is the one with the most.
+    """
     loaders = {
         f"{PurePath(one.location.file).name}:{one.location.line}"
         for one in findings
         if one.remedy == _WORKERS and not one.code.startswith(_OF_PAUSES) and one.location is not None
     }
     said = [
-        found
+        [
+            int(found.group(1))
+            for place, live in state.live.items()
+            if _line(place) in loaders and (found := _SETTLED.fullmatch(str(live)))
+        ]
         for trial in trials
         for state in trial.states
-        for place, live in state.live.items()
-        if state.id == _WORKERS and place in loaders and (found := _SETTLED.fullmatch(str(live)))
+        if state.id == _WORKERS
     ]
-    return sorted(int(one.group(1)) for one in said)[len(said) // 2] if said else None
+    most = sorted(max(found) for found in said if found)
+    return most[len(most) // 2] if most else None
+
+
+def _line(place: str) -> str:
+    """Of "loader.py:46 (2)", the second loader that this line makes."""
+    return place.partition(" (")[0]
 
 
 def state_of(one: Planned, decision: Decision, before: Mapping[str, Any]) -> State:

@@ -32,7 +32,7 @@ _QUICK_STEP_S = 0.010
 
 @dataclass(slots=True)
 class Added:
-    """Workers given to one loader. `place`: where the script makes it."""
+    """Workers given to one loader. `place`: where the script makes it, and which of those it makes there."""
 
     before: int
     place: str
@@ -57,6 +57,8 @@ class Adopting:
         self._looks = Looks(site.torch)
         # Scripts make a loader again over the same data: {id: (the dataset, workers found)}
         self._found: dict[int, tuple[Callable[[], Any], int]] = {}
+        # One line may make the loaders of training and evaluation: {line: the kinds it has made}
+        self._kinds: dict[str, list[tuple[object, ...]]] = {}
 
     def install(self, loader_class: Any) -> None:
         def make(original: Any) -> Any:
@@ -78,11 +80,21 @@ class Adopting:
             return
         if not added.is_decided:
             added.is_decided = True
+            added.place = self._told_apart(loader, added)
             self._decide(loader, added)
         renew_where_needed(self._site, loader)
         feed = vars(loader).get(_FEED)
         if feed is not None:
             feed.epoch += 1
+
+    def _told_apart(self, loader: Any, added: Added) -> str:
+        """The line, with a number where it has made another kind of loader before. One made again is no other kind."""
+        kinds = self._kinds.setdefault(added.place, [])
+        how = (type(loader.dataset), type(loader.sampler), loader.batch_size, loader.drop_last, added.before)
+        if how not in kinds:
+            kinds.append(how)
+        number = kinds.index(how) + 1
+        return added.place if number == 1 else f"{added.place} ({number})"
 
     def _decide(self, loader: Any, added: Added) -> None:
         looked = self._looks.at(loader)

@@ -9,7 +9,7 @@ VARIABLE = "FLATOUT_WORKERS"
 
 
 def found_before(place: str) -> int | None:
-    """Of the loader that is made at `place` ("loader.py:46")."""
+    """Of the loader that is made at `place` ("loader.py:46", "loader.py:46 (2)")."""
     try:
         found = json.loads(os.environ.get(VARIABLE) or "{}").get(place)
         return int(found) if found else None

@@ -89,6 +89,13 @@ def test_workers_are_those_that_the_trials_settled_at() -> None:
     assert workers_of([_trial(**{"train.py:7": "num_workers stays 0: a batch takes 0.1 ms"})], [finding]) is None
 
 
+def test_of_several_loaders_that_one_line_makes_the_training_has_the_most_workers() -> None:
+    (finding,) = found("loader.workers").findings
+    trial = _trial(**{"train.py:7": "num_workers 1 → 3", "train.py:7 (2)": "num_workers 2 → 12"})
+
+    assert workers_of([trial], [finding]) == 12
+
+
 def test_a_patch_is_made_for_source_only() -> None:
     (finding,) = found("loader.workers").findings
     written = RelatedLine(Location("options.py", 3), "is written here")
