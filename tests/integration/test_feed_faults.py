@@ -240,6 +240,21 @@ def test_nothing_is_left_after_ctrl_c(tmp_path: Path) -> None:
     assert gone_within(pids, 5.0 - (time.monotonic() - began))
 
 
+def test_workers_that_are_leaving_when_an_epoch_begins_are_told_so_once() -> None:
+    loader = DataLoader(Pids(), batch_size=4, num_workers=3, persistent_workers=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        for _ in range(3):
+            loader.resize(3)
+            batches = iter(loader)
+            next(batches)
+            loader.resize(1)
+            time.sleep(0.3)  # two go home, and nobody looks
+        rest = list(loader)
+
+    assert [int(index) for indices, _ in rest for index in indices] == list(range(240))
+
+
 def test_leaving_a_loop_ends_its_workers() -> None:
     for _ in DataLoader(Pids(), batch_size=4, num_workers=2):
         break

@@ -74,12 +74,11 @@ class Schedule:
 
     def begin(self, epoch: Epoch) -> None:
         """Forget what is left of the epoch before."""
-        self._crew.take_back_tasks()
-        self._backlog.clear()
+        # Who has been told to leave is leaving, though it may not have ended yet: only the others are told again.
+        untold = [*self._crew.take_back_tasks(), *self._backlog].count(write_retire())
+        self._backlog = deque([write_retire()] * untold)
         for batch in list(self.in_flight.values()):
             self.finish(batch)
-        for _ in range(self._crew.leaving):
-            self._backlog.append(write_retire())
         self._deaths.clear()
         self._early.clear()
         self._costs.begin_epoch()
