@@ -240,6 +240,8 @@ class Phases:
         self._plain = False
         if self.backwards > self._backwards_then and not self._optimizer_seen:
             self._step_without_optimizer()
+        # It began with eval(): a loader may take long until it can be asked for a batch.
+        has_begun = evaluating and not doubtful and self._take_from_pending()
         self._settle(OTHER)
         self.after_step = OTHER
         self._open.clear()
@@ -247,7 +249,7 @@ class Phases:
         self._in_backward = 0
         self._loader = loader
         if evaluating:
-            if self.cur != EVAL:
+            if self.cur != EVAL and not has_begun:
                 self._eval_since = self.last
             self.cur = EVAL
             self._asked_at = self.last
@@ -283,11 +285,17 @@ class Phases:
 
     def _train_called(self, _: int) -> None:
         """An evaluation without a loader is over: it ran from eval() to train(), and no backward came in between."""
-        before, self._pending_before_eval = self._pending_before_eval, None
-        if before is not None and self.cur == PENDING:
-            self.acc[EVAL] += self.acc[PENDING] - before
-            self.acc[PENDING] = before
+        if self._take_from_pending():
             self._writer.span(EVAL, self._eval_since, self.last)
+
+    def _take_from_pending(self) -> bool:
+        """What has passed since a module's eval() was evaluation, if there was one; whether there was."""
+        before, self._pending_before_eval = self._pending_before_eval, None
+        if before is None or self.cur != PENDING:
+            return False
+        self.acc[EVAL] += self.acc[PENDING] - before
+        self.acc[PENDING] = before
+        return True
 
     # The model side.
 

@@ -69,7 +69,8 @@ def removable(phases: Mapping[str, PhaseShare], gpu: GpuUse | None, on_gpu: bool
     idle = 0.0 if busy is None else max(0.0, 1.0 - busy - waiting - cadence)
     transfer = max(drained * share["h2d"], min(share["h2d"], idle))
     sync = min(share["sync"], max(0.0, exposed - transfer, idle - transfer))
-    host = max(0.0, exposed - transfer - sync)
+    # Where the device is looked at right after a wait it is found with nothing to do, and soon has enough again.
+    host = max(0.0, (exposed if busy is None else min(exposed, idle)) - transfer - sync)
     return Removable(waiting, transfer, sync, host, cadence)
 
 

@@ -118,6 +118,15 @@ def test_a_loader_under_no_grad_is_evaluation_with_all_that_happens_in_it(tmp_pa
     assert (span["end_ns"] - span["start_ns"]) * 1e-9 == pytest.approx(0.08)
 
 
+def test_an_evaluation_begins_with_eval_though_its_loader_is_asked_later(tmp_path: Path) -> None:
+    evaluation = (ev.EVAL_CALLED, VALIDATE | ev.REQUEST_NO_GRAD, BATCH)
+    seen = read(tmp_path, (*STEP, *evaluation, *STEP))
+
+    assert milliseconds(seen, EVAL) == [0, 30] and milliseconds(seen, OTHER) == [20, 20]
+    (span,) = seen.records["span"]
+    assert (span["end_ns"] - span["start_ns"]) * 1e-9 == pytest.approx(0.03)
+
+
 def test_a_training_loader_first_met_after_some_eval_call_is_no_evaluation(tmp_path: Path) -> None:
     seen = read(tmp_path, (ev.EVAL_CALLED, *STEP, *STEP))
 

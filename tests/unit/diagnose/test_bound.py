@@ -86,6 +86,14 @@ def test_a_wait_between_two_looks_is_seen_by_how_long_no_kernel_ran() -> None:
     assert removable(phases(), idle, True).compute == 1.0  # nothing is there that it could be
 
 
+def test_launches_cost_no_more_than_the_device_idles() -> None:
+    """Found empty after every wait, it computes all the same."""
+    shares = phases(eval=0.1, forward=0.3, backward=0.45)
+
+    assert removable(shares, GpuUse(drained_share=0.8), True).host > 0.5
+    assert removable(shares, GpuUse(drained_share=0.8, busy_share=0.75), True).host == pytest.approx(0.15)
+
+
 def test_a_run_without_steps_is_not_called_healthy() -> None:
     result = verdict(phases(), None, None, False)
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
 
+from flatout.problems.cases import on_gpu, run
+from flatout.records.report import GpuUse
 from flatout.remedies.catalogue import known
 from flatout.remedies.site import Refused
 from tests.unit.remedies.applied import applied, site_for
@@ -45,6 +48,27 @@ def test_it_is_set_and_put_back() -> None:
 
     assert during[:3] == ("high", True, True)
     assert _state() == before
+
+
+@pytest.mark.parametrize(
+    ("busy", "tensor", "state", "is_tried"),
+    [
+        (0.5, 0.01, {}, True),
+        (0.1, 0.01, {}, False),  # it hardly computes
+        (0.5, 0.2, {}, False),  # they work already
+        (0.5, None, {}, False),  # not counted on this card
+        (0.5, 0.01, {"matmul_precision": "high"}, False),
+        (0.5, 0.01, {"grad_dtypes": {"float32": 0.5, "float64": 0.5}}, False),
+        (0.5, 0.01, {"grad_dtypes": {"float32": 0.95, "bfloat16": 0.05}}, False),
+    ],
+)
+def test_where_a_look_costs_little_it_is_tried_without_a_finding(
+    busy: float, tensor: float | None, state: dict[str, object], is_tried: bool
+) -> None:
+    live = {"torch": {"matmul_precision": "highest", "grad_dtypes": {"float32": 1.0}, **state}}
+    report = replace(run(gpu=on_gpu()).report, gpu=GpuUse(busy_share=busy, tensor_active=tensor), live=live)
+
+    assert known()["precision.tf32"].applies(report).is_yes is is_tried
 
 
 def _new_name(value: str) -> None:
