@@ -53,6 +53,7 @@ _MOST_WRITTEN = 1000
 _SOURCE_S = 5.0
 # Steps after a remedy's last change until it is taken to have settled.
 _SETTLED = 5
+_TUNED = "loader.workers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +156,7 @@ def _result(request: Request, place: Path, ended: Exit) -> Trial:
     ranks = training_ranks(stored)
     report = summarise(stored)
     kept: dict[str, Any] = next((value for rank in ranks for value in rank.recording.values("trial")), {})
-    in_force_from = _in_force_from(report.remedies, ranks, is_found=bool(request.workers))
+    in_force_from = _in_force_from(report.remedies, ranks, request.warm_up, is_found=bool(request.workers))
     step_s, samples, pause_s = _steps(ranks, max(request.warm_up, in_force_from))
     losses = tuple(None if one is None else float.fromhex(one) for one in kept.get("losses", ()))
     ending, why = _ending(ended, ranks, bool(kept), losses, place / _OUTPUT)
@@ -203,7 +204,7 @@ def _steps(ranks: Sequence[Rank], warm_up: int) -> tuple[tuple[float, ...], tupl
     return tuple(times[first:].tolist()), tuple(samples[first:].tolist()), tuple(pauses[first:].tolist())
 
 
-def _in_force_from(states: Sequence[RemedyState], ranks: Sequence[Rank], is_found: bool) -> int:
+def _in_force_from(states: Sequence[RemedyState], ranks: Sequence[Rank], warm_up: int, is_found: bool) -> int:
     """Some remedies look on for a while before they begin, or compile then: that is warm-up too."""
     late = (state for state in states if state.safety == "numeric" or state.id.startswith("transfer."))
     begun = [state.step + _SETTLED for state in late if state.step]
@@ -211,8 +212,19 @@ def _in_force_from(states: Sequence[RemedyState], ranks: Sequence[Rank], is_foun
     hits = [int(str(state.live["hits_from_step"])) - 1 for state in states if state.live.get("hits_from_step")]
     times = each_step(ranks[0].steps)[0] if ranks else ()
     step_s = max(1e-6, float(np.median(times))) if len(times) else 1.0
-    settled = 0 if is_found else settling(((state.id, state.value) for state in states), step_s)
+    if is_found:
+        settled = _found_anew(states, warm_up, len(times))
+    else:
+        settled = settling(((state.id, state.value) for state in states), step_s)
     return max([*begun, *hits, settled])
+
+
+def _found_anew(states: Sequence[RemedyState], warm_up: int, steps: int) -> int:
+    """A loader may want other workers than were found before. What came before it had them does not count, if the
+    greater part of the steps is left without it.
+    """
+    last = max((state.step or 0 for state in states if state.id == _TUNED), default=0) + _SETTLED
+    return last if _SETTLED < last < (warm_up + steps) / 2 else 0
 
 
 def _ending(

@@ -307,7 +307,8 @@ class Bench:
         )
         trial = self._make(request)
         self.all.append(trial)
-        if trial.ended_well and not self._workers and (found := workers_found(trial)) and self.sizes is not None:
+        if trial.ended_well and is_tuned and (found := workers_found(trial)) and self.sizes is not None:
+            # The last word counts: what has become faster wants more of them.
             self._workers = found
             self.sizes = replace(self.sizes, is_settled=True)
         return trial

@@ -16,6 +16,7 @@ from flatout.app.plan import Wishes
 from flatout.errors import FlatoutError
 from flatout.problems.cases import run
 from flatout.records.trial import Trial
+from flatout.trials.request import Request
 from tests.unit.app.fixing.known_machine import STEP_S, Machine, Turning, fixed, found, on_gpu, states
 
 
@@ -62,6 +63,20 @@ def test_later_trials_begin_with_the_workers_that_were_found() -> None:
     tuned = [one for one in machine.asked if one.remedies == fix.profile]
     assert [one.workers for one in tuned if not one.feeds] == [{}] + [{"train.py:7": 6}] * (len(tuned) - 2)
     assert [one.workers for one in tuned if one.feeds] == [{}]
+
+
+def test_what_the_last_trial_found_is_what_the_next_begins_with() -> None:
+    class Growing(Machine):
+        def __call__(self, request: Request) -> Trial:
+            begins_with = max(request.workers.values(), default=4)
+            self.told["loader.workers"] = {"train.py:7": f"num_workers 0 → {begins_with + 1}"}
+            return super().__call__(request)
+
+    machine = Growing(lambda profile: STEP_S / (2.0 if profile else 1.0))
+    fix = fixed(machine, found("loader.workers", workers=2))
+
+    tuned = [one for one in machine.asked if one.remedies == fix.profile and not one.feeds]
+    assert [one.workers.get("train.py:7") for one in tuned] == [None, *range(5, 4 + len(tuned))]
 
 
 @pytest.mark.parametrize(("gain", "is_foretold"), [(1.4, True), (3.0, False)])
