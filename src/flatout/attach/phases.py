@@ -32,7 +32,7 @@ class Phases:
         self.forget()
         handlers: dict[int, Callable[[int], None]] = {
             ev.REQUEST: self._request,
-            ev.REQUEST_NO_GRAD: self._request_no_grad,
+            ev.REQUEST_NO_GRAD: lambda loader: self._asked(loader, evaluating=True, doubtful=False),
             ev.ARRIVED: self._arrived,
             ev.EXHAUSTED: self._no_batch,
             ev.ITERATOR_MADE: self._no_batch,
@@ -41,7 +41,7 @@ class Phases:
             ev.BACKWARD_ENDS: self._backward_ends,
             ev.OPTIMIZER_BEGINS: self._optimizer_begins,
             ev.OPTIMIZER_ENDS: self._optimizer_ends,
-            ev.ENTER_CLOSURE: self._enter_closure,
+            ev.ENTER_CLOSURE: lambda _: self._enter(FORWARD),
             ev.ENTER_GRAD: self._enter_grad,
             ev.ENTER_H2D: self._enter_h2d,
             ev.ENTER_SYNC: self._enter_sync,
@@ -212,9 +212,6 @@ class Phases:
         """All time of an evaluation or a checkpoint is its own, waits and copies as well."""
         return self.cur in (EVAL, CHECKPOINT) or (self.cur == PENDING and self._pending_before_eval is not None)
 
-    def _enter_closure(self, _: int) -> None:
-        self._enter(FORWARD)
-
     def _enter_grad(self, _: int) -> None:
         if self.cur == PENDING:
             self._settle(FORWARD)
@@ -232,9 +229,6 @@ class Phases:
             self.cur = DATA
             return
         self._asked(loader, self._eval_called and loader not in self.training_loaders, doubtful=True)
-
-    def _request_no_grad(self, loader: int) -> None:
-        self._asked(loader, evaluating=True, doubtful=False)
 
     def _asked(self, loader: int, evaluating: bool, doubtful: bool) -> None:
         self._plain = False

@@ -63,7 +63,7 @@ def envelope(yardsticks: Sequence[Trial], changed: Sequence[Trial]) -> Envelope:
     if broken is not None:
         return broken
     if count < 2:
-        sentence = "the script was not run twice, so what it varies by itself is not known"
+        sentence = "the script was not run twice over enough steps, so what it varies by itself is not known"
         return Envelope("not verified", sentence, yardsticks=count)
     curves = _common(yardsticks, changed)
     steps = len(curves.steps)

@@ -106,8 +106,8 @@ PHRASES = {
     "in its weights": "权重",
     "no loss was kept": "没有留下损失",
     "no loss could be read": "没有能读到的损失",
-    "the script was not run twice, so what it varies by itself is not known": (
-        "脚本没有运行两次，因此不知道它自身的波动"
+    "the script was not run twice over enough steps, so what it varies by itself is not known": (
+        "脚本没有在足够多的步数上运行两次，因此不知道它自身的波动"
     ),
     "{n} steps with a loss in every trial are too few, {n} are needed": (
         "每次试验都有损失的只有 {0} 步，太少，至少需要 {1} 步"
