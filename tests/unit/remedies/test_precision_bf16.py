@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -147,16 +149,35 @@ class _WithAutocast(Net):
             return super().forward(x).float()
 
 
-def _around(enabled: bool) -> Any:
+def _around(autocast: Callable[[], Any]) -> Any:
     model = Net()
-    return type(
-        "Around", (), {"__call__": lambda self, x: _autocast(model, x, enabled), "parameters": model.parameters}
-    )()
+
+    def call(self: Any, x: Tensor) -> Tensor:
+        with autocast():
+            return model(x).float()
+
+    return type("Around", (), {"__call__": call, "parameters": model.parameters, "model": model})()
 
 
-def _autocast(model: Net, x: Tensor, enabled: bool) -> Tensor:
-    with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
-        return model(x).float()
+_OFF = SimpleNamespace(amp=False)
+_MEANT = {
+    "named": lambda: torch.autocast("cpu", torch.bfloat16, enabled=False),
+    "in its place": lambda: torch.autocast("cpu", torch.bfloat16, False),
+    "of cuda": lambda: torch.cuda.amp.autocast(False),
+    "not to be seen": lambda: torch.autocast("cpu", **vars(SimpleNamespace(enabled=False))),
+    "made of text": lambda: eval("torch.autocast('cpu', enabled=_OFF.amp)"),
+}
+_SWITCHED = {
+    "named": lambda: torch.autocast("cpu", torch.float16, enabled=_OFF.amp),
+    "over lines": lambda: torch.autocast(
+        "cpu",
+        enabled=(
+            _OFF.amp and "é" != "ü"  # an expression
+        ),
+    ),
+    "in its place": lambda: torch.autocast("cpu", torch.bfloat16, _OFF.amp),
+    "of cpu": lambda: torch.cpu.amp.autocast(_OFF.amp),
+}
 
 
 class _Loose:
@@ -176,13 +197,13 @@ class _Loose:
     ("make", "why"),
     [
         (_WithAutocast, "the script sets it itself: it uses autocast"),
-        (lambda: _around(enabled=True), "the script sets it itself: it uses autocast"),
-        (lambda: _around(enabled=False), "an autocast that is switched off"),
+        (lambda: _around(lambda: torch.autocast("cpu")), "the script sets it itself: it uses autocast"),
+        *((lambda off=off: _around(off), "an autocast that is switched off") for off in _MEANT.values()),
         (lambda: Net().to(torch.bfloat16), "has weights in bfloat16"),
         (_WithFunction, "_Doubled in _WithFunction"),
         (_Loose, "12 modules one by one"),
     ],
-    ids=["autocast inside", "autocast around", "switched off", "half weights", "own function", "no root"],
+    ids=["autocast inside", "autocast around", *_MEANT, "half weights", "own function", "no root"],
 )
 def test_refused(make: Any, why: str) -> None:
     model = make()
@@ -195,6 +216,26 @@ def test_refused(make: Any, why: str) -> None:
 
         assert site.state == "refused" and why in site.why, site.why
     assert nn.Module.__call__.__qualname__ == "Module._wrapped_call_impl"
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize("autocast", _SWITCHED.values(), ids=_SWITCHED)
+def test_a_switch_that_nobody_turned_is_no_choice(autocast: Callable[[], Any]) -> None:
+    around = _around(autocast)
+
+    with applied("precision.bf16") as site:
+        train(site, around, 6)
+
+        assert site.in_force and "switched off" in str(site.live["autocast"])
+        assert around.model.seen[-1] is torch.bfloat16
+    assert torch.amp.autocast_mode.autocast.__init__.__qualname__ == "autocast.__init__"
+
+
+def test_with_scaled_gradients_a_switch_is_left_to_the_script() -> None:
+    with applied("precision.fp16") as site:
+        train(site, _around(_SWITCHED["named"]), 6)
+
+        assert site.state == "refused" and "use its own option" in site.why
 
 
 class _Cast:

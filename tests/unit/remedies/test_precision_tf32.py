@@ -69,6 +69,7 @@ def test_where_a_look_costs_little_it_is_tried_without_a_finding(
     report = replace(run(gpu=on_gpu()).report, gpu=GpuUse(busy_share=busy, tensor_active=tensor), live=live)
 
     assert known()["precision.tf32"].applies(report).is_yes is is_tried
+    assert known()["precision.bf16"].applies(report).is_yes is is_tried
 
 
 def _new_name(value: str) -> None:

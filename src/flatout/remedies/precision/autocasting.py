@@ -15,7 +15,9 @@ from ..model.nesting import with_tensors
 from ..model.root_calls import Tries, wrap_calls
 from ..model.roots import Root, find_roots, watch_of
 from ..site import Refused, Site
+from .switch import is_by_switch
 
+_SWITCH = "_flatout_is_by_switch"
 # Sets up in backward what held in forward.
 _CHECKPOINT = "torch.utils.checkpoint"
 
@@ -26,6 +28,8 @@ def autocast_roots(site: Site, dtype: Any, ready: Callable[[list[Root]], None]) 
 
     def found(roots: list[Root]) -> None:
         _check(site.torch, roots, dtype, seen)
+        if "switch" in seen:
+            site.tell(autocast="the script has one of its own, which is switched off; it is taken to be on")
         ready(roots)
         _begin(site, roots, dtype)
         name = str(dtype).removeprefix("torch.")
@@ -35,9 +39,19 @@ def autocast_roots(site: Site, dtype: Any, ready: Callable[[list[Root]], None]) 
 
 
 def _watch_script(site: Site) -> set[str]:
-    """What the script itself says about autocast: "on", or "off" around a root. Filled while the roots are found."""
+    """What the script itself says about autocast, filled while the roots are found: "on"; "off" around a root, or
+    "switch" where that is a switch which is off.
+    """
     autocast, watch = site.torch.amp.autocast_mode.autocast, watch_of(site.torch)
     seen: set[str] = set()
+
+    def make_init(original: Any) -> Any:
+        def __init__(context: Any, *args: Any, **kwargs: Any) -> None:
+            original(context, *args, **kwargs)
+            if not context._enabled:
+                setattr(context, _SWITCH, is_by_switch(site.torch, context))
+
+        return __init__
 
     def make(original: Any) -> Any:
         def __enter__(context: Any) -> Any:
@@ -46,11 +60,12 @@ def _watch_script(site: Site) -> set[str]:
                     seen.add("on")
                 elif not watch.inside and sys._getframe(1).f_globals.get("__name__") != _CHECKPOINT:
                     # Within a module it only guards a few operations, and is written with autocast in mind.
-                    seen.add("off")
+                    seen.add("switch" if getattr(context, _SWITCH, False) else "off")
             return original(context)
 
         return __enter__
 
+    site.replace(autocast, "__init__", make_init)
     site.replace(autocast, "__enter__", make)
     return seen
 
@@ -58,7 +73,8 @@ def _watch_script(site: Site) -> set[str]:
 def _check(torch: Any, roots: list[Root], dtype: Any, seen: set[str]) -> None:
     if "on" in seen:
         raise Refused("the script sets it itself: it uses autocast")
-    if "off" in seen:
+    # In float16 gradients have to be scaled, and a scaler of the script's is most likely switched off by the same.
+    if "off" in seen or ("switch" in seen and dtype is not torch.bfloat16):
         raise Refused("the script sets it itself: it has an autocast that is switched off; use its own option")
     for root in roots:
         kinds = {one.dtype for one in root.module.parameters() if one.is_floating_point() or one.is_complex()}

@@ -4,9 +4,10 @@ Weights, gradients and optimizer stay in float32, products are done on the tenso
 float32's range: other rounding, the same training. Every module that the training step calls from outside is run under
 autocast, in evaluation too; its outputs come back in float32, so the loss is computed as before.
 
-Refused where the script chooses a precision itself (autocast, on or switched off; half or double weights), where an
-autograd function of its own says nothing about autocast, on a GPU without bf16, and where no module is around the
-layers. Given up when the loss is no longer finite, or when a module fails that works without.
+Refused where the script chooses a precision itself (autocast that is on, or off in so many words; half or double
+weights), where an autograd function of its own says nothing about autocast, on a GPU without bf16, and where no module
+is around the layers. An autocast that the script could switch on, and does not, is no such choice. Given up when the
+loss is no longer finite, or when a module fails that works without.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ..findings import found, half_share
 from ..values import Flag
 from .autocasting import autocast_roots
 from .loss_watch import watch_loss
+from .resting import WORDS, tensor_cores_rest
 
 if TYPE_CHECKING:
     from ...records.report import RunReport
@@ -41,6 +43,8 @@ def applies(report: RunReport) -> Answer:
     ):
         if found(report, code):
             return yes(True, words)
+    if tensor_cores_rest(report):
+        return yes(True, WORDS)
     return no("the GPU was not seen to be held up by its arithmetic in float32")
 
 

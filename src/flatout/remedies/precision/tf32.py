@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..answers import Answer, no, yes
 from ..explicit import refuse_when_set, when_attribute_set, when_called, when_set
-from ..findings import found, half_share, torch_state
+from ..findings import found, half_share
 from ..site import Refused
 from ..values import Flag
+from .resting import WORDS, tensor_cores_rest
 
 if TYPE_CHECKING:
     from ...records.report import RunReport
@@ -23,8 +24,6 @@ ID = "precision.tf32"
 TITLE = "Float32 products on the tensor cores, in TF32"
 SAFETY = "numeric"
 VALUE = Flag()
-# It adds no launch: where the GPU computes so much of the time, and tensor cores hardly at all, a look costs little.
-_COMPUTES, _TENSOR_CORES_REST, _MOSTLY = 0.3, 0.02, 0.9
 
 
 def applies(report: RunReport) -> Answer:
@@ -32,20 +31,9 @@ def applies(report: RunReport) -> Answer:
         return yes(True, "float32 products do not use the tensor cores")
     if half_share(report):
         return no("products are done in half precision")
-    if _may_gain(report):
-        return yes(True, "the GPU computes in float32 for a good part of the time, its tensor cores hardly at all")
+    if tensor_cores_rest(report):
+        return yes(True, WORDS)
     return no("no float32 products were seen that tensor cores would speed up")
-
-
-def _may_gain(report: RunReport) -> bool:
-    """No finding: the device does not bind alone, or not all of the time, so what it gains cannot be told."""
-    gpu, state = report.gpu, torch_state(report)
-    if gpu is None or gpu.tensor_active is None or gpu.tensor_active > _TENSOR_CORES_REST:
-        return False
-    if state.get("matmul_precision") != "highest" or state.get("matmul_allow_tf32"):
-        return False
-    float32 = (state.get("grad_dtypes") or {}).get("float32", 0.0)
-    return float(float32) >= _MOSTLY and (gpu.busy_share or 0.0) >= _COMPUTES
 
 
 def apply(site: Site, value: Any) -> None:
