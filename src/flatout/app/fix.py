@@ -36,6 +36,7 @@ _CLASSES = ("numeric", "training")
 _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h)?")
 _SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, None: 1.0}
 _LEAST_BUDGET_S = 20.0
+_BUDGETS_S = (600.0, 285.0)
 _RESUMED_S = 86_400.0
 _SAY = {
     "resumed": "going on with {count} trials of a search that was cut off (--fresh starts anew)",
@@ -61,7 +62,8 @@ class Asked:
     allow: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
-    budget: str = "10m"
+    # None: ten minutes, and under five where steps are quick.
+    budget: str | None = None
     metric: str | None = None
     higher: bool = True
     dry_run: bool = False
@@ -93,6 +95,7 @@ def fixed(asked: Asked) -> int:
             report = search.look()
         except KeyboardInterrupt:
             return _interrupted(progress)
+        progress.budget_s = bench.settings.budget_s
         if asked.dry_run:
             return _show_plan(search, report, progress, bench.all)
         quality, is_whole = Quality(), False
@@ -126,8 +129,10 @@ def _settings(asked: Asked) -> Settings:
     wishes.check()
     if asked.metric is not None:
         _check_pattern(asked.metric)
-    budget_s = seconds_in(asked.budget)
-    return Settings(asked.cmd, wishes, budget_s, asked.metric, asked.higher, asked.allow_writes)
+    budget_s, quick_s = _BUDGETS_S if asked.budget is None else (seconds_in(asked.budget), None)
+    return Settings(
+        asked.cmd, wishes, budget_s, asked.metric, asked.higher, asked.allow_writes, quick_budget_s=quick_s
+    )
 
 
 def _with_lower(allow: tuple[str, ...]) -> tuple[str, ...]:

@@ -19,7 +19,9 @@ from flatout.cli.options import resolve
 @click.option("--allow", multiple=True, metavar="CLASS", help="Also try remedies of this class: numeric, training.")
 @click.option("--only", multiple=True, metavar="PATTERN", help="Try these remedies only, as 'loader.*'; repeat.")
 @click.option("--without", multiple=True, metavar="PATTERN", help="Leave these remedies out; repeat.")
-@click.option("--budget", metavar="TIME", help="Time for all trials, as 90s, 10m, 1h (default: 10m).")
+@click.option(
+    "--budget", metavar="TIME", help="Time for all trials, as 90s, 10m, 1h (default: 10m, 5m where steps are quick)."
+)
 @click.option("--metric", metavar="REGEX", help="Your quality, as printed: 'PSNR: ([0-9.]+)'.")
 @click.option("--higher/--lower", default=True, help="Is a higher metric better? (default: yes)")
 @click.option("--dry-run", is_flag=True, help="Look at the script and show the plan; try nothing.")
@@ -63,7 +65,7 @@ def fix(
         allow=allow,
         only=only,
         without=without,
-        budget=budget or "10m",
+        budget=budget,
         metric=metric,
         higher=higher,
         dry_run=dry_run,

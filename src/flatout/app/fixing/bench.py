@@ -8,10 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from flatout.app.fixing.judging import workers_found
 from flatout.app.fixing.screening import ROUNDS, Arms, steps_of
-from flatout.app.fixing.sizes import LOOK_WARM_UP, Sizes, waits_an_epoch
+from flatout.app.fixing.sizes import LOOK_WARM_UP, Sizes, sizes, waits_an_epoch
 from flatout.app.plan import Wishes
+from flatout.records.report import RunReport
 from flatout.records.trial import Trial
 from flatout.trials.request import Request
 
@@ -25,6 +28,8 @@ SCREENING = "remedies in turns"
 _APART = (CEILING, FEED)
 # Yardsticks take other numbers from the second step on. They are as fast as any other trial of their profile.
 _YARDSTICKS = (NUDGED, RESEEDED)
+# Steps of up to so many seconds are quick.
+_QUICK_S = 0.06
 # The first look: enough steps for a verdict, and no more than a part of the time there is.
 _LOOK_STEPS, _LOOK_SHARE, _LOOK_LEAST_S = 150, 0.06, 4.0
 # One trial may take this part of the whole time; there are a dozen or two.
@@ -58,6 +63,8 @@ class Settings:
     allow_writes: bool = False
     # Part of the time that is kept for the proof at the end, unless that needs less.
     reserve: float = 0.35
+    # Takes the place of `budget_s` where steps are quick: as much is learnt in less time.
+    quick_budget_s: float | None = None
 
 
 class Bench:
@@ -82,6 +89,13 @@ class Bench:
     @property
     def left_s(self) -> float:
         return self.settings.budget_s - self.took_s
+
+    def size_up(self, look: Trial, report: RunReport) -> None:
+        """After the first look it is known how long trials have to be, and how long all of them may take."""
+        quick_s = self.settings.quick_budget_s
+        if quick_s is not None and float(np.median(look.step_s)) <= _QUICK_S:
+            self.settings = replace(self.settings, budget_s=quick_s)
+        self.sizes = sizes(look, report, TRIAL_SHARE * self.settings.budget_s)
 
     def look(self, profile: Mapping[str, Any]) -> Trial:
         """A trial with the lines of the user's code watched, for a diagnosis; its speed is not used."""
@@ -114,18 +128,18 @@ class Bench:
     ) -> Trial:
         """One whose speed counts: it goes on until it has steps enough and has seen them for a while."""
         assert self.sizes is not None
-        sizes = replace(self.sizes, warm_up=max(warm_up, self.sizes.warm_up))
-        step_s = sizes.step_s / self._speed_up(self._like(profile))
+        sized = replace(self.sizes, warm_up=max(warm_up, self.sizes.warm_up))
+        step_s = sized.step_s / self._speed_up(self._like(profile))
         losses = max(losses, LOSSES if LOSSES * step_s < _SOON_S else 0, self.to_see(profile))
-        fewest = max(losses, sizes.fewest(profile) if speed_up is None else sizes.about(profile, speed_up))
+        fewest = max(losses, sized.fewest(profile) if speed_up is None else sized.about(profile, speed_up))
         return self._ask(
             profile,
             arm,
-            max(fewest, sizes.most(profile)),
-            max(self._most_s(profile), (_LEEWAY if losses <= LOSSES else _LEEWAY_FOR_PAUSES) * losses * sizes.step_s),
-            sizes.warm_up,
-            enough=(fewest, sizes.before(profile), sizes.window_s),
-            digest_at=sizes.warm_up + sizes.steps,
+            max(fewest, sized.most(profile)),
+            max(self._most_s(profile), (_LEEWAY if losses <= LOSSES else _LEEWAY_FOR_PAUSES) * losses * sized.step_s),
+            sized.warm_up,
+            enough=(fewest, sized.before(profile), sized.window_s),
+            digest_at=sized.warm_up + sized.steps,
             repeat=repeat,
             **more,
         )

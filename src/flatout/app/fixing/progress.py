@@ -23,7 +23,7 @@ class Progress:
 
     def __init__(self, screen: Terminal, quiet: bool, budget_s: float | None = None) -> None:
         self.screen = screen
-        self._budget_s = budget_s
+        self.budget_s = budget_s
         self._is_shown = not quiet
         self._is_line = screen.fd is not None
         self._number = 0
@@ -42,9 +42,9 @@ class Progress:
 
     def _time(self) -> str:
         took = time.monotonic() - self._began_s
-        if self._budget_s is None:
+        if self.budget_s is None:
             return _SAY["took"].format(took=took)
-        return _SAY["time"].format(took=took, left=max(0.0, self._budget_s - took))
+        return _SAY["time"].format(took=took, left=max(0.0, self.budget_s - took))
 
     def say(self, words: str, stays: bool = True) -> None:
         if not self._is_shown:

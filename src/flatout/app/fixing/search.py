@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from flatout.app.fixing.bench import BARE, LOSSES, TRIAL_SHARE, Bench
+from flatout.app.fixing.bench import BARE, LOSSES, Bench
 from flatout.app.fixing.found import NOTHING_LEFT, Found
 from flatout.app.fixing.judging import counted_by, draws_others, feeds, refusal, same_bits, state_of, with_losses
 from flatout.app.fixing.screening import Screened, arms_of, switched, weighed
-from flatout.app.fixing.sizes import BEGINS_S, beats_of, sizes
+from flatout.app.fixing.sizes import BEGINS_S, beats_of
 from flatout.app.plan import conflict, planned, together
 from flatout.errors import FlatoutError
 from flatout.prove.calibration import calibrated
@@ -76,7 +76,7 @@ class Search:
                 f"the script does not train as it is ({look.ending}: {look.why}); see {look.run}/output.txt"
             )
         report = self._report_of(look)
-        bench.sizes = sizes(look, report, TRIAL_SHARE * bench.settings.budget_s)
+        bench.size_up(look, report)
         return report
 
     def plan(self, report: RunReport) -> Plan:

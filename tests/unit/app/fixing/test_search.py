@@ -302,6 +302,17 @@ def test_what_begins_with_the_second_epoch_is_waited_for_or_left_out() -> None:
     assert bench.too_long({}) is None
 
 
+@pytest.mark.parametrize(
+    ("step_s", "given_s", "budget_s"), [(0.05, 285.0, 285.0), (0.1, 285.0, 600.0), (0.05, None, 600.0)]
+)
+def test_quick_steps_take_less_time_unless_it_is_given(step_s: float, given_s: float | None, budget_s: float) -> None:
+    bench = Bench(Settings(("train.py",), quick_budget_s=given_s), Machine(lambda profile: step_s))
+
+    Search(bench, Machine(lambda profile: step_s).report).look()
+
+    assert bench.settings.budget_s == budget_s
+
+
 def test_of_two_that_cannot_hold_together_the_second_is_left_out() -> None:
     def seconds(profile: Mapping[str, Any]) -> float:
         return STEP_S / (2.0 if profile else 1.0)
