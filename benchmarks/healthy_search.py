@@ -85,7 +85,7 @@ class Drawing:
         )
 
     def _drawn(self, request: Request) -> Trial:
-        asked = {"look": request.with_lines, "nudged": request.nudged, "compute": request.replays}
+        asked = {"look": request.with_lines, "nudged": request.nudged, "compute": bool(request.replays)}
         # Which turns it has is drawn by `in_turns`.
         asked |= {"feed": request.feeds, "look": request.with_lines or bool(request.arms)}
         for name, is_asked in asked.items():

@@ -17,10 +17,10 @@ from torch.utils.data import dataloader
 if __name__ == "__main__":
     sys.path.append(str(Path(__file__).resolve().parents[2] / "src"))
     from flatout.attach.patching import Patches
-    from flatout.attach.replay import BATCHES, Replay
+    from flatout.attach.replay import Replay
 
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--batches", type=int, default=BATCHES)
+    parser.add_argument("--batches", type=int, default=8)
     parser.add_argument("script", nargs=argparse.REMAINDER)
     options = parser.parse_args()
     Replay(torch, options.batches).install(dataloader, Patches("__replayed__"))

@@ -130,9 +130,7 @@ def _settings(asked: Asked) -> Settings:
     if asked.metric is not None:
         _check_pattern(asked.metric)
     budget_s, quick_s = _BUDGETS_S if asked.budget is None else (seconds_in(asked.budget), None)
-    return Settings(
-        asked.cmd, wishes, budget_s, asked.metric, asked.higher, asked.allow_writes, quick_budget_s=quick_s
-    )
+    return Settings(asked.cmd, wishes, budget_s, asked.metric, asked.higher, asked.allow_writes, quick_budget_s=quick_s)
 
 
 def _with_lower(allow: tuple[str, ...]) -> tuple[str, ...]:

@@ -14,7 +14,6 @@ from weakref import WeakKeyDictionary
 
 from .patching import Patches
 
-BATCHES = 8
 # What a loader is known by, since some scripts build a new one every epoch, with a new dataset: the dataset's class and
 # how many batches there are, as far as that is known.
 _Kind = tuple[type, float]
@@ -23,7 +22,7 @@ _Kind = tuple[type, float]
 class Replay:
     """Remembers which loader feeds the training, and gives its batches again."""
 
-    def __init__(self, torch: Any, batches: int = BATCHES) -> None:
+    def __init__(self, torch: Any, batches: int) -> None:
         self._torch = torch
         self._wanted = batches
         self._kept: list[Any] = []

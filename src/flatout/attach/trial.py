@@ -58,7 +58,7 @@ class Trial:
         self._weights: list[Any] = []
         self._nudges = bool(wanted.get("nudge"))
         self._reseeds = int(wanted.get("reseed") or 0)
-        self._replays = bool(wanted.get("replay"))
+        self._replays = int(wanted.get("replay") or 0)
         self._feeding_s = float(wanted.get("seconds") or math.inf) if wanted.get("feed") else 0.0
         self._feeding: Feeding | None = None
         self._arms = [(str(name), dict(remedies)) for name, remedies in wanted.get("arms") or ()]
@@ -78,7 +78,7 @@ class Trial:
         if self._replays:
             from .replay import Replay
 
-            _on_loaders(Replay(self._torch))
+            _on_loaders(Replay(self._torch, self._replays))
         if self._feeding_s:
             from .feeding import Feeding
 

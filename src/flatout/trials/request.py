@@ -42,8 +42,8 @@ class Request:
     with_lines: bool = False
     # May the script write its files where it always does?
     allow_writes: bool = False
-    # Batches that lie on the device take the place of the loader's: a ceiling.
-    replays: bool = False
+    # So many batches that lie on the device take the place of all that follow: a ceiling.
+    replays: int = 0
     # After a few steps the script's loaders run alone, and their batches are what is timed: the other ceiling.
     feeds: bool = False
     # The weights are moved by about a rounding error after the first step: a yardstick.

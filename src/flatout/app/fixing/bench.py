@@ -42,8 +42,8 @@ _LONGEST_S = 25.0
 LOSSES, _LEEWAY, _SOON_S = 45, 1.3, 8.0
 # What loads and brings the batches has no part in a ceiling that is measured without loading them.
 _FEEDING = ("loader.", "transfer.prefetch")
-# Steps of such a trial in which the loader still gives the batches that come again and again later.
-_COLLECTED = 10
+# So many batches come again and again there, fewer where steps are slow; steps until the last of them is on the device.
+_REPLAYED, _COLLECTING = 8, 2
 # Trials that see pauses, and the part of the time that they may take; steps that are left out of one for other reasons.
 _PAUSE_TRIALS, _PAUSES_SHARE, _NEARLY = 4, 0.6, 0.8
 _LEEWAY_FOR_PAUSES = 2.0
@@ -157,8 +157,9 @@ class Bench:
         kept = {name: value for name, value in profile.items() if not name.startswith(_FEEDING)}
         found = self._made.setdefault(f"{CEILING} {_key(kept)}", [])
         if not found:
-            speed_up = self._speed_up(self.timed(profile))
-            found.append(self._timed(kept, CEILING, 0, 0, speed_up, warm_up=_COLLECTED, replays=True))
+            assert self.sizes is not None
+            batches, speed_up = min(_REPLAYED, self.sizes.warm_up), self._speed_up(self.timed(profile))
+            found.append(self._timed(kept, CEILING, 0, 0, speed_up, warm_up=batches + _COLLECTING, replays=batches))
         return found[0]
 
     def feed(self, profile: Mapping[str, Any]) -> Trial:

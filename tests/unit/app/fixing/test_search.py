@@ -313,6 +313,19 @@ def test_quick_steps_take_less_time_unless_it_is_given(step_s: float, given_s: f
     assert bench.settings.budget_s == budget_s
 
 
+@pytest.mark.parametrize(("step_s", "batches"), [(0.02, 8), (0.8, 4)])
+def test_a_ceiling_is_timed_once_its_batches_are_on_the_device(step_s: float, batches: int) -> None:
+    machine = Machine(lambda profile: step_s)
+    bench = Bench(Settings(("train.py",)), machine)
+    Search(bench, machine.report).look()
+
+    bench.ceiling({"loader.workers": 4})
+
+    asked = machine.asked[-1]
+    assert asked.replays == batches and asked.warm_up > batches + 1 and not asked.remedies
+    assert asked.enough is not None and asked.enough[1] == asked.warm_up < asked.enough[0]
+
+
 def test_of_two_that_cannot_hold_together_the_second_is_left_out() -> None:
     def seconds(profile: Mapping[str, Any]) -> float:
         return STEP_S / (2.0 if profile else 1.0)
