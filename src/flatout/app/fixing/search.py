@@ -122,11 +122,7 @@ class Search:
         self._planned += len(remedies)
         able = switched(remedies)
         groups = together([one for one in remedies if one not in able])
-        is_fed = bool(self.found.profile) and any(map(feeds, groups)) and self._is_at_ceiling()
-        self.found.ended = _AT_CEILING if is_fed else NOTHING_LEFT
-        if is_fed:
-            self.found.put(Tried(one, "not measured", _AT_CEILING) for group in groups if feeds(group) for one in group)
-            groups = [group for group in groups if not feeds(group)]
+        self.found.ended = NOTHING_LEFT
         last = [group for group in groups if self._is_slight(group)]
         last += [group for group in groups if group not in last and group[0].id in BEGINS_S]
         soon = [group for group in groups if group not in last]
@@ -139,7 +135,10 @@ class Search:
         for group in groups:
             if self._is_changed():
                 return False
-            if group[0].id == _WORKERS:
+            if self.found.profile and feeds(group) and self._is_at_ceiling():
+                self.found.ended = _AT_CEILING
+                self.found.put(Tried(one, "not measured", _AT_CEILING) for one in group)
+            elif group[0].id == _WORKERS:
                 self._try_workers(group[0])
             else:
                 self._try(group)
