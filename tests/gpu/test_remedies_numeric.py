@@ -102,6 +102,22 @@ def test_it_takes_effect_and_trains_the_same(
     assert seen.truth["names"] == bare["names"]
 
 
+def test_an_autocast_that_a_switch_leaves_off_is_switched_on(
+    watch: Watch, bare: dict[str, Any], tmp_path: Path
+) -> None:
+    file = _script(tmp_path)
+    around = '    with torch.autocast("cuda", torch.float16, enabled="--amp" in sys.argv):\n        out = model(x)\n'
+    text = file.read_text().replace("    loss = (model(x)", f"{around}    loss = (out")
+    file.write_text(text)
+
+    seen = watch(file, options=_asked("precision.bf16=true"))
+
+    (state,) = seen.json["remedies"]
+    assert state["state"] == "applied" and "switched off" in state["live"]["autocast"], state
+    assert seen.truth["dtype"] == "torch.bfloat16"
+    assert seen.truth["losses"] == pytest.approx(bare["losses"], rel=0.15, abs=0.02)
+
+
 @pytest.mark.parametrize(
     "remedies",
     [
