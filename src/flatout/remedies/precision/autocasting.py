@@ -17,7 +17,7 @@ from ..model.roots import Root, find_roots, watch_of
 from ..site import Refused, Site
 from .switch import is_by_switch
 
-_SWITCH = "_flatout_is_by_switch"
+_SWITCH, _OVER = "_flatout_is_by_switch", "over"
 # Sets up in backward what held in forward.
 _CHECKPOINT = "torch.utils.checkpoint"
 
@@ -27,6 +27,7 @@ def autocast_roots(site: Site, dtype: Any, ready: Callable[[list[Root]], None]) 
     seen = _watch_script(site)
 
     def found(roots: list[Root]) -> None:
+        seen.add(_OVER)
         _check(site.torch, roots, dtype, seen)
         if "switch" in seen:
             site.tell(autocast="the script has one of its own, which is switched off; it is taken to be on")
@@ -39,7 +40,7 @@ def autocast_roots(site: Site, dtype: Any, ready: Callable[[list[Root]], None]) 
 
 
 def _watch_script(site: Site) -> set[str]:
-    """What the script itself says about autocast, filled while the roots are found: "on"; "off" around a root, or
+    """What the script itself says about autocast, filled until the roots are found: "on"; "off" around a root, or
     "switch" where that is a switch which is off.
     """
     autocast, watch = site.torch.amp.autocast_mode.autocast, watch_of(site.torch)
@@ -48,7 +49,7 @@ def _watch_script(site: Site) -> set[str]:
     def make_init(original: Any) -> Any:
         def __init__(context: Any, *args: Any, **kwargs: Any) -> None:
             original(context, *args, **kwargs)
-            if not context._enabled:
+            if not context._enabled and _OVER not in seen:
                 setattr(context, _SWITCH, is_by_switch(site.torch, context))
 
         return __init__
