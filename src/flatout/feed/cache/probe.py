@@ -31,6 +31,8 @@ _ROUNDS, _LONG_S = 3, 0.01
 _REST_OF_A_HIT_S = 4e-6
 # A sample must take this many times as long to load as to get.
 WORTHWHILE = 1.5
+# What takes less is nothing to wait for, and on a busy machine no more than a guess.
+_SOON_S = 20e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,7 @@ def _get_s(payload: Payload) -> float:
 def _if_worth_it(found: Probe, first_s: float) -> Probe:
     """Not for samples that are loaded as quickly as they are copied, even when read for the first time from a disk."""
     least_s = max(found.load_s, first_s)
-    if least_s >= WORTHWHILE * found.get_s:
+    if least_s >= max(WORTHWHILE * found.get_s, _SOON_S):
         return found
     return Probe(
         f"loading a sample takes {1e6 * least_s:.0f} µs, getting it from the cache {1e6 * found.get_s:.0f} µs: "
