@@ -231,6 +231,17 @@ def test_a_switch_that_nobody_turned_is_no_choice(autocast: Callable[[], Any]) -
     assert torch.amp.autocast_mode.autocast.__init__.__qualname__ == "autocast.__init__"
 
 
+def test_source_that_cannot_be_read_is_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> list[str]:
+        return ["\ud800 is no character"] * 1000
+
+    monkeypatch.setattr("linecache.getlines", broken)
+    with applied("precision.bf16") as site:
+        train(site, _around(_SWITCHED["named"]), 6)
+
+        assert site.state == "refused" and "use its own option" in site.why
+
+
 def test_with_scaled_gradients_a_switch_is_left_to_the_script() -> None:
     with applied("precision.fp16") as site:
         train(site, _around(_SWITCHED["named"]), 6)

@@ -21,7 +21,10 @@ def is_by_switch(torch: Any, context: Any) -> bool:
     frame = user_frame(torch)
     if any(name in frame.f_code.co_filename for name in _LIBRARIES):
         return False
-    call = _call(frame)
+    try:
+        call = _call(frame)
+    except Exception:  # this is the script's own call: whatever its source is like, the call goes on
+        return False
     if call is None:
         return False
     named = next((one.value for one in call.keywords if one.arg == "enabled"), None)
@@ -48,8 +51,5 @@ def _call(frame: FrameType) -> ast.Call | None:
     # Cut off the end first: it may be in the same line as the beginning.
     lines[-1] = lines[-1][:end]
     lines[0] = lines[0][begin:]
-    try:
-        expression = ast.parse(b"(" + b"".join(lines) + b")", mode="eval").body
-    except (SyntaxError, ValueError):
-        return None
+    expression = ast.parse(b"(" + b"".join(lines) + b")", mode="eval").body
     return expression if isinstance(expression, ast.Call) else None
