@@ -93,7 +93,7 @@ def together(remedies: Sequence[Planned]) -> list[list[Planned]]:
 
 
 def _planned(remedy: Remedy, value: Any, why: str, findings: Sequence[Finding]) -> Planned:
-    answered = [finding for finding in findings if finding.remedy == remedy.id]
+    answered = [one for one in findings if one.remedy == remedy.id or one.code in remedy.answers]
     gains = [finding.predicted_gain for finding in answered if finding.predicted_gain is not None]
     best: Gain | None = max(gains, key=lambda gain: gain.mid, default=None)
     codes = tuple(finding.code for finding in answered)
@@ -101,9 +101,13 @@ def _planned(remedy: Remedy, value: Any, why: str, findings: Sequence[Finding]) 
 
 
 def _order(one: Planned) -> tuple[bool, float, int, str]:
+    return one.safety != SAFETIES[0], -per_risk(one), SAFETIES.index(one.safety), one.id
+
+
+def per_risk(one: Planned) -> float:
+    """What it promises, as a logarithm, for what may go wrong with it."""
     promised = one.predicted.mid if one.predicted is not None else _UNPROMISED[one.safety]
-    per_risk = math.log(max(1e-3, promised)) / _RISK[one.safety]
-    return one.safety != SAFETIES[0], -per_risk, SAFETIES.index(one.safety), one.id
+    return math.log(max(1e-3, promised)) / _RISK[one.safety]
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:

@@ -131,6 +131,7 @@ class Maker:
             "nudge": request.nudged,
             "reseed": request.reseeded,
             "arms": [(name, dict(remedies)) for name, remedies in request.arms],
+            "timed": request.timed,
             "warm_up": request.warm_up,
         }
         if not request.allow_writes:

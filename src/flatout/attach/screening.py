@@ -12,9 +12,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-# What a remedy needs to find the model's roots and begin, and what is timed then.
-_SETTLING, _TIMED = 7, 8
+# What a remedy needs to find the model's roots and begin, and the script as it is after one; what is timed then.
+_SETTLING, _SETTLING_BARE = 7, 3
+TIMED = 8
 _SEED = 20260
+
+
+def turn_steps(remedies: Mapping[str, Any], timed: int = TIMED) -> int:
+    """Steps of a turn of this profile."""
+    return (_SETTLING if remedies else _SETTLING_BARE) + timed
 
 
 class Screening:
@@ -26,11 +32,13 @@ class Screening:
         arms: Sequence[tuple[str, Mapping[str, Any]]],
         warm_up: int,
         make: Callable[[Mapping[str, Any]], Any],
+        timed: int = TIMED,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._torch = torch
         self._arms = list(arms)
         self._make = make
+        self._timed = timed
         self._clock = clock
         self._random = random.Random(_SEED)
         self._waiting = warm_up
@@ -55,10 +63,11 @@ class Screening:
         self._step += 1
         if self._sites is not None:
             self._sites.stepped(self._step)
-        if self._step == _SETTLING:
+        last, timed = turn_steps(self._arms[self._arm][1], self._timed), self._timed
+        if self._step == last - timed:
             self._began_s = self._now()
-        elif self._step == _SETTLING + _TIMED:
-            self._note((self._now() - self._began_s) / _TIMED, count - _TIMED)
+        elif self._step == last:
+            self._note((self._now() - self._began_s) / timed, count - timed)
             self._next()
 
     def tidy(self) -> None:
@@ -74,7 +83,7 @@ class Screening:
             self._sites = None
 
     def figures(self) -> dict[str, object]:
-        return {"seconds": self.seconds, "after": self.after, "timed": _TIMED, "states": self.states}
+        return {"seconds": self.seconds, "after": self.after, "timed": self._timed, "states": self.states}
 
     def _next(self) -> None:
         self.end()

@@ -62,8 +62,9 @@ class Trial:
         self._feeding_s = float(wanted.get("seconds") or math.inf) if wanted.get("feed") else 0.0
         self._feeding: Feeding | None = None
         self._arms = [(str(name), dict(remedies)) for name, remedies in wanted.get("arms") or ()]
-        # Steps before they begin to take turns.
+        # Steps before they begin to take turns, and those of a turn that are timed.
         self._warm_up = int(wanted.get("warm_up") or 1)
+        self._timed = int(wanted.get("timed") or 0)
         self._screening: Screening | None = None
         self._screened = 0
         self._losses: list[Any] = []
@@ -86,9 +87,9 @@ class Trial:
             _on_loaders(self._feeding)
         if self._arms:
             from .remedying import sites
-            from .screening import Screening
+            from .screening import TIMED, Screening
 
-            self._screening = Screening(self._torch, self._arms, self._warm_up, sites)
+            self._screening = Screening(self._torch, self._arms, self._warm_up, sites, self._timed or TIMED)
         # torch.optim hides the module of this name behind its own namespace.
         optimizer = sys.modules["torch.optim.optimizer"]
         self._hook = optimizer.register_optimizer_step_post_hook(self._stepped)

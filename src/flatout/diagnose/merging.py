@@ -19,6 +19,7 @@ from flatout.diagnose.checking import check, chosen
 from flatout.diagnose.configured.command import script_of
 from flatout.diagnose.findings import ranked, without_consequences
 from flatout.diagnose.joining import Judge
+from flatout.problems.catalogue import problems
 from flatout.records.evidence import Evidence
 from flatout.records.report import Finding, Location, RelatedLine, RunReport, SourceSide, Unmeasured
 from flatout.records.source import SYNTAX, UNUSED, SourceFinding
@@ -77,7 +78,7 @@ def _merged(run: StoredRun, evidence: Evidence) -> RunReport:
     judge = Judge(project, run, evidence)
     judged = [judge.with_cost(one, found) for one in found]
     findings = tuple(_explained(one, judged, judge, run) for one in report.findings)
-    more = [_as_finding(one, evidence) for one in _unsaid(judged, report.findings, judge)]
+    more = [_as_finding(one, evidence) for one in _unsaid(judged, report, judge)]
     if more:
         findings = tuple(ranked(without_consequences([*findings, *more])))
     return replace(report, findings=findings, source=_side(judged, report.findings, project, run))
@@ -185,9 +186,13 @@ def _effect(one: SourceFinding) -> Location | None:
     return next((Location(place.file, place.line) for place in places), None)
 
 
-def _unsaid(judged: Sequence[SourceFinding], said: Sequence[Finding], judge: Judge) -> list[SourceFinding]:
-    """Those that cost much at lines of which the run's own findings say nothing."""
-    codes = {one.code for one in said}
+def _unsaid(judged: Sequence[SourceFinding], report: RunReport, judge: Judge) -> list[SourceFinding]:
+    """Those that cost much at lines of which the run's own findings say nothing.
+
+    Results that are kept by now took time when they were made: lines are counted from the first step on.
+    """
+    said, remedied = report.findings, {one.id for one in report.remedies if one.live.get("hits")}
+    codes = {one.code for one in said} | {one.code for one in problems() if one.remedy in remedied}
     spots = {judge.standing.now(one.location) for one in said if one.location is not None}
     return [
         one

@@ -26,6 +26,8 @@ _WEIGHT = 4.0
 IN_TURNS = Spread(expected=0.002, factor=1.0, weight=8.0, typical=0.002, trials=0)
 # An arm whose own trials scatter by so many times the variance of all the others is not like them.
 _UNLIKE = 10.0
+# Degrees of freedom from which some arms alone tell what they differ by.
+_KNOWN_BY = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,19 @@ class _Scatter:
 def calibrated(arms: Sequence[Sequence[Trial]], by: By = "blocks") -> Spread:
     """From the trials of each arm. Give every arm that was run, once; those of one trial are left aside."""
     return _spread([_scatter(trials, by) for trials in arms])
+
+
+def calibrated_near(near: Sequence[Sequence[Trial]], all_arms: Sequence[Sequence[Trial]], by: By = "blocks") -> Spread:
+    """By the arms that are like those to be judged, where they were run again often enough; else by all.
+
+    A script whose batches come late differs from itself by what its loader does; once they come in time it does not.
+    """
+    return calibrated(near if is_known(near) else all_arms, by)
+
+
+def is_known(arms: Sequence[Sequence[Trial]]) -> bool:
+    """Whether they were run again often enough to tell by themselves what they differ by."""
+    return sum(max(0, len(measured(trials)) - 1) for trials in arms) >= _KNOWN_BY
 
 
 def spreads(before: Sequence[Trial], arms: Sequence[Sequence[Trial]], by: By = "blocks") -> list[Spread]:

@@ -27,6 +27,8 @@ class Remedy:
     text: str
     value: Value
     conflicts: tuple[str, ...]
+    # Codes of findings that it does something about although they name another remedy.
+    answers: tuple[str, ...]
     applies: Callable[[RunReport], Answer]
     apply: Callable[[Site, Any], None]
 
@@ -47,6 +49,7 @@ def remedies() -> tuple[Remedy, ...]:
                 text=module.__doc__ or "",
                 value=module.VALUE,
                 conflicts=tuple(getattr(module, "CONFLICTS", ())),
+                answers=tuple(getattr(module, "ANSWERS", ())),
                 applies=module.applies,
                 apply=module.apply,
             )

@@ -52,6 +52,8 @@ class Request:
     reseeded: int = 0
     # Profiles that take turns on top of `remedies` within the one process, by name.
     arms: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+    # Steps of each of their turns that are timed; 0 for as many as usual.
+    timed: int = 0
     # Tells trials of one arm apart.
     repeat: int = 0
 

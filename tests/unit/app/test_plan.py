@@ -48,3 +48,13 @@ def test_one_alone_takes_turns_with_the_script_as_it_is() -> None:
 
     assert switched([one]) == [one]
     assert [dict(profile) for _, profile in arms_of([one])] == [{}, {}, {"cadence.throttle": "viewer:draw=50"}]
+
+
+def test_what_answers_a_finding_that_names_another_remedy_has_its_promise() -> None:
+    report = found("compile.model", gain=1.3)
+    report = replace(report, run=replace(report.run, device="GPU", exit_code=None))
+
+    plan = planned(report, Wishes(allow=("numeric",)), (), {})
+
+    (graphs,) = [one for one in plan.remedies if one.id == "graphs.model"]
+    assert graphs.codes == ("HO401",) and graphs.predicted is not None and graphs.predicted.mid == 1.3

@@ -14,7 +14,7 @@ from flatout.diagnose import merging
 from flatout.diagnose.merging import merged, own_files
 from flatout.problems.cases import loader, on_gpu, run
 from flatout.records.evidence import Evidence
-from flatout.records.report import Finding, Gain, LineCost, Location, RelatedLine, RunReport
+from flatout.records.report import Finding, Gain, LineCost, Location, RelatedLine, RemedyState, RunReport
 from flatout.store.run import StoredRun
 from tests.unit.making import Making
 
@@ -32,6 +32,12 @@ for images, labels in loader:
     optimizer.step()
     total += loss.item()
     gc.collect()
+"""
+LOOP = """\
+    maps = torch.zeros(shape)
+    for row in range(64):
+        for column in range(64):
+            maps[row, column] = torch.exp(-row * points[column])
 """
 LOADER, ITEM, COLLECT = 5, 11, 12
 GAIN = Gain(1.3, 1.5, 1.5, "")
@@ -129,6 +135,17 @@ def test_what_costs_much_and_nobody_has_said_is_a_finding_with_its_measured_cost
     added = report.findings[1]
     assert added.location == scene.at(COLLECT) and added.predicted_gain is None and added.severity == "medium"
     assert added.evidence == {"line_ms_per_step": 15.0, "line_share": 0.15}
+
+
+@pytest.mark.parametrize("hits", [0, 30])
+def test_a_loop_whose_results_are_kept_is_not_said(tmp_path: Path, hits: int) -> None:
+    scene = Scene(tmp_path)
+    scene.write("train.py", TRAIN + LOOP)
+    kept = RemedyState("memo.function", "lossless", "__main__:targets", "applied", live={"hits": hits})
+
+    report = scene.report(scene.evidence(lines=((COLLECT + 4, 15.0),), remedies=(kept,)))
+
+    assert [one.code for one in report.findings] == ([] if hits else ["HO402"])
 
 
 def test_nothing_is_said_twice_of_a_line(tmp_path: Path) -> None:

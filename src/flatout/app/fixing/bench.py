@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 
 from flatout.app.fixing.judging import workers_found
-from flatout.app.fixing.screening import ROUNDS, Arms, steps_of
+from flatout.app.fixing.screening import ROUNDS, Arms, steps_of, timed_of
 from flatout.app.fixing.sizes import LOOK_WARM_UP, Sizes, sizes, waits_an_epoch
 from flatout.app.plan import Wishes
+from flatout.prove.calibration import calibrated_near, is_known
+from flatout.records.proof import By, Spread
 from flatout.records.report import RunReport
 from flatout.records.trial import Trial
 from flatout.trials.request import Request
@@ -192,8 +194,9 @@ class Bench:
         assert self.sizes is not None
         rounds = self._rounds(profile, arms) or ROUNDS[-1]
         seconds = self._screening_s(profile, arms, rounds) + self._most_s(profile)
-        warm_up = self.sizes.before(profile)
-        return self._ask(profile, SCREENING, steps_of(arms, warm_up, rounds), seconds, warm_up, arms=arms)
+        warm_up, timed = self.sizes.before(profile), timed_of(self._step_s(profile))
+        steps = steps_of(arms, warm_up, rounds, timed)
+        return self._ask(profile, SCREENING, steps, seconds, warm_up, arms=arms, timed=timed)
 
     def pays_screening(self, profile: Mapping[str, Any], arms: Arms) -> bool:
         """Whether that is sooner done than a process for each of them, and there is time for it."""
@@ -212,8 +215,13 @@ class Bench:
 
     def _screening_s(self, profile: Mapping[str, Any], arms: Arms, rounds: int) -> float:
         assert self.sizes is not None
-        steps = steps_of(arms, self.sizes.before(profile), rounds)
-        return steps * self.sizes.step_s / self._speed_up(self.timed(profile))
+        step_s = self._step_s(profile)
+        return step_s * steps_of(arms, self.sizes.before(profile), rounds, timed_of(step_s))
+
+    def _step_s(self, profile: Mapping[str, Any]) -> float:
+        """What a step takes under it, by its trials."""
+        assert self.sizes is not None
+        return self.sizes.step_s / self._speed_up(self.timed(profile))
 
     def of(self, profile: Mapping[str, Any]) -> list[Trial]:
         return self._made.get(_key(profile), [])
@@ -223,9 +231,17 @@ class Bench:
         more = [trial for kind in _YARDSTICKS for trial in self._made.get(f"{kind} {_key(profile)}", [])]
         return [trial for trial in (*self.of(profile), *more) if len(trial.step_s) >= _NEARLY * steps]
 
-    def arms(self, steps: int = 0) -> list[list[Trial]]:
-        """The trials of every profile."""
-        return [self.timed(profile, steps) for profile in self._profiles()]
+    def spread(self, under: Mapping[str, Any], steps: int = 0, by: By = "blocks") -> Spread:
+        """What a profile differs by that all of `under` is part of, when it is simply run again."""
+        return calibrated_near(self._arms(under, steps), self._arms({}, steps), by)
+
+    def knows_spread(self, under: Mapping[str, Any], steps: int = 0) -> bool:
+        """Whether that is known from such profiles alone."""
+        return is_known(self._arms(under, steps))
+
+    def _arms(self, under: Mapping[str, Any], steps: int) -> list[list[Trial]]:
+        profiles = [one for one in self._profiles() if dict(under).items() <= one.items()]
+        return [self.timed(profile, steps) for profile in profiles]
 
     def to_see(self, profile: Mapping[str, Any], under: Mapping[str, Any] | None = None) -> int:
         """Steps in all of a trial that sees the pauses a profile is about; of that profile, or one `under` another."""

@@ -8,7 +8,6 @@ from typing import Any
 from flatout.app.fixing.bench import BARE, LOSSES, Bench
 from flatout.app.fixing.judging import counted_by, draws_others, same_bits, workers_of
 from flatout.app.fixing.search import Search
-from flatout.prove.calibration import calibrated
 from flatout.prove.ceiling import ceiling
 from flatout.prove.decision import BAR
 from flatout.prove.envelope import envelope
@@ -86,7 +85,7 @@ def confirm(bench: Bench, search: Search) -> None:
 def _ceiling(bench: Bench, profile: Mapping[str, Any], compute: Sequence[Trial]) -> Ceiling | None:
     """The device alone and the loaders alone, the latter where there is time left for it."""
     alone = [bench.feed(profile)] if compute and bench.affords(profile, reserve_s=0.0) else []
-    return ceiling(bench.timed(profile), compute, alone, calibrated(bench.arms())) if compute else None
+    return ceiling(bench.timed(profile), compute, alone, bench.spread(profile)) if compute else None
 
 
 def holds(bench: Bench, profile: Mapping[str, Any]) -> bool:
@@ -109,7 +108,7 @@ def _arms(bench: Bench, profile: Mapping[str, Any]) -> tuple[list[Trial], list[T
 
 def _spread(bench: Bench, profile: Mapping[str, Any]) -> Spread:
     assert bench.sizes is not None
-    return calibrated(bench.arms(bench.sizes.sees(profile)), counted_by(profile))
+    return bench.spread({}, bench.sizes.sees(profile), counted_by(profile))
 
 
 def _turn(bench: Bench, search: Search, is_remedied: bool) -> None:

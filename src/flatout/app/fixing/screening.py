@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from flatout.attach.screening import TIMED, turn_steps
 from flatout.prove.calibration import IN_TURNS
 from flatout.prove.decision import BAR, Candidate, judged
 from flatout.records.plan import Planned
@@ -28,7 +29,8 @@ _SWITCHED = frozenset(
         "precision.tf32",
     }
 )
-STEPS_A_TURN = 15
+# Steps of a turn that are timed, as many as fit into so much time.
+_TIMED, _TIMED_S = (4, TIMED), 1.5
 # The first where there is time for them; with fewer than the last nothing is measured.
 ROUNDS = (6, 4)
 BARE, AGAIN, ALL = "as it is", "as it is, again", "all of them"
@@ -56,8 +58,13 @@ def arms_of(remedies: Sequence[Planned]) -> Arms:
     return ((BARE, {}), (AGAIN, {}), *single, *([(ALL, every)] if len(single) > 1 else []))
 
 
-def steps_of(arms: Arms, warm_up: int = 10, rounds: int = ROUNDS[0]) -> int:
-    return warm_up + rounds * STEPS_A_TURN * len(arms) + 1
+def timed_of(step_s: float) -> int:
+    """Steps of each turn that are timed: fewer where they are slow, and each says more."""
+    return int(min(_TIMED[1], max(_TIMED[0], _TIMED_S / step_s)))
+
+
+def steps_of(arms: Arms, warm_up: int = 10, rounds: int = ROUNDS[0], timed: int = TIMED) -> int:
+    return warm_up + rounds * sum(turn_steps(remedies, timed) for _, remedies in arms) + 1
 
 
 def weighed(trials: Mapping[str, Trial], remedies: Sequence[Planned]) -> Screened | None:

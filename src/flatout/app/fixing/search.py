@@ -17,9 +17,8 @@ from flatout.app.fixing.found import NOTHING_LEFT, Found
 from flatout.app.fixing.judging import counted_by, draws_others, feeds, refusal, same_bits, state_of, with_losses
 from flatout.app.fixing.screening import Screened, arms_of, switched, weighed
 from flatout.app.fixing.sizes import BEGINS_S, beats_of
-from flatout.app.plan import conflict, planned, together
+from flatout.app.plan import conflict, per_risk, planned, together
 from flatout.errors import FlatoutError
-from flatout.prove.calibration import calibrated
 from flatout.prove.ceiling import ceiling
 from flatout.prove.decision import BAR, Candidate, judged, worth_more
 from flatout.prove.envelope import envelope
@@ -127,15 +126,18 @@ class Search:
         last += [group for group in groups if group not in last and group[0].id in BEGINS_S]
         soon = [group for group in groups if group not in last]
         first = [group for group in soon if all(one.safety == SAFETIES[0] for one in group)]
-        if self._is_tried(first) and not self._is_changed():
-            self._is_tried([*self._screened(able), *(group for group in soon if group not in first), *last])
+        soon = [group for group in soon if group not in first]
+        # What can be switched seldom promises anything: taking turns can wait for what does.
+        second = [group for group in soon if all(per_risk(group[0]) > per_risk(one) for one in able)]
+        if self._is_tried(first) and self._is_tried(second) and not self._is_changed():
+            self._is_tried([*self._screened(able), *(group for group in soon if group not in second), *last])
 
     def _is_tried(self, groups: Sequence[Sequence[Planned]]) -> bool:
         """Try them; whether all of them could be, and nothing changed the picture."""
         for group in groups:
             if self._is_changed():
                 return False
-            if self.found.profile and feeds(group) and self._is_at_ceiling():
+            if self._fits(group) and self.found.profile and feeds(group) and self._is_at_ceiling():
                 self.found.ended = _AT_CEILING
                 self.found.put(Tried(one, "not measured", _AT_CEILING) for one in group)
             elif group[0].id == _WORKERS:
@@ -144,10 +146,14 @@ class Search:
                 self._try(group)
         return True
 
+    def _fits(self, group: Sequence[Planned]) -> bool:
+        """Whether a trial of it fits into the time at all: else a ceiling would be measured for nothing."""
+        return self._bench.too_long({**self.found.profile, **{one.id: one.value for one in group}}) is None
+
     def _is_slight(self, group: Sequence[Planned]) -> bool:
         """Whether no more is expected of it than what processes differ by here: it takes many trials to be seen."""
         expected = [one.predicted.high for one in group if one.predicted is not None]
-        return bool(expected) and math.log(max(expected)) < calibrated(self._bench.arms()).typical
+        return bool(expected) and math.log(max(expected)) < self._bench.spread(self.found.profile).typical
 
     def _is_changed(self) -> bool:
         """Whether so much was gained since the last look that what this one said of the rest is out of date."""
@@ -289,7 +295,8 @@ class Search:
             # A large gain that was seen once has to be seen again, and no more.
             is_one = decision.gain is not None and decision.gain.mid > _LARGE and len(bench.of(after)) == 1
             affords = bench.affords(after, 1 if is_one else 2, reserve_s=None if before else 0.0)
-            if not self._is_open(decision) or not affords:
+            is_known = bench.knows_spread(before, self._sees(group))
+            if not self._is_open(decision, is_known) or not affords:
                 break
             if not is_one:
                 bench.trial(before, KEPT if before else BARE, again=True, losses=steps)
@@ -331,11 +338,14 @@ class Search:
                 where = f"see {bare.run}/output.txt"
                 raise FlatoutError(f"a trial of the bare script failed ({bare.ending}: {bare.why}); {where}")
 
-    def _is_open(self, decision: Decision) -> bool:
-        """Whether more trials could turn it: one that is not sure yet, or sure of little after a single trial."""
-        if worth_more([decision]):
-            return True
+    def _is_open(self, decision: Decision, is_known: bool) -> bool:
+        """Whether more trials could turn it: one that is not sure yet, or sure of little after a single trial.
+
+        What the bare script differs by may be far more than what these do: `is_known` says whether they have told.
+        """
         gain = decision.gain
+        if worth_more([decision]) or (not is_known and gain is not None and gain.mid > BAR > gain.low):
+            return True
         return decision.judgement == "kept" and gain is not None and gain.trials[1] < 2 and gain.low < _PLENTY
 
     def yardsticks(self, profile: Mapping[str, Any], reserve_s: float) -> list[Trial]:
@@ -357,7 +367,7 @@ class Search:
     def _decision(self, group: Sequence[Planned], before: Mapping[str, Any], after: Mapping[str, Any]) -> Decision:
         bench, by, steps = self._bench, counted_by(one.id for one in group), self._sees(group)
         candidate = Candidate(" + ".join(one.id for one in group), bench.timed(after, steps), by)
-        trials, spread = bench.timed(before, steps), calibrated(bench.arms(steps), by)
+        trials, spread = bench.timed(before, steps), bench.spread(before, steps, by)
         # Each remedy has a chance to look good by luck, every time it is judged.
         decision = judged(trials, [candidate], spread, _MOST_REPEATS * max(1, self._planned))[0]
         # One that does what a finding foretold has not been picked from among many by its luck.

@@ -43,6 +43,7 @@ TITLE = "Forward and backward replayed as CUDA graphs"
 SAFETY = "numeric"
 VALUE = Flag()
 CONFLICTS = ("compile.model", "memory.checkpointing")
+ANSWERS = ("HO401",)
 _PASSES, _PAUSES = ("forward", "backward", "optimizer"), ("eval", "checkpoint", "logging")
 _MOSTLY, _BUSY, _AT_WORK = 0.7, 0.8, 0.5
 

@@ -25,9 +25,12 @@ Truth = Callable[[Mapping[str, Any]], float]
 
 
 class Machine:
-    """Makes trials without running anything: `seconds` says what a step takes under a profile."""
+    """Makes trials without running anything: `seconds` says what a step takes under a profile.
 
-    def __init__(self, seconds: Truth, ceiling_s: float = 0.001, noise: float = 0.01) -> None:
+    `noise` is what processes differ by, or says so of each profile.
+    """
+
+    def __init__(self, seconds: Truth, ceiling_s: float = 0.001, noise: float | Truth = 0.01) -> None:
         self._seconds = seconds
         self._ceiling_s = ceiling_s
         self._noise = noise
@@ -53,7 +56,8 @@ class Machine:
         mean_s = self._ceiling_s if is_alone else self._seconds(request.remedies)
         steps = _steps_of(request, mean_s)
         count = steps - request.warm_up
-        step_s = mean_s * np.exp(self._draw.normal(0, 0.05, count) + self._draw.normal(0, self._noise))
+        noise = self._noise(request.remedies) if callable(self._noise) else self._noise
+        step_s = mean_s * np.exp(self._draw.normal(0, 0.05, count) + self._draw.normal(0, noise))
         other = len(self.changed & set(request.remedies))
         remedies = known()
         luck = 0.0 if self.repeats else self._luck.normal(0, 1e-6)

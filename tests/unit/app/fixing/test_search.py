@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 from flatout.app.fixing.bench import Bench, Settings
+from flatout.app.fixing.screening import arms_of, steps_of, timed_of
 from flatout.app.fixing.search import Search
 from flatout.app.fixing.sizes import sizes
 from flatout.app.plan import Wishes
 from flatout.errors import FlatoutError
 from flatout.problems.cases import run
+from flatout.records.plan import Planned
 from flatout.records.trial import Trial
 from flatout.trials.request import Request
 from tests.unit.app.fixing.known_machine import STEP_S, Machine, Turning, fixed, found, on_gpu, states
@@ -111,6 +113,33 @@ def test_it_looks_again_under_what_was_kept() -> None:
     fix = fixed(machine, found("loader.prefetch"))
 
     assert set(fix.profile) == {"loader.prefetch", "gc.defer"}
+
+
+def test_what_the_bare_script_differs_by_does_not_hide_what_gains_once_it_is_calm() -> None:
+    """Its batches come late, now more and now less; with workers they do not."""
+
+    def seconds(profile: Mapping[str, Any]) -> float:
+        return (0.02 if "loader.prefetch" in profile else STEP_S) / (1.08 if "gc.defer" in profile else 1.0)
+
+    machine = Machine(seconds, noise=lambda profile: 0.005 if profile else 0.4)
+    machine.looks["loader.prefetch"] = found("gc.defer", gain=1.05)
+
+    assert set(fixed(machine, found("loader.prefetch", gain=3.0)).profile) == {"loader.prefetch", "gc.defer"}
+
+
+def test_no_ceiling_is_measured_for_what_is_too_long_to_be_tried() -> None:
+    machine = Machine(lambda profile: 0.02 if profile else STEP_S)
+    machine.looks["gc.defer"] = found("loader.persistent", "sync.skip", steps_between=5000)
+
+    fix = fixed(machine, found("gc.defer"), budget_s=120.0)
+
+    assert [one.planned.id for one in fix.tried] == ["gc.defer", "loader.persistent", "sync.skip"]
+    assert "comes too seldom" in fix.tried[1].why
+    ceiling, skip = (
+        next(place for place, one in enumerate(machine.asked) if is_it(one))
+        for is_it in (lambda one: one.replays, lambda one: "sync.skip" in one.remedies)
+    )
+    assert skip < ceiling
 
 
 def test_at_the_ceiling_batches_need_not_come_sooner() -> None:
@@ -337,3 +366,12 @@ def test_of_two_that_cannot_hold_together_the_second_is_left_out() -> None:
 
     assert fix.profile == {"graphs.model": True}
     assert all("compile.model" not in request.remedies for request in machine.asked)
+
+
+@pytest.mark.parametrize(("step_s", "timed"), [(0.01, 8), (0.3, 5), (2.0, 4)])
+def test_turns_of_slow_steps_are_shorter(step_s: float, timed: int) -> None:
+    arms = arms_of([Planned(name, True, "numeric", "", "") for name in ("precision.tf32", "precision.bf16")])
+
+    # As it is, twice; each remedy; both together.
+    assert timed_of(step_s) == timed
+    assert steps_of(arms, warm_up=10, rounds=4, timed=timed) == 10 + 4 * (2 * (3 + timed) + 3 * (7 + timed)) + 1
