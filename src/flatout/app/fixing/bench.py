@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from flatout.app.fixing.judging import workers_found
+from flatout.app.fixing.judging import repeats, with_losses, workers_found
 from flatout.app.fixing.screening import ROUNDS, Arms, steps_of, timed_of
 from flatout.app.fixing.sizes import LOOK_WARM_UP, Sizes, sizes, waits_an_epoch
 from flatout.app.plan import Wishes
@@ -41,7 +41,7 @@ _EPOCH_SHARE = 0.15
 # However slow its steps are, a trial of the speed alone takes no longer; one whose losses count has so many steps,
 # and every one has where they take no longer than this.
 _LONGEST_S = 25.0
-LOSSES, _LEEWAY, _SOON_S = 45, 1.3, 8.0
+LOSSES, _LEEWAY, _SOON_S = 45, 1.3, 13.0
 # What loads and brings the batches has no part in a ceiling that is measured without loading them.
 _FEEDING = ("loader.", "transfer.prefetch")
 # So many batches come again and again there, fewer where steps are slow; steps until the last of them is on the device.
@@ -53,6 +53,7 @@ _LEEWAY_FOR_PAUSES = 2.0
 _MET = 10
 # What the proof takes, in trials of the profile.
 _PROOF_TRIALS = 2.8
+_FEWEST_YARDSTICKS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +269,11 @@ class Bench:
 
     def reserve_s(self, profile: Mapping[str, Any]) -> float:
         """What is kept for the proof of such a profile."""
-        return min(self.settings.reserve * self.settings.budget_s, _PROOF_TRIALS * self.lasts_s(profile))
+        bare = self.of({})
+        # Of a script that does not repeat itself it has to be known what it varies by.
+        missing = 0 if repeats(bare) else max(0, _FEWEST_YARDSTICKS - len(with_losses(bare)))
+        needed_s = _PROOF_TRIALS * self.lasts_s(profile) + missing * self.lasts_s({}, LOSSES)
+        return min(self.settings.reserve * self.settings.budget_s, needed_s)
 
     def affords(
         self, profile: Mapping[str, Any], trials: int = 1, reserve_s: float | None = None, losses: int = 0

@@ -45,6 +45,11 @@ def with_losses(trials: Sequence[Trial]) -> list[Trial]:
     return [trial for trial in trials if len(trial.losses) >= FEWEST_STEPS]
 
 
+def repeats(trials: Sequence[Trial]) -> bool:
+    """Whether the same gives the very same losses again; False where it was not run again."""
+    return len(trials) > 1 and identity(trials[:1], trials[1]).verdict == "identical"
+
+
 def counted_by(names: Iterable[str]) -> By:
     """What gains in the pauses and between the epochs is not seen in the steps alone."""
     return "total" if any(name.startswith(PAUSING) for name in names) else "blocks"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flatout.app.fixing.bench import BARE, LOSSES, Bench
-from flatout.app.fixing.judging import counted_by, draws_others, same_bits, workers_of
+from flatout.app.fixing.judging import counted_by, draws_others, repeats, same_bits, with_losses, workers_of
 from flatout.app.fixing.search import Search
 from flatout.prove.ceiling import ceiling
 from flatout.prove.decision import BAR
@@ -114,12 +114,14 @@ def _spread(bench: Bench, profile: Mapping[str, Any]) -> Spread:
 def _turn(bench: Bench, search: Search, is_remedied: bool) -> None:
     """Where losses will have to be compared, trials that are made anyway are made to serve for that as well."""
     profile = search.found.profile
+    losses = 0 if repeats(bench.of({})) else LOSSES
     if is_remedied:
-        bench.trial(profile, PROFILE, again=True, losses=LOSSES if profile != search.lossless() else 0)
+        bench.trial(profile, PROFILE, again=True, losses=LOSSES if profile != search.lossless() else losses)
     elif any(map(draws_others, bench.of(profile))) and len(bench.reseeded()) < _YARDSTICKS:
         bench.reseed(bench.to_see(profile, under={}))
     else:
-        bench.trial({}, BARE, again=True, losses=max(bench.losses_for(profile), bench.to_see(profile, under={})))
+        losses = max(losses, bench.losses_for(profile), bench.to_see(profile, under={}))
+        bench.trial({}, BARE, again=True, losses=losses)
 
 
 def _is_wide(bench: Bench, profile: Mapping[str, Any]) -> bool:
@@ -183,7 +185,7 @@ def quality_of(bench: Bench, search: Search) -> Quality:
     is_identical = same is not None and same.verdict == "identical"
     within = None
     if lossless != profile or not is_identical:
-        within = envelope(_yardsticks(bench, search, is_identical), after)
+        within = envelope(_yardsticks(bench, search, is_identical), with_losses(after) or after)
     if settings.metric is None:
         return Quality(same, within)
     # Losses of what changes nothing are the script's own, and so is its metric.

@@ -14,7 +14,16 @@ from typing import Any
 
 from flatout.app.fixing.bench import BARE, LOSSES, Bench
 from flatout.app.fixing.found import NOTHING_LEFT, Found
-from flatout.app.fixing.judging import counted_by, draws_others, feeds, refusal, same_bits, state_of, with_losses
+from flatout.app.fixing.judging import (
+    counted_by,
+    draws_others,
+    feeds,
+    refusal,
+    repeats,
+    same_bits,
+    state_of,
+    with_losses,
+)
 from flatout.app.fixing.screening import Screened, arms_of, switched, weighed
 from flatout.app.fixing.sizes import BEGINS_S, beats_of
 from flatout.app.plan import conflict, per_risk, planned, together
@@ -22,7 +31,6 @@ from flatout.errors import FlatoutError
 from flatout.prove.ceiling import ceiling
 from flatout.prove.decision import BAR, Candidate, judged, worth_more
 from flatout.prove.envelope import envelope
-from flatout.prove.identity import identity
 from flatout.prove.rates import arm_per_s, measured
 from flatout.records.fix import Tried
 from flatout.records.plan import Plan, Planned
@@ -36,7 +44,7 @@ _MOST_ROUNDS = 5
 # So much more than it had to be is not luck, even in a single trial.
 _PLENTY = 1.1
 _LARGE = 1.3
-_YARDSTICKS = 3
+_YARDSTICKS, _FEWEST_YARDSTICKS = 3, 2
 # Trials that see pauses, of what there was before a remedy that is about them.
 _SEEN = 2
 _IN_TURNS = ", in turns within one process"
@@ -357,10 +365,11 @@ class Search:
         bench = self._bench
         for _ in range(_YARDSTICKS):
             made = with_losses(bench.of(profile))
-            repeats = len(made) > 1 and identity(made[:1], made[1]).verdict == "identical"
-            has_time = bench.affords(profile, max(1, _YARDSTICKS - len(made)), reserve_s, LOSSES)
-            if repeats or len(made) >= _YARDSTICKS or not has_time:
-                return [*made, *(bench.nudged(profile) if has_time else ())] if repeats else made
+            has_time = bench.affords(profile, max(1, _FEWEST_YARDSTICKS - len(made)), reserve_s, LOSSES)
+            if repeats(made):
+                return [*made, *(bench.nudged(profile) if has_time else ())]
+            if len(made) >= _YARDSTICKS or not has_time:
+                return made
             bench.trial(profile, KEPT if profile else BARE, again=True, losses=LOSSES)
         return with_losses(bench.of(profile))
 

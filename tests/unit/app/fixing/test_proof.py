@@ -138,3 +138,26 @@ def test_a_remedy_that_found_nothing_to_act_on_was_not_measured() -> None:
     assert [(one.state, one.why) for one in fix.tried] == [
         ("not measured", "no evaluation was seen that could be left out")
     ]
+
+
+def test_there_is_time_to_verify_the_losses_of_a_slow_script_that_does_not_repeat_itself() -> None:
+    machine = Machine(lambda profile: 0.65 / 2.0 ** len(profile))
+    machine.repeats = False
+    machine.looks[""] = found("loader.prefetch", "gc.defer", "sync.skip", "checkpoint.async", gain=1.05)
+    machine.looks["loader.prefetch"] = machine.looks["loader.prefetch,gc.defer"] = machine.looks[""]
+    made: list[Trial] = []
+
+    def make(request: Request) -> Trial:
+        trial = machine(request)
+        # Most of a trial's time is its start.
+        made.append(replace(trial, wall_s=trial.wall_s + 13.0))
+        return made[-1]
+
+    settings = Settings(("train.py",), Wishes(), budget_s=480.0)
+    bench = Bench(settings, make, clock=lambda: sum(one.wall_s for one in made))
+    search = Search(bench, machine.report)
+    search.run(search.look())
+    quality = proven(bench, search)
+
+    assert search.found.profile and bench.took_s < 1.1 * settings.budget_s
+    assert quality.envelope is not None and quality.envelope.verdict == "inside"
