@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from flatout.prove.rates import Floats
+from flatout.prove.beats import Floats
 from flatout.prove.student import quantile
 from flatout.records.proof import Envelope
 from flatout.records.trial import Trial

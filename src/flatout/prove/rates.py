@@ -7,6 +7,8 @@ arm has more in as long a trial, and without other rare long steps. It is the me
 which a stretch of bad luck does not move and which is surer than their median. Where long steps are many, or come at a
 steady beat and take a good part of the time, they are no exception: so are the bursts of a loader that cannot keep up.
 A block would hold one burst or two, and the middle half only one kind; such a trial has its rate by the sum of them.
+Where steps differ by much and mostly by their place in a beat, as in short epochs whose first batch is waited for, the
+sum is over whole beats.
 
 The rate by total counts all the time there was; where evaluations or checkpoints come at a steady beat, from the end
 of the first to the end of the last, so that there is none too many and none too few in it.
@@ -19,24 +21,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from flatout.prove.beats import Floats, beat_of, has_beat, without_rare
 from flatout.records.proof import By, Rate, Unit
 from flatout.records.trial import Trial
 
-Floats = NDArray[np.float64]
 # With fewer there is no telling how much they vary.
 FEWEST_STEPS = 4
 _BLOCK = 10
 _FEWEST_BLOCKS = 8
 _MOST_BLOCKS = 60
-_LONG = 4.0
-# Long steps are rare if they are less than this part of all steps, and slight if of all the time.
-_RARE = 0.05
-_SLIGHT = 0.20
 _UNEVEN = 0.10
-_STEADY = 1.5
-_FEWEST_FOR_BEAT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +61,10 @@ def rate(trial: Trial, unit: Unit | None = None, by: By = "blocks") -> Rate:
     unit = unit or common_unit([trial])
     part = whole_beats(trial) if by == "total" else slice(None)
     seconds = step_seconds(trial)[part] if by == "total" else ordinary(trial)
-    blocks = blocks_of(seconds, units_of(trial, unit)[part])
-    if by == "total" or is_uneven(seconds):
+    beat = beat_of(seconds) if by == "blocks" else None
+    whole = beat.whole if beat else slice(None)
+    blocks = blocks_of(seconds[whole], units_of(trial, unit)[part][whole])
+    if by == "total" or beat or is_uneven(seconds):
         return Rate(float(blocks.seconds.sum() / blocks.units.sum()), unit, by, len(blocks.seconds))
     return Rate(float(middle(blocks.seconds_per_unit)), unit, by, len(blocks.seconds))
 
@@ -105,31 +102,15 @@ def units_of(trial: Trial, unit: Unit) -> Floats:
 
 def blocks_of(seconds: Floats, units: Floats) -> Blocks:
     """About ten steps each; shorter in a short trial so that there are some, longer in a long one for speed."""
-    count = len(seconds)
-    blocks = count // _BLOCK if count >= _BLOCK * _FEWEST_BLOCKS else min(count, _FEWEST_BLOCKS)
-    starts = np.linspace(0, count, min(blocks, _MOST_BLOCKS), endpoint=False).astype(np.intp)
+    starts = np.linspace(0, len(seconds), block_count(len(seconds)), endpoint=False).astype(np.intp)
     parts = Blocks(np.add.reduceat(seconds, starts), np.add.reduceat(units, starts))
     held = parts.units > 0  # steps that took no samples by themselves
     return Blocks(parts.seconds[held], parts.units[held])
 
 
-def is_long(seconds: Floats) -> NDArray[np.bool_]:
-    """Steps with something in them that the others do not have: an evaluation, a checkpoint."""
-    return seconds > _LONG * np.median(seconds)
-
-
-def has_beat(long: NDArray[np.bool_]) -> bool:
-    """Whether they come at equal distances."""
-    gaps = np.diff(np.flatnonzero(long))
-    return len(gaps) + 1 >= _FEWEST_FOR_BEAT and bool(gaps.max() <= _STEADY * gaps.min())
-
-
-def without_rare(seconds: Floats) -> Floats:
-    """Long steps made ordinary, if they are exceptions."""
-    long = is_long(seconds)
-    ordinary = np.where(long, np.median(seconds), seconds)
-    is_slight = ordinary.sum() > (1.0 - _SLIGHT) * seconds.sum()
-    return ordinary if long.mean() < _RARE and (is_slight or not has_beat(long)) else seconds
+def block_count(steps: int) -> int:
+    blocks = steps // _BLOCK if steps >= _BLOCK * _FEWEST_BLOCKS else min(steps, _FEWEST_BLOCKS)
+    return min(blocks, _MOST_BLOCKS)
 
 
 def is_uneven(ordinary: Floats) -> bool:

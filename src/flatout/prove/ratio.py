@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from flatout.prove.beats import Floats
 from flatout.prove.calibration import calibrated
-from flatout.prove.rates import Floats, common_unit, measured, step_seconds
+from flatout.prove.rates import common_unit, measured, step_seconds
 from flatout.prove.resampling import errors, log_seconds, seeded
 from flatout.records.proof import By, MeasuredGain, Spread, Unit
 from flatout.records.trial import Trial

@@ -1,7 +1,8 @@
 """How surely one trial knows its own rate: its blocks drawn again and again.
 
 Neighbouring blocks are alike (clocks, caches and other users of the machine change slowly), so they are drawn in runs
-of neighbours. Drawing too few from too few makes them look more alike than they are; that is made up for.
+of neighbours. Drawing too few from too few makes them look more alike than they are; that is made up for. Where steps
+keep a beat the runs are whole beats: each has what is regular in it, and only what is not makes them differ.
 """
 
 from __future__ import annotations
@@ -12,12 +13,11 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
+from flatout.prove.beats import Beat, Floats, beat_of, has_beat, is_long
 from flatout.prove.rates import (
     Blocks,
-    Floats,
+    block_count,
     blocks_of,
-    has_beat,
-    is_long,
     is_uneven,
     middle,
     ordinary,
@@ -60,8 +60,14 @@ def _errors(
 ) -> Floats:
     seconds, units, pauses = (np.asarray(values, dtype=np.float64) for values in (step_s, unit_counts, pause_s))
     draw = seeded(seconds, units)
-    is_summed = by == "total" or is_uneven(seconds)
-    drawn = _sums(seconds, units, pauses, is_whole, draw) if is_summed else _middles(seconds, units, draw)
+    beat = beat_of(seconds)
+    if by == "total" or beat is not None or is_uneven(seconds):
+        in_beats = _in_beats(seconds, units, beat, by, draw) if beat is not None else None
+        sums, widen = in_beats or _by_chance(seconds, units, draw)
+        extra_s = _extra_seconds(pauses[pauses > 0], is_whole, draw)  # apart: they come at their own beat
+        drawn = np.log((sums.seconds + extra_s) / sums.units) * widen
+    else:
+        drawn = _middles(seconds, units, draw)
     off: Floats = drawn - np.median(drawn)
     off.setflags(write=False)
     return off
@@ -74,18 +80,43 @@ def _middles(seconds: Floats, units: Floats, draw: np.random.Generator) -> Float
     return drawn * widen
 
 
-def _sums(seconds: Floats, units: Floats, pauses: Floats, is_whole: bool, draw: np.random.Generator) -> Floats:
-    """Ordinary blocks, the extra time of long steps and pauses are drawn apart: those come at their own beat."""
+def _by_chance(seconds: Floats, units: Floats, draw: np.random.Generator) -> tuple[Blocks, float]:
+    """Ordinary blocks, and apart from them the extra time of long steps."""
     long = is_long(seconds)
-    ordinary = np.where(long, np.median(seconds), seconds)
-    blocks = blocks_of(ordinary, units)
+    blocks = blocks_of(np.where(long, np.median(seconds), seconds), units)
     picked, widen = _runs(len(blocks.seconds), draw)
-    sums = Blocks(blocks.seconds[picked].sum(axis=1), blocks.units[picked].sum(axis=1))
     extra_s = _extra_seconds(seconds[long] - np.median(seconds), has_beat(long), draw)
-    if pauses.any():
-        extra_s = extra_s + _extra_seconds(pauses[pauses > 0], is_whole, draw)
-    drawn: Floats = np.log((sums.seconds + extra_s) / sums.units)
-    return drawn * widen
+    return Blocks(blocks.seconds[picked].sum(axis=1) + extra_s, blocks.units[picked].sum(axis=1)), widen
+
+
+def _in_beats(
+    seconds: Floats, units: Floats, beat: Beat, by: By, draw: np.random.Generator
+) -> tuple[Blocks, float] | None:
+    """Runs of whole beats, each begun at any step: a beat that slips has them differ. None where one is empty.
+
+    They are as long as runs of blocks would be, since neighbours are alike for as long. A total has steps over and
+    above whole beats; those are drawn from any place of a beat.
+    """
+    wholes = (seconds[beat.whole], units[beat.whole])
+    if any(_windows(values, beat.steps).min() <= 0 for values in wholes):
+        return None
+    places = len(wholes[0])
+    count = len(seconds) if by == "total" else places
+    beats = max(1, round(places / block_count(places) / beat.steps))
+    length, widen = _run(places // (beats * beat.steps))
+    steps = length * beats * beat.steps
+    starts = draw.integers(0, places, (DRAWS, count // steps + 1))
+    sums = [
+        _windows(values, steps)[starts[:, 1:]].sum(axis=1) + _windows(values, count % steps)[starts[:, 0]]
+        for values in wholes
+    ]
+    return Blocks(*sums), widen
+
+
+def _windows(values: Floats, steps: int) -> Floats:
+    """The sums of so many neighbours, from each place on; the last has the first for a neighbour."""
+    sums = np.concatenate(([0.0], np.cumsum(np.concatenate((values, values[:steps])))))
+    return np.asarray(sums[steps : steps + len(values)] - sums[: len(values)])
 
 
 def _extra_seconds(extra: Floats, is_steady: bool, draw: np.random.Generator) -> Floats:
@@ -100,9 +131,14 @@ def _extra_seconds(extra: Floats, is_steady: bool, draw: np.random.Generator) ->
 
 def _runs(count: int, draw: np.random.Generator) -> tuple[NDArray[np.intp], float]:
     """Which blocks each draw takes, and what to widen the outcome by."""
-    length = max(1, round(count ** (1 / 3)))
+    length, widen = _run(count)
     needed = -(-count // length)
     starts = draw.integers(0, count, (DRAWS, needed, 1))
     picked = (starts + np.arange(length)) % count
-    widen = (count / max(1, count - length)) ** 0.5
     return picked.reshape(DRAWS, -1)[:, :count], widen
+
+
+def _run(count: int) -> tuple[int, float]:
+    """How many neighbours of so many blocks to draw at once, and what to widen the outcome by."""
+    length = max(1, round(count ** (1 / 3)))
+    return length, (count / max(1, count - length)) ** 0.5

@@ -37,6 +37,27 @@ def trials(rng: np.random.Generator, count: int, **more: Any) -> list[Trial]:
     return [trial(rng, **more) for _ in range(count)]
 
 
+def waiting(
+    rng: np.random.Generator,
+    *,
+    steps: int = 84,
+    period: int = 8,
+    jitter: int = 0,
+    by_chance: bool = False,
+    wait: float = 4.0,
+    wait_noise: float = 0.3,
+    gain: float = 1.0,
+    **more: Any,
+) -> Trial:
+    """Every `period` steps, give or take `jitter`, one waits for so many others; it may begin anywhere in a period."""
+    gaps = rng.integers(period - jitter, period + jitter + 1, steps)
+    ends = np.cumsum(gaps) - rng.integers(0, period)
+    waits = rng.random(steps) < 1.0 / period if by_chance else np.isin(np.arange(steps), ends)
+    extra = wait * np.exp(rng.normal(-(wait_noise**2) / 2, wait_noise, steps))
+    plain = trial(rng, steps=steps, gain=gain, long_share=0.0, **more)
+    return made((np.array(plain.step_s) * (1.0 + waits * extra)).tolist())
+
+
 def made(step_s: list[float], batch: float | None = 32.0, **more: Any) -> Trial:
     samples = (batch,) * len(step_s) if batch is not None else ()
     fields: dict[str, Any] = {"ending": "stopped", "step_s": tuple(step_s), "samples": samples}

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from flatout.prove.beats import Floats
 from flatout.prove.envelope import envelope
-from flatout.prove.rates import Floats
 from flatout.records.proof import Envelope
 from flatout.records.trial import Trial
 
