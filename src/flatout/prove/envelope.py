@@ -33,6 +33,7 @@ from flatout.records.proof import Envelope
 from flatout.records.trial import Trial
 
 FEWEST_STEPS = 40
+FEWEST_YARDSTICKS = 2
 ROUNDING = 0.005
 _OF_CHANCE = 0.25
 # A drift that has to be seen, or nothing is said.
@@ -62,7 +63,7 @@ def envelope(yardsticks: Sequence[Trial], changed: Sequence[Trial]) -> Envelope:
     broken = _not_finite(yardsticks, changed)
     if broken is not None:
         return broken
-    if count < 2:
+    if count < FEWEST_YARDSTICKS:
         sentence = "the script was not run twice over enough steps, so what it varies by itself is not known"
         return Envelope("not verified", sentence, yardsticks=count)
     curves = _common(yardsticks, changed)

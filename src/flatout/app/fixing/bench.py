@@ -15,6 +15,7 @@ from flatout.app.fixing.screening import ROUNDS, Arms, steps_of, timed_of
 from flatout.app.fixing.sizes import LOOK_WARM_UP, Sizes, sizes, waits_an_epoch
 from flatout.app.plan import Wishes
 from flatout.prove.calibration import calibrated_near, is_known
+from flatout.prove.envelope import FEWEST_YARDSTICKS
 from flatout.records.proof import By, Spread
 from flatout.records.report import RunReport
 from flatout.records.trial import Trial
@@ -53,7 +54,6 @@ _LEEWAY_FOR_PAUSES = 2.0
 _MET = 10
 # What the proof takes, in trials of the profile.
 _PROOF_TRIALS = 2.8
-_FEWEST_YARDSTICKS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +271,7 @@ class Bench:
         """What is kept for the proof of such a profile."""
         bare = self.of({})
         # Of a script that does not repeat itself it has to be known what it varies by.
-        missing = 0 if repeats(bare) else max(0, _FEWEST_YARDSTICKS - len(with_losses(bare)))
+        missing = 0 if repeats(bare) else max(0, FEWEST_YARDSTICKS - len(with_losses(bare)))
         needed_s = _PROOF_TRIALS * self.lasts_s(profile) + missing * self.lasts_s({}, LOSSES)
         return min(self.settings.reserve * self.settings.budget_s, needed_s)
 

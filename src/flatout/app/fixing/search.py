@@ -30,7 +30,7 @@ from flatout.app.plan import conflict, per_risk, planned, together
 from flatout.errors import FlatoutError
 from flatout.prove.ceiling import ceiling
 from flatout.prove.decision import BAR, Candidate, judged, worth_more
-from flatout.prove.envelope import envelope
+from flatout.prove.envelope import FEWEST_YARDSTICKS, envelope
 from flatout.prove.rates import arm_per_s, measured
 from flatout.records.fix import Tried
 from flatout.records.plan import Plan, Planned
@@ -44,7 +44,7 @@ _MOST_ROUNDS = 5
 # So much more than it had to be is not luck, even in a single trial.
 _PLENTY = 1.1
 _LARGE = 1.3
-_YARDSTICKS, _FEWEST_YARDSTICKS = 3, 2
+_YARDSTICKS = 3
 # Trials that see pauses, of what there was before a remedy that is about them.
 _SEEN = 2
 _IN_TURNS = ", in turns within one process"
@@ -365,7 +365,7 @@ class Search:
         bench = self._bench
         for _ in range(_YARDSTICKS):
             made = with_losses(bench.of(profile))
-            has_time = bench.affords(profile, max(1, _FEWEST_YARDSTICKS - len(made)), reserve_s, LOSSES)
+            has_time = bench.affords(profile, max(1, FEWEST_YARDSTICKS - len(made)), reserve_s, LOSSES)
             if repeats(made):
                 return [*made, *(bench.nudged(profile) if has_time else ())]
             if len(made) >= _YARDSTICKS or not has_time:
