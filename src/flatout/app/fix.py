@@ -21,7 +21,7 @@ from flatout.app.launch import command_line
 from flatout.app.plan import Wishes
 from flatout.app.profile_file import toml, write_whole
 from flatout.app.terminal import Terminal, say, terminal
-from flatout.app.trials import Maker
+from flatout.app.trials import made_ahead
 from flatout.errors import FlatoutError
 from flatout.records.fix import Fix, Quality
 from flatout.records.report import RunReport
@@ -87,10 +87,9 @@ def fixed(asked: Asked) -> int:
     made = len(list(folder.glob("*/trial.json")))
     if made:
         progress.say(_SAY["resumed"].format(count=made))
-    maker = Maker(folder, asked.python, tell=progress.begins)
-    bench = Bench(settings, maker)
-    search = Search(bench, maker.report, maker.in_turns, progress.found)
-    with ended_politely():
+    with ended_politely(), made_ahead(folder, asked.python, progress.begins) as maker:
+        bench = Bench(settings, maker)
+        search = Search(bench, maker.report, maker.in_turns, progress.found)
         try:
             report = search.look()
         except KeyboardInterrupt:

@@ -11,7 +11,8 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,13 +33,16 @@ from flatout.app.run import REMEDIES
 from flatout.diagnose.merging import merged
 from flatout.diagnose.ranks import Rank, training_ranks
 from flatout.diagnose.summary import examine, summarise
+from flatout.feed.cpus import free_bytes
 from flatout.records.report import RemedyState, RunReport
 from flatout.records.trial import Ending, Trial, from_plain
 from flatout.remedies.loader.found_before import VARIABLE as WORKERS
 from flatout.store.directory import create_run
 from flatout.store.manifest import Manifest
 from flatout.store.run import StoredRun
+from flatout.telemetry.cgroup import cpus_allowed
 from flatout.trials.process import Exit, Process
+from flatout.trials.ready import Ready, Started
 from flatout.trials.request import Request
 
 TRIAL = "FLATOUT_TRIAL"
@@ -54,6 +58,8 @@ _SOURCE_S = 5.0
 # Steps after a remedy's last change until it is taken to have settled.
 _SETTLED = 5
 _TUNED = "loader.workers"
+# Processes that wait for their trials: so many at most, each with so much memory to be had (it takes a tenth of that).
+_AT_ONCE, _ROOM_FOR_EACH = 6, 4 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,8 @@ class Maker:
     interval_s: float = 0.5
     # Told of every trial that begins.
     tell: Callable[[Request], None] = lambda request: None
+    # Processes that are started ahead of time, several at once.
+    ready: Ready | None = None
 
     def __call__(self, request: Request) -> Trial:
         place = self.folder / f"{_plain(request.arm)}-{request.key}"
@@ -92,10 +100,13 @@ class Maker:
 
     def _made(self, request: Request, place: Path) -> Trial:
         argv = command_line([request.files.get(word, word) for word in request.command], self.python)
+        started = self._started(argv, request)
         run = create_run(_plain(request.arm), out=place)
         manifest = run.begin(Manifest(run.id, request.command, os.getcwd(), time.time(), flatout=__version__))
         notices = Notices()
-        with Process(argv, self._environ(request, run.work, place), place / _OUTPUT) as process:
+        scratch = (place if started is None else started.place).absolute() / _SCRATCH
+        environ = self._environ(request, run.work, scratch)
+        with Process(argv, environ, place / _OUTPUT, started) as process:
             beside = Beside(run, manifest, notices)
             beside.sample(process.pid, self.interval_s)
             beside.capture_environment(Path.cwd())
@@ -113,15 +124,29 @@ class Maker:
                 notices=tuple(notices),
             )
         )
-        trial = _result(request, place, ended)
+        ranks = training_ranks(StoredRun(place))
+        if self.ready is not None and any(rank.recording.facts.get("pid") == process.pid for rank in ranks):
+            self.ready.begin()
+        trial = _result(request, place, ended, ranks, scratch / _WRITTEN)
         # The next trial shall not come upon the files of this one, and checkpoints are large.
-        shutil.rmtree(place / _SCRATCH, ignore_errors=True)
+        shutil.rmtree(scratch if started is None else scratch.parent, ignore_errors=True)
         reap_shared_memory()
         return trial
 
-    def _environ(self, request: Request, work: Path, place: Path) -> dict[str, str]:
-        own = {REMEDIES, TRIAL, WORKERS}
-        plain = {name: value for name, value in os.environ.items() if name not in own}
+    def _started(self, argv: Sequence[str], request: Request) -> Started | None:
+        """One that waits for a trial. Where the script writes is not up to the trial, so it is contained already."""
+        if self.ready is None or request.allow_writes:
+            return None
+
+        def environ(place: Path) -> dict[str, str]:
+            # What is recorded later lies somewhere in the folder of the search.
+            wanted = json.dumps(_contained(place.absolute() / _SCRATCH, request.command))
+            return child_environment({**_plain_environ(), TRIAL: wanted}, self.folder.absolute(), {})
+
+        return self.ready.take(argv, environ)
+
+    def _environ(self, request: Request, work: Path, scratch: Path) -> dict[str, str]:
+        plain = _plain_environ()
         wanted: dict[str, object] = {"steps": request.steps, "seconds": request.seconds}
         wanted |= {
             "enough": request.enough,
@@ -135,9 +160,7 @@ class Maker:
             "warm_up": request.warm_up,
         }
         if not request.allow_writes:
-            scratch = (place / _SCRATCH).absolute()
-            scratch.mkdir()
-            wanted |= {"scratch": str(scratch), "written": str(scratch / _WRITTEN), "roots": _roots(request.command)}
+            wanted |= _contained(scratch, request.command)
         plain[TRIAL] = json.dumps(wanted)
         if request.remedies:
             plain[REMEDIES] = json.dumps(dict(request.remedies))
@@ -146,16 +169,34 @@ class Maker:
         return child_environment(plain, work, {"lines_hz": _LOOKING_HZ if request.with_lines else 0.0})
 
 
+@contextmanager
+def made_ahead(folder: Path, python: str | None, tell: Callable[[Request], None]) -> Iterator[Maker]:
+    """A maker whose processes are started several at once, as many as the machine has room for."""
+    room = free_bytes()
+    most = min(_AT_ONCE, int(cpus_allowed()), room // _ROOM_FOR_EACH if room is not None else 1)
+    with Ready(folder / "ready", most) as ready:
+        yield Maker(folder, python, tell=tell, ready=ready)
+
+
+def _plain_environ() -> dict[str, str]:
+    """The user's, without what is ours."""
+    return {name: value for name, value in os.environ.items() if name not in (REMEDIES, TRIAL, WORKERS)}
+
+
+def _contained(scratch: Path, command: Sequence[str]) -> dict[str, object]:
+    """What the script writes goes to a folder that is made for it."""
+    scratch.mkdir(exist_ok=True)
+    return {"scratch": str(scratch), "written": str(scratch / _WRITTEN), "roots": _roots(command)}
+
+
 def _roots(command: Sequence[str]) -> list[str]:
     """Folders of the user's, which count as such even below a temporary folder: here, and where the script is."""
     scripts = [Path(word) for word in command if word.endswith(".py") and Path(word).is_file()]
     return list(dict.fromkeys([os.getcwd(), *(str(script.resolve().parent) for script in scripts)]))
 
 
-def _result(request: Request, place: Path, ended: Exit) -> Trial:
-    stored = StoredRun(place)
-    ranks = training_ranks(stored)
-    report = summarise(stored)
+def _result(request: Request, place: Path, ended: Exit, ranks: Sequence[Rank], written: Path) -> Trial:
+    report = summarise(StoredRun(place))
     kept: dict[str, Any] = next((value for rank in ranks for value in rank.recording.values("trial")), {})
     in_force_from = _in_force_from(report.remedies, ranks, request.warm_up, is_found=bool(request.workers))
     step_s, samples, pause_s = _steps(ranks, max(request.warm_up, in_force_from))
@@ -181,7 +222,7 @@ def _result(request: Request, place: Path, ended: Exit) -> Trial:
         host_peak_bytes=report.host.memory_peak if report.host is not None else None,
         metric=metrics[-1] if metrics else None,
         metrics=metrics if (place / _OUTPUT).stat().st_size <= _OUTPUT_BYTES else (),
-        written=_written(place / _SCRATCH / _WRITTEN),
+        written=_written(written),
         wall_s=ended.wall_s,
         run=str(place),
         knobs=dict(request.knobs),

@@ -19,7 +19,7 @@ from flatout.app.launch import command_line
 from flatout.app.profile import profile
 from flatout.app.profile_file import write_whole
 from flatout.app.terminal import say, terminal
-from flatout.app.trials import Maker
+from flatout.app.trials import made_ahead
 from flatout.errors import FlatoutError
 from flatout.records.fix import Fix
 from flatout.report.fix import render, to_json
@@ -73,8 +73,10 @@ def verified(asked: Asked) -> int:
 
 
 def _measured(settings: Settings, values: Mapping[str, object], progress: Progress, python: str | None) -> Fix:
-    with TemporaryDirectory(prefix="flatout-verify-") as folder:
-        maker = Maker(Path(folder), python, tell=progress.begins)
+    with (
+        TemporaryDirectory(prefix="flatout-verify-") as folder,
+        made_ahead(Path(folder), python, progress.begins) as maker,
+    ):
         bench = Bench(settings, maker)
         search = Search(bench, maker.report)
         report = search.look()

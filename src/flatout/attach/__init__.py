@@ -26,7 +26,17 @@ def wait_for_torch() -> None:
         from . import trial
 
         trial.ready(os.environ)
-    after_import("torch", lambda module: install())
+    after_import("torch", lambda module: _torch_came())
+
+
+def _torch_came() -> None:
+    global STARTED_NS
+    if os.environ.get("FLATOUT_GATE"):
+        from . import gate
+
+        gate.wait()
+        STARTED_NS = time.perf_counter_ns()
+    install()
 
 
 def install() -> bool:

@@ -1,18 +1,16 @@
-"""A process of the script with limits: of time, of the host's memory, and of how long it may go without a step.
-
-It has a session of its own, so that its workers and ranks end with it, and no terminal to ask questions at.
-"""
+"""A process of the script with limits: of time, of the host's memory, and of how long it may go without a step."""
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+
+from flatout.trials import apart
+from flatout.trials.ready import OUTPUT, Started
 
 _LOOK_S = 0.2
 _STEPS_LOOK_S = 2.0
@@ -33,30 +31,31 @@ class Exit:
 
 
 class Process:
-    """Starts on entry; whatever is left of it is killed on exit."""
+    """Starts on entry, or goes on where it waited; whatever is left of it is killed on exit."""
 
-    def __init__(self, argv: Sequence[str], environ: Mapping[str, str], output: Path) -> None:
+    def __init__(
+        self, argv: Sequence[str], environ: Mapping[str, str], output: Path, started: Started | None = None
+    ) -> None:
         self._argv = argv
         self._environ = environ
         self._output = output
+        self._started = started
         self._process: subprocess.Popen[bytes] | None = None
         self._began_s = 0.0
 
     def __enter__(self) -> Process:
-        self._began_s = time.perf_counter()
-        with self._output.open("wb") as log:
-            self._process = subprocess.Popen(
-                self._argv,
-                env=dict(self._environ),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        if self._started is not None:
+            (self._started.place / OUTPUT).replace(self._output)
+            self._began_s = time.perf_counter() - self._started.took_s
+            self._process = self._started.go(self._environ)
+        else:
+            self._began_s = time.perf_counter()
+            self._process = apart.start(self._argv, self._environ, self._output)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._end_all()
+        assert self._process is not None
+        apart.end(self._process, _GRACE_S)
 
     @property
     def pid(self) -> int:
@@ -86,28 +85,9 @@ class Process:
                 elif now - moved_s > (_HUNG_S if seen else first_step_s):
                     cut = "hung"
         if cut:
-            self._end_all()
+            apart.end(self._process, _GRACE_S)
         code = self._process.wait()
         return Exit(128 - code if code < 0 else code, time.perf_counter() - self._began_s, cut)
-
-    def _end_all(self) -> None:
-        """The whole session: asked first, then made to."""
-        assert self._process is not None
-        if self._process.poll() is None:
-            self._signal(signal.SIGTERM)
-            try:
-                self._process.wait(_GRACE_S)
-            except subprocess.TimeoutExpired:
-                pass
-        self._signal(signal.SIGKILL)
-        self._process.wait()
-
-    def _signal(self, number: int) -> None:
-        assert self._process is not None
-        try:
-            os.killpg(self._process.pid, number)
-        except (ProcessLookupError, PermissionError):
-            pass
 
 
 def _free_share() -> float:

@@ -117,7 +117,15 @@ class Bench:
         if not trials and not waits_an_epoch(profile) and self._is_hasty(made):
             made = self._timed(profile, arm, len(trials), losses, self._speed_up([made]))
         self._made.setdefault(_key(profile), []).append(made)
+        if not profile and made.ended_well:
+            self._learn_start(made)
         return made
+
+    def _learn_start(self, bare: Trial) -> None:
+        """The first look takes the longest to start: nothing is in the machine's caches, nothing was started ahead."""
+        assert self.sizes is not None
+        start_s = max(1.0, bare.wall_s - sum(bare.step_s) - self.sizes.warm_up * self.sizes.step_s)
+        self.sizes = replace(self.sizes, start_s=min(start_s, self.sizes.start_s))
 
     def _timed(
         self,
