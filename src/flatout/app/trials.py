@@ -157,6 +157,7 @@ class Maker:
             "reseed": request.reseeded,
             "arms": [(name, dict(remedies)) for name, remedies in request.arms],
             "timed": request.timed,
+            "settling": request.settling,
             "warm_up": request.warm_up,
         }
         if not request.allow_writes:

@@ -9,7 +9,7 @@ import importlib
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -53,6 +53,12 @@ def sites(wanted: Mapping[str, Any]) -> Any:
     make_importable()
     applying = importlib.import_module(f"{_PACKAGE}.remedies.applying")
     return applying.Sites(sys.modules["torch"], wanted, Patches, imports.after_import)
+
+
+def rest(names: Collection[str]) -> None:
+    """Of those that are in force in this process, these pass everything through until they are no longer named."""
+    if _applied is not None:
+        _applied.rest(names)
 
 
 def end() -> None:

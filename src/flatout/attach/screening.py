@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 # What a remedy needs to find the model's roots and begin, and the script as it is after one; what is timed then.
@@ -18,13 +18,16 @@ TIMED = 8
 _SEED = 20260
 
 
-def turn_steps(remedies: Mapping[str, Any], timed: int = TIMED) -> int:
-    """Steps of a turn of this profile."""
-    return (_SETTLING if remedies else _SETTLING_BARE) + timed
+def turn_steps(remedies: Mapping[str, Any], timed: int = TIMED, settling: int = 0) -> int:
+    """Steps of a turn of this profile; `settling` of them at least come before those that are timed."""
+    return max(settling, _SETTLING if remedies else _SETTLING_BARE) + timed
 
 
 class Screening:
-    """`arms` are profiles, by name; `make(profile)` gives sites to apply, step and revert."""
+    """`arms` are profiles, by name; `make(profile)` gives sites to apply, step and revert.
+
+    One that has None for a remedy goes without it, though it is in force in this process: `rest(names)` sees to that.
+    """
 
     def __init__(
         self,
@@ -33,12 +36,16 @@ class Screening:
         warm_up: int,
         make: Callable[[Mapping[str, Any]], Any],
         timed: int = TIMED,
+        settling: int = 0,
+        rest: Callable[[Collection[str]], None] = lambda names: None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._torch = torch
         self._arms = list(arms)
         self._make = make
         self._timed = timed
+        self._settling = settling
+        self._rest = rest
         self._clock = clock
         self._random = random.Random(_SEED)
         self._waiting = warm_up
@@ -63,7 +70,7 @@ class Screening:
         self._step += 1
         if self._sites is not None:
             self._sites.stepped(self._step)
-        last, timed = turn_steps(self._arms[self._arm][1], self._timed), self._timed
+        last, timed = turn_steps(self._arms[self._arm][1], self._timed, self._settling), self._timed
         if self._step == last - timed:
             self._began_s = self._now()
         elif self._step == last:
@@ -93,15 +100,18 @@ class Screening:
         self._arm = self._turns.pop()
         self._step = 0
         remedies = self._arms[self._arm][1]
-        if remedies:
-            self._sites = self._make(remedies)
+        self._rest([name for name, value in remedies.items() if value is None])
+        added = {name: value for name, value in remedies.items() if value is not None}
+        if added:
+            self._sites = self._make(added)
             self._sites.apply()
 
     def _note(self, step_s: float, after: int) -> None:
         name, remedies = self._arms[self._arm]
         sites = self._sites.all if self._sites is not None else ()
         self.states[name] |= {remedy.id: (site.state, site.why) for remedy, _, site in sites}
-        if all(self.states[name].get(one, ("", ""))[0] == "applied" for one in remedies):
+        added = [one for one, value in remedies.items() if value is not None]
+        if all(self.states[name].get(one, ("", ""))[0] == "applied" for one in added):
             self.seconds[name].append(step_s)
             self.after[name].append(after)
 

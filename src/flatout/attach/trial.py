@@ -64,7 +64,7 @@ class Trial:
         self._arms = [(str(name), dict(remedies)) for name, remedies in wanted.get("arms") or ()]
         # Steps before they begin to take turns, and those of a turn that are timed.
         self._warm_up = int(wanted.get("warm_up") or 1)
-        self._timed = int(wanted.get("timed") or 0)
+        self._timed, self._settling = int(wanted.get("timed") or 0), int(wanted.get("settling") or 0)
         self._screening: Screening | None = None
         self._screened = 0
         self._losses: list[Any] = []
@@ -86,10 +86,11 @@ class Trial:
             self._feeding = Feeding(self._torch, self._last_step, self._feeding_s, self._fed)
             _on_loaders(self._feeding)
         if self._arms:
-            from .remedying import sites
+            from .remedying import rest, sites
             from .screening import TIMED, Screening
 
-            self._screening = Screening(self._torch, self._arms, self._warm_up, sites, self._timed or TIMED)
+            timed, settling = self._timed or TIMED, self._settling
+            self._screening = Screening(self._torch, self._arms, self._warm_up, sites, timed, settling, rest)
         # torch.optim hides the module of this name behind its own namespace.
         optimizer = sys.modules["torch.optim.optimizer"]
         self._hook = optimizer.register_optimizer_step_post_hook(self._stepped)

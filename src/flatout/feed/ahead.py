@@ -50,8 +50,10 @@ class BringAhead:
         """Whether batches of this iterator are on their way: they come before any other of it."""
         return iterator in self._iterations
 
-    def next(self, iterator: Any, original: Callable[[Any], Any]) -> Any:
-        """The iterator's next batch."""
+    def next(self, iterator: Any, original: Callable[[Any], Any], rests: bool = False) -> Any:
+        """The iterator's next batch. While it rests, those that are on their way come, and no more are sent for."""
+        if rests:
+            return self._left(iterator, original)
         self._conclude()
         if self._ahead is not None:
             return self._brought(iterator, original, self._ahead)
@@ -88,6 +90,13 @@ class BringAhead:
             del self._iterations[iterator]
             raise StopIteration
         return ahead.arrived(going.started.popleft())
+
+    def _left(self, iterator: Any, original: Callable[[Any], Any]) -> Any:
+        going = self._iterations.get(iterator)
+        if self._ahead is None or going is None or not going.started or going.taken != iterator._num_yielded:
+            self._iterations.pop(iterator, None)
+            return original(iterator)
+        return self._ahead.arrived(going.started.popleft())
 
     def _conclude(self) -> None:
         """What the first uses of the last batch say; after the last look, go ahead or give up."""

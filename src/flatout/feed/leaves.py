@@ -54,8 +54,15 @@ def replaced(batch: Any, change: Callable[[Path, torch.Tensor], torch.Tensor], p
     return other
 
 
+def wants_pinning() -> bool:
+    """Asked for every batch: a loader that was made to pin may go without it for a while."""
+    return True
+
+
 def pinned(batch: Any) -> Any:
     """`batch` as torch pins it; of an object that torch hands on as it is, a copy with its tensors pinned."""
+    if not wants_pinning():
+        return batch
     # Asked for by name: whoever wants to know what was pinned stands there.
     return all_pinned(torch_pinning.pin_memory(batch))
 

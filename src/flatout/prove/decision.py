@@ -92,6 +92,11 @@ def settles_after(gain: MeasuredGain, freedom: float | None = None) -> int | Non
     return None
 
 
+def is_unsure(decision: Decision) -> bool:
+    """Whether it may gain enough to stay, and may not."""
+    return decision.gain is not None and decision.gain.high > BAR > decision.gain.low
+
+
 def worth_more(decisions: Sequence[Decision]) -> tuple[Decision, ...]:
     """Those that more trials may turn into kept ones, the one that needs fewest first."""
     hopeful = [one for one in decisions if one.more_trials and one.gain is not None and one.gain.mid > BAR]

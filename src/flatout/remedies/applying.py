@@ -10,7 +10,7 @@ import atexit
 import multiprocessing
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from .catalogue import Remedy, known
@@ -51,6 +51,11 @@ class Sites:
         for _, _, site in self.all:
             if site.in_force:
                 site.stepped(step)
+
+    def rest(self, names: Collection[str]) -> None:
+        """These let everything pass until they are no longer named; all others are in force."""
+        for remedy, _, site in self.all:
+            site.is_resting = remedy.id in names
 
     def revert(self) -> None:
         """Undo all, the last first."""
@@ -93,6 +98,9 @@ class Applied:
             self._hook = None
             atexit.unregister(self._ends)
         self._sites.revert()
+
+    def rest(self, names: Collection[str]) -> None:
+        self._sites.rest(names)
 
     def _stepped(self) -> None:
         self._steps += 1

@@ -40,6 +40,8 @@ class Site:
         self.why = ""
         self.live: dict[str, object] = {}
         self.step = 0
+        # In a turn of the script without this remedy, within a process that has it.
+        self.is_resting = False
         self._patches = patches
         self._after_import = after_import
         self._changed = changed
@@ -49,7 +51,7 @@ class Site:
     @property
     def in_force(self) -> bool:
         """False once reverted: a patch that somebody else has wrapped stays and must then only pass through."""
-        return self.state == "applied"
+        return self.state == "applied" and not self.is_resting
 
     def replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         """Set `owner.name` to `make(original)` until the remedy is reverted."""

@@ -50,10 +50,12 @@ class Request:
     nudged: bool = False
     # So many random numbers are drawn after the first step, and all that are drawn later are others: a yardstick.
     reseeded: int = 0
-    # Profiles that take turns on top of `remedies` within the one process, by name.
+    # Profiles that take turns on top of `remedies` within the one process, by name; None is to go without one of those.
     arms: tuple[tuple[str, Mapping[str, Any]], ...] = ()
     # Steps of each of their turns that are timed; 0 for as many as usual.
     timed: int = 0
+    # Steps of each turn before those, at least.
+    settling: int = 0
     # Tells trials of one arm apart.
     repeat: int = 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from flatout.app.fixing.judging import same_bits
-from flatout.app.fixing.screening import arms_of, steps_of, weighed
+from flatout.app.fixing.screening import arms_of, resting_arms, resting_steps, steps_of, weighed
 from flatout.app.trials import Maker
 from flatout.records.plan import Planned
 from flatout.records.trial import Trial
@@ -155,6 +156,25 @@ def test_arms_take_turns_within_one_process(tmp_path: Path) -> None:
     told = [json.loads(line[6:]) for line in (Path(trial.run) / "output.txt").read_text().splitlines()]
     # Those of a turn at most; none is left behind by those that ended.
     assert max(one["hooks"] for one in told) <= told[0]["hooks"] + 3
+
+
+def test_a_remedy_rests_in_some_turns_and_is_in_force_in_others(tmp_path: Path) -> None:
+    """With checkpointing every block runs twice, unless what it computed is kept."""
+    keep = planned("memory.keep")
+    arms, settling, make = resting_arms([keep]), resting_steps([keep], 8), Maker(tmp_path)
+    steps = steps_of(arms, settling=settling)
+    script = str(_SCRIPT.parent / "recomputed_each_step.py")
+
+    plain = make(Request((script,), "as it is", steps=steps))
+    trial = make(Request((script,), "turns", {"memory.keep": True}, steps=steps, arms=arms, settling=settling))
+
+    said = [line for line in (Path(trial.run) / "output.txt").read_text().splitlines() if line.isdigit()]
+    turns = [(runs, len(list(same))) for runs, same in groupby(said[10:])]
+    # With and without in turns of so many steps, two or more of a kind in a row; the last step has no turn.
+    assert {length % (settling + 8) for _, length in turns[:-1]} == {0}
+    assert sum(length for runs, length in turns if runs == "4") * 3 == pytest.approx(len(said[10:]), abs=3)
+    assert trial.losses == plain.losses and trial.weights == plain.weights
+    assert {len(arm.step_s) for arm in make.in_turns(trial).values()} <= {4, 5, 6}
 
 
 def planned(name: str) -> Planned:

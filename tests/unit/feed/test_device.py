@@ -151,6 +151,20 @@ def test_after_three_looks_batches_are_there_before_they_are_asked_for() -> None
     assert [batch.device.type for batch in got] == ["cpu"] * 3 + ["meta"] * 4
 
 
+def test_while_it_rests_batches_come_as_they_are_once_those_on_their_way_have_come() -> None:
+    told = _Told()
+    bring = BringAhead(torch, 3, told.tell, told.give_up, device="meta")
+    iterator = _Batches([torch.full((2,), float(i)) for i in range(12)])
+
+    before = _through(bring, iterator, lambda batch: batch.to("meta"), most=5)
+    resting = [bring.next(iterator, _Batches.next, rests=True) for _ in range(4)]
+    after = _through(bring, iterator, lambda batch: batch.to("meta"))
+
+    kinds = [[batch.device.type for batch in got] for got in (before, resting, after)]
+    assert kinds == [["cpu"] * 3 + ["meta"] * 2, ["meta", "cpu", "cpu", "cpu"], ["meta"] * 3]
+    assert [float(batch[0]) for batch in resting[1:]] == [6, 7, 8]
+
+
 def test_a_script_that_reads_its_batches_is_left_alone() -> None:
     told = _Told()
     bring = BringAhead(torch, 3, told.tell, told.give_up, device="meta")

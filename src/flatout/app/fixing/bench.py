@@ -52,6 +52,7 @@ _PAUSE_TRIALS, _PAUSES_SHARE, _NEARLY = 4, 0.6, 0.8
 _LEEWAY_FOR_PAUSES = 2.0
 # Losses with a profile in force that are compared with those of the bare script.
 _MET = 10
+_USUAL_WORKERS = 8
 # What the proof takes, in trials of the profile.
 _PROOF_TRIALS = 2.8
 
@@ -198,34 +199,40 @@ class Bench:
         found = self._made.setdefault(f"{RESEEDED} {_key({})}", [])
         found.append(self._timed({}, RESEEDED, 0, max(steps, LOSSES), reseeded=len(found) + 1))
 
-    def screening(self, profile: Mapping[str, Any], arms: Arms) -> Trial:
-        """Arms that take turns within one process, on top of a profile."""
-        assert self.sizes is not None
-        rounds = self._rounds(profile, arms) or ROUNDS[-1]
-        seconds = self._screening_s(profile, arms, rounds) + self._most_s(profile)
-        warm_up, timed = self.sizes.before(profile), timed_of(self._step_s(profile))
-        steps = steps_of(arms, warm_up, rounds, timed)
-        return self._ask(profile, SCREENING, steps, seconds, warm_up, arms=arms, timed=timed)
+    def screening(self, profile: Mapping[str, Any], arms: Arms, instead_of: int, settling: int = 0) -> Trial | None:
+        """Arms that take turns within one process, on top of a profile.
 
-    def pays_screening(self, profile: Mapping[str, Any], arms: Arms) -> bool:
-        """Whether that is sooner done than a process for each of them, and there is time for it."""
+        None where so many processes would be sooner done, or there is no time for it.
+        """
+        rounds = self._rounds(profile, arms, instead_of, settling)
         # Turns would be taken before what waits for an epoch is in force.
-        return not waits_an_epoch(profile) and self._rounds(profile, arms) is not None
+        if rounds is None or waits_an_epoch(profile):
+            return None
+        assert self.sizes is not None
+        seconds = self._screening_s(profile, arms, rounds, settling) + self._most_s(profile)
+        warm_up, timed = self.sizes.before(profile), timed_of(self._step_s(profile))
+        steps = steps_of(arms, warm_up, rounds, timed, settling)
+        return self._ask(profile, SCREENING, steps, seconds, warm_up, arms=arms, timed=timed, settling=settling)
 
-    def _rounds(self, profile: Mapping[str, Any], arms: Arms) -> int | None:
+    def _rounds(self, profile: Mapping[str, Any], arms: Arms, instead_of: int, settling: int) -> int | None:
         """As many as there is time for."""
         assert self.sizes is not None
-        apart_s = len(arms) * self.lasts_s(profile)
+        apart_s = instead_of * self.lasts_s(profile)
         for rounds in ROUNDS:
-            needed_s = self.sizes.start_s + self._screening_s(profile, arms, rounds)
+            needed_s = self.sizes.start_s + self._screening_s(profile, arms, rounds, settling)
             if needed_s < apart_s and self.left_s - needed_s - self.lasts_s(profile) > self.reserve_s(profile):
                 return rounds
         return None
 
-    def _screening_s(self, profile: Mapping[str, Any], arms: Arms, rounds: int) -> float:
+    def _screening_s(self, profile: Mapping[str, Any], arms: Arms, rounds: int, settling: int) -> float:
         assert self.sizes is not None
         step_s = self._step_s(profile)
-        return step_s * steps_of(arms, self.sizes.before(profile), rounds, timed_of(step_s))
+        return step_s * steps_of(arms, self.sizes.before(profile), rounds, timed_of(step_s), settling)
+
+    @property
+    def workers(self) -> int:
+        """Of a loader, as many as were found to be good; a guess where none was asked to find out."""
+        return max(self._workers.values(), default=_USUAL_WORKERS)
 
     def _step_s(self, profile: Mapping[str, Any]) -> float:
         """What a step takes under it, by its trials."""

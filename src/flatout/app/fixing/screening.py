@@ -29,6 +29,10 @@ _SWITCHED = frozenset(
         "precision.tf32",
     }
 )
+# Those that can let everything pass for a while, in a process that has them.
+_RESTING = frozenset({"loader.pin", "memory.keep", "transfer.async", "transfer.prefetch"})
+# Batches that a worker has made ahead of time are as they were made; one is being used.
+_MADE_AHEAD, _FEWEST_SETTLING = 2, 8
 # Steps of a turn that are timed, as many as fit into so much time.
 _TIMED, _TIMED_S = (4, TIMED), 1.5
 # The first where there is time for them; with fewer than the last nothing is measured.
@@ -58,22 +62,35 @@ def arms_of(remedies: Sequence[Planned]) -> Arms:
     return ((BARE, {}), (AGAIN, {}), *single, *([(ALL, every)] if len(single) > 1 else []))
 
 
+def can_rest(remedies: Sequence[Planned]) -> bool:
+    return all(one.id in _RESTING for one in remedies)
+
+
+def resting_arms(remedies: Sequence[Planned]) -> Arms:
+    """Turns with and without them, of a process that has them."""
+    without = {one.id: None for one in remedies}
+    return ((BARE, without), (AGAIN, without), (ALL, {}))
+
+
+def resting_steps(remedies: Sequence[Planned], workers: int) -> int:
+    """Steps until what was made before a turn has been used up."""
+    is_of_batches = any(one.id.startswith("loader.") for one in remedies)
+    return _FEWEST_SETTLING + (_MADE_AHEAD * workers if is_of_batches else 0)
+
+
 def timed_of(step_s: float) -> int:
     """Steps of each turn that are timed: fewer where they are slow, and each says more."""
     return int(min(_TIMED[1], max(_TIMED[0], _TIMED_S / step_s)))
 
 
-def steps_of(arms: Arms, warm_up: int = 10, rounds: int = ROUNDS[0], timed: int = TIMED) -> int:
-    return warm_up + rounds * sum(turn_steps(remedies, timed) for _, remedies in arms) + 1
+def steps_of(arms: Arms, warm_up: int = 10, rounds: int = ROUNDS[0], timed: int = TIMED, settling: int = 0) -> int:
+    return warm_up + rounds * sum(turn_steps(remedies, timed, settling) for _, remedies in arms) + 1
 
 
 def weighed(trials: Mapping[str, Trial], remedies: Sequence[Planned]) -> Screened | None:
     """None where the turns cannot tell: too few of them, or the script differs from itself."""
-    bare, again = trials.get(BARE), trials.get(AGAIN)
-    if bare is None or again is None:
-        return None
-    (luck,) = judged([bare], [Candidate(AGAIN, [again])], IN_TURNS)
-    if luck.judgement == "not measured" or luck.judgement == "kept" or (luck.gain and luck.gain.high < 1.0 / BAR):
+    bare = _alike(trials)
+    if bare is None:
         return None
     refused = {
         one.id: (state.state, state.why)
@@ -81,7 +98,23 @@ def weighed(trials: Mapping[str, Trial], remedies: Sequence[Planned]) -> Screene
         for state in trials[one.id].states
         if state.id == one.id and state.state != "applied"
     }
-    # Both turns of the bare script are what it does.
     candidates = [Candidate(one.id, [trials[one.id]]) for one in remedies if one.id not in refused]
-    decisions = judged([bare, again], candidates, IN_TURNS) if candidates else ()
+    decisions = judged(bare, candidates, IN_TURNS) if candidates else ()
     return Screened({one.arm: one for one in decisions}, refused)
+
+
+def with_and_without(trials: Mapping[str, Trial]) -> Decision | None:
+    """Of turns with and without some remedies, what they gain together; None where the turns cannot tell."""
+    bare = _alike(trials)
+    return judged(bare, [Candidate(ALL, [trials[ALL]])], IN_TURNS)[0] if bare is not None and ALL in trials else None
+
+
+def _alike(trials: Mapping[str, Trial]) -> list[Trial] | None:
+    """Both turns of what the others are compared with, unless they differ by themselves."""
+    bare, again = trials.get(BARE), trials.get(AGAIN)
+    if bare is None or again is None:
+        return None
+    (luck,) = judged([bare], [Candidate(AGAIN, [again])], IN_TURNS)
+    if luck.judgement == "not measured" or luck.judgement == "kept" or (luck.gain and luck.gain.high < 1.0 / BAR):
+        return None
+    return [bare, again]

@@ -24,12 +24,13 @@ from flatout.app.fixing.judging import (
     state_of,
     with_losses,
 )
-from flatout.app.fixing.screening import Screened, arms_of, switched, weighed
+from flatout.app.fixing.screening import Screened, switched
 from flatout.app.fixing.sizes import BEGINS_S, beats_of
+from flatout.app.fixing.turns import IN_TURNS, Turns
 from flatout.app.plan import conflict, per_risk, planned, together
 from flatout.errors import FlatoutError
 from flatout.prove.ceiling import ceiling
-from flatout.prove.decision import BAR, Candidate, judged, worth_more
+from flatout.prove.decision import BAR, Candidate, is_unsure, judged, worth_more
 from flatout.prove.envelope import FEWEST_YARDSTICKS, envelope
 from flatout.prove.rates import arm_per_s, measured
 from flatout.records.fix import Tried
@@ -47,7 +48,6 @@ _LARGE = 1.3
 _YARDSTICKS = 3
 # Trials that see pauses, of what there was before a remedy that is about them.
 _SEEN = 2
-_IN_TURNS = ", in turns within one process"
 _NO_TIME = "the time was spent"
 _AT_CEILING = "less than 5% is left to the ceiling"
 KEPT = "kept so far"
@@ -66,7 +66,7 @@ class Search:
     ) -> None:
         self._bench = bench
         self._report_of = report_of
-        self._in_turns = in_turns
+        self._turns = Turns(bench, in_turns)
         self._planned = 0
         self._looked_under: dict[str, Any] = {}
         # Of every look.
@@ -199,7 +199,7 @@ class Search:
         """
         if not able:
             return []
-        weights = self._weighed(able)
+        weights = self._turns.switched(able, self.found.profile)
         if weights is None:
             is_short = not self._bench.affords(self.found.profile, len(able))
             return [list(able)] if is_short else [[one] for one in able]
@@ -214,15 +214,8 @@ class Search:
                 helpful.append(one)
             else:
                 self._tried_under[one.id] = dict(found.profile)
-                found.put([Tried(one, decision.judgement, f"{decision.why}{_IN_TURNS}", decision)])
+                found.put([Tried(one, decision.judgement, f"{decision.why}{IN_TURNS}", decision)])
         return [[one] for one in helpful] if helpful and not self._adopt(helpful, weights) else []
-
-    def _weighed(self, able: Sequence[Planned]) -> Screened | None:
-        bench, profile, arms = self._bench, self.found.profile, arms_of(able)
-        if not bench.pays_screening(profile, arms):
-            return None
-        trial = bench.screening(profile, arms)
-        return weighed(self._in_turns(trial), able) if trial.ended_well else None
 
     def _adopt(self, helpful: Sequence[Planned], weights: Screened) -> bool:
         """Together in a fresh process: they stay unless that shows them broken or slower."""
@@ -241,7 +234,7 @@ class Search:
         self._tried_under |= {one.id: before for one in helpful}
         found.profile = after
         decided = ((one, weights.decisions[one.id]) for one in helpful)
-        found.put(Tried(one, "kept", f"{decision.why}{_IN_TURNS}", decision) for one, decision in decided)
+        found.put(Tried(one, "kept", f"{decision.why}{IN_TURNS}", decision) for one, decision in decided)
         return True
 
     def _try(self, group: Sequence[Planned]) -> None:
@@ -298,13 +291,17 @@ class Search:
             for _ in range(_SEEN - len(bench.timed(before, self._sees(group)))):
                 bench.trial(before, KEPT if before else BARE, again=True, losses=steps)
         decision = self._decision(group, before, after)
+        has_turns = not steps
         for _ in range(_MOST_REPEATS - 1):
-            # Where nothing is kept yet these trials are the proof's own, and may have its time.
             # A large gain that was seen once has to be seen again, and no more.
             is_one = decision.gain is not None and decision.gain.mid > _LARGE and len(bench.of(after)) == 1
-            affords = bench.affords(after, 1 if is_one else 2, reserve_s=None if before else 0.0)
-            is_known = bench.knows_spread(before, self._sees(group))
-            if not self._is_open(decision, is_known) or not affords:
+            is_open = self._is_open(decision, bench.knows_spread(before, self._sees(group)))
+            if has_turns and not is_one and (is_open or is_unsure(decision)):
+                has_turns = False
+                if (by_turns := self._turns.together(group, after, 2 * (_MOST_REPEATS - 1))) is not None:
+                    return by_turns
+            # Where nothing is kept yet these trials are the proof's own, and may have its time.
+            if not is_open or not bench.affords(after, 1 if is_one else 2, reserve_s=None if before else 0.0):
                 break
             if not is_one:
                 bench.trial(before, KEPT if before else BARE, again=True, losses=steps)

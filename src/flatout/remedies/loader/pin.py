@@ -39,7 +39,10 @@ def apply(site: Site, value: Any) -> None:
         arguments["pin_memory"] = True
         return "pin_memory"
 
+    from ...feed import leaves
+
     change_arguments(site, change)
+    site.replace(leaves, "wants_pinning", lambda original: lambda: not site.is_resting and original())
     site.after_import("torch.utils.data._utils.pin_memory", lambda module: _pin_unknown_classes(site, module))
 
 
@@ -48,6 +51,8 @@ def _pin_unknown_classes(site: Site, module: Any) -> None:
 
     def make(original: Any) -> Any:
         def pin_memory(data: Any, device: Any = None) -> Any:
+            if site.is_resting:
+                return data
             pinned = original(data, device)
             return all_pinned(pinned) if site.in_force else pinned
 

@@ -50,7 +50,7 @@ def _install(site: Site, module: Any) -> None:
             # Evaluations are left alone: they need not treat a batch as the training does.
             if not bring.holds(iterator) and not (site.in_force and site.torch.is_grad_enabled()):
                 return original(iterator)
-            return bring.next(iterator, original)
+            return bring.next(iterator, original, site.is_resting)
 
         return __next__
 

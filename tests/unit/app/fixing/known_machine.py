@@ -138,15 +138,19 @@ class Turning(Machine):
     """Arms that take turns see the same machine, without what processes differ by."""
 
     def in_turns(self, trial: Trial) -> dict[str, Trial]:
-        asked = next(one for one in self.asked if one.arms)
+        asked = next(one for one in reversed(self.asked) if one.arms)
         turns = 6
         return {
             name: replace(
                 trial,
                 arm=name,
-                step_s=tuple((self._seconds(remedies) * np.exp(self._draw.normal(0, 0.01, turns))).tolist()),
+                step_s=tuple((self._turn_s(trial, remedies) * np.exp(self._draw.normal(0, 0.01, turns))).tolist()),
                 samples=(),
                 states=tuple(RemedyState(one, "numeric", True, *self._state(one)) for one in remedies),
             )
             for name, remedies in asked.arms
         }
+
+    def _turn_s(self, trial: Trial, remedies: Mapping[str, Any]) -> float:
+        in_force = {**trial.remedies, **remedies}
+        return self._seconds({name: value for name, value in in_force.items() if value is not None})

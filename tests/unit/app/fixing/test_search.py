@@ -298,6 +298,22 @@ def test_what_can_be_switched_is_weighed_in_one_process() -> None:
     assert not alone
 
 
+@pytest.mark.parametrize(("gain", "kept"), [(1.06, True), (1.0, False)])
+def test_what_can_rest_is_weighed_with_and_without_it_in_one_process(gain: float, kept: bool) -> None:
+    three = {"loader.pin", "transfer.async", "transfer.prefetch"}
+    machine = Turning(lambda profile: 0.06 / (gain if three <= set(profile) else 1.0), noise=0.05)
+    machine.looks[""] = found("loader.pin", "transfer.async")
+    bench = Bench(Settings(("train.py",)), machine)
+    search = Search(bench, machine.report, machine.in_turns)
+    search.run(search.look())
+
+    assert set(search.found.profile) == (three if kept else set())
+    (turns,) = (one for one in machine.asked if one.arms)
+    assert set(turns.remedies) == three and dict(turns.arms)["as it is"] == dict.fromkeys(three)
+    # What was made ahead of a turn has to be used up in it, and one process with them beside that is enough.
+    assert turns.settling > 8 and [one.arm for one in machine.asked].count(" + ".join(sorted(three))) == 1
+
+
 def test_turns_that_differ_by_themselves_count_for_nothing() -> None:
     machine = Turning(lambda profile: 0.05)
     machine.looks[""] = found("precision.tf32", "layout.channels_last")

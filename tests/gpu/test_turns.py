@@ -1,0 +1,38 @@
+"""Turns with and without pinned batches, in one process of a real script."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+
+from flatout.app.fixing.screening import resting_arms, resting_steps, steps_of
+from flatout.app.trials import Maker
+from flatout.records.plan import Planned
+from flatout.trials.request import Request
+
+pytestmark = pytest.mark.gpu
+_SCRIPT = Path(__file__).parent / "scripts" / "pinned_each_step.py"
+
+
+@pytest.mark.parametrize("workers", [{}, {"loader.workers": 2}])
+def test_batches_are_pinned_in_some_turns_and_not_in_others(tmp_path: Path, workers: dict[str, int]) -> None:
+    both = [Planned(name, True, "lossless", name, "to be tried") for name in ("loader.pin", "transfer.async")]
+    arms, settling, rounds, warm_up = resting_arms(both), resting_steps(both, 2), 4, 40
+    steps = steps_of(arms, warm_up, rounds, settling=settling)
+    profile = {**workers, "loader.pin": True, "transfer.async": True}
+
+    plain = Maker(tmp_path)(Request((str(_SCRIPT),), "as it is", steps=steps, warm_up=warm_up))
+    turns = Maker(tmp_path)(
+        Request((str(_SCRIPT),), "turns", profile, steps=steps, warm_up=warm_up, arms=arms, settling=settling)
+    )
+
+    assert turns.ending == "stopped" and turns.losses == plain.losses
+    assert {state.id: state.state for state in turns.states} == dict.fromkeys(profile, "applied")
+    said = [line for line in (Path(turns.run) / "output.txt").read_text().splitlines() if line in "01"]
+    runs = [(pinned, len(list(same))) for pinned, same in groupby(said)]
+    # Every turn without them, alone or after another, is so for all steps that are timed; and so is every one with.
+    assert all(length >= 8 for _, length in runs) and len(runs) >= 2 * 3
+    found = Maker(tmp_path).in_turns(turns)
+    assert all(len(arm.step_s) >= rounds - 1 for arm in found.values())
