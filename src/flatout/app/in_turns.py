@@ -25,12 +25,12 @@ def in_turns(trial: Trial, ranks: Sequence[Rank]) -> dict[str, Trial]:
     if found is None:
         return {}
     figures, rank = found
-    pauses = each_step(rank.steps)[2]
+    times, _, pauses = each_step(rank.steps)
     return {
         name: replace(
             trial,
             arm=name,
-            step_s=without_long(trained_s(seconds, figures["after"][name], int(figures["timed"]), pauses)),
+            step_s=without_long(trained_s(seconds, figures["after"][name], int(figures["timed"]), times, pauses)),
             samples=(),
             pause_s=(),
             losses=(),
@@ -40,10 +40,23 @@ def in_turns(trial: Trial, ranks: Sequence[Rank]) -> dict[str, Trial]:
     }
 
 
-def trained_s(seconds: Sequence[float], after: Sequence[int], timed: int, pauses: Any) -> list[float]:
-    """Seconds a step of each turn, without the evaluations and checkpoints that came between its steps."""
-    mean = [float(pauses[first : first + timed].sum()) / timed for first in after]
-    return [max(0.0, one - pause) for one, pause in zip(seconds, mean, strict=True)]
+def trained_s(seconds: Sequence[float], after: Sequence[int], timed: int, times: Any, pauses: Any) -> list[float]:
+    """Seconds a step of each turn, without the steps that an evaluation or a checkpoint came into.
+
+    What follows one may be long as well, when a loader or the device begins anew: it goes with it. A turn of which less
+    than half is left has nothing to say.
+    """
+    found = []
+    for step_s, first in zip(seconds, after, strict=True):
+        own_s, paused_s = times[first : first + timed], pauses[first : first + timed]
+        if paused_s.any():
+            long = (paused_s > 0) | (own_s > _LONG * np.median(own_s))
+            left = timed - int(long.sum())
+            if 2 * left < timed:
+                continue
+            step_s = (step_s * timed - float(own_s[long].sum())) / left
+        found.append(max(0.0, step_s))
+    return found
 
 
 def without_long(seconds: Sequence[float]) -> tuple[float, ...]:

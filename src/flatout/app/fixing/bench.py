@@ -210,7 +210,7 @@ class Bench:
             return None
         assert self.sizes is not None
         seconds = self._screening_s(profile, arms, rounds, settling) + self._most_s(profile)
-        warm_up, timed = self.sizes.before(profile), timed_of(self._step_s(profile))
+        warm_up, timed = self.sizes.before(profile), max(settling, timed_of(self._step_s(profile)))
         steps = steps_of(arms, warm_up, rounds, timed, settling)
         return self._ask(profile, SCREENING, steps, seconds, warm_up, arms=arms, timed=timed, settling=settling)
 
@@ -227,7 +227,7 @@ class Bench:
     def _screening_s(self, profile: Mapping[str, Any], arms: Arms, rounds: int, settling: int) -> float:
         assert self.sizes is not None
         step_s = self._step_s(profile)
-        return step_s * steps_of(arms, self.sizes.before(profile), rounds, timed_of(step_s), settling)
+        return step_s * steps_of(arms, self.sizes.before(profile), rounds, max(settling, timed_of(step_s)), settling)
 
     @property
     def workers(self) -> int:
