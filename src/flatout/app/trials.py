@@ -37,6 +37,7 @@ from flatout.feed.cpus import free_bytes
 from flatout.records.report import RemedyState, RunReport
 from flatout.records.trial import Ending, Trial, from_plain
 from flatout.remedies.loader.found_before import VARIABLE as WORKERS
+from flatout.remedies.memo.carried import VARIABLE as CARRIED
 from flatout.store.directory import create_run
 from flatout.store.manifest import Manifest
 from flatout.store.run import StoredRun
@@ -52,6 +53,7 @@ _OUTPUT_BYTES = 4 << 20
 # A look is short and its speed is not used: its lines are looked at as often as the sampler's own budget allows.
 _LOOKING_HZ = 40.0
 _OUTPUT, _RESULT, _WRITTEN, _SCRATCH = "output.txt", "trial.json", "written.txt", "scratch"
+_CARRIED = "carried"
 _MOST_WRITTEN = 1000
 # What the source adds to a diagnosis is worth a wait, though not for ever.
 _SOURCE_S = 5.0
@@ -165,6 +167,7 @@ class Maker:
         plain[TRIAL] = json.dumps(wanted)
         if request.remedies:
             plain[REMEDIES] = json.dumps(dict(request.remedies))
+            plain[CARRIED] = str((self.folder / _CARRIED).absolute())
         if request.workers:
             plain[WORKERS] = json.dumps(dict(request.workers))
         return child_environment(plain, work, {"lines_hz": _LOOKING_HZ if request.with_lines else 0.0})
@@ -176,12 +179,15 @@ def made_ahead(folder: Path, python: str | None, tell: Callable[[Request], None]
     room = free_bytes()
     most = min(_AT_ONCE, int(cpus_allowed()), room // _ROOM_FOR_EACH if room is not None else 1)
     with Ready(folder / "ready", most) as ready:
-        yield Maker(folder, python, tell=tell, ready=ready)
+        try:
+            yield Maker(folder, python, tell=tell, ready=ready)
+        finally:
+            shutil.rmtree(folder / _CARRIED, ignore_errors=True)  # it may be large, and was for these trials only
 
 
 def _plain_environ() -> dict[str, str]:
     """The user's, without what is ours."""
-    return {name: value for name, value in os.environ.items() if name not in (REMEDIES, TRIAL, WORKERS)}
+    return {name: value for name, value in os.environ.items() if name not in (REMEDIES, TRIAL, WORKERS, CARRIED)}
 
 
 def _contained(scratch: Path, command: Sequence[str]) -> dict[str, object]:

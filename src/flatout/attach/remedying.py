@@ -61,6 +61,12 @@ def rest(names: Collection[str]) -> None:
         _applied.rest(names)
 
 
+def leave() -> None:
+    """The trial is over: what they found out may serve the next."""
+    if _applied is not None:
+        _applied.leave()
+
+
 def end() -> None:
     """Undo them all."""
     global _applied

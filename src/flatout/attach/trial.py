@@ -17,7 +17,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from . import imports, session
+from . import imports, remedying, session
 from .patching import Patches
 
 if TYPE_CHECKING:
@@ -86,11 +86,10 @@ class Trial:
             self._feeding = Feeding(self._torch, self._last_step, self._feeding_s, self._fed)
             _on_loaders(self._feeding)
         if self._arms:
-            from .remedying import rest, sites
             from .screening import TIMED, Screening
 
-            timed, settling = self._timed or TIMED, self._settling
-            self._screening = Screening(self._torch, self._arms, self._warm_up, sites, timed, settling, rest)
+            timed, settling, make = self._timed or TIMED, self._settling, remedying.sites
+            self._screening = Screening(self._torch, self._arms, self._warm_up, make, timed, settling, remedying.rest)
         # torch.optim hides the module of this name behind its own namespace.
         optimizer = sys.modules["torch.optim.optimizer"]
         self._hook = optimizer.register_optimizer_step_post_hook(self._stepped)
@@ -194,6 +193,7 @@ class Trial:
             session.text("trial", {"losses": self._read_losses(), "weights": self._digest(), "steps": steps})
             if self._screening is not None:
                 session.text("screening", self._screening.figures())
+            remedying.leave()
             session.end_recording()
         except Exception as error:
             sys.stderr.write(f"flatout: the trial could not be recorded ({type(error).__name__}: {error})\n")

@@ -102,6 +102,10 @@ class Applied:
     def rest(self, names: Collection[str]) -> None:
         self._sites.rest(names)
 
+    def leave(self) -> None:
+        for _, _, site in self._sites.all:
+            site.leave()
+
     def _stepped(self) -> None:
         self._steps += 1
         if not self._trains:

@@ -47,6 +47,7 @@ class Site:
         self._changed = changed
         self._undo: list[Callable[[], object]] = []
         self._each_step: list[Callable[[int], None]] = []
+        self._at_leave: list[Callable[[], object]] = []
 
     @property
     def in_force(self) -> bool:
@@ -68,6 +69,14 @@ class Site:
     def each_step(self, call: Callable[[int], None]) -> None:
         """Call `call(step)` after every optimizer step, for a guard or a schedule."""
         self._each_step.append(call)
+
+    def at_leave(self, call: Callable[[], object]) -> None:
+        """Call it when a trial is over: what it found out may serve the next."""
+        self._at_leave.append(call)
+
+    def leave(self) -> None:
+        for call in self._at_leave if self.in_force else ():
+            self.guarded(call, lambda: None)
 
     def tell(self, **live: object) -> None:
         """Where it took effect and with which live values; goes into the run's record."""

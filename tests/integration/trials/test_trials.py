@@ -177,5 +177,19 @@ def test_a_remedy_rests_in_some_turns_and_is_in_force_in_others(tmp_path: Path) 
     assert {len(arm.step_s) for arm in make.in_turns(trial).values()} <= {4, 5, 6}
 
 
+def test_results_that_one_trial_kept_are_there_for_the_next(tmp_path: Path) -> None:
+    command = (str(_SCRIPT.parent / "comes_again.py"),)
+    profile, make = {"memo.function": "__main__:targets"}, Maker(tmp_path)
+
+    plain = make(Request(command, "as it is", steps=40))
+    first, second = (make(Request(command, "kept", profile, steps=40, repeat=repeat)) for repeat in range(2))
+
+    assert first.losses == second.losses == plain.losses and first.weights == second.weights == plain.weights
+    told = [one.states[0].live for one in (first, second)]
+    # Twelve batches are an epoch; three hits are compared before they count.
+    assert [int(str(one["hits_from_step"])) for one in told] == [16, 4]
+    assert told[0]["carried"] is told[1]["carried"] is True and told[1]["misses"] == 0
+
+
 def planned(name: str) -> Planned:
     return Planned(name, True, "numeric", name, "to be tried")

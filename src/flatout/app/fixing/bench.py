@@ -122,6 +122,11 @@ class Bench:
             self._learn_start(made)
         return made
 
+    def _learn_carried(self, trial: Trial) -> None:
+        kept = {(one.id, str(one.value)) for one in trial.states if one.live.get("carried")}
+        if self.sizes is not None and kept:
+            self.sizes = replace(self.sizes, carried=self.sizes.carried | kept)
+
     def _learn_start(self, bare: Trial) -> None:
         """The first look takes the longest to start: nothing is in the machine's caches, nothing was started ahead."""
         assert self.sizes is not None
@@ -206,9 +211,9 @@ class Bench:
         """
         rounds = self._rounds(profile, arms, instead_of, settling)
         # Turns would be taken before what waits for an epoch is in force.
-        if rounds is None or waits_an_epoch(profile):
-            return None
         assert self.sizes is not None
+        if rounds is None or self.sizes.waits(profile):
+            return None
         seconds = self._screening_s(profile, arms, rounds, settling) + self._most_s(profile)
         warm_up, timed = self.sizes.before(profile), max(settling, timed_of(self._step_s(profile)))
         steps = steps_of(arms, warm_up, rounds, timed, settling)
@@ -358,6 +363,7 @@ class Bench:
         )
         trial = self._make(request)
         self.all.append(trial)
+        self._learn_carried(trial)
         if trial.ended_well and is_tuned and (found := workers_found(trial)) and self.sizes is not None:
             # The last word counts: what has become faster wants more of them.
             self._workers = found

@@ -47,13 +47,21 @@ class Sizes:
     epoch_steps: int | None = None
     # Loaders begin with the workers that they came to before.
     is_settled: bool = False
+    # Remedies whose first trial has left what later ones would need an epoch for, with their values.
+    carried: frozenset[tuple[str, str]] = frozenset()
     # Of remedies that gain in pauses: the steps from one such pause to the next, where that is known.
     beats: Mapping[str, float] = field(default_factory=dict)
 
     def before(self, profile: Mapping[str, Any]) -> int:
         """Steps before all of a profile is in force and has settled."""
-        waiting = (self.epoch_steps or 0) + _COMPARED if waits_an_epoch(profile) else 0
+        waiting = (self.epoch_steps or 0) if self.waits(profile) else 0
+        waiting += _COMPARED if waits_an_epoch(profile) else 0
         return self.warm_up + waiting + self.settling(profile) + late_steps(profile)
+
+    def waits(self, profile: Mapping[str, Any]) -> bool:
+        """Whether an epoch has to pass before all of it is in force."""
+        by_epoch = {(name, str(value)) for name, value in profile.items() if name.startswith(_BY_EPOCH)}
+        return not by_epoch <= self.carried
 
     def settling(self, profile: Mapping[str, Any]) -> int:
         return 0 if self.is_settled else settling(profile.items(), self.step_s / _FASTER)
@@ -77,7 +85,7 @@ class Sizes:
 
     def late_s(self, profile: Mapping[str, Any]) -> float:
         """What passes before a profile that needs an epoch has come into force."""
-        return (self.epoch_steps or 0) * self.step_s * 1.1 if waits_an_epoch(profile) else 0.0
+        return (self.epoch_steps or 0) * self.step_s * 1.1 if self.waits(profile) else 0.0
 
     def settling_s(self, profile: Mapping[str, Any]) -> float:
         """What a loader may take until it has found its number of workers: the script is faster by then."""
@@ -85,7 +93,7 @@ class Sizes:
 
     def seconds_for(self, profile: Mapping[str, Any], speed_up: float = 1.0) -> float:
         """What a trial of it will take in all, about."""
-        slow = self.before(profile) if waits_an_epoch(profile) else 0
+        slow = self.before(profile) if self.waits(profile) else 0
         quick = (self.about(profile, speed_up) - slow) / max(1.0, speed_up)
         return self.start_s + self.begins_s(profile) + (slow + quick) * self.step_s
 

@@ -21,6 +21,8 @@ from flatout.records.plan import Planned
 from flatout.records.proof import Decision
 from flatout.records.trial import Trial
 
+# What was recorded or compiled once goes on as it was, whatever is switched.
+_RECORDED = frozenset({"graphs.model", "compile.model"})
 IN_TURNS = ", in turns within one process"
 
 
@@ -33,6 +35,8 @@ class Turns:
 
     def switched(self, able: Sequence[Planned], profile: Mapping[str, Any]) -> Screened | None:
         """Each of them by itself on top of a profile; None where that does not pay or cannot tell."""
+        if not _RECORDED.isdisjoint(profile):
+            return None
         arms = arms_of(able)
         trial = self._bench.screening(profile, arms, instead_of=len(arms))
         return weighed(self._read(trial), able) if trial is not None and trial.ended_well else None

@@ -18,6 +18,7 @@ epochs, when looking them up costs more than it saves, and when a result turns o
 from __future__ import annotations
 
 import atexit
+import os
 import re
 import sys
 from dataclasses import dataclass
@@ -90,6 +91,7 @@ class _Functions:
         atexit.register(self._tell)
         site.undo(lambda: atexit.unregister(self._tell))
         site.undo(self._forget)
+        site.at_leave(self._carry)
 
     def _look_in_script(self) -> None:
         """Its functions come into being while it runs: they are there when its data is gone through."""
@@ -98,6 +100,7 @@ class _Functions:
                 self._take(name, sys.modules["__main__"])
 
     def _take(self, name: str, module: Any) -> None:
+        from .carried import VARIABLE, Carried
         from .kept_calls import KeptCalls
 
         written = name.partition(":")[2]
@@ -110,7 +113,8 @@ class _Functions:
             self._stop(name, f"{written!r} is no plain function or method", is_refusal=True)
         else:
             stop = partial(self._stop_calls, name)
-            calls = KeptCalls(self._site, name, isinstance(owner, type), self._room, stop)
+            carried = Carried(self._site.torch, os.environ.get(VARIABLE), name)
+            calls = KeptCalls(self._site, name, isinstance(owner, type), self._room, stop, carried)
             self._calls.append(calls)
             self._site.replace(owner, last, calls.make)
             self._site.tell(functions=", ".join(one.name for one in self._calls))
@@ -129,6 +133,10 @@ class _Functions:
         self._watch_epochs()
         if sum(calls.calls for calls in self._calls) >= max(8, 2 * self._told_at) or self._has_news():
             self._tell()
+
+    def _carry(self) -> None:
+        if self._calls and not [calls for calls in self._calls if not calls.carry()]:
+            self._site.tell(carried=True)
 
     def _watch_epochs(self) -> None:
         if not self._counts_epochs and any(calls.calls for calls in self._calls):

@@ -17,6 +17,7 @@ from typing import Any
 
 from ..site import Site
 from .asked import Asked, Asking
+from .carried import Carried
 from .content import Unkeyable, same_bits
 from .purity import Impure
 from .results import Unkeepable, bytes_on, check, copy_of, same
@@ -49,6 +50,7 @@ class KeptCalls:
         is_method: bool,
         room: Room,
         stop: Callable[[KeptCalls, str, bool], None],
+        carried: Carried | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._site, self._torch = site, site.torch
@@ -56,6 +58,7 @@ class KeptCalls:
         self._is_method = is_method
         self._room = room
         self._stop = stop
+        self._carried = carried
         self._clock = clock
         self._asking: dict[type | None, Asking] = {}
         self._kept: dict[Hashable, _Kept] = {}
@@ -112,7 +115,22 @@ class KeptCalls:
             if self._torch.utils.data.get_worker_info() is not None:
                 return False
             self._home = here
+            if self._carried is not None:
+                self._site.guarded(self._load, lambda: None)
         return self._home == here
+
+    def _load(self) -> None:
+        """What another trial has kept counts as kept here."""
+        assert self._carried is not None
+        for key, (result, large, took_s) in self._carried.load().items():
+            if not self._room.take(bytes_on(self._torch, [result, list(large)])):
+                return
+            self._kept[key] = _Kept(result, large, took_s)
+
+    def carry(self) -> bool:
+        """Whether the next trial will find what is kept here."""
+        kept = {key: (one.result, one.large, one.took_s) for key, one in self._kept.items()}
+        return self._carried is not None and self._carried.save(kept, self._room.taken_bytes)
 
     def _asked(self, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Asked | None:
         owner = type(args[0]) if self._is_method and args else None

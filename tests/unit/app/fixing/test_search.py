@@ -12,7 +12,8 @@ import pytest
 from flatout.app.fixing.bench import Bench, Settings
 from flatout.app.fixing.screening import arms_of, steps_of, timed_of
 from flatout.app.fixing.search import Search
-from flatout.app.fixing.sizes import sizes
+from flatout.app.fixing.sizes import Sizes, sizes
+from flatout.app.fixing.turns import Turns
 from flatout.app.plan import Wishes
 from flatout.errors import FlatoutError
 from flatout.problems.cases import run
@@ -345,6 +346,32 @@ def test_what_begins_with_the_second_epoch_is_waited_for_or_left_out() -> None:
     bench.sizes = replace(sized, epoch_steps=100)
     assert "second epoch" in str(bench.too_long(kept))
     assert bench.too_long({}) is None
+
+
+def test_what_a_trial_has_left_for_the_next_need_not_be_waited_for_again() -> None:
+    machine = Machine(lambda profile: STEP_S / (5.0 if "memo.function" in profile else 1.0))
+    machine.told["memo.function"] = {"hits_from_step": 5, "carried": True}
+    bench = Bench(Settings(("train.py",)), machine)
+    bench.sizes = Sizes(10, 30, 5.0, STEP_S, 2.0, epoch_steps=100)
+    kept, other = ({"memo.function": f"train:{name}"} for name in ("targets", "others"))
+    late_s = bench.lasts_s(kept)
+
+    bench.trial(kept, "memo.function")
+
+    assert not bench.sizes.waits(kept) and bench.sizes.waits({**kept, **other})
+    assert bench.lasts_s({**kept, "precision.tf32": True}) < late_s - 100 * STEP_S
+    assert machine.asked[0].steps - bench.sizes.fewest(kept) > 100
+
+
+def test_nothing_is_switched_in_what_was_recorded_once() -> None:
+    machine = Turning(lambda profile: 0.05)
+    bench = Bench(Settings(("train.py",)), machine)
+    bench.sizes = Sizes(10, 30, 5.0, 0.05, 2.0)
+    able = [Planned(name, True, "numeric", name, "") for name in ("precision.tf32", "cudnn.benchmark")]
+    turns = Turns(bench, machine.in_turns)
+
+    assert turns.switched(able, {"loader.workers": 2}) is not None
+    assert turns.switched(able, {"graphs.model": True}) is None
 
 
 @pytest.mark.parametrize(
