@@ -10,17 +10,13 @@ import numpy as np
 import pytest
 
 from flatout.app.fixing.bench import Bench, Settings
-from flatout.app.fixing.screening import arms_of, steps_of, timed_of
 from flatout.app.fixing.search import Search
 from flatout.app.fixing.sizes import Sizes, sizes
-from flatout.app.fixing.turns import Turns
-from flatout.app.plan import Wishes
 from flatout.errors import FlatoutError
 from flatout.problems.cases import run
-from flatout.records.plan import Planned
 from flatout.records.trial import Trial
 from flatout.trials.request import Request
-from tests.unit.app.fixing.known_machine import STEP_S, Machine, Turning, fixed, found, on_gpu, states
+from tests.unit.app.fixing.known_machine import STEP_S, Machine, fixed, found, on_gpu, states
 
 
 def test_what_helps_is_kept_what_does_not_is_undone() -> None:
@@ -279,59 +275,6 @@ def test_no_trial_is_made_when_the_time_is_spent() -> None:
     assert fix.ended == "the time was spent"
 
 
-def test_what_can_be_switched_is_weighed_in_one_process() -> None:
-    """A gain of 4% drowns in what processes differ by, 8% here, but not in turns."""
-    machine = Turning(lambda profile: 0.05 / (1.04 if "precision.tf32" in profile else 1.0), noise=0.08)
-    machine.looks[""] = found("precision.tf32", "layout.channels_last", "optimizer.fused")
-    machine.refused["optimizer.fused"] = "the script sets fused itself"
-    bench = Bench(Settings(("train.py",), Wishes(("numeric",))), machine)
-    search = Search(bench, machine.report, machine.in_turns)
-    search.run(search.look())
-
-    assert {one.planned.id: one.state for one in search.found.tried} == {
-        "precision.tf32": "kept",
-        "precision.bf16": "neutral",
-        "layout.channels_last": "neutral",
-        "optimizer.fused": "refused",
-    }
-    assert search.found.profile == {"precision.tf32": True}
-    alone = [request for request in machine.asked if "layout.channels_last" in request.remedies]
-    assert not alone
-
-
-@pytest.mark.parametrize(("gain", "kept"), [(1.06, True), (1.0, False)])
-def test_what_can_rest_is_weighed_with_and_without_it_in_one_process(gain: float, kept: bool) -> None:
-    three = {"loader.pin", "transfer.async", "transfer.prefetch"}
-    machine = Turning(lambda profile: 0.06 / (gain if three <= set(profile) else 1.0), noise=0.05)
-    machine.looks[""] = found("loader.pin", "transfer.async")
-    bench = Bench(Settings(("train.py",)), machine)
-    search = Search(bench, machine.report, machine.in_turns)
-    search.run(search.look())
-
-    assert set(search.found.profile) == (three if kept else set())
-    (turns,) = (one for one in machine.asked if one.arms)
-    assert set(turns.remedies) == three and dict(turns.arms)["as it is"] == dict.fromkeys(three)
-    # What was made ahead of a turn has to be used up in it, and one process with them beside that is enough.
-    assert turns.settling > 8 and [one.arm for one in machine.asked].count(" + ".join(sorted(three))) == 1
-
-
-def test_turns_that_differ_by_themselves_count_for_nothing() -> None:
-    machine = Turning(lambda profile: 0.05)
-    machine.looks[""] = found("precision.tf32", "layout.channels_last")
-    bench = Bench(Settings(("train.py",), Wishes(("numeric",))), machine)
-
-    def lucky(trial: Trial) -> dict[str, Trial]:
-        arms = machine.in_turns(trial)
-        arms["as it is, again"] = replace(arms["as it is"], step_s=tuple(s / 1.5 for s in arms["as it is"].step_s))
-        return arms
-
-    search = Search(bench, machine.report, lucky)
-    search.run(search.look())
-
-    assert not search.found.profile
-    assert any(request.remedies == {"layout.channels_last": True} for request in machine.asked)
-
-
 def test_what_begins_with_the_second_epoch_is_waited_for_or_left_out() -> None:
     loaders: dict[str, Any] = {"torch": {"training_loaders": [1]}}
     loaders["loaders"] = [{"id": 1, "dataset_len": 80, "batch_sampler_size": 8}]
@@ -361,17 +304,6 @@ def test_what_a_trial_has_left_for_the_next_need_not_be_waited_for_again() -> No
     assert not bench.sizes.waits(kept) and bench.sizes.waits({**kept, **other})
     assert bench.lasts_s({**kept, "precision.tf32": True}) < late_s - 100 * STEP_S
     assert machine.asked[0].steps - bench.sizes.fewest(kept) > 100
-
-
-def test_nothing_is_switched_in_what_was_recorded_once() -> None:
-    machine = Turning(lambda profile: 0.05)
-    bench = Bench(Settings(("train.py",)), machine)
-    bench.sizes = Sizes(10, 30, 5.0, 0.05, 2.0)
-    able = [Planned(name, True, "numeric", name, "") for name in ("precision.tf32", "cudnn.benchmark")]
-    turns = Turns(bench, machine.in_turns)
-
-    assert turns.switched(able, {"loader.workers": 2}) is not None
-    assert turns.switched(able, {"graphs.model": True}) is None
 
 
 @pytest.mark.parametrize(
@@ -409,12 +341,3 @@ def test_of_two_that_cannot_hold_together_the_second_is_left_out() -> None:
 
     assert fix.profile == {"graphs.model": True}
     assert all("compile.model" not in request.remedies for request in machine.asked)
-
-
-@pytest.mark.parametrize(("step_s", "timed"), [(0.01, 8), (0.3, 5), (2.0, 4)])
-def test_turns_of_slow_steps_are_shorter(step_s: float, timed: int) -> None:
-    arms = arms_of([Planned(name, True, "numeric", "", "") for name in ("precision.tf32", "precision.bf16")])
-
-    # As it is, twice; each remedy; both together.
-    assert timed_of(step_s) == timed
-    assert steps_of(arms, warm_up=10, rounds=4, timed=timed) == 10 + 4 * (2 * (3 + timed) + 3 * (7 + timed)) + 1
