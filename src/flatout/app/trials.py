@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -30,6 +30,7 @@ from flatout.app.live import Follower
 from flatout.app.loaders_alone import NOT_FED, fed
 from flatout.app.notices import Notices
 from flatout.app.run import REMEDIES
+from flatout.attach.trial import compiler_variables
 from flatout.diagnose.merging import merged
 from flatout.diagnose.ranks import Rank, training_ranks
 from flatout.diagnose.summary import examine, summarise
@@ -127,7 +128,7 @@ class Maker:
             )
         )
         ranks = training_ranks(StoredRun(place))
-        if self.ready is not None and any(rank.recording.facts.get("pid") == process.pid for rank in ranks):
+        if self.ready is not None and can_wait(ranks, process.pid, os.environ):
             self.ready.begin()
         trial = _result(request, place, ended, ranks, scratch / _WRITTEN)
         # The next trial shall not come upon the files of this one, and checkpoints are large.
@@ -183,6 +184,15 @@ def made_ahead(folder: Path, python: str | None, tell: Callable[[Request], None]
             yield Maker(folder, python, tell=tell, ready=ready)
         finally:
             shutil.rmtree(folder / _CARRIED, ignore_errors=True)  # it may be large, and was for these trials only
+
+
+def can_wait(ranks: Sequence[Rank], pid: int, environ: Mapping[str, str]) -> bool:
+    """Whether processes of this script may be started ahead of time, by a trial of one that was not.
+
+    It has to train in the very process that is started, and to leave variables alone that are read too soon then.
+    """
+    told = [rank.recording.values("trial") for rank in ranks if rank.recording.facts.get("pid") == pid]
+    return any(one[0].get("compiler") == compiler_variables(environ) for one in told if one)
 
 
 def _plain_environ() -> dict[str, str]:

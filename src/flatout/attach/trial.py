@@ -32,6 +32,7 @@ _DIGESTED_EACH = 1 << 20
 # However slow they are, fewer tell nothing.
 _FEWEST_STEPS = 8
 
+_OF_COMPILER = ("TORCHDYNAMO_", "TORCHINDUCTOR_", "TORCH_COMPILE", "TRITON_")
 _NOT_CONTAINED = 70
 _NUDGE = 2.0**-20
 
@@ -190,7 +191,8 @@ class Trial:
     def _leave(self, steps: int) -> None:
         try:
             steps = self._digest_at if self._weights else steps
-            session.text("trial", {"losses": self._read_losses(), "weights": self._digest(), "steps": steps})
+            figures = {"losses": self._read_losses(), "weights": self._digest(), "steps": steps}
+            session.text("trial", {**figures, "compiler": compiler_variables(os.environ)})
             if self._screening is not None:
                 session.text("screening", self._screening.figures())
             remedying.leave()
@@ -225,6 +227,15 @@ class Trial:
             part = flat if whole else flat[:: max(1, flat.numel() * flat.element_size() // _DIGESTED_EACH)]
             digest.update(part.contiguous().cpu().view(self._torch.uint8).numpy().tobytes())
         return digest.hexdigest()
+
+
+def compiler_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """What the compiler reads when it is imported: a process that imports it sooner may miss what the script sets.
+
+    Folders are read when they are used, and torch sets one of them itself.
+    """
+    settings = (name for name in environ if name.startswith(_OF_COMPILER) and not name.endswith("_DIR"))
+    return {name: environ[name] for name in settings}
 
 
 def ready(environ: Mapping[str, str]) -> None:

@@ -29,6 +29,9 @@ with open(note, "a") as file:
     file.write("started\n")
 
 import torch  # noqa: E402
+
+if mode == "compiler":
+    os.environ["TORCHINDUCTOR_MAX_AUTOTUNE"] = "1"
 from torch import nn  # noqa: E402
 
 torch.manual_seed(0)

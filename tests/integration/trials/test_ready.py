@@ -78,17 +78,21 @@ def test_remedies_and_the_place_of_the_recording_reach_it_at_its_gate(attempt: T
     assert sum(fed.step_s) < sum(plain.step_s)
 
 
-@pytest.mark.parametrize("mode", ["waits", "fails", "thread", "child"])
+@pytest.mark.parametrize("mode", ["waits", "fails", "thread", "child", "compiler"])
 def test_a_script_that_cannot_wait_there_is_started_for_each_trial(
     attempt: Try, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two want what only one can have, one has a thread that works on, one trains in a child."""
+    """Two want what only one can have, one has a thread that works on, one trains in a child.
+
+    And one sets what the compiler reads when it is imported, which would be too late.
+    """
     monkeypatch.setattr(ready, "_MORE_S", 1.0)
     trials = [attempt(mode, repeat, steps=20, warm_up=5) for repeat in range(3)]
 
     assert [trial.ending for trial in trials] == ["stopped"] * 3
     assert len({trial.weights for trial in trials}) == 1
-    assert not _left()
+    began_s = sorted(float(_said(trial)[1]) for trial in trials)
+    assert not _left() and min(later - sooner for sooner, later in pairwise(began_s)) > 1.0
 
 
 def test_one_that_died_at_its_gate_is_not_handed_out_and_nothing_is_left_of_others(
