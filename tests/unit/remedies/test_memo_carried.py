@@ -47,6 +47,17 @@ def test_of_each_function_there_is_a_file_and_the_first_one_counts(tmp_path: Pat
     assert len(list(tmp_path.iterdir())) == 1
 
 
+def test_what_cannot_be_written_or_read_is_computed_again(tmp_path: Path) -> None:
+    ours = Carried(torch, str(tmp_path), _NAME)
+
+    assert not ours.save({(lambda: None): (torch.ones(1), (), 0.1)}, 4)
+    assert not ours.load()
+    assert ours.save({1: (torch.ones(1), (), 0.1)}, 4)
+    (file,) = tmp_path.glob("*.kept")
+    file.write_bytes(file.read_bytes()[:-20])
+    assert not ours.load()
+
+
 def test_without_a_folder_or_with_too_much_nothing_is_carried(tmp_path: Path) -> None:
     kept = {1: (torch.ones(1), (), 0.1)}
 

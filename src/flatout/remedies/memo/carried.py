@@ -30,33 +30,39 @@ class Carried:
 
     def load(self) -> dict[Hashable, Kept]:
         """By key: result, large arguments, and what it took to compute."""
-        if self._file is None:
+        if self._file is None or not os.path.exists(self._file):
             return {}
         try:
             with open(self._file, "rb") as file:
                 packed = pickle.load(file)
-        except FileNotFoundError:
-            return {}
-        return {
-            key: (self._all(result, self._unpacked), tuple(map(self._unpacked, large)), took_s)
-            for key, (result, large, took_s) in packed.items()
-        }
+            return {
+                key: (self._all(result, self._unpacked), tuple(map(self._unpacked, large)), took_s)
+                for key, (result, large, took_s) in packed.items()
+            }
+        except Exception:
+            return {}  # then they are computed, as ever
 
     def save(self, kept: Mapping[Hashable, Kept], total_bytes: int) -> bool:
         """Whether the next trial will find them. Those of the first that has any are enough."""
         if self._file is None or not kept or total_bytes > _MOST_BYTES:
             return False
-        if not os.path.exists(self._file):
-            packed = {
-                key: (self._all(result, self._packed), tuple(map(self._packed, large)), took_s)
-                for key, (result, large, took_s) in kept.items()
-            }
-            os.makedirs(os.path.dirname(self._file), exist_ok=True)
-            partial = f"{self._file}.{os.getpid()}"
-            with open(partial, "wb") as file:
-                pickle.dump(packed, file, pickle.HIGHEST_PROTOCOL)
-            os.replace(partial, self._file)
-        return True
+        try:
+            if not os.path.exists(self._file):
+                self._write(self._file, kept)
+            return True
+        except Exception:
+            return False  # a class that cannot be pickled, a disk that is full: the next one computes them
+
+    def _write(self, file: str, kept: Mapping[Hashable, Kept]) -> None:
+        packed = {
+            key: (self._all(result, self._packed), tuple(map(self._packed, large)), took_s)
+            for key, (result, large, took_s) in kept.items()
+        }
+        os.makedirs(os.path.dirname(file), exist_ok=True)
+        partial = f"{file}.{os.getpid()}"
+        with open(partial, "wb") as opened:
+            pickle.dump(packed, opened, pickle.HIGHEST_PROTOCOL)
+        os.replace(partial, file)
 
     def _all(self, value: Any, change: Callable[[Any], Any]) -> Any:
         """With every tensor in it changed; what may be in it is what can be kept."""
