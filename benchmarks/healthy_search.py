@@ -45,6 +45,8 @@ MOST_KEPT = 0.05
 _PLANTED_IN = "gc.defer"
 PLANS = {
     "two": (_PLANTED_IN, "loader.prefetch"),
+    # Where trials leave these undecided they take turns with and without them in one process.
+    "resting": (_PLANTED_IN, "loader.pin", "transfer.async", "memory.keep"),
     "many": (
         *(_PLANTED_IN, "loader.prefetch", "loader.persistent", "loader.cache", "loader.workers", "autograd.plain"),
         *("checkpoint.async", "sync.skip", "optimizer.fused", "precision.tf32"),
