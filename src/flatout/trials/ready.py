@@ -85,7 +85,7 @@ class Ready:
         if tuple(argv) != self._argv:
             self._end_all()
         # The machine may have been short of memory meanwhile, and one of them gone.
-        self._waiting = [one for one in self._waiting if one.process.poll() is None]
+        self._end([one for one in self._waiting if one.process.poll() is not None])
         if not self._waiting:
             self._argv = tuple(argv)
             try:
@@ -116,11 +116,14 @@ class Ready:
         return is_good
 
     def _end_all(self) -> None:
-        for one in self._waiting:
+        self._end(list(self._waiting))
+
+    def _end(self, ended: Sequence[Started]) -> None:
+        for one in ended:
+            self._waiting.remove(one)
             os.close(one.orders)
             apart.end(one.process)
             shutil.rmtree(one.place, ignore_errors=True)
-        self._waiting = []
 
 
 def _all_here(answers: Sequence[int]) -> bool:
