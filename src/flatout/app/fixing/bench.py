@@ -312,7 +312,8 @@ class Bench:
     def too_long(self, profile: Mapping[str, Any]) -> str | None:
         """Why no trial of this profile fits into the time there is, if so."""
         assert self.sizes is not None
-        pauses_s = _PAUSE_TRIALS * (self.sizes.start_s + self.to_see(profile) * self.sizes.step_s)
+        # Those that it is tried on top of are as slow as they were measured.
+        pauses_s = _PAUSE_TRIALS * self.sizes.seconds_for(profile, self._speed_up(self._like(profile)))
         if self.to_see(profile) and pauses_s > _PAUSES_SHARE * self.settings.budget_s:
             needed_s = pauses_s / _PAUSES_SHARE
             return f"what it is about comes too seldom to be seen in trials; --budget would have to be {needed_s:.0f}s"

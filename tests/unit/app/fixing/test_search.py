@@ -139,6 +139,17 @@ def test_no_ceiling_is_measured_for_what_is_too_long_to_be_tried() -> None:
     assert skip < ceiling
 
 
+def test_whether_pauses_can_be_seen_hangs_on_what_a_step_takes_by_now() -> None:
+    machine = Machine(lambda profile: STEP_S / (10.0 if "gc.defer" in profile else 1.0))
+    machine.looks["gc.defer"] = found("loader.persistent", steps_between=100)
+
+    tried = {one.planned.id: one for one in fixed(machine, found("gc.defer"), budget_s=150.0).tried}
+    at_first = fixed(Machine(lambda profile: STEP_S), found("loader.persistent", steps_between=100), budget_s=150.0)
+
+    assert "comes too seldom" in at_first.tried[0].why
+    assert tried["loader.persistent"].state == "neutral"
+
+
 def test_at_the_ceiling_batches_need_not_come_sooner() -> None:
     machine = Machine(lambda profile: 0.02 if profile else STEP_S, ceiling_s=0.0198)
     machine.looks["loader.prefetch"] = found("loader.persistent")
