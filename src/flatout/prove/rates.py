@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -94,6 +94,11 @@ def ordinary(trial: Trial) -> Floats:
     """The seconds of each step without its pauses, and without what is long but rare."""
     seconds = step_seconds(trial)
     return without_rare(np.maximum(seconds - pause_seconds(trial), 1e-3 * seconds))
+
+
+def without_pauses(trial: Trial) -> Trial:
+    """The same as if nothing but training had happened in it."""
+    return replace(trial, step_s=tuple(ordinary(trial).tolist()), pause_s=())
 
 
 def units_of(trial: Trial, unit: Unit) -> Floats:

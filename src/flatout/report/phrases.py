@@ -172,6 +172,9 @@ PHRASES = {
     ),
     "no patch was written: {}": "没有写补丁：{0}",
     "the source was changed as in {}": "源码已按 {0} 修改",
+    "evaluations and checkpoints are counted in After alone: Before is too slow to see enough of them": (
+        "评估和检查点只计入“之后”：“之前”太慢，试验中看不到足够多次"
+    ),
     "evaluations and checkpoints are not counted: trials are too short to see their share of a training": (
         "不计评估和检查点：试验太短，看不出它们在训练中的占比"
     ),

@@ -53,8 +53,10 @@ _LEEWAY_FOR_PAUSES = 2.0
 # Losses with a profile in force that are compared with those of the bare script.
 _MET = 10
 _USUAL_WORKERS = 8
-# What the proof takes, in trials of the profile.
-_PROOF_TRIALS = 2.8
+# What the proof takes in trials of the profile, beside one of the bare script.
+_PROOF_TRIALS = 1.8
+# Trials of the bare script that see pauses, where the profile is about them.
+_FEWEST_SEEN = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,11 +291,26 @@ class Bench:
 
     def reserve_s(self, profile: Mapping[str, Any]) -> float:
         """What is kept for the proof of such a profile."""
-        bare = self.of({})
-        # Of a script that does not repeat itself it has to be known what it varies by.
-        missing = 0 if repeats(bare) else max(0, FEWEST_YARDSTICKS - len(with_losses(bare)))
-        needed_s = _PROOF_TRIALS * self.lasts_s(profile) + missing * self.lasts_s({}, LOSSES)
+        bare, losses = self.of({}), self.losses_for(profile)
+        missing, seen = 1, self.bare_sees(profile)
+        if not repeats(bare):
+            # Of a script that does not repeat itself it has to be known what it varies by.
+            missing, losses = max(missing, FEWEST_YARDSTICKS - len(with_losses(bare))), max(losses, LOSSES)
+        if seen:
+            missing = max(missing, _FEWEST_SEEN - len(self.timed({}, seen)))
+            losses = max(losses, self.to_see(profile, under={}))
+        needed_s = _PROOF_TRIALS * self.lasts_s(profile) + missing * self.lasts_s({}, losses)
         return min(self.settings.reserve * self.settings.budget_s, needed_s)
+
+    def bare_sees(self, profile: Mapping[str, Any]) -> int:
+        """Steps in which the bare script has the pauses that a profile is about; 0 where there is no time for them.
+
+        Each of its steps may take many times what one takes under the profile.
+        """
+        assert self.sizes is not None
+        each_s = self.sizes.start_s + self.to_see(profile, under={}) * self.sizes.step_s
+        has_time = _FEWEST_SEEN * each_s <= self.settings.reserve * self.settings.budget_s
+        return self.sizes.sees(profile) if has_time else 0
 
     def affords(
         self, profile: Mapping[str, Any], trials: int = 1, reserve_s: float | None = None, losses: int = 0

@@ -13,7 +13,7 @@ from flatout.prove.decision import BAR
 from flatout.prove.envelope import envelope
 from flatout.prove.hours import hours
 from flatout.prove.metric import metric
-from flatout.prove.rates import arm_per_s, common_unit, measured
+from flatout.prove.rates import arm_per_s, common_unit, measured, without_pauses
 from flatout.prove.ratio import gain
 from flatout.records.fix import Fix, Quality
 from flatout.records.proof import By, Ceiling, Identity, MeasuredGain, Spread
@@ -26,6 +26,7 @@ _WITHDRAWN = "in the proof at the end the whole profile did not surely gain over
 _NO_TIME = "there was no time to try the lossless part by itself"
 _UNCOUNTED = "evaluations and checkpoints are not counted: trials are too short to see their share of a training"
 _UNSEEN = "evaluations and checkpoints come so seldom under the profile that no trial saw one: After is without them"
+_AFTER_ALONE = "evaluations and checkpoints are counted in After alone: Before is too slow to see enough of them"
 # Bare and remedied, so that a machine that slows down meanwhile slows both.
 _TURNS = (False, True, True, False, True, False, False, True)
 _FEWEST_TURNS = 2
@@ -72,14 +73,15 @@ def confirm(bench: Bench, search: Search) -> None:
     """Fresh processes of both arms, until the interval is sharp or the time is spent; two of each there are anyway."""
     profile = search.found.profile
     for place, is_remedied in enumerate(_TURNS):
-        is_pair = place % 2 == 0
-        has_two = min(len(arm) for arm in _arms(bench, profile)) >= 2
-        if is_pair and has_two:
-            if place >= _FEWEST_TURNS and not _is_wide(bench, profile):
+        has_two = [len(arm) >= 2 for arm in _arms(bench, profile)]
+        # One of each, and one for the ceiling.
+        has_time = bench.affords(profile, 2, reserve_s=bench.lasts_s({}, _losses_of_bare(bench, search)))
+        if place % 2 == 0 and all(has_two):
+            is_sharp = place >= _FEWEST_TURNS and not _is_wide(bench, profile)
+            if is_sharp or not has_time:
                 return
-            if not bench.affords(profile, 3, reserve_s=0.0):  # one of them is the ceiling
-                return
-        _turn(bench, search, is_remedied)
+        if has_time or place % 2 == 1 or not has_two[is_remedied]:
+            _turn(bench, search, is_remedied)
 
 
 def _ceiling(bench: Bench, profile: Mapping[str, Any], compute: Sequence[Trial]) -> Ceiling | None:
@@ -100,29 +102,49 @@ def _gain(bench: Bench, profile: Mapping[str, Any]) -> MeasuredGain | None:
 
 
 def _arms(bench: Bench, profile: Mapping[str, Any]) -> tuple[list[Trial], list[Trial]]:
-    """Both arms of the proof. Where a remedy is about pauses, trials that were too short to see them do not count."""
+    """Both arms of the proof. Where a remedy is about pauses, trials that were too short to see them do not count.
+
+    Where there is no time for the bare script to see them it counts without any: its time is less than it is, and so
+    is the gain.
+    """
     assert bench.sizes is not None
-    steps = bench.sizes.sees(profile)
-    return bench.timed({}, steps), bench.timed(profile, steps)
+    bare, after = bench.timed({}, bench.bare_sees(profile)), bench.timed(profile, bench.sizes.sees(profile))
+    return [without_pauses(trial) for trial in bare] if _sees_none(bench, profile) else bare, after
+
+
+def _sees_none(bench: Bench, profile: Mapping[str, Any]) -> bool:
+    """Whether the profile is about pauses, but the bare script has no time to see them."""
+    assert bench.sizes is not None
+    return bench.sizes.sees(profile) > 0 and not bench.bare_sees(profile)
 
 
 def _spread(bench: Bench, profile: Mapping[str, Any]) -> Spread:
-    assert bench.sizes is not None
-    return bench.spread({}, bench.sizes.sees(profile), counted_by(profile))
+    # The bare script's, which was run again the most.
+    by = "blocks" if _sees_none(bench, profile) else counted_by(profile)
+    return bench.spread({}, bench.bare_sees(profile), by)
 
 
 def _turn(bench: Bench, search: Search, is_remedied: bool) -> None:
     """Where losses will have to be compared, trials that are made anyway are made to serve for that as well."""
     profile = search.found.profile
-    losses = 0 if repeats(bench.of({})) else LOSSES
     if is_remedied:
-        bench.trial(profile, PROFILE, again=True, losses=LOSSES if profile != search.lossless() else losses)
+        losses = 0 if profile == search.lossless() and repeats(bench.of({})) else LOSSES
+        bench.trial(profile, PROFILE, again=True, losses=losses)
     elif any(map(draws_others, bench.of(profile))) and len(bench.reseeded()) < _YARDSTICKS:
-        bench.reseed(bench.to_see(profile, under={}))
+        bench.reseed(_pauses(bench, profile))
     else:
-        # What changes numbers is held against the lossless part: the script as it is need not go as far.
-        losses = max(losses, bench.losses_for(search.lossless()), bench.to_see(profile, under={}))
-        bench.trial({}, BARE, again=True, losses=losses)
+        bench.trial({}, BARE, again=True, losses=_losses_of_bare(bench, search))
+
+
+def _losses_of_bare(bench: Bench, search: Search) -> int:
+    """What changes numbers is held against the lossless part: the script as it is need not go as far."""
+    own = 0 if repeats(bench.of({})) else LOSSES
+    return max(own, bench.losses_for(search.lossless()), _pauses(bench, search.found.profile))
+
+
+def _pauses(bench: Bench, profile: Mapping[str, Any]) -> int:
+    """Steps in all of a trial of the bare script that is to see pauses; 0 where it need not, or has no time to."""
+    return bench.to_see(profile, under={}) if bench.bare_sees(profile) else 0
 
 
 def _is_wide(bench: Bench, profile: Mapping[str, Any]) -> bool:
@@ -158,7 +180,7 @@ def concluded(bench: Bench, search: Search, report: RunReport, quality: Quality)
         written=tuple(dict.fromkeys(file for trial in bench.all for file in trial.written)),
         sources=_sources(search.findings),
         workers=workers_of(bench.of(found.profile), search.findings),
-        notices=_on_pauses(bare, after, bench.all, by),
+        notices=(_AFTER_ALONE,) if _sees_none(bench, found.profile) else _on_pauses(bare, after, bench.all, by),
         failures=failures,
     )
 

@@ -92,10 +92,11 @@ class Machine:
 
 def _steps_of(request: Request, mean_s: float) -> int:
     """As many as the trial itself would make."""
+    most = min(request.steps, request.warm_up + max(1, round(request.seconds / mean_s)))
     if request.enough is None:
-        return request.steps
+        return most
     fewest, counted_from, seconds = request.enough
-    return min(request.steps, max(fewest, counted_from + round(seconds / mean_s)))
+    return min(most, max(fewest, counted_from + round(seconds / mean_s)))
 
 
 def found(*remedies: str, gain: float = 1.5, **evidence: int) -> RunReport:
@@ -122,7 +123,23 @@ def fixed(
     machine: Machine, look: RunReport, budget_s: float = 600.0, metric: str | None = None, **wishes: tuple[str, ...]
 ) -> Fix:
     machine.looks.setdefault("", look)
-    bench = Bench(Settings(("train.py",), Wishes(**wishes), budget_s, metric), machine)
+    return _fixed(machine, Bench(Settings(("train.py",), Wishes(**wishes), budget_s, metric), machine))
+
+
+def fixed_by_clock(machine: Machine, look: RunReport, budget_s: float, start_s: float) -> Fix:
+    """The same where time passes: as much as the trials say, and so many seconds more for the start of each."""
+    machine.looks.setdefault("", look)
+    now_s = [0.0]
+
+    def make(request: Request) -> Trial:
+        trial = machine(request)
+        now_s[0] += trial.wall_s + start_s
+        return replace(trial, wall_s=trial.wall_s + start_s)
+
+    return _fixed(machine, Bench(Settings(("train.py",), Wishes(), budget_s), make, clock=lambda: now_s[0]))
+
+
+def _fixed(machine: Machine, bench: Bench) -> Fix:
     search = Search(bench, machine.report)
     report = search.look()
     search.run(report)

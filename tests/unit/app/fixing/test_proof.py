@@ -13,7 +13,7 @@ from flatout.app.plan import Wishes
 from flatout.records.report import RunReport
 from flatout.records.trial import Trial
 from flatout.trials.request import Request
-from tests.unit.app.fixing.known_machine import STEP_S, Machine, fixed, found, states
+from tests.unit.app.fixing.known_machine import STEP_S, Machine, fixed, fixed_by_clock, found, states
 
 
 def test_a_metric_that_gets_worse_undoes_what_is_numeric_and_leaves_the_rest() -> None:
@@ -129,6 +129,33 @@ def test_pauses_that_no_trial_would_see_are_not_judged() -> None:
     assert not any("cadence.eval" in request.remedies for request in machine.asked)
 
 
+def test_a_script_too_slow_to_see_its_pauses_counts_without_them_and_the_time_is_kept() -> None:
+    slow_s, quick_s, pause_s = 1.4, 0.03, 0.4
+
+    class EachEpoch(Machine):
+        """A pause every 20 steps, half as long with workers that live on."""
+
+        def __call__(self, request: Request) -> Trial:
+            trial = super().__call__(request)
+            each_s = pause_s / (2.0 if "loader.persistent" in request.remedies else 1.0)
+            places = range(request.warm_up, request.warm_up + len(trial.step_s))
+            pauses = [each_s if step % 20 == 0 else 0.0 for step in places]
+            steps = tuple(one + pause for one, pause in zip(trial.step_s, pauses, strict=True))
+            return replace(trial, step_s=steps, pause_s=tuple(pauses), wall_s=trial.wall_s + sum(pauses))
+
+    machine = EachEpoch(lambda profile: quick_s if "gc.defer" in profile else slow_s)
+    machine.looks["gc.defer"] = found("loader.persistent", steps_between=20, gain=1.2)
+    # What comes to nothing takes all the time that is not kept for the proof.
+    idle = ("loader.prefetch", "memory.keep", "sync.skip", "transfer.async", "transfer.prefetch", "autograd.plain")
+    machine.looks["gc.defer,loader.persistent"] = found(*idle, gain=1.02)
+    fix = fixed_by_clock(machine, found("gc.defer", gain=20.0), budget_s=450.0, start_s=16.0)
+
+    assert list(fix.profile) == ["gc.defer", "loader.persistent"]
+    assert 400.0 < fix.took_s < 450.0
+    assert fix.gain is not None and fix.gain.low < slow_s / (quick_s + pause_s / 40) < fix.gain.high
+    assert any("are counted in After alone" in notice for notice in fix.notices)
+
+
 def test_a_remedy_that_found_nothing_to_act_on_was_not_measured() -> None:
     machine = Pausing(lambda profile: STEP_S)
     machine.told = {}
@@ -145,19 +172,8 @@ def test_there_is_time_to_verify_the_losses_of_a_slow_script_that_does_not_repea
     machine.repeats = False
     machine.looks[""] = found("loader.prefetch", "gc.defer", "sync.skip", "checkpoint.async", gain=1.05)
     machine.looks["loader.prefetch"] = machine.looks["loader.prefetch,gc.defer"] = machine.looks[""]
-    made: list[Trial] = []
 
-    def make(request: Request) -> Trial:
-        trial = machine(request)
-        # Most of a trial's time is its start.
-        made.append(replace(trial, wall_s=trial.wall_s + 13.0))
-        return made[-1]
+    fix = fixed_by_clock(machine, machine.looks[""], budget_s=480.0, start_s=13.0)
 
-    settings = Settings(("train.py",), Wishes(), budget_s=480.0)
-    bench = Bench(settings, make, clock=lambda: sum(one.wall_s for one in made))
-    search = Search(bench, machine.report)
-    search.run(search.look())
-    quality = proven(bench, search)
-
-    assert search.found.profile and bench.took_s < 1.1 * settings.budget_s
-    assert quality.envelope is not None and quality.envelope.verdict == "inside"
+    assert fix.profile and fix.took_s < 1.1 * 480.0
+    assert fix.quality.envelope is not None and fix.quality.envelope.verdict == "inside"
