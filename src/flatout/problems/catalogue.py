@@ -66,7 +66,7 @@ class Problem:
                 location=one.location,
                 evidence=one.evidence,
                 cause=plain(one.cause),
-                remedy=self.remedy,
+                remedy=one.remedy or self.remedy,
                 change=one.change,
                 predicted_gain=None if gain is None else replace(gain, method=plain(gain.method)),
             )

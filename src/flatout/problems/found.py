@@ -21,6 +21,8 @@ class FoundInRun:
     change: str | None
     predicted_gain: Gain | None
     severity: Severity | None = None
+    # Of this one, where others of its problem have none.
+    remedy: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

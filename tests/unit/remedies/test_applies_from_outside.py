@@ -65,3 +65,17 @@ def test_results_are_deferred_only_where_a_logger_reads_them(text: str, helps: b
 
 def test_only_a_person_names_a_function() -> None:
     assert not known()["cadence.throttle"].applies(_report()).is_yes
+
+
+@pytest.mark.parametrize(("of", "workers"), [("reach a starved GPU", 2), ("the call says 2", None)])
+def test_workers_that_were_configured_and_never_arrived_are_brought_where_they_are_wanting(
+    of: str, workers: int | None
+) -> None:
+    (problem,) = (one for one in problems() if one.code == "CF801")
+    (case,) = (one for one in problem.cases if of in one.name)
+    report = replace(case.run.report, findings=tuple(problem.found_in_run(case.run)))
+
+    answer = known()["loader.workers"].applies(report)
+
+    assert answer.value == workers
+    assert "num_workers is configured as" in report.findings[0].cause

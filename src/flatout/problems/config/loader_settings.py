@@ -17,6 +17,8 @@ The fix: hand the value on where the loader is made:
     DataLoader(dataset, num_workers=2)                                   # before
     DataLoader(dataset, num_workers=config.num_workers, prefetch_factor=config.prefetch_factor)   # after
 
+Where workers are what is wanting, `loader.workers` brings them from outside.
+
 What to expect: what the configured value would have brought, which for workers is reckoned from the time of a sample.
 
 When it is fine: the value is overruled on purpose; then take it out of the config, so that nobody turns it in vain.
@@ -61,14 +63,17 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     found = list(_differences(run, use))
     if not found:
         return
-    gain = _gain(run, use, found)
+    workers = _workers(run, use, found)
+    gain = _gain(run, use, workers)
+    is_worth = gain is not None
     yield FoundInRun(
-        severity="low" if gain is None else None,
+        severity=None if is_worth else "low",
         location=use.made_at,
-        evidence=evidence(found),
+        evidence=evidence(found) | ({"workers": workers} if is_worth else {}),
         cause=f"{in_words(found)} in the loader that trains",
         change=_change(run, found),
         predicted_gain=gain,
+        remedy="loader.workers" if is_worth else None,
     )
 
 
@@ -129,15 +134,18 @@ def _persistence(run: Evidence, use: LoaderUse, wanted: Value) -> Value | None:
     return None if live == wanted else live
 
 
-def _gain(run: Evidence, use: LoaderUse, found: list[Difference]) -> Gain | None:
-    """What the configured workers would bring, where workers are what is wanting."""
+def _workers(run: Evidence, use: LoaderUse, found: list[Difference]) -> int:
+    """Of the configured ones, as many as the training needs; 0 where workers are not what is wanting."""
     wanted = next((one.setting.value for one in found if one.item == "num_workers"), None)
     if not isinstance(wanted, int) or wanted <= use.workers or steady_wait_ms(run) < WORTH * run.step_ms:
-        return None
+        return 0
     busy = busy_share(run, use)
     if use.workers and (busy is None or busy < BUSY):
-        return None
-    workers = min(wanted, workers_for(run, use))
+        return 0
+    return min(wanted, workers_for(run, use))
+
+
+def _gain(run: Evidence, use: LoaderUse, workers: int) -> Gain | None:
     gain = gain_with(run, use, workers, epoch_start_ms(run)) if workers > use.workers else None
     return gain if gain is not None and gain.mid >= _LEAST_GAIN else None
 
