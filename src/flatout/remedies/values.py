@@ -24,16 +24,20 @@ class Value(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """On or off; off is the same as not naming the remedy."""
+    """On or off; off is the same as not naming the remedy. `also` is one more word, for another way of being on."""
+
+    also: str | None = None
 
     @property
     def words(self) -> str:
-        return "true or false"
+        return "true or false" if self.also is None else f'true, false or "{self.also}"'
 
-    def read(self, written: object) -> bool:
+    def read(self, written: object) -> bool | str:
         if isinstance(written, bool):
             return written
         text = str(written).strip().lower()
+        if self.also is not None and text == self.also:
+            return text
         if text in _YES + _NO:
             return text in _YES
         raise ValueError(f"must be {self.words}, got {written!r}")

@@ -96,9 +96,10 @@ def create_run(
 
     Where it cannot be made, a temporary directory takes its place, with a notice.
     """
-    run_id = _new_id(script, clock)
+    root = (root or DEFAULT_ROOT).absolute()
+    run_id = _new_id(script, clock, root)
     notices: tuple[str, ...] = ()
-    path = out.absolute() if out else (root or DEFAULT_ROOT).absolute() / run_id
+    path = out.absolute() if out else root / run_id
     try:
         _make(path)
     except OSError as error:
@@ -235,9 +236,14 @@ def _make(path: Path) -> None:
         pass
 
 
-def _new_id(script: str, clock: Callable[[], float]) -> str:
+def _new_id(script: str, clock: Callable[[], float], root: Path) -> str:
     stem = re.sub(r"[^A-Za-z0-9_.-]+", "-", Path(script).stem).strip("-.")[:40] or "run"
-    return f"{time.strftime(_TIME, time.localtime(clock()))}-{stem}-{os.urandom(2).hex()}"
+    begun = f"{time.strftime(_TIME, time.localtime(clock()))}-{stem}"
+    while True:
+        drawn = f"{begun}-{os.urandom(2).hex()}"
+        # Of many that begin in one second two may draw the same.
+        if not os.path.lexists(root / drawn):
+            return drawn
 
 
 def _recorded_pids(recordings: Iterable[Path]) -> set[int]:

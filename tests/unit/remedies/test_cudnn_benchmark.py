@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 
+from flatout.problems.cases import on_gpu, run
+from flatout.problems.catalogue import problems
+from flatout.records.configured import Configured, Setting
+from flatout.records.report import Location
+from flatout.remedies.catalogue import known
 from flatout.remedies.site import Site
 from tests.unit.remedies.applied import applied
 from tests.unit.remedies.training import steps_told_to
@@ -83,3 +89,46 @@ def test_not_to_want_determinism_is_no_choice_against_it() -> None:
         torch.backends.cudnn.deterministic = False
 
         assert site.in_force and torch.backends.cudnn.benchmark
+
+
+def test_where_the_config_asks_for_it_a_seeding_helper_does_not_turn_it_off() -> None:
+    cudnn = torch.backends.cudnn
+    try:
+        with applied("cudnn.benchmark", "configured") as site:
+            _set("deterministic", True)
+            _set("benchmark", False)
+            _train(site, [4] * 8)
+
+            assert site.in_force and (cudnn.benchmark, cudnn.deterministic) == (True, False)
+        assert (cudnn.benchmark, cudnn.deterministic) == (False, True)
+    finally:
+        _set("deterministic", False)
+
+
+def test_deterministic_algorithms_have_the_last_word_all_the_same() -> None:
+    try:
+        with applied("cudnn.benchmark", "configured") as site:
+            _train(site, [4] * 8)
+            torch.use_deterministic_algorithms(True)
+
+            assert site.state == "refused" and not torch.backends.cudnn.benchmark
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize(
+    ("configured", "algorithms", "value"), [(True, False, "configured"), (True, True, None), (False, False, None)]
+)
+def test_it_is_proposed_to_a_deterministic_script_only_if_its_config_asks_for_it(
+    configured: bool, algorithms: bool, value: str | None
+) -> None:
+    (problem,) = (one for one in problems() if one.code == "CF802")
+    setting = Setting("cudnn_benchmark", "train.cudnn_benchmark", True, Location("full.yaml", 33))
+    case = run(gpu=on_gpu(), configured=Configured((setting,) if configured else ()))
+    state = {"cudnn_benchmark": False, "cudnn_deterministic": True, "convolution_share": 0.5}
+    live = {"torch": {**state, "deterministic_algorithms": algorithms}}
+    evidence = replace(case, report=replace(case.report, live=live))
+    report = replace(evidence.report, findings=tuple(problem.found_in_run(evidence)))
+
+    assert known()["cudnn.benchmark"].applies(report).value == value
+    assert bool(report.findings) == configured

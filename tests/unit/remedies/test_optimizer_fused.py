@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from flatout.problems.cases import run
+from flatout.remedies.catalogue import known
 from tests.unit.remedies.applied import applied, site_for
 from tests.unit.remedies.training import Net, steps_told_to, train
 
@@ -155,3 +158,29 @@ def test_a_saved_state_is_the_scripts_own(kind: Any) -> None:
 
         assert optimizer.param_groups[0][form] is True
     assert saved["param_groups"][0][form] is None
+
+
+_ADAM = {"class": "torch.optim.adamw.AdamW", "fused": None, "foreach": None}
+
+
+@pytest.mark.parametrize(
+    ("optimizer_ms", "described", "device", "is_yes"),
+    [
+        (6.0, _ADAM, "GPU", True),
+        (1.0, _ADAM, "GPU", False),
+        (6.0, _ADAM, "cpu", False),
+        (6.0, {**_ADAM, "class": "lion.Lion"}, "GPU", False),
+        (6.0, {**_ADAM, "foreach": True}, "GPU", False),
+    ],
+    ids=["worth it", "too little", "on a CPU", "not torch's", "the script chooses"],
+)
+def test_a_step_that_takes_a_part_of_the_time_is_worth_a_try(
+    optimizer_ms: float, described: dict[str, object], device: str, is_yes: bool
+) -> None:
+    report = run(ms={"forward": 30.0, "backward": 64.0, "optimizer": optimizer_ms}).report
+    report = replace(report, run=replace(report.run, device=device), live={"optimizers": [described]})
+
+    answer = known()["optimizer.fused"].applies(report)
+
+    assert answer.is_yes == is_yes
+    assert answer.is_yes == ("6% of the training's time" in answer.why)

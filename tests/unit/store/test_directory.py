@@ -214,3 +214,14 @@ def _dead_pid() -> int:
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
     return child.pid
+
+
+def test_runs_that_begin_in_the_same_second_never_share_a_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = iter([b"\x01\x02", b"\x01\x02", b"\x03\x04"])
+    monkeypatch.setattr(os, "urandom", lambda count: next(drawn))
+
+    made = [create_run("train.py", root=tmp_path, clock=lambda: 0.0) for _ in range(2)]
+
+    assert [one.path.name[-4:] for one in made] == ["0102", "0304"]

@@ -38,7 +38,8 @@ _FEEDING = ("loader.", "transfer.")
 
 
 def feeds(group: Sequence[Planned]) -> bool:
-    return all(one.id.startswith(_FEEDING) for one in group)
+    """Whether it gains nothing but batches that come sooner; what it gains between epochs no ceiling tells of."""
+    return all(one.id.startswith(_FEEDING) and not one.id.startswith(PAUSING) for one in group)
 
 
 def with_losses(trials: Sequence[Trial]) -> list[Trial]:

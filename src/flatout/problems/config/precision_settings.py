@@ -19,6 +19,8 @@ The fix: set it where training begins, after seeding:
     torch.backends.cudnn.benchmark = config.cudnn_benchmark
     torch.backends.cuda.matmul.allow_tf32 = config.allow_tf32
 
+From outside `cudnn.benchmark` makes the first of these hold, with `--allow numeric`.
+
 What to expect: what that setting brings for this model; the findings of the compute family say how much where it can be
 told from the run.
 

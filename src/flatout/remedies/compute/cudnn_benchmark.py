@@ -3,6 +3,10 @@
 Another algorithm adds up in another order: other rounding, the same training. Each new shape of input is timed anew, so
 it is given up where shapes keep changing. A script that sets `cudnn.benchmark` itself, or asks for deterministic
 algorithms, keeps its choice.
+
+"configured" is for a script whose own config asks for it, while another line, often a `set_seed`, turns it off. Then
+the config holds: `benchmark` is on from the first step, and `deterministic`, which goes against it, off.
+`torch.use_deterministic_algorithms` still has the last word.
 """
 
 from __future__ import annotations
@@ -25,22 +29,29 @@ if TYPE_CHECKING:
 ID = "cudnn.benchmark"
 TITLE = "The fastest of cudnn's algorithms for each convolution"
 SAFETY = "numeric"
-VALUE = Flag()
+_CONFIGURED = "configured"
+VALUE = Flag(also=_CONFIGURED)
 # So many new shapes within so many calls are too many to time.
 _TOO_MANY, _CALLS = 15, 50
 _SOME_CONVOLUTIONS = 0.2
+# `benchmark` and `deterministic`.
+_WANTED = (True, False)
 
 
 def applies(report: RunReport) -> Answer:
     state = torch_state(report)
     if not on_gpu(report):
         return no("it ran on the CPU")
-    if found(report, "CO503") or state.get("cudnn_deterministic") or state.get("deterministic_algorithms"):
+    overruled = next((one for one in report.findings if one.evidence.get("cudnn_benchmark_configured") == "true"), None)
+    is_asked = found(report, "CO503") or state.get("cudnn_deterministic")
+    if state.get("deterministic_algorithms") or (is_asked and overruled is None):
         return no("the script asks for deterministic algorithms; that is its own choice")
     if state.get("cudnn_benchmark"):
         return no("it is on already")
     if float(state.get("convolution_share") or 0.0) < _SOME_CONVOLUTIONS:
         return no("hardly any convolutions were seen")
+    if overruled is not None:
+        return yes(_CONFIGURED, overruled.cause)
     return yes(True, "the model has convolutions, and cudnn takes the first algorithm it thinks of")
 
 
@@ -49,20 +60,43 @@ def apply(site: Site, value: Any) -> None:
     if torch.version.cuda is None:
         raise Refused("this torch is built without CUDA")
     cudnn, refuse = torch.backends.cudnn, refuse_when_set(site)
-    if cudnn.deterministic or torch.are_deterministic_algorithms_enabled():
+    if torch.are_deterministic_algorithms_enabled() or (cudnn.deterministic and value != _CONFIGURED):
         raise Refused("deterministic algorithms are asked for")
-    before = cudnn.benchmark
-    cudnn.benchmark = True
-    site.undo(lambda: setattr(cudnn, "benchmark", before))
-    when_set(site, cudnn, "benchmark", refuse)
-    # Not to want them is what is so anyway.
-    when_set(site, cudnn, "deterministic", lambda wanted: refuse(wanted) if wanted else None)
     when_called(site, torch, "use_deterministic_algorithms", lambda wanted: refuse(wanted) if wanted else None)
     when_called(
         site, torch, "set_deterministic_debug_mode", lambda mode: None if mode in (0, "default") else refuse(mode)
     )
-    site.tell(cudnn_benchmark=True)
+    if value == _CONFIGURED:
+        _overrule(site)
+    else:
+        before = cudnn.benchmark
+        cudnn.benchmark = True
+        site.undo(lambda: setattr(cudnn, "benchmark", before))
+        when_set(site, cudnn, "benchmark", refuse)
+        # Not to want them is what is so anyway.
+        when_set(site, cudnn, "deterministic", lambda wanted: refuse(wanted) if wanted else None)
+        site.tell(cudnn_benchmark=True)
     find_roots(site, lambda roots: wrap_calls(site, roots, ShapeWatch(site).run))
+
+
+def _overrule(site: Site) -> None:
+    """Whatever the script has set by the end of a step is set again, and put back when this is undone."""
+    cudnn = site.torch.backends.cudnn
+    own: list[tuple[bool, bool]] = []
+
+    def after_step(step: int) -> None:
+        now = (bool(cudnn.benchmark), bool(cudnn.deterministic))
+        if now != _WANTED:
+            own[:] = [now]
+            cudnn.benchmark, cudnn.deterministic = _WANTED
+            site.tell(cudnn_benchmark=True)
+
+    def put_back() -> None:
+        if own:
+            cudnn.benchmark, cudnn.deterministic = own[0]
+
+    site.each_step(after_step)
+    site.undo(put_back)
 
 
 class ShapeWatch:

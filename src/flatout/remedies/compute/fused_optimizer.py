@@ -15,7 +15,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from ..answers import Answer, no, yes
-from ..findings import found, optimizers
+from ..findings import found, on_gpu, optimizers
 from ..step_hooks import before_steps
 from ..values import Flag
 
@@ -30,15 +30,33 @@ VALUE = Flag()
 # With kernels for GPU and CPU since the oldest torch that is supported.
 _FUSED = ("Adam", "AdamW", "SGD")
 _DEVICES = ("cuda", "cpu")
+# Of the training's time: from here on it is worth a try.
+_WORTH = 0.04
 
 
 def applies(report: RunReport) -> Answer:
-    if not found(report, "HO403", "HO409"):
-        return no("the optimizer's step was not seen to take long")
+    is_slow, share = found(report, "HO403", "HO409"), _share(report)
     known = optimizers(report)
+    if not is_slow and (share < _WORTH or not any(map(_is_fusible, known))):
+        return no("the optimizer's step was not seen to take long")
     if known and all(one.get("fused") is not None or one.get("foreach") is not None for one in known):
         return no("the script chooses the optimizer's form itself")
-    return yes(True, "the optimizer goes over the parameters in many small operations")
+    if is_slow:
+        return yes(True, "the optimizer goes over the parameters in many small operations")
+    return yes(True, f"the optimizer's step takes {100 * share:.0f}% of the training's time; fused it is one kernel")
+
+
+def _is_fusible(described: dict[str, Any]) -> bool:
+    module, _, name = str(described.get("class")).rpartition(".")
+    return module.startswith("torch.optim.") and name in _FUSED
+
+
+def _share(report: RunReport) -> float:
+    """Of the training's time, without pauses, on a GPU: what the optimizer takes of the host or of the device."""
+    if not on_gpu(report) or "optimizer" not in report.phases:
+        return 0.0
+    paused = sum(report.phases[name].share for name in ("eval", "checkpoint", "logging") if name in report.phases)
+    return report.phases["optimizer"].share / max(1e-6, 1.0 - paused)
 
 
 def apply(site: Site, value: Any) -> None:

@@ -152,14 +152,24 @@ def test_whether_pauses_can_be_seen_hangs_on_what_a_step_takes_by_now() -> None:
 
 def test_at_the_ceiling_batches_need_not_come_sooner() -> None:
     machine = Machine(lambda profile: 0.02 if profile else STEP_S, ceiling_s=0.0198)
-    machine.looks["loader.prefetch"] = found("loader.persistent")
+    machine.looks["loader.prefetch"] = found("loader.pin")
 
     fix = fixed(machine, found("loader.prefetch"))
 
     assert set(fix.profile) == {"loader.prefetch"}
-    assert states(fix) == {"loader.prefetch=4": "kept", "loader.persistent=True": "not measured"}
+    left = ("loader.pin=True", "transfer.async=True")
+    assert states(fix) == {"loader.prefetch=4": "kept", **dict.fromkeys(left, "not measured")}
     assert "ceiling" in fix.ended
     assert fix.ceiling is not None and fix.ceiling.enough
+
+
+def test_what_gains_between_epochs_is_tried_at_the_ceiling_too() -> None:
+    machine = Machine(lambda profile: 0.02 if profile else STEP_S, ceiling_s=0.0198)
+    machine.looks["loader.prefetch"] = found("loader.persistent")
+
+    fix = fixed(machine, found("loader.prefetch"))
+
+    assert states(fix) == {"loader.prefetch=4": "kept", "loader.persistent=True": "neutral"}
 
 
 def test_at_the_ceiling_what_raises_it_is_tried() -> None:
