@@ -101,6 +101,31 @@ def without_pauses(trial: Trial) -> Trial:
     return replace(trial, step_s=tuple(ordinary(trial).tolist()), pause_s=())
 
 
+def evened(arms: Sequence[Sequence[Trial]]) -> list[list[Trial]]:
+    """The same with ordinary steps as long in all of them: what is left to differ by are the long ones.
+
+    A process that is slow in every step says nothing of pauses by that. Only for what changes nothing but pauses.
+    """
+    usual = [[_usual_seconds(trial) for trial in arm] for arm in arms]
+    common = math.exp(float(np.mean([math.log(one) for arm in usual for one in arm if one > 0] or [0.0])))
+    return [
+        [_scaled(trial, common / one) if one > 0 else trial for trial, one in zip(arm, medians, strict=True)]
+        for arm, medians in zip(arms, usual, strict=True)
+    ]
+
+
+def _usual_seconds(trial: Trial) -> float:
+    return float(np.median(step_seconds(trial) - pause_seconds(trial))) if trial.step_s else 0.0
+
+
+def _scaled(trial: Trial, factor: float) -> Trial:
+    return replace(
+        trial,
+        step_s=tuple(factor * one for one in trial.step_s),
+        pause_s=tuple(factor * one for one in trial.pause_s),
+    )
+
+
 def units_of(trial: Trial, unit: Unit) -> Floats:
     return np.asarray(trial.samples, dtype=np.float64) if unit == "sample" else np.ones(len(trial.step_s))
 

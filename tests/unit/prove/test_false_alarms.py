@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from flatout.prove.calibration import IN_TURNS
+from flatout.prove.calibration import IN_TURNS, calibrated
 from flatout.prove.decision import Candidate, judged
+from flatout.prove.rates import evened
 from flatout.prove.ratio import gain
+from flatout.records.trial import Trial
 from tests.unit.prove.simulated import made, trial, trials
 
 BAR = 1.01
@@ -69,3 +73,32 @@ def test_of_ten_arms_in_turns_within_one_process_none_is_kept() -> None:
         wrong += any(decision.judgement == "kept" for decision in judged(shared[0], candidates, IN_TURNS))
 
     assert wrong / runs <= 0.05
+
+
+def _pausing(rng: np.random.Generator, count: int, pause_s: float, process: float) -> list[Trial]:
+    """A pause every 20 steps, in processes that differ by much in all they do."""
+    found = []
+    for _ in range(count):
+        one = trial(rng, steps=80, process=process, long_share=0.0)
+        pauses = np.where(np.arange(80) % 20 == rng.integers(20), pause_s * np.exp(rng.normal(0.0, 0.15, 80)), 0.0)
+        steps = (np.array(one.step_s) + pauses).tolist()
+        found.append(replace(one, step_s=tuple(steps), pause_s=tuple(pauses.tolist())))
+    return found
+
+
+@pytest.mark.parametrize(("pause_s", "least", "most"), [(0.3, 0.0, 0.05), (0.15, 0.8, 1.0)], ids=["as long", "half"])
+def test_what_processes_differ_by_hides_no_pauses_and_makes_none(pause_s: float, least: float, most: float) -> None:
+    rng = np.random.default_rng(17)
+    runs, kept, kept_as_they_are = 60, 0, 0
+
+    for _ in range(runs):
+        arms = [_pausing(rng, 4, 0.3, process=0.1), _pausing(rng, 3, pause_s, process=0.1)]
+        for is_even in (False, True):
+            before, after = evened(arms) if is_even else arms
+            spread = calibrated([before, after], "total")
+            (decision,) = judged(before, [Candidate("half as long", after, "total")], spread, looks=4)
+            kept += is_even and decision.judgement == "kept"
+            kept_as_they_are += not is_even and decision.judgement == "kept"
+
+    assert least <= kept / runs <= most
+    assert kept_as_they_are <= runs / 2

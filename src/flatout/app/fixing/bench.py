@@ -16,6 +16,7 @@ from flatout.app.fixing.sizes import LOOK_WARM_UP, Sizes, sizes, waits_an_epoch
 from flatout.app.plan import Wishes
 from flatout.prove.calibration import calibrated_near, is_known
 from flatout.prove.envelope import FEWEST_YARDSTICKS
+from flatout.prove.rates import evened
 from flatout.records.proof import By, Spread
 from flatout.records.report import RunReport
 from flatout.records.trial import Trial
@@ -254,9 +255,13 @@ class Bench:
         more = [trial for kind in _YARDSTICKS for trial in self._made.get(f"{kind} {_key(profile)}", [])]
         return [trial for trial in (*self.of(profile), *more) if len(trial.step_s) >= _NEARLY * steps]
 
-    def spread(self, under: Mapping[str, Any], steps: int = 0, by: By = "blocks") -> Spread:
-        """What a profile differs by that all of `under` is part of, when it is simply run again."""
-        return calibrated_near(self._arms(under, steps), self._arms({}, steps), by)
+    def spread(self, under: Mapping[str, Any], steps: int = 0, by: By = "blocks", evenly: bool = False) -> Spread:
+        """What a profile differs by that all of `under` is part of, when it is simply run again.
+
+        `evenly`: in its pauses alone, as if ordinary steps were as long in all trials.
+        """
+        near, every = (self._arms(one, steps) for one in (under, {}))
+        return calibrated_near(evened(near), evened(every), by) if evenly else calibrated_near(near, every, by)
 
     def knows_spread(self, under: Mapping[str, Any], steps: int = 0) -> bool:
         """Whether that is known from such profiles alone."""

@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import Any
 
 from flatout.app.fixing.bench import BARE, LOSSES, Bench
+from flatout.app.fixing.deciding import MOST_REPEATS, decided, sees
 from flatout.app.fixing.found import NOTHING_LEFT, Found
 from flatout.app.fixing.judging import (
-    counted_by,
     draws_others,
     feeds,
     refusal,
@@ -30,7 +30,7 @@ from flatout.app.fixing.turns import IN_TURNS, Turns
 from flatout.app.plan import conflict, per_risk, planned, together
 from flatout.errors import FlatoutError
 from flatout.prove.ceiling import ceiling
-from flatout.prove.decision import BAR, Candidate, is_unsure, judged, worth_more
+from flatout.prove.decision import BAR, is_unsure, worth_more
 from flatout.prove.envelope import FEWEST_YARDSTICKS, envelope
 from flatout.prove.rates import arm_per_s, measured
 from flatout.records.fix import Tried
@@ -40,7 +40,6 @@ from flatout.records.report import Finding, RunReport
 from flatout.records.trial import Trial
 from flatout.remedies.catalogue import SAFETIES, known
 
-_MOST_REPEATS = 4
 _MOST_ROUNDS = 5
 # So much more than it had to be is not luck, even in a single trial.
 _PLENTY = 1.1
@@ -227,14 +226,14 @@ class Search:
         trial = bench.trial(after, " + ".join(one.id for one in helpful))
         if any(refusal(one, trial) is not None for one in helpful):
             return False
-        if self._decision(helpful, before, after).judgement == "harmful":
+        if decided(bench, helpful, before, after, self._planned).judgement == "harmful":
             return False
         if self._drifts(bench.of(after)) is not None:
             return False
         self._tried_under |= {one.id: before for one in helpful}
         found.profile = after
-        decided = ((one, weights.decisions[one.id]) for one in helpful)
-        found.put(Tried(one, "kept", f"{decision.why}{IN_TURNS}", decision) for one, decision in decided)
+        weighed = ((one, weights.decisions[one.id]) for one in helpful)
+        found.put(Tried(one, "kept", f"{decision.why}{IN_TURNS}", decision) for one, decision in weighed)
         return True
 
     def _try(self, group: Sequence[Planned]) -> None:
@@ -288,17 +287,17 @@ class Search:
         bench = self._bench
         if (steps := bench.to_see({one.id: one.value for one in group}, under=before)) > 0:
             # What came before saw too few pauses, if any: it counts only where it is as long.
-            for _ in range(_SEEN - len(bench.timed(before, self._sees(group)))):
+            for _ in range(_SEEN - len(bench.timed(before, sees(bench, group)))):
                 bench.trial(before, KEPT if before else BARE, again=True, losses=steps)
-        decision = self._decision(group, before, after)
+        decision = decided(bench, group, before, after, self._planned)
         has_turns = not steps
-        for _ in range(_MOST_REPEATS - 1):
+        for _ in range(MOST_REPEATS - 1):
             # A large gain that was seen once has to be seen again, and no more.
             is_one = decision.gain is not None and decision.gain.mid > _LARGE and len(bench.of(after)) == 1
-            is_open = self._is_open(decision, bench.knows_spread(before, self._sees(group)))
+            is_open = self._is_open(decision, bench.knows_spread(before, sees(bench, group)))
             if has_turns and not is_one and (is_open or is_unsure(decision)):
                 has_turns = False
-                if (by_turns := self._turns.together(group, after, 2 * (_MOST_REPEATS - 1))) is not None:
+                if (by_turns := self._turns.together(group, after, 2 * (MOST_REPEATS - 1))) is not None:
                     return by_turns
             # Where nothing is kept yet these trials are the proof's own, and may have its time.
             if not is_open or not bench.affords(after, 1 if is_one else 2, reserve_s=None if before else 0.0):
@@ -306,7 +305,7 @@ class Search:
             if not is_one:
                 bench.trial(before, KEPT if before else BARE, again=True, losses=steps)
             bench.trial(after, arm, again=True)
-            decision = self._decision(group, before, after)
+            decision = decided(bench, group, before, after, self._planned)
         return decision
 
     def _drifts(self, trials: Sequence[Trial]) -> str | None:
@@ -369,22 +368,6 @@ class Search:
                 return made
             bench.trial(profile, KEPT if profile else BARE, again=True, losses=LOSSES)
         return with_losses(bench.of(profile))
-
-    def _decision(self, group: Sequence[Planned], before: Mapping[str, Any], after: Mapping[str, Any]) -> Decision:
-        bench, by, steps = self._bench, counted_by(one.id for one in group), self._sees(group)
-        candidate = Candidate(" + ".join(one.id for one in group), bench.timed(after, steps), by)
-        trials, spread = bench.timed(before, steps), bench.spread(before, steps, by)
-        # Each remedy has a chance to look good by luck, every time it is judged.
-        decision = judged(trials, [candidate], spread, _MOST_REPEATS * max(1, self._planned))[0]
-        # One that does what a finding foretold has not been picked from among many by its luck.
-        foretold = [one.predicted.low for one in group if one.predicted is not None and one.predicted.low > BAR]
-        if decision.gain is not None and foretold and decision.gain.mid >= max(foretold):
-            return judged(trials, [candidate], spread, _MOST_REPEATS)[0]
-        return decision
-
-    def _sees(self, group: Sequence[Planned]) -> int:
-        assert self._bench.sizes is not None
-        return self._bench.sizes.sees({one.id: one.value for one in group})
 
     def _is_at_ceiling(self) -> bool:
         bench, found = self._bench, self.found
