@@ -47,6 +47,8 @@ PLANS = {
     "two": (_PLANTED_IN, "loader.prefetch"),
     # Where trials leave these undecided they take turns with and without them in one process.
     "resting": (_PLANTED_IN, "loader.pin", "transfer.async", "memory.keep"),
+    # Judged apart from what processes differ by in all their steps.
+    "pausing": ("loader.persistent", "checkpoint.async"),
     "many": (
         *(_PLANTED_IN, "loader.prefetch", "loader.persistent", "loader.cache", "loader.workers", "autograd.plain"),
         *("checkpoint.async", "sync.skip", "optimizer.fused", "precision.tf32"),
