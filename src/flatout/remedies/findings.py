@@ -8,6 +8,9 @@ if TYPE_CHECKING:
     from ..records.report import RunReport
 
 
+_PAUSES = ("eval", "checkpoint", "logging")
+
+
 def found(report: RunReport, *codes: str) -> bool:
     return any(finding.code in codes for finding in report.findings)
 
@@ -27,6 +30,13 @@ def half_share(report: RunReport) -> float:
     """Of the results in the autograd graph, those in half precision."""
     dtypes = torch_state(report).get("grad_dtypes")
     return sum(float(dtypes.get(name, 0.0)) for name in ("bfloat16", "float16")) if isinstance(dtypes, dict) else 0.0
+
+
+def share_of_training(report: RunReport, *phases: str) -> float:
+    """What these take of the time, without that of evaluations, checkpoints and logging."""
+    shares = {name: one.share for name, one in report.phases.items()}
+    trained = 1.0 - sum(shares.get(name, 0.0) for name in _PAUSES)
+    return sum(shares.get(name, 0.0) for name in phases) / trained if trained > 0 else 0.0
 
 
 def on_gpu(report: RunReport) -> bool:

@@ -80,6 +80,7 @@ def confirm(bench: Bench, search: Search) -> None:
             is_sharp = place >= _FEWEST_TURNS and not _is_wide(bench, profile)
             if is_sharp or not has_time:
                 return
+        # What was begun is brought to a pair; where the time is spent only what is missing is made.
         if has_time or place % 2 == 1 or not has_two[is_remedied]:
             _turn(bench, search, is_remedied)
 

@@ -272,7 +272,7 @@ class Search:
             if same.verdict == "differs":
                 why = f"it is to change nothing, but {same.sentence}"
                 return [Tried(one, "failed", why, identity=same) for one in group]
-        decision = self._decided(group, trial.arm, before, after)
+        decision = self._until_sure(group, trial.arm, before, after)
         if decision.judgement == "kept":
             is_numeric = any(one.safety == "numeric" for one in group)
             if is_numeric and (drift := self._drifts(bench.of(after))) is not None:
@@ -280,7 +280,7 @@ class Search:
             found.profile = after
         return [Tried(one, state_of(one, decision, before), decision.why, decision, same) for one in group]
 
-    def _decided(
+    def _until_sure(
         self, group: Sequence[Planned], arm: str, before: Mapping[str, Any], after: Mapping[str, Any]
     ) -> Decision:
         """By as many trials of both as it takes, and as there is time for."""

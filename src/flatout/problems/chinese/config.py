@@ -11,13 +11,14 @@ CONFIG = {
         "`pin_memory` 或 `persistent_workers`，但实际训练用的 DataLoader 是另一个值："
         "构造它的代码没有把设置传下去。",
         "在构造加载器的地方把值传进去，例如 `DataLoader(dataset, num_workers=config.num_workers)`；若是有意覆盖，"
-        "就从配置里删掉它。",
+        "就从配置里删掉它。缺的是 worker 时，`loader.workers` 可以从外部补上。",
     ),
     "CF802": Words(
         "配置的精度或 cudnn 设置没有生效",
         "命令行或配置文件要求 `cudnn_benchmark`、`cudnn_deterministic`、TF32 或混合精度，"
         "但运行中 torch 的状态不是这样：别处（常常是 `set_seed`）覆盖了它，或根本没有人读它。",
-        "在训练开始处、设好随机种子之后再设置它，例如 `torch.backends.cudnn.benchmark = config.cudnn_benchmark`。",
+        "在训练开始处、设好随机种子之后再设置它，例如 `torch.backends.cudnn.benchmark = config.cudnn_benchmark`。"
+        "加上 `--allow numeric`，`cudnn.benchmark` 可以从外部使它生效。",
     ),
     "CF803": Words(
         "一个关于速度的设置没有人读",

@@ -15,7 +15,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from ..answers import Answer, no, yes
-from ..findings import found, on_gpu, optimizers
+from ..findings import found, on_gpu, optimizers, share_of_training
 from ..step_hooks import before_steps
 from ..values import Flag
 
@@ -35,7 +35,8 @@ _WORTH = 0.04
 
 
 def applies(report: RunReport) -> Answer:
-    is_slow, share = found(report, "HO403", "HO409"), _share(report)
+    is_slow = found(report, "HO403", "HO409")
+    share = share_of_training(report, "optimizer") if on_gpu(report) else 0.0
     known = optimizers(report)
     if not is_slow and (share < _WORTH or not any(map(_is_fusible, known))):
         return no("the optimizer's step was not seen to take long")
@@ -49,14 +50,6 @@ def applies(report: RunReport) -> Answer:
 def _is_fusible(described: dict[str, Any]) -> bool:
     module, _, name = str(described.get("class")).rpartition(".")
     return module.startswith("torch.optim.") and name in _FUSED
-
-
-def _share(report: RunReport) -> float:
-    """Of the training's time, without pauses, on a GPU: what the optimizer takes of the host or of the device."""
-    if not on_gpu(report) or "optimizer" not in report.phases:
-        return 0.0
-    paused = sum(report.phases[name].share for name in ("eval", "checkpoint", "logging") if name in report.phases)
-    return report.phases["optimizer"].share / max(1e-6, 1.0 - paused)
 
 
 def apply(site: Site, value: Any) -> None:

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..answers import Answer, no, yes
-from ..findings import found, on_gpu, torch_state
+from ..findings import found, on_gpu, share_of_training, torch_state
 from ..model.hooks import check_hooks
 from ..model.instance_calls import replace_call
 from ..model.roots import find_roots
@@ -44,7 +44,6 @@ SAFETY = "numeric"
 VALUE = Flag()
 CONFLICTS = ("compile.model", "memory.checkpointing")
 ANSWERS = ("HO401",)
-_PASSES, _PAUSES = ("forward", "backward", "optimizer"), ("eval", "checkpoint", "logging")
 _MOSTLY, _BUSY, _AT_WORK = 0.7, 0.8, 0.5
 
 
@@ -66,12 +65,11 @@ def applies(report: RunReport) -> Answer:
 
 def _hold_each_other_up(report: RunReport) -> bool:
     """Neither binds alone: what either is late by, the other waits. No finding, for what it gains cannot be told."""
-    gpu, shares = report.gpu, {name: one.share for name, one in report.phases.items()}
+    gpu = report.gpu
     if gpu is None or gpu.busy_share is None or gpu.sm_active is None:
         return False
-    trained = 1.0 - sum(shares.get(name, 0.0) for name in _PAUSES)
-    launched = sum(shares.get(name, 0.0) for name in _PASSES)
-    return gpu.busy_share < _BUSY and gpu.sm_active < _AT_WORK and launched > _MOSTLY * trained > 0.0
+    launches = share_of_training(report, "forward", "backward", "optimizer") > _MOSTLY
+    return gpu.busy_share < _BUSY and gpu.sm_active < _AT_WORK and launches
 
 
 def apply(site: Site, value: Any) -> None:
