@@ -28,10 +28,11 @@ from pathlib import Path
 from benchmarks.common.child import CHILDREN
 from benchmarks.common.results import RESULTS, table, write
 from benchmarks.common.trial_pool import BUDGET_S, Pool, grown, read
-from flatout.app.fixing.bench import Bench, Settings
+from flatout.app.fixing.bench import Bench
 from flatout.app.fixing.proof import proven
 from flatout.app.fixing.screening import Arms
 from flatout.app.fixing.search import Search
+from flatout.app.fixing.settings import Settings
 from flatout.app.in_turns import without_long
 from flatout.app.plan import Wishes
 from flatout.problems.cases import HERE, run

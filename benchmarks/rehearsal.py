@@ -22,9 +22,10 @@ import numpy as np
 from benchmarks.common.results import table
 from benchmarks.common.spent import Spent, by_kind, each
 from flatout.app.fix import seconds_in
-from flatout.app.fixing.bench import Bench, Settings
+from flatout.app.fixing.bench import Bench
 from flatout.app.fixing.proof import concluded, proven
 from flatout.app.fixing.search import Search
+from flatout.app.fixing.settings import Settings
 from flatout.app.fixing.sizes import settling
 from flatout.app.plan import Wishes
 from flatout.app.workloads import FOLDER

@@ -1,4 +1,4 @@
-"""Turns with and without pinned batches, in one process of a real script."""
+"""Turns with and without a remedy, in one process of a real script."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from flatout.app.fixing.screening import resting_arms, resting_steps, steps_of
+from flatout.app.fixing.screening import resting_arms, resting_steps, steps_of, with_and_without
 from flatout.app.trials import Maker
 from flatout.records.plan import Planned
 from flatout.trials.request import Request
 
 pytestmark = pytest.mark.gpu
-_SCRIPT = Path(__file__).parent / "scripts" / "pinned_each_step.py"
+_SCRIPTS = Path(__file__).parent / "scripts"
+_SCRIPT = _SCRIPTS / "pinned_each_step.py"
 
 
 @pytest.mark.parametrize("workers", [{}, {"loader.workers": 2}])
@@ -36,3 +37,22 @@ def test_batches_are_pinned_in_some_turns_and_not_in_others(tmp_path: Path, work
     assert all(length >= 8 for _, length in runs) and len(runs) >= 2 * 3
     found = Maker(tmp_path).in_turns(turns)
     assert all(len(arm.step_s) >= rounds - 1 for arm in found.values())
+
+
+def test_a_model_is_replayed_in_some_turns_and_not_in_others(tmp_path: Path) -> None:
+    graphs = [Planned("graphs.model", True, "numeric", "graphs", "to be tried")]
+    arms, settling, rounds, warm_up = resting_arms(graphs), resting_steps(graphs, 0), 4, 90
+    steps = steps_of(arms, warm_up, rounds, settling=settling)
+    command = (str(_SCRIPTS / "graphed.py"), "long")
+
+    plain = Maker(tmp_path)(Request(command, "as it is", steps=steps, warm_up=warm_up))
+    asked = {"graphs.model": True}
+    turns = Maker(tmp_path)(
+        Request(command, "turns", asked, steps=steps, warm_up=warm_up, arms=arms, settling=settling)
+    )
+
+    (state,) = turns.states
+    assert turns.ending == "stopped" and state.state == "applied", state
+    assert turns.losses == pytest.approx(plain.losses, rel=1e-2, abs=1e-3)
+    decision = with_and_without(Maker(tmp_path).in_turns(turns))
+    assert decision is not None and decision.judgement == "kept", decision

@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flatout.app.ending import INTERRUPTED, ended_politely
-from flatout.app.fixing.bench import Bench, Settings
+from flatout.app.fixing.bench import Bench
 from flatout.app.fixing.progress import Progress
 from flatout.app.fixing.proof import concluded, proven
 from flatout.app.fixing.search import Search
+from flatout.app.fixing.settings import Settings
 from flatout.app.launch import command_line
 from flatout.app.plan import Wishes
 from flatout.app.profile_file import toml, write_whole

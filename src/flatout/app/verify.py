@@ -11,10 +11,11 @@ from tempfile import TemporaryDirectory
 
 from flatout.app.ending import INTERRUPTED, ended_politely
 from flatout.app.fix import seconds_in, with_written
-from flatout.app.fixing.bench import Bench, Settings
+from flatout.app.fixing.bench import Bench
 from flatout.app.fixing.progress import Progress
 from flatout.app.fixing.proof import concluded, confirm, quality_of
 from flatout.app.fixing.search import Search
+from flatout.app.fixing.settings import Settings
 from flatout.app.launch import command_line
 from flatout.app.profile import profile
 from flatout.app.profile_file import write_whole

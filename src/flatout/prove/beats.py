@@ -6,6 +6,7 @@ first batch is waited for, every eighth step is long, and no figure of that trai
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -67,7 +68,19 @@ def _beat_of(step_s: bytes) -> Beat | None:
     if best < _TOLD or best * np.var(seconds) < (_SWING * np.mean(seconds)) ** 2:
         return None
     steps = next(steps for steps, share in told.items() if share > 0.9 * best)
-    # The first steps are those nearest to the warm-up, so it is they that are left out.
+    return whole(seconds, steps)
+
+
+def kept_of(beats: Iterable[int], seconds: Floats) -> int | None:
+    """Which of the beats that other trials of a script keep these steps keep as well, if any."""
+    capped = np.minimum(seconds, 2.0 * _LONG * np.median(seconds))
+    told = {steps: _told(capped, steps) for steps in beats if len(seconds) >= 2 * steps}
+    best = max(told, key=lambda steps: told[steps], default=None)
+    return best if best is not None and told[best] >= _TOLD else None
+
+
+def whole(seconds: Floats, steps: int) -> Beat:
+    """The first steps are those nearest to the warm-up, so it is they that are left out."""
     return Beat(steps, slice(len(seconds) % steps, None))
 
 
@@ -79,16 +92,16 @@ def _told(seconds: Floats, beat: int) -> float:
     return float(1.0 - left / np.var(seconds, ddof=1))
 
 
-def without_rare(seconds: Floats) -> Floats:
-    """Long steps made ordinary, if they are exceptions."""
-    median, beat = np.full(len(seconds), np.median(seconds)), beat_of(seconds)
+def without_rare(seconds: Floats, known: int | None = None) -> Floats:
+    """Long steps made ordinary, if they are exceptions. Those of a beat that is `known` are none."""
+    median, beat = np.full(len(seconds), np.median(seconds)), whole(seconds, known) if known else beat_of(seconds)
     if beat is None:
         return _without_long(seconds, median, _LONG * median)
     usual = np.resize([np.median(seconds[place :: beat.steps]) for place in range(beat.steps)], len(seconds))
     # Long every time at their places, as evaluations: those are exceptions if they are rare and slight.
     always = usual > _LONG * median
     made = np.where(always, median, seconds)
-    if 0.0 < always.mean() < _RARE and _is_slight(seconds, made):
+    if not known and 0.0 < always.mean() < _RARE and _is_slight(seconds, made):
         return without_rare(made)
     # A wait of the beat may be shared by two steps, or come a step late: it takes more to be an exception to a beat.
     return _without_long(seconds, usual, np.maximum(_LONG * np.maximum(usual, median), 2.0 * usual.max()))

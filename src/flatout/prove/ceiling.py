@@ -11,7 +11,7 @@ from typing import Literal
 
 from flatout.prove.rates import arm_per_s, common_unit, measured
 from flatout.prove.ratio import compared
-from flatout.records.proof import Ceiling, Spread, Unit
+from flatout.records.proof import By, Ceiling, Spread, Unit
 from flatout.records.trial import Trial
 
 # With less than this left there is nothing more to look for.
@@ -25,20 +25,31 @@ _ALONE: dict[Binds, str] = {"compute": "the device", "feed": "the loader"}
 
 
 def ceiling(
-    achieved: Sequence[Trial], compute: Sequence[Trial], feed: Sequence[Trial], spread: Spread | None = None
+    achieved: Sequence[Trial],
+    compute: Sequence[Trial],
+    feed: Sequence[Trial],
+    spread: Spread | None = None,
+    by: By = "blocks",
 ) -> Ceiling | None:
-    """None where nothing was achieved to compare. A ceiling of which no trial succeeded is not measured."""
+    """None where nothing was achieved to compare. A ceiling of which no trial succeeded is not measured.
+
+    A loader by itself knows no evaluations: beside it there is nothing but steps to compare, whatever `by` says.
+    """
     achieved = measured(achieved)
     if not achieved:
         return None
     found: dict[Binds, list[Trial]] = {"compute": measured(compute), "feed": measured(feed)}
     unit = common_unit([*achieved, *(trial for trials in found.values() for trial in trials)])
     per_s = {name: arm_per_s(trials, unit) for name, trials in found.items() if trials}
-    now = arm_per_s(achieved, unit)
     if not per_s:
-        return Ceiling(unit, now, None, None, None, None, False, "no ceiling was measured")
+        return Ceiling(unit, arm_per_s(achieved, unit, by), None, None, None, None, False, "no ceiling was measured")
     binds = min(per_s, key=lambda name: per_s[name])
-    comparison = compared(found[binds], achieved, spread)
+    if binds == "feed":
+        by = "blocks"
+    else:
+        per_s[binds] = arm_per_s(found[binds], unit, by)
+    now = arm_per_s(achieved, unit, by)
+    comparison = compared(found[binds], achieved, spread, by)
     assert comparison is not None
     reached = comparison.at()
     compute_per_s, feed_per_s = per_s.get("compute"), per_s.get("feed")

@@ -17,12 +17,12 @@ of the first to the end of the last, so that there is none too many and none too
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from flatout.prove.beats import Floats, beat_of, has_beat, without_rare
+from flatout.prove.beats import Beat, Floats, beat_of, has_beat, kept_of, whole, without_rare
 from flatout.records.proof import By, Rate, Unit
 from flatout.records.trial import Trial
 
@@ -61,9 +61,9 @@ def rate(trial: Trial, unit: Unit | None = None, by: By = "blocks") -> Rate:
     unit = unit or common_unit([trial])
     part = whole_beats(trial) if by == "total" else slice(None)
     seconds = step_seconds(trial)[part] if by == "total" else ordinary(trial)
-    beat = beat_of(seconds) if by == "blocks" else None
-    whole = beat.whole if beat else slice(None)
-    blocks = blocks_of(seconds[whole], units_of(trial, unit)[part][whole])
+    beat = own_beat(trial, seconds) if by == "blocks" else None
+    counted = beat.whole if beat else slice(None)
+    blocks = blocks_of(seconds[counted], units_of(trial, unit)[part][counted])
     if by == "total" or beat or is_uneven(seconds):
         return Rate(float(blocks.seconds.sum() / blocks.units.sum()), unit, by, len(blocks.seconds))
     return Rate(float(middle(blocks.seconds_per_unit)), unit, by, len(blocks.seconds))
@@ -93,7 +93,27 @@ def whole_beats(trial: Trial) -> slice:
 def ordinary(trial: Trial) -> Floats:
     """The seconds of each step without its pauses, and without what is long but rare."""
     seconds = step_seconds(trial)
-    return without_rare(np.maximum(seconds - pause_seconds(trial), 1e-3 * seconds))
+    return without_rare(np.maximum(seconds - pause_seconds(trial), 1e-3 * seconds), trial.beat)
+
+
+def own_beat(trial: Trial, ordinary: Floats) -> Beat | None:
+    return whole(ordinary, trial.beat) if trial.beat else beat_of(ordinary)
+
+
+def alike(trials: Sequence[Trial], others: Sequence[Trial]) -> list[Trial]:
+    """The same, with a beat that any of the others keeps held to be theirs as well, if they keep it at all.
+
+    By itself each trial says whether its long steps are exceptions. Of two with the same ones a hair apart, one would
+    be counted with them and one without: a difference that nothing has made.
+    """
+    beats = {beat.steps for one in others if one.step_s and (beat := beat_of(ordinary(one)))}
+    return [_with_beat(trial, beats) for trial in trials]
+
+
+def _with_beat(trial: Trial, beats: Collection[int]) -> Trial:
+    if not beats or not trial.step_s or beat_of(ordinary(trial)) is not None:
+        return trial
+    return replace(trial, beat=kept_of(beats, step_seconds(trial) - pause_seconds(trial)))
 
 
 def without_pauses(trial: Trial) -> Trial:

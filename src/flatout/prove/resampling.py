@@ -13,7 +13,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from flatout.prove.beats import Beat, Floats, beat_of, has_beat, is_long
+from flatout.prove.beats import Beat, Floats, beat_of, has_beat, is_long, whole
 from flatout.prove.rates import (
     Blocks,
     block_count,
@@ -51,16 +51,22 @@ def errors(trial: Trial, unit: Unit, by: By) -> Floats:
     pauses = pause_seconds(trial)[part] if by == "total" else np.zeros(0)
     seconds = step_seconds(trial)[part] - pauses if by == "total" else ordinary(trial)
     units = units_of(trial, unit)[part]
-    return _errors(*(tuple(array.tolist()) for array in (seconds, units, pauses)), by, part != slice(None))
+    arrays = (tuple(array.tolist()) for array in (seconds, units, pauses))
+    return _errors(*arrays, by, part != slice(None), trial.beat if by == "blocks" else None)
 
 
 @lru_cache(maxsize=256)  # one trial takes part in many comparisons
 def _errors(
-    step_s: tuple[float, ...], unit_counts: tuple[float, ...], pause_s: tuple[float, ...], by: By, is_whole: bool
+    step_s: tuple[float, ...],
+    unit_counts: tuple[float, ...],
+    pause_s: tuple[float, ...],
+    by: By,
+    is_whole: bool,
+    known: int | None,
 ) -> Floats:
     seconds, units, pauses = (np.asarray(values, dtype=np.float64) for values in (step_s, unit_counts, pause_s))
     draw = seeded(seconds, units)
-    beat = beat_of(seconds)
+    beat = whole(seconds, known) if known else beat_of(seconds)
     if by == "total" or beat is not None or is_uneven(seconds):
         in_beats = _in_beats(seconds, units, beat, by, draw) if beat is not None else None
         sums, widen = in_beats or _by_chance(seconds, units, draw)

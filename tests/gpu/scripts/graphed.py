@@ -3,7 +3,8 @@
 Words after the script's name: "accumulates" two passes a step, "zeroes" gradients instead of dropping them, "autocast"
 around the call, "twice" calls the model before it differentiates, "inputs" have gradients, "keeps" results, "waits"
 for the device within the model, "breaks" a capture by a wait that no check sees, "freezes" a layer in mid-run,
-"changes" the shape now and then, "own" captures a graph of its own at the end, "penalty" differentiates a gradient.
+"changes" the shape now and then, "own" captures a graph of its own at the end, "penalty" differentiates a gradient;
+"long" trains for more steps.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-STEPS = 120
+STEPS = 600 if "long" in sys.argv else 120
 
 
 class Block(nn.Module):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from flatout.prove.beats import Floats, beat_of, without_rare
-from flatout.prove.rates import rate
+from flatout.prove.rates import alike, rate
 from flatout.prove.ratio import gain
 from flatout.records.proof import By, MeasuredGain
 from flatout.records.trial import Trial
@@ -27,6 +27,16 @@ WORKERS = (
     [14, 9, 10, 9, 9, 49, 206, 31, 12, 9, 9, 9, 9, 62, 173, 52, 33, 10, 10, 10, 9, 40, 113, 133, 37, 10, 10, 10, 10,
      46, 195, 37, 10, 13, 9, 9, 9, 63, 151, 32, 37, 23, 17, 10, 9, 63, 121, 74, 51, 18, 10, 10, 9, 51, 109, 147, 32,
      28, 11, 10, 9, 61, 154, 30, 44, 26, 12, 9, 9, 64, 157, 34, 33, 24, 11, 10, 11, 46, 193, 41, 27, 9, 11, 10, 10],
+)  # fmt: skip
+# Two trials of one profile on a GPU: of twenty steps one waits for workers to start, a hair under the limits of what is
+# an exception in the first, and a hair over them in the second.
+ALIKE = (
+    [60, 49, 45, 56, 53, 51, 53, 50, 53, 51, 54, 46, 45, 51, 42, 42, 42, 229, 33, 40, 41, 39, 41, 43, 50, 44, 47, 39,
+     44, 39, 44, 44, 44, 43, 37, 37, 37, 255, 37, 39, 37, 45, 40, 40, 43, 38, 44, 37, 43, 39, 49, 33, 51, 40, 32, 33,
+     30, 225, 45, 50, 40, 41, 38, 37, 50, 42, 45, 47, 38, 37, 36, 42, 34, 37, 28, 29, 32, 247, 34, 42, 53, 57],
+    [40, 48, 39, 46, 49, 58, 52, 49, 50, 43, 53, 40, 37, 28, 28, 29, 219, 44, 43, 48, 50, 53, 56, 54, 51, 50, 52, 48,
+     46, 44, 43, 44, 48, 41, 38, 32, 254, 37, 44, 49, 49, 43, 50, 58, 54, 53, 53, 48, 51, 48, 63, 54, 55, 45, 41, 42,
+     300, 45, 48, 49, 54, 50, 52, 53, 52, 55, 53, 52, 53, 51, 52, 52, 54, 45, 49, 49, 278, 45],
 )  # fmt: skip
 EPOCH = [1.0, 0.3, 0.2, 0.1, 0.1, 0.1, 0.1, 0.4]
 MEAN = sum(EPOCH) / len(EPOCH)
@@ -65,6 +75,19 @@ def test_what_is_regular_in_real_epochs_is_no_doubt() -> None:
 
     # With waits drawn as if they came by chance both were 0.29, and no gain was sure.
     assert half_width(typical) < 0.06 and half_width(total) < 0.11
+
+
+def test_what_is_regular_in_one_trial_is_so_in_all_that_keep_the_same_beat() -> None:
+    both = [made([ms / 1e3 for ms in series]) for series in ALIKE]
+    even = trial(np.random.default_rng(3), long_share=0.0)
+
+    *counted, plain = alike([*both, even], [*both, even])
+
+    ratio = math.log(rate(both[1]).seconds / rate(both[0]).seconds)
+    assert ratio > 0.35, "else these two are no example"
+    # As they differ in all their steps, and in their waits.
+    assert math.log(rate(counted[1]).seconds / rate(counted[0]).seconds) == pytest.approx(0.14, abs=0.05)
+    assert plain == even and alike([both[0]], [both[0], even]) == [both[0]]
 
 
 @pytest.mark.parametrize("first", range(8))

@@ -5,6 +5,7 @@ import pytest
 
 from flatout.prove.ceiling import ceiling
 from flatout.prove.hours import hours
+from flatout.records.trial import Trial
 from tests.unit.prove.simulated import failed, made, trials
 
 
@@ -42,6 +43,22 @@ def test_a_ceiling_that_was_not_measured_is_said_to_be() -> None:
     assert half.sentence == "50% of the 640 samples/s that the loader alone can do; the device alone was not measured"
     assert (none.reached, none.left, none.enough) == (None, None, False)
     assert ceiling([failed("crashed")], now, now) is None
+
+
+def test_pauses_count_beside_the_device_alone_and_not_beside_the_loader() -> None:
+    def with_pauses(step_s: float, pause_s: float) -> list[Trial]:
+        return [made([step_s + pause_s * (n % 20 == 19) for n in range(100)], pause_s=(*[0.0] * 19, pause_s) * 5)]
+
+    now, device = with_pauses(0.05, 1.0), with_pauses(0.05, 0.5)
+
+    by_steps, by_total = (ceiling(now, device, [], by=by) for by in ("blocks", "total"))
+    beside_loader = ceiling(now, with_pauses(0.03, 0.5), [made([0.04] * 100)], by="total")
+
+    assert by_steps is not None and by_steps.reached is not None and by_steps.reached.mid == pytest.approx(1.0)
+    assert by_total is not None and by_total.reached is not None and by_total.reached.mid == pytest.approx(0.75)
+    assert (by_total.achieved_per_s, by_total.compute_per_s) == pytest.approx((320, 320 / 0.75))
+    assert beside_loader is not None and beside_loader.binds == "feed"
+    assert beside_loader.achieved_per_s == pytest.approx(640)
 
 
 def test_what_is_slower_than_the_training_was_no_ceiling() -> None:

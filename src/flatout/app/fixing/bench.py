@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from flatout.app.fixing.judging import repeats, with_losses, workers_found
 from flatout.app.fixing.screening import ROUNDS, Arms, steps_of, timed_of
-from flatout.app.fixing.sizes import LOOK_WARM_UP, Sizes, sizes, waits_an_epoch
-from flatout.app.plan import Wishes
+from flatout.app.fixing.settings import Settings
+from flatout.app.fixing.sizes import LOOK_WARM_UP, PAUSING, Sizes, sizes, waits_an_epoch
 from flatout.prove.calibration import calibrated_near, is_known
 from flatout.prove.envelope import FEWEST_YARDSTICKS
-from flatout.prove.rates import evened
+from flatout.prove.rates import alike, evened
 from flatout.records.proof import By, Spread
 from flatout.records.report import RunReport
 from flatout.records.trial import Trial
@@ -44,7 +44,8 @@ _EPOCH_SHARE = 0.15
 # and every one has where they take no longer than this.
 _LONGEST_S = 25.0
 LOSSES, _LEEWAY, _SOON_S = 45, 1.3, 13.0
-# What loads and brings the batches has no part in a ceiling that is measured without loading them.
+# What loads and brings the batches has no part in a ceiling that is measured without loading them. What gains in an
+# evaluation has, which loads its own.
 _FEEDING = ("loader.", "transfer.prefetch")
 # So many batches come again and again there, fewer where steps are slow; steps until the last of them is on the device.
 _REPLAYED, _COLLECTING = 8, 2
@@ -58,20 +59,6 @@ _USUAL_WORKERS = 8
 _PROOF_TRIALS = 1.8
 # Trials of the bare script that see pauses, where the profile is about them.
 _FEWEST_SEEN = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    command: tuple[str, ...]
-    wishes: Wishes = field(default_factory=Wishes)
-    budget_s: float = 600.0
-    metric: str | None = None
-    higher: bool = True
-    allow_writes: bool = False
-    # Part of the time that is kept for the proof at the end, unless that needs less.
-    reserve: float = 0.35
-    # Takes the place of `budget_s` where steps are quick: as much is learnt in less time.
-    quick_budget_s: float | None = None
 
 
 class Bench:
@@ -174,13 +161,15 @@ class Bench:
 
     def ceiling(self, profile: Mapping[str, Any]) -> Trial:
         """The same on batches that lie on the device: what is left of the profile then is its arithmetic."""
-        kept = {name: value for name, value in profile.items() if not name.startswith(_FEEDING)}
+        without = {name for name in profile if name.startswith(_FEEDING) and not name.startswith(PAUSING)}
+        kept = {name: value for name, value in profile.items() if name not in without}
         found = self._made.setdefault(f"{CEILING} {_key(kept)}", [])
         if not found:
             assert self.sizes is not None
             batches, speed_up = min(_REPLAYED, self.sizes.warm_up), self._speed_up(self.timed(profile))
-            found.append(self._timed(kept, CEILING, 0, 0, speed_up, warm_up=batches + _COLLECTING, replays=batches))
-        return found[0]
+            warm_up, seen = batches + _COLLECTING, self.to_see(profile)
+            found.append(self._timed(kept, CEILING, 0, seen, speed_up, warm_up=warm_up, replays=batches))
+        return self._alike(found)[0]
 
     def feed(self, profile: Mapping[str, Any]) -> Trial:
         """The script's loaders alone under this profile: no training is faster than its batches come."""
@@ -253,7 +242,11 @@ class Bench:
     def timed(self, profile: Mapping[str, Any], steps: int = 0) -> list[Trial]:
         """All whose speed is this profile's, its yardsticks too; of those that were to see pauses, with such steps."""
         more = [trial for kind in _YARDSTICKS for trial in self._made.get(f"{kind} {_key(profile)}", [])]
-        return [trial for trial in (*self.of(profile), *more) if len(trial.step_s) >= _NEARLY * steps]
+        return self._alike([one for one in (*self.of(profile), *more) if len(one.step_s) >= _NEARLY * steps])
+
+    def _alike(self, trials: Sequence[Trial]) -> list[Trial]:
+        """As they are counted beside all others that were made."""
+        return alike(trials, [one for key, made in self._made.items() if not key.startswith(FEED) for one in made])
 
     def spread(self, under: Mapping[str, Any], steps: int = 0, by: By = "blocks", evenly: bool = False) -> Spread:
         """What a profile differs by that all of `under` is part of, when it is simply run again.

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flatout.app.fixing.bench import BARE, LOSSES, Bench
+from flatout.app.fixing.distance import distance
 from flatout.app.fixing.judging import counted_by, draws_others, repeats, same_bits, with_losses, workers_of
 from flatout.app.fixing.search import Search
-from flatout.prove.ceiling import ceiling
 from flatout.prove.decision import BAR
 from flatout.prove.envelope import envelope
 from flatout.prove.hours import hours
@@ -16,7 +16,7 @@ from flatout.prove.metric import metric
 from flatout.prove.rates import arm_per_s, common_unit, measured, without_pauses
 from flatout.prove.ratio import gain
 from flatout.records.fix import Fix, Quality
-from flatout.records.proof import By, Ceiling, Identity, MeasuredGain, Spread
+from flatout.records.proof import By, Identity, MeasuredGain, Spread
 from flatout.records.report import Finding, RunReport
 from flatout.records.trial import Trial
 from flatout.remedies.catalogue import known
@@ -63,9 +63,13 @@ def _proven(bench: Bench, search: Search) -> Quality:
     if not holds(bench, profile):
         search.withdraw(_WITHDRAWN)
         return Quality()
-    compute = [bench.ceiling(profile)] if bench.left_s > 0 else []
+    # The device alone comes before the yardsticks, and the loaders alone where there is time left after them.
+    if has_time := bench.left_s > 0:
+        bench.ceiling(profile)
     quality = quality_of(bench, search)
-    search.found.ceiling = _ceiling(bench, profile, compute) or search.found.ceiling
+    if has_time:
+        alone = [bench.feed(profile)] if bench.affords(profile, reserve_s=0.0) else []
+        search.found.ceiling = distance(bench, profile, alone) or search.found.ceiling
     return quality
 
 
@@ -83,12 +87,6 @@ def confirm(bench: Bench, search: Search) -> None:
         # What was begun is brought to a pair; where the time is spent only what is missing is made.
         if has_time or place % 2 == 1 or not has_two[is_remedied]:
             _turn(bench, search, is_remedied)
-
-
-def _ceiling(bench: Bench, profile: Mapping[str, Any], compute: Sequence[Trial]) -> Ceiling | None:
-    """The device alone and the loaders alone, the latter where there is time left for it."""
-    alone = [bench.feed(profile)] if compute and bench.affords(profile, reserve_s=0.0) else []
-    return ceiling(bench.timed(profile), compute, alone, bench.spread(profile)) if compute else None
 
 
 def holds(bench: Bench, profile: Mapping[str, Any]) -> bool:

@@ -30,7 +30,7 @@ _SWITCHED = frozenset(
     }
 )
 # Those that can let everything pass for a while, in a process that has them.
-_RESTING = frozenset({"loader.pin", "memory.keep", "transfer.async", "transfer.prefetch"})
+_RESTING = frozenset({"graphs.model", "loader.pin", "memory.keep", "transfer.async", "transfer.prefetch"})
 # Batches that a worker has made ahead of time are as they were made; one is being used.
 _MADE_AHEAD, _FEWEST_SETTLING = 2, 8
 # Steps of a turn that are timed, as many as fit into so much time.

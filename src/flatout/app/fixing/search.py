@@ -14,6 +14,7 @@ from typing import Any
 
 from flatout.app.fixing.bench import BARE, LOSSES, Bench
 from flatout.app.fixing.deciding import MOST_REPEATS, decided, sees
+from flatout.app.fixing.distance import distance
 from flatout.app.fixing.found import NOTHING_LEFT, Found
 from flatout.app.fixing.judging import (
     draws_others,
@@ -29,7 +30,6 @@ from flatout.app.fixing.sizes import BEGINS_S, beats_of
 from flatout.app.fixing.turns import IN_TURNS, Turns
 from flatout.app.plan import conflict, per_risk, planned, together
 from flatout.errors import FlatoutError
-from flatout.prove.ceiling import ceiling
 from flatout.prove.decision import BAR, is_unsure, worth_more
 from flatout.prove.envelope import FEWEST_YARDSTICKS, envelope
 from flatout.prove.rates import arm_per_s, measured
@@ -373,7 +373,5 @@ class Search:
         bench, found = self._bench, self.found
         if bench.left_s <= 0:
             return False
-        at = bench.ceiling(found.profile)
-        reached = ceiling(bench.timed(found.profile), [at], [])
-        found.ceiling = reached
-        return reached is not None and reached.enough
+        found.ceiling = distance(bench, found.profile)
+        return found.ceiling is not None and found.ceiling.enough

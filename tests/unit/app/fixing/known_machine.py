@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from flatout.app.fixing.bench import Bench, Settings
+from flatout.app.fixing.bench import Bench
 from flatout.app.fixing.proof import concluded, proven
 from flatout.app.fixing.search import Search
+from flatout.app.fixing.settings import Settings
 from flatout.app.plan import Wishes
 from flatout.problems.cases import run
 from flatout.problems.catalogue import problems

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from flatout.app.fixing.bench import Bench, Settings
+from flatout.app.fixing.bench import Bench
 from flatout.app.fixing.proof import concluded, proven
 from flatout.app.fixing.search import Search
+from flatout.app.fixing.settings import Settings
 from flatout.app.plan import Wishes
 from flatout.records.report import RunReport
 from flatout.records.trial import Trial

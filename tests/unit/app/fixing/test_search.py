@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flatout.app.fixing.bench import Bench, Settings
+from flatout.app.fixing.bench import Bench
 from flatout.app.fixing.search import Search
+from flatout.app.fixing.settings import Settings
 from flatout.app.fixing.sizes import Sizes, sizes
 from flatout.errors import FlatoutError
 from flatout.problems.cases import run

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from flatout.app.fixing.bench import Bench, Settings
+from flatout.app.fixing.bench import Bench
 from flatout.app.fixing.screening import arms_of, steps_of, timed_of
 from flatout.app.fixing.search import Search
+from flatout.app.fixing.settings import Settings
 from flatout.app.fixing.sizes import Sizes
 from flatout.app.fixing.turns import Turns
 from flatout.app.plan import Wishes
@@ -51,6 +52,18 @@ def test_what_can_rest_is_weighed_with_and_without_it_in_one_process(gain: float
     assert set(turns.remedies) == three and dict(turns.arms)["as it is"] == dict.fromkeys(three)
     # What was made ahead of a turn has to be used up in it, and one process with them beside that is enough.
     assert turns.settling > 8 and [one.arm for one in machine.asked].count(" + ".join(sorted(three))) == 1
+
+
+@pytest.mark.parametrize(("gain", "judgement"), [(1.2, "kept"), (1.0, "neutral")])
+def test_graphs_are_weighed_in_turns_where_processes_differ_by_much(gain: float, judgement: str) -> None:
+    machine = Turning(lambda profile: 0.05 / (gain if "graphs.model" in profile else 1.0), noise=0.15)
+    bench = Bench(Settings(("train.py",)), machine)
+    bench.sizes = Sizes(10, 30, 5.0, 0.05, 2.0)
+    graphs = [Planned("graphs.model", True, "numeric", "", "")]
+
+    decision = Turns(bench, machine.in_turns).together(graphs, {"graphs.model": True}, instead_of=6)
+
+    assert decision is not None and decision.judgement == judgement
 
 
 def test_turns_that_differ_by_themselves_count_for_nothing() -> None:
