@@ -57,8 +57,8 @@ _MET = 10
 _USUAL_WORKERS = 8
 # What the proof takes in trials of the profile, beside one of the bare script.
 _PROOF_TRIALS = 1.8
-# Trials of the bare script that see pauses, where the profile is about them.
-_FEWEST_SEEN = 2
+# Trials of the bare script that see pauses, where the profile is about them, and the part of the time they may take.
+_FEWEST_SEEN, _SEEN_SHARE = 2, 0.2
 
 
 class Bench:
@@ -307,7 +307,7 @@ class Bench:
         """
         assert self.sizes is not None
         each_s = self.sizes.start_s + self.to_see(profile, under={}) * self.sizes.step_s
-        has_time = _FEWEST_SEEN * each_s <= self.settings.reserve * self.settings.budget_s
+        has_time = _FEWEST_SEEN * each_s <= _SEEN_SHARE * self.settings.budget_s
         return self.sizes.sees(profile) if has_time else 0
 
     def affords(

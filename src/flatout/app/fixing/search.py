@@ -178,7 +178,8 @@ class Search:
         """
         if _WORKERS not in self.found.profile and self._try_value(one, _TUNED):
             return
-        self._try([one])
+        if one.value != _TUNED:
+            self._try([one])
         while isinstance(count := self.found.profile.get(_WORKERS), int) and 2 * count <= _MOST_WORKERS:
             if self._is_at_ceiling() or not self._try_value(one, 2 * count):
                 return
