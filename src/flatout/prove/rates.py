@@ -101,19 +101,20 @@ def own_beat(trial: Trial, ordinary: Floats) -> Beat | None:
 
 
 def alike(trials: Sequence[Trial], others: Sequence[Trial]) -> list[Trial]:
-    """The same, with a beat that any of the others keeps held to be theirs as well, if they keep it at all.
+    """The same, with long steps at a beat that any of the others keeps counted in them as well.
 
     By itself each trial says whether its long steps are exceptions. Of two with the same ones a hair apart, one would
     be counted with them and one without: a difference that nothing has made.
     """
     beats = {beat.steps for one in others if one.step_s and (beat := beat_of(ordinary(one)))}
-    return [_with_beat(trial, beats) for trial in trials]
+    return [_with_beat(trial, beats) if trial.step_s else trial for trial in trials]
 
 
 def _with_beat(trial: Trial, beats: Collection[int]) -> Trial:
-    if not beats or not trial.step_s or beat_of(ordinary(trial)) is not None:
+    seconds, counted = step_seconds(trial) - pause_seconds(trial), ordinary(trial)
+    if not beats or np.allclose(seconds, counted) or beat_of(counted) is not None:
         return trial
-    return replace(trial, beat=kept_of(beats, step_seconds(trial) - pause_seconds(trial)))
+    return replace(trial, beat=kept_of(beats, seconds))
 
 
 def without_pauses(trial: Trial) -> Trial:

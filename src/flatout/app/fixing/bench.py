@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from flatout.app.fixing.judging import repeats, with_losses, workers_found
+from flatout.app.fixing.judging import lossless_part, repeats, with_losses, workers_found
 from flatout.app.fixing.screening import ROUNDS, Arms, steps_of, timed_of
 from flatout.app.fixing.settings import Settings
 from flatout.app.fixing.sizes import LOOK_WARM_UP, PAUSING, Sizes, sizes, waits_an_epoch
@@ -289,7 +289,8 @@ class Bench:
 
     def reserve_s(self, profile: Mapping[str, Any]) -> float:
         """What is kept for the proof of such a profile."""
-        bare, losses = self.of({}), self.losses_for(profile)
+        # What changes numbers is held against the lossless part: the bare script need not go as far.
+        bare, losses = self.of({}), self.losses_for(lossless_part(profile))
         missing, seen = 1, self.bare_sees(profile)
         if not repeats(bare):
             # Of a script that does not repeat itself it has to be known what it varies by.

@@ -16,6 +16,7 @@ from flatout.records.plan import Planned
 from flatout.records.proof import By, Decision, Identity
 from flatout.records.report import Finding
 from flatout.records.trial import Trial
+from flatout.remedies.catalogue import known
 from flatout.remedies.loader.randomness import DRAWS_OTHERS
 
 # Remedies that wait for something to act on tell of it when it came: what each tells then, and what it means if not.
@@ -40,6 +41,12 @@ _FEEDING = ("loader.", "transfer.")
 def feeds(group: Sequence[Planned]) -> bool:
     """Whether it gains nothing but batches that come sooner; what it gains between epochs no ceiling tells of."""
     return all(one.id.startswith(_FEEDING) and not one.id.startswith(PAUSING) for one in group)
+
+
+def lossless_part(profile: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a profile that changes no number."""
+    remedies = known()
+    return {name: value for name, value in profile.items() if remedies[name].safety == "lossless"}
 
 
 def with_losses(trials: Sequence[Trial]) -> list[Trial]:

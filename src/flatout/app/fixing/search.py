@@ -19,6 +19,7 @@ from flatout.app.fixing.found import NOTHING_LEFT, Found
 from flatout.app.fixing.judging import (
     draws_others,
     feeds,
+    lossless_part,
     refusal,
     repeats,
     same_bits,
@@ -320,9 +321,7 @@ class Search:
         return within.sentence if within.verdict == "outside" else None
 
     def lossless(self) -> dict[str, Any]:
-        """The part of the profile that changes no number."""
-        remedies = known()
-        return {name: value for name, value in self.found.profile.items() if remedies[name].safety == "lossless"}
+        return lossless_part(self.found.profile)
 
     def withdraw(self, why: str, kept: Mapping[str, Any] | None = None) -> None:
         """The profile as a whole did not hold: nothing is left of it but `kept`."""
