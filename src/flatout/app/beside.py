@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flatout.app import environment
+from flatout.app.fresh_memory import fresh_memory_ms
 from flatout.app.judging import JudgedBeside
 from flatout.app.live import Follower, Live, StatusView, View
 from flatout.app.notices import Notices
@@ -126,6 +127,7 @@ class Beside:
                 **environment.machine(),
                 "cpu_quota_cores": limits.cpu_quota_cores,
                 "memory_limit_bytes": limits.memory_limit_bytes,
+                "fresh_memory_ms_per_mib": fresh_memory_ms(),
                 "git_commit": environment.git_commit(cwd),
                 "variables": redact_environment(environment.variables(os.environ)),
             }

@@ -15,7 +15,6 @@ from typing import Any
 from flatout.errors import FlatoutError
 from flatout.records.plan import LeftOut, Plan, Planned
 from flatout.records.report import Finding, Gain, RunReport
-from flatout.remedies.answers import Answer
 from flatout.remedies.catalogue import SAFETIES, Remedy, known, remedies
 
 # Neither does much alone: a copy can only go on beside the kernels from pinned memory, and pinning costs a copy.
@@ -70,7 +69,7 @@ def planned(report: RunReport, wishes: Wishes, tried: Collection[tuple[str, str]
         if refusal is not None:
             left_out.append(LeftOut(remedy.id, refusal))
             continue
-        found.append(_planned(remedy, answer, report.findings))
+        found.append(_planned(remedy, answer.value, answer.why, report.findings))
     return Plan(tuple(sorted(found, key=_order)), tuple(left_out))
 
 
@@ -93,12 +92,12 @@ def together(remedies: Sequence[Planned]) -> list[list[Planned]]:
     return groups
 
 
-def _planned(remedy: Remedy, answer: Answer, findings: Sequence[Finding]) -> Planned:
+def _planned(remedy: Remedy, value: Any, why: str, findings: Sequence[Finding]) -> Planned:
     answered = [one for one in findings if one.remedy == remedy.id or one.code in remedy.answers]
     gains = [finding.predicted_gain for finding in answered if finding.predicted_gain is not None]
-    best: Gain | None = max(gains, key=lambda gain: gain.mid, default=answer.predicted)
+    best: Gain | None = max(gains, key=lambda gain: gain.mid, default=None)
     codes = tuple(finding.code for finding in answered)
-    return Planned(remedy.id, answer.value, remedy.safety, remedy.title, answer.why, codes, best)
+    return Planned(remedy.id, value, remedy.safety, remedy.title, why, codes, best)
 
 
 def _order(one: Planned) -> tuple[bool, float, int, str]:

@@ -71,6 +71,12 @@ def tensors(batch: Any) -> list[Any]:
     return [value for _, value in islice(_arrays(batch, (), 0), _MOST_TENSORS)]
 
 
+def tensor_bytes(batch: Any) -> int:
+    """Of its tensors on the host."""
+    held = [one for one in tensors(batch) if hasattr(one, "element_size") and one.device.type == "cpu"]
+    return sum(one.numel() * one.element_size() for one in held)
+
+
 def _leading_sizes(value: Any, path: Path, depth: int) -> Iterator[tuple[Path, int]]:
     return ((way, int(array.shape[0])) for way, array in _arrays(value, path, depth) if len(array.shape) > 0)
 

@@ -9,7 +9,7 @@ from threading import get_ident
 from typing import Any
 
 from . import wire
-from .batch import follow, look
+from .batch import follow, look, tensor_bytes
 from .device import DeviceClock
 from .output import Output
 from .padding import PaddingLook
@@ -42,9 +42,12 @@ class LoaderWatch:
         self._output = output
         self._trouble = trouble
         self._loaders = 0
+        self._torchs: Any = None
+        self._weighed: set[int] = set()
 
     def install(self, module: Any, patches: Patches) -> None:
         """`module` is torch.utils.data.dataloader."""
+        self._torchs = module._MultiProcessingDataLoaderIter
         # A default on the class: looking into an instance's __dict__ would slow all its attributes down for good.
         patches.add(module._BaseDataLoaderIter, "_flatout_loader", 0)
         patches.add(module._BaseDataLoaderIter, "_flatout_key", _NO_KEY)
@@ -170,9 +173,17 @@ class LoaderWatch:
             path, size = look(batch, iterator._flatout_asked)
             iterator._flatout_path = path
             iterator._flatout_key = path[0][1] if len(path) == 1 and path[0][0] == "item" else _NO_KEY
+            self._weigh(iterator, batch)
             return size
         except Exception:
             return 0  # a batch whose attributes raise when looked at
+
+    def _weigh(self, iterator: Any, batch: Any) -> None:
+        """What torch's own workers hand over in memory of its own, by the first batch of each loader."""
+        number = iterator._flatout_loader >> 5
+        if type(iterator) is self._torchs and number not in self._weighed:
+            self._weighed.add(number)
+            self._output().text("batch", {"loader": number, "bytes": tensor_bytes(batch)})
 
     def _number(self, loader: Any) -> int:
         """This loader's number; its settings as they live now go into the recording when it is first used."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from flatout.diagnose.ranks import Rank
 from flatout.records.batches import NarrowCopy, Padding
 from flatout.records.evidence import LoaderUse
 from flatout.records.report import Location
+from flatout.store.recording import Recording
 
 # Batches that are sorted together, usually: enough to be even, few enough to stay random.
 _CHUNK = 50
@@ -56,6 +57,12 @@ def own_stream_copies(ranks: Sequence[Rank]) -> frozenset[Location]:
             if place is not None:
                 found.add(Location(str(place.get("file", "")), int(place.get("line") or 0)))
     return frozenset(found)
+
+
+def bytes_from_workers(recording: Recording, same: Mapping[int, int]) -> dict[int, int]:
+    """Of a batch, by the number of its loader; only those that torch's own workers make."""
+    notes = [note for note in recording.values("batch") if isinstance(note, dict)]
+    return {same.get(note["loader"], note["loader"]): int(note["bytes"]) for note in notes}
 
 
 def padding(ranks: Sequence[Rank], use: LoaderUse | None) -> Padding | None:

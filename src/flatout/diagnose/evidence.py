@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from flatout.diagnose.batches import narrow_copies, own_stream_copies, padding
+from flatout.diagnose.batches import bytes_from_workers, narrow_copies, own_stream_copies, padding
 from flatout.diagnose.configured.reading import configured
 from flatout.diagnose.host import totals
 from flatout.diagnose.lines import looks, slowest_lines
@@ -152,6 +152,7 @@ def _loaders(run: StoredRun, ranks: Sequence[Rank], report: RunReport) -> tuple[
     training = _training(report, same, costs)
     numbers = [same.get(int(number), int(number)) for number in recording.column("epoch", "loader").tolist()]
     took_s = (recording.column("epoch", "end_ns") - recording.column("epoch", "start_ns")).astype(np.float64) * 1e-9
+    handed_over = bytes_from_workers(recording, same)
     uses = []
     for settings in report.live.get("loaders", []):  # type: ignore[attr-defined]
         number = int(settings["id"])
@@ -167,6 +168,7 @@ def _loaders(run: StoredRun, ranks: Sequence[Rank], report: RunReport) -> tuple[
                 iterator_s=float(np.median(took_s[of_this])) if of_this.any() else None,
                 made=made[number],
                 processes=processes.get(number),
+                batch_bytes=handed_over.get(number),
             )
         )
     return tuple(uses)

@@ -86,6 +86,8 @@ class LoaderUse:
     made: int = 1
     # What its worker processes took of the machine, where they lived long enough to be sampled.
     processes: WorkerProcesses | None = None
+    # Tensors of a batch that its workers hand over in memory which is new each time; None where they do not.
+    batch_bytes: int | None = None
 
     @property
     def workers(self) -> int:

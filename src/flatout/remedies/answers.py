@@ -6,27 +6,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..records.report import Gain, RunReport
+    from ..records.report import RunReport
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`value` is what to apply, None for no; `why` is one sentence without its full stop.
-
-    `predicted` is what it may gain, where no finding says so.
-    """
+    """`value` is what to apply, None for no; `why` is one sentence without its full stop."""
 
     value: Any
     why: str
-    predicted: Gain | None = None
 
     @property
     def is_yes(self) -> bool:
         return self.value is not None
 
 
-def yes(value: Any, why: str, predicted: Gain | None = None) -> Answer:
-    return Answer(value, why, predicted)
+def yes(value: Any, why: str) -> Answer:
+    return Answer(value, why)
 
 
 def no(why: str) -> Answer:

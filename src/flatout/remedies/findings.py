@@ -39,16 +39,5 @@ def share_of_training(report: RunReport, *phases: str) -> float:
     return sum(shares.get(name, 0.0) for name in phases) / trained if trained > 0 else 0.0
 
 
-def training_ms(report: RunReport) -> float:
-    """Of a step, without evaluations, checkpoints and logging."""
-    return sum(one.ms for name, one in report.phases.items() if name not in _PAUSES)
-
-
-def training_loaders(report: RunReport) -> list[dict[str, Any]]:
-    """Settings of the loaders that the training goes through."""
-    trains, known = torch_state(report).get("training_loaders") or (), report.live.get("loaders")
-    return [one for one in known if one.get("id") in trains] if isinstance(known, list) else []
-
-
 def on_gpu(report: RunReport) -> bool:
     return report.run.device != "cpu"

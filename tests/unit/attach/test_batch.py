@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from flatout.attach.batch import follow, look, size_of
+from flatout.attach.batch import follow, look, size_of, tensor_bytes
 
 Pair = namedtuple("Pair", "image label")
 
@@ -92,3 +93,10 @@ def test_a_long_list_of_parts_counts_the_samples_that_were_asked_for() -> None:
     boxes = [(make(4), make()) for _ in range(192)]
 
     assert look(boxes, asked=16)[1] == 16
+
+
+def test_the_bytes_of_a_batch_are_those_of_its_tensors_on_the_host() -> None:
+    batch = {"x": torch.zeros(4, 8), "more": [torch.zeros(3, dtype=torch.uint8), np.zeros(100)], "name": "a"}
+
+    assert tensor_bytes(batch) == 4 * 8 * 4 + 3
+    assert tensor_bytes(torch.zeros(5, device="meta")) == 0

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from flatout.app.plan import Wishes, planned
 from flatout.problems.cases import run
 from flatout.problems.catalogue import problems
-from flatout.records.report import CopySite, Finding, Location, RunReport, Snippet, SyncSite
+from flatout.records.report import Finding, Location, RunReport, Snippet, SyncSite
 from flatout.remedies.catalogue import known
 
 HERE = Location("train.py", 7)
@@ -80,23 +79,3 @@ def test_workers_that_were_configured_and_never_arrived_are_brought_where_they_a
 
     assert answer.value == workers
     assert "num_workers is configured as" in report.findings[0].cause
-
-
-@pytest.mark.parametrize(
-    ("mib", "workers", "value"),
-    [(150.0, 2, "auto"), (30.0, 2, None), (150.0, 0, None)],
-    ids=["large", "small", "made by the script's own process"],
-)
-def test_large_batches_in_fresh_memory_call_for_workers_that_use_theirs_again(
-    mib: float, workers: int, value: str | None
-) -> None:
-    copies = (CopySite(HERE, "train", 1.0, 3.0, mib * 2**20, 1.0, 0.0),)
-    live = {"torch": {"training_loaders": [7]}, "loaders": [{"id": 7, "num_workers": workers}, {"id": 8}]}
-
-    answer = known()["loader.workers"].applies(replace(_report(), copies=copies, live=live))
-
-    assert answer.value == value
-    if answer.is_yes:
-        assert "150 MiB of each 100 ms step" in answer.why
-        (one,) = planned(replace(_report(), copies=copies, live=live), Wishes(), (), {}).remedies
-        assert one.predicted is not None and 1.1 < one.predicted.low < one.predicted.mid < one.predicted.high

@@ -118,6 +118,16 @@ def test_cheap_samples_get_no_workers() -> None:
     assert any("num_workers stays 0: a batch takes" in str(value) for value in site.live.values())
 
 
+def test_cheap_samples_of_workers_that_the_script_asked_for_come_in_memory_that_is_used_again() -> None:
+    with applied("loader.workers", "auto"):
+        loader = DataLoader(list(range(100)), 4, num_workers=1)
+        iterator = iter(loader)
+        batches = list(iterator)
+
+    assert torch.cat(batches).tolist() == list(range(100))
+    assert type(iterator).__module__.startswith("flatout.feed")
+
+
 def test_workers_see_what_the_script_has_changed_between_epochs() -> None:
     before = children()
     with applied("loader.workers", "auto"):

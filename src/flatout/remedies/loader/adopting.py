@@ -24,7 +24,7 @@ from .streams import is_stream, why_not_again
 # On a loader: what was added to it, and what its iterators share.
 _ADDED = "_flatout_added"
 _FEED = "_flatout_feed"
-# A batch that is made in less is not worth the way from a worker.
+# A batch that is made in less is not worth the way from a worker, where the script has none.
 _CHEAP_BATCH_S = 0.001
 # Before the training's own pace is known: workers for one that wants a batch so often.
 _QUICK_STEP_S = 0.010
@@ -113,10 +113,10 @@ class Adopting:
 
     def _decide_by_cost(self, loader: Any, added: Added, looked: Look) -> None:
         batch = loader.batch_size or 1
-        if looked.sample_s is not None and batch * looked.sample_s < _CHEAP_BATCH_S:
+        if not added.before and looked.sample_s is not None and batch * looked.sample_s < _CHEAP_BATCH_S:
             _put_workers_back(loader)
             took_ms = 1e3 * batch * looked.sample_s
-            self._site.tell(**{added.place: f"num_workers stays {added.before}: a batch takes {took_ms:.2g} ms"})
+            self._site.tell(**{added.place: f"num_workers stays 0: a batch takes {took_ms:.2g} ms"})
             return
         batches = _length(loader)
         found = found_before(added.place)

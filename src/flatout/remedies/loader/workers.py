@@ -10,7 +10,7 @@ worker, samples that depend on how many were read before, a sampler that draws w
 that is told. Where a sample fails in a worker that the script did not ask for, it is read again with a worker's number
 that the script expects: datasets with room for their own workers only go on, and the record says so.
 
-"auto" measures: a child process times a few samples; cheap ones get no workers. The rest begin with as many as a quick
+"auto" measures: a child process times a few samples; cheap ones get no workers where they had none. The rest begin with as many as a quick
 training step would need, at most the processors this process may use less one for the training itself, shared by the
 ranks of the machine, and no more than an epoch has batches. Then the number follows the pace of the training while it
 runs. The workers live from one epoch to the next; the draw that starting them would make is made all the same.
@@ -24,8 +24,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from ..answers import Answer, by_finding, yes
-from ..findings import training_loaders, training_ms
+from ..answers import Answer, by_finding
 from ..places import caller
 from ..values import Count
 from .adopting import Adopting, note_added
@@ -45,30 +44,8 @@ SAFETY = "lossless"
 VALUE = Count(0, 1024, auto=True)
 
 
-# What freeing the memory of a batch was seen to take, in ms a MiB, and a third less; and with reading it first.
-_FREEING_MS, _WITH_READING_MS = (0.12, 0.18), 0.33
-# Of a step without its pauses: what gains less is hard to tell from luck.
-_WORTH = 0.1
-
-
 def applies(report: RunReport) -> Answer:
-    from ...records.report import Gain
-
-    answer = by_finding(report, ID, "the workers keep up with the training", evidence="workers", value="auto")
-    mib, step_ms = _mib_from_workers(report), training_ms(report)
-    if answer.is_yes or mib * _FREEING_MS[0] < _WORTH * step_ms:
-        return answer
-    why = f"{mib:.0f} MiB of each {step_ms:.3g} ms step come from workers in fresh memory, which has to be freed again"
-    all_ms = sum(one.ms for one in report.phases.values())
-    low, mid, high = (all_ms / max(0.1 * all_ms, all_ms - mib * each) for each in (*_FREEING_MS, _WITH_READING_MS))
-    return yes("auto", why, Gain(low, mid, high, f"freeing {mib:.0f} MiB takes about {mib * _FREEING_MS[1]:.2g} ms"))
-
-
-def _mib_from_workers(report: RunReport) -> float:
-    """Of what goes to the device in a step, where torch's workers make it; 0 where there are none, or no device."""
-    if not any(one.get("num_workers") for one in training_loaders(report)):
-        return 0.0
-    return sum(one.bytes_per_step for one in report.copies) / 2**20
+    return by_finding(report, ID, "the workers keep up with the training", evidence="workers", value="auto")
 
 
 def apply(site: Site, value: Any) -> None:

@@ -1,0 +1,97 @@
+"""Large batches come in memory that is new each time.
+
+What it is: torch's workers write every batch into fresh shared memory. The process that trains maps it, touches every
+page of it for the first time, and frees it all when the batch is let go of: some hundred microseconds for each MiB,
+however simple the samples are.
+
+Why the GPU idles: the thread that trains does that between two steps. Where batches are pinned another thread does it,
+but memory is freed with Python's lock held, and the training's thread cannot launch anything meanwhile.
+
+How it shows in a run: batches of many MiB from workers that keep up; the time hides in any phase, as pauses of some
+milliseconds now here, now there.
+
+The fix: `flatout.DataLoader`, or `loader.workers` from outside: workers that write into memory which is used again.
+Smaller elements help as well: pictures as bytes, to be made floats on the device.
+
+What to expect: what mapping and freeing so much memory takes on this machine, which is measured when a run begins.
+
+When it is fine: the device is busy for all of the step and the host is ahead of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from flatout.problems.cases import Case, loader, on_gpu, run
+from flatout.problems.found import FoundInRun
+from flatout.problems.prediction import by_removing
+from flatout.records.evidence import Evidence, LoaderUse
+
+CODE = "IN117"
+TITLE = "Large batches come in memory that is new each time"
+REMEDY = "loader.workers"
+# Of a step without its pauses; batches that are smaller than this cost little else either.
+_WORTH, _FEWEST_MIB = 0.1, 4.0
+_PAUSES = ("eval", "checkpoint", "logging")
+
+
+def in_run(run: Evidence) -> Iterator[FoundInRun]:
+    use = run.training_loader
+    if use is None or not use.workers or not use.batch_bytes or not run.step_ms:
+        return
+    mib, each_ms = _mib_a_step(run, use), _each_ms(run, use)
+    if each_ms is None or mib < _FEWEST_MIB:
+        return
+    taken_ms = mib * each_ms
+    trained_ms = run.step_ms - sum(run.phase(name).ms for name in _PAUSES)
+    gain = by_removing(run, taken_ms, f"mapping and freeing {mib:.3g} MiB takes {each_ms:.2g} ms a MiB here")
+    if gain is None or taken_ms < _WORTH * trained_ms:
+        return
+    yield FoundInRun(
+        location=use.made_at,
+        evidence={
+            "mib_per_step": round(mib, 2),
+            "ms_per_mib": round(each_ms, 3),
+            "num_workers": use.workers,
+            "pin_memory": str(bool(use.settings.get("pin_memory"))),
+        },
+        cause=f"{mib:.3g} MiB a step come from {use.workers} workers in memory that is new each time: to map and free "
+        f"it takes about {taken_ms:.3g} of each {run.step_ms:.3g} ms step",
+        change="flatout.DataLoader, whose workers use their memory again",
+        predicted_gain=gain,
+    )
+
+
+def _mib_a_step(run: Evidence, use: LoaderUse) -> float:
+    """A step may take several batches, or a part of one."""
+    size, taken = use.batch_size or 1, run.samples_per_step
+    batches = taken / size if taken is not None and size > 1 else 1.0
+    return batches * (use.batch_bytes or 0) / 2**20
+
+
+def _each_ms(run: Evidence, use: LoaderUse) -> float | None:
+    """What a MiB holds the thread that trains up for: of pinned batches another thread does the reading."""
+    known = run.report.environment.get("fresh_memory_ms_per_mib")
+    if not isinstance(known, Mapping):
+        return None
+    reading = 0.0 if use.settings.get("pin_memory") and run.on_gpu else float(known.get("reading", 0.0))
+    return reading + float(known.get("freeing", 0.0))
+
+
+_HERE = {"fresh_memory_ms_per_mib": {"reading": 0.06, "freeing": 0.19}}
+_LARGE = loader(batch_bytes=80 << 20)
+CASES = (
+    Case("finds it when pinned batches are large", run(gpu=on_gpu(), loaders=(_LARGE,), environment=_HERE), found=True),
+    Case("finds it on a CPU", run(loaders=(_LARGE,), environment=_HERE), found=True),
+    Case(
+        "quiet when batches are small",
+        run(gpu=on_gpu(), loaders=(loader(batch_bytes=20 << 20),), environment=_HERE),
+        found=False,
+    ),
+    Case(
+        "quiet when the process that trains makes them itself",
+        run(gpu=on_gpu(), loaders=(loader(num_workers=0, batch_bytes=None),), environment=_HERE),
+        found=False,
+    ),
+    Case("quiet when this machine was not measured", run(gpu=on_gpu(), loaders=(_LARGE,)), found=False),
+)
