@@ -48,6 +48,32 @@ def test_the_training_is_the_same(set_to_none: bool, parts: int) -> None:
     assert call.replays == 10
 
 
+def test_it_can_rest_for_some_turns_of_a_training() -> None:
+    replayed = []
+
+    def train(model: Any, batches: list[Tensor]) -> list[float]:
+        optimizer = torch.optim.AdamW(model.parameters(), 0.01)
+        losses = []
+        for number, x in enumerate(batches * 3):
+            call = model._compiled_call_impl
+            before = call.replays if call is not None else 0
+            if call is not None:
+                call._site.is_resting = number % 10 >= 6
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(loss.item())
+            if call is not None:
+                replayed.append(call.replays > before)
+        return losses
+
+    site, _, _ = both(train)
+
+    assert replayed == [number >= 4 and number % 10 < 6 for number in range(42)]
+    assert site.state == "applied"
+
+
 def test_what_the_script_keeps_stays_as_it_was() -> None:
     def train(model: Any, batches: list[Tensor]) -> list[list[float]]:
         kept, gradients = [], []
