@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping
 
 from flatout.problems.cases import Case, loader, on_gpu, run
 from flatout.problems.found import FoundInRun
-from flatout.problems.prediction import by_removing
+from flatout.problems.prediction import by_removing, device_work_ms
 from flatout.records.evidence import Evidence, LoaderUse
 
 CODE = "IN117"
@@ -32,6 +32,7 @@ TITLE = "Large batches come in memory that is new each time"
 REMEDY = "loader.workers"
 # Of a step without its pauses; batches that are smaller than this cost little else either.
 _WORTH, _FEWEST_MIB = 0.1, 4.0
+_LEAST_GAIN = 1.02
 _PAUSES = ("eval", "checkpoint", "logging")
 
 
@@ -39,13 +40,14 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     use = run.training_loader
     if use is None or not use.workers or not use.batch_bytes or not run.step_ms:
         return
-    mib, each_ms = _mib_a_step(run, use), _each_ms(run, use)
-    if each_ms is None or mib < _FEWEST_MIB:
+    mib, each_ms, work_ms = _mib_a_step(run, use), _each_ms(run, use), device_work_ms(run)
+    if each_ms is None or work_ms is None or mib < _FEWEST_MIB:
         return
     taken_ms = mib * each_ms
     trained_ms = run.step_ms - sum(run.phase(name).ms for name in _PAUSES)
-    gain = by_removing(run, taken_ms, f"mapping and freeing {mib:.3g} MiB takes {each_ms:.2g} ms a MiB here")
-    if gain is None or taken_ms < _WORTH * trained_ms:
+    # What the workers need is no floor: the remedy has as many as are needed.
+    gain = by_removing(run, taken_ms, f"mapping and freeing {mib:.3g} MiB takes {each_ms:.2g} ms a MiB here", work_ms)
+    if gain is None or gain.mid < _LEAST_GAIN or taken_ms < _WORTH * trained_ms:
         return
     yield FoundInRun(
         location=use.made_at,
@@ -81,7 +83,16 @@ def _each_ms(run: Evidence, use: LoaderUse) -> float | None:
 _HERE = {"fresh_memory_ms_per_mib": {"reading": 0.06, "freeing": 0.19}}
 _LARGE = loader(batch_bytes=80 << 20)
 CASES = (
-    Case("finds it when pinned batches are large", run(gpu=on_gpu(), loaders=(_LARGE,), environment=_HERE), found=True),
+    Case(
+        "finds it when pinned batches are large and the host is what a step waits for",
+        run(gpu=on_gpu(util_mean=80.0, drained_share=0.15), loaders=(_LARGE,), environment=_HERE),
+        found=True,
+    ),
+    Case(
+        "quiet when the device is busy all the time",
+        run(gpu=on_gpu(util_mean=99.0, drained_share=0.0), loaders=(_LARGE,), environment=_HERE),
+        found=False,
+    ),
     Case("finds it on a CPU", run(loaders=(_LARGE,), environment=_HERE), found=True),
     Case(
         "quiet when batches are small",

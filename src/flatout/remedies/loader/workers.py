@@ -10,13 +10,12 @@ worker, samples that depend on how many were read before, a sampler that draws w
 that is told. Where a sample fails in a worker that the script did not ask for, it is read again with a worker's number
 that the script expects: datasets with room for their own workers only go on, and the record says so.
 
-"auto" measures: a child process times a few samples; cheap ones get no workers where they had none. The rest begin with as many as a quick
-training step would need, at most the processors this process may use less one for the training itself, shared by the
-ranks of the machine, and no more than an epoch has batches. Then the number follows the pace of the training while it
-runs. The workers live from one epoch to the next; the draw that starting them would make is made all the same.
-Random transforms are then seeded by a sample's place in the epoch, not by worker. Batches come in memory that is used
-again: torch's loader maps fresh memory for each one, and the process that trains frees it, holding up all its threads;
-of large batches that takes longer than reading them.
+"auto" measures: a child process times a few samples; cheap ones get no workers where they had none. The rest begin
+with as many as a quick training step would need, at most the processors this process may use less one for the training
+itself, shared by the ranks of the machine, and no more than an epoch has batches. Then the number follows the pace of
+the training while it runs. The workers live from one epoch to the next; the draw that starting them would make is made
+all the same. Random transforms are then seeded by a sample's place in the epoch, not by worker. Batches come in memory
+that is used again: torch's loader takes fresh memory for each one, which the process that trains has to free.
 """
 
 from __future__ import annotations
