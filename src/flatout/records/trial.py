@@ -48,7 +48,7 @@ class Trial:
     knobs: dict[str, Any] = field(default_factory=dict)
     # Optimizer steps since the first, when its weights were digested: at the latest when it was stopped.
     steps: int | None = None
-    # After how many steps its long ones come again, where other trials of the script say so; never saved.
+    # After how many steps its long ones come again, where other trials of the script say so: set by those who compare.
     beat: int | None = None
 
     @property
