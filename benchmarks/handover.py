@@ -5,12 +5,15 @@
 One worker makes batches of so many MiB ahead of time. The loop takes one, reads it (copies it to the device where there
 is a GPU, else to other memory), does a fixed amount of small operations and drops it. What a step takes more than the
 small operations and the reading of memory of one's own is what the loader costs: mapping memory, touching it for the
-first time, freeing it, and waits for another thread that holds the interpreter meanwhile.
+first time, freeing it. Where batches are pinned a thread does that, so it is also measured how long small operations
+pause while another thread lets go of a batch.
 """
 
 from __future__ import annotations
 
 import argparse
+import queue
+import threading
 import time
 from collections.abc import Callable
 from statistics import median
@@ -27,6 +30,8 @@ _PARTS = 2  # samples of a batch
 _STEPS, _WARM_UP = 24, 6
 _OPERATIONS_S = 0.08
 _HEAD = ["MiB a batch", "torch adds ms", "flatout adds ms", "saved ms"]
+_HEAD += ["pause while another thread frees it, torch ms", "flatout ms"]
+_LOOKED_S = 0.05
 LOADERS = {"torch": DataLoader, "flatout": Ours}
 
 
@@ -80,12 +85,41 @@ def added_ms(mib: float, rounds: int) -> dict[str, list[float]]:
     own = torch.zeros(int(mib * _MIB / 4), pin_memory=torch.cuda.is_available())
     for _ in range(rounds):
         alone_ms = median(steps_ms([own] * (_STEPS + _WARM_UP), work, read))
-        for name, kind in LOADERS.items():
-            loader = kind(
-                Filled(mib), batch_size=_PARTS, num_workers=1, prefetch_factor=3, pin_memory=torch.cuda.is_available()
-            )
-            found[name].append(median(steps_ms(loader, work, read)) - alone_ms)
+        for name in LOADERS:
+            batches = _made(name, mib, pin_memory=torch.cuda.is_available())
+            found[name].append(median(steps_ms(batches, work, read)) - alone_ms)
     return found
+
+
+def _made(name: str, mib: float, pin_memory: bool = False) -> Any:
+    return LOADERS[name](Filled(mib), batch_size=_PARTS, num_workers=1, prefetch_factor=3, pin_memory=pin_memory)
+
+
+def pause_ms(mib: float, name: str) -> float:
+    """The longest that small operations wait for each other while another thread lets go of a batch; the middle one."""
+    batches: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    freeing = threading.Thread(target=_let_go, args=(batches,), daemon=True)
+    freeing.start()
+    value, longest = torch.zeros(64), []
+    for batch in _made(name, mib):
+        batch.sum()
+        batches.put(batch)
+        del batch
+        last = begun = time.perf_counter()
+        most_s = 0.0
+        while last < begun + _LOOKED_S:
+            value.add_(1.0)
+            now = time.perf_counter()
+            most_s, last = max(most_s, now - last), now
+        longest.append(1e3 * most_s)
+    batches.put(None)
+    freeing.join()
+    return median(longest[_WARM_UP:])
+
+
+def _let_go(batches: queue.SimpleQueue[Any]) -> None:
+    while batches.get() is not None:
+        pass  # it was let go of by that
 
 
 def main() -> None:
@@ -94,13 +128,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    rows, all_ms = [], {}
+    rows, all_ms, pauses_ms = [], {}, {}
     for mib in options.mib:
         all_ms[mib] = added = added_ms(mib, options.rounds)
         saved = [torchs - ours for torchs, ours in zip(added["torch"], added["flatout"], strict=True)]
-        rows.append([f"{mib:g}", *map(_spread, (*added.values(), saved))])
+        pauses_ms[mib] = pauses = {name: [pause_ms(mib, name) for _ in range(options.rounds)] for name in LOADERS}
+        rows.append([f"{mib:g}", *map(_spread, (*added.values(), saved, *pauses.values()))])
         print("  ".join(rows[-1]), flush=True)
-    print(write("handover", {"added_ms": all_ms}, table(_HEAD, rows)))
+    print(write("handover", {"added_ms": all_ms, "pauses_ms": pauses_ms}, table(_HEAD, rows)))
 
 
 def _spread(values: list[float]) -> str:

@@ -141,8 +141,8 @@ SAID_INPUT = {
     "put the samples into one memory-mapped array or few large files": "把样本放进一个内存映射数组或少数大文件",
     "{} is left of opening, which is {} of a sample": "打开文件占样本时间的 {1}，之后只剩其中的 {0}",
     # IN117
-    "{} MiB a step come from {n} workers in memory that is new each time: to map and free it takes about {} of each {} "
-    "ms step": "每步有 {0} MiB 由 {1} 个 worker 放在新的内存里送来：映射和释放约占每步 {3} ms 中的 {2} ms",
+    "{} MiB a step come from workers in memory that is new each time: to map and free it takes about {} of each {} ms "
+    "step": "每步有 {0} MiB 由 worker 放在新的内存里送来：映射和释放约占每步 {2} ms 中的 {1} ms",
     "flatout.DataLoader, whose workers use their memory again": (
         "改用 flatout.DataLoader：它的 worker 反复使用同一块内存"
     ),

@@ -57,8 +57,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "num_workers": use.workers,
             "pin_memory": str(bool(use.settings.get("pin_memory"))),
         },
-        cause=f"{mib:.3g} MiB a step come from {use.workers} workers in memory that is new each time: to map and free "
-        f"it takes about {taken_ms:.3g} of each {run.step_ms:.3g} ms step",
+        cause=f"{mib:.3g} MiB a step come from workers in memory that is new each time: to map and free it takes about "
+        f"{taken_ms:.3g} of each {run.step_ms:.3g} ms step",
         change="flatout.DataLoader, whose workers use their memory again",
         predicted_gain=gain,
     )
