@@ -91,7 +91,6 @@ def test_a_curve_that_is_known_needs_no_trial() -> None:
 
 
 @pytest.mark.timing
-@pytest.mark.timing
 def test_a_real_curve(tmp_path: Path) -> None:
     """Threads that wait 4 ms for an item, and one reader that takes 1 ms for each: four will do."""
 
