@@ -13,6 +13,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = (".ci", ".github", "benchmarks", "docs", "examples", "src", "tests")
+ROOT_FILES = {
+    ".gitignore", ".pre-commit-config.yaml", ".pre-commit-hooks.yaml", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE",
+    "Makefile", "README.md", "README.zh-CN.md", "mkdocs.yml", "pyproject.toml",
+}  # fmt: skip
 MAX_LINES = 400
 TEXT = {".py", ".md", ".toml", ".yml", ".yaml", ".json", ".cfg", ".txt", ".html", ".css", ".js", ""}
 # Spelt in two halves, so that this file does not break its own rule.
@@ -38,6 +42,18 @@ def test_no_file_holds_two_ideas() -> None:
     long = [p for p in python_files() if len(p.read_text().splitlines()) > MAX_LINES]
 
     assert not long, f"over {MAX_LINES} lines, look for the second idea in: {relative(long)}"
+
+
+def test_nothing_that_a_script_has_written_is_kept() -> None:
+    """Scripts of the corpus make their data where they are started."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("this is no checkout, so nobody knows what is kept")
+    kept = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+
+    strays = [
+        name for name in kept if name not in ROOT_FILES and not name.startswith(tuple(f"{one}/" for one in FOLDERS))
+    ]
+    assert not strays, f"{len(strays)} files that belong nowhere, as {strays[:3]}"
 
 
 def test_no_notes_to_self_in_the_tree() -> None:

@@ -89,10 +89,15 @@ def handover_ms(run: Evidence) -> float:
     return waiting.ready_ms if is_full else min(waiting.ready_ms, 1.5 * usual_ms)
 
 
+def trained_ms(run: Evidence) -> float:
+    """Of a step, without evaluations, checkpoints and logging."""
+    return run.step_ms - sum(run.phase(name).ms for name in _PAUSES)
+
+
 def busy_share(run: Evidence, use: LoaderUse) -> float | None:
     """Share of the time between epoch starts and pauses in which the workers were making samples."""
     work_ms = batch_ms(run, use)
-    feeding_ms = run.step_ms - epoch_start_ms(run) - sum(run.phase(name).ms for name in _PAUSES)
+    feeding_ms = trained_ms(run) - epoch_start_ms(run)
     if work_ms is None or not use.workers or feeding_ms <= 0:
         return None
     return min(1.0, work_ms / use.workers / feeding_ms)

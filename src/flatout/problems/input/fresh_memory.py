@@ -24,6 +24,7 @@ from collections.abc import Iterator, Mapping
 
 from flatout.problems.cases import Case, loader, on_gpu, run
 from flatout.problems.found import FoundInRun
+from flatout.problems.input.feeding import trained_ms
 from flatout.problems.prediction import by_removing, device_work_ms
 from flatout.records.evidence import Evidence, LoaderUse
 
@@ -33,7 +34,6 @@ REMEDY = "loader.workers"
 # Of a step without its pauses; batches that are smaller than this cost little else either.
 _WORTH, _FEWEST_MIB = 0.1, 4.0
 _LEAST_GAIN = 1.02
-_PAUSES = ("eval", "checkpoint", "logging")
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
@@ -44,10 +44,9 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if each_ms is None or work_ms is None or mib < _FEWEST_MIB:
         return
     taken_ms = mib * each_ms
-    trained_ms = run.step_ms - sum(run.phase(name).ms for name in _PAUSES)
     # What the workers need is no floor: the remedy has as many as are needed.
     gain = by_removing(run, taken_ms, f"mapping and freeing {mib:.3g} MiB takes {each_ms:.2g} ms a MiB here", work_ms)
-    if gain is None or gain.mid < _LEAST_GAIN or taken_ms < _WORTH * trained_ms:
+    if gain is None or gain.mid < _LEAST_GAIN or taken_ms < _WORTH * trained_ms(run):
         return
     yield FoundInRun(
         location=use.made_at,

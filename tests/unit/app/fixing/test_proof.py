@@ -154,6 +154,9 @@ def test_a_script_too_slow_to_see_its_pauses_counts_without_them_and_the_time_is
     assert list(fix.profile) == ["gc.defer", "loader.persistent"]
     assert 400.0 < fix.took_s < 450.0
     assert fix.gain is not None and fix.gain.low < slow_s / (quick_s + pause_s / 40) < fix.gain.high
+    # The ceiling is counted with pauses, too: both figures are of the same kind.
+    assert fix.ceiling is not None and fix.ceiling.reached is not None and fix.ceiling.reached.by == "total"
+    assert fix.ceiling.achieved_per_s == pytest.approx(fix.after_per_s)
     assert any("are counted in After alone" in notice for notice in fix.notices)
 
 
