@@ -216,6 +216,19 @@ def test_torch_settings_are_part_of_what_is_asked(load: Load) -> None:
     assert (calls.misses, calls.hits, calls.skipped) == (3, 5, 1)
 
 
+@pytest.mark.parametrize(("function", "misses"), [("x @ x", 2), ("(x * x).sum()", 1)])
+def test_how_products_round_counts_where_there_are_some(load: Load, function: str, misses: int) -> None:
+    call, calls, _ = _calls(load(HEAD + f"def f(x): return {function}"), "f")
+    before = torch.backends.cudnn.benchmark
+
+    try:
+        for torch.backends.cudnn.benchmark in (before, not before):
+            call(torch.ones(4, 4))
+    finally:
+        torch.backends.cudnn.benchmark = before
+    assert calls.misses == misses
+
+
 def test_only_the_first_thread_keeps(load: Load) -> None:
     module = load(HEAD + "def f(x): return x + 1")
     call, calls, _ = _calls(module, "f")

@@ -229,6 +229,24 @@ def test_what_a_comprehension_goes_over_is_read_outside_of_it(load: Load) -> Non
     assert [path for _, path in found.of_names] == [("RADIUS",)]
 
 
+@pytest.mark.parametrize(
+    ("function", "has_products"),
+    [
+        ("def f(x): return x @ x", True),
+        ("def f(x):\n    y = x.clone()\n    y @= x\n    return y", True),
+        ("def f(x): return torch.einsum('ij,jk', x, x)", True),
+        ("def f(x): return x.mm(x)", True),
+        ("def f(x): return F.conv2d(x, x)", True),
+        ("def helped(x): return torch.mm(x, x)\ndef f(x): return helped(x)", True),
+        ("def f(x): return sorted(x, key=torch.dot)", True),
+        ("def f(x): return torch.clamp(x * x, min=0).sum().sqrt()", False),
+        ("def f(x):\n    y = torch.zeros(4)\n    y[int(x)] = (x - 1) ** 2\n    return y", False),
+    ],
+)
+def test_products_of_matrices_and_convolutions_are_seen(load: Load, function: str, has_products: bool) -> None:
+    assert reads(load, function).has_products is has_products
+
+
 def test_a_grid_may_be_read(load: Load) -> None:
     assert not reads(load, "def f(n): return np.mgrid[0:n, 0:4] * np.pi").of_self
 

@@ -32,6 +32,7 @@ class Asking:
         self._owner = owner
         self._signature = inspect.signature(function)
         reads = reads_of(body_of(function, owner))
+        self._has_products = reads.has_products
         self._of_self = sorted(reads.of_self)
         self._of_names = _loaded(reads.of_names)
         self._of_functions = _loaded(reads.of_functions)
@@ -41,7 +42,7 @@ class Asking:
 
     def asked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Asked | None:
         """None where this call is not to be kept. Raises Unkeyable and Impure."""
-        around = settings(self._torch)
+        around = settings(self._torch, self._has_products)
         if around is None:
             return None
         try:

@@ -78,6 +78,10 @@ LIBRARY = {
     "math": _MATH,
     "itertools": frozenset(("chain", "combinations", "permutations", "product")),
 }
+# What is multiplied, convolved or solved: a result hangs on how cudnn and matrix products round. All of two modules are
+# taken to be such, though most of theirs are not.
+PRODUCTS = _words("baddbmm bmm cdist dot einsum inner inverse kron matmul mm mv outer tensordot")
+MODULES_OF_PRODUCTS = ("torch.nn.functional.", "torch.linalg.")
 LIBRARIES = frozenset(name.partition(".")[0] for name in LIBRARY)
 # More than two arguments by position are no result array with these.
 NUMPY_OF_THREE = frozenset(("arange", "clip", "full", "linspace", "logspace", "where"))

@@ -12,7 +12,16 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from .freshness import CONTAINER, NEW, TENSOR, Freshness, path_of
-from .known_names import ATTRIBUTES_REFUSED, CHANGES_CONTAINER, CHANGES_TENSOR, DRAWS, KEYWORDS_REFUSED, METHODS
+from .known_names import (
+    ATTRIBUTES_REFUSED,
+    CHANGES_CONTAINER,
+    CHANGES_TENSOR,
+    DRAWS,
+    KEYWORDS_REFUSED,
+    METHODS,
+    MODULES_OF_PRODUCTS,
+    PRODUCTS,
+)
 
 _MOST_FUNCTIONS = 20
 Path = tuple[str, ...]
@@ -83,6 +92,8 @@ class Reads:
     # Of whatever object: a property by one of these names is run.
     attributes: set[str] = field(default_factory=set)
     functions: list[str] = field(default_factory=list)
+    # Whether it multiplies matrices, convolves or the like, so that settings of those matter to it.
+    has_products: bool = False
 
 
 def reads_of(body: Body) -> Reads:
@@ -153,6 +164,7 @@ class _Walk(ast.NodeVisitor):
             # What lies in a list of its own need not be its own.
             raise self._impure(f"it changes {ast.unparse(node.target)} in place, which it may not have made", node)
         self._write(node.target)
+        self.visit(node.op)
         self.visit(node.value)
 
     def visit_For(self, node: ast.For) -> None:
@@ -255,6 +267,14 @@ class _Walk(ast.NodeVisitor):
             self._reads.of_names.append((self._body.names, path))
         else:
             self._body.names.called(path, 0)
+            self._note(origin)
+
+    def visit_MatMult(self, node: ast.MatMult) -> None:
+        self._reads.has_products = True
+
+    def _note(self, origin: str) -> None:
+        is_product = origin.startswith(MODULES_OF_PRODUCTS) or origin.rpartition(".")[2] in PRODUCTS
+        self._reads.has_products |= is_product
 
     # Calling
 
@@ -285,6 +305,7 @@ class _Walk(ast.NodeVisitor):
 
     def _check_function(self, path: Path, arguments: int) -> None:
         body = self._body.names.called(path, arguments)
+        self._note(self._body.names.origin(path) or "")
         if body is not None:
             self.calls.append(body)
             self._reads.of_functions.append((self._body.names, path))
@@ -299,6 +320,7 @@ class _Walk(ast.NodeVisitor):
             where = f" on {ast.unparse(called.value)}" if changes else ""
             raise Impure(f"it calls .{name}(){where}, which {fault_of(name)}")
         self._reads.attributes.add(name)
+        self._note(name.removesuffix("_"))
         self.visit(called.value)
 
 

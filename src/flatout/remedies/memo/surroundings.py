@@ -8,8 +8,11 @@ from collections.abc import Hashable
 from typing import Any
 
 
-def settings(torch: Any) -> Hashable | None:
-    """Of this thread, just now; None where calls are recorded or rewritten, so that none may be left out."""
+def settings(torch: Any, has_products: bool) -> Hashable | None:
+    """Of this thread, just now; None where calls are recorded or rewritten, so that none may be left out.
+
+    How products round is left out where a function has none: a trial that changes it need not compute all results anew.
+    """
     c = torch._C
     if (
         torch.compiler.is_compiling()
@@ -24,9 +27,10 @@ def settings(torch: Any) -> Hashable | None:
         # What is kept was made by work in one stream, and is ready only there.
         on_gpu = (torch.cuda.current_device(), torch.cuda.current_stream().cuda_stream)
     autocast = tuple((torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda"))
+    rounding = _of_products(torch.backends) if has_products else ()
     return (
         torch.get_default_dtype(), torch.is_grad_enabled(), torch.is_inference_mode_enabled(), autocast, on_gpu,
-        torch.get_num_threads(), torch.are_deterministic_algorithms_enabled(), *_of_products(torch.backends),
+        torch.get_num_threads(), torch.are_deterministic_algorithms_enabled(), *rounding,
     )  # fmt: skip
 
 
