@@ -52,7 +52,8 @@ class FeedIterator(_MultiProcessingDataLoaderIter):
         self._prefetch_factor = loader.prefetch_factor
         self._queue = Ready()
         self._data_queue: Any = self._queue
-        self._worker_result_queue: Any = self._queue
+        # Where batches are pinned torch has two, and who counts adds them up: all of ours lie in the one.
+        self._worker_result_queue: Any = Ready()
         self._seed = int(self._base_seed)
         self._schedule = Schedule(crew, feed.costs)
         self._restarts = 0

@@ -18,6 +18,7 @@ _FIRST_STEPS = 4
 _LEAST_STEPS = 16
 _LONG_STEPS, _LONG_S = 6, 4.0
 _ENOUGH = 0.03  # of the loop's time spent waiting: nothing left to gain
+_KEEPS_UP = 0.9  # of the batches taken: fewer were made, so that those lying ready will run out
 _MOSTLY = 0.5
 _BETTER = 1.05
 _FACTOR = 1.5
@@ -164,7 +165,7 @@ class Tuner:
             self._direction = 1 / _FACTOR  # more did not help; perhaps fewer leave the main thread more room
         else:
             return self._settle(costs, batch)
-        if self._wait_s < _ENOUGH * self._wall_s and self._direction > 1.0:
+        if self._wait_s < _ENOUGH * self._wall_s and self._keeps_up(costs, batch) and self._direction > 1.0:
             return self._settle(costs, batch)
         assert self._best is not None
         following = self._next(self._best[1], costs)
@@ -173,10 +174,20 @@ class Tuner:
             return self._settle(costs, batch)
         return self._try(following, costs, batch)
 
+    def _keeps_up(self, costs: Costs, batch: int) -> bool:
+        """Nobody waits as long as batches lie ready: it counts whether they become fewer.
+
+        They do so at the end of an epoch as well, where none are left to be made; then workers are not too slow.
+        """
+        loading_s = batch * costs.sample_ns / 1e9 / self.workers
+        busy_s = (self._wall_s - self._wait_s) / self._steps
+        return self._made >= _KEEPS_UP * self._steps or loading_s <= busy_s
+
     def _next(self, workers: int, costs: Costs) -> int | None:
         """The number to try after `workers`, None when none is left."""
         # So many times as many would do, if they got in nobody's way.
-        short = min(self._wall_s / max(self._wall_s - self._wait_s, 1e-9), _LARGEST_FACTOR)
+        short = self._wall_s / max(self._wall_s - self._wait_s, 1e-9)
+        short = min(max(short, self._steps / max(1, self._made)), _LARGEST_FACTOR)
         cpus = self._most(costs)
         if workers < cpus:
             up = min(max(workers + 1, round(workers * _FACTOR), round(workers * short)), cpus)

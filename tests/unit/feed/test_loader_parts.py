@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader as TorchLoader
 
+from flatout.attach.loader import _queue_depth
 from flatout.feed import DataLoader, autotune, packing
 from flatout.feed.again import like
 from flatout.feed.costs import Costs
@@ -217,6 +218,20 @@ def test_a_number_that_was_enough_before_and_is_not_now_grows() -> None:
     assert tuner.workers >= 7
 
 
+@pytest.mark.parametrize(("sample_s", "grows"), [(2.0, True), (1.4, False)])
+def test_batches_that_lie_ready_hide_that_workers_are_too_few_and_the_end_of_an_epoch_does_not(
+    sample_s: float, grows: bool
+) -> None:
+    machine = Machine(sample_s=sample_s, cpu_share=1.0, cpus=16, step_s=0.3)
+    tuner = Tuner(5, 10, cpus=16, memory_bytes=1 << 34, is_found=True)
+
+    # Nobody waits: 40 batches were made before, and three in four steps one more is.
+    for step in range(30):
+        tuner.step(0.3 * step, 0.3 * step, 40 + int(0.75 * step), machine, 1)
+
+    assert tuner.workers == 8 if grows else (tuner.workers == 5 and tuner.settled_at is not None)
+
+
 def test_slow_steps_are_judged_by_fewer() -> None:
     slow, quick = (Machine(sample_s=0.1, cpu_share=1.0, cpus=8, step_s=one) for one in (0.8, 0.08))
     tuners = [Tuner(1, 2, cpus=8, memory_bytes=1 << 34) for _ in range(2)]
@@ -315,6 +330,14 @@ def test_a_thread_that_pins_keeps_the_order(monkeypatch: pytest.MonkeyPatch) -> 
 
     assert [x for batch in batches for x in batch] == [i + 0.5 for i in range(40)]
     assert seen == {"flatout-pin"}
+
+
+def test_a_batch_that_lies_ready_counts_once_where_batches_are_pinned() -> None:
+    iterator = iter(DataLoader(list(range(8)), batch_size=2, num_workers=1))
+    iterator._pin_memory = True
+    iterator._queue.batches = {1: None, 2: None}
+
+    assert _queue_depth(iterator) == 2
 
 
 def test_a_loader_is_made_again_with_all_it_has() -> None:

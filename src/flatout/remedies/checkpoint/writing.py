@@ -26,6 +26,8 @@ from .place import Place, free_bytes, may_be_renamed, name_of, place_for, remove
 _MOST_OF_ROOM = 0.5
 # A script that saves faster than the disk writes is slowed down to it, as it is without us.
 _MOST_UNDER_WAY = 4
+# Of the memory that is left, what may lie there between two checkpoints for the next one.
+_MOST_KEPT = 1 / 32
 _POLL_S = 0.01
 _LONGEST_IN_CHILD_S = 60.0
 
@@ -80,6 +82,8 @@ class Saver:
         self._own = threading.local()
         self._writer: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
+        # Memory of a checkpoint that is written: -1 where there is none.
+        self._spare = -1
         self._number = 0
         self._tidied: set[str] = set()
         self.pending: dict[int, Job] = {}
@@ -167,7 +171,7 @@ class Saver:
         with self._own_calls():
             room = available_bytes()
         try:
-            memory = os.memfd_create("flatout-checkpoint", os.MFD_CLOEXEC)
+            memory = self._empty_memory()
         except OSError as error:
             raise NoRoom from error
         try:
@@ -175,10 +179,29 @@ class Saver:
                 serialise(file)
                 if file.is_over:
                     raise NoRoom
+            os.ftruncate(memory, os.lseek(memory, 0, os.SEEK_CUR))
         except BaseException:
             os.close(memory)
             raise
         return memory
+
+    def _empty_memory(self) -> int:
+        with self._lock:
+            memory, self._spare = self._spare, -1
+        if memory < 0:
+            return os.memfd_create("flatout-checkpoint", os.MFD_CLOEXEC)
+        os.lseek(memory, 0, os.SEEK_SET)
+        return memory
+
+    def _done_with(self, memory: int, size: int) -> None:
+        """Kept for the next checkpoint where it is little, for fresh memory is slow; else freed, which is slow as well:
+        not while the training waits.
+        """
+        room = available_bytes()
+        if self._spare < 0 and (room is None or size <= _MOST_KEPT * room):
+            self._spare = memory
+        else:
+            threading.Thread(target=os.close, args=(memory,), name="flatout-frees", daemon=True).start()
 
     def _hand_over(self, place: Place, memory: int, sums: bool) -> None:
         size = os.fstat(memory).st_size
@@ -291,7 +314,7 @@ class Saver:
         if words["failed"] is not None:
             self._finish_here(job)
         elif job.memory >= 0:
-            os.close(job.memory)
+            self._done_with(job.memory, job.size)
         return True
 
     def _lost_writer(self) -> None:
@@ -348,6 +371,9 @@ class Saver:
             if self._writer is not None:
                 self._writer.wait()
                 self._writer = None
+            if self._spare >= 0:
+                os.close(self._spare)
+                self._spare = -1
         if self.failures:
             sys.stderr.write(f"flatout: checkpoints could not be written: {self.failures}\n")
             self.failures.clear()
