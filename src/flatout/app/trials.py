@@ -34,7 +34,7 @@ from flatout.attach.trial import compiler_variables
 from flatout.diagnose.merging import merged
 from flatout.diagnose.ranks import Rank, training_ranks
 from flatout.diagnose.summary import examine, summarise
-from flatout.feed.cpus import free_bytes
+from flatout.feed.host_memory import free_bytes
 from flatout.records.report import RemedyState, RunReport
 from flatout.records.trial import Ending, Trial, from_plain
 from flatout.remedies.loader.found_before import VARIABLE as WORKERS

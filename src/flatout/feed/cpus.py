@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from pathlib import Path
 
 from .processors import processors
 
@@ -17,26 +16,6 @@ def cpus_of_rank(environ: Mapping[str, str] = os.environ, cpus: float | None = N
     except ValueError:
         ranks = 1
     return (processors() if cpus is None else cpus) / ranks
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text().splitlines()
-    except OSError:
-        return []
-
-
-def free_bytes(root: Path = Path("/")) -> int | None:
-    """Memory that is still to be had on this machine, or in this cgroup; None when it is not told."""
-    found = [1024 * int(line.split()[1]) for line in _lines(root / "proc/meminfo") if line.startswith("MemAvailable:")]
-    for line in _lines(root / "proc/self/cgroup"):
-        _, controllers, path = line.split(":", 2)
-        if controllers == "":
-            folder = root / "sys/fs/cgroup" / path.strip("/")
-            limit, used = _lines(folder / "memory.max"), _lines(folder / "memory.current")
-            if limit and used and limit[0] != "max":
-                found.append(max(0, int(limit[0]) - int(used[0])))
-    return min(found, default=None)
 
 
 class CpuClock:

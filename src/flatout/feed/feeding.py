@@ -17,6 +17,7 @@ from .crew import Crew
 from .iterator import FeedIterator
 from .memory import Memory
 from .messages import Answer
+from .shortage import Relief, Shortage
 from .tuning import Tuner
 from .worker import Orders
 
@@ -53,8 +54,11 @@ class Feed:
         # The workers that the script asked for, where it gets others; and told, once, that some show its numbers.
         self.known_workers: int | None = None
         self.on_renumbered: Callable[[], None] | None = None
+        # Told when memory ran short: in words, what was done about it.
+        self.on_short: Callable[[str], None] | None = None
         self._made = 0
-        self._warned = False
+        self._warned = self._is_renewing = False
+        self._shortage: Shortage | None = None
 
     def tune(self, loader: Any, workers: int, most: int | None = None, is_found: bool = False) -> None:
         """From now on `num_workers` and `prefetch_factor` are the tuner's; torch's checks of them are over.
@@ -109,16 +113,46 @@ class Feed:
             self.on_renumbered = None
 
     def note_wait(self, iterator: FeedIterator, began_s: float, ended_s: float) -> None:
+        self._look_at_memory(iterator)
         tuner = self.tuner
         if tuner is None or not tuner.step(began_s, ended_s, self._made, self.costs, iterator.batch_size):
             return
-        iterator._prefetch_factor = -(-tuner.ahead // tuner.workers)
+        self._resize(iterator, tuner.workers, -(-tuner.ahead // tuner.workers))
+
+    def _resize(self, iterator: FeedIterator, workers: int, ahead_each: int) -> None:
+        iterator._prefetch_factor = ahead_each
         loader = iterator.loader()
         if loader is not None:
-            loader.num_workers, loader.prefetch_factor = tuner.workers, iterator._prefetch_factor
-        iterator.resize(tuner.workers)
+            loader.num_workers, loader.prefetch_factor = workers, ahead_each
+        iterator.resize(workers)
         if self.on_workers is not None:
-            self.on_workers(tuner.workers)
+            self.on_workers(workers)
+
+    def _look_at_memory(self, iterator: FeedIterator) -> None:
+        """Workers that the script has not asked for must not take the memory that it needs."""
+        if self.known_workers is None:
+            return
+        if self._is_renewing:
+            self._is_renewing = not iterator.fill_up()
+            return
+        if self._shortage is None:
+            self._shortage = Shortage(self.known_workers)
+        relief = self._shortage.relief(iterator._num_workers)
+        if relief is not None:
+            self._relieve(iterator, relief)
+
+    def _relieve(self, iterator: FeedIterator, relief: Relief) -> None:
+        if relief.renewed:
+            self._is_renewing = True
+            iterator.renew(relief.renewed)
+            done = f"{relief.renewed} of {relief.workers} workers were renewed"
+        else:
+            if self.tuner is not None:
+                self.tuner.settle_for(relief.workers)
+            done = f"{relief.workers} workers instead of {iterator._num_workers}"
+            self._resize(iterator, relief.workers, iterator._prefetch_factor)
+        if self.on_short is not None:
+            self.on_short(f"the machine's memory ran short: {done}, as what they keep goes with them")
 
 
 def _warn_of_random() -> None:

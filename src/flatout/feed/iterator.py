@@ -208,6 +208,22 @@ class FeedIterator(_MultiProcessingDataLoaderIter):
         self._tell_watcher(began_s)
         self._fill()
 
+    def renew(self, workers: int) -> None:
+        """So many go when they have finished what they are at; `fill_up` puts others in their places."""
+        self._schedule.let_go(workers)
+
+    def fill_up(self) -> bool:
+        """Whether there are as many workers as there should be, once those that go have gone."""
+        dead = self._crew.ended()
+        if dead:
+            self._mend(dead)
+        if self._crew.leaving:
+            return False
+        began_s = time.perf_counter()
+        self._crew.grow(self._num_workers, self._seed)
+        self._tell_watcher(began_s)
+        return True
+
     def _tell_watcher(self, began_s: float) -> None:
         """Whoever watches this loader knows its workers from the epoch's beginning; there are others now."""
         watcher, loader = getattr(self, "_flatout_on_workers", None), self.loader()

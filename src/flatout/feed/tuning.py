@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from typing import Protocol
 
-from .cpus import cpus_of_rank, free_bytes
+from .cpus import cpus_of_rank
+from .host_memory import free_bytes
 
 MOST_WORKERS = 32
 _FIRST_STEPS = 4
@@ -78,6 +79,11 @@ class Tuner:
         if is_found:
             self._tried.add(self.workers)
             self._begin(self.workers + 2)
+
+    def settle_for(self, workers: int) -> None:
+        """So many and no more: there is no memory for what others would keep."""
+        self.workers = workers
+        self.settled_at = self.steps
 
     def begin_epoch(self) -> None:
         """What a script does between two epochs, and the wait for the first batch of one, tell nothing of its pace."""

@@ -9,7 +9,8 @@ from typing import Any
 
 import torch.utils.data as data
 
-from .budget import default_budget_bytes, folder_free_bytes, memory
+from ..host_memory import memory
+from .budget import default_budget_bytes, folder_free_bytes
 from .cut import Cut
 from .key import dataset_key
 from .probe import probe

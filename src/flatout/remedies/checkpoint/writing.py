@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from ...feed.host_memory import free_bytes as available_bytes
 from . import process
-from .memory_room import available_bytes
 from .place import Place, free_bytes, may_be_renamed, name_of, place_for, remove_left_over
 
 # Of the memory that is left, what checkpoints under way may take.

@@ -164,6 +164,7 @@ class Adopting:
         feed.last_in_turn = late and comes_to_its_end_drawing(loader._index_sampler)
         feed.on_random = lambda: self._site.tell(randomness=others("some samples or batches", OTHER_NUMBER))
         feed.known_workers = added.before
+        feed.on_short = lambda done: self._site.tell(memory=done)
         feed.on_renumbered = lambda: self._site.tell(worker_ids=_shared(added.before))
         if self._tunes:
             feed.tune(loader, loader.num_workers, batches, is_found)

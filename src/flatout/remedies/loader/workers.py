@@ -15,7 +15,9 @@ with as many as a quick training step would need, at most the processors this pr
 itself, shared by the ranks of the machine, and no more than an epoch has batches. Then the number follows the pace of
 the training while it runs. The workers live from one epoch to the next; the draw that starting them would make is made
 all the same. Random transforms are then seeded by a sample's place in the epoch, not by worker. Batches come in memory
-that is used again: torch's loader takes fresh memory for each one, which the process that trains has to free.
+that is used again: torch's loader takes fresh memory for each one, which the process that trains has to free. When the
+machine's memory runs short, workers that the script did not ask for are renewed, so that what datasets keep in each of
+them goes; where that does not help there are fewer, and that is told.
 """
 
 from __future__ import annotations

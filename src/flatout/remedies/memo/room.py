@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..checkpoint.memory_room import available_bytes
+from ...feed.host_memory import free_bytes as available_bytes
 
 _SHARE = 0.1
 
