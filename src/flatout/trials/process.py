@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from flatout.feed.host_memory import memory
 from flatout.trials import apart
 from flatout.trials.ready import OUTPUT, Started
 
 _LOOK_S = 0.2
 _STEPS_LOOK_S = 2.0
 _GRACE_S = 5.0
-# Below this share of the host's memory the kernel would soon choose a victim, and not always the trial.
+# Below this share of the host's memory, or of its control group's, the kernel would soon choose a victim, and not
+# always the trial.
 _LEAST_FREE = 0.03
 # No step for so long, and for so many times the longest gap between looks that brought one, is a hang.
 _HUNG_S = 120.0
@@ -75,7 +77,7 @@ class Process:
             now = time.perf_counter()
             if now - self._began_s > limit_s:
                 cut = "out of time"
-            elif _free_share() < _LEAST_FREE:
+            elif memory().free_share < _LEAST_FREE:
                 cut = "out of memory"
             elif now >= next_look_s:
                 next_look_s = now + _STEPS_LOOK_S
@@ -88,12 +90,3 @@ class Process:
             apart.end(self._process, _GRACE_S)
         code = self._process.wait()
         return Exit(128 - code if code < 0 else code, time.perf_counter() - self._began_s, cut)
-
-
-def _free_share() -> float:
-    """Of the host's memory; 1.0 where that cannot be told."""
-    try:
-        figures = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
-        return int(figures["MemAvailable"].split()[0]) / int(figures["MemTotal"].split()[0])
-    except (OSError, KeyError, ValueError):
-        return 1.0
