@@ -27,6 +27,8 @@ _RANDOM = (
     "with the same seed will differ. seeding='sample' makes them equal, whatever the workers; per_sample=False does as "
     "torch does"
 )
+_RENEWED = "the machine's memory ran short: {renewed} of {workers} workers were renewed, without what they had kept"
+_FEWER = "the machine's memory ran short: {workers} workers instead of {before}"
 
 
 class Feed:
@@ -145,14 +147,14 @@ class Feed:
         if relief.renewed:
             self._is_renewing = True
             iterator.renew(relief.renewed)
-            done = f"{relief.renewed} of {relief.workers} workers were renewed"
+            done = _RENEWED.format(renewed=relief.renewed, workers=relief.workers)
         else:
             if self.tuner is not None:
                 self.tuner.settle_for(relief.workers)
-            done = f"{relief.workers} workers instead of {iterator._num_workers}"
+            done = _FEWER.format(workers=relief.workers, before=iterator._num_workers)
             self._resize(iterator, relief.workers, iterator._prefetch_factor)
         if self.on_short is not None:
-            self.on_short(f"the machine's memory ran short: {done}, as what they keep goes with them")
+            self.on_short(done)
 
 
 def _warn_of_random() -> None:

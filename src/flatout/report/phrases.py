@@ -170,6 +170,17 @@ PHRASES = {
     "evaluations and checkpoints come so seldom under the profile that no trial saw one: After is without them": (
         "在此配置下评估和检查点很少出现，没有一次试验看到：“之后”不含它们"
     ),
+    "a trial of all that is kept, and of more in turns with it, ended so: {}. A longer training may, too": (
+        "一次包含全部保留措施（并轮换试验其他措施）的试验这样结束：{0}。更长的训练也可能如此"
+    ),
+    "crashed": "崩溃",
+    "hung": "卡住",
+    "out of memory": "内存不足",
+    "in a trial under the profile {}": "在此配置的一次试验中，{0}",
+    "the machine's memory ran short: {} of {} workers were renewed, without what they had kept": (
+        "机器内存不足：{1} 个 worker 中有 {0} 个被换新，不带它们保留的数据"
+    ),
+    "the machine's memory ran short: {} workers instead of {}": "机器内存不足：worker 由 {1} 个减为 {0} 个",
     "no patch was written: {}": "没有写补丁：{0}",
     "the source was changed as in {}": "源码已按 {0} 修改",
     "evaluations and checkpoints are counted in After alone: Before is too slow to see enough of them": (

@@ -176,7 +176,9 @@ def _literals() -> str:
     """Every text in the code that such sentences come from, pieces of a formatted one apart."""
     root = Path(flatout.__file__).parent
     files = (
-        file for name in ("app", "diagnose", "prove", "remedies", "telemetry") for file in (root / name).rglob("*.py")
+        file
+        for name in ("app", "diagnose", "feed", "prove", "remedies", "telemetry")
+        for file in (root / name).rglob("*.py")
     )
     trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files]
     nodes = (node for tree in trees for node in ast.walk(tree))

@@ -9,6 +9,7 @@ from flatout.app.fixing.bench import BARE, LOSSES, Bench
 from flatout.app.fixing.distance import distance
 from flatout.app.fixing.judging import counted_by, draws_others, repeats, same_bits, with_losses, workers_of
 from flatout.app.fixing.search import Search
+from flatout.app.fixing.warnings import warnings
 from flatout.prove.decision import BAR
 from flatout.prove.envelope import envelope
 from flatout.prove.hours import hours
@@ -157,6 +158,7 @@ def concluded(bench: Bench, search: Search, report: RunReport, quality: Quality)
     bare, after = map(measured, _arms(bench, found.profile))
     by, spread = counted_by(found.profile), _spread(bench, found.profile)
     unit = common_unit([*bare, *after])
+    pauses = (_AFTER_ALONE,) if _sees_none(bench, found.profile) else _on_pauses(bare, after, bench.all, by)
     failures = {trial.arm: f"{trial.ending}: {trial.why}" for trial in bench.all if not trial.ended_well}
     return Fix(
         command=bench.settings.command,
@@ -179,7 +181,7 @@ def concluded(bench: Bench, search: Search, report: RunReport, quality: Quality)
         written=tuple(dict.fromkeys(file for trial in bench.all for file in trial.written)),
         sources=_sources(search.findings),
         workers=workers_of(bench.of(found.profile), search.findings),
-        notices=(_AFTER_ALONE,) if _sees_none(bench, found.profile) else _on_pauses(bare, after, bench.all, by),
+        notices=(*pauses, *warnings(bench.all, found.profile)),
         failures=failures,
     )
 

@@ -12,9 +12,10 @@ from flatout.app.fixing.search import Search
 from flatout.app.fixing.settings import Settings
 from flatout.app.plan import Wishes
 from flatout.records.report import RunReport
-from flatout.records.trial import Trial
+from flatout.records.trial import Ending, Trial
+from flatout.report.phrases import phrase
 from flatout.trials.request import Request
-from tests.unit.app.fixing.known_machine import STEP_S, Machine, fixed, fixed_by_clock, found, states
+from tests.unit.app.fixing.known_machine import STEP_S, Machine, Turning, fixed, fixed_by_clock, found, states
 
 
 def test_a_metric_that_gets_worse_undoes_what_is_numeric_and_leaves_the_rest() -> None:
@@ -88,6 +89,34 @@ def test_a_pause_in_a_faster_arm_does_not_count_against_it() -> None:
     assert fix.gain is not None
     assert fix.gain.mid == pytest.approx(4.0, rel=0.05)
     assert any("not counted" in notice for notice in fix.notices)
+
+
+@pytest.mark.parametrize(("ending", "is_told"), [("out of memory", True), ("hung", True), ("out of time", False)])
+def test_a_trial_of_the_profile_that_failed_is_told(ending: Ending, is_told: bool) -> None:
+    machine = Machine(lambda profile: STEP_S / (2.0 if "loader.workers" in profile else 1.0))
+    machine.told["loader.workers"] = {"memory": "the machine's memory ran short: 4 workers instead of 8"}
+
+    class Failing(Turning):
+        """Longer than all others, the one in turns does not end well."""
+
+        def __call__(self, request: Request) -> Trial:
+            trial = machine(request)
+            return replace(trial, ending=ending, step_s=()) if request.arms else trial
+
+    failing = Failing(lambda profile: STEP_S)
+    failing.looks = {"": found("loader.workers", workers=2), "loader.workers": found("precision.tf32")}
+    wishes = {"allow": ("numeric",), "only": ("loader.workers", "precision.tf32")}
+    fix = fixed(failing, failing.looks[""], **wishes)
+
+    assert "loader.workers" in fix.profile and fix.failures
+    told = [notice for notice in fix.notices if "A longer training may, too" in notice]
+    assert told == (
+        [f"a trial of all that is kept, and of more in turns with it, ended so: {ending}. A longer training may, too"]
+        if is_told
+        else []
+    )
+    assert "in a trial under the profile the machine's memory ran short: 4 workers instead of 8" in fix.notices
+    assert all(phrase(notice) is not None for notice in fix.notices)
 
 
 class Pausing(Machine):
