@@ -30,6 +30,7 @@ from flatout.app.live import Follower
 from flatout.app.loaders_alone import NOT_FED, fed
 from flatout.app.notices import Notices
 from flatout.app.run import REMEDIES
+from flatout.app.stock import used_up
 from flatout.attach.trial import compiler_variables
 from flatout.diagnose.merging import merged
 from flatout.diagnose.ranks import Rank, training_ranks
@@ -259,7 +260,7 @@ def _steps(ranks: Sequence[Rank], warm_up: int) -> tuple[tuple[float, ...], tupl
         shared = min(len(samples), len(others))
         times, samples, pauses = times[:shared], samples[:shared] + others[:shared], pauses[:shared]
     # A run that ended early has no steps to give away.
-    first = min(warm_up, len(times) // 2)
+    first = used_up(ranks[0].steps, min(warm_up, len(times) // 2))
     return tuple(times[first:].tolist()), tuple(samples[first:].tolist()), tuple(pauses[first:].tolist())
 
 

@@ -56,12 +56,13 @@ class Inbox:
 
     def get(self, timeout_s: float, tasks_too: bool) -> list[Arrival]:
         """What has arrived. Comes back early when a worker has ended or a task can be sent."""
-        arrivals = self._all()
+        arrivals = self.now()
         if not arrivals and self._crew.wait(timeout_s, tasks_too):
-            arrivals = self._all()
+            arrivals = self.now()
         return arrivals
 
-    def _all(self) -> list[Arrival]:
+    def now(self) -> list[Arrival]:
+        """What is there already."""
         arrivals = []
         while (arrival := _receive(self._crew)) is not None:
             arrivals.append(arrival)
@@ -106,9 +107,15 @@ class PinningInbox:
             return Arrival(arrival.answer, ExceptionWrapper(where="in pin memory thread"))
 
     def get(self, timeout_s: float, tasks_too: bool) -> list[Arrival]:
+        try:
+            first = self._arrived.get(timeout=min(max(timeout_s, 0.001), _LOOK_AROUND_S))
+        except queue.Empty:
+            return []
+        return [first, *self.now()]
+
+    def now(self) -> list[Arrival]:
         arrivals = []
         try:
-            arrivals.append(self._arrived.get(timeout=min(max(timeout_s, 0.001), _LOOK_AROUND_S)))
             while True:
                 arrivals.append(self._arrived.get_nowait())
         except queue.Empty:

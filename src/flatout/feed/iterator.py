@@ -20,15 +20,22 @@ from .schedule import Epoch, Schedule
 from .stuck import describe
 
 _LOOK_AROUND_S = 1.0
+# Batches that have come are taken in at least so often: how many there are is asked by those who judge a loader's pace.
+_LOOK_IN_S = 0.02
 
 
 class Ready:
     """Stands where torch keeps its queue of results: tells how many batches are ready."""
 
-    def __init__(self) -> None:
+    def __init__(self, iterator: FeedIterator | None = None) -> None:
         self.batches: dict[int, Any] = {}
+        # It holds this, and would stay until a collection.
+        self._iterator = weakref.ref(iterator) if iterator is not None else lambda: None
 
     def qsize(self) -> int:
+        iterator = self._iterator()
+        if iterator is not None:
+            iterator.look_in(time.perf_counter())
         return len(self.batches)
 
 
@@ -50,7 +57,8 @@ class FeedIterator(_MultiProcessingDataLoaderIter):
         self._crew = crew
         self._owner = os.getpid()
         self._prefetch_factor = loader.prefetch_factor
-        self._queue = Ready()
+        self._queue = Ready(self)
+        self._looked_in_s = 0.0
         self._data_queue: Any = self._queue
         # Where batches are pinned torch has two, and who counts adds them up: all of ours lie in the one.
         self._worker_result_queue: Any = Ready()
@@ -119,6 +127,7 @@ class FeedIterator(_MultiProcessingDataLoaderIter):
 
     def _next_data(self) -> Any:
         began = time.perf_counter()
+        self.look_in(began)
         while self._next not in self._ready:
             if self._next >= self._sent:
                 if not self._exhausted:
@@ -136,6 +145,17 @@ class FeedIterator(_MultiProcessingDataLoaderIter):
         if isinstance(batch, ExceptionWrapper):
             batch.reraise()
         return batch
+
+    def look_in(self, now_s: float) -> None:
+        """Take what has come, without waiting for more."""
+        if now_s - self._looked_in_s < _LOOK_IN_S or self._shutdown or os.getpid() != self._owner:
+            return
+        self._looked_in_s = now_s
+        arrivals = self._inbox.now()
+        for arrival in arrivals:
+            self._take(arrival)
+        if arrivals:
+            self._schedule.send()
 
     def _receive(self) -> None:
         """Wait until something has come of the workers."""

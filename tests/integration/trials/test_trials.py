@@ -116,6 +116,19 @@ def test_a_ceiling_gives_the_same_batches_again(attempt: Try) -> None:
     assert sum(ceiling.step_s[-10:]) < 0.5 * sum(plain.step_s[-10:])
 
 
+@pytest.mark.parametrize(("remedies", "batch_s"), [({}, 0.05), ({"loader.workers": 2}, 0.025)])
+def test_batches_that_lay_ready_say_nothing_of_the_pace(
+    tmp_path: Path, remedies: dict[str, Any], batch_s: float
+) -> None:
+    script = str(_SCRIPT.with_name("stocked.py"))
+
+    trial = Maker(tmp_path)(Request((script,), "stocked", remedies, steps=110, warm_up=4))
+
+    # What lay ready was taken within 10 ms a step.
+    assert trial.ending == "stopped" and 53 <= len(trial.step_s) < 100
+    assert np.mean(trial.step_s) == pytest.approx(batch_s, rel=0.2)
+
+
 def test_a_trial_made_before_is_not_made_again(tmp_path: Path) -> None:
     begun: list[str] = []
     maker = Maker(tmp_path, tell=lambda request: begun.append(request.arm))

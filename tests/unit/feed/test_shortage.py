@@ -86,13 +86,13 @@ def test_what_the_script_asked_for_stays_as_it_is(clock: Clock) -> None:
 class Hoards(Dataset[torch.Tensor]):
     """Keeps what it has read, in each worker anew."""
 
-    BYTES = 4 << 20
+    BYTES = 1 << 20
 
     def __init__(self) -> None:
         self.kept: dict[int, torch.Tensor] = {}
 
     def __len__(self) -> int:
-        return 400
+        return 1600
 
     def __getitem__(self, index: int) -> torch.Tensor:
         self.kept.setdefault(index, torch.full((self.BYTES // 4,), float(index)))
@@ -123,8 +123,8 @@ def limited(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
         seen.append(Memory(limit, limit - taken).free_share)
         return seen[-1]
 
-    now = iter(range(0, 10**6, 1))
-    monkeypatch.setattr(feeding, "Shortage", lambda asked_for: Shortage(asked_for, share, lambda: float(next(now))))
+    batches = iter(range(10**6))  # each takes a quarter of a second
+    monkeypatch.setattr(feeding, "Shortage", lambda asked_for: Shortage(asked_for, share, lambda: next(batches) / 4))
     yield seen
 
 
@@ -141,7 +141,7 @@ def test_a_dataset_that_hoards_in_every_worker_stays_within_memory(limited: list
 
     batches = list(iterator)
 
-    assert [int(batch[0][0]) for batch in batches] == list(range(400))
+    assert [int(batch[0][0]) for batch in batches] == list(range(1600))
     # All that is read would take 1,600 MiB in one worker or six.
     assert min(limited) > 0.0 and len(told) > 1
     assert len({int(batch[0][1]) for batch in batches}) > 6
