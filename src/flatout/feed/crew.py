@@ -95,7 +95,11 @@ class Crew:
     def grow(self, count: int, base_seed: int | None) -> None:
         """Start workers until there are `count` that stay."""
         self._orders = replace(self._orders, workers=count, base_seed=base_seed)
-        while len(self.members) - self.leaving < count:
+        self.fill_up(count + self.leaving)
+
+    def fill_up(self, count: int) -> None:
+        """Start workers in the places of those that have gone, up to `count` with those that still are to go."""
+        while len(self.members) < count:
             self._hire(next(number for number in range(SEATS) if number not in self.members))
 
     def _hire(self, number: int) -> None:

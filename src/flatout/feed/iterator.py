@@ -233,16 +233,15 @@ class FeedIterator(_MultiProcessingDataLoaderIter):
         self._schedule.let_go(workers)
 
     def fill_up(self) -> bool:
-        """Whether there are as many workers as there should be, once those that go have gone."""
+        """Whether all that were to go have gone, and others are in their places."""
+        began_s = time.perf_counter()
         dead = self._crew.ended()
         if dead:
             self._mend(dead)
-        if self._crew.leaving:
-            return False
-        began_s = time.perf_counter()
-        self._crew.grow(self._num_workers, self._seed)
-        self._tell_watcher(began_s)
-        return True
+        if len(self._crew.members) < self._num_workers:
+            self._crew.fill_up(self._num_workers)
+            self._tell_watcher(began_s)
+        return not self._crew.leaving
 
     def _tell_watcher(self, began_s: float) -> None:
         """Whoever watches this loader knows its workers from the epoch's beginning; there are others now."""
