@@ -13,7 +13,6 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,38 +58,6 @@ def test_what_is_loaded_is_the_state_at_the_call(site: Site, tmp_path: Path) -> 
     assert _equal(loaded, expected)
     assert loaded["view"].untyped_storage().data_ptr() == loaded["weights"].untyped_storage().data_ptr()
     assert site.live["saves"] == 1
-
-
-@pytest.mark.parametrize("room", [1 << 40, 1 << 27])
-def test_memory_is_used_again_where_it_is_little_and_freed_where_it_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
-) -> None:
-    monkeypatch.setattr(checkpoint_writing, "available_bytes", lambda: room)
-    made: list[int] = []
-    make = os.memfd_create
-    monkeypatch.setattr(os, "memfd_create", lambda *args: made.append(make(*args)) or made[-1])
-    sizes = []
-
-    with applied("checkpoint.async"):
-        for count in (LARGE * 2, LARGE, LARGE * 2):
-            torch.save({"weights": torch.full((count,), float(count))}, tmp_path / "a.pt")
-            loaded = torch.load(tmp_path / "a.pt")["weights"]
-            assert len(loaded) == count and bool((loaded == count).all())
-            sizes.append((tmp_path / "a.pt").stat().st_size)
-
-    assert sizes[0] == sizes[2] > sizes[1]
-    assert len(made) == (1 if room == 1 << 40 else 3)
-    deadline = time.monotonic() + 10
-    while any(_is_open(memory) for memory in made) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not any(_is_open(memory) for memory in made)
-
-
-def _is_open(descriptor: int) -> bool:
-    try:
-        return "flatout-checkpoint" in os.readlink(f"/proc/self/fd/{descriptor}")
-    except OSError:
-        return False
 
 
 def test_the_training_does_not_wait_for_the_disk(site: Site, tmp_path: Path) -> None:

@@ -200,8 +200,11 @@ class Saver:
         room = available_bytes()
         if self._spare < 0 and (room is None or size <= _MOST_KEPT * room):
             self._spare = memory
-        else:
+            return
+        try:
             threading.Thread(target=os.close, args=(memory,), name="flatout-frees", daemon=True).start()
+        except RuntimeError:
+            os.close(memory)  # at the end of the script, which may start no more threads
 
     def _hand_over(self, place: Place, memory: int, sums: bool) -> None:
         size = os.fstat(memory).st_size
