@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .host_memory import memory
+from .host_memory import Memory, memory
 
-# Of the machine's memory, or of the control group's, what is left.
-_SHORT, _PLENTY = 0.12, 0.3
+# Of the machine's memory, or of the control group's, what is left; in a large one so many bytes. A multiple is plenty.
+_SHORT, _SHORT_BYTES, _PLENTY = 0.12, 16 << 30, 2.5
 _LOOK_S, _LOOK_AT_PLENTY_S = 1.0, 5.0
 # A worker finishes the sample it is at before it goes.
 _TAKES_EFFECT_S = 4.0
@@ -35,12 +35,12 @@ class Shortage:
     def __init__(
         self,
         asked_for: int,
-        free_share: Callable[[], float] = lambda: memory().free_share,
+        look: Callable[[], Memory] = memory,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`asked_for`: the workers that the script wants by itself; it has one at least."""
         self._asked_for = max(1, asked_for)
-        self._free_share = free_share
+        self._look = look
         self._clock = clock
         self._next_look_s = 0.0
         self._relieved_s: float | None = None
@@ -50,9 +50,10 @@ class Shortage:
         now_s = self._clock()
         if workers <= self._asked_for or now_s < self._next_look_s:
             return None
-        share = self._free_share()
-        self._next_look_s = now_s + (_LOOK_AT_PLENTY_S if share > _PLENTY else _LOOK_S)
-        if share >= _SHORT:
+        there = self._look()
+        least_bytes = min(_SHORT * there.limit_bytes, _SHORT_BYTES)
+        self._next_look_s = now_s + (_LOOK_AT_PLENTY_S if there.free_bytes > _PLENTY * least_bytes else _LOOK_S)
+        if there.free_bytes >= least_bytes:
             return None
         helped_s = now_s - self._relieved_s if self._relieved_s is not None else _HELPS_FOR_S
         self._relieved_s, self._next_look_s = now_s, now_s + _TAKES_EFFECT_S

@@ -12,6 +12,7 @@ from torch.utils.data import Dataset
 
 from flatout.feed import feeding
 from flatout.feed.feeding import Feed
+from flatout.feed.host_memory import Memory
 from flatout.feed.shortage import Relief, Shortage
 
 
@@ -20,13 +21,14 @@ class Clock:
         self.now_s = 100.0
         self.looks = 0
         self.share = 1.0
+        self.limit_bytes = 10**9
 
     def __call__(self) -> float:
         return self.now_s
 
-    def free_share(self) -> float:
+    def memory(self) -> Memory:
         self.looks += 1
-        return self.share
+        return Memory(self.limit_bytes, int(self.share * self.limit_bytes))
 
     def go_on(self, shortage: Shortage, seconds: float, workers: int) -> list[tuple[float, Relief]]:
         """What it asks for, every tenth of a second, and when."""
@@ -45,14 +47,14 @@ def clock() -> Clock:
 
 
 def test_with_plenty_nothing_happens_and_hardly_a_look_is_taken(clock: Clock) -> None:
-    shortage = Shortage(2, clock.free_share, clock)
+    shortage = Shortage(2, clock.memory, clock)
 
     assert clock.go_on(shortage, 60.0, 8) == []
     assert clock.looks <= 13
 
 
 def test_half_of_the_workers_are_renewed_and_where_that_does_not_help_there_are_fewer(clock: Clock) -> None:
-    shortage = Shortage(2, clock.free_share, clock)
+    shortage = Shortage(2, clock.memory, clock)
     clock.share = 0.1
 
     assert clock.go_on(shortage, 4.0, 8) == [(0.0, Relief(8, renewed=4))]
@@ -62,7 +64,7 @@ def test_half_of_the_workers_are_renewed_and_where_that_does_not_help_there_are_
 
 
 def test_a_renewal_that_helps_for_a_while_is_done_again(clock: Clock) -> None:
-    shortage = Shortage(2, clock.free_share, clock)
+    shortage = Shortage(2, clock.memory, clock)
     found = []
     for _ in range(4):
         clock.share = 0.1
@@ -73,11 +75,23 @@ def test_a_renewal_that_helps_for_a_while_is_done_again(clock: Clock) -> None:
     assert [relief for _, relief in found] == 4 * [Relief(8, renewed=4)]
 
 
+def test_a_large_machine_has_enough_with_a_smaller_share(clock: Clock) -> None:
+    clock.limit_bytes, clock.share = 2 << 40, 0.05  # 102 GiB
+
+    assert clock.go_on(Shortage(2, clock.memory, clock), 30.0, 8) == []
+    clock.share = 0.007
+    assert clock.go_on(Shortage(2, clock.memory, clock), 3.0, 8)
+
+
+def test_where_nothing_is_known_of_memory_nothing_happens(clock: Clock) -> None:
+    assert clock.go_on(Shortage(2, lambda: Memory(0, 0), clock), 30.0, 8) == []
+
+
 def test_what_the_script_asked_for_stays_as_it_is(clock: Clock) -> None:
     clock.share = 0.01
 
-    assert clock.go_on(Shortage(4, clock.free_share, clock), 30.0, 4) == []
-    assert clock.go_on(Shortage(0, clock.free_share, clock), 30.0, 1) == []
+    assert clock.go_on(Shortage(4, clock.memory, clock), 30.0, 4) == []
+    assert clock.go_on(Shortage(0, clock.memory, clock), 30.0, 1) == []
     assert clock.looks == 0
 
 
@@ -107,22 +121,21 @@ class Hoards(Dataset[torch.Tensor]):
 def test_a_dataset_that_hoards_in_every_worker_stays_within_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dataset, room, shares = Hoards(tmp_path), 600, []
+    dataset, room, free = Hoards(tmp_path), 600, []
     feed, told = Feed(), []
     feed.known_workers, feed.epoch, feed.on_short = 1, 0, told.append
     iterator = feed.make_iterator(TorchLoader(dataset, batch_size=1, num_workers=6))
 
-    def share() -> float:
-        shares.append(1.0 - sum(dataset.kept_by(process.pid) for process in iterator._workers) / room)
-        return shares[-1]
+    def left() -> Memory:
+        free.append(room - sum(dataset.kept_by(process.pid) for process in iterator._workers))
+        return Memory(room, free[-1])
 
-    batches_taken = iter(range(10**6))  # each takes a quarter of a second
-    clock = lambda: next(batches_taken) / 4  # noqa: E731
-    monkeypatch.setattr(feeding, "Shortage", lambda asked_for: Shortage(asked_for, share, clock))
+    seconds = (count / 4 for count in range(10**6))  # that pass with each batch
+    monkeypatch.setattr(feeding, "Shortage", lambda asked_for: Shortage(asked_for, left, seconds.__next__))
 
     batches = list(iterator)
 
     assert [int(batch[0][0]) for batch in batches] == list(range(1600))
-    assert min(shares) > 0.0 and len(told) > 1
+    assert min(free) > 0 and len(told) > 1
     assert len({int(batch[0][1]) for batch in batches}) > 6
     assert told[0] == "the machine's memory ran short: 3 of 6 workers were renewed, without what they had kept"
