@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from flatout.app.loaders_alone import NOT_FED, fed
 from flatout.app.notices import Notices
 from flatout.app.run import REMEDIES
 from flatout.app.stock import used_up
+from flatout.attach.contained.overlay import MIRROR
 from flatout.attach.trial import compiler_variables
 from flatout.diagnose.merging import merged
 from flatout.diagnose.ranks import Rank, training_ranks
@@ -38,6 +40,7 @@ from flatout.diagnose.summary import examine, summarise
 from flatout.feed.host_memory import free_bytes
 from flatout.records.report import RemedyState, RunReport
 from flatout.records.trial import Ending, Trial, from_plain
+from flatout.remedies.checkpoint.place import target_of
 from flatout.remedies.loader.found_before import VARIABLE as WORKERS
 from flatout.remedies.memo.carried import VARIABLE as CARRIED
 from flatout.store.directory import create_run
@@ -331,11 +334,16 @@ def _metrics(pattern: str | None, output: Path) -> tuple[float, ...]:
 
 
 def _written(file: Path) -> tuple[str, ...]:
+    """By the script's own names. What a process beside it has renamed was not noted, but lies there."""
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        noted = [str(json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]
     except OSError:
         return ()
-    return tuple(dict.fromkeys(str(json.loads(line)) for line in lines))[:_MOST_WRITTEN]
+    files = file.parent / MIRROR
+    lying = (f"/{path.relative_to(files)}" for path in files.rglob("*") if path.is_file())
+    # A checkpoint that we write comes by way of a file of ours.
+    names = (target_of(name) for name in chain(noted, lying))
+    return tuple(islice(dict.fromkeys(islice(names, 2 * _MOST_WRITTEN)), _MOST_WRITTEN))
 
 
 def _plain(arm: str) -> str:

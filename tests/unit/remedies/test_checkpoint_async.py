@@ -273,10 +273,10 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
     target.write_bytes(b"old")
     memory = os.memfd_create("test")
     os.write(memory, b"x" * 100)
-    monkeypatch.setattr(checkpoint_writing, "free_bytes", lambda path: 10)
+    monkeypatch.setattr(checkpoint_place, "free_bytes", lambda path: 10)
 
     with pytest.raises(OSError, match="no space left") as raised:
-        checkpoint_writing._write_over(checkpoint_writing.Job(1, str(target), "", memory, 100, False), 3)
+        checkpoint_place.write_over(str(target), memory, 100, 3)
 
     os.close(memory)
     assert raised.value.errno == errno.ENOSPC

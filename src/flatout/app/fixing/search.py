@@ -52,6 +52,7 @@ _NO_TIME = "the time was spent"
 _AT_CEILING = "less than 5% is left to the ceiling"
 KEPT = "kept so far"
 _WORKERS, _MOST_WORKERS, _TUNED = "loader.workers", 64, "auto"
+_LAUNCHING = ("graphs.model",)
 
 
 class Search:
@@ -135,8 +136,10 @@ class Search:
         soon = [group for group in groups if group not in last]
         first = [group for group in soon if all(one.safety == SAFETIES[0] for one in group)]
         soon = [group for group in soon if group not in first]
-        # What can be switched seldom promises anything: taking turns can wait for what does.
-        second = [group for group in soon if all(per_risk(group[0]) > per_risk(one) for one in able)]
+        # What can be switched seldom promises anything: taking turns can wait for what does. And what makes the device
+        # quicker shows little as long as launching holds it up.
+        promising = [group for group in soon if all(per_risk(group[0]) > per_risk(one) for one in able)]
+        second = [group for group in soon if group in promising or group[0].id in _LAUNCHING]
         if self._is_tried(first) and self._is_tried(second) and not self._is_changed():
             self._is_tried([*self._screened(able), *(group for group in soon if group not in second), *last])
 
@@ -159,9 +162,15 @@ class Search:
         return self._bench.too_long({**self.found.profile, **{one.id: one.value for one in group}}) is None
 
     def _is_slight(self, group: Sequence[Planned]) -> bool:
-        """Whether no more is expected of it than what processes differ by here: it takes many trials to be seen."""
+        """Whether no more is expected of it than what processes differ by here: it takes many trials to be seen.
+
+        What the bare script differs by says little of what it does under what was kept.
+        """
+        bench, now = self._bench, self.found.profile
         expected = [one.predicted.high for one in group if one.predicted is not None]
-        return bool(expected) and math.log(max(expected)) < self._bench.spread(self.found.profile).typical
+        if not expected or (now and not bench.knows_spread(now)):
+            return False
+        return math.log(max(expected)) < bench.spread(now).typical
 
     def _is_changed(self) -> bool:
         """Whether so much was gained since the last look that what this one said of the rest is out of date."""

@@ -18,7 +18,8 @@ _HARMLESS = frozenset((
     "ld", "as", "ninja", "cmake", "ldconfig", "lscpu", "uname", "which", "whoami", "hostname", "lspci", "free", "df",
     "openssl", "ldd", "cat", "ls", "echo", "true", "false", "sleep",
 ))  # fmt: skip
-_BOOTSTRAP = f"{os.path.dirname(os.path.dirname(os.path.abspath(__file__)))}/bootstrap"
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_BOOTSTRAP = f"{_PACKAGE}/attach/bootstrap"
 _SHELLS = frozenset(("sh", "bash", "dash", "zsh"))
 _CWD, _ENVIRONMENT = 4, 5
 
@@ -101,7 +102,9 @@ def uncontained(words: Sequence[str]) -> str | None:
             return name
         return uncontained(inner)
     if re.fullmatch(r"(python|pypy)[\d.]*", name) or words[0] == sys.executable:
-        return f"{name} without site packages" if _is_bare(words[1:]) else None
+        # What we start ourselves is told where things really lie.
+        is_ours = any(word.startswith(f"{_PACKAGE}/") for word in words[1:])
+        return f"{name} without site packages" if _is_bare(words[1:]) and not is_ours else None
     if name in _HARMLESS or _is_written_in_python(words[0]):
         return None
     return name

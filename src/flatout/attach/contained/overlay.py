@@ -18,6 +18,8 @@ from .journal import Journal
 from .links import LinkFree
 from .places import Places, is_of_the_system
 
+# In the scratch folder.
+MIRROR = "files"
 _MOST_FOLDERS = 50_000
 _MOST_LINKS = 40
 _NOT_A_NAME = ("", ".", "..")
@@ -40,7 +42,7 @@ class Overlay:
         self.scratch = scratch
         # Where a script that looks through all of its folder would come upon its own files again.
         self._beside, _, self._own_name = scratch.rpartition("/")
-        self.files = f"{scratch}/files"
+        self.files = f"{scratch}/{MIRROR}"
         posix_makedirs(self.files)
         self.places = places
         self.journal = Journal(scratch)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import posix
 import stat
 from dataclasses import dataclass
 
@@ -23,6 +24,18 @@ class Place:
     descriptor: int
     # Of the file that is there now; 0 where there is none.
     size_before: int
+
+    @property
+    def folder(self) -> str:
+        """Where both really lie. What a trial writes goes elsewhere, and the process that writes knows nothing of it:
+        `posix` does not either, `os` does.
+        """
+        try:
+            behind, name = os.path.split(posix.readlink(f"/proc/self/fd/{self.descriptor}"))
+        except OSError:
+            behind = name = ""
+        folder, own_name = os.path.split(self.temporary)
+        return behind if name == own_name else folder
 
     def close(self) -> None:
         os.close(self.descriptor)
@@ -116,6 +129,22 @@ def may_be_renamed(source: str, target: str) -> bool:
     )
 
 
+def is_really_there(path: str) -> bool:
+    """In a trial: whether it is the user's own file, which shows when what lies over it is gone."""
+    try:
+        posix.lstat(path)
+    except OSError:
+        return False
+    return True
+
+
+def target_of(name: str) -> str:
+    """The file that one of ours is on its way to become; any other is itself."""
+    folder, own_name = os.path.split(name)
+    target, mark, _ = own_name.rpartition(_MARK)
+    return os.path.join(folder, target[1:]) if mark and target.startswith(".") else name
+
+
 def name_of(path: str) -> str:
     """The full name of a directory's entry, whatever it is; a link is not followed."""
     folder, name = os.path.split(path)
@@ -155,3 +184,13 @@ def _remove_if_nobody_has_it(path: str) -> None:
 def free_bytes(path: str) -> int:
     there = os.statvfs(os.path.dirname(path))
     return there.f_bavail * there.f_frsize
+
+
+def write_over(target: str, memory: int, size: int, size_before: int) -> None:
+    """In place: there is no room for a second file. What cannot fit is not begun: the old file stays."""
+    if size > free_bytes(target) + size_before:
+        raise OSError(28, f"no space left for {size} bytes", target)
+    with open(target, "wb") as file:
+        offset = 0
+        while offset < size:
+            offset += file.write(os.pread(memory, 16 << 20, offset))

@@ -20,7 +20,16 @@ from typing import Any
 
 from ...feed.host_memory import free_bytes as available_bytes
 from . import process
-from .place import Place, free_bytes, may_be_renamed, name_of, place_for, remove_left_over
+from .place import (
+    Place,
+    free_bytes,
+    is_really_there,
+    may_be_renamed,
+    name_of,
+    place_for,
+    remove_left_over,
+    write_over,
+)
 
 # Of the memory that is left, what checkpoints under way may take.
 _MOST_OF_ROOM = 0.5
@@ -43,6 +52,8 @@ class Job:
     number: int
     target: str
     temporary: str
+    # Where the target really lies: in a trial, elsewhere than the script is told.
+    folder: str
     memory: int = -1
     size: int = 0
     # Whether the check sums of the archive are still to be made.
@@ -216,8 +227,8 @@ class Saver:
             except OSError as error:
                 raise NoRoom from error
             self._number += 1
-            job = Job(self._number, place.target, place.temporary, memory, size, sums)
-            self._send(channel, job, [memory, place.descriptor])
+            job = Job(self._number, place.target, place.temporary, place.folder, memory, size, sums)
+            self._send(channel, job, place.folder, [memory, place.descriptor])
             self.saved += 1
             self.saved_bytes += size
 
@@ -228,15 +239,22 @@ class Saver:
         """
         with self._own_calls(), self._lock:
             old, new = name_of(source), name_of(target)
-            to_come = [job.target for job in self.pending.values()]
+            to_come = {job.target: job.folder for job in self.pending.values()}
             if self._channel is None or not self.is_mine or old not in to_come or not may_be_renamed(old, new):
                 return False
+            folder, before, after = to_come[old], os.path.dirname(old), os.path.dirname(new)
+            if folder != before and (before != after or is_really_there(old)):
+                return False  # a trial, where it takes more than that
             self._number += 1
-            self._send(self._channel, Job(self._number, new, old), [])
+            job = Job(self._number, new, old, after if folder == before else folder)
+            self._send(self._channel, job, folder, [])
             return True
 
-    def _send(self, channel: socket.socket, job: Job, descriptors: list[int]) -> None:
-        words = {"number": job.number, "temporary": job.temporary, "target": job.target, "sums": job.sums}
+    def _send(self, channel: socket.socket, job: Job, folder: str, descriptors: list[int]) -> None:
+        """`folder`: where the temporary file really lies."""
+        temporary = os.path.join(folder, os.path.basename(job.temporary))
+        target = os.path.join(job.folder, os.path.basename(job.target))
+        words = {"number": job.number, "temporary": temporary, "target": target, "sums": job.sums}
         self.pending[job.number] = job
         try:
             socket.send_fds(channel, [json.dumps(words).encode()], descriptors)
@@ -354,7 +372,7 @@ class Saver:
             else:
                 if place is not None:
                     place.drop()
-                _write_over(job, place.size_before if place is not None else 0)
+                write_over(job.target, job.memory, job.size, place.size_before if place is not None else 0)
         except OSError as error:
             self.failures[job.target] = str(error)
         finally:
@@ -380,13 +398,3 @@ class Saver:
         if self.failures:
             sys.stderr.write(f"flatout: checkpoints could not be written: {self.failures}\n")
             self.failures.clear()
-
-
-def _write_over(job: Job, size_before: int) -> None:
-    """In place: there is no room for a second file. What cannot fit is not begun: the old file stays."""
-    if job.size > free_bytes(job.target) + size_before:
-        raise OSError(28, f"no space left for {job.size} bytes", job.target)
-    with open(job.target, "wb") as file:
-        offset = 0
-        while offset < job.size:
-            offset += file.write(os.pread(job.memory, 16 << 20, offset))

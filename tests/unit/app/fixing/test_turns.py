@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,9 +15,11 @@ from flatout.app.fixing.settings import Settings
 from flatout.app.fixing.sizes import Sizes
 from flatout.app.fixing.turns import Turns
 from flatout.app.plan import Wishes
+from flatout.problems.cases import phases
 from flatout.records.plan import Planned
+from flatout.records.report import GpuUse
 from flatout.records.trial import Trial
-from tests.unit.app.fixing.known_machine import Turning, found
+from tests.unit.app.fixing.known_machine import Turning, found, on_gpu
 
 
 def test_what_can_be_switched_is_weighed_in_one_process() -> None:
@@ -52,6 +56,39 @@ def test_what_can_rest_is_weighed_with_and_without_it_in_one_process(gain: float
     assert set(turns.remedies) == three and dict(turns.arms)["as it is"] == dict.fromkeys(three)
     # What was made ahead of a turn has to be used up in it, and one process with them beside that is enough.
     assert turns.settling > 8 and [one.arm for one in machine.asked].count(" + ".join(sorted(three))) == 1
+
+
+def test_what_makes_the_device_quicker_waits_until_launching_no_longer_holds_it_up() -> None:
+    """TF32 gains 15%, but only once graphs are replayed."""
+
+    def seconds(profile: Mapping[str, Any]) -> float:
+        is_replayed = "graphs.model" in profile
+        return 0.3 / (1.15 if is_replayed else 1.0) / (1.15 if is_replayed and "precision.tf32" in profile else 1.0)
+
+    machine = Turning(seconds)
+    gpu, took = GpuUse(busy_share=0.7, sm_active=0.3), phases(forward=40, backward=50, optimizer=10)
+    machine.looks[""] = machine.looks["graphs.model"] = replace(on_gpu("precision.tf32"), gpu=gpu, phases=took)
+    bench = Bench(Settings(("train.py",), Wishes(("numeric",))), machine)
+    search = Search(bench, machine.report, machine.in_turns)
+    search.run(search.look())
+
+    assert {"graphs.model", "precision.tf32"} <= set(search.found.profile)
+    first = next(one for one in machine.asked if one.arms or one.remedies)
+    assert set(first.remedies) == {"graphs.model"} and not first.arms
+
+
+def test_what_the_bare_script_differs_by_puts_off_nothing_once_something_is_kept() -> None:
+    """Its batches come late, now more and now less: beside that 5% are little, but not once workers load them."""
+    machine = Turning(lambda profile: 0.06 if profile else 0.3, noise=lambda profile: 0.005 if profile else 0.15)
+    calm, switched = found("gc.defer", gain=1.05), on_gpu("precision.tf32", "optimizer.fused")
+    machine.looks["loader.prefetch"] = replace(switched, findings=(*calm.findings, *switched.findings))
+    machine.looks[""] = found("loader.prefetch", gain=5.0)
+    bench = Bench(Settings(("train.py",), Wishes(("numeric",))), machine)
+    search = Search(bench, machine.report, machine.in_turns)
+    search.run(search.look())
+
+    order = [one.arm for one in machine.asked]
+    assert order.index("gc.defer") < order.index("remedies in turns")
 
 
 @pytest.mark.parametrize(("gain", "judgement"), [(1.2, "kept"), (1.0, "neutral")])
