@@ -51,20 +51,21 @@ def test_other_runs_do_not(report: RunReport, why: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("busy", "sm", "forward", "is_tried"),
+    ("busy", "sm", "dry", "forward", "is_tried"),
     [
-        (0.62, 0.38, 0.27, True),  # a small network, as it was measured
-        (0.75, 0.55, 0.27, False),  # large kernels
-        (0.95, 0.38, 0.27, False),  # always at work
-        (0.62, 0.38, 0.05, False),  # the host does something else
+        (0.62, 0.38, 0.2, 0.27, True),  # a small network, as it was measured
+        (0.65, 0.54, 0.78, 0.27, True),  # many windows of attention, as it was measured
+        (0.75, 0.55, 0.2, 0.27, False),  # large kernels
+        (0.95, 0.38, 0.2, 0.27, False),  # always at work
+        (0.62, 0.38, 0.2, 0.05, False),  # the host does something else
     ],
 )
 def test_where_host_and_gpu_hold_each_other_up_it_is_tried(
-    busy: float, sm: float, forward: float, is_tried: bool
+    busy: float, sm: float, dry: float, forward: float, is_tried: bool
 ) -> None:
     shares = {"data": 0.09, "forward": forward, "backward": 0.29, "optimizer": 0.09, "eval": 0.14, "checkpoint": 0.06}
     phases = {name: PhaseShare(share, 20 * share) for name, share in shares.items()}
-    gpu = GpuUse(busy_share=busy, sm_active=sm, drained_share=0.2)
+    gpu = GpuUse(busy_share=busy, sm_active=sm, drained_share=dry)
 
     assert known()["graphs.model"].applies(replace(_report(), gpu=gpu, phases=phases)).is_yes is is_tried
 

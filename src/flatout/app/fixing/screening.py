@@ -1,18 +1,19 @@
 """Which of several remedies are worth a place in the profile: all of them in turns, within one process.
 
 Only what can be switched on and off in mid-training takes part. The script as it is takes two of the turns: what these
-two differ by is luck, and if that looks like a gain, nothing that was measured here counts.
+two differ by is luck, and if that looks like a gain, nothing that was measured here counts but what is surely more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flatout.attach.screening import TIMED, turn_steps
 from flatout.prove.calibration import IN_TURNS
 from flatout.prove.decision import BAR, Candidate, judged
+from flatout.prove.figures import with_interval
 from flatout.records.plan import Planned
 from flatout.records.proof import Decision
 from flatout.records.trial import Trial
@@ -104,17 +105,39 @@ def weighed(trials: Mapping[str, Trial], remedies: Sequence[Planned]) -> Screene
 
 
 def with_and_without(trials: Mapping[str, Trial]) -> Decision | None:
-    """Of turns with and without some remedies, what they gain together; None where the turns cannot tell."""
-    bare = _alike(trials)
-    return judged(bare, [Candidate(ALL, [trials[ALL]])], IN_TURNS)[0] if bare is not None and ALL in trials else None
+    """Of turns with and without some remedies, what they gain together; None where the turns cannot tell.
+
+    Where the script as it is differs from itself in its turns, a gain counts that is surely more than that.
+    """
+    luck = _luck(trials)
+    if luck is None or ALL not in trials:
+        return None
+    decision = judged([trials[BARE], trials[AGAIN]], [Candidate(ALL, [trials[ALL]])], IN_TURNS)[0]
+    if not _differs(luck):
+        return decision
+    assert luck.gain is not None
+    by = max(luck.gain.high, 1.0 / luck.gain.low)
+    if decision.gain is None or decision.gain.low <= BAR * by:
+        return None
+    gain = replace(decision.gain, low=decision.gain.low / by, high=decision.gain.high * by)
+    return replace(decision, gain=gain, why=with_interval(gain))
 
 
 def _alike(trials: Mapping[str, Trial]) -> list[Trial] | None:
     """Both turns of what the others are compared with, unless they differ by themselves."""
+    luck = _luck(trials)
+    return [trials[BARE], trials[AGAIN]] if luck is not None and not _differs(luck) else None
+
+
+def _luck(trials: Mapping[str, Trial]) -> Decision | None:
+    """What the script as it is seems to gain over itself; None where too little was measured."""
     bare, again = trials.get(BARE), trials.get(AGAIN)
     if bare is None or again is None:
         return None
     (luck,) = judged([bare], [Candidate(AGAIN, [again])], IN_TURNS)
-    if luck.judgement == "not measured" or luck.judgement == "kept" or (luck.gain and luck.gain.high < 1.0 / BAR):
-        return None
-    return [bare, again]
+    return luck if luck.gain is not None else None
+
+
+def _differs(luck: Decision) -> bool:
+    assert luck.gain is not None
+    return luck.judgement == "kept" or luck.gain.high < 1.0 / BAR

@@ -44,7 +44,7 @@ SAFETY = "numeric"
 VALUE = Flag()
 CONFLICTS = ("compile.model", "memory.checkpointing")
 ANSWERS = ("HO401",)
-_MOSTLY, _BUSY, _AT_WORK = 0.7, 0.8, 0.5
+_MOSTLY, _BUSY, _AT_WORK, _DRY = 0.7, 0.8, 0.5, 0.6
 
 
 def applies(report: RunReport) -> Answer:
@@ -69,7 +69,9 @@ def _hold_each_other_up(report: RunReport) -> bool:
     if gpu is None or gpu.busy_share is None or gpu.sm_active is None:
         return False
     launches = share_of_training(report, "forward", "backward", "optimizer") > _MOSTLY
-    return gpu.busy_share < _BUSY and gpu.sm_active < _AT_WORK and launches
+    # Large kernels keep it at work; found with nothing to do at most launches it waits all the same.
+    waits = gpu.sm_active < _AT_WORK or (gpu.drained_share or 0.0) > _DRY
+    return gpu.busy_share < _BUSY and waits and launches
 
 
 def apply(site: Site, value: Any) -> None:

@@ -120,6 +120,29 @@ def test_turns_that_differ_by_themselves_count_for_nothing() -> None:
     assert any(request.remedies == {"layout.channels_last": True} for request in machine.asked)
 
 
+@pytest.mark.parametrize(("gain", "is_told"), [(1.4, True), (1.07, False)])
+def test_a_gain_that_is_more_than_luck_counts_all_the_same(gain: float, is_told: bool) -> None:
+    """The machine is slower for some minutes, and faster again; what is kept in memory gains far more than that."""
+    machine = Turning(lambda profile: 0.4 / (gain if "memory.keep" in profile else 1.0))
+    bench = Bench(Settings(("train.py",)), machine)
+    bench.sizes = Sizes(10, 30, 60.0, 0.4, 2.0)
+    keep = [Planned("memory.keep", True, "lossless", "", "")]
+
+    def lucky(trial: Trial) -> dict[str, Trial]:
+        arms = machine.in_turns(trial)
+        slower = tuple(1.1 * step_s for step_s in arms["as it is, again"].step_s)
+        return {**arms, "as it is, again": replace(arms["as it is, again"], step_s=slower)}
+
+    decision = Turns(bench, lucky).together(keep, {"memory.keep": True}, instead_of=60)
+
+    assert any(one.arms for one in machine.asked)
+    assert (decision is not None) is is_told
+    if decision is not None:
+        assert decision.judgement == "kept" and decision.gain is not None
+        # Wider by what the two differ by.
+        assert 1.15 < decision.gain.low < 1.35 and decision.gain.high > 1.5
+
+
 def test_nothing_is_switched_in_what_was_recorded_once() -> None:
     machine = Turning(lambda profile: 0.05)
     bench = Bench(Settings(("train.py",)), machine)
