@@ -96,8 +96,17 @@ def _planned(remedy: Remedy, value: Any, why: str, findings: Sequence[Finding]) 
     answered = [one for one in findings if one.remedy == remedy.id or one.code in remedy.answers]
     gains = [finding.predicted_gain for finding in answered if finding.predicted_gain is not None]
     best: Gain | None = max(gains, key=lambda gain: gain.mid, default=None)
+    if best is not None and remedy.part is not None:
+        best = _in_part(best, *remedy.part)
     codes = tuple(finding.code for finding in answered)
     return Planned(remedy.id, value, remedy.safety, remedy.title, why, codes, best)
+
+
+def _in_part(gain: Gain, low: float, mid: float) -> Gain:
+    """Of one that would take all of a time away, what is left where only a part of it goes."""
+    share = 1.0 - 1.0 / gain.high
+    method = f"{gain.method}; from outside {low:.0%} to {mid:.0%} of them go"
+    return Gain(1.0 / (1.0 - low * share), 1.0 / (1.0 - mid * share), gain.high, method)
 
 
 def _order(one: Planned) -> tuple[bool, float, int, str]:

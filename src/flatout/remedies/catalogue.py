@@ -29,6 +29,8 @@ class Remedy:
     conflicts: tuple[str, ...]
     # Codes of findings that it does something about although they name another remedy.
     answers: tuple[str, ...]
+    # What it takes away of the time that a finding is about, at least and likely; None: what is promised there.
+    part: tuple[float, float] | None
     applies: Callable[[RunReport], Answer]
     apply: Callable[[Site, Any], None]
 
@@ -50,6 +52,7 @@ def remedies() -> tuple[Remedy, ...]:
                 value=module.VALUE,
                 conflicts=tuple(getattr(module, "CONFLICTS", ())),
                 answers=tuple(getattr(module, "ANSWERS", ())),
+                part=getattr(module, "PART", None),
                 applies=module.applies,
                 apply=module.apply,
             )

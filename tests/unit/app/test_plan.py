@@ -58,3 +58,13 @@ def test_what_answers_a_finding_that_names_another_remedy_has_its_promise() -> N
 
     (graphs,) = [one for one in plan.remedies if one.id == "graphs.model"]
     assert graphs.codes == ("HO401",) and graphs.predicted is not None and graphs.predicted.mid == 1.3
+
+
+def test_a_remedy_that_takes_a_part_away_promises_no_more() -> None:
+    """Half of the time is in checkpoints: a change of the source spares it all, but what is serialised stays."""
+    (saves,) = planned(_report(checkpoint__async=2.0), Wishes(), (), {}).remedies
+
+    assert saves.predicted is not None
+    assert saves.predicted.low == pytest.approx(1 / (1 - 0.25 * 0.5)) and saves.predicted.high == 2.0
+    assert saves.predicted.low < saves.predicted.mid < 1.5
+    assert saves.predicted.method == "given; from outside 25% to 60% of them go"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from flatout.app.late import late_steps
+from flatout.prove.rates import pause_seconds, step_seconds
 from flatout.records.report import RunReport
 from flatout.records.trial import Trial
 
@@ -32,6 +33,7 @@ _BY_EPOCH, _COMPARED, _THEN = "memo.", 8, 60
 PAUSING = ("cadence.eval", "cadence.logging", "checkpoint.", "loader.persistent")
 _BETWEEN_EPOCHS = "loader.persistent"
 _PAUSES_SEEN, _OFTEN = 3.3, 2.0
+_HELD_UP = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ def waits_an_epoch(profile: Mapping[str, Any]) -> bool:
 
 def sizes(look: Trial, report: RunReport, affordable_s: float) -> Sizes:
     """`affordable_s` is what one trial may take at most."""
-    step_s = max(1e-5, float(np.median(look.step_s)))
+    step_s = max(1e-5, _step_s(look))
     start_s = max(1.0, look.wall_s - float(np.sum(look.step_s)) - LOOK_WARM_UP * step_s)
     window_s = min(_WINDOW_S, max(1.0, affordable_s - start_s))
     warm_up = _between(_WARM_UPS, _WARM_UP_S / step_s)
@@ -121,6 +123,14 @@ def sizes(look: Trial, report: RunReport, affordable_s: float) -> Sizes:
     epoch_steps = _epoch_steps(report)
     beats = beats_of(report, epoch_steps)
     return Sizes(warm_up, steps, window_s, step_s, start_s, epoch_steps, beats=beats)
+
+
+def _step_s(look: Trial) -> float:
+    """What one takes on average without pauses: where a batch comes late and the next with it, no step is like the
+    middle of them. One that was held up once is cut down.
+    """
+    own_s = step_seconds(look) - pause_seconds(look)
+    return float(np.mean(np.minimum(own_s, _HELD_UP * np.median(own_s))))
 
 
 def beats_of(report: RunReport, epoch_steps: int | None) -> dict[str, float]:

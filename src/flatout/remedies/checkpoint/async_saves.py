@@ -36,6 +36,9 @@ ID = "checkpoint.async"
 TITLE = "Checkpoints written in the background, and whole or not at all"
 SAFETY = "lossless"
 VALUE = Flag()
+# Serialising stays at the call. Of the pause 28 and 40% went for many small tensors on a GPU, 57% for such on a CPU, 82
+# to 86% for large ones.
+PART = (0.25, 0.6)
 
 
 def applies(report: RunReport) -> Answer:

@@ -339,6 +339,22 @@ def test_quick_steps_take_less_time_unless_it_is_given(step_s: float, given_s: f
     assert bench.settings.budget_s == budget_s
 
 
+@pytest.mark.parametrize(
+    ("steps", "pauses", "step_s"),
+    [
+        ((0.4, 1.4) * 10, (), 0.9),  # two workers bring a batch late, and the next with it
+        ((0.5,) * 19 + (6.5,), (0.0,) * 19 + (6.0,), 0.5),  # an evaluation
+        ((0.01,) * 19 + (60.0,), (), 0.0195),  # something that happens once
+    ],
+)
+def test_time_is_planned_by_what_steps_take_on_average(
+    steps: tuple[float, ...], pauses: tuple[float, ...], step_s: float
+) -> None:
+    look = Trial("look", {}, "stopped", step_s=steps, pause_s=pauses, wall_s=80.0)
+
+    assert sizes(look, run().report, 48.0).step_s == pytest.approx(step_s)
+
+
 @pytest.mark.parametrize(("step_s", "batches"), [(0.02, 8), (0.8, 4)])
 def test_a_ceiling_is_timed_once_its_batches_are_on_the_device(step_s: float, batches: int) -> None:
     machine = Machine(lambda profile: step_s)
