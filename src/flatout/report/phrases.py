@@ -177,6 +177,10 @@ PHRASES = {
     "hung": "卡住",
     "out of memory": "内存不足",
     "in a trial under the profile {}": "在此配置的一次试验中，{0}",
+    "the dataset keeps what it has loaded ({}): where that is used again the script becomes faster by itself, and a"
+    " long training gains less than these trials": (
+        "数据集会保留读过的内容（{0}）：若会再次用到，脚本自己就会变快，长时间训练的收益小于这些试验"
+    ),
     "the machine's memory ran short: {} of {} workers were renewed, without what they had kept": (
         "机器内存不足：{1} 个 worker 中有 {0} 个被换新，不带它们保留的数据"
     ),

@@ -181,7 +181,7 @@ def concluded(bench: Bench, search: Search, report: RunReport, quality: Quality)
         written=tuple(dict.fromkeys(file for trial in bench.all for file in trial.written)),
         sources=_sources(search.findings),
         workers=workers_of(bench.of(found.profile), search.findings),
-        notices=(*pauses, *warnings(bench.all, found.profile)),
+        notices=(*pauses, *warnings(bench.all, found.profile, search.findings)),
         failures=failures,
     )
 

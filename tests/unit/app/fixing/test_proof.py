@@ -119,6 +119,18 @@ def test_a_trial_of_the_profile_that_failed_is_told(ending: Ending, is_told: boo
     assert all(phrase(notice) is not None for notice in fix.notices)
 
 
+@pytest.mark.parametrize(("code", "is_told"), [("ME706", True), ("ME701", False)])
+def test_a_script_that_becomes_faster_by_itself_is_told_of(code: str, is_told: bool) -> None:
+    machine = Machine(lambda profile: STEP_S / (2.0 if profile else 1.0))
+    look = found("loader.prefetch")
+    look = replace(look, findings=(*look.findings, replace(look.findings[0], code=code, remedy=None)))
+
+    fix = fixed(machine, look)
+
+    told = [notice for notice in fix.notices if "becomes faster by itself" in notice]
+    assert bool(told) is is_told and all(phrase(notice) is not None for notice in told)
+
+
 class Pausing(Machine):
     """An evaluation of two seconds comes after every 40 steps, and seldomer where that is asked for."""
 
