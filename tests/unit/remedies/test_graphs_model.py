@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from flatout.app.late import late_steps
 from flatout.problems.cases import on_gpu, run
 from flatout.records.report import Finding, GpuUse, PhaseShare, RunReport
 from flatout.remedies.catalogue import known
@@ -153,7 +154,7 @@ class _Call:
         return self.records and self.steps > 1
 
 
-def _timed(after_s: float, records: bool = True, steps: int = 150) -> Site:
+def _timed(after_s: float, records: bool = True, steps: int = 150, before_s: float = 0.01) -> Site:
     site, now, begun = site_for("graphs.model", True), 0.0, []
 
     def begin() -> Any:
@@ -162,7 +163,7 @@ def _timed(after_s: float, records: bool = True, steps: int = 150) -> Site:
 
     worth = Worth(site, begin, on_device=False, clock=lambda: now)
     for number in range(1, steps + 1):
-        now += after_s if begun else 0.01
+        now += after_s if begun else before_s
         if site.in_force:
             worth.step(number)
     return site
@@ -173,6 +174,14 @@ def test_a_quicker_one_stays() -> None:
 
     assert site.in_force
     assert site.live == {"step_ms_before": pytest.approx(10), "step_ms_after": pytest.approx(5)}
+
+
+def test_slow_steps_are_timed_sooner() -> None:
+    """A trial counts from when it is known what they gain."""
+    site = _timed(0.3, steps=late_steps(["graphs.model"], 0.4), before_s=0.4)
+
+    assert site.in_force
+    assert site.live == {"step_ms_before": pytest.approx(400), "step_ms_after": pytest.approx(300)}
 
 
 def test_a_slower_one_is_undone_after_a_second_look() -> None:

@@ -58,7 +58,7 @@ class Sizes:
         """Steps before all of a profile is in force and has settled."""
         waiting = (self.epoch_steps or 0) if self.waits(profile) else 0
         waiting += _COMPARED if waits_an_epoch(profile) else 0
-        return self.warm_up + waiting + self.settling(profile) + late_steps(profile)
+        return self.warm_up + waiting + self.settling(profile) + late_steps(profile, self.step_s / _FASTER)
 
     def waits(self, profile: Mapping[str, Any]) -> bool:
         """Whether an epoch has to pass before all of it is in force."""

@@ -13,6 +13,8 @@ from typing import Any
 from ..site import Site
 
 _BLOCK, _BLOCKS = 10, 2
+# Slow steps tell as much in fewer: so many at least, and so long.
+_SHORT, _LONG_S = 3, 1.0
 # Before timing: steps of a fresh process, and steps in which nothing was compiled any more.
 _WARM_UP, _SETTLED = 5, 5
 # So many compilations after it had settled are a storm; an evaluation and a last, smaller batch are not.
@@ -22,23 +24,32 @@ _LOOK_EVERY = 50
 
 
 class Blocks:
-    """The time of a step, by the quickest of some blocks: the others had a checkpoint or an evaluation in them."""
+    """The time of a step, by the quickest of some blocks: the others had a checkpoint or an evaluation in them.
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    `now` may wait for the device, `clock` does not: where it is given, blocks of slow steps are shorter.
+    """
+
+    def __init__(self, now: Callable[[], float], clock: Callable[[], float] | None = None) -> None:
         self._now = now
+        self._clock = clock
         self._steps = 0
-        self._began = 0.0
+        self._began: float | None = None
         self.means_s: list[float] = []
 
     def step(self) -> bool:
         """One more step has ended; are there enough?"""
-        if self._steps % _BLOCK == 0:
-            now = self._now()
-            if self._steps:
-                self.means_s.append((now - self._began) / _BLOCK)
-            self._began = now
+        if self._began is None:
+            self._began = self._now()
+            return False
         self._steps += 1
+        if self._steps == _BLOCK or self._is_long(self._began):
+            now = self._now()
+            self.means_s.append((now - self._began) / self._steps)
+            self._began, self._steps = now, 0
         return len(self.means_s) >= _BLOCKS
+
+    def _is_long(self, began: float) -> bool:
+        return self._clock is not None and self._steps >= _SHORT and self._clock() - began >= _LONG_S
 
     @property
     def step_s(self) -> float:

@@ -30,7 +30,7 @@ class Worth:
         self._calls: Sequence[GraphedCall] = ()
         self._stage = self._wait
         self._left = _WARM_UP
-        self._blocks = Blocks(self._now)
+        self._blocks = Blocks(self._now, self._clock)
         self._before_s = 0.0
         self._is_second_look = False
 
@@ -65,7 +65,7 @@ class Worth:
     def _settle(self) -> None:
         self._left -= 1
         if self._left == 0:
-            self._blocks = Blocks(self._now)
+            self._blocks = Blocks(self._now, self._clock)
             self._stage = self._time_after
 
     def _time_after(self) -> None:
@@ -80,7 +80,7 @@ class Worth:
             self._site.give_up(f"a step takes {after_ms:.3g} ms replayed and {before_ms:.3g} ms without")
         else:
             self._is_second_look = True
-            self._blocks = Blocks(self._now)
+            self._blocks = Blocks(self._now, self._clock)
 
     def _done(self) -> None:
         """It has shown its worth; whether calls are still replayed, they see for themselves."""
