@@ -22,6 +22,7 @@ import numpy
 import pytest
 import torch
 
+from flatout.remedies.checkpoint import memory as checkpoint_memory
 from flatout.remedies.checkpoint import place as checkpoint_place
 from flatout.remedies.checkpoint import writing as checkpoint_writing
 from flatout.remedies.site import Site
@@ -190,7 +191,7 @@ def test_a_killed_writer_costs_nothing(site: Site, tmp_path: Path) -> None:
 def test_without_memory_for_a_copy_it_is_written_as_ever(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoint_writing, "available_bytes", lambda: 1 << 20)
+    monkeypatch.setattr(checkpoint_memory, "free_bytes", lambda: 1 << 20)
 
     torch.save(torch.ones(LARGE), tmp_path / "a.pt")
 

@@ -6,7 +6,6 @@ to the host, views stay views, and whatever changes later changes no byte of it.
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import socket
@@ -18,8 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ...feed.host_memory import free_bytes as available_bytes
 from . import process
+from .memory import Memory, NoRoom
 from .place import (
     Place,
     free_bytes,
@@ -31,18 +30,10 @@ from .place import (
     write_over,
 )
 
-# Of the memory that is left, what checkpoints under way may take.
-_MOST_OF_ROOM = 0.5
 # A script that saves faster than the disk writes is slowed down to it, as it is without us.
 _MOST_UNDER_WAY = 4
-# Of the memory that is left, what may lie there between two checkpoints for the next one.
-_MOST_KEPT = 1 / 32
 _POLL_S = 0.01
 _LONGEST_IN_CHILD_S = 60.0
-
-
-class NoRoom(Exception):
-    """The checkpoint does not fit into memory a second time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,22 +56,6 @@ class Job:
         return (self.target,) if self.memory >= 0 else (self.temporary, self.target)
 
 
-class _Limited(io.BufferedWriter):
-    """Memory to write into, up to a size. What is over is dropped: torch's writer does not bear an error midway."""
-
-    def __init__(self, memory: int, most: int | None) -> None:
-        super().__init__(io.FileIO(memory, "wb", closefd=False), 1 << 20)
-        self._left = sys.maxsize if most is None else most
-
-    @property
-    def is_over(self) -> bool:
-        return self._left < 0
-
-    def write(self, data: Any) -> int:
-        self._left -= len(data)
-        return len(data) if self.is_over else super().write(data)
-
-
 class Saver:
     """The checkpoints of this process that are not yet on disk."""
 
@@ -93,8 +68,7 @@ class Saver:
         self._own = threading.local()
         self._writer: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
-        # Memory of a checkpoint that is written: -1 where there is none.
-        self._spare = -1
+        self._memory = Memory()
         self._number = 0
         self._tidied: set[str] = set()
         self.pending: dict[int, Job] = {}
@@ -170,52 +144,13 @@ class Saver:
 
     def _in_memory(self, serialise: Callable[[Any], object]) -> int:
         try:
-            return self._serialised(serialise)
+            return self._memory.filled(serialise)
         except NoRoom:
             if not self.pending:
                 raise
         # What is under way leaves its memory when it is written.
         self.wait_all()
-        return self._serialised(serialise)
-
-    def _serialised(self, serialise: Callable[[Any], object]) -> int:
-        with self._own_calls():
-            room = available_bytes()
-        try:
-            memory = self._empty_memory()
-        except OSError as error:
-            raise NoRoom from error
-        try:
-            with _Limited(memory, None if room is None else int(_MOST_OF_ROOM * room)) as file:
-                serialise(file)
-                if file.is_over:
-                    raise NoRoom
-            os.ftruncate(memory, os.lseek(memory, 0, os.SEEK_CUR))
-        except BaseException:
-            os.close(memory)
-            raise
-        return memory
-
-    def _empty_memory(self) -> int:
-        with self._lock:
-            memory, self._spare = self._spare, -1
-        if memory < 0:
-            return os.memfd_create("flatout-checkpoint", os.MFD_CLOEXEC)
-        os.lseek(memory, 0, os.SEEK_SET)
-        return memory
-
-    def _done_with(self, memory: int, size: int) -> None:
-        """Kept for the next checkpoint where it is little, for fresh memory is slow; else freed, which is slow as well:
-        not while the training waits.
-        """
-        room = available_bytes()
-        if self._spare < 0 and (room is None or size <= _MOST_KEPT * room):
-            self._spare = memory
-            return
-        try:
-            threading.Thread(target=os.close, args=(memory,), name="flatout-frees", daemon=True).start()
-        except RuntimeError:
-            os.close(memory)  # at the end of the script, which may start no more threads
+        return self._memory.filled(serialise)
 
     def _hand_over(self, place: Place, memory: int, sums: bool) -> None:
         size = os.fstat(memory).st_size
@@ -335,7 +270,7 @@ class Saver:
         if words["failed"] is not None:
             self._finish_here(job)
         elif job.memory >= 0:
-            self._done_with(job.memory, job.size)
+            self._memory.done_with(job.memory, job.size)
         return True
 
     def _lost_writer(self) -> None:
@@ -392,9 +327,7 @@ class Saver:
             if self._writer is not None:
                 self._writer.wait()
                 self._writer = None
-            if self._spare >= 0:
-                os.close(self._spare)
-                self._spare = -1
+            self._memory.close()
         if self.failures:
             sys.stderr.write(f"flatout: checkpoints could not be written: {self.failures}\n")
             self.failures.clear()
