@@ -302,9 +302,11 @@ class Search:
                 bench.trial(before, KEPT if before else BARE, again=True, losses=steps)
         decision = decided(bench, group, before, after, self._planned)
         has_turns = not steps
+        foretold = [one.predicted.low for one in group if one.predicted is not None]
+        large = min(_LARGE, max(_PLENTY, *foretold)) if foretold else _LARGE
         for _ in range(MOST_REPEATS - 1):
-            # A large gain that was seen once has to be seen again, and no more.
-            is_one = decision.gain is not None and decision.gain.mid > _LARGE and len(bench.of(after)) == 1
+            # A large gain that was seen once has to be seen again, and no more; so has one that was foretold.
+            is_one = decision.gain is not None and decision.gain.mid > large and len(bench.of(after)) == 1
             is_open = self._is_open(decision, bench.knows_spread(before, sees(bench, group)))
             if has_turns and not is_one and (is_open or is_unsure(decision)):
                 has_turns = False

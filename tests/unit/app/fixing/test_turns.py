@@ -91,6 +91,18 @@ def test_what_the_bare_script_differs_by_puts_off_nothing_once_something_is_kept
     assert order.index("gc.defer") < order.index("remedies in turns")
 
 
+def test_a_gain_that_was_foretold_is_seen_once_more_before_turns_are_taken() -> None:
+    machine = Turning(lambda profile: 0.05 / (1.15 if "memory.keep" in profile else 1.0), noise=0.02)
+    machine.looks[""] = found("memory.keep", gain=1.14)
+    bench = Bench(Settings(("train.py",)), machine)
+    search = Search(bench, machine.report, machine.in_turns)
+    search.run(search.look())
+
+    assert set(search.found.profile) == {"memory.keep"}
+    arms = [one.arm for one in machine.asked]
+    assert arms.count("memory.keep") == 2 and "remedies in turns" not in arms
+
+
 @pytest.mark.parametrize(("gain", "judgement"), [(1.2, "kept"), (1.0, "neutral")])
 def test_graphs_are_weighed_in_turns_where_processes_differ_by_much(gain: float, judgement: str) -> None:
     machine = Turning(lambda profile: 0.05 / (gain if "graphs.model" in profile else 1.0), noise=0.15)
