@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import threading
 from collections.abc import Iterator
@@ -16,15 +17,56 @@ hypothesis.settings.register_profile("quick", max_examples=40, deadline=None, de
 hypothesis.settings.register_profile("thorough", max_examples=2000, deadline=None)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
+# Importing torch and collecting make millions of objects, which stay: nobody has to look through them for garbage.
+gc.disable()
+
 GPU_TESTS = Path(__file__).parent / "gpu"
+SLOW_TESTS = [Path(__file__).parent / name for name in ("integration", "workloads", "browser")]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     for item in items:
         if GPU_TESTS in item.path.parents:
             item.add_marker(pytest.mark.gpu)
         if item.get_closest_marker("gpu") and not _has_gpu():
             item.add_marker(pytest.mark.skip(reason="no CUDA device here"))
+    yield
+    items[:] = _slow_ones_first(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
+
+
+def _slow_ones_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """Each of xdist's workers begins with its part of the slow files, and quick tests are left for the end.
+
+    `worksteal` gives every worker a stretch of the list, and later half of what another has left. So nobody waits for
+    one long test at the end, and a slow file is not cut in two, which would make what its tests share once more.
+    """
+    if workers == 1:
+        return items
+    slow: dict[Path, list[pytest.Item]] = {}
+    quick: list[pytest.Item] = []
+    for item in items:
+        folder = next((folder for folder in SLOW_TESTS if folder in item.path.parents), None)
+        if folder is None:
+            quick.append(item)
+        else:
+            slow.setdefault(folder if folder.name == "browser" else item.path, []).append(item)
+    shares: list[list[pytest.Item]] = [[] for _ in range(workers)]
+    for number, group in enumerate(slow.values()):
+        shares[number % workers] += group
+    begun = 0
+    for number, share in enumerate(shares):
+        # As many as xdist gives: all alike, and the last ones one more.
+        size = (len(items) - sum(map(len, shares[:number]))) // (workers - number)
+        more = max(0, size - len(share))
+        share += quick[begun : begun + more]
+        begun += more
+    return [item for share in shares for item in share] + quick[begun:]
 
 
 @functools.cache
