@@ -10,7 +10,7 @@ import pytest
 from tests.integration.watching import Run, Watch, Watched
 
 _SCRIPT = """
-import copy, json, pickle, sys, warnings
+import copy, gc, json, pickle, sys, warnings
 import torch
 from torch import nn
 
@@ -56,6 +56,7 @@ print("TRUTH", json.dumps({
     "losses": losses, "norms": norms, "dtype": model.dtype, "out": str(out.dtype), "last": model.last,
     "names": list(model.state_dict()), "lr": scheduler.get_last_lr(), "kept": kept,
 }))
+gc.freeze()  # see scripts/truth.py
 """
 
 

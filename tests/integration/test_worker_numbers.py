@@ -10,7 +10,7 @@ import pytest
 from tests.integration.watching import Run, Watch
 
 _SCRIPT = """
-import json, sys, time
+import gc, json, sys, time
 import torch
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
@@ -51,6 +51,7 @@ try:
 except RuntimeError as error:
     truth = {"error": str(error).strip().splitlines()[-1], "steps": len(losses)}
 print("TRUTH " + json.dumps(truth))
+gc.freeze()  # see scripts/truth.py
 """
 _FOUR = ("--remedy", "loader.workers=4")
 

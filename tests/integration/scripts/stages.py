@@ -6,6 +6,7 @@ Every few steps the model is evaluated, copied and pickled. Prints each loss to 
 from __future__ import annotations
 
 import copy
+import gc
 import hashlib
 import io
 import json
@@ -92,3 +93,4 @@ hooks = sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.mod
 print("LOSSES " + json.dumps(losses))
 print("loss " + hashlib.sha256(weights).hexdigest())
 print("TRUTH " + json.dumps({"steps": 80, "hooks": hooks, "random": torch.rand(1).item().hex()}))
+gc.freeze()  # see truth.py

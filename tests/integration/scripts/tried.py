@@ -1,13 +1,16 @@
 """A small training with a slow dataset, and ways to go wrong after a few steps."""
 
+import gc
 import json
 import os
 import sys
 import time
 
-import torch
-from torch import nn
-from torch.utils.data import DataLoader, Dataset
+# Started very often, and most of it is importing torch, which is quicker so.
+gc.disable()
+import torch  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.utils.data import DataLoader, Dataset  # noqa: E402
 
 
 class Slow(Dataset):
@@ -24,6 +27,8 @@ if __name__ == "__main__":
     torch.manual_seed(0)
     model = nn.Linear(16, 3)
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    gc.freeze()
+    gc.enable()
     step = 0
     for epoch in range(3):
         for x, y in DataLoader(Slow(), 8, shuffle=True):
