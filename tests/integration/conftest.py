@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,18 @@ def watch(tmp_path_factory: pytest.TempPathFactory) -> Watch:
         return Watched(done.stdout, done.stderr, done.returncode, json.loads(report.read_text()), out)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def bare_once(run_bare: Run) -> Run:
+    """As `run_bare`, for a command that several tests look at: it runs once."""
+    return cache(run_bare)
+
+
+@pytest.fixture(scope="session")
+def watch_once(watch: Watch) -> Watch:
+    """As `watch`, for a command that several tests look at."""
+    return cache(watch)
 
 
 @pytest.fixture

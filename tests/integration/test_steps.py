@@ -22,8 +22,8 @@ SHAPES = ["tensor", "dict", "tuple", "namedtuple", "nested", "strings", "datacla
 
 
 @pytest.mark.parametrize("script", LOOPS)
-def test_counts_every_step_and_sample(watch: Watch, script: str) -> None:
-    seen = watch(script)
+def test_counts_every_step_and_sample(watch_once: Watch, script: str) -> None:
+    seen = watch_once(script)
 
     truth = seen.truth
     assert seen.returncode == 0
@@ -52,16 +52,16 @@ def test_finds_the_size_of_any_batch(shapes: Watched, shape: str) -> None:
     assert samples.tolist() == [8, 8, 8, 8, 8, 8, 4]
 
 
-def test_a_skipped_step_is_a_step_and_marked(watch: Watch) -> None:
-    seen = watch("amp.py")
+def test_a_skipped_step_is_a_step_and_marked(watch_once: Watch) -> None:
+    seen = watch_once("amp.py")
 
     skipped = [i for i, flags in enumerate(seen.steps["flags"]) if flags & 1]
 
     assert skipped == [4, 11]
 
 
-def test_micro_batches_are_counted_in_their_step(watch: Watch) -> None:
-    steps = watch("accumulation.py").steps
+def test_micro_batches_are_counted_in_their_step(watch_once: Watch) -> None:
+    steps = watch_once("accumulation.py").steps
 
     assert steps["batches"].tolist() == [4] * 20
     assert steps["backwards"].tolist() == [4] * 20

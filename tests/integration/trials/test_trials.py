@@ -23,18 +23,27 @@ _SCRIPT = Path(__file__).parents[1] / "scripts" / "tried.py"
 Try = Callable[..., Trial]
 
 
-@pytest.fixture
-def attempt(tmp_path: Path) -> Try:
+def _attempting(folder: Path) -> Try:
     def made(mode: str = "plain", arm: str = "as it is", **asked: object) -> Trial:
         usual: dict[str, Any] = {"steps": 30, "warm_up": 5, "allow_writes": True}
         request = Request((str(_SCRIPT), mode), arm, **{**usual, **asked})
-        return Maker(tmp_path / "trials")(request)
+        return Maker(folder / "trials")(request)
 
     return made
 
 
-def test_it_is_stopped_after_its_steps_and_the_same_again_is_bit_for_bit_the_same(attempt: Try) -> None:
-    plain = attempt()
+@pytest.fixture
+def attempt(tmp_path: Path) -> Try:
+    return _attempting(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Trial:
+    """One that several tests compare theirs with."""
+    return _attempting(tmp_path_factory.mktemp("plain"))()
+
+
+def test_it_is_stopped_after_its_steps_and_the_same_again_is_bit_for_bit_the_same(attempt: Try, plain: Trial) -> None:
     fed = attempt(arm="loader.workers", remedies={"loader.workers": 2})
 
     assert (plain.ending, fed.ending) == ("stopped", "stopped")
@@ -98,7 +107,7 @@ def test_one_that_hangs_is_ended_with_all_its_processes(attempt: Try, monkeypatc
 
 def test_time_ends_it_from_within_and_from_without(attempt: Try) -> None:
     soon = attempt(steps=10_000, seconds=0.3)
-    cut = attempt("hangs", limit_s=8.0)
+    cut = attempt("hangs", limit_s=5.0)
 
     assert soon.ending == "stopped"
     assert 8 <= len(soon.losses) < 100
@@ -109,8 +118,8 @@ def test_what_the_script_says_of_its_quality_is_read(attempt: Try) -> None:
     assert attempt(steps=130, metric=r"PSNR: ([0-9.]+)").metric == 21.5
 
 
-def test_a_ceiling_gives_the_same_batches_again(attempt: Try) -> None:
-    plain, ceiling = attempt(), attempt(arm="ceiling", replays=8)
+def test_a_ceiling_gives_the_same_batches_again(attempt: Try, plain: Trial) -> None:
+    ceiling = attempt(arm="ceiling", replays=8)
 
     assert ceiling.ending == "stopped"
     assert sum(ceiling.step_s[-10:]) < 0.5 * sum(plain.step_s[-10:])
