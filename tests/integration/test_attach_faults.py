@@ -29,12 +29,12 @@ def test_a_hook_that_raises_disables_itself_with_one_warning(watch: Watch, run_b
     assert len([b for b in broken if b["messages"]]) >= 20
 
 
-def test_a_failing_import_of_ours_leaves_the_script_bare(run_bare: Run, tmp_path: Path) -> None:
+def test_a_failing_import_of_ours_leaves_the_script_bare(run_bare: Run, bare_once: Run, tmp_path: Path) -> None:
     broken = tmp_path / "attach"
     shutil.copytree(ATTACH, broken, ignore=shutil.ignore_patterns("__pycache__"))
     (broken / "tracer.py").write_text("raise RuntimeError('does not load here')\n")
 
-    bare = run_bare("epoch_loop.py")
+    bare = bare_once("epoch_loop.py")
     seen = run_bare("epoch_loop.py", **attached(broken / "bootstrap", tmp_path / "run"))
 
     assert (seen.losses, seen.returncode) == (bare.losses, 0)
@@ -66,11 +66,12 @@ def test_a_run_directory_that_cannot_be_written_leaves_the_script_running(run_ba
 
 
 _LIKE_ANOTHER = [
-    pytest.param(end, marks=pytest.mark.variant) for end in ("raise", "exit", "interrupt", "thread", "os_exit")
+    pytest.param(end, marks=pytest.mark.variant)
+    for end in ("sigterm", "raise", "exit", "interrupt", "thread", "os_exit")
 ]
 
 
-@pytest.mark.parametrize("end", ["sigterm", "sigkill", *_LIKE_ANOTHER])
+@pytest.mark.parametrize("end", ["sigkill", *_LIKE_ANOTHER])
 def test_every_end_is_the_scripts_own_and_its_steps_are_kept(watch: Watch, run_bare: Run, end: str) -> None:
     bare = run_bare("ends.py", end)
     seen = watch("ends.py", end)

@@ -15,8 +15,8 @@ from tests.integration.watching import SCRIPTS, Ran, Run, Watch
 
 
 @pytest.fixture(scope="module")
-def bare(run_bare: Run) -> Ran:
-    return run_bare("epoch_loop.py")
+def bare(bare_once: Run) -> Ran:
+    return bare_once("epoch_loop.py")
 
 
 FORMS = {
@@ -29,14 +29,14 @@ FORMS = {
 }
 
 
-LIKE_ANOTHER = ("python -u", "interpreter")
+LIKE_ANOTHER = ("python", "python -u", "interpreter")
 
 
 @pytest.mark.parametrize(
     "form", [pytest.param(form, marks=[pytest.mark.variant] if form in LIKE_ANOTHER else []) for form in FORMS]
 )
-def test_the_training_is_watched_and_unchanged(watch: Watch, bare: Ran, form: str) -> None:
-    seen = watch(*FORMS[form])
+def test_the_training_is_watched_and_unchanged(watch_once: Watch, bare: Ran, form: str) -> None:
+    seen = watch_once(*FORMS[form])
 
     assert seen.returncode == 0, seen.stderr
     assert seen.losses == bare.losses

@@ -214,7 +214,7 @@ def test_a_worker_that_is_stopped_does_not_keep_the_process_from_ending(tmp_path
     assert gone_within(pids, 1.0)
 
 
-@pytest.mark.parametrize("method", ["fork", "forkserver"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("forkserver", marks=pytest.mark.variant)])
 def test_workers_go_when_their_parent_is_killed(tmp_path: Path, method: str) -> None:
     process, pids = start(tmp_path, "time.sleep(60)", METHOD=method)
     process.kill()

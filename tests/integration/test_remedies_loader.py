@@ -51,6 +51,7 @@ def test_workers_that_come_while_it_runs_are_watched_as_any(watch: Watch, run_ba
     assert_phases_tile(seen.steps)
 
 
+@pytest.mark.variant
 def test_samples_that_draw_are_told_of(watch: Watch) -> None:
     seen = watch("loader_order.py", "random", options=_options("loader.workers=2"))
 

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import pytest
 
 from tests.integration.watching import Run, Watch, line_of
 
 
-@pytest.fixture(scope="module")
-def seen_once(watch: Watch) -> Watch:
-    """Each of them is watched once, whatever tests look at."""
-    return cache(watch)
-
-
 @pytest.mark.parametrize("method", ["none", "fork", "spawn", pytest.param("forkserver", marks=pytest.mark.variant)])
-def test_cost_per_sample_in_workers(seen_once: Watch, method: str) -> None:
-    seen = seen_once("workers.py", method)
+def test_cost_per_sample_in_workers(watch_once: Watch, method: str) -> None:
+    seen = watch_once("workers.py", method)
 
     assert seen.returncode == 0, seen.stderr
     assert seen.step_count == 20
@@ -34,9 +26,9 @@ def test_cost_per_sample_in_workers(seen_once: Watch, method: str) -> None:
         assert 0 < cost["busy_share"] <= 1
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_workers_train_the_same_numbers(seen_once: Watch, run_bare: Run, method: str) -> None:
-    assert seen_once("workers.py", method).losses == run_bare("workers.py", method).losses
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.variant)])
+def test_workers_train_the_same_numbers(watch_once: Watch, run_bare: Run, method: str) -> None:
+    assert watch_once("workers.py", method).losses == run_bare("workers.py", method).losses
 
 
 @pytest.mark.timing

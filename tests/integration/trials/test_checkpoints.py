@@ -22,7 +22,7 @@ def made(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[T
     return trial, (Path(trial.run) / "output.txt").read_text().splitlines()
 
 
-@pytest.mark.parametrize("before", [(), ("last.pt",), ("last.pt.part",)])
+@pytest.mark.parametrize("before", [(), pytest.param(("last.pt",), marks=pytest.mark.variant), ("last.pt.part",)])
 def test_they_go_to_the_scratch_folder_by_one_process(
     before: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

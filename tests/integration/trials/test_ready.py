@@ -78,7 +78,9 @@ def test_remedies_and_the_place_of_the_recording_reach_it_at_its_gate(attempt: T
     assert sum(fed.step_s) < sum(plain.step_s)
 
 
-@pytest.mark.parametrize("mode", ["waits", "fails", "thread", "child", "compiler"])
+@pytest.mark.parametrize(
+    "mode", ["waits", pytest.param("fails", marks=pytest.mark.variant), "thread", "child", "compiler"]
+)
 def test_a_script_that_cannot_wait_there_is_started_for_each_trial(
     attempt: Try, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,7 +46,7 @@ def test_a_busy_machine_takes_two_trials_each_to_be_known() -> None:
     assert kept_share(60, 2, 2, process=0.5, noise=0.35, drift=0.1) <= 0.05
 
 
-@pytest.mark.parametrize("process", [0.01, 0.03])
+@pytest.mark.parametrize("process", [pytest.param(0.01, marks=pytest.mark.variant), 0.03])
 def test_of_ten_arms_that_gain_nothing_none_is_kept(process: float) -> None:
     rng = np.random.default_rng(12)
     runs = 25
