@@ -21,7 +21,8 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 gc.disable()
 
 GPU_TESTS = Path(__file__).parent / "gpu"
-SLOW_TESTS = [Path(__file__).parent / name for name in ("integration", "workloads", "browser")]
+# Not the browser's: it stays till the end, and its processes are much to look at for those that sample their own.
+SLOW_TESTS = [Path(__file__).parent / name for name in ("integration", "workloads")]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -51,11 +52,10 @@ def _slow_ones_first(items: list[pytest.Item], workers: int) -> list[pytest.Item
     slow: dict[Path, list[pytest.Item]] = {}
     quick: list[pytest.Item] = []
     for item in items:
-        folder = next((folder for folder in SLOW_TESTS if folder in item.path.parents), None)
-        if folder is None:
-            quick.append(item)
+        if any(folder in item.path.parents for folder in SLOW_TESTS):
+            slow.setdefault(item.path, []).append(item)
         else:
-            slow.setdefault(folder if folder.name == "browser" else item.path, []).append(item)
+            quick.append(item)
     shares: list[list[pytest.Item]] = [[] for _ in range(workers)]
     for number, group in enumerate(slow.values()):
         shares[number % workers] += group

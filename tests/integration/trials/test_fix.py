@@ -18,7 +18,8 @@ import pytest
 from tests.integration.running import until
 
 _SCRIPT = """
-import sys, time
+import gc, sys, time
+gc.disable()  # see scripts/tried.py
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
@@ -38,6 +39,7 @@ if __name__ == "__main__":
     torch.manual_seed(0)
     model = nn.Linear(16, 3)
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    gc.enable()
     for epoch in range(3):
         for step, (x, y) in enumerate(DataLoader(Slow(), 8, shuffle=True, num_workers=0)):
             if step == last:

@@ -125,7 +125,9 @@ def test_a_ceiling_gives_the_same_batches_again(attempt: Try, plain: Trial) -> N
     assert sum(ceiling.step_s[-10:]) < 0.5 * sum(plain.step_s[-10:])
 
 
-@pytest.mark.parametrize(("remedies", "batch_s"), [({}, 0.05), ({"loader.workers": 2}, 0.025)])
+@pytest.mark.parametrize(
+    ("remedies", "batch_s"), [({}, 0.05), pytest.param({"loader.workers": 2}, 0.025, marks=pytest.mark.variant)]
+)
 def test_batches_that_lay_ready_say_nothing_of_the_pace(
     tmp_path: Path, remedies: dict[str, Any], batch_s: float
 ) -> None:

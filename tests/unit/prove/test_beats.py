@@ -183,8 +183,8 @@ def false_share(by: By, arms: tuple[int, int], runs: int, **more: Any) -> float:
     "more",
     [
         {"process": 0.03},
-        {"jitter": 1, "wait_noise": 0.8},
-        {"drift": 0.1, "noise": 0.3},
+        pytest.param({"jitter": 1, "wait_noise": 0.8}, marks=pytest.mark.variant),
+        pytest.param({"drift": 0.1, "noise": 0.3}, marks=pytest.mark.variant),
         {"by_chance": True},
     ],
     ids=str,
