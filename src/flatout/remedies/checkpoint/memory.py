@@ -39,9 +39,8 @@ class Memory:
     """Each piece is a descriptor of its own, with one checkpoint in it."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        # Of a checkpoint that is written: -1 where there is none.
-        self._spare = -1
+        # Of checkpoints that are written: one at most. Without a lock: a script may save in a signal's handler, too.
+        self._spare: list[int] = []
 
     def filled(self, serialise: Callable[[Any], object]) -> int:
         """What `serialise(file)` writes. Raises NoRoom, and whatever it raises."""
@@ -62,9 +61,9 @@ class Memory:
         return memory
 
     def _empty(self) -> int:
-        with self._lock:
-            memory, self._spare = self._spare, -1
-        if memory < 0:
+        try:
+            memory = self._spare.pop()
+        except IndexError:
             return os.memfd_create("flatout-checkpoint", os.MFD_CLOEXEC)
         os.lseek(memory, 0, os.SEEK_SET)
         return memory
@@ -74,17 +73,14 @@ class Memory:
         not while the training waits.
         """
         room = free_bytes()
-        with self._lock:
-            if self._spare < 0 and (room is None or size <= _MOST_KEPT * room):
-                self._spare = memory
-                return
+        if not self._spare and (room is None or size <= _MOST_KEPT * room):
+            self._spare.append(memory)
+            return
         try:
             threading.Thread(target=os.close, args=(memory,), name="flatout-frees", daemon=True).start()
         except RuntimeError:
             os.close(memory)  # at the end of the script, which may start no more threads
 
     def close(self) -> None:
-        with self._lock:
-            memory, self._spare = self._spare, -1
-        if memory >= 0:
-            os.close(memory)
+        while self._spare:
+            os.close(self._spare.pop())

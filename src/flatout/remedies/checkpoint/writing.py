@@ -163,7 +163,7 @@ class Saver:
                 raise NoRoom from error
             self._number += 1
             job = Job(self._number, place.target, place.temporary, place.folder, memory, size, sums)
-            self._send(channel, job, place.folder, [memory, place.descriptor])
+            self._send(channel, job, job.folder, [memory, place.descriptor])
             self.saved += 1
             self.saved_bytes += size
 
