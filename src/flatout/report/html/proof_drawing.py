@@ -14,9 +14,9 @@ from flatout.report import text
 from flatout.report.fix import written
 from flatout.report.html.drawing import Rect
 
-# Trials that are no arm of the comparison, by how their names begin: a look, a ceiling, several arms in turns.
+# Trials that are no arm of the comparison, by how their names begin: a look, the two ceilings, several arms in turns.
 _YARDSTICKS = ("nudged", "other random numbers")
-_NO_ARMS = ("look", "ceiling", "feed", "remedies in turns")
+_NO_ARMS = ("look", "ceiling", "loaders alone", "remedies in turns")
 _BINS, _WIDTH, _HEIGHT = 90, 450, 38
 _POINTS = 240
 _LOSS_WIDTH, _LOSS_HEIGHT = 1000, 220
