@@ -80,7 +80,7 @@ def _others(maker: Maker, command: tuple[str, ...]) -> dict[str, Trial]:
     def other(name: str, **asked: Any) -> Trial:
         return _sound(maker(Request(command, name, steps=steps, warm_up=_WARM_UP, **asked)))
 
-    nudged, compute, feed = other("nudged", nudged=True), other("compute", replays=8), other("feed", feeds=True)
+    nudged, compute, feed = other("nudged", nudged=2.0**-20), other("compute", replays=8), other("feed", feeds=True)
     return {"look": look, "nudged": nudged, "compute": compute, "feed": feed}
 
 

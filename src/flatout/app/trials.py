@@ -160,7 +160,7 @@ class Maker:
             "digest_at": request.digest_at,
             "replay": request.replays,
             "feed": request.feeds,
-            "nudge": request.nudged,
+            "nudge": (request.nudged, request.repeat),
             "reseed": request.reseeded,
             "arms": [(name, dict(remedies)) for name, remedies in request.arms],
             "timed": request.timed,

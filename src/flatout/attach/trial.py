@@ -34,7 +34,6 @@ _FEWEST_STEPS = 8
 
 _OF_COMPILER = ("TORCHDYNAMO_", "TORCHINDUCTOR_", "TORCH_COMPILE", "TRITON_")
 _NOT_CONTAINED = 70
-_NUDGE = 2.0**-20
 
 _trial: Trial | None = None
 
@@ -57,7 +56,8 @@ class Trial:
             self._last_step = self._enough_steps
         self._digest_at = int(wanted.get("digest_at") or 0)
         self._weights: list[Any] = []
-        self._nudges = bool(wanted.get("nudge"))
+        nudge: tuple[float, int] = tuple(wanted.get("nudge") or (0.0, 0))
+        self._nudged_by, self._nudge_draw = nudge
         self._reseeds = int(wanted.get("reseed") or 0)
         self._replays = int(wanted.get("replay") or 0)
         self._feeding_s = float(wanted.get("seconds") or math.inf) if wanted.get("feed") else 0.0
@@ -128,7 +128,7 @@ class Trial:
     def _stepped(self, optimizer: Any, *_: Any) -> None:
         """After a step of any optimizer. Several that take turns make one step together: the furthest counts."""
         mine = id(optimizer)
-        if mine not in self._optimizers and self._nudges:
+        if mine not in self._optimizers and self._nudged_by:
             self._nudge(optimizer)
         if not self._optimizers and self._reseeds:
             self._reseed()
@@ -168,14 +168,14 @@ class Trial:
         self._leave(max(self._taken.values()))
 
     def _nudge(self, optimizer: Any) -> None:
-        """Each weight by a millionth of itself, up or down; by numbers of our own, the script's are not drawn."""
+        """Each weight by a share of itself, up or down; by numbers of our own, the script's are not drawn."""
         torch = self._torch
         with torch.no_grad():
             for group in optimizer.param_groups:
                 for weight in group["params"]:
-                    draw = torch.Generator(device=weight.device).manual_seed(weight.numel())
+                    draw = torch.Generator(device=weight.device).manual_seed(weight.numel() + self._nudge_draw)
                     signs = torch.empty_like(weight).uniform_(-1.0, 1.0, generator=draw).sign_()
-                    weight.add_(weight * signs, alpha=_NUDGE)
+                    weight.add_(weight * signs, alpha=self._nudged_by)
 
     def _reseed(self) -> None:
         """Draw some numbers from every generator that a script's samples and layers draw theirs from."""

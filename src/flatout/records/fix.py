@@ -25,6 +25,8 @@ class Tried:
     decision: Decision | None = None
     # For a lossless one: were the numbers the very same?
     identity: Identity | None = None
+    # Others that were tried in the same trials: the figure is of all of them.
+    together: tuple[str, ...] = ()
 
     @property
     def gain(self) -> MeasuredGain | None:

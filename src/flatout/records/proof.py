@@ -109,6 +109,8 @@ class Envelope:
     # The first window outside.
     window: tuple[int, int] | None = None
     yardsticks: int = 0
+    # These had their weights moved once by such a share; 0.0 where they are the script run again.
+    nudged_by: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,8 @@ class Remedy:
     answers: tuple[str, ...]
     # What it takes away of the time that a finding is about, at least and likely; None: what is promised there.
     part: tuple[float, float] | None
+    # What it rounds numbers by, as a share of them; 0.0 where that is no more than float32 does.
+    rounds: float
     applies: Callable[[RunReport], Answer]
     apply: Callable[[Site, Any], None]
 
@@ -53,6 +55,7 @@ def remedies() -> tuple[Remedy, ...]:
                 conflicts=tuple(getattr(module, "CONFLICTS", ())),
                 answers=tuple(getattr(module, "ANSWERS", ())),
                 part=getattr(module, "PART", None),
+                rounds=getattr(module, "ROUNDS", 0.0),
                 applies=module.applies,
                 apply=module.apply,
             )

@@ -90,6 +90,8 @@ def _table(tried: Sequence[Tried], width: int) -> Iterator[Text]:
         yield Text.assemble(" ", words, "  ", (row[-1], _STYLE.get(one.state, "")))
         if one.state not in ("kept", "outdone", "neutral"):
             yield from wrapped("", one.why, width)
+        elif one.together:
+            yield from wrapped("", f"together with {', '.join(one.together)}", width)
 
 
 def _quality(fix: Fix, width: int) -> Iterator[Text]:

@@ -66,6 +66,7 @@ def _tried(one: dict[str, Any]) -> Tried:
             ),
             "decision": None if decision is None else _made(Decision, {**decision, "gain": _gain(decision["gain"])}),
             "identity": _optional(Identity, one.get("identity")),
+            "together": tuple(one.get("together") or ()),
         },
     )
     return made

@@ -65,6 +65,8 @@ PHRASES = {
     "{}, but too little was run again to know what that is worth": "{0}，但重复运行太少，无法判断其价值",
     "{} is better still": "{0} 更好",
     "{}, in turns within one process": "{0}，在同一进程内轮流",
+    "{}, together with {}": "{0}，与 {1} 一起",
+    "it gains hardly more than a finer rounding does": "与更精细的舍入相比几乎没有更多提升",
     "{n} of {n} trials failed: {}": "{1} 次试验中有 {0} 次失败：{2}",
     "the trial ended: {}": "试验提前结束：{0}",
     "it did not come into force": "没有生效",
@@ -114,6 +116,9 @@ PHRASES = {
     ),
     "the script varies too much: {}": "脚本自身波动太大：{0}",
     "a drift of less than {n}% could not have been seen": "小于 {0}% 的偏移无法察觉",
+    "{}, beside trials whose weights were moved once by as much as it rounds": (
+        "{0}，对照为权重按其舍入幅度扰动一次的试验"
+    ),
     "the loss is not finite at step {n}": "第 {0} 步的损失不是有限值",
     "the script repeats itself to the bit, so it takes a nudged trial to know what rounding does to it": (
         "脚本逐位重复自身，要做一次扰动试验才能知道舍入的影响"

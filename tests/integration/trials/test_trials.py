@@ -56,6 +56,20 @@ def test_it_is_stopped_after_its_steps_and_the_same_again_is_bit_for_bit_the_sam
     assert sum(fed.step_s) < sum(plain.step_s)
 
 
+def test_nudged_trials_begin_alike_and_part_each_its_own_way(attempt: Try, plain: Trial) -> None:
+    """By as much as they were nudged by: a thousand times less is a thousand times less to be seen."""
+    coarse, other, fine = (
+        attempt(arm="nudged", nudged=by, repeat=repeat) for by, repeat in ((2.0**-9, 0), (2.0**-9, 1), (2.0**-19, 0))
+    )
+
+    def parted(left: Trial, right: Trial) -> float:
+        return float(np.abs(np.subtract(left.losses[1:6], right.losses[1:6])).max())
+
+    assert {one.losses[0] for one in (coarse, other, fine)} == {plain.losses[0]}
+    assert parted(coarse, plain) > 100 * parted(fine, plain) > 0
+    assert parted(coarse, other) > 10 * parted(fine, plain)
+
+
 def test_one_that_has_enough_ends_sooner_and_its_weights_are_compared_after_the_same_step(attempt: Try) -> None:
     whole = attempt(steps=30, digest_at=12)
     short = attempt(steps=60, enough=(12, 5, 0.0), digest_at=12)

@@ -10,6 +10,7 @@ from flatout.records.plan import LeftOut, Plan, Planned
 from flatout.records.proof import Ceiling, Decision, Hours, Identity, MeasuredGain
 from flatout.records.report import Gain, Verdict
 from flatout.report.fix import render, render_plan, to_json
+from flatout.report.fix_json import fix_from_json
 
 
 def _gain(low: float, mid: float, high: float) -> MeasuredGain:
@@ -59,6 +60,16 @@ def test_before_after_every_remedy_and_the_quality_are_there() -> None:
     assert "bit-identical over 120 steps" in page
     assert "9 trials in 2 min 13 s" in page
     assert max(map(len, page.splitlines())) <= 80
+
+
+def test_a_figure_of_several_remedies_says_whose_it_is() -> None:
+    pair = replace(FIX.tried[0], together=("loader.pin",))
+
+    page = _shown(replace(FIX, tried=(pair,)))
+
+    assert "together with loader.pin" in page and "together" not in _shown(FIX)
+    read = fix_from_json(json.loads(json.dumps(to_json(replace(FIX, tried=(pair,))))))
+    assert read.tried == (pair,)
 
 
 def test_what_was_not_tried_is_said_when_asked_for() -> None:

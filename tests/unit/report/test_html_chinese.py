@@ -146,6 +146,8 @@ def test_so_are_envelope_and_metric() -> None:
 
     assert (inside.verdict, better.verdict, always.verdict, worse.verdict) == ("inside", "inside", "inside", "worse")
     both = [(envelope_in_chinese(inside), inside.sentence)]
+    nudged = replace(inside, nudged_by=2.0**-11)
+    assert envelope_in_chinese(nudged) != envelope_in_chinese(inside)
     both += [(metric_in_chinese(one), one.sentence) for one in (better, always)]
     for chinese, english in both:
         assert chinese is not None and _figures(chinese) == _figures(english)

@@ -23,9 +23,12 @@ from flatout.records.trial import Trial
 from flatout.trials.request import Request
 
 BARE = "as it is"
+KEPT = "kept so far"
 CEILING = "ceiling"
 FEED = "loaders alone"
 NUDGED = "nudged"
+# By a few of float32's last bits.
+LAST_BITS = 2.0**-20
 RESEEDED = "other random numbers"
 SCREENING = "remedies in turns"
 # Trials that are no arms: what they differ by says nothing of what arms differ by.
@@ -34,8 +37,8 @@ _APART = (CEILING, FEED)
 _YARDSTICKS = (NUDGED, RESEEDED)
 # Steps of up to so many seconds are quick.
 _QUICK_S = 0.06
-# The first look: enough steps for a verdict, and no more than a part of the time there is.
-_LOOK_STEPS, _LOOK_SHARE, _LOOK_LEAST_S = 150, 0.06, 4.0
+# A look: enough steps for a verdict, and no more than a part of the time there is: the first, and one under a profile.
+_LOOK_STEPS, _LOOK_SHARES, _LOOK_LEAST_S = 150, (0.06, 0.04), 4.0
 # One trial may take this part of the whole time; there are a dozen or two.
 TRIAL_SHARE = 0.08
 _HASTY = 0.4
@@ -97,7 +100,7 @@ class Bench:
 
     def _look_s(self, profile: Mapping[str, Any]) -> float:
         late_s = self.sizes.late_s(profile) if self.sizes is not None else 0.0
-        return max(_LOOK_LEAST_S, _LOOK_SHARE * self.settings.budget_s) + late_s
+        return max(_LOOK_LEAST_S, _LOOK_SHARES[bool(profile)] * self.settings.budget_s) + late_s
 
     def trial(self, profile: Mapping[str, Any], arm: str, *, again: bool = False, losses: int = 0) -> Trial:
         """One of this profile: made before, unless it is to be made again. `losses`: so many steps at least."""
@@ -180,12 +183,14 @@ class Bench:
             found.append(self._ask(profile, FEED, steps, self._most_s(profile), self.sizes.warm_up, feeds=True))
         return found[0]
 
-    def nudged(self, profile: Mapping[str, Any]) -> list[Trial]:
-        """Its weights moved by about a rounding error: what such differences grow to by themselves."""
-        found = self._made.setdefault(f"{NUDGED} {_key(profile)}", [])
-        if not found:
-            found.append(self._timed(profile, NUDGED, 0, LOSSES, nudged=True))
-        return found
+    def nudged(self, profile: Mapping[str, Any], by: float) -> list[Trial]:
+        """Those that were made with its weights moved by such a share: what such differences grow to by themselves."""
+        return list(self._made.get(f"{NUDGED} by {by} {_key(profile)}", []))
+
+    def nudge(self, profile: Mapping[str, Any], by: float) -> None:
+        """One more of them."""
+        found = self._made.setdefault(f"{NUDGED} by {by} {_key(profile)}", [])
+        found.append(self._timed(profile, NUDGED, len(found), LOSSES, nudged=by))
 
     def reseeded(self) -> list[Trial]:
         """Those that were made of the bare script with other random numbers from its second step on."""
@@ -241,8 +246,10 @@ class Bench:
 
     def timed(self, profile: Mapping[str, Any], steps: int = 0) -> list[Trial]:
         """All whose speed is this profile's, its yardsticks too; of those that were to see pauses, with such steps."""
-        more = [trial for kind in _YARDSTICKS for trial in self._made.get(f"{kind} {_key(profile)}", [])]
-        return self._alike([one for one in (*self.of(profile), *more) if len(one.step_s) >= _NEARLY * steps])
+        own = f" {_key(profile)}"
+        kinds = [made for key, made in self._made.items() if key.startswith(_YARDSTICKS) and key.endswith(own)]
+        every = [trial for made in (self.of(profile), *kinds) for trial in made]
+        return self._alike([one for one in every if len(one.step_s) >= _NEARLY * steps])
 
     def _alike(self, trials: Sequence[Trial]) -> list[Trial]:
         """As they are counted beside all others that were made."""

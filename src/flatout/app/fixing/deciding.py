@@ -5,14 +5,86 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flatout.app.fixing.bench import Bench
-from flatout.app.fixing.judging import counted_by
-from flatout.prove.decision import BAR, Candidate, judged
+from flatout.app.fixing.bench import BARE, KEPT, Bench
+from flatout.app.fixing.judging import counted_by, lossless_part, repeats
+from flatout.app.fixing.turns import Turns
+from flatout.app.fixing.yardsticks import rounding
+from flatout.prove.decision import BAR, Candidate, is_unsure, judged, worth_more
 from flatout.prove.rates import evened
 from flatout.records.plan import Planned
 from flatout.records.proof import Decision
 
-MOST_REPEATS = 4
+_MOST_REPEATS = 4
+# So much more than it had to be is not luck, even in a single trial.
+_PLENTY = 1.1
+LARGE = 1.3
+# Trials that see pauses, of what there was before a remedy that is about them.
+_SEEN = 2
+
+
+def until_sure(
+    bench: Bench,
+    turns: Turns,
+    group: Sequence[Planned],
+    arm: str,
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    tried: int,
+    is_brief: bool = False,
+) -> Decision:
+    """By as many trials of both as it takes, and as there is time for; in turns where that is sooner done.
+
+    `is_brief`: what looks like little, and is not sure, may stay so.
+    """
+    pausing, by = sees(bench, group), rounding(one.id for one in group)
+    # Where losses will have to be held against such a rounding, trials that are made anyway serve for that as well.
+    is_yardstick = by and before == lossless_part(before) and not repeats(bench.of({}))
+
+    def make(profile: Mapping[str, Any]) -> None:
+        if profile is after:
+            bench.trial(after, arm, again=True)
+        elif is_yardstick and not steps:
+            bench.nudge(before, by)
+        else:
+            bench.trial(before, KEPT if before else BARE, again=True, losses=steps)
+
+    if (steps := bench.to_see({one.id: one.value for one in group}, under=before)) > 0:
+        # What came before saw too few pauses, if any: it counts only where it is as long.
+        for _ in range(_SEEN - len(bench.timed(before, pausing))):
+            make(before)
+    decision = decided(bench, group, before, after, tried)
+    has_turns = not steps
+    foretold = [one.predicted.low for one in group if one.predicted is not None]
+    large = min(LARGE, max(_PLENTY, *foretold)) if foretold else LARGE
+    if is_brief and is_unsure(decision) and mid_of(decision) < large:
+        return decision
+    for _ in range(_MOST_REPEATS - 1):
+        # A large gain has to be seen twice, over what was seen twice, and no more; so has one that was foretold.
+        once = [one for one in (after, before) if mid_of(decision) > large and len(bench.timed(one)) == 1][:1]
+        is_open = _is_open(decision, bench.knows_spread(before, pausing))
+        if has_turns and not once and (is_open or is_unsure(decision)):
+            has_turns = False
+            if (by_turns := turns.together(group, after, 2 * (_MOST_REPEATS - 1))) is not None:
+                return by_turns
+        # Where nothing is kept yet these trials are the proof's own, and may have its time.
+        next_ones = once or [before, after]
+        if not is_open or not bench.affords(after, len(next_ones), reserve_s=None if before else 0.0):
+            break
+        for one in next_ones:
+            make(one)
+        decision = decided(bench, group, before, after, tried)
+    return decision
+
+
+def _is_open(decision: Decision, is_known: bool) -> bool:
+    """Whether more trials could turn it: one that is not sure yet, or sure of little after a single trial.
+
+    What the bare script differs by may be far more than what these do: `is_known` says whether they have told.
+    """
+    gain = decision.gain
+    if worth_more([decision]) or (not is_known and gain is not None and gain.mid > BAR > gain.low):
+        return True
+    return decision.judgement == "kept" and gain is not None and gain.trials[1] < 2 and gain.low < _PLENTY
 
 
 def decided(
@@ -29,11 +101,11 @@ def decided(
         # What processes differ by in all their steps has nothing to do with pauses.
         arms = evened(arms)
     candidate = Candidate(arm, arms[1], by)
-    decision = judged(arms[0], [candidate], spread, MOST_REPEATS * max(1, tried))[0]
+    decision = judged(arms[0], [candidate], spread, _MOST_REPEATS * max(1, tried))[0]
     # One that does what a finding foretold has not been picked from among many by its luck.
     foretold = [one.predicted.low for one in group if one.predicted is not None and one.predicted.low > BAR]
     if decision.gain is not None and foretold and decision.gain.mid >= max(foretold):
-        return judged(arms[0], [candidate], spread, MOST_REPEATS)[0]
+        return judged(arms[0], [candidate], spread, _MOST_REPEATS)[0]
     return decision
 
 
@@ -41,3 +113,7 @@ def sees(bench: Bench, group: Sequence[Planned]) -> int:
     """Steps that hold enough of the pauses that they are about; 0 where they are about none."""
     assert bench.sizes is not None
     return bench.sizes.sees({one.id: one.value for one in group})
+
+
+def mid_of(decision: Decision) -> float:
+    return decision.gain.mid if decision.gain is not None else 0.0

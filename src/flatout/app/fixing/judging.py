@@ -11,7 +11,7 @@ from typing import Any
 from flatout.app.fixing.sizes import PAUSING
 from flatout.prove.envelope import FEWEST_STEPS
 from flatout.prove.identity import identity
-from flatout.records.fix import State
+from flatout.records.fix import State, Tried
 from flatout.records.plan import Planned
 from flatout.records.proof import By, Decision, Identity
 from flatout.records.report import Finding
@@ -125,11 +125,17 @@ def _line(place: str) -> str:
     return place.partition(" (")[0]
 
 
-def state_of(one: Planned, decision: Decision, before: Mapping[str, Any]) -> State:
-    """A value that does not beat the one that is kept does no harm to the script: it is just not the best."""
-    if one.id in before and decision.judgement in ("neutral", "harmful"):
-        return "outdone"
-    return decision.judgement
+def judged_as(
+    one: Planned, decision: Decision, before: Mapping[str, Any], group: Sequence[Planned], same: Identity | None
+) -> Tried:
+    """One of a group that was tried together, on top of `before`.
+
+    A value that does not beat the one that is kept does no harm to the script: it is just not the best.
+    """
+    is_outdone = one.id in before and decision.judgement in ("neutral", "harmful")
+    others = tuple(other.id for other in group if other is not one)
+    why = f"{decision.why}, together with {', '.join(others)}" if others else decision.why
+    return Tried(one, "outdone" if is_outdone else decision.judgement, why, decision, same, others)
 
 
 def refusal(one: Planned, trial: Trial) -> tuple[State, str] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from flatout.app.fixing.bench import BARE, LOSSES, Bench
@@ -10,8 +11,8 @@ from flatout.app.fixing.distance import distance
 from flatout.app.fixing.judging import counted_by, draws_others, repeats, same_bits, with_losses, workers_of
 from flatout.app.fixing.search import Search
 from flatout.app.fixing.warnings import warnings
+from flatout.app.fixing.yardsticks import MOST, plain, within
 from flatout.prove.decision import BAR
-from flatout.prove.envelope import envelope
 from flatout.prove.hours import hours
 from flatout.prove.metric import metric
 from flatout.prove.rates import arm_per_s, common_unit, measured, without_pauses
@@ -31,7 +32,6 @@ _AFTER_ALONE = "evaluations and checkpoints are counted in After alone: Before i
 # Bare and remedied, so that a machine that slows down meanwhile slows both.
 _TURNS = (False, True, True, False, True, False, False, True)
 _FEWEST_TURNS = 2
-_YARDSTICKS = 3
 # An interval no wider than this for its middle, or than this part of the gain, needs no more trials.
 _SHARP, _OF_GAIN = 0.04, 0.25
 
@@ -130,7 +130,7 @@ def _turn(bench: Bench, search: Search, is_remedied: bool) -> None:
     if is_remedied:
         losses = 0 if profile == search.lossless() and repeats(bench.of({})) else LOSSES
         bench.trial(profile, PROFILE, again=True, losses=losses)
-    elif any(map(draws_others, bench.of(profile))) and len(bench.reseeded()) < _YARDSTICKS:
+    elif any(map(draws_others, bench.of(profile))) and len(bench.reseeded()) < MOST:
         bench.reseed(_pauses(bench, profile))
     else:
         bench.trial({}, BARE, again=True, losses=_losses_of_bare(bench, search))
@@ -207,14 +207,15 @@ def quality_of(bench: Bench, search: Search) -> Quality:
     after = bench.of(profile)
     same = _identity(bench, lossless) if lossless else None
     is_identical = same is not None and same.verdict == "identical"
-    within = None
+    found = None
     if lossless != profile or not is_identical:
-        within = envelope(_yardsticks(bench, search, is_identical), with_losses(after) or after)
+        make = partial(_yardsticks, bench, search, is_identical)
+        found = within(bench, with_losses(after) or after, lossless, make, reserve_s=0.0)
     if settings.metric is None:
-        return Quality(same, within)
+        return Quality(same, found)
     # Losses of what changes nothing are the script's own, and so is its metric.
     own = [*bench.timed({}), *(bench.timed(lossless) if is_identical and lossless != profile else ())]
-    return Quality(same, within, metric(own, after, higher_is_better=settings.higher))
+    return Quality(same, found, metric(own, after, higher_is_better=settings.higher))
 
 
 def _identity(bench: Bench, lossless: Mapping[str, Any]) -> Identity:
@@ -227,7 +228,7 @@ def _identity(bench: Bench, lossless: Mapping[str, Any]) -> Identity:
 def _yardsticks(bench: Bench, search: Search, is_identical: bool) -> list[Trial]:
     """What the losses are held against; made where they are missing and there is time."""
     if not any(map(draws_others, bench.of(search.found.profile))):
-        return search.yardsticks(search.lossless() if is_identical else {}, reserve_s=0.0)
-    while len(bench.reseeded()) < _YARDSTICKS and bench.affords({}, reserve_s=0.0, losses=LOSSES):
+        return plain(bench, search.lossless() if is_identical else {}, reserve_s=0.0)
+    while len(bench.reseeded()) < MOST and bench.affords({}, reserve_s=0.0, losses=LOSSES):
         bench.reseed()
     return bench.reseeded()

@@ -13,46 +13,37 @@ from dataclasses import replace
 from typing import Any
 
 from flatout.app.fixing.bench import BARE, LOSSES, Bench
-from flatout.app.fixing.deciding import MOST_REPEATS, decided, sees
+from flatout.app.fixing.deciding import LARGE, decided, mid_of, until_sure
 from flatout.app.fixing.distance import distance
 from flatout.app.fixing.found import NOTHING_LEFT, Found
 from flatout.app.fixing.judging import (
     draws_others,
     feeds,
+    judged_as,
     lossless_part,
     refusal,
-    repeats,
     same_bits,
-    state_of,
-    with_losses,
 )
-from flatout.app.fixing.screening import Screened, switched
-from flatout.app.fixing.sizes import BEGINS_S, beats_of
+from flatout.app.fixing.ordering import LAUNCHING, apart, finest_first, ordered, quickens, worth_its_rounding
+from flatout.app.fixing.screening import Screened
+from flatout.app.fixing.sizes import beats_of
 from flatout.app.fixing.turns import IN_TURNS, Turns
-from flatout.app.plan import conflict, per_risk, planned, together
+from flatout.app.fixing.yardsticks import MOST, plain, within
+from flatout.app.plan import conflict, planned
 from flatout.errors import FlatoutError
-from flatout.prove.decision import BAR, is_unsure, worth_more
-from flatout.prove.envelope import FEWEST_YARDSTICKS, envelope
+from flatout.prove.decision import BAR
 from flatout.prove.rates import arm_per_s, measured
 from flatout.records.fix import Tried
 from flatout.records.plan import Plan, Planned
-from flatout.records.proof import Decision
 from flatout.records.report import Finding, RunReport
 from flatout.records.trial import Trial
-from flatout.remedies.catalogue import SAFETIES, known
+from flatout.remedies.catalogue import known
 
 _MOST_ROUNDS = 5
-# So much more than it had to be is not luck, even in a single trial.
-_PLENTY = 1.1
-_LARGE = 1.3
-_YARDSTICKS = 3
-# Trials that see pauses, of what there was before a remedy that is about them.
-_SEEN = 2
 _NO_TIME = "the time was spent"
 _AT_CEILING = "less than 5% is left to the ceiling"
-KEPT = "kept so far"
 _WORKERS, _MOST_WORKERS, _TUNED = "loader.workers", 64, "auto"
-_LAUNCHING = ("graphs.model",)
+_FINER_DOES = "it gains hardly more than a finer rounding does"
 
 
 class Search:
@@ -128,22 +119,14 @@ class Search:
         Where what was kept brings the batches as soon as they can be used, nothing more of that kind is tried.
         """
         self._planned += len(remedies)
-        able = switched(remedies)
-        groups = together([one for one in remedies if one not in able])
+        order = ordered(remedies, self._is_slight)
         self.found.ended = NOTHING_LEFT
-        last = [group for group in groups if self._is_slight(group)]
-        last += [group for group in groups if group not in last and group[0].id in BEGINS_S]
-        soon = [group for group in groups if group not in last]
-        first = [group for group in soon if all(one.safety == SAFETIES[0] for one in group)]
-        soon = [group for group in soon if group not in first]
-        # What can be switched seldom promises anything: taking turns can wait for what does. And what makes the device
-        # quicker shows little as long as launching holds it up.
-        promising = [group for group in soon if all(per_risk(group[0]) > per_risk(one) for one in able)]
-        second = [group for group in soon if group in promising or group[0].id in _LAUNCHING]
-        if self._is_tried(first) and self._is_tried(second) and not self._is_changed():
-            self._is_tried([*self._screened(able), *(group for group in soon if group not in second), *last])
+        # What may help launching is not asked again and again by itself before it was seen with what it may help.
+        goes_on = self._is_tried(order.first) and self._is_tried(order.second, is_brief=bool(order.able))
+        if goes_on and not self._is_changed() and self._is_tried([*self._screened(order.able), *order.last]):
+            self._is_tried([[one] for one in self._doubtful() if order.able])
 
-    def _is_tried(self, groups: Sequence[Sequence[Planned]]) -> bool:
+    def _is_tried(self, groups: Sequence[Sequence[Planned]], is_brief: bool = False) -> bool:
         """Try them; whether all of them could be, and nothing changed the picture."""
         for group in groups:
             if self._is_changed():
@@ -154,7 +137,7 @@ class Search:
             elif group[0].id == _WORKERS:
                 self._try_workers(group[0])
             else:
-                self._try(group)
+                self._try(group, is_brief and group[0].id in LAUNCHING)
         return True
 
     def _fits(self, group: Sequence[Planned]) -> bool:
@@ -178,7 +161,7 @@ class Search:
         if now == self._looked_under or not bench.affords_look(now):
             return False
         step_s = [arm_per_s(trials, "step") for trials in map(measured, map(bench.timed, (self._looked_under, now)))]
-        return step_s[1] > _LARGE * step_s[0]
+        return step_s[1] > LARGE * step_s[0]
 
     def _try_workers(self, one: Planned) -> None:
         """The loader that finds its number while it runs. Where that gains nothing, what the findings call for.
@@ -202,17 +185,18 @@ class Search:
         self._try([replace(one, value=value)])
         return bool(self.found.profile.get(one.id) == value)
 
-    def _screened(self, able: Sequence[Planned]) -> list[list[Planned]]:
+    def _screened(self, able: Sequence[Planned]) -> Sequence[Sequence[Planned]]:
         """Those that are left to try: what can take turns is weighed in one process where that pays.
 
         Where there is no time for that, nor for each by itself, they are tried together.
         """
         if not able:
             return []
-        weights = self._turns.switched(able, self.found.profile)
+        # What is recorded goes on as it was, whatever is switched: those that may go with it take no turns.
+        weights = self._turns.switched(able, self.found.profile) if not self._doubtful() else None
         if weights is None:
             is_short = not self._bench.affords(self.found.profile, len(able))
-            return [list(able)] if is_short else [[one] for one in able]
+            return apart(able) if is_short else [[one] for one in finest_first(able)]
         found, helpful = self.found, []
         for one in able:
             if one.id in weights.refused:
@@ -225,7 +209,11 @@ class Search:
             else:
                 self._tried_under[one.id] = dict(found.profile)
                 found.put([Tried(one, decision.judgement, f"{decision.why}{IN_TURNS}", decision)])
-        return [[one] for one in helpful] if helpful and not self._adopt(helpful, weights) else []
+        fine = worth_its_rounding(helpful, lambda one: mid_of(weights.decisions[one.id]))
+        coarse = [one for one in helpful if one not in fine]
+        self._tried_under |= {one.id: dict(found.profile) for one in coarse}
+        found.put(Tried(one, "neutral", _FINER_DOES, weights.decisions[one.id]) for one in coarse)
+        return [[one] for one in fine] if fine and not self._adopt(fine, weights) else []
 
     def _adopt(self, helpful: Sequence[Planned], weights: Screened) -> bool:
         """Together in a fresh process: they stay unless that shows them broken or slower."""
@@ -247,8 +235,8 @@ class Search:
         found.put(Tried(one, "kept", f"{decision.why}{IN_TURNS}", decision) for one, decision in weighed)
         return True
 
-    def _try(self, group: Sequence[Planned]) -> None:
-        """Measure them on top of what is kept, and keep them if they help."""
+    def _try(self, group: Sequence[Planned], is_brief: bool = False) -> None:
+        """Measure them on top of what is kept, and keep them if they help. `is_brief`: a doubt may stay for now."""
         bench, found = self._bench, self.found
         # What was kept since they were planned may not go with them.
         rivals = [(one, why) for one in group if (why := conflict(known()[one.id], found.profile)) is not None]
@@ -256,6 +244,8 @@ class Search:
         group = [one for one in group if one not in [one for one, _ in rivals]]
         if not group:
             return
+        beneath = self._doubtful() if quickens(group) else []
+        group = [*beneath, *group]
         after = {**found.profile, **{one.id: one.value for one in group}}
         if (why := bench.too_long(after)) is not None:
             found.put(Tried(one, "not measured", why) for one in group)
@@ -272,9 +262,25 @@ class Search:
         rest = [one for one in group if one not in [one for one, _ in refused]]
         if rest:
             self._tried_under |= {one.id: dict(found.profile) for one in rest}
-            found.put(self._judged(rest, trial, after))
+            judged = self._judged(rest, trial, after, is_brief)
+            # Where nothing comes of it, what was measured of these alone still holds.
+            found.put(one for one in judged if one.state == "kept" or one.planned not in beneath)
 
-    def _judged(self, group: Sequence[Planned], trial: Trial, after: dict[str, Any]) -> list[Tried]:
+    def _doubtful(self) -> list[Planned]:
+        """What may help launching, and was not sure to gain by itself: others may show its worth, and it theirs."""
+        return [
+            one.planned
+            for one in self.found.tried
+            if one.planned.id in LAUNCHING
+            and one.state == "neutral"
+            and one.decision is not None
+            and mid_of(one.decision) > BAR
+            and self._tried_under[one.planned.id] == self.found.profile
+        ]
+
+    def _judged(
+        self, group: Sequence[Planned], trial: Trial, after: dict[str, Any], is_brief: bool = False
+    ) -> list[Tried]:
         bench, found = self._bench, self.found
         before = dict(found.profile)
         same = None
@@ -283,43 +289,13 @@ class Search:
             if same.verdict == "differs":
                 why = f"it is to change nothing, but {same.sentence}"
                 return [Tried(one, "failed", why, identity=same) for one in group]
-        decision = self._until_sure(group, trial.arm, before, after)
+        decision = until_sure(bench, self._turns, group, trial.arm, before, after, self._planned, is_brief)
         if decision.judgement == "kept":
             is_numeric = any(one.safety == "numeric" for one in group)
             if is_numeric and (drift := self._drifts(bench.of(after))) is not None:
                 return [Tried(one, "failed", drift, decision) for one in group]
             found.profile = after
-        return [Tried(one, state_of(one, decision, before), decision.why, decision, same) for one in group]
-
-    def _until_sure(
-        self, group: Sequence[Planned], arm: str, before: Mapping[str, Any], after: Mapping[str, Any]
-    ) -> Decision:
-        """By as many trials of both as it takes, and as there is time for."""
-        bench = self._bench
-        if (steps := bench.to_see({one.id: one.value for one in group}, under=before)) > 0:
-            # What came before saw too few pauses, if any: it counts only where it is as long.
-            for _ in range(_SEEN - len(bench.timed(before, sees(bench, group)))):
-                bench.trial(before, KEPT if before else BARE, again=True, losses=steps)
-        decision = decided(bench, group, before, after, self._planned)
-        has_turns = not steps
-        foretold = [one.predicted.low for one in group if one.predicted is not None]
-        large = min(_LARGE, max(_PLENTY, *foretold)) if foretold else _LARGE
-        for _ in range(MOST_REPEATS - 1):
-            # A large gain that was seen once has to be seen again, and no more; so has one that was foretold.
-            is_one = decision.gain is not None and decision.gain.mid > large and len(bench.of(after)) == 1
-            is_open = self._is_open(decision, bench.knows_spread(before, sees(bench, group)))
-            if has_turns and not is_one and (is_open or is_unsure(decision)):
-                has_turns = False
-                if (by_turns := self._turns.together(group, after, 2 * (MOST_REPEATS - 1))) is not None:
-                    return by_turns
-            # Where nothing is kept yet these trials are the proof's own, and may have its time.
-            if not is_open or not bench.affords(after, 1 if is_one else 2, reserve_s=None if before else 0.0):
-                break
-            if not is_one:
-                bench.trial(before, KEPT if before else BARE, again=True, losses=steps)
-            bench.trial(after, arm, again=True)
-            decision = decided(bench, group, before, after, self._planned)
-        return decision
+        return [judged_as(one, decision, before, group, same) for one in group]
 
     def _drifts(self, trials: Sequence[Trial]) -> str | None:
         """Why their losses are not what rounding makes of them, if so. What cannot be told yet is left to the proof."""
@@ -327,9 +303,10 @@ class Search:
         reserve_s = bench.reserve_s(profile)
         if any(map(draws_others, trials)):
             # Then the proof needs other yardsticks, and they tell more.
-            reserve_s += _YARDSTICKS * bench.lasts_s({}, LOSSES)
-        within = envelope(self.yardsticks(self.lossless(), reserve_s), trials)
-        return within.sentence if within.verdict == "outside" else None
+            reserve_s += MOST * bench.lasts_s({}, LOSSES)
+        lossless = self.lossless()
+        found = within(bench, trials, lossless, lambda: plain(bench, lossless, reserve_s), reserve_s)
+        return found.sentence if found.verdict == "outside" else None
 
     def lossless(self) -> dict[str, Any]:
         return lossless_part(self.found.profile)
@@ -352,33 +329,6 @@ class Search:
             if not bare.ended_well:
                 where = f"see {bare.run}/output.txt"
                 raise FlatoutError(f"a trial of the bare script failed ({bare.ending}: {bare.why}); {where}")
-
-    def _is_open(self, decision: Decision, is_known: bool) -> bool:
-        """Whether more trials could turn it: one that is not sure yet, or sure of little after a single trial.
-
-        What the bare script differs by may be far more than what these do: `is_known` says whether they have told.
-        """
-        gain = decision.gain
-        if worth_more([decision]) or (not is_known and gain is not None and gain.mid > BAR > gain.low):
-            return True
-        return decision.judgement == "kept" and gain is not None and gain.trials[1] < 2 and gain.low < _PLENTY
-
-    def yardsticks(self, profile: Mapping[str, Any], reserve_s: float) -> list[Trial]:
-        """What losses under a profile differ by when nothing else is changed, or next to nothing.
-
-        Three where there is time for as many, and for what is kept in reserve. Losses of a profile that changes no
-        number are those of the script.
-        """
-        bench = self._bench
-        for _ in range(_YARDSTICKS):
-            made = with_losses(bench.of(profile))
-            has_time = bench.affords(profile, max(1, FEWEST_YARDSTICKS - len(made)), reserve_s, LOSSES)
-            if repeats(made):
-                return [*made, *(bench.nudged(profile) if has_time else ())]
-            if len(made) >= _YARDSTICKS or not has_time:
-                return made
-            bench.trial(profile, KEPT if profile else BARE, again=True, losses=LOSSES)
-        return with_losses(bench.of(profile))
 
     def _is_at_ceiling(self) -> bool:
         bench, found = self._bench, self.found

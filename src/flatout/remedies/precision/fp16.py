@@ -36,6 +36,7 @@ ID = "precision.fp16"
 TITLE = "Forward and backward in fp16, with scaled gradients"
 SAFETY = "numeric"
 VALUE = Flag()
+ROUNDS = 2.0**-11
 CONFLICTS = ("precision.bf16",)
 _LOOK_EVERY = 50
 _PARAMETERS = ("tensors", "grad_tensors", "retain_graph", "create_graph", "grad_variables", "inputs")

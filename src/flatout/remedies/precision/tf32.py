@@ -24,6 +24,7 @@ ID = "precision.tf32"
 TITLE = "Float32 products on the tensor cores, in TF32"
 SAFETY = "numeric"
 VALUE = Flag()
+ROUNDS = 2.0**-11
 
 
 def applies(report: RunReport) -> Answer:

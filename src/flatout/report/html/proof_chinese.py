@@ -25,7 +25,8 @@ def envelope_in_chinese(one: Envelope) -> str | None:
         return None
     if not one.farthest:
         return "损失完全相同"
-    return f"{one.steps} 步内损失保持在脚本自身的波动范围内；小于 {100 * one.least_seen:.1f}% 的偏移无法察觉"
+    said = f"{one.steps} 步内损失保持在脚本自身的波动范围内；小于 {100 * one.least_seen:.1f}% 的偏移无法察觉"
+    return f"{said}，对照为权重按其舍入幅度扰动一次的试验" if one.nudged_by else said
 
 
 def metric_in_chinese(one: MetricVerdict) -> str | None:
