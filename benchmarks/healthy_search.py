@@ -44,12 +44,15 @@ from flatout.trials.request import Request
 
 MOST_KEPT = 0.05
 _PLANTED_IN = "gc.defer"
+_LAUNCHING = "graphs.model"
 PLANS = {
     "two": (_PLANTED_IN, "loader.prefetch"),
     # Where trials leave these undecided they take turns with and without them in one process.
     "resting": (_PLANTED_IN, "loader.pin", "transfer.async", "memory.keep"),
     # Judged apart from what processes differ by in all their steps.
     "pausing": ("loader.persistent", "checkpoint.async"),
+    # Those that promise nothing, and are tried with each other where they are not sure by themselves.
+    "launching": (_LAUNCHING, "precision.tf32", "precision.bf16"),
     "many": (
         *(_PLANTED_IN, "loader.prefetch", "loader.persistent", "loader.cache", "loader.workers", "autograd.plain"),
         *("checkpoint.async", "sync.skip", "optimizer.fused", "precision.tf32"),
@@ -90,7 +93,7 @@ class Drawing:
         )
 
     def _drawn(self, request: Request) -> Trial:
-        asked = {"look": request.with_lines, "nudged": request.nudged, "compute": bool(request.replays)}
+        asked = {"look": request.with_lines, "compute": bool(request.replays)}
         # Which turns it has is drawn by `in_turns`.
         asked |= {"feed": request.feeds, "look": request.with_lines or bool(request.arms)}
         for name, is_asked in asked.items():
@@ -99,7 +102,8 @@ class Drawing:
         trial = next(self._left, None)
         if trial is None:
             raise Dry
-        return trial
+        # A nudged one is as fast as any other.
+        return replace(trial, losses=self._others["nudged"].losses) if request.nudged else trial
 
     def in_turns(self, trial: Trial) -> dict[str, Trial]:
         """Turns of one of the processes, each round's given to the arms anew. None if there are too few."""
@@ -135,14 +139,17 @@ class Searched:
 def planted(names: Sequence[str]) -> RunReport:
     """A run with a finding for each of these remedies."""
     codes = {one.remedy: one for one in problems() if one.remedy}
-    gain = Gain(1.2, 1.2, 1.2, "given")
+    codes |= {name: one for one in problems() for name in names if one.code in known()[name].answers}
+    is_on_gpu = _LAUNCHING in names
+    gain = None if is_on_gpu else Gain(1.2, 1.2, 1.2, "given")
     findings = [
         Finding(
             codes[name].code, "x", codes[name].title, "high", HERE, {"workers": 2}, "planted", name, None, gain
         )
         for name in names
     ]  # fmt: skip
-    return replace(run().report, findings=tuple(findings))
+    report = replace(run().report, findings=tuple(findings))
+    return replace(report, run=replace(report.run, device="GPU")) if is_on_gpu else report
 
 
 def searched(

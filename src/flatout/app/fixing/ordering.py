@@ -54,12 +54,6 @@ def finest_first(able: Sequence[Planned]) -> list[Planned]:
     return sorted(able, key=_rounds)
 
 
-def apart(able: Sequence[Planned]) -> list[Group]:
-    """As few groups as will do: where there is a finer rounding, a coarser one comes after all others."""
-    coarse = _coarse(able)
-    return [[one for one in able if one not in coarse], *([one] for one in coarse)]
-
-
 def worth_its_rounding(helpful: Sequence[Planned], gain_of: Callable[[Planned], float]) -> list[Planned]:
     """Without a coarser rounding that gains hardly more than a finer one."""
     coarse = _coarse(helpful)

@@ -24,7 +24,7 @@ from flatout.app.fixing.judging import (
     refusal,
     same_bits,
 )
-from flatout.app.fixing.ordering import LAUNCHING, apart, finest_first, ordered, quickens, worth_its_rounding
+from flatout.app.fixing.ordering import LAUNCHING, finest_first, ordered, quickens, worth_its_rounding
 from flatout.app.fixing.screening import Screened
 from flatout.app.fixing.sizes import beats_of
 from flatout.app.fixing.turns import IN_TURNS, Turns
@@ -196,7 +196,7 @@ class Search:
         weights = self._turns.switched(able, self.found.profile) if not self._doubtful() else None
         if weights is None:
             is_short = not self._bench.affords(self.found.profile, len(able))
-            return apart(able) if is_short else [[one] for one in finest_first(able)]
+            return [list(able)] if is_short else [[one] for one in finest_first(able)]
         found, helpful = self.found, []
         for one in able:
             if one.id in weights.refused:

@@ -29,7 +29,7 @@ ID = "precision.bf16"
 TITLE = "Forward and backward in bf16, by autocast around the model"
 SAFETY = "numeric"
 VALUE = Flag()
-ROUNDS = 2.0**-9
+ROUNDS = 2.0**-8
 CONFLICTS = ("precision.fp16",)
 
 

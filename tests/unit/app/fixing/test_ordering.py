@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flatout.app.fixing.bench import Bench
-from flatout.app.fixing.ordering import apart, finest_first, worth_its_rounding
+from flatout.app.fixing.ordering import finest_first, worth_its_rounding
 from flatout.app.fixing.search import Search
 from flatout.app.fixing.settings import Settings
 from flatout.app.plan import Wishes
@@ -101,8 +101,6 @@ def test_of_two_roundings_the_finer_one_comes_first() -> None:
     bf16, tf32 = _PRECISIONS
 
     assert finest_first([bf16, _FUSED, tf32]) == [_FUSED, tf32, bf16]
-    assert apart([bf16, _FUSED, tf32]) == [[_FUSED, tf32], [bf16]]
-    assert apart([bf16, _FUSED]) == [[bf16, _FUSED]]
     gains = {bf16.id: 1.2, tf32.id: 1.18, _FUSED.id: 1.02}
     assert worth_its_rounding([bf16, tf32, _FUSED], lambda one: gains[one.id]) == [tf32, _FUSED]
     assert worth_its_rounding([bf16, _FUSED], lambda one: gains[one.id]) == [bf16, _FUSED]
