@@ -32,6 +32,7 @@ from flatout.app.loaders_alone import NOT_FED, fed
 from flatout.app.notices import Notices
 from flatout.app.run import REMEDIES
 from flatout.app.stock import used_up
+from flatout.app.trial_ending import OUTPUT_BYTES, how_it_ended, tail
 from flatout.attach.contained.overlay import MIRROR
 from flatout.attach.trial import compiler_variables
 from flatout.diagnose.merging import merged
@@ -39,7 +40,7 @@ from flatout.diagnose.ranks import Rank, training_ranks
 from flatout.diagnose.summary import examine, summarise
 from flatout.feed.host_memory import free_bytes
 from flatout.records.report import RemedyState, RunReport
-from flatout.records.trial import Ending, Trial, from_plain
+from flatout.records.trial import Trial, from_plain
 from flatout.remedies.checkpoint.place import target_of
 from flatout.remedies.loader.found_before import VARIABLE as WORKERS
 from flatout.remedies.memo.carried import VARIABLE as CARRIED
@@ -54,7 +55,6 @@ from flatout.trials.request import Request
 TRIAL = "FLATOUT_TRIAL"
 # A first step may compile, read an index or download: it is given half of the time there is, but no less than this.
 _FIRST_STEP_S = 120.0
-_OUTPUT_BYTES = 4 << 20
 # A look is short and its speed is not used: its lines are looked at as often as the sampler's own budget allows.
 _LOOKING_HZ = 40.0
 _OUTPUT, _RESULT, _WRITTEN, _SCRATCH = "output.txt", "trial.json", "written.txt", "scratch"
@@ -222,7 +222,7 @@ def _result(request: Request, place: Path, ended: Exit, ranks: Sequence[Rank], w
     in_force_from = _in_force_from(report.remedies, ranks, request.warm_up, is_found=bool(request.workers))
     step_s, samples, pause_s = _steps(ranks, max(request.warm_up, in_force_from))
     losses = tuple(None if one is None else float.fromhex(one) for one in kept.get("losses", ()))
-    ending, why = _ending(ended, ranks, bool(kept), losses, place / _OUTPUT)
+    ending, why = how_it_ended(ended, StoredRun(place), bool(kept), bool(ranks), losses, place / _OUTPUT)
     metrics = _metrics(request.metric, place / _OUTPUT)
     if request.feeds:
         step_s, samples, pause_s = *fed(ranks, in_force_from), ()
@@ -242,7 +242,7 @@ def _result(request: Request, place: Path, ended: Exit, ranks: Sequence[Rank], w
         device_peak_bytes=report.gpu.memory_peak if report.gpu is not None else None,
         host_peak_bytes=report.host.memory_peak if report.host is not None else None,
         metric=metrics[-1] if metrics else None,
-        metrics=metrics if (place / _OUTPUT).stat().st_size <= _OUTPUT_BYTES else (),
+        metrics=metrics if (place / _OUTPUT).stat().st_size <= OUTPUT_BYTES else (),
         written=_written(written),
         wall_s=ended.wall_s,
         run=str(place),
@@ -290,45 +290,11 @@ def _found_anew(states: Sequence[RemedyState], warm_up: int, steps: int) -> int:
     return last if _SETTLED < last < (warm_up + steps) / 2 else 0
 
 
-def _ending(
-    ended: Exit, ranks: object, is_stopped: bool, losses: tuple[float | None, ...], output: Path
-) -> tuple[Ending, str]:
-    if ended.cut == "out of time" and ranks:
-        return "out of time", f"cut off after {ended.wall_s:.0f} s"
-    if ended.cut:
-        return ended.cut, f"cut off after {ended.wall_s:.0f} s"  # type: ignore[return-value]
-    last = _last_line(output)
-    if ended.code and not is_stopped:
-        is_memory = ended.code == 137 or re.search(r"out ?of ?memory|MemoryError|DefaultCPUAllocator", last, re.I)
-        return "out of memory" if is_memory else "crashed", last or f"exit code {ended.code}"
-    if not ranks:
-        return "not trained", "no optimizer made a step"
-    if any(one is not None and not np.isfinite(one) for one in losses):
-        first = next(place for place, one in enumerate(losses) if one is not None and not np.isfinite(one))
-        return "not finite", f"the loss of pass {first + 1} is {losses[first]}"
-    return ("stopped" if is_stopped else "finished"), ""
-
-
-def _tail(output: Path) -> str:
-    try:
-        with output.open("rb") as file:
-            file.seek(max(0, output.stat().st_size - _OUTPUT_BYTES))
-            return file.read().decode(errors="replace")
-    except OSError:
-        return ""
-
-
-def _last_line(output: Path) -> str:
-    lines = [line.strip() for line in _tail(output).splitlines() if line.strip()]
-    errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Interrupt|Exit)\b", line)]
-    return (errors or lines or [""])[-1][:300]
-
-
 def _metrics(pattern: str | None, output: Path) -> tuple[float, ...]:
     if pattern is None:
         return ()
     try:
-        return tuple(float(one) for one in re.findall(pattern, _tail(output)))
+        return tuple(float(one) for one in re.findall(pattern, tail(output)))
     except (TypeError, ValueError):
         return ()
 

@@ -149,6 +149,8 @@ class Sampling:
             # After a pause (suspend, a stopped process) go on from now instead of catching up.
             due_s = max(due_s + interval_s, now_s)
             self._stopping.wait(due_s - now_s)
+        # To be killed for want of memory is often the last thing that happens to a run.
+        self._file(Tick(t_s=self._clock(), cgroup=self._try("cgroup", self._cgroup)))
 
     def _interval_at(self, age_s: float) -> float:
         if not self._stretch:
@@ -181,6 +183,9 @@ class Sampling:
             self._notices[tick.gpu.reason] = None
         self.latest = tick
         self._ticks += 1
+        self._file(tick)
+
+    def _file(self, tick: Tick) -> None:
         if self._on_tick is not None:
             try:
                 self._on_tick(tick)

@@ -1,4 +1,7 @@
-"""Data-parallel training over gloo under torchrun or accelerate; `--kill`, `--late` plant trouble on the last rank."""
+"""Data-parallel training over gloo under torchrun or accelerate.
+
+`--kill`, `--late` and `--memory` plant trouble on the last rank.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +34,8 @@ for _epoch in range(2):
     for (x,) in loader:
         if "--kill" in sys.argv and last and len(truth.ends_ns) == 50:
             os.kill(os.getpid(), signal.SIGKILL)
+        if "--memory" in sys.argv and last and len(truth.ends_ns) == 5:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
         loss = model(x).square().mean()
         optimizer.zero_grad()
         loss.backward()

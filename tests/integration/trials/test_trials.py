@@ -176,6 +176,16 @@ def test_all_ranks_of_torchrun_leave_together(tmp_path: Path) -> None:
     assert set(trial.samples) == {16}
 
 
+def test_one_rank_that_is_out_of_memory_speaks_for_all(tmp_path: Path) -> None:
+    """Then a smaller size is tried, on every rank: torchrun's own words for it would have been a crash."""
+    command = ("torchrun", "--standalone", "--nproc-per-node", "2", str(_SCRIPT.with_name("ddp.py")), "--memory")
+
+    trial = Maker(tmp_path)(Request(command, "as it is", steps=12, warm_up=2))
+
+    assert trial.ending == "out of memory"
+    assert "CUDA out of memory" in trial.why
+
+
 def test_arms_take_turns_within_one_process(tmp_path: Path) -> None:
     """Anomaly mode makes steps several times as long: switching it off in mid-training shows at once."""
     script = _SCRIPT.parent / "switched.py"

@@ -24,7 +24,10 @@ def test_ticks_carry_every_source_and_stop_ends_the_threads(nvml):
     with Sampling(os.getpid(), 0.02, ticks.append, visible="1,0", load_nvml=nvml) as sampling:
         until(lambda: any(tick.gpu.gpus for tick in ticks) and len(ticks) > 12)
 
+    *ticks, last = ticks
     assert all(tick.host is not None and tick.processes for tick in ticks)
+    # What the kernel has done to the run in the end.
+    assert last.cgroup is not None and last.host is None
     assert any(tick.cgroup is not None for tick in ticks) and any(tick.cores for tick in ticks)
     assert [facts.uuid for facts in sampling.gpu_facts] == ["GPU-bb11", "GPU-aa00"] and sampling.driver == "580.1"
     assert sampling.cost.ticks == len(ticks) and sampling.cost.cpu_ms_per_tick > 0
