@@ -72,3 +72,17 @@ def test_before_that_the_trial_is_cut_off(group: Path, tmp_path: Path) -> None:
 
     assert ending == "out of memory"
     assert why.startswith("cut off after") and why.endswith("when hardly any memory was left")
+
+
+@pytest.mark.parametrize("who", ["main", "worker"])
+def test_a_run_that_ends_so_has_it_among_its_findings(group: Path, tmp_path: Path, who: str) -> None:
+    """Nothing of it lives on to be sampled: the count of the limit itself is read once more."""
+    report = tmp_path / "run.json"
+    run = [sys.executable, "-m", "flatout", "run", "-q", "--json", str(report), "--out", str(tmp_path / "run")]
+    enter = f"import os; open({str(group / 'cgroup.procs')!r}, 'w').write(str(os.getpid())); "
+    command = [*run, str(_SCRIPT), who]
+    subprocess.run(
+        [sys.executable, "-c", f"{enter}os.execv({command[0]!r}, {command!r})"], capture_output=True, timeout=100
+    )
+
+    assert "ME705" in [one["code"] for one in json.loads(report.read_text())["findings"]]
