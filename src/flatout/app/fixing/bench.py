@@ -311,12 +311,12 @@ class Bench:
     def bare_sees(self, profile: Mapping[str, Any]) -> int:
         """Steps in which the bare script has the pauses that a profile is about; 0 where there is no time for them.
 
-        Each of its steps may take many times what one takes under the profile.
+        Each of its steps may take many times what one takes under the profile. What was seen already needs no time.
         """
         assert self.sizes is not None
         each_s = self.sizes.start_s + self.to_see(profile, under={}) * self.sizes.step_s
-        has_time = _FEWEST_SEEN * each_s <= _SEEN_SHARE * self.settings.budget_s
-        return self.sizes.sees(profile) if has_time else 0
+        has_time, seen = _FEWEST_SEEN * each_s <= _SEEN_SHARE * self.settings.budget_s, self.sizes.sees(profile)
+        return seen if has_time or len(self.timed({}, seen)) >= _FEWEST_SEEN else 0
 
     def affords(
         self, profile: Mapping[str, Any], trials: int = 1, reserve_s: float | None = None, losses: int = 0

@@ -161,6 +161,15 @@ def test_where_a_remedy_is_about_pauses_all_figures_have_them_in() -> None:
     assert any("come so seldom under the profile" in notice for notice in fix.notices)
 
 
+def test_pauses_that_were_seen_already_count_where_there_is_no_time_to_see_them_again() -> None:
+    machine = Pausing(lambda profile: STEP_S)
+
+    fix = fixed(machine, _seldom(40), budget_s=110.0, allow=("training",), only=("cadence.eval",))
+
+    assert list(fix.profile) == ["cadence.eval"]
+    assert fix.gain is not None and fix.gain.low < (STEP_S + 2.0 / 40) / STEP_S < fix.gain.high
+
+
 def test_pauses_that_no_trial_would_see_are_not_judged() -> None:
     machine = Pausing(lambda profile: STEP_S)
 
