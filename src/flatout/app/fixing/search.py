@@ -235,8 +235,11 @@ class Search:
         found.put(Tried(one, "kept", f"{decision.why}{IN_TURNS}", decision) for one, decision in weighed)
         return True
 
-    def _try(self, group: Sequence[Planned], is_brief: bool = False) -> None:
-        """Measure them on top of what is kept, and keep them if they help. `is_brief`: a doubt may stay for now."""
+    def _try(self, group: Sequence[Planned], is_brief: bool = False, is_alone: bool = False) -> None:
+        """Measure them on top of what is kept, and keep them if they help.
+
+        `is_brief`: a doubt may stay for now. `is_alone`: not on top of what is doubtful itself.
+        """
         bench, found = self._bench, self.found
         # What was kept since they were planned may not go with them.
         rivals = [(one, why) for one in group if (why := conflict(known()[one.id], found.profile)) is not None]
@@ -244,20 +247,26 @@ class Search:
         group = [one for one in group if one not in [one for one, _ in rivals]]
         if not group:
             return
-        beneath = self._doubtful() if quickens(group) else []
-        group = [*beneath, *group]
+        own, beneath = group, self._doubtful() if quickens(group) and not is_alone else []
+        group = [*beneath, *own]
         after = {**found.profile, **{one.id: one.value for one in group}}
         if (why := bench.too_long(after)) is not None:
-            found.put(Tried(one, "not measured", why) for one in group)
+            found.put(Tried(one, "not measured", why) for one in own)
             return
         # A proof of nothing needs no time to be kept for it.
         if not bench.affords(after, reserve_s=None if found.profile else 0.0):
             found.ended = _NO_TIME
-            found.put(Tried(one, "not measured", "there was no time left for it") for one in group)
+            # One that is doubtful keeps the figure that it has.
+            open_ones = [one for one in own if one not in self._doubtful()]
+            found.put(Tried(one, "not measured", "there was no time left for it") for one in open_ones)
             return
         trial = bench.trial(after, " + ".join(one.id for one in group))
+        if beneath and not trial.ended_well:
+            # They do not go together, which says nothing of either.
+            self._try(own, is_brief, is_alone=True)
+            return
         refused = [(one, why_not) for one in group if (why_not := refusal(one, trial)) is not None]
-        found.put(Tried(one, *why_not) for one, why_not in refused)
+        found.put(Tried(one, *why_not) for one, why_not in refused if one not in beneath)
         # What was refused had no part in the trial, so it speaks for the others all the same.
         rest = [one for one in group if one not in [one for one, _ in refused]]
         if rest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -16,6 +17,8 @@ from flatout.app.plan import Wishes
 from flatout.problems.cases import phases
 from flatout.records.plan import Planned
 from flatout.records.report import GpuUse, RunReport
+from flatout.records.trial import Trial
+from flatout.trials.request import Request
 from tests.unit.app.fixing.known_machine import Turning, found, on_gpu
 
 _PRECISIONS = [Planned(name, True, "numeric", "", "") for name in ("precision.bf16", "precision.tf32")]
@@ -67,6 +70,42 @@ def test_where_nothing_comes_of_that_it_has_its_trials_by_itself() -> None:
     assert set(search.found.profile) == {"graphs.model"}
     (graphs,) = (one for one in search.found.tried if one.planned.id == "graphs.model")
     assert not graphs.together and graphs.gain is not None and 1.03 < graphs.gain.mid < 1.1
+
+
+def test_where_they_do_not_go_together_each_is_tried_by_itself() -> None:
+    class Breaking(Turning):
+        def __call__(self, request: Request) -> Trial:
+            trial = super().__call__(request)
+            return replace(trial, ending="crashed", step_s=()) if len(request.remedies) == 2 else trial
+
+    gains = {"graphs.model": 1.05, "precision.tf32": 1.3}
+    machine = Breaking(lambda profile: 0.3 / max((gains[name] for name in profile), default=1.0), noise=0.03)
+    search = _searched(machine, _launching())
+
+    assert set(search.found.profile) == {"precision.tf32"}
+    (graphs,) = (one for one in search.found.tried if one.planned.id == "graphs.model")
+    assert graphs.state == "neutral" and graphs.gain is not None
+
+
+def test_what_is_doubtful_keeps_its_figure_where_no_time_is_left() -> None:
+    gains = {"graphs.model": 1.05, "precision.tf32": 1.0}
+    machine = Turning(lambda profile: 0.3 / math.prod(gains[name] for name in profile), noise=0.03)
+    machine.looks[""] = _launching()
+    now_s = [0.0]
+
+    def make(request: Request) -> Trial:
+        trial = machine(request)
+        # Nothing but the first trial of graphs fits in.
+        now_s[0] += 1000.0 if "graphs.model" in request.remedies else 1.0
+        return trial
+
+    settings = Settings(("train.py",), Wishes(("numeric",), without=("precision.bf16",)), budget_s=900.0)
+    search = Search(Bench(settings, make, clock=lambda: now_s[0]), machine.report, machine.in_turns)
+    search.run(search.look())
+
+    tried = {one.planned.id: one for one in search.found.tried}
+    assert tried["graphs.model"].state == "neutral" and tried["graphs.model"].gain is not None
+    assert tried["precision.tf32"].state == "not measured"
 
 
 def test_a_large_gain_over_what_was_seen_once_is_worth_one_more_of_that_and_no_turns() -> None:
