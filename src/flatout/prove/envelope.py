@@ -3,7 +3,7 @@
 All trials see the same batches in the same order, so what is left when one loss curve is taken from another is not the
 luck of the batches but the paths of the weights drifting apart. How far they drift when nothing is wrong is shown by
 yardsticks: the script run again; or, where that gives the very same bits, run from weights that were nudged by no more
-than a rounding. This is the method:
+than a rounding; or nudged by as much as the remedy rounds, where that is coarser. This is the method:
 
 1. The common steps are cut into five windows (up to ten in long trials), and each curve becomes its means over these.
 2. The middle of the envelope is the mean of all yardsticks. Differences are counted in shares of its loss.

@@ -3,7 +3,8 @@
 The script run again is the first answer. It parts from itself by float32's last bits, and these take some dozen steps
 to grow; what rounds a thousand times coarser parts at once, and in a training that is chaotic at its beginning looks
 like harm. So losses that are outside of the first are held against trials whose weights were moved once, by as much as
-the remedy rounds: what no rounding of that size would do by itself is the remedy's doing.
+the remedy rounds: what no rounding of that size would do by itself is the remedy's doing. Where such trials are there
+already, they are asked at once.
 """
 
 from __future__ import annotations
@@ -60,13 +61,15 @@ def within(
     `lossless` is the part of the trials' profile that changes no number.
     """
     by = 0.0 if any(map(draws_others, trials)) else rounding(trials[0].remedies)
+    first = None
     if not by or len(with_losses(bench.nudged(lossless, by))) < FEWEST_YARDSTICKS:
-        found = envelope(own(), trials)
-        if not by or found.verdict != "outside":
-            return found
-        if len(_nudged(bench, lossless, by, reserve_s)) < FEWEST_YARDSTICKS:
-            return found
-    found = envelope(_nudged(bench, lossless, by, reserve_s), trials)
+        first = envelope(own(), trials)
+        if not by or first.verdict != "outside":
+            return first
+    beside = _nudged(bench, lossless, by, reserve_s)
+    if first is not None and len(beside) < FEWEST_YARDSTICKS:
+        return first
+    found = envelope(beside, trials)
     return replace(found, sentence=f"{found.sentence}{_BESIDE}", nudged_by=by)
 
 
