@@ -1,0 +1,56 @@
+"""A fact that a person will read: an id and its figures. The words for it, in each language, are in `flatout.words`.
+
+Code makes messages and decides by their ids; only the renderer turns one into a sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+# The text of somebody else, an exception's for instance: shown as it is in every language.
+VERBATIM = "verbatim"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """`args` are figures, names, other messages, or tuples of these; the templates of both languages name each."""
+
+    id: str
+    args: Mapping[str, Any] = field(default_factory=dict)
+
+    def __hash__(self) -> int:
+        return hash((self.id, repr(sorted(self.args.items()))))
+
+
+def message(id: str, /, **args: Any) -> Message:
+    return Message(id, args)
+
+
+def verbatim(text: str) -> Message:
+    return Message(VERBATIM, {"text": text})
+
+
+def to_plain(fact: Message) -> dict[str, Any]:
+    """As JSON holds it."""
+    return {"id": fact.id, "args": {name: _plain(value) for name, value in fact.args.items()}}
+
+
+def from_plain(value: Any) -> Message:
+    """What `to_plain` made; a bare string, as older recordings hold, is shown as it is."""
+    if isinstance(value, str):
+        return verbatim(value)
+    return Message(str(value["id"]), {name: _restored(item) for name, item in value["args"].items()})
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Message):
+        return to_plain(value)
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _restored(value: Any) -> Any:
+    if isinstance(value, dict) and value.keys() == {"id", "args"}:
+        return from_plain(value)
+    return tuple(_restored(item) for item in value) if isinstance(value, list) else value

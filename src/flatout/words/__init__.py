@@ -1,0 +1,10 @@
+"""Messages in words: one table per area, English and Chinese side by side, and the renderer that reads them.
+
+Nothing else in flatout makes a sentence of a fact, and nothing reads one.
+"""
+
+from __future__ import annotations
+
+from flatout.words.render import Language, chinese, english, render
+
+__all__ = ["Language", "chinese", "english", "render"]

@@ -1,0 +1,63 @@
+"""Turns a message into a sentence: the only place where a fact becomes text."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import string
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Literal
+
+from flatout.records.figures import plain
+from flatout.records.message import VERBATIM, Message
+from flatout.words.table import Words
+
+Language = Literal["en", "zh"]
+_COMMA: dict[Language, str] = {"en": ", ", "zh": "、"}
+
+
+def english(fact: Message | str) -> str:
+    return render(fact, "en")
+
+
+def chinese(fact: Message | str) -> str:
+    return render(fact, "zh")
+
+
+def render(fact: Message | str, language: Language) -> str:
+    """A string is a message that was written before there were ids: it stays as it is."""
+    if isinstance(fact, str):
+        return fact
+    if fact.id == VERBATIM:
+        return str(fact.args["text"])
+    words = tables().get(fact.id)
+    if words is None:  # of a newer flatout
+        return f"{fact.id} {dict(fact.args)}" if fact.args else fact.id
+    template = words.english if language == "en" else words.chinese
+    return _Formatter(language).vformat(template, (), fact.args)
+
+
+@cache
+def tables() -> Mapping[str, Words]:
+    """The tables of all modules of this package, as one."""
+    every: dict[str, Words] = {}
+    package = importlib.import_module("flatout.words")
+    for info in pkgutil.iter_modules(package.__path__):
+        table: Mapping[str, Words] = getattr(importlib.import_module(f"flatout.words.{info.name}"), "TABLE", {})
+        assert not every.keys() & table.keys(), f"two tables have {sorted(every.keys() & table.keys())}"
+        every |= table
+    return every
+
+
+class _Formatter(string.Formatter):
+    def __init__(self, language: Language) -> None:
+        self._language = language
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        if isinstance(value, Message):
+            return render(value, self._language)
+        if isinstance(value, list | tuple):
+            return _COMMA[self._language].join(self.format_field(item, format_spec) for item in value)
+        formatted = str(super().format_field(value, format_spec))
+        return plain(formatted) if isinstance(value, int | float) else formatted
