@@ -1,4 +1,4 @@
-"""Dated results: a JSON file for machines and a Markdown page for people, with hardware, commit and versions."""
+"""Dated results: one page per benchmark for people, raw JSON for machines, with hardware, commit and versions."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 
 from benchmarks.common.child import ROOT
 
 RESULTS = ROOT / "benchmarks" / "results"
+_RAW = "Raw figures are in [raw](raw)."
+_INTRODUCTION = f"Newest first. {_RAW}"
+_ANCHOR = re.compile(r'^<a id="([\w.-]+)"></a>$', re.MULTILINE)
 
 
 def machine() -> dict[str, object]:
@@ -37,18 +40,58 @@ def versions(*distributions: str) -> dict[str, str | None]:
 
 
 def write(benchmark: str, results: Mapping[str, object], page: str, where: Path = RESULTS) -> Path:
-    """Write `<date>-<benchmark>-<machine>.json` and `.md`; returns the path of the page."""
+    """Put a result on top of its benchmark's page and its figures into `raw/`; returns the path of the page.
+
+    `benchmark` may name a variant behind the page's name: `detection-cuda` is a result of the page `detection`.
+    """
     facts = machine()
     commit = _output("git", "-C", str(ROOT), "describe", "--always", "--dirty")
     today = datetime.date.today().isoformat()
     stem = f"{today}-{benchmark}-{_slug(str(facts['gpu'] or facts['cpu']))}"
     document = {"benchmark": benchmark, "date": today, "commit": commit, "machine": facts, **results}
-    where.mkdir(parents=True, exist_ok=True)
-    (where / f"{stem}.json").write_text(json.dumps(document, indent=1, default=_plain) + "\n")
-    heading = f"# {benchmark}, {today}\n\n{_sentence(facts)}; commit `{commit or 'unknown'}`.\n\n"
-    path = where / f"{stem}.md"
-    path.write_text(heading + page.rstrip() + "\n")
+    (where / "raw").mkdir(parents=True, exist_ok=True)
+    (where / "raw" / f"{stem}.json").write_text(json.dumps(document, indent=1, default=_plain) + "\n")
+    measured_on = f"{_sentence(facts)}; commit `{commit or 'unknown'}`."
+    path = where / f"{_page_name(benchmark)}.md"
+    title, sections = _read_page(path)
+    sections[stem] = f"## {today}: {benchmark}\n\n{measured_on}\n\n{page.strip()}"
+    parts = [f'<a id="{anchor}"></a>\n\n{sections[anchor]}' for anchor in _newest_first(sections, stem)]
+    path.write_text("\n\n".join([f"# {title}", _INTRODUCTION, *parts]) + "\n")
+    write_index(where)
     return path
+
+
+def write_index(where: Path = RESULTS) -> None:
+    rows = []
+    for path in sorted(where.glob("*.md")):
+        if path.name != "README.md":
+            title, sections = _read_page(path)
+            rows.append((f"[{title}]({path.name})", max(sections)[:10], str(len(sections))))
+    words = "What was measured, with hardware and commit: one page per benchmark, the newest result first."
+    head = f"# Results\n\n{words} {_RAW}\n\n"
+    (where / "README.md").write_text(head + table(("benchmark", "newest", "results"), rows))
+
+
+def _page_name(benchmark: str) -> str:
+    """The page that holds results of this name: the longest that it begins with, or one of its own."""
+    name = benchmark.replace("_", "-")
+    pages = [path.stem for path in RESULTS.glob("*.md") if f"{name}-".startswith(f"{path.stem}-")]
+    return max(pages, key=len, default=name)
+
+
+def _read_page(path: Path) -> tuple[str, dict[str, str]]:
+    """Its title, and the text of each result by its anchor."""
+    if not path.exists():
+        return path.stem, {}
+    first, *parts = _ANCHOR.split(path.read_text())
+    return first.partition("\n")[0].lstrip("# "), dict(
+        zip(parts[::2], (text.strip() for text in parts[1::2]), strict=True)
+    )
+
+
+def _newest_first(anchors: Iterable[str], newest: str) -> list[str]:
+    """Those that were there stay in their order."""
+    return [newest, *(anchor for anchor in anchors if anchor != newest)]
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

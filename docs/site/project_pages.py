@@ -9,15 +9,16 @@ from writing import escaped, table
 
 ROOT = Path(__file__).resolve().parents[2]
 _RESULTS = ROOT / "benchmarks" / "results"
-_TO_RESULTS = re.compile(r"\]\((?:\.\./)+benchmarks/results(?:/([\w.-]+\.md))?/?\)")
+_TO_RESULTS = re.compile(r"\]\((?:\.\./)+benchmarks/results(?:/([\w.-]+\.md(?:#[\w.-]+)?))?/?\)")
+_TO_RAW = re.compile(r"\[([^\]]*)\]\(raw(?:/[\w.-]+)?\)")
 
 
 def pages() -> dict[str, str]:
-    results = {f"results/{file.name}": file.read_text(encoding="utf-8") for file in _result_files()}
+    files = {file.name.replace("README", "index"): file for file in _RESULTS.glob("*.md")}
+    results = {f"results/{name}": _result_page(file) for name, file in files.items()}
     # The changelog's links are meant from the repository's top.
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").replace("](docs/", "](")
     return {
-        "results/index.md": _results_index(),
         "decisions/index.md": _decisions_index(),
         "changelog.md": changelog,
         **results,
@@ -30,20 +31,9 @@ def links_within_the_site(markdown: str, path: str) -> str:
     return _TO_RESULTS.sub(lambda link: f"]({up}results/{link.group(1) or 'index.md'})", markdown)
 
 
-def _result_files() -> list[Path]:
-    return sorted(_RESULTS.glob("*.md"), reverse=True)
-
-
-def _results_index() -> str:
-    rows = [(file.name[:10], f"[{_title(file)}]({file.name})") for file in _result_files()]
-    return "\n\n".join(
-        [
-            "# Results",
-            "What was measured, with hardware and commit, as it stands in `benchmarks/results`; newest first. Every "
-            "figure of this site is from here.",
-            table(("date", "what"), rows),
-        ]
-    )
+def _result_page(file: Path) -> str:
+    """Raw figures are in the repository only."""
+    return _TO_RAW.sub(r"\1", file.read_text(encoding="utf-8"))
 
 
 def _decisions_index() -> str:

@@ -25,7 +25,8 @@ MACHINE_PATH = re.compile(r"(?<![\w.])/(?:" + "|".join(["wo" + "rk", "ho" + "me"
 
 
 def texts() -> Iterator[Path]:
-    files = [p for p in ROOT.iterdir() if p.is_file()]
+    # In a worktree `.git` is a file, and not one of ours.
+    files = [p for p in ROOT.iterdir() if p.is_file() and p.name != ".git"]
     files += [p for folder in FOLDERS for p in (ROOT / folder).rglob("*") if p.is_file()]
     return (p for p in files if p.suffix in TEXT and "__pycache__" not in p.parts)
 

@@ -19,7 +19,7 @@ from flatout.report.json import to_json
 from tests.unit.docs.pages import DOCS, ROOT, site_module, tables, written_pages
 
 WORKLOADS = sorted((DOCS / "workloads").glob("*.md"))
-RESULT = re.compile(r"benchmarks/results/([\w.-]+\.md)")
+RESULT = re.compile(r"benchmarks/results/([\w.-]+\.md)#([\w.-]+)")
 
 
 @pytest.fixture(scope="module")
@@ -126,11 +126,18 @@ def test_the_quick_start_names_commands_and_options_that_exist() -> None:
 
 
 def test_every_result_that_a_page_names_is_there() -> None:
-    named = [(page, name) for page in written_pages() for name in RESULT.findall(page.read_text())]
+    named = [(page, *found) for page in written_pages() for found in RESULT.findall(page.read_text())]
     assert named, "no page names a result"
 
-    missing = [f"{page.name}: {name}" for page, name in named if not (ROOT / "benchmarks/results" / name).is_file()]
+    missing = [f"{page.name}: {name}#{anchor}" for page, name, anchor in named if not _result(name, anchor)]
     assert not missing
+
+
+def _result(name: str, anchor: str) -> str:
+    """The one result of a benchmark's page that a link names; empty where there is none."""
+    file = ROOT / "benchmarks/results" / name
+    _, found, after = (file.read_text() if file.is_file() else "").partition(f'<a id="{anchor}"></a>')
+    return after.partition('<a id="')[0] if found else ""
 
 
 @pytest.mark.parametrize("page", [*WORKLOADS, DOCS / "how-it-measures.md"], ids=lambda page: page.stem)
@@ -141,7 +148,7 @@ def test_every_figure_of_a_table_stands_in_the_source_it_names(page: Path) -> No
             continue
         sources = RESULT.findall(below)
         assert sources, f"{page.name}: no source below the table that begins {rows[1]}"
-        text = "\n".join((ROOT / "benchmarks/results" / source).read_text() for source in sources)
+        text = "\n".join(_result(*source) for source in sources)
         assert [figure for figure in figures if figure not in _figures(text)] == [], page.name
 
 
@@ -150,7 +157,7 @@ def test_what_we_measured_against_the_guides_stands_in_a_result(page: Path) -> N
     text = page.read_text()
     # What stands in quotation marks is the guides' own.
     ours = set(re.findall(r"×\d+\.\d+|\d+\.\d\d%", re.sub(r"\"[^\"\n]*\"|“[^”\n]*”", "", text)))
-    results = "\n".join((ROOT / "benchmarks/results" / name).read_text() for name in RESULT.findall(text))
+    results = "\n".join(_result(*source) for source in RESULT.findall(text))
 
     assert ours and ours <= _figures(results)
 
@@ -187,7 +194,7 @@ def test_pages_name_problems_and_remedies_that_exist() -> None:
 
 
 def test_a_guide_does_not_claim_what_was_not_measured() -> None:
-    measured = [name.name for name in (ROOT / "benchmarks/results").glob("*fix*h200.md")]
+    measured = "fix-full-nvidia-h200" in (ROOT / "benchmarks/results/fix.md").read_text()
 
     for page in WORKLOADS:
         said = "not measured yet" in page.read_text()
