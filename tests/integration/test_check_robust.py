@@ -14,7 +14,7 @@ import pytest
 
 from flatout.diagnose.checking import check, chosen
 from flatout.records.source import SYNTAX
-from flatout.source.loading import load, of_texts
+from flatout.source.project.loading import load, load_texts
 
 _WHOLE = os.environ.get("FLATOUT_WHOLE_TREES") == "1"
 _SAMPLE = 150
@@ -60,6 +60,6 @@ def test_cut_and_shuffled_training_scripts_never_fail_it() -> None:
         else:
             text = "".join(lines).replace(chance.choice("()=:.,[]"), chance.choice("()=:.,[] "), chance.randrange(1, 9))
 
-        report = check(of_texts({"train.py": text}), chosen((), ()))
+        report = check(load_texts({"train.py": text}), chosen((), ()))
 
         assert not report.trouble, text

@@ -19,9 +19,9 @@ from flatout.report import check as terminal
 from flatout.report.check_diff import diff, outlook
 from flatout.report.check_json import github, to_json
 from flatout.report.sarif import sarif
-from flatout.source.documents import contents, to_edit, write
-from flatout.source.loading import load
-from flatout.source.project import MODEST_WORKERS, Project
+from flatout.source.project.loading import load
+from flatout.source.project.project import MODEST_WORKERS, Project
+from flatout.source.syntax.documents import read_bytes, read_writable, replace_file
 from flatout.store.directory import find_run
 
 FORMATS = ("full", "concise", "json", "sarif", "github")
@@ -69,7 +69,7 @@ def fix(
     statistics: bool = False,
 ) -> tuple[str, CheckReport, tuple[str, ...]]:
     """Writes the fixes. The text to print on what is left, the report of it, and what could not be done."""
-    done = _fixed(paths, unsafe, select, ignore, exclude, to_edit)
+    done = _fixed(paths, unsafe, select, ignore, exclude, read_writable)
     _write(done)
     return _shown(done.left, output, statistics), done.left, done.trouble
 
@@ -83,7 +83,7 @@ def would_fix(
     exclude: Sequence[str] = (),
 ) -> tuple[bytes, str, CheckReport, tuple[str, ...]]:
     """The diff, what it leaves, the report of that, and what could not be done. Nothing is written."""
-    done = _fixed(paths, unsafe, select, ignore, exclude, contents)
+    done = _fixed(paths, unsafe, select, ignore, exclude, read_bytes)
     changes = diff(done.before, done.after, color=_color())
     words = outlook(done.first.findings, done.left.fixed, len(done.after), unsafe=unsafe)
     return changes, words, done.left, done.trouble
@@ -95,7 +95,7 @@ def patch(paths: Sequence[Path], select: Sequence[str], workers: int | None, *, 
     All fixes, also those that are not safe in any script: they were tried in this one, and changed nothing they should
     not. `edit` makes them as well.
     """
-    read = to_edit if edit else contents
+    read = read_writable if edit else read_bytes
     done = _fixed(paths, True, select, (), (), read, workers or MODEST_WORKERS)
     if edit:
         _write(done)
@@ -104,7 +104,7 @@ def patch(paths: Sequence[Path], select: Sequence[str], workers: int | None, *, 
 
 def _write(done: Fixed) -> None:
     for file, data in done.after.items():
-        write(file, done.before[file], data)
+        replace_file(file, done.before[file], data)
 
 
 def _fixed(

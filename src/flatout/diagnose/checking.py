@@ -11,9 +11,8 @@ from flatout.errors import FlatoutError
 from flatout.problems.catalogue import Problem, problems
 from flatout.records.source import SYNTAX, UNUSED, CheckReport, Place, SourceFinding
 from flatout.source.code import Code
-from flatout.source.ignores import Ignore, ignores_in
-from flatout.source.module import Module
-from flatout.source.project import Project
+from flatout.source.project.project import Project
+from flatout.source.syntax.module import Ignore, Module, find_ignores
 
 _DEEPEST = 20_000
 Line = tuple[str, int | None, int]
@@ -97,7 +96,7 @@ def _without_ignored(
 ) -> list[SourceFinding]:
     comments: dict[Line, tuple[Module, Ignore]] = {}
     for module in modules:
-        for comment in ignores_in(module):
+        for comment in find_ignores(module):
             place = module.at(comment.line)
             comments[place.file, place.cell, place.line] = (module, comment)
     used: dict[Line, set[str]] = defaultdict(set)

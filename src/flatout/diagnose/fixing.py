@@ -13,11 +13,10 @@ from flatout.diagnose.checking import check
 from flatout.errors import FlatoutError
 from flatout.problems.catalogue import Problem
 from flatout.records.source import CheckReport, Edit, Fix, SourceFinding
-from flatout.source.applying import Change, Text, changed, clash, moved
-from flatout.source.documents import Texts, bytes_of, soundness, texts_of
-from flatout.source.importing import imported
-from flatout.source.loading import with_bytes
-from flatout.source.project import Project
+from flatout.source.project.loading import with_contents
+from flatout.source.project.project import Project
+from flatout.source.syntax.documents import Texts, encode_texts, read_texts, soundness
+from flatout.source.syntax.edits import Change, Text, add_import, apply_changes, has_conflict, shift_place
 
 MOST_ROUNDS = 10
 # The bytes of a file; raises FlatoutError where it cannot be edited.
@@ -59,7 +58,7 @@ class _Files:
             if file not in self._texts:
                 if file not in self.before:
                     self.before[file] = self.read(file)
-                self._texts[file] = texts_of(file, self.now(file))
+                self._texts[file] = read_texts(file, self.now(file))
             if cell not in self._texts[file]:
                 raise FlatoutError(f"has no cell {cell} to edit")
         except FlatoutError as error:
@@ -84,7 +83,7 @@ class _Round:
 
     def takes(self, more: dict[_Part, list[Change]]) -> bool:
         return not any(
-            one != other and clash(one, other)
+            one != other and has_conflict(one, other)
             for part in more
             for one in more[part]
             for other in self.changes.get(part, ())
@@ -130,7 +129,7 @@ def with_imports(report: CheckReport, project: Project) -> CheckReport:
         more: list[Edit] = []
         for file in dict.fromkeys(edit.place.file for edit in fix.edits if edit.place.file in modules):
             for statement in fix.imports:
-                found = imported(modules[file], statement)
+                found = add_import(modules[file], statement)
                 if found is None:
                     return None
                 more += [found] if isinstance(found, Edit) else []
@@ -160,7 +159,7 @@ def _attempt(
         began = _begins(taken, files)
         contents = _contents(taken, files)
         files.put(contents)
-        project = with_bytes(project, contents)
+        project = with_contents(project, contents)
         report = with_imports(check(project, looked_for), project)
         _must_be_gone(taken, began, report)
         count += len(taken.findings)
@@ -223,12 +222,12 @@ def _contents(taken: _Round, files: _Files) -> dict[str, bytes]:
     found = {}
     for file in sorted(taken.files()):
         texts = {
-            cell: changed(files.text((file, cell)).text, changes)
+            cell: apply_changes(files.text((file, cell)).text, changes)
             for (of, cell), changes in taken.changes.items()
             if of == file
         }
         try:
-            found[file] = bytes_of(file, files.now(file), texts)
+            found[file] = encode_texts(file, files.now(file), texts)
         except FlatoutError as error:
             raise _Refused(file, None, f"{error}; it is left as it is") from error
     return found
@@ -247,7 +246,7 @@ def _begins(taken: _Round, files: _Files) -> dict[int, tuple[int, int]]:
         part = (finding.place.file, finding.place.cell)
         changes = taken.changes.get(part)
         begins = (finding.place.line, finding.place.column)
-        found[at] = moved(files.text(part), changes, finding.place) if changes else begins
+        found[at] = shift_place(files.text(part), changes, finding.place) if changes else begins
     return found
 
 

@@ -18,7 +18,7 @@ from flatout.problems.prediction import device_work_ms
 from flatout.records.evidence import Evidence, LoaderUse
 from flatout.records.report import Finding, Location
 from flatout.records.source import SYNTAX, UNUSED, CheckReport, Measured, MeasuredRun, Severity, SourceFinding
-from flatout.source.project import Project
+from flatout.source.project.project import Project
 from flatout.store.run import StoredRun
 
 # Of a step: two equal runs differ by as much.

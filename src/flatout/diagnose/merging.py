@@ -23,9 +23,9 @@ from flatout.problems.catalogue import problems
 from flatout.records.evidence import Evidence
 from flatout.records.report import Finding, Location, RelatedLine, RunReport, SourceSide, Unmeasured
 from flatout.records.source import SYNTAX, UNUSED, SourceFinding
-from flatout.source.loading import load
-from flatout.source.module import Module
-from flatout.source.project import Project
+from flatout.source.project.loading import load
+from flatout.source.project.project import Project
+from flatout.source.syntax.module import Module
 from flatout.store.run import StoredRun
 
 # A hundredth of a second each, on a slow machine.

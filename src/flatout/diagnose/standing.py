@@ -9,9 +9,9 @@ from pathlib import PurePath
 
 from flatout.records.report import Location
 from flatout.records.source import Place
-from flatout.source.module import Module
-from flatout.source.nodes import LOOPS, children, within
-from flatout.source.project import Project
+from flatout.source.project.project import Project
+from flatout.source.syntax.module import Module
+from flatout.source.syntax.nodes import LOOPS, children, walk_scope
 
 # A file and a line of it, as the check names them.
 Spot = tuple[str, int]
@@ -102,7 +102,7 @@ class Standing:
         if not around:
             return None
         inner = around[-1]
-        nested = [one for one in within(inner) if isinstance(one, LOOPS) and one is not inner]
+        nested = [one for one in walk_scope(inner) if isinstance(one, LOOPS) and one is not inner]
         if nested and not isinstance(inner, LOOPS):
             return None
         apart = {number for one in nested for number in range(one.lineno, (one.end_lineno or one.lineno) + 1)}

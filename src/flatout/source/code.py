@@ -7,19 +7,19 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from flatout.records.source import Place, Related
-from flatout.source.caches import Cache, caches_in
-from flatout.source.configured import Group, groups_of
-from flatout.source.datasets import Dataset, datasets_in
-from flatout.source.following import Following
-from flatout.source.guards import Turn
-from flatout.source.loaders import Loader, loaders_in
-from flatout.source.module import Module
-from flatout.source.nodes import called_name
-from flatout.source.project import Project
-from flatout.source.syncs import Sync, syncs_in
-from flatout.source.training import Region, Training
-from flatout.source.values import Values
-from flatout.source.whole import Whole, wholes_of
+from flatout.source.flow.guards import PathNode
+from flatout.source.flow.values import Values
+from flatout.source.project.project import Project
+from flatout.source.syntax.module import Module
+from flatout.source.syntax.nodes import called_name
+from flatout.source.training.caches import Cache, find_caches
+from flatout.source.training.datasets import Dataset, find_datasets
+from flatout.source.training.job_settings import JobSettings, find_job_settings
+from flatout.source.training.jobs import TrainingJob, find_jobs
+from flatout.source.training.loaders import Loader, find_loaders
+from flatout.source.training.regions import Region, Training
+from flatout.source.training.syncs import Sync, find_syncs
+from flatout.source.training.tensors import RegionTensors
 
 
 class Code:
@@ -37,45 +37,45 @@ class Code:
         return Values(self.project)
 
     @cached_property
-    def kinds(self) -> Following:
-        return Following(self.project)
+    def kinds(self) -> RegionTensors:
+        return RegionTensors(self.project)
 
     @cached_property
     def loaders(self) -> tuple[Loader, ...]:
         """Those of files that take part in a training."""
-        return tuple(one for one in loaders_in(self.project) if self.training.takes_part(one.function.module))
+        return tuple(one for one in find_loaders(self.project) if self.training.takes_part(one.function.module))
 
     @cached_property
     def datasets(self) -> tuple[Dataset, ...]:
         """Those that the loaders are, or may be, given."""
-        return tuple(datasets_in(self.project, self.training, self.loaders))
+        return tuple(find_datasets(self.project, self.training, self.loaders))
 
     @cached_property
     def caches(self) -> tuple[Cache, ...]:
         """Those that the datasets fill while they make samples."""
-        return tuple(caches_in(self.datasets, self.values))
+        return tuple(find_caches(self.datasets, self.values))
 
     @cached_property
     def syncs(self) -> tuple[Sync, ...]:
-        return tuple(syncs_in(self.training, self.kinds))
+        return tuple(find_syncs(self.training, self.kinds))
 
     @cached_property
-    def wholes(self) -> tuple[Whole, ...]:
+    def wholes(self) -> tuple[TrainingJob, ...]:
         """Each training with all its files, to ask what it leaves out."""
-        return wholes_of(self.training)
+        return find_jobs(self.training)
 
     @cached_property
-    def groups(self) -> tuple[Group, ...]:
+    def groups(self) -> tuple[JobSettings, ...]:
         """The trainings with what can be set for them."""
-        return tuple(groups_of(self.wholes, self.training, self.values, self.loaders))
+        return tuple(find_job_settings(self.wholes, self.training, self.values, self.loaders))
 
-    def each_step(self) -> Iterator[tuple[Region, Turn]]:
+    def each_step(self) -> Iterator[tuple[Region, PathNode]]:
         """Every node that runs in every training step."""
         for region in self.training.regions:
             for turn in region.turns():
                 yield region, turn
 
-    def calls_each_step(self, *names: str) -> Iterator[tuple[Region, Turn, ast.Call]]:
+    def calls_each_step(self, *names: str) -> Iterator[tuple[Region, PathNode, ast.Call]]:
         """Calls of functions of these names in every training step, each once."""
         seen: set[int] = set()
         for region, turn in self.each_step():
@@ -95,7 +95,7 @@ def every_step(region: Region) -> str:
     return f"every step of the training loop in {where}"
 
 
-def path_to(region: Region) -> tuple[Related, ...]:
+def call_path(region: Region) -> tuple[Related, ...]:
     """The calls that lead from the training loop to a region, the loop first."""
     hops: list[Related] = []
     one = region

@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterable, Iterator
 
 from flatout.source.code import Code
-from flatout.source.loaders import Loader, setting
-from flatout.source.looping import loops_around
-from flatout.source.module import Function, own_nodes
-from flatout.source.nodes import called_name, dotted, parameters, passed, within
-from flatout.source.training import Loop
+from flatout.source.loops import enclosing_loops
+from flatout.source.syntax.module import Function, own_nodes
+from flatout.source.syntax.nodes import arguments_by_parameter, called_name, dotted_name, parameters, walk_scope
+from flatout.source.training.loaders import Loader, loader_setting
+from flatout.source.training.regions import Loop
 
 _LOADER = re.compile(r"loader|(^|_)dl$|batches|train_iter|data_iter", re.I)
 _BY_A_FRAMEWORK = "train_dataloader"
@@ -19,23 +19,23 @@ _DEEPEST = 5
 _MOST = 60
 
 
-def repeated_by(loader: Loader, code: Code) -> tuple[Loop, Function] | None:
+def find_epoch_loop(loader: Loader, code: Code) -> tuple[Loop, Function] | None:
     """The loop that goes through a loader of a training again and again; None if none is seen, or it makes it anew."""
-    for loop, function in loops_over(loader, code):
+    for loop, function in find_loops_over(loader, code):
         around = _innermost_around(loop, function, code, 0)
         if around is not None and not _makes(around, loader, code):
             return around
     return None
 
 
-def is_repeated_by_a_framework(loader: Loader) -> bool:
+def is_framework_loader(loader: Loader) -> bool:
     """Lightning asks once for it and goes through it in every epoch."""
     return loader.function.name == _BY_A_FRAMEWORK and loader.function.owner is not None
 
 
-def workers_of(loader: Loader, code: Code) -> int | None:
+def known_workers(loader: Loader, code: Code) -> int | None:
     """How many, where it is known; 1 stands for as many as there are processors. None where it may be 0."""
-    given = setting(loader, "num_workers", code.values)
+    given = loader_setting(loader, "num_workers", code.values)
     if given.state == "missing":
         return 0
     if given.value is not None:
@@ -49,7 +49,7 @@ def counts_processors(node: ast.expr) -> bool:
     return any(isinstance(one, ast.Call) and called_name(one) == "cpu_count" for one in ast.walk(node))
 
 
-def loops_over(loader: Loader, code: Code) -> Iterator[tuple[Loop, Function]]:
+def find_loops_over(loader: Loader, code: Code) -> Iterator[tuple[Loop, Function]]:
     """Training loops that take their batches from it, and loops of generators that hand them on."""
     for loop, function in code.training.loops:
         if isinstance(loop, ast.For | ast.AsyncFor) and _is_of(loop.iter, function, loader, code):
@@ -61,13 +61,13 @@ def _is_of(over: ast.expr, function: Function, loader: Loader, code: Code) -> bo
     """Does a loop over this go through the loader? Where its names lead nowhere, their sound has to do."""
     if isinstance(over, ast.Call) and called_name(over) == "range":
         return False
-    names = [one for one in ast.walk(over) if isinstance(one, ast.Name | ast.Attribute) and dotted(one)]
-    made = {id(call) for one in names for call in _loaders_of(dotted(one), function, code, 0, set())}
+    names = [one for one in ast.walk(over) if isinstance(one, ast.Name | ast.Attribute) and dotted_name(one)]
+    made = {id(call) for one in names for call in _loaders_of(dotted_name(one), function, code, 0, set())}
     if made:
         return id(loader.call) in made
     if not code.training.are_together(function.module, loader.function.module):
         return False
-    return any(_LOADER.search(dotted(one).split(".")[-1]) for one in names)
+    return any(_LOADER.search(dotted_name(one).split(".")[-1]) for one in names)
 
 
 def _loaders_of(name: str, function: Function, code: Code, depth: int, seen: set[tuple[str, int]]) -> list[ast.Call]:
@@ -87,7 +87,12 @@ def _loaders_of(name: str, function: Function, code: Code, depth: int, seen: set
             given = [
                 (value, caller)
                 for call, caller in code.project.callers(inside)[:10]
-                if (value := passed(call, plain, inside.is_method or inside.name == "__init__").get(name)) is not None
+                if (
+                    value := arguments_by_parameter(call, plain, inside.is_method or inside.name == "__init__").get(
+                        name
+                    )
+                )
+                is not None
             ]
             return _in_values(given, code, depth, seen)
         inside = inside.parent
@@ -110,8 +115,8 @@ def _in_values(
                     if depth < _DEEPEST and ("return", id(callee)) not in seen:
                         seen.add(("return", id(callee)))
                         found += _in_values([(r, callee) for r in returned], code, depth + 1, seen)
-            elif isinstance(one, ast.Name | ast.Attribute) and isinstance(one.ctx, ast.Load) and dotted(one):
-                found += _loaders_of(dotted(one), function, code, depth + 1, seen)
+            elif isinstance(one, ast.Name | ast.Attribute) and isinstance(one.ctx, ast.Load) and dotted_name(one):
+                found += _loaders_of(dotted_name(one), function, code, depth + 1, seen)
     return found
 
 
@@ -130,12 +135,12 @@ def _loops_of_generators(loader: Loader, code: Code) -> Iterator[tuple[Loop, Fun
 
 def _yielding_loops(function: Function) -> Iterator[ast.For]:
     for one in own_nodes(function):
-        if isinstance(one, ast.For) and any(isinstance(inner, ast.Yield) for inner in within(one)):
+        if isinstance(one, ast.For) and any(isinstance(inner, ast.Yield) for inner in walk_scope(one)):
             yield one
 
 
 def _innermost_around(node: ast.AST, function: Function, code: Code, depth: int) -> tuple[Loop, Function] | None:
-    around = loops_around(node, function)
+    around = enclosing_loops(node, function)
     if around:
         return around[-1], function
     if function.definition is None or depth > _DEEPEST:
@@ -150,7 +155,7 @@ def _innermost_around(node: ast.AST, function: Function, code: Code, depth: int)
 def _makes(around: tuple[Loop, Function], loader: Loader, code: Code) -> bool:
     """Is the loader made in this loop, in its body or by what that calls?"""
     loop, function = around
-    nodes = [one for part in loop.body for one in within(part)]
+    nodes = [one for part in loop.body for one in walk_scope(part)]
     if any(isinstance(one, ast.Call) and called_name(one) == "DataLoader" for one in nodes):
         return True  # this one, or one in its place
     waiting = [(one, function) for one in nodes if isinstance(one, ast.Call)]

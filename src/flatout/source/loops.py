@@ -5,11 +5,15 @@ from __future__ import annotations
 import ast
 import builtins
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from flatout.source.nodes import called_name, root_name, within
+from flatout.source.code import Code
+from flatout.source.syntax.module import Function
+from flatout.source.syntax.nodes import LOOPS, bound_names, called_name, names_in, root_name, walk_scope
+from flatout.source.training.regions import Loop
 
 Kind = Literal["elements", "samples", "parameters", "other"]
 
@@ -26,7 +30,7 @@ _LIGHT_OWNERS = {"torch", "F", "np", "numpy", "math", "nn", "functional", "rando
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class TextLoop:
     """`last` is the last line of its body; `calls` are the functions of the same file it calls."""
 
     first: int
@@ -47,14 +51,14 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class TextFunction:
     name: str
     first: int
     last: int
 
 
 @lru_cache(maxsize=64)
-def loops_in(text: str) -> tuple[Loop, ...]:
+def find_text_loops(text: str) -> tuple[TextLoop, ...]:
     """All loops and comprehensions of a file, the outer before the inner; none if it is no Python."""
     try:
         tree = ast.parse(text)
@@ -68,13 +72,13 @@ def loops_in(text: str) -> tuple[Loop, ...]:
 
 
 @lru_cache(maxsize=64)
-def functions_in(text: str) -> tuple[Function, ...]:
+def find_text_functions(text: str) -> tuple[TextFunction, ...]:
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return ()
     return tuple(
-        Function(node.name, node.lineno, node.end_lineno or node.lineno)
+        TextFunction(node.name, node.lineno, node.end_lineno or node.lineno)
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     )
@@ -84,14 +88,14 @@ def _is_loop(node: ast.AST) -> bool:
     return isinstance(node, ast.For | ast.While | ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp)
 
 
-def _loop(node: ast.AST, defined: set[str], light: set[str]) -> Loop:
-    inside = list(within(node))
+def _loop(node: ast.AST, defined: set[str], light: set[str]) -> TextLoop:
+    inside = list(walk_scope(node))
     calls = [one for one in inside if isinstance(one, ast.Call)]
     names = {called_name(call) for call in calls}
     trains = any(isinstance(call.func, ast.Attribute) and call.func.attr in _STEP_CALLS for call in calls)
     nested = any(_is_loop(one) for one in inside if one is not node)
     heavy = any(_is_heavy(call, light) for call in calls)
-    return Loop(
+    return TextLoop(
         first=node.lineno,  # type: ignore[attr-defined]
         last=node.end_lineno,  # type: ignore[attr-defined]
         depth=2 if nested else 1,
@@ -210,3 +214,47 @@ def _is_heavy(call: ast.Call, light: set[str]) -> bool:
     if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id == "self":
         return func.attr not in light and not _LOSS.search(func.attr)
     return False
+
+
+# Loops around and inside a training: what they repeat, and what changes from turn to turn.
+
+
+def enclosing_loops(node: ast.AST, function: Function) -> list[Loop]:
+    """The loops of the function that a node lies in, outer first."""
+    found: list[Loop] = []
+    for one in (n for statement in function.node.body for n in walk_scope(statement)):
+        if isinstance(one, LOOPS) and any(inner is node for part in one.body for inner in walk_scope(part)):
+            found.append(one)
+    return found
+
+
+def repeats_training(loop: Loop, function: Function, code: Code) -> bool:
+    """Does it lead through a training loop, or is it one?"""
+    loops = {id(one): of for one, of in code.training.loops}
+    if id(loop) in loops:
+        return True
+    holders = {id(of) for of in loops.values()}
+    for one in walk_scope(loop):
+        if id(one) in loops:
+            return True
+        if isinstance(one, ast.Call) and any(id(f) in holders for f in code.project.resolve(one, function)):
+            return True
+    return False
+
+
+def names_changed_in(loops: Sequence[Loop]) -> set[str]:
+    """Names that get another value at each turn: loop variables, counters, and what is made of those."""
+    names: set[str] = set()
+    for loop in loops:
+        if isinstance(loop, ast.For | ast.AsyncFor):
+            names |= bound_names(loop.target)
+        for _ in range(2):
+            for one in walk_scope(loop):
+                if isinstance(one, ast.AugAssign):
+                    names |= bound_names(one.target)
+                elif isinstance(one, ast.Assign) and names_in(one.value) & names:
+                    for target in one.targets:
+                        names |= bound_names(target)
+                elif isinstance(one, ast.For | ast.AsyncFor) and one is not loop and names_in(one.iter) & names:
+                    names |= bound_names(one.target)
+    return names

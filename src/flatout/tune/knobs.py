@@ -13,7 +13,7 @@ from typing import Any
 
 from flatout.errors import FlatoutError
 from flatout.records.tune import Kind, Knob
-from flatout.source.leaves import SUFFIXES
+from flatout.source.syntax.config_files import CONFIG_SUFFIXES
 
 AUTO = "auto"
 _HOW = "write it as batch_size=4,8,16 or '--window=8,7,6' or 'config.yaml:MODEL.DEPTH=2,4'"
@@ -50,8 +50,8 @@ def read(word: str) -> Written:
         return Written(name, "flag", name, values)
     file, colon, key = name.rpartition(":")
     if colon:
-        if not file.lower().endswith(SUFFIXES) or not key.strip():
-            raise FlatoutError(f"--knob {word!r}: {file!r} is no config file ({', '.join(SUFFIXES)}) with a key")
+        if not file.lower().endswith(CONFIG_SUFFIXES) or not key.strip():
+            raise FlatoutError(f"--knob {word!r}: {file!r} is no config file ({', '.join(CONFIG_SUFFIXES)}) with a key")
         return Written(name, "config", key.strip(), values, file)
     return Written(name, "remedy", name, values)
 

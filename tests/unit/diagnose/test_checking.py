@@ -11,7 +11,7 @@ from flatout.errors import FlatoutError
 from flatout.problems.catalogue import find
 from flatout.records.source import SYNTAX, UNUSED, CheckReport, SourceFinding
 from flatout.source.code import Code
-from flatout.source.loading import of_texts
+from flatout.source.project.loading import load_texts
 
 STEP = (
     "for x in loader:\n    loss = model(x.to(device, non_blocking=True))\n    loss.backward()\n    optimizer.step()\n"
@@ -19,7 +19,7 @@ STEP = (
 
 
 def checked(text: str, select: tuple[str, ...] = ()) -> CheckReport:
-    return check(of_texts({"train.py": text}), chosen(select, ()))
+    return check(load_texts({"train.py": text}), chosen(select, ()))
 
 
 def found(report: CheckReport) -> list[tuple[str, int]]:
@@ -56,7 +56,7 @@ def test_comments_that_silence_nothing_are_reported() -> None:
 
 
 def test_a_syntax_error_is_one_finding() -> None:
-    report = check(of_texts({"a.py": "def f(:\n", "b.py": STEP + "    a = loss.item()\n"}), chosen((), ()))
+    report = check(load_texts({"a.py": "def f(:\n", "b.py": STEP + "    a = loss.item()\n"}), chosen((), ()))
 
     assert [(one.code, one.place.file) for one in report.findings] == [(SYNTAX, "a.py"), ("SY301", "b.py")]
     assert report.lines["b.py", None, 5] == "    a = loss.item()"
@@ -84,7 +84,7 @@ def test_a_detector_that_fails_costs_its_own_findings_only() -> None:
         raise RuntimeError("broken")
 
     report = check(
-        of_texts({"train.py": STEP + "    a = loss.item()\n"}),
+        load_texts({"train.py": STEP + "    a = loss.item()\n"}),
         [replace(find("IN101"), in_source=failing), find("SY301")],
     )
 

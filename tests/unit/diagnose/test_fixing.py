@@ -10,9 +10,9 @@ from flatout.problems.catalogue import Problem
 from flatout.problems.found import FoundInSource
 from flatout.records.source import Edit, Fix, Place
 from flatout.source.code import Code
-from flatout.source.edits import instead, with_keyword, without
-from flatout.source.loading import of_texts
-from flatout.source.module import Module
+from flatout.source.project.loading import load_texts
+from flatout.source.syntax.edits import add_keyword, remove_statement, replace_node
+from flatout.source.syntax.module import Module
 
 Fixing = Callable[[Module, ast.Call], Fix | None]
 
@@ -34,20 +34,20 @@ def edits(*found: Edit | None, imports: tuple[str, ...] = (), is_safe: bool = Tr
 
 
 def done(text: str, *looked_for: Problem, unsafe: bool = False) -> Fixed:
-    return fixed(of_texts({"a.py": text}), looked_for, lambda _: text.encode(), unsafe=unsafe)
+    return fixed(load_texts({"a.py": text}), looked_for, lambda _: text.encode(), unsafe=unsafe)
 
 
 def keyword(module: Module, call: ast.Call) -> Fix:
-    return edits(with_keyword(module, call, "k=1"))
+    return edits(add_keyword(module, call, "k=1"))
 
 
 def deleted(module: Module, call: ast.Call) -> Fix:
     statement = next(one for one in ast.walk(module.tree) if isinstance(one, ast.Expr) and one.value is call)
-    return edits(without(module, statement))
+    return edits(remove_statement(module, statement))
 
 
 def test_all_that_do_not_meet_go_in_and_the_others_wait() -> None:
-    other = problem(lambda module, call: edits(with_keyword(module, call, "j=2")), code="ZZ102")
+    other = problem(lambda module, call: edits(add_keyword(module, call, "j=2")), code="ZZ102")
 
     # Both want the same place: the second is cured by the first, as it looks for a call without keywords.
     result = done("bad(1)\nbad(2)\n", problem(keyword), other)
@@ -63,14 +63,14 @@ def test_a_block_that_would_be_left_empty_takes_another_round() -> None:
 
 
 def test_unsafe_ones_wait_to_be_asked_for() -> None:
-    risky = problem(lambda module, call: edits(with_keyword(module, call, "k=1"), is_safe=False))
+    risky = problem(lambda module, call: edits(add_keyword(module, call, "k=1"), is_safe=False))
 
     assert not done("bad()\n", risky).after
     assert done("bad()\n", risky, unsafe=True).after == {"a.py": b"bad(k=1)\n"}
 
 
 def test_what_would_break_the_file_is_left_out_and_the_rest_goes_in() -> None:
-    broken = problem(lambda module, call: edits(instead(module, call, "(")), name="worse", code="ZZ102")
+    broken = problem(lambda module, call: edits(replace_node(module, call, "(")), name="worse", code="ZZ102")
 
     result = done("bad()\nworse()\n", problem(keyword), broken)
 
@@ -80,7 +80,7 @@ def test_what_would_break_the_file_is_left_out_and_the_rest_goes_in() -> None:
 
 
 def test_a_fix_that_cures_nothing_is_taken_back() -> None:
-    useless = problem(lambda module, call: edits(instead(module, call.args[0], "2")), name="worse", code="ZZ102")
+    useless = problem(lambda module, call: edits(replace_node(module, call.args[0], "2")), name="worse", code="ZZ102")
 
     result = done("x = 1\nworse(1)\nbad()\n", problem(keyword), useless)
 
@@ -89,7 +89,7 @@ def test_a_fix_that_cures_nothing_is_taken_back() -> None:
 
 
 def test_a_fix_that_changes_nothing_is_left_out() -> None:
-    result = done("bad(1)\n", problem(lambda module, call: edits(instead(module, call.args[0], "1"))))
+    result = done("bad(1)\n", problem(lambda module, call: edits(replace_node(module, call.args[0], "1"))))
 
     assert not result.after and "changes nothing" in result.trouble[0]
 
@@ -102,7 +102,7 @@ def test_a_place_that_is_not_there_leaves_the_file() -> None:
 
 def test_an_import_is_added_once() -> None:
     def with_torch(module: Module, call: ast.Call) -> Fix:
-        return edits(with_keyword(module, call, "k=torch.e"), imports=("import torch",))
+        return edits(add_keyword(module, call, "k=torch.e"), imports=("import torch",))
 
     result = done('"""Doc."""\nimport os\nbad()\nbad()\n', problem(with_torch))
 
@@ -115,12 +115,12 @@ def test_a_fix_of_two_files_goes_in_whole_or_not_at_all() -> None:
     texts = {"a.py": "bad()\n", "b.py": "x = 1\n"}
 
     def both(module: Module, call: ast.Call) -> Fix:
-        return edits(with_keyword(module, call, "k=1"), Edit(Place("b.py", 1, 5, 1, 6), what))
+        return edits(add_keyword(module, call, "k=1"), Edit(Place("b.py", 1, 5, 1, 6), what))
 
     what = "2"
-    result = fixed(of_texts(texts), [problem(both)], lambda file: texts[file].encode(), unsafe=False)
+    result = fixed(load_texts(texts), [problem(both)], lambda file: texts[file].encode(), unsafe=False)
     assert result.after == {"a.py": b"bad(k=1)\n", "b.py": b"x = 2\n"} and result.left.fixed_files == 2
 
     what = "("
-    result = fixed(of_texts(texts), [problem(both)], lambda file: texts[file].encode(), unsafe=False)
+    result = fixed(load_texts(texts), [problem(both)], lambda file: texts[file].encode(), unsafe=False)
     assert not result.after and len(result.trouble) == 1

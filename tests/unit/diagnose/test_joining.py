@@ -24,7 +24,7 @@ from flatout.records.report import (
     SyncSite,
 )
 from flatout.records.source import SYNTAX, CheckReport, Measured, Place, SourceFinding
-from flatout.source.loading import load
+from flatout.source.project.loading import load
 from flatout.store.run import StoredRun
 from tests.unit.making import Making
 

@@ -12,8 +12,8 @@ from flatout.problems.cases import SourceCase
 from flatout.problems.catalogue import HEADINGS, IN_SOURCE, Problem, problems
 from flatout.records.source import SourceFinding
 from flatout.source.code import Code
-from flatout.source.documents import soundness
-from flatout.source.loading import of_texts
+from flatout.source.project.loading import load_texts
+from flatout.source.syntax.documents import soundness
 
 _SEEN = [problem for problem in problems() if problem.in_source is not None]
 _CASES = [
@@ -50,7 +50,7 @@ def test_it_has_cases_of_both_kinds(problem: Problem) -> None:
 def test_its_cases_hold(problem: Problem, case: SourceCase) -> None:
     assert problem.in_source is not None
 
-    found = list(problem.found_in_source(Code(of_texts(case.files))))
+    found = list(problem.found_in_source(Code(load_texts(case.files))))
 
     assert {(one.place.file, one.place.line) for one in found} == case.lines
     for one in found:
@@ -62,7 +62,7 @@ def test_its_cases_hold(problem: Problem, case: SourceCase) -> None:
 def _with_fixes() -> Iterator[object]:
     for problem in _SEEN:
         for case in problem.source_cases:
-            found = problem.found_in_source(Code(of_texts(case.files))) if case.lines else ()
+            found = problem.found_in_source(Code(load_texts(case.files))) if case.lines else ()
             if any(one.fix is not None for one in found):
                 yield pytest.param(problem, case, id=f"{problem.code}-{case.name.replace(' ', '-')}")
 
@@ -70,10 +70,10 @@ def _with_fixes() -> Iterator[object]:
 @pytest.mark.parametrize(("problem", "case"), list(_with_fixes()))
 def test_its_fixes_cure_it_and_touch_nothing_else(problem: Problem, case: SourceCase) -> None:
     texts = {file: text.encode() for file, text in case.files.items()}
-    before = list(problem.found_in_source(Code(of_texts(case.files))))
+    before = list(problem.found_in_source(Code(load_texts(case.files))))
     fixable = [one for one in before if one.fix is not None]
 
-    done = fixed(of_texts(case.files), [problem], texts.__getitem__, unsafe=True)
+    done = fixed(load_texts(case.files), [problem], texts.__getitem__, unsafe=True)
 
     assert not done.trouble and done.left.fixed >= 1
     # What is left has no fix: all that had one are gone.
@@ -84,7 +84,7 @@ def test_its_fixes_cure_it_and_touch_nothing_else(problem: Problem, case: Source
         assert _changed(texts[file].decode(), data.decode()) <= _lines_of(fixable, file)
     # And once is enough.
     after = {file: done.after.get(file, data).decode() for file, data in texts.items()}
-    again = fixed(of_texts(after), [problem], lambda file: after[file].encode(), unsafe=True)
+    again = fixed(load_texts(after), [problem], lambda file: after[file].encode(), unsafe=True)
     assert not again.after
 
 

@@ -7,15 +7,15 @@ import textwrap
 import pytest
 
 from flatout.source.code import Code
-from flatout.source.epochs import repeated_by, workers_of
-from flatout.source.loading import of_texts
+from flatout.source.epochs import find_epoch_loop, known_workers
+from flatout.source.project.loading import load_texts
 
 
 def repeated_in(text: str) -> int | None:
     """The line of the loop that goes through the only loader again."""
-    code = Code(of_texts({"train.py": textwrap.dedent(text)}))
+    code = Code(load_texts({"train.py": textwrap.dedent(text)}))
     (loader,) = code.loaders
-    found = repeated_by(loader, code)
+    found = find_epoch_loop(loader, code)
     return None if found is None else found[0].lineno
 
 
@@ -75,6 +75,6 @@ def test_a_generator_that_begins_again() -> None:
 )
 def test_how_many_workers(given: str, workers: int | None) -> None:
     text = f"for batch in DataLoader(data, {given}):\n    model(batch).backward()\n    optimizer.step()\n"
-    code = Code(of_texts({"train.py": text}))
+    code = Code(load_texts({"train.py": text}))
 
-    assert workers_of(code.loaders[0], code) == workers
+    assert known_workers(code.loaders[0], code) == workers

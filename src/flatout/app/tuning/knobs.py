@@ -12,7 +12,7 @@ from flatout.errors import FlatoutError
 from flatout.feed.processors import processors
 from flatout.records.tune import Knob
 from flatout.remedies.catalogue import known
-from flatout.source.meanings import meaning
+from flatout.source.syntax.config_files import torch_setting
 from flatout.tune.command import names_file, names_override
 from flatout.tune.configs.copies import check
 from flatout.tune.knobs import AUTO, Written, distinct, read
@@ -60,7 +60,7 @@ def _knob(one: Written, command: Sequence[str], cwd: Path, is_alone: bool) -> Kn
     if one.kind == "flag" or names_override(command, one.name):
         if one.values == (AUTO,):
             raise FlatoutError(f"--knob {one.name}=auto: only workers, prefetch and batch_size find their own values")
-        found = meaning(tuple(one.name.lstrip("-").split(".")), on_command_line=True) or ""
+        found = torch_setting(tuple(one.name.lstrip("-").split(".")), on_command_line=True) or ""
         return Knob(one.name, "flag", one.name, one.values, _safety(found), meaning=found)
     return _remedy(one, is_alone)
 
@@ -72,7 +72,7 @@ def _config(one: Written, command: Sequence[str], cwd: Path) -> Knob:
             f"write it as in the command"
         )
     check(cwd / one.file, one.target, one.values)
-    found = meaning(tuple(one.target.split("."))) or ""
+    found = torch_setting(tuple(one.target.split("."))) or ""
     return Knob(one.name, "config", one.target, one.values, _safety(found), one.file, found)
 
 

@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from flatout.source.leaves import SUFFIXES, Leaves, Reader, Uncertain, leaves_of
+from flatout.source.syntax.config_files import CONFIG_SUFFIXES, ConfigValues, Reader, UncertainConfig, parse_config
 
 _FOLDERS = ("configs", "config", "conf", "cfg", "cfgs")
 _MOST_SOURCES, _MOST_FILES = 100, 12
 
 
-def defaults(script: Path, words: Sequence[str], read: Reader) -> Leaves:
+def defaults(script: Path, words: Sequence[str], read: Reader) -> ConfigValues:
     """What all configs have in common that the script can have taken. Nothing if it names no such folder or file."""
     folder = script.parent
     try:
@@ -27,8 +27,8 @@ def defaults(script: Path, words: Sequence[str], read: Reader) -> Leaves:
     if not candidates or len(candidates) > _MOST_FILES:
         return {}
     try:
-        trees = [leaves_of(str(file), read) for file in candidates]
-    except Uncertain:
+        trees = [parse_config(str(file), read) for file in candidates]
+    except UncertainConfig:
         return {}
     return _in_common(trees)
 
@@ -50,7 +50,9 @@ def _candidates(folder: Path, words: Sequence[str], literals: str) -> list[Path]
 def _configs(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
-    return sorted(file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES and file.name != "__init__.py")
+    return sorted(
+        file for file in folder.iterdir() if file.suffix.lower() in CONFIG_SUFFIXES and file.name != "__init__.py"
+    )
 
 
 def _is_named(name: str, literals: str) -> bool:
@@ -58,7 +60,7 @@ def _is_named(name: str, literals: str) -> bool:
     return re.search(rf"[\"'/]{re.escape(name)}[\"'/]", literals) is not None
 
 
-def _in_common(trees: Sequence[Leaves]) -> Leaves:
+def _in_common(trees: Sequence[ConfigValues]) -> ConfigValues:
     first, *rest = trees
     return {
         path: leaf

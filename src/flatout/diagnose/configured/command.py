@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
 from flatout.records.configured import Setting, Value
-from flatout.source.leaves import SUFFIXES
-from flatout.source.meanings import FLAGS, meaning
+from flatout.source.syntax.config_files import CONFIG_SUFFIXES, SWITCH_SETTINGS, torch_setting
 
 _WORDS = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False}
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
@@ -48,13 +47,18 @@ def _assignment(word: str, following: str | None) -> Iterator[tuple[str, str | N
 
 
 def _setting(key: str, text: str | None, word: str) -> Setting | None:
-    name = meaning(tuple(key.split(".")), on_command_line=True)
+    name = torch_setting(tuple(key.split(".")), on_command_line=True)
     is_switch = word.startswith("-") and "=" not in word
     if name is None:
-        off = meaning((key[3:],)) if is_switch and key.startswith(("no-", "no_")) else None
-        return Setting(off, word, False) if off in FLAGS and off is not None else None
+        off = torch_setting((key[3:],)) if is_switch and key.startswith(("no-", "no_")) else None
+        return Setting(off, word, False) if off in SWITCH_SETTINGS and off is not None else None
     value = None if text is None or text.startswith("--") else scalar(text)
-    if name in FLAGS and is_switch and not isinstance(value, bool) and (value is None or precision_on(value) is None):
+    if (
+        name in SWITCH_SETTINGS
+        and is_switch
+        and not isinstance(value, bool)
+        and (value is None or precision_on(value) is None)
+    ):
         # A bare switch; the word behind it, if any, is something else.
         return Setting(name, word, bool(value) if value in (0, 1) else True)
     return None if value is None else Setting(name, f"{word} {text}" if is_switch else word, value)
@@ -84,7 +88,7 @@ def config_words(words: Sequence[str]) -> list[str]:
     for at, word in enumerate(words):
         before = words[at - 1] if at else ""
         name = word.rpartition("=")[2] if word.startswith("-") and "=" in word else word
-        if not name.lower().endswith(SUFFIXES) or name.startswith("-"):
+        if not name.lower().endswith(CONFIG_SUFFIXES) or name.startswith("-"):
             continue
         option = word.partition("=")[0] if word.startswith("-") else before if before.startswith("-") else ""
         if not option or re.search(r"c(?:onfi|f)g|\bopt\b|^-c$|^-f$|options|param|yaml|settings|file|recipe", option):

@@ -13,8 +13,15 @@ from flatout.diagnose.source import whole_file
 from flatout.records.configured import Configured, Setting
 from flatout.records.evidence import LoaderUse
 from flatout.records.report import Location
-from flatout.source.leaves import Leaf, Leaves, Path_, Reader, Uncertain, leaves_of
-from flatout.source.meanings import meaning
+from flatout.source.syntax.config_files import (
+    ConfigValue,
+    ConfigValues,
+    KeyPath,
+    Reader,
+    UncertainConfig,
+    parse_config,
+    torch_setting,
+)
 from flatout.store.run import StoredRun
 
 
@@ -51,32 +58,32 @@ def _agreed(found: Iterator[Setting | None]) -> dict[str, Setting | None]:
     return result
 
 
-def _of(leaf: Leaf, path: Path_) -> Setting | None:
-    name = meaning(path)
+def _of(leaf: ConfigValue, path: KeyPath) -> Setting | None:
+    name = torch_setting(path)
     if name is None or not isinstance(leaf.value, bool | int | float | str):
         return None
     over = None if leaf.over is None else _of(leaf.over, path)
     return Setting(name, ".".join(path), leaf.value, Location(leaf.file, leaf.line or 0), over)
 
 
-def _leaves(argv: Sequence[str], words: Sequence[str], cwd: Path, read: Reader) -> Leaves:
+def _leaves(argv: Sequence[str], words: Sequence[str], cwd: Path, read: Reader) -> ConfigValues:
     script = command.script_of(argv)
     named = command.config_words(words)
     if not named:
         return defaults(_absolute(script, cwd), words, read) if script else {}
-    found: Leaves = {}
+    found: ConfigValues = {}
     for number, name in enumerate(named):
         file = _absolute(name, cwd)
         try:
             # The number keeps two files apart, so that they can disagree.
-            leaves = leaves_of(str(file), read)
-        except Uncertain:
+            leaves = parse_config(str(file), read)
+        except UncertainConfig:
             return {}
         found.update({(*_apart(number), *path): leaf for path, leaf in leaves.items()})
     return found
 
 
-def _apart(number: int) -> Path_:
+def _apart(number: int) -> KeyPath:
     return () if number == 0 else (f"#{number}",)
 
 

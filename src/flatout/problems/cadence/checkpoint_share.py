@@ -24,14 +24,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from flatout.problems.cadence.pauses import find_checkpoints, how_often
 from flatout.problems.cadence.pausing import exposed_ms, pause_ms, prepared_ms, rarer, times_longer
 from flatout.problems.cases import HERE, STEPS, Case, SourceCase, in_each_step, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.records.evidence import Evidence
 from flatout.records.report import PauseSite
-from flatout.source.code import Code, path_to
-from flatout.source.nodes import text_of
-from flatout.source.pauses import checkpoints_in, how_often
+from flatout.source.code import Code, call_path
+from flatout.source.syntax.nodes import short_text
 
 CODE = "CA603"
 TITLE = "Writing checkpoints takes a large share of the run"
@@ -95,13 +95,13 @@ CASES = (
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
-    for one in checkpoints_in(code):
+    for one in find_checkpoints(code):
         yield FoundInSource(
             severity="high" if one.period == 1 else "medium",
             place=one.region.module.place(one.node),
-            cause=f"`{text_of(one.node, 40)}` writes a checkpoint {how_often(one)}",
+            cause=f"`{short_text(one.node, 40)}` writes a checkpoint {how_often(one)}",
             change="save every k-th step, or once an epoch, and at the end",
-            related=path_to(one.region),
+            related=call_path(one.region),
         )
 
 

@@ -34,7 +34,7 @@ from flatout.records.report import Gain
 from flatout.records.resources import Evaluations
 from flatout.records.source import Related
 from flatout.source.code import Code
-from flatout.source.loaders import Loader, is_in_memory, setting
+from flatout.source.training.loaders import Loader, is_in_memory, loader_setting
 
 CODE = "CA602"
 TITLE = "Evaluation is fed worse than the training"
@@ -125,14 +125,15 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
     for made in code.loaders:
         if made.trains or _batch(made, code) != 1 or is_in_memory(made, code.project):
             continue
-        if setting(made, "batch_sampler", code.values).state != "missing":
+        if loader_setting(made, "batch_sampler", code.values).state != "missing":
             continue
         module = made.function.module
         larger = [one for one in code.loaders if one.trains and one.function.module is module and _batch(one, code) > 1]
         # Samples of different size cannot share a batch: only where the training's do it is clear.
         if (
             not larger
-            or setting(made, "collate_fn", code.values).state != setting(larger[0], "collate_fn", code.values).state
+            or loader_setting(made, "collate_fn", code.values).state
+            != loader_setting(larger[0], "collate_fn", code.values).state
         ):
             continue
         yield FoundInSource(
@@ -146,7 +147,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
 
 def _batch(made: Loader, code: Code) -> int:
     """0 where it is not known."""
-    given = setting(made, "batch_size", code.values)
+    given = loader_setting(made, "batch_size", code.values)
     if given.state == "missing":
         return 1
     return given.value.value if given.value is not None and isinstance(given.value.value, int) else 0

@@ -26,6 +26,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from flatout.problems.cadence.pauses import find_evaluations, how_often
 from flatout.problems.cadence.pausing import pause_ms, rarer, steady_steps, times_longer
 from flatout.problems.cadence.validation import evaluation, fed, is_slow_itself
 from flatout.problems.cases import HERE, Case, SourceCase, loader, on_gpu, run, worker_cost
@@ -33,8 +34,7 @@ from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.records.evidence import Evidence
 from flatout.records.resources import Evaluations
 from flatout.source.code import Code
-from flatout.source.pauses import evaluations_in, how_often
-from flatout.source.whole import head_of
+from flatout.source.training.jobs import loop_header
 
 CODE = "CA601"
 TITLE = "Evaluation takes a large share of the run"
@@ -127,11 +127,11 @@ CASES = (
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
-    for one in evaluations_in(code):
+    for one in find_evaluations(code):
         module = one.region.module
         yield FoundInSource(
             severity="high" if one.period == 1 else "medium",
-            place=head_of(one.node, module) if isinstance(one.node, ast.For) else module.place(one.node),
+            place=loop_header(one.node, module) if isinstance(one.node, ast.For) else module.place(one.node),
             cause=f"a whole pass over the data without gradients runs {how_often(one)}",
             change="evaluate once an epoch, or every thousand steps, and after the last step",
         )

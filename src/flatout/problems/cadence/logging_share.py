@@ -23,15 +23,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from flatout.problems.cadence.pauses import find_pictures, how_often
 from flatout.problems.cadence.pausing import exposed_ms, pause_ms, prepared_ms, rarer, times_longer
 from flatout.problems.cadence.printing import is_image, is_progress, logged_ms
 from flatout.problems.cases import HERE, STEPS, Case, SourceCase, in_each_step, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.records.evidence import Evidence
 from flatout.records.report import LineCost, Location, PauseSite
-from flatout.source.code import Code, path_to
-from flatout.source.nodes import text_of
-from flatout.source.pauses import how_often, pictures_in
+from flatout.source.code import Code, call_path
+from flatout.source.syntax.nodes import short_text
 
 CODE = "CA604"
 TITLE = "Logging takes a large share of the run"
@@ -125,12 +125,12 @@ CASES = (
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
-    for one in pictures_in(code):
+    for one in find_pictures(code):
         yield FoundInSource(
             place=one.region.module.place(one.node),
-            cause=f"`{text_of(one.node, 40)}` is computed and written {how_often(one)}",
+            cause=f"`{short_text(one.node, 40)}` is computed and written {how_often(one)}",
             change="write it every k-th step, or with an evaluation",
-            related=path_to(one.region),
+            related=call_path(one.region),
         )
 
 

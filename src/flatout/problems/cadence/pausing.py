@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+from collections import defaultdict
 from collections.abc import Sequence
+from functools import lru_cache
 
 from flatout.problems.hot_lines import host_lines
 from flatout.problems.prediction import by_step, device_work_ms
 from flatout.records.evidence import Evidence
 from flatout.records.report import Gain, PauseSite
-from flatout.source.helpers import helpers_of
+from flatout.source.syntax.nodes import DEFINITIONS, called_name, children
 
 # A pause that takes this share of the run is not worth a thought.
 SMALL = 0.02
@@ -31,7 +34,7 @@ def prepared_ms(run: Evidence, sites: Sequence[PauseSite]) -> float:
     lines = run.all_lines or run.report.lines
     trains = {(line.location.file, line.function) for line in lines if line.phase in ("backward", "optimizer", "data")}
     pauses = {(site.location.file, site.function) for site in sites} - trains
-    pauses |= {(file, name) for file, of in pauses for name in helpers_of(run.files.get(file, ""), of)} - trains
+    pauses |= {(file, name) for file, of in pauses for name in exclusive_helpers(run.files.get(file, ""), of)} - trains
     return sum(line.ms for line in host_lines(run) if (line.location.file, line.function) in pauses)
 
 
@@ -66,3 +69,39 @@ def rarer(run: Evidence, ms: float, times: int, what: str) -> Gain | None:
 
 def steady_steps(run: Evidence) -> int:
     return max(1, run.report.run.steps - run.report.warmup_steps)
+
+
+# Functions of a file that only serve another one of it.
+
+
+@lru_cache(maxsize=64)
+def exclusive_helpers(text: str, function: str) -> frozenset[str]:
+    """Functions that this one calls, itself or through others, and nobody else in the file does."""
+    try:
+        callers = _callers(ast.parse(text))
+    except (SyntaxError, ValueError, RecursionError):
+        return frozenset()
+    serving = {function}
+    while True:
+        more = {name for name, by in callers.items() if by <= serving} - serving
+        if not more:
+            return frozenset(serving - {function})
+        serving |= more
+
+
+def _callers(tree: ast.Module) -> dict[str, set[str]]:
+    """Of every function of the file that is called in it: from which functions; "" is the file's own body."""
+    defined: set[str] = set()
+    calls: dict[str, set[str]] = defaultdict(set)
+    stack: list[tuple[ast.AST, str]] = [(tree, "")]
+    while stack:
+        node, inside = stack.pop()
+        for child in children(node):
+            if isinstance(child, ast.Call):
+                calls[called_name(child)].add(inside)
+            if isinstance(child, DEFINITIONS) and not isinstance(child, ast.ClassDef | ast.Lambda):
+                defined.add(child.name)
+                stack.append((child, child.name))
+            else:
+                stack.append((child, inside))
+    return {name: by for name, by in calls.items() if name in defined}

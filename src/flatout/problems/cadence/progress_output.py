@@ -24,15 +24,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from flatout.problems.cadence.pauses import find_printed_lines
 from flatout.problems.cadence.pausing import exposed_ms, pause_ms, rarer, times_longer
 from flatout.problems.cadence.printing import is_progress, logged_ms, printed_ms
 from flatout.problems.cases import HERE, STEPS, Case, SourceCase, in_each_step, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.records.evidence import Evidence
 from flatout.records.report import LineCost, Location, PauseSite
-from flatout.source.code import Code, every_step, path_to
-from flatout.source.nodes import text_of
-from flatout.source.pauses import lines_in
+from flatout.source.code import Code, call_path, every_step
+from flatout.source.syntax.nodes import short_text
 
 CODE = "CA605"
 TITLE = "Progress output takes a large share of the step"
@@ -108,13 +108,13 @@ CASES = (
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
-    for one in lines_in(code):
+    for one in find_printed_lines(code):
         yield FoundInSource(
             severity="low",
             place=one.region.module.place(one.node),
-            cause=f"`{text_of(one.node, 40)}` writes a line in {every_step(one.region)}",
+            cause=f"`{short_text(one.node, 40)}` writes a line in {every_step(one.region)}",
             change="print every k-th step, or use a progress bar",
-            related=path_to(one.region),
+            related=call_path(one.region),
         )
 
 

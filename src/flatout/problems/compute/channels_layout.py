@@ -33,14 +33,14 @@ from typing import Any
 
 from flatout.problems.cases import Case, SourceCase, on_gpu, run
 from flatout.problems.compute.device import activity, binds, needed, torch_state, trained_ms
+from flatout.problems.compute.precision import HALF, is_of_an_agent
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import by_step
 from flatout.records.evidence import Evidence
 from flatout.records.report import Gain, GpuUse
 from flatout.records.resources import GpuState
 from flatout.source.code import Code
-from flatout.source.precision import HALF, is_of_an_agent
-from flatout.source.whole import Whole, model_of, near, saying
+from flatout.source.training.jobs import TrainingJob, find_model_call, nearby_modules, text_pattern
 
 CODE = "CO506"
 TITLE = "Convolutions in half precision run with channels first"
@@ -145,8 +145,8 @@ CASES = (
 )
 
 
-_SAID = saying(r"channels_last|\bNHWC\b", "channels_last", "NHWC")
-_COMPILED = saying(
+_SAID = text_pattern(r"channels_last|\bNHWC\b", "channels_last", "NHWC")
+_COMPILED = text_pattern(
     r"torch\.compile\(|torch_compile|\.compile\(\)|tensorrt",
     "torch.compile(",
     "torch_compile",
@@ -155,11 +155,11 @@ _COMPILED = saying(
 )
 _CONVOLUTION = re.compile(r"\bConv(Transpose)?2d\(")
 _FAMILIES = "resnet", "resnext", "vgg", "densenet", "efficientnet", "mobilenet", "regnet", "convnext", "unet", "UNet"
-_KNOWN = saying(
+_KNOWN = text_pattern(
     rf"\b({'|'.join(_FAMILIES)})\w*\(|create_model\(\s*[\"']({'|'.join(_FAMILIES)})",
     *_FAMILIES,
 )
-_OTHERWISE = saying(r"[aA]ttention|[tT]ransformer\w*\(|\bvit_|\bViT", "ttention", "ransformer", "vit_", "ViT")
+_OTHERWISE = text_pattern(r"[aA]ttention|[tT]ransformer\w*\(|\bvit_|\bViT", "ttention", "ransformer", "vit_", "ViT")
 # One or two may be what a transformer cuts its patches with.
 _FEW = 2
 
@@ -170,7 +170,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             continue
         if is_of_an_agent(whole) or not _is_of_convolutions_in_half(whole):
             continue
-        made = model_of(whole)
+        made = find_model_call(whole)
         yield FoundInSource(
             place=whole.place if made is None else whole.module.place(made),
             cause="convolutions in half precision, with channels first: nothing in this training sets channels_last",
@@ -179,8 +179,8 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         )
 
 
-def _is_of_convolutions_in_half(whole: Whole) -> bool:
-    files = near(whole)
+def _is_of_convolutions_in_half(whole: TrainingJob) -> bool:
+    files = nearby_modules(whole)
     if not any(whole.texts.say(HALF, one) for one in files) or any(whole.texts.say(_OTHERWISE, one) for one in files):
         return False
     written = sum(len(_CONVOLUTION.findall(one.text)) for one in files)

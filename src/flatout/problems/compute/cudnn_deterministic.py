@@ -23,7 +23,10 @@ When it is fine: while hunting a bug, or where reproducing the very same bits is
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
 
 from flatout.problems.cases import Case, SourceCase, on_gpu, run
 from flatout.problems.compute.device import activity, binds, needed, torch_state, trained_ms
@@ -34,8 +37,12 @@ from flatout.records.report import Gain
 from flatout.records.resources import GpuState
 from flatout.records.source import Fix, Related
 from flatout.source.code import Code
-from flatout.source.determinism import Switch, switches_in
-from flatout.source.edits import instead
+from flatout.source.flow.reachability import runs_by_default
+from flatout.source.flow.values import Value
+from flatout.source.syntax.edits import replace_node
+from flatout.source.syntax.module import Function, Module
+from flatout.source.syntax.nodes import argument, dotted_name
+from flatout.source.training.jobs import is_test_module, text_pattern
 
 CODE = "CO503"
 TITLE = "Only deterministic algorithms are allowed"
@@ -121,7 +128,7 @@ _INSTEAD = {"deterministic": "False", "algorithms": "False", "enabled": "True", 
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
-    for together in switches_in(code):
+    for together in find_switches(code):
         first = together[0]
         here = first.function.module.place(first.node)
         written = here if first.value.is_direct else first.value.place
@@ -157,7 +164,7 @@ def _fix(together: tuple[Switch, ...]) -> Fix | None:
     for one in together:
         if not one.value.is_direct:
             return None
-        edits.append(instead(one.function.module, one.given, _INSTEAD[one.what]))
+        edits.append(replace_node(one.function.module, one.given, _INSTEAD[one.what]))
     return Fix("let torch choose the fastest kernels", tuple(edits), is_safe=False)
 
 
@@ -224,3 +231,84 @@ SOURCE_CASES = (
     SourceCase("quiet when the search is on", "torch.backends.cudnn.benchmark = True\n" + _LOOP),
     SourceCase("quiet when nothing trains here", "torch.backends.cudnn.deterministic = True\nmodel(x.cuda())\n"),
 )
+
+# Switches that keep torch from its fastest kernels, as a training on a GPU sets them.
+
+_SWITCHES: tuple[tuple[Literal["deterministic", "enabled", "benchmark"], bool], ...] = (
+    ("deterministic", True),
+    ("enabled", False),
+    ("benchmark", False),
+)
+_ALGORITHMS = ("use_deterministic_algorithms", "set_deterministic")
+# cudnn's search is for convolutions; libraries of such models say nothing of them in the script.
+_OF_CONVOLUTIONS = (
+    "Conv1d", "Conv2d", "Conv3d", "torchvision", "timm", "diffusers", "segmentation_models", "monai", "resnet", "unet",
+    "cnn", "mmcv", "mmdet", "detectron",
+)  # fmt: skip
+_CONVOLUTIONS = text_pattern(rf"\b({'|'.join(_OF_CONVOLUTIONS)})", *_OF_CONVOLUTIONS)
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """`given` is the expression that is set, `value` what it is known to be."""
+
+    what: Literal["deterministic", "algorithms", "enabled", "benchmark"]
+    function: Function
+    node: ast.AST
+    given: ast.expr
+    value: Value
+    has_convolutions: bool
+    # benchmark = True beside deterministic = True: the fastest of the deterministic ones is searched for.
+    is_searched: bool = False
+
+
+def find_switches(code: Code) -> Iterator[tuple[Switch, ...]]:
+    """Those of one function together, the weightiest first."""
+    concerned: dict[int, tuple[Module, bool]] = {}
+    for whole in code.wholes:
+        if whole.is_on_gpu:
+            convolves = whole.says(_CONVOLUTIONS)
+            for one in whole.modules:
+                if is_test_module(one):
+                    continue
+                concerned[id(one)] = (one, convolves or concerned.get(id(one), (one, False))[1])
+    for module, convolves in concerned.values():
+        if "cudnn" not in module.text and not any(one in module.text for one in _ALGORITHMS):
+            continue
+        for function in module.functions:
+            found = [
+                one
+                for one in (*_assigned(function, convolves, code), *_called(function, convolves, code))
+                if runs_by_default(one.node, function, code.project, code.values)
+            ]
+            if found:
+                order = ("algorithms", "enabled", "deterministic", "benchmark")
+                yield tuple(sorted(found, key=lambda one: order.index(one.what)))
+
+
+def _assigned(function: Function, convolves: bool, code: Code) -> Iterator[Switch]:
+    for name, values in function.bindings.items():
+        owner, _, attribute = name.rpartition(".")
+        if owner.split(".")[-1] != "cudnn":
+            continue
+        for what, guilty in _SWITCHES:
+            if what != attribute or (what == "benchmark" and not convolves):
+                continue
+            for given in values:
+                value = code.values.of(given, function)
+                if value is not None and isinstance(value.value, bool | int) and bool(value.value) is guilty:
+                    yield Switch(what, function, given, given, value, convolves, _is_searched(owner, function, code))
+
+
+def _is_searched(owner: str, function: Function, code: Code) -> bool:
+    known = [code.values.of(one, function) for one in function.bindings.get(f"{owner}.benchmark", ())]
+    return any(one is not None and one.value is True for one in known)
+
+
+def _called(function: Function, convolves: bool, code: Code) -> Iterator[Switch]:
+    for call in function.calls:
+        name = dotted_name(call.func).split(".")[-1]
+        given = argument(call, "mode" if name == _ALGORITHMS[0] else "d", 0) if name in _ALGORITHMS else None
+        value = code.values.of(given, function) if given is not None else None
+        if given is not None and value is not None and value.value is True:
+            yield Switch("algorithms", function, call, given, value, convolves)

@@ -26,6 +26,13 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import Case, SourceCase, on_gpu, run
 from flatout.problems.compute.device import binds, float32_share, product_share, tf32_factor, torch_state, trained_ms
+from flatout.problems.compute.precision import (
+    DECIDED,
+    HALF,
+    WIDE,
+    has_large_products,
+    is_of_an_agent,
+)
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import by_step
 from flatout.records.evidence import Evidence
@@ -33,8 +40,8 @@ from flatout.records.report import Gain, GpuUse, RunFacts
 from flatout.records.resources import GpuState
 from flatout.records.source import Fix
 from flatout.source.code import Code
-from flatout.source.precision import DECIDED, HALF, WIDE, behind_imports, has_large_products, is_of_an_agent
-from flatout.source.whole import Whole
+from flatout.source.syntax.edits import insert_after_imports
+from flatout.source.training.jobs import TrainingJob
 
 CODE = "CO501"
 TITLE = "Matrix products run in full float32"
@@ -121,9 +128,9 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         )
 
 
-def _fix(whole: Whole) -> Fix | None:
+def _fix(whole: TrainingJob) -> Fix | None:
     statement = 'torch.set_float32_matmul_precision("high")'
-    edit = behind_imports(whole.module, statement)
+    edit = insert_after_imports(whole.module, statement)
     return None if edit is None else Fix(f"add {statement} behind the imports", (edit,), is_safe=False)
 
 

@@ -37,6 +37,7 @@ from flatout.problems.compute.device import (
     torch_state,
     trained_ms,
 )
+from flatout.problems.compute.precision import HALF, WIDE, is_of_an_agent
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import by_step
 from flatout.records.evidence import Evidence
@@ -44,9 +45,8 @@ from flatout.records.report import Gain, GpuUse, RunFacts
 from flatout.records.resources import GpuState
 from flatout.records.source import Fix
 from flatout.source.code import Code
-from flatout.source.edits import with_keyword
-from flatout.source.precision import HALF, WIDE, is_of_an_agent
-from flatout.source.whole import Whole
+from flatout.source.syntax.edits import add_keyword
+from flatout.source.training.jobs import TrainingJob
 
 CODE = "CO502"
 TITLE = "The tensor cores run in TF32 where bf16 would do"
@@ -168,11 +168,11 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         )
 
 
-def _fix(whole: Whole, keyword: str | None) -> Fix | None:
+def _fix(whole: TrainingJob, keyword: str | None) -> Fix | None:
     """Of a framework's trainer; in a loop nobody but its author knows where forward and loss begin and end."""
     if keyword is None or not isinstance(whole.node, ast.Call):
         return None
-    edit = with_keyword(whole.module, whole.node, keyword)
+    edit = add_keyword(whole.module, whole.node, keyword)
     return None if edit is None else Fix(f"add {keyword}", (edit,), is_safe=False)
 
 

@@ -25,18 +25,18 @@ from collections.abc import Iterator
 from flatout.problems.cases import SourceCase
 from flatout.problems.found import FoundInSource
 from flatout.source.code import Code
-from flatout.source.whole import saying
+from flatout.source.training.jobs import text_pattern
 
 CODE = "CO509"
 TITLE = "The model runs operation by operation"
 
-_COMPILED = saying(
+_COMPILED = text_pattern(
     r"torch\.compile|torch_compile|(?<!\bre)\.compile\(|\bcompile(_model|_mode)?\b\s*[=:]|--compile|import compile\b"
     r"|torch\.jit|\bjit\.(script|trace)|dynamo|[cC][uU][dD][aA]_?[gG]raph|make_graphed|torch_tensorrt|\bthunder\b",
     "compile", "torch.jit", "jit.", "dynamo", "raph", "torch_tensorrt", "thunder",
 )  # fmt: skip
 # Graphs and point clouds have another shape in each batch: all would be compiled again and again.
-_SHAPELESS = saying(
+_SHAPELESS = text_pattern(
     r"torch_geometric|\bdgl\b|torch_sparse|torch_scatter|MinkowskiEngine|spconv|pack_padded_sequence|nested_tensor",
     "torch_geometric", "dgl", "torch_s", "MinkowskiEngine", "spconv", "pack_padded_sequence", "nested_tensor",
 )  # fmt: skip

@@ -30,14 +30,14 @@ import re
 from collections.abc import Iterator
 
 from flatout.problems.cases import SourceCase
+from flatout.problems.config.ignored_settings import find_ignored_settings
+from flatout.problems.config.precision_settings import SWITCHES
 from flatout.problems.found import FoundInSource
 from flatout.records.source import Place, Related
-from flatout.source.astray import astray_in
 from flatout.source.code import Code
-from flatout.source.configured import Declared, Group
-from flatout.source.leaves import Uncertain, leaves_of
-from flatout.source.nodes import called_name, dotted
-from flatout.source.switches import NAMES as SWITCHES
+from flatout.source.syntax.config_files import UncertainConfig, parse_config
+from flatout.source.syntax.nodes import called_name, dotted_name
+from flatout.source.training.job_settings import DeclaredSetting, JobSettings
 
 CODE = "CF803"
 TITLE = "A setting about speed that nothing reads"
@@ -72,7 +72,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
     }
     # Those of a loader are said at the loader, which tells more.
     if any(one.meaning is not None for one, _ in dead.values()):
-        for found in astray_in(code):
+        for found in find_ignored_settings(code):
             for missed in found.missed:
                 for said in missed.declared:
                     dead.pop(said.place, None)
@@ -81,7 +81,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
     yield from _of_mmcv(code)
 
 
-def _is_sure(one: Declared, group: Group) -> bool:
+def _is_sure(one: DeclaredSetting, group: JobSettings) -> bool:
     """An option can be given anything; of the others only those that ask for something."""
     if one.kind == "option":
         return True
@@ -91,7 +91,7 @@ def _is_sure(one: Declared, group: Group) -> bool:
     return not one.place.file.endswith(".py") or any(one.place.file == module.shown for module in group.modules)
 
 
-def _found(one: Declared, group: Group) -> FoundInSource:
+def _found(one: DeclaredSetting, group: JobSettings) -> FoundInSource:
     value = "" if one.value is None or one.kind == "option" else f" is {one.value}"
     step = _step_of_every_batch(group) if _ACCUMULATION.search(one.name) else None
     if step is None:
@@ -106,12 +106,12 @@ def _found(one: Declared, group: Group) -> FoundInSource:
     )
 
 
-def _step_of_every_batch(group: Group) -> Place | None:
+def _step_of_every_batch(group: JobSettings) -> Place | None:
     ours = {id(one) for one in group.modules}
     for region in group.training.regions:
         for turn in region.turns() if id(region.module) in ours else ():
             call = turn.node
-            if isinstance(call, ast.Call) and called_name(call) == "step" and _STEPPING.search(dotted(call.func)):
+            if isinstance(call, ast.Call) and called_name(call) == "step" and _STEPPING.search(dotted_name(call.func)):
                 return region.module.place(call)
     return None
 
@@ -124,8 +124,8 @@ def _of_mmcv(code: Code) -> Iterator[FoundInSource]:
         if "optim_wrapper" in module.text:
             continue
         try:
-            leaves = leaves_of(module.shown, lambda _, text=module.text: text)  # type: ignore[misc]
-        except Uncertain:
+            leaves = parse_config(module.shown, lambda _, text=module.text: text)  # type: ignore[misc]
+        except UncertainConfig:
             continue
         for path, leaf in leaves.items():
             if path[-1] == "accumulative_counts" and leaf.line is not None:

@@ -31,6 +31,7 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import HERE, Case, SourceCase, loader, on_gpu, run, worker_cost
 from flatout.problems.config.differing import Difference, evidence, in_words
+from flatout.problems.config.ignored_settings import IgnoredSetting, IgnoredSettings, find_ignored_settings
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.input.arrival import is_count, missing_workers
 from flatout.problems.input.feeding import (
@@ -46,9 +47,8 @@ from flatout.records.configured import Configured, Setting, Value
 from flatout.records.evidence import Evidence, LoaderUse
 from flatout.records.report import Gain, Location
 from flatout.records.source import Edit, Fix, Related
-from flatout.source.astray import Astray, Missed, astray_in
 from flatout.source.code import Code
-from flatout.source.edits import instead, with_keyword
+from flatout.source.syntax.edits import add_keyword, replace_node
 
 CODE = "CF801"
 TITLE = "A configured loader setting never arrived"
@@ -213,7 +213,7 @@ CASES = (
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
-    for one in astray_in(code):
+    for one in find_ignored_settings(code):
         handed = ", ".join(f"{missed.name}={missed.handed or '…'}" for missed in one.missed)
         costs = any(missed.name in ("num_workers", "pin_memory") and not missed.is_cheaper for missed in one.missed)
         yield FoundInSource(
@@ -226,7 +226,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         )
 
 
-def _missed_words(missed: Missed) -> str:
+def _missed_words(missed: IgnoredSetting) -> str:
     first = missed.declared[0]
     is_so = f"{missed.name} is {missed.value}" if missed.given is not None else f"{missed.name} is not given"
     if first.kind == "parameter":
@@ -236,7 +236,7 @@ def _missed_words(missed: Missed) -> str:
     return f"{is_so}, but {first.written} is {first.value} and never reaches the loader"
 
 
-def _both_places(one: Astray) -> Iterator[Related]:
+def _both_places(one: IgnoredSettings) -> Iterator[Related]:
     for missed in one.missed:
         for declared in missed.declared:
             words = declared.written if declared.value is None else f"{declared.written} is {declared.value}"
@@ -245,16 +245,16 @@ def _both_places(one: Astray) -> Iterator[Related]:
         yield Related(other.function.module.place(other.call), "has the same number in its call")
 
 
-def _fix(one: Astray) -> Fix | None:
+def _fix(one: IgnoredSettings) -> Fix | None:
     """Only where one value is to be handed on, and it is at hand."""
     missed = one.missed[0]
     module = one.loader.function.module
     if len(one.missed) > 1 or missed.handed is None or (missed.given is not None and not _is_plain(missed.given)):
         return None
     if missed.given is not None:
-        edit: Edit | None = instead(module, missed.given, missed.handed)
+        edit: Edit | None = replace_node(module, missed.given, missed.handed)
     else:
-        edit = with_keyword(module, one.loader.call, f"{missed.name}={missed.handed}")
+        edit = add_keyword(module, one.loader.call, f"{missed.name}={missed.handed}")
     # Workers have random states of their own, and batches decide what is computed.
     return None if edit is None else Fix(f"hand {missed.handed} on", (edit,), is_safe=False)
 

@@ -34,9 +34,9 @@ from flatout.problems.cases import SourceCase
 from flatout.problems.found import FoundInSource
 from flatout.records.source import Place
 from flatout.source.code import Code
-from flatout.source.module import Function, Module, own_nodes
-from flatout.source.nodes import argument, called_name, text_of, within
-from flatout.source.values import Values
+from flatout.source.flow.values import Values
+from flatout.source.syntax.module import Function, Module, own_nodes
+from flatout.source.syntax.nodes import argument, called_name, short_text, walk_scope
 
 CODE = "CF804"
 TITLE = "The loss scale is raised after an overflow"
@@ -131,11 +131,12 @@ def _raised_in(module: Module, values: Values) -> Iterator[FoundInSource]:
             if not isinstance(node, ast.If):
                 continue
             for statement in _when_broken(node):
-                for one in within(statement):
+                for one in walk_scope(statement):
                     if _raises(one, function, values):
                         yield FoundInSource(
                             place=module.place(one),
-                            cause=f"{text_of(one, 40)} after {text_of(node.test, 40)}: the next step overflows as well",
+                            cause=f"{short_text(one, 40)} after {short_text(node.test, 40)}: "
+                            "the next step overflows as well",
                             change=_CHANGE,
                         )
 

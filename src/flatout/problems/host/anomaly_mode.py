@@ -32,11 +32,11 @@ from flatout.records.evidence import Evidence
 from flatout.records.report import LineCost, Location, SyncSite
 from flatout.records.source import Edit, Fix
 from flatout.source.code import Code
-from flatout.source.edits import instead
-from flatout.source.guards import each_turn
-from flatout.source.module import Function
-from flatout.source.nodes import argument, called_name, dotted
-from flatout.source.rewriting import rewritten
+from flatout.source.flow.guards import walk_main_path
+from flatout.source.flow.value_edits import replace_value
+from flatout.source.syntax.edits import replace_node
+from flatout.source.syntax.module import Function
+from flatout.source.syntax.nodes import argument, called_name, dotted_name
 
 CODE = "HO405"
 TITLE = "Autograd's anomaly detection is on"
@@ -157,7 +157,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         if "detect_anomaly" not in module.text or not code.training.takes_part(module):
             continue
         for function in module.functions:
-            for turn in each_turn(function.node.body, function):
+            for turn in walk_main_path(function.node.body, function):
                 if isinstance(turn.node, ast.Call) and _turns_on(turn.node, function, code):
                     yield FoundInSource(
                         severity="high",
@@ -174,15 +174,15 @@ def _fix(call: ast.Call, function: Function, code: Code) -> Fix | None:
     name, module = called_name(call), function.module
     if name == "detect_anomaly":
         # The context manager that can be told to do nothing is the other one.
-        owner = f"{dotted(call.func.value)}." if isinstance(call.func, ast.Attribute) else ""
+        owner = f"{dotted_name(call.func.value)}." if isinstance(call.func, ast.Attribute) else ""
         needs = () if owner else ("from torch.autograd import set_detect_anomaly",)
-        edit = instead(module, call, f"{owner}set_detect_anomaly(False)")
+        edit = replace_node(module, call, f"{owner}set_detect_anomaly(False)")
         return Fix("set_detect_anomaly(False)", (edit,), is_safe=False, imports=needs)
     given = argument(call, "mode", 0) if name == "set_detect_anomaly" else argument(call, "detect_anomaly")
     value = None if given is None else code.values.of(given, function)
     if value is None:
         return None
-    found = Edit(value.place, "False") if value.is_direct else rewritten(code.project, value, False, "anomal")
+    found = Edit(value.place, "False") if value.is_direct else replace_value(code.project, value, False, "anomal")
     return None if found is None else Fix("turned off: False", (found,), is_safe=False)
 
 

@@ -32,16 +32,16 @@ from dataclasses import dataclass
 
 from flatout.problems.cases import Case, SourceCase, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource
+from flatout.problems.host.constant_statements import ConstantStatement, find_constants
+from flatout.problems.host.rebuilt_constants import Rebuilt, find_rebuilt
 from flatout.problems.hot_lines import host_lines, named
 from flatout.problems.prediction import by_sparing_host
 from flatout.records.evidence import Evidence
 from flatout.records.report import CopySite, LineCost, Location
 from flatout.records.source import Fix
-from flatout.source.code import Code, every_step, path_to
-from flatout.source.constants import Built, built_in
-from flatout.source.edits import instead, text_at
-from flatout.source.nodes import text_of
-from flatout.source.rebuilding import Rebuilt, rebuilt_in
+from flatout.source.code import Code, call_path, every_step
+from flatout.source.syntax.edits import replace_node, source_text
+from flatout.source.syntax.nodes import short_text
 
 CODE = "HO408"
 TITLE = "The same constants are built anew in every step"
@@ -65,7 +65,7 @@ class _Cost:
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
-    costs = _costs(run, built_in(tuple(sorted(run.files.items()))))
+    costs = _costs(run, find_constants(tuple(sorted(run.files.items()))))
     host_ms = sum(cost.host_ms for cost in costs)
     # Never more than the phase, which leaves evaluations out.
     copy_ms = min(sum(cost.copy_ms for cost in costs), run.phase("h2d").ms)
@@ -93,7 +93,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     )
 
 
-def _costs(run: Evidence, built: tuple[Built, ...]) -> list[_Cost]:
+def _costs(run: Evidence, built: tuple[ConstantStatement, ...]) -> list[_Cost]:
     """The dearest first."""
     whole = [one for one in built if one.whole]
     host: dict[Location, float] = {}
@@ -108,7 +108,7 @@ def _costs(run: Evidence, built: tuple[Built, ...]) -> list[_Cost]:
     return sorted(costs, key=lambda cost: -cost.ms)
 
 
-def _is_in(built: Sequence[Built], place: Location) -> bool:
+def _is_in(built: Sequence[ConstantStatement], place: Location) -> bool:
     return any(one.holds(place.file, place.line) for one in built)
 
 
@@ -182,18 +182,19 @@ CASES = (
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
-    for one in rebuilt_in(code):
+    for one in find_rebuilt(code):
         done = "copied to the device" if one.is_copied else "computed"
-        cause = f"`{text_of(one.node, 40)}` is the same each time, and is {done} anew in {every_step(one.region)}"
+        cause = f"`{short_text(one.node, 40)}` is the same each time, and is {done} anew in {every_step(one.region)}"
         if one.is_of_sizes:
             cause = (
-                f"`{text_of(one.node, 40)}` is made on the host, and copied to the device in {every_step(one.region)}"
+                f"`{short_text(one.node, 40)}` is made on the host, "
+                f"and copied to the device in {every_step(one.region)}"
             )
         yield FoundInSource(
             place=one.region.module.place(one.node),
             cause=cause,
             change=_change(one),
-            related=path_to(one.region),
+            related=call_path(one.region),
             fix=_fix(one) if one.is_number and one.made is one.node else None,
         )
 
@@ -212,8 +213,8 @@ def _fix(one: Rebuilt) -> Fix | None:
     if not isinstance(func, ast.Attribute):
         return None
     edits = (
-        instead(module, func, f"{text_at(module, func.value)}.full"),
-        instead(module, number, f"(), {text_at(module, number)}"),
+        replace_node(module, func, f"{source_text(module, func.value)}.full"),
+        replace_node(module, number, f"(), {source_text(module, number)}"),
     )
     return Fix("filled on the device", edits, is_safe=True)
 

@@ -30,11 +30,11 @@ from flatout.problems.prediction import by_sparing_host
 from flatout.records.evidence import Evidence
 from flatout.records.report import LineCost, Location
 from flatout.records.source import Fix
-from flatout.source.code import Code, every_step, path_to
-from flatout.source.edits import without
-from flatout.source.guards import Turn
-from flatout.source.nodes import called_name, dotted
-from flatout.source.training import Region
+from flatout.source.code import Code, call_path, every_step
+from flatout.source.flow.guards import PathNode
+from flatout.source.syntax.edits import remove_statement
+from flatout.source.syntax.nodes import called_name, dotted_name
+from flatout.source.training.regions import Region
 
 CODE = "HO404"
 TITLE = "Memory is tidied up in every step"
@@ -146,26 +146,26 @@ CASES = (
 def in_source(code: Code) -> Iterator[FoundInSource]:
     for region, turn, call in code.calls_each_step("collect", "empty_cache"):
         emptying = called_name(call) == "empty_cache"
-        if not emptying and dotted(call.func) != "gc.collect":
+        if not emptying and dotted_name(call.func) != "gc.collect":
             continue
         what = (
             "gives memory back to the driver, which is asked for it again" if emptying else "looks at every live object"
         )
         yield FoundInSource(
             place=region.module.place(call),
-            cause=f"`{dotted(call.func)}()` {what}, in {every_step(region)}",
+            cause=f"`{dotted_name(call.func)}()` {what}, in {every_step(region)}",
             change=_change(emptying, asked=True),
-            related=path_to(region),
+            related=call_path(region),
             fix=_fix(region, turn, call),
         )
 
 
-def _fix(region: Region, turn: Turn, call: ast.Call) -> Fix | None:
+def _fix(region: Region, turn: PathNode, call: ast.Call) -> Fix | None:
     """Not a safe one: a run that barely fits into memory may need it."""
     statement = turn.statement
     if not isinstance(statement, ast.Expr) or statement.value is not call:
         return None
-    edit = without(region.module, statement)
+    edit = remove_statement(region.module, statement)
     return None if edit is None else Fix("the call deleted", (edit,), is_safe=False)
 
 

@@ -22,13 +22,13 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import SourceCase
 from flatout.problems.found import FoundInSource
+from flatout.problems.host.optimizers import find_updates
 from flatout.records.source import Fix
-from flatout.source.code import Code, every_step, path_to
-from flatout.source.edits import instead
-from flatout.source.nodes import argument
-from flatout.source.training import Region
-from flatout.source.updates import updates_in
-from flatout.source.whole import head_of
+from flatout.source.code import Code, call_path, every_step
+from flatout.source.syntax.edits import replace_node
+from flatout.source.syntax.nodes import argument
+from flatout.source.training.jobs import loop_header
+from flatout.source.training.regions import Region
 
 CODE = "HO410"
 TITLE = "Gradients are filled with zeros"
@@ -43,18 +43,18 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
                 place=region.module.place(call),
                 cause=f"zeros are written to every gradient, to be added to, in {every_step(region)}",
                 change="zero_grad(), which drops the gradients (set_to_none=True)",
-                related=path_to(region),
+                related=call_path(region),
                 # Not a safe one: a gradient is then None where it was zeros.
-                fix=Fix("gradients are dropped", (instead(region.module, given, "True"),), is_safe=False),
+                fix=Fix("gradients are dropped", (replace_node(region.module, given, "True"),), is_safe=False),
             )
-    for update in updates_in(code):
+    for update in find_updates(code):
         if update.region is not None and update.done == "zeroed" and not _captures(update.region):
             yield FoundInSource(
                 severity="low",
-                place=head_of(update.loop, update.region.module),
+                place=loop_header(update.loop, update.region.module),
                 cause=f"each gradient is filled with zeros by itself, in {every_step(update.region)}",
                 change="optimizer.zero_grad(), or p.grad = None in the loop",
-                related=path_to(update.region),
+                related=call_path(update.region),
             )
 
 

@@ -23,20 +23,20 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import SourceCase
 from flatout.problems.found import FoundInSource
+from flatout.problems.host.optimizers import Optimizer, find_optimizers
 from flatout.records.source import Fix
 from flatout.source.code import Code
-from flatout.source.edits import with_keyword
-from flatout.source.module import Module
-from flatout.source.nodes import is_open
-from flatout.source.optimizers import Optimizer, optimizers_in
-from flatout.source.whole import Whole, saying
+from flatout.source.syntax.edits import add_keyword
+from flatout.source.syntax.module import Module
+from flatout.source.syntax.nodes import has_star_arguments
+from flatout.source.training.jobs import TrainingJob, text_pattern
 
 CODE = "HO409"
 TITLE = "The optimizer could be one kernel"
 _WORTH_FUSING = ("AdamW", "Adam", "SGD")
 _CHOSEN = ("fused", "foreach", "capturable", "differentiable")
 # Fused already, or wrapped in something that has its own kernels or its own ideas.
-_OTHERWISE = saying(
+_OTHERWISE = text_pattern(
     r"\b[fF]used|\bdeepspeed\b|\bapex\b|\bZeroRedundancy|\bsparse=True|\bSparseAdam\b|\bxla_model\b",
     "used", "deepspeed", "apex", "ZeroRedundancy", "sparse=True", "SparseAdam", "xla_model",
 )  # fmt: skip
@@ -52,7 +52,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             continue
         module = one.function.module
         said.add(id(module))
-        edit = with_keyword(module, one.call, "fused=True")
+        edit = add_keyword(module, one.call, "fused=True")
         yield FoundInSource(
             severity="hint",
             place=module.place(one.call),
@@ -62,7 +62,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         )
 
 
-def _plain(whole: Whole) -> Optimizer | None:
+def _plain(whole: TrainingJob) -> Optimizer | None:
     """The training's own optimizer: of its file, else the only one of what it imports."""
     here = _plain_in([whole.module])
     if here:
@@ -75,8 +75,8 @@ def _plain_in(modules: list[Module]) -> list[Optimizer]:
     return [
         one
         for module in modules
-        for one in optimizers_in(module)
-        if one.name in _WORTH_FUSING and not is_open(one.call) and one.given(*_CHOSEN) is None
+        for one in find_optimizers(module)
+        if one.name in _WORTH_FUSING and not has_star_arguments(one.call) and one.given(*_CHOSEN) is None
     ]
 
 

@@ -26,18 +26,17 @@ from typing import Any
 
 from flatout.problems.cases import Case, SourceCase, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource
+from flatout.problems.host.optimizers import FUSED, Optimizer, ParameterUpdate, find_optimizers, find_updates
 from flatout.problems.hot_lines import host_lines, text_at
 from flatout.problems.prediction import by_sparing_host
 from flatout.records.evidence import Evidence
 from flatout.records.report import LineCost, Location
 from flatout.records.source import Fix
-from flatout.source.code import Code, every_step, path_to
-from flatout.source.edits import instead
-from flatout.source.loops import loops_in
-from flatout.source.nodes import text_of
-from flatout.source.optimizers import FUSED, Optimizer, optimizers_in
-from flatout.source.updates import Update, updates_in
-from flatout.source.whole import head_of
+from flatout.source.code import Code, call_path, every_step
+from flatout.source.loops import find_text_loops
+from flatout.source.syntax.edits import replace_node
+from flatout.source.syntax.nodes import short_text
+from flatout.source.training.jobs import loop_header
 
 CODE = "HO403"
 TITLE = "The optimizer goes over parameters one by one"
@@ -98,7 +97,7 @@ def _own_loop(run: Evidence) -> Location | None:
     lines = [line for line in run.all_lines or run.report.lines if line.phase == "optimizer"]
     for line in lines:
         place = line.location
-        loops = loops_in(run.files.get(place.file, ""))
+        loops = find_text_loops(run.files.get(place.file, ""))
         if any(loop.kind == "parameters" and loop.holds(place.line) and not loop.trains for loop in loops):
             mine = [other for other in lines if other.location.file == place.file]
             return place if sum(one.ms for one in mine) >= 0.5 * run.phase("optimizer").ms else None
@@ -187,8 +186,8 @@ CASES = (
 def in_source(code: Code) -> Iterator[FoundInSource]:
     for module in code.project.mentioning("foreach"):
         if code.training.takes_part(module):
-            yield from (found for one in optimizers_in(module) if (found := _without_foreach(one, code)) is not None)
-    for update in updates_in(code):
+            yield from (found for one in find_optimizers(module) if (found := _without_foreach(one, code)) is not None)
+    for update in find_updates(code):
         if update.done != "zeroed":
             yield _one_by_one(update)
 
@@ -204,20 +203,20 @@ def _without_foreach(one: Optimizer, code: Code) -> FoundInSource | None:
         cause=f"foreach=False makes {one.name} launch its dozen operations for each parameter by itself",
         change=f"{one.name}(..., {better})",
         # Sums are rounded in another order, and `foreach` keeps more in memory at once.
-        fix=Fix(f"{better} for foreach=False", (instead(module, given, better),), is_safe=False),
+        fix=Fix(f"{better} for foreach=False", (replace_node(module, given, better),), is_safe=False),
     )
 
 
-def _one_by_one(update: Update) -> FoundInSource:
+def _one_by_one(update: ParameterUpdate) -> FoundInSource:
     region, clips = update.region, update.done == "clipped"
     when = f"in {every_step(region)}" if region is not None else f"at each {update.function.qualified}()"
     return FoundInSource(
-        place=head_of(update.loop, update.function.module),
-        cause=f"`{text_of(update.node, 40)}` is launched for each parameter by itself, {when}",
+        place=loop_header(update.loop, update.function.module),
+        cause=f"`{short_text(update.node, 40)}` is launched for each parameter by itself, {when}",
         change="one clip_grad_norm_(model.parameters(), ...) for all of them"
         if clips
         else "torch._foreach_* operations over lists of all tensors, such as torch._foreach_lerp_(old, new, 0.01)",
-        related=() if region is None else path_to(region),
+        related=() if region is None else call_path(region),
     )
 
 

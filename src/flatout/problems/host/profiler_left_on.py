@@ -23,7 +23,9 @@ When it is fine: a run made to be profiled.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from flatout.problems.cases import Case, SourceCase, run
 from flatout.problems.found import FoundInRun, FoundInSource
@@ -31,7 +33,9 @@ from flatout.problems.host.bodies import around_training
 from flatout.records.evidence import Evidence
 from flatout.records.report import LineCost, Location
 from flatout.source.code import Code
-from flatout.source.profiling import profiled_in
+from flatout.source.flow.guards import walk_main_path
+from flatout.source.syntax.module import Function, Module, full_name
+from flatout.source.syntax.nodes import LOOPS, argument, called_name, dotted_name, has_star_arguments, walk_scope
 
 CODE = "HO406"
 TITLE = "A profiler records every step"
@@ -95,7 +99,7 @@ CASES = (
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
-    for one in profiled_in(code):
+    for one in find_profilers(code):
         yield FoundInSource(
             place=one.module.place(one.call),
             cause=f"`{one.what}` writes down every operation of every step",
@@ -163,3 +167,100 @@ SOURCE_CASES = (
         "quiet when a part is only named", _QUIET.replace("profile(record_shapes=True)", "record_function('x')")
     ),
 )
+
+# Profilers that are open around a whole training, or in every step of it.
+
+_OF_TORCH = {"torch.profiler.profile", "torch.autograd.profiler.profile", "torch.autograd.profiler.emit_nvtx"}
+_OF_PYTHON = {"cProfile.Profile", "profile.Profile"}
+_WORDS = ("profile", "emit_nvtx", "Profile", "profiler")
+# Made to be profiled, or a test of it.
+_MEANT = re.compile(r"profil|bench|trace|test", re.I)
+# Steps that nobody would call a training.
+_FEW = 200
+
+
+@dataclass(frozen=True, slots=True)
+class OpenProfiler:
+    """`what` is the profiler, as the user wrote it."""
+
+    module: Module
+    call: ast.Call
+    what: str
+
+
+def find_profilers(code: Code) -> Iterator[OpenProfiler]:
+    modules = {id(one): one for word in _WORDS for one in code.project.mentioning(word)}
+    for module in modules.values():
+        if not code.training.takes_part(module) or _MEANT.search(module.name.split(".")[-1]):
+            continue
+        for function in module.functions:
+            if not _MEANT.search(function.name):
+                yield from _in_function(function, code)
+        yield from _trainers(module, code)
+
+
+def _in_function(function: Function, code: Code) -> Iterator[OpenProfiler]:
+    opened: set[int] = set()
+    for turn in walk_main_path(function.node.body, function):
+        statement = turn.statement
+        if not isinstance(statement, ast.With | ast.AsyncWith) or id(statement) in opened:
+            continue
+        opened.add(id(statement))
+        for item in statement.items:
+            call = item.context_expr
+            if isinstance(call, ast.Call) and _records(call, function, code) and _trains(statement, function, code):
+                yield OpenProfiler(function.module, call, dotted_name(call.func))
+
+
+def _records(call: ast.Call, function: Function, code: Code) -> bool:
+    """Does it write down all that is done in its body?"""
+    whole = full_name(call.func, function.module)
+    if whole in _OF_PYTHON:
+        return True
+    if whole not in _OF_TORCH or has_star_arguments(call) or argument(call, "schedule") is not None:
+        return False
+    enabled = argument(call, "enabled", 0) if whole != "torch.profiler.profile" else None
+    value = code.values.of(enabled, function) if enabled is not None else None
+    # A switch that is a variable may well be off.
+    return enabled is None or (value is not None and value.value is True)
+
+
+def _trains(statement: ast.With | ast.AsyncWith, function: Function, code: Code) -> bool:
+    """A training loop runs inside, itself or by a call, and more than a few steps of it."""
+    loops = {id(loop): of for loop, of in code.training.loops}
+    holders = {id(of): loop for loop, of in code.training.loops}
+    for one in (node for part in statement.body for node in walk_scope(part)):
+        if isinstance(one, LOOPS) and id(one) in loops:
+            return not _is_short(one)
+        if isinstance(one, ast.Call):
+            for callee in code.project.resolve(one, function):
+                if id(callee) in holders:
+                    return not _is_short(holders[id(callee)])
+    # Within the step: around its forward or backward pass.
+    in_step = any(turn.statement is statement for region in code.training.regions for turn in region.turns())
+    return in_step and any(
+        isinstance(one, ast.Call) and called_name(one) == "backward"
+        for part in statement.body
+        for one in walk_scope(part)
+    )
+
+
+def _is_short(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
+    """It ends after a few steps: `for i in range(20)`, or a counter that breaks out of it."""
+    if isinstance(loop, ast.For | ast.AsyncFor):
+        count = loop.iter.args[-1] if isinstance(loop.iter, ast.Call) and loop.iter.args else None
+        few = isinstance(count, ast.Constant) and isinstance(count.value, int) and count.value <= _FEW
+        if few and isinstance(loop.iter, ast.Call) and called_name(loop.iter) in ("range", "islice"):
+            return True
+    return any(isinstance(one, ast.Break) for statement in loop.body for one in walk_scope(statement))
+
+
+def _trainers(module: Module, code: Code) -> Iterator[OpenProfiler]:
+    """`Trainer(profiler="pytorch")` of Lightning; "simple" takes next to nothing."""
+    if "ightning" not in module.text:
+        return
+    for call, function in module.calls.get("Trainer", ()):
+        given = argument(call, "profiler")
+        value = code.values.of(given, function) if given is not None else None
+        if value is not None and value.value in ("pytorch", "advanced"):
+            yield OpenProfiler(module, call, f"profiler={value.value!r}")

@@ -24,6 +24,7 @@ than 5% of the step.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -33,9 +34,10 @@ from flatout.problems.hot_lines import host_lines, named
 from flatout.problems.prediction import by_sparing_host, device_work_ms
 from flatout.records.evidence import Evidence
 from flatout.records.report import LineCost, Location, RemedyState
-from flatout.source.code import Code, every_step, path_to
-from flatout.source.looping import drawn_by_hand
-from flatout.source.loops import Loop, functions_in, loops_in
+from flatout.source.code import Code, call_path, every_step
+from flatout.source.loops import TextLoop, find_text_functions, find_text_loops
+from flatout.source.syntax.nodes import bound_names, called_name, dotted_name, names_in
+from flatout.source.training.regions import Region
 
 CODE = "HO402"
 TITLE = "Python goes over elements one at a time"
@@ -54,7 +56,7 @@ _SHORT_LOOP = 6
 
 @dataclass(frozen=True, slots=True)
 class _Hot:
-    loop: Loop
+    loop: TextLoop
     lines: list[LineCost]
 
     @property
@@ -126,7 +128,7 @@ def _hottest(run: Evidence) -> _Hot | None:
         if not here:
             continue
         stepping = _that_train(run, file)
-        known = [loop for loop in loops_in(text) if not _encloses_the_step(loop, stepping)]
+        known = [loop for loop in find_text_loops(text) if not _encloses_the_step(loop, stepping)]
         for loop in known:
             if loop.kind != "other" and not any(_is_within(loop, outer) for outer in known):
                 found.append(_Hot(loop, [line for line in here if _belongs(line, loop, text)]))
@@ -140,7 +142,7 @@ def _is_kept(run: Evidence, hot: _Hot) -> bool:
     return hot.lines[0].function in names
 
 
-def _is_within(loop: Loop, outer: Loop) -> bool:
+def _is_within(loop: TextLoop, outer: TextLoop) -> bool:
     return outer is not loop and outer.kind != "other" and outer.first <= loop.first and loop.last <= outer.last
 
 
@@ -150,17 +152,17 @@ def _that_train(run: Evidence, file: str) -> list[LineCost]:
     return [line for line in lines if line.phase in passes and line.location.file == file]
 
 
-def _encloses_the_step(loop: Loop, stepping: list[LineCost]) -> bool:
+def _encloses_the_step(loop: TextLoop, stepping: list[LineCost]) -> bool:
     """The training loop itself, told by what it calls or by lines of it that train."""
     return loop.trains or any(loop.holds(line.location.line) or line.function in loop.calls for line in stepping)
 
 
-def _belongs(line: LineCost, loop: Loop, text: str) -> bool:
+def _belongs(line: LineCost, loop: TextLoop, text: str) -> bool:
     """Is the line in the loop, or in a function of the file that the loop calls?"""
     number = line.location.line
     if loop.holds(number):
         return True
-    return any(f.name in loop.calls and f.first <= number <= f.last for f in functions_in(text))
+    return any(f.name in loop.calls and f.first <= number <= f.last for f in find_text_functions(text))
 
 
 _TARGETS = """\
@@ -268,13 +270,13 @@ CASES = (
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
-    for region, loop in drawn_by_hand(code):
+    for region, loop in find_element_loops(code):
         yield FoundInSource(
             severity="high",
             place=region.module.at(loop.lineno, loop.col_offset + 1),
             cause=f"nested loops write one element at a time in {every_step(region)}: each is a launch of its own",
             change="say it once for all elements: torch.arange and broadcasting, index_put_, scatter_",
-            related=path_to(region),
+            related=call_path(region),
         )
 
 
@@ -286,3 +288,35 @@ SOURCE_CASES = (
     SourceCase("quiet when the loop goes over blocks", _BLOCKS),
     SourceCase("quiet when nothing trains", _TARGETS.split("for batch")[0]),
 )
+
+
+def find_element_loops(code: Code) -> Iterator[tuple[Region, ast.For]]:
+    """Nested loops over indices in a step that pick or write a tensor's elements by their variables; the outermost."""
+    seen: set[int] = set()
+    for region in code.training.regions:
+        for turn in region.turns():
+            outer = [one for one in turn.loops if isinstance(one, ast.For) and _is_counted(one)]
+            if len(outer) < 2 or not isinstance(turn.node, ast.Subscript) or id(outer[0]) in seen:
+                continue
+            # By the innermost variable, in a loop that calls nothing heavier: each turn is one element's.
+            if not bound_names(outer[-1].target) & names_in(turn.node.slice) or not _is_over_elements(outer[0], region):
+                continue
+            # An array in host memory, or a list: Python goes through it as fast as through anything.
+            kind = code.kinds.of(region).of(turn.node.value)
+            if kind in ("graph", "device") or _is_torch_made(turn.node.value, region):
+                seen.add(id(outer[0]))
+                yield region, outer[0]
+
+
+def _is_over_elements(loop: ast.For, region: Region) -> bool:
+    return any(one.first == loop.lineno and one.kind == "elements" for one in find_text_loops(region.module.text))
+
+
+def _is_torch_made(node: ast.expr, region: Region) -> bool:
+    """`out = torch.zeros(…)`: a tensor, wherever it lies."""
+    made = region.function.bindings.get(dotted_name(node), [])
+    return any(isinstance(one, ast.Call) and dotted_name(one.func).startswith("torch.") for one in made)
+
+
+def _is_counted(loop: ast.For) -> bool:
+    return isinstance(loop.iter, ast.Call) and called_name(loop.iter) in ("range", "enumerate", "product")

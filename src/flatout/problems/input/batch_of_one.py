@@ -26,10 +26,10 @@ from collections.abc import Iterator
 from flatout.problems.cases import SourceCase
 from flatout.problems.found import FoundInSource
 from flatout.source.code import Code
-from flatout.source.datasets import Dataset
-from flatout.source.epochs import loops_over
-from flatout.source.loaders import Loader, is_in_memory
-from flatout.source.nodes import argument, called_name
+from flatout.source.epochs import find_loops_over
+from flatout.source.syntax.nodes import argument, called_name
+from flatout.source.training.datasets import Dataset
+from flatout.source.training.loaders import Loader, is_in_memory
 
 CODE = "IN116"
 TITLE = "The training takes one sample at a time"
@@ -47,7 +47,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         if id(module) in told or not made.trains or not _is_one(made) or is_in_memory(made, code.project):
             continue
         dataset = of.get(id(made))
-        if dataset is None or _hands_out_batches(dataset, code) or next(loops_over(made, code), None) is None:
+        if dataset is None or _hands_out_batches(dataset, code) or next(find_loops_over(made, code), None) is None:
             continue
         if _takes_it_apart(made, code):
             continue

@@ -28,8 +28,8 @@ from flatout.problems.cases import SourceCase
 from flatout.problems.found import FoundInSource
 from flatout.records.source import Related
 from flatout.source.code import Code
-from flatout.source.module import Function, own_nodes
-from flatout.source.nodes import called_name, dotted, root_name, text_of
+from flatout.source.syntax.module import Function, own_nodes
+from flatout.source.syntax.nodes import called_name, dotted_name, root_name, short_text
 
 CODE = "IN115"
 TITLE = "Samples in memory are copied before they are handed out"
@@ -49,7 +49,8 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
                 yield FoundInSource(
                     severity="low",
                     place=function.module.place(call),
-                    cause=f"each sample is copied from `{text_of(copied, 40)}`, and once more when the batch is made",
+                    cause=f"each sample is copied from `{short_text(copied, 40)}`, "
+                    "and once more when the batch is made",
                     change="return the element itself; copy only what is changed in place",
                     related=(Related(made.function.module.place(made.call), "its DataLoader"),),
                 )
@@ -76,7 +77,7 @@ def _is_held(node: ast.expr, function: Function) -> bool:
 
 
 def _is_of_self(node: ast.expr) -> bool:
-    name = dotted(node)
+    name = dotted_name(node)
     return name.startswith("self.") and not _FACTS.search(name.split(".")[-1])
 
 

@@ -43,8 +43,8 @@ from flatout.problems.input.sample_lines import making_lines
 from flatout.records.evidence import Evidence, LoaderUse, Waiting
 from flatout.records.report import Gain, HostUse, LineCost, Location
 from flatout.source.code import Code
-from flatout.source.datasets import Dataset
-from flatout.source.module import Module
+from flatout.source.syntax.module import Module
+from flatout.source.training.datasets import Dataset
 
 CODE = "IN113"
 TITLE = "Samples are made whole and then cropped"

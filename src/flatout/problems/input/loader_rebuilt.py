@@ -33,9 +33,9 @@ from flatout.problems.input.feeding import WORTH, batch_ms, gain_at
 from flatout.problems.prediction import by_removing
 from flatout.records.evidence import Evidence, LoaderUse, Waiting
 from flatout.records.report import Gain, LineCost, Location
-from flatout.source.code import Code, every_step, path_to
-from flatout.source.looping import changing_in, loops_around, repeats_training
-from flatout.source.nodes import called_name, names_in
+from flatout.source.code import Code, call_path, every_step
+from flatout.source.loops import enclosing_loops, names_changed_in, repeats_training
+from flatout.source.syntax.nodes import called_name, names_in
 
 CODE = "IN106"
 TITLE = "The loader or its iterator is made again and again"
@@ -201,9 +201,11 @@ CASES = (
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
     for made in code.loaders:
-        around = [one for one in loops_around(made.call, made.function) if repeats_training(one, made.function, code)]
+        around = [
+            one for one in enclosing_loops(made.call, made.function) if repeats_training(one, made.function, code)
+        ]
         # Folds, stages and growing batches need another loader each time.
-        if around and not names_in(made.call) & changing_in(around):
+        if around and not names_in(made.call) & names_changed_in(around):
             place = made.function.module.at(around[-1].lineno)
             yield FoundInSource(
                 place=made.function.module.place(made.call),
@@ -219,7 +221,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
                 place=region.module.place(call),
                 cause=f"{every_step(region)} begins a new epoch for one batch and throws away what was fetched ahead",
                 change="`batches = iter(loader)` once, `next(batches)` each step, a new iterator at StopIteration",
-                related=path_to(region),
+                related=call_path(region),
             )
 
 

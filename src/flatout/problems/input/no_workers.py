@@ -32,10 +32,17 @@ from flatout.problems.input.sample_lines import dearest_line
 from flatout.records.evidence import Evidence, Waiting
 from flatout.records.source import Edit, Fix, Related
 from flatout.source.code import Code
-from flatout.source.edits import with_keyword
-from flatout.source.loaders import Loader, Setting, accepts, is_in_memory, moves_its_samples, setting
-from flatout.source.nodes import is_open
-from flatout.source.rewriting import rewritten
+from flatout.source.flow.value_edits import replace_value
+from flatout.source.syntax.edits import add_keyword
+from flatout.source.syntax.nodes import has_star_arguments
+from flatout.source.training.loaders import (
+    Loader,
+    Setting,
+    accepts_setting,
+    has_device_samples,
+    is_in_memory,
+    loader_setting,
+)
 
 CODE = "IN101"
 TITLE = "Batches are made in the main process"
@@ -117,9 +124,9 @@ CASES = (
 def in_source(code: Code) -> Iterator[FoundInSource]:
     for made in code.loaders:
         # A worker cannot put anything on a device.
-        if not made.trains or is_in_memory(made, code.project) or moves_its_samples(made, code.project):
+        if not made.trains or is_in_memory(made, code.project) or has_device_samples(made, code.project):
             continue
-        workers = setting(made, "num_workers", code.values)
+        workers = loader_setting(made, "num_workers", code.values)
         if not workers.is_off():
             continue
         here = made.function.module.place(made.call)
@@ -143,17 +150,17 @@ def _fix(made: Loader, workers: Setting, code: Code) -> Fix | None:
     value, module, number = workers.value, made.function.module, code.project.workers
     if _repeats_itself(made, code):
         return None
-    stays = setting(made, "persistent_workers", code.values).state == "missing"
+    stays = loader_setting(made, "persistent_workers", code.values).state == "missing"
     if value is not None and not value.is_direct:
         # No persistent_workers: torch refuses them to whoever asks for no workers on the command line.
-        found = rewritten(code.project, value, number, "worker")
+        found = replace_value(code.project, value, number, "worker")
         return None if found is None else Fix(f"num_workers {number}", (found,), is_safe=False)
-    if is_open(made.call) or (value is None and not accepts(made, "num_workers")):
+    if has_star_arguments(made.call) or (value is None and not accepts_setting(made, "num_workers")):
         return None  # a keyword that arrives twice is an error, and so is one that is not known
     keywords = [] if value is not None else [f"num_workers={number}"]
-    keywords += ["persistent_workers=True"] if stays and accepts(made, "persistent_workers") else []
+    keywords += ["persistent_workers=True"] if stays and accepts_setting(made, "persistent_workers") else []
     edits = [] if value is None else [Edit(value.place, str(number))]
-    more = with_keyword(module, made.call, ", ".join(keywords)) if keywords else None
+    more = add_keyword(module, made.call, ", ".join(keywords)) if keywords else None
     if keywords and more is None:
         return None
     words = f"num_workers={number}" + (", persistent_workers=True" if stays else "")

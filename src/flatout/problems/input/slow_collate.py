@@ -39,11 +39,11 @@ from flatout.problems.prediction import by_removing
 from flatout.records.evidence import Evidence, LoaderUse, Waiting
 from flatout.records.report import CopySite, Gain, LineCost, Location
 from flatout.records.source import Related
-from flatout.source.batches import collating
 from flatout.source.code import Code
-from flatout.source.looping import loops_around
-from flatout.source.module import Function, own_nodes
-from flatout.source.nodes import argument, bound_names, dotted, names_in, root_name, text_of
+from flatout.source.loops import enclosing_loops
+from flatout.source.syntax.module import Function, own_nodes
+from flatout.source.syntax.nodes import argument, bound_names, dotted_name, names_in, root_name, short_text
+from flatout.source.training.loaders import resolve_collate
 
 CODE = "IN107"
 TITLE = "Putting samples together into a batch is slow"
@@ -177,7 +177,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
     seen: set[int] = set()
     for made in code.loaders:
         given = argument(made.call, "collate_fn", 6) if made.trains else None
-        for function in collating(given, made.function, code) if given is not None else ():
+        for function in resolve_collate(given, made.function, code.project) if given is not None else ():
             if id(function) in seen:
                 continue
             seen.add(id(function))
@@ -194,27 +194,27 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
 
 def _slow_parts(function: Function) -> Iterator[tuple[ast.AST, str, str]]:
     for node in own_nodes(function):
-        if isinstance(node, ast.Assign) and (cat := _grown(node)) is not None and loops_around(node, function):
+        if isinstance(node, ast.Assign) and (cat := _grown(node)) is not None and enclosing_loops(node, function):
             yield (
                 node,
-                f"`{text_of(cat, 50)}` copies all that is there for each sample",
+                f"`{short_text(cat, 50)}` copies all that is there for each sample",
                 "put the samples in a list and torch.cat or torch.stack it once, after the loop",
             )
         elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and _is_an_element(node, function):
             yield (
                 node,
-                f"`{text_of(node, 50)}` is written one element at a time, each a call of its own",
+                f"`{short_text(node, 50)}` is written one element at a time, each a call of its own",
                 "write whole rows, out[i, :len(row)] = torch.as_tensor(row), or pad_sequence",
             )
 
 
 def _grown(node: ast.Assign) -> ast.Call | None:
     """`batch = torch.cat([batch, sample])`"""
-    call, name = node.value, dotted(node.targets[0])
-    if not name or not isinstance(call, ast.Call) or dotted(call.func) not in _GROWING or not call.args:
+    call, name = node.value, dotted_name(node.targets[0])
+    if not name or not isinstance(call, ast.Call) or dotted_name(call.func) not in _GROWING or not call.args:
         return None
     parts = call.args[0].elts if isinstance(call.args[0], ast.List | ast.Tuple) else call.args
-    return call if any(dotted(one) == name for one in parts) else None
+    return call if any(dotted_name(one) == name for one in parts) else None
 
 
 def _is_an_element(node: ast.Subscript, function: Function) -> bool:
@@ -224,7 +224,7 @@ def _is_an_element(node: ast.Subscript, function: Function) -> bool:
         picked = [*picked, node.value.slice]
     if len(picked) < 2 or any(isinstance(one, ast.Slice) for one in picked):
         return False
-    around = [one for one in loops_around(node, function) if isinstance(one, ast.For)]
+    around = [one for one in enclosing_loops(node, function) if isinstance(one, ast.For)]
     by = [one for one in around if bound_names(one.target) & {n for part in picked for n in names_in(part)}]
     made = function.bindings.get(root_name(node), [])
     return len(by) > 1 and any(isinstance(one, ast.Call) and root_name(one) in ("torch", "np", "numpy") for one in made)

@@ -32,10 +32,10 @@ from flatout.problems.prediction import by_removing
 from flatout.records.evidence import Evidence, LoaderUse, Waiting
 from flatout.records.report import LineCost, Location
 from flatout.source.code import Code
-from flatout.source.looping import changing_in, loops_around
-from flatout.source.module import Function
-from flatout.source.nodes import LOOPS, argument, called_name, dotted, names_in, text_of, within
-from flatout.source.training import Loop
+from flatout.source.loops import enclosing_loops, names_changed_in
+from flatout.source.syntax.module import Function
+from flatout.source.syntax.nodes import LOOPS, argument, called_name, dotted_name, names_in, short_text, walk_scope
+from flatout.source.training.regions import Loop
 
 CODE = "IN111"
 TITLE = "Drawing the indices holds the main process up"
@@ -178,7 +178,8 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
                 if _goes_through_all(call) and _is_repeated(call, method):
                     yield FoundInSource(
                         place=module.place(call),
-                        cause=f"`{text_of(call, 50)}` goes through all samples for each draw, in the training process",
+                        cause=f"`{short_text(call, 50)}` goes through all samples for each draw, "
+                        "in the training process",
                         change="draw all indices of the epoch at once before the loop, then only hand them out",
                     )
                     break
@@ -186,7 +187,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
 
 def _goes_through_all(call: ast.Call) -> bool:
     """A draw that weighs, sums up or shuffles everything there is, whatever it then takes."""
-    name, root = called_name(call), dotted(call.func).split(".")[0]
+    name, root = called_name(call), dotted_name(call.func).split(".")[0]
     if name == "choice":
         weighs = argument(call, "p", 3) is not None
         keeps = argument(call, "replace", 2)
@@ -198,17 +199,17 @@ def _goes_through_all(call: ast.Call) -> bool:
 
 def _is_repeated(call: ast.Call, method: Function) -> bool:
     """In a loop whose turns it takes nothing from: drawing for each class, or for each epoch, is something else."""
-    around = loops_around(call, method)
-    if not around or names_in(call) & changing_in(around):
+    around = enclosing_loops(call, method)
+    if not around or names_in(call) & names_changed_in(around):
         return False
     return not _hands_out_many(around[-1])
 
 
 def _hands_out_many(loop: Loop) -> bool:
     """`while True: yield from torch.randperm(n)`: one draw serves a whole epoch."""
-    for one in (n for part in loop.body for n in within(part)):
+    for one in (n for part in loop.body for n in walk_scope(part)):
         if isinstance(one, ast.YieldFrom) or (
-            isinstance(one, LOOPS) and any(isinstance(n, ast.Yield) for n in within(one))
+            isinstance(one, LOOPS) and any(isinstance(n, ast.Yield) for n in walk_scope(one))
         ):
             return True
     return False

@@ -32,7 +32,7 @@ from flatout.problems.prediction import by_step, processors_floor_ms, without_wa
 from flatout.records.evidence import Evidence, LoaderUse, WorkerProcesses
 from flatout.records.report import Gain, HostUse
 from flatout.source.code import Code
-from flatout.source.nodes import argument, called_name, text_of
+from flatout.source.syntax.nodes import argument, called_name, short_text
 
 CODE = "IN103"
 TITLE = "Workers and their threads crowd the processors"
@@ -171,7 +171,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             given = values[0] if len(values) == 1 else given
         known = code.values.of(given, function)
         if _takes_all(given):
-            place, said = function.module.place(given), f"`{text_of(given)}` counts all processors of the machine"
+            place, said = function.module.place(given), f"`{short_text(given)}` counts all processors of the machine"
             cause = (
                 f"{said}, also those of other ranks and those this process may not use, and leaves the training none"
             )

@@ -29,10 +29,10 @@ from flatout.problems.input.epochs import gain_without, starting
 from flatout.records.evidence import Evidence, Waiting
 from flatout.records.source import Fix, Related
 from flatout.source.code import Code
-from flatout.source.edits import instead, with_keyword
-from flatout.source.epochs import is_repeated_by_a_framework, repeated_by, workers_of
-from flatout.source.loaders import Loader, accepts, setting
-from flatout.source.nodes import argument
+from flatout.source.epochs import find_epoch_loop, is_framework_loader, known_workers
+from flatout.source.syntax.edits import add_keyword, replace_node
+from flatout.source.syntax.nodes import argument
+from flatout.source.training.loaders import Loader, accepts_setting, loader_setting
 
 CODE = "IN105"
 TITLE = "Workers are started anew for every epoch"
@@ -112,12 +112,12 @@ CASES = (
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
     for made in code.loaders:
-        if not made.trains or not setting(made, "persistent_workers", code.values).is_off():
+        if not made.trains or not loader_setting(made, "persistent_workers", code.values).is_off():
             continue
-        if not workers_of(made, code):
+        if not known_workers(made, code):
             continue
-        around = repeated_by(made, code)
-        if around is None and not is_repeated_by_a_framework(made):
+        around = find_epoch_loop(made, code)
+        if around is None and not is_framework_loader(made):
             continue
         module = made.function.module
         yield FoundInSource(
@@ -136,16 +136,16 @@ def _fix(made: Loader) -> Fix | None:
     """Not a safe one: a dataset that lives on keeps what each epoch changed in it, and its random state."""
     given = argument(made.call, "num_workers", 5)
     written = argument(made.call, "persistent_workers")
-    is_refused = any(one.arg is None for one in made.call.keywords) or not accepts(made, "persistent_workers")
+    is_refused = any(one.arg is None for one in made.call.keywords) or not accepts_setting(made, "persistent_workers")
     if given is None or is_refused:
         return None
     # Without workers torch refuses it: where their number is a setting, it has to follow.
     text = "True" if isinstance(given, ast.Constant) else f"{ast.unparse(given)} > 0"
     module = made.function.module
     if written is None:
-        edit = with_keyword(module, made.call, f"persistent_workers={text}")
+        edit = add_keyword(module, made.call, f"persistent_workers={text}")
     else:
-        edit = instead(module, written, text) if isinstance(written, ast.Constant) else None
+        edit = replace_node(module, written, text) if isinstance(written, ast.Constant) else None
     return None if edit is None else Fix(f"persistent_workers={text}", (edit,), is_safe=False)
 
 

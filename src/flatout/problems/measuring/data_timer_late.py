@@ -25,11 +25,11 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import SourceCase
 from flatout.problems.found import FoundInSource
+from flatout.problems.measuring.clocks import Interval, find_intervals
 from flatout.records.source import Related
-from flatout.source.clocks import Interval, intervals_in
 from flatout.source.code import Code
-from flatout.source.nodes import called_name, dotted
-from flatout.source.training import Region
+from flatout.source.syntax.nodes import called_name, dotted_name
+from flatout.source.training.regions import Region
 
 CODE = "MS001"
 TITLE = "The data timer starts when the batch is there"
@@ -50,7 +50,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
     for region in code.training.regions:
         if region.loop is None or not _hands_out_batches(region.loop):
             continue
-        of_data = [one for one in intervals_in(region) if _is_of_data(one.called)]
+        of_data = [one for one in find_intervals(region) if _is_of_data(one.called)]
         for one in of_data:
             if not any(_fetches(node) or _computes(node) for node in one.inside):
                 yield _found(one, region)
@@ -87,7 +87,7 @@ def _fetches(node: ast.AST) -> bool:
 def _root(node: ast.AST) -> str:
     """What a loop goes over, or what an element is taken of."""
     over = node.value if isinstance(node, ast.Subscript) else getattr(node, "iter", None)
-    name = dotted(over).split(".")[-1] if over is not None else ""
+    name = dotted_name(over).split(".")[-1] if over is not None else ""
     # A batch's own parts, `data[0]`, are there already.
     return name if re.search(r"set$|loader$", name) else ""
 

@@ -27,9 +27,9 @@ from flatout.problems.cases import SourceCase
 from flatout.problems.found import FoundInSource
 from flatout.records.source import Edit, Fix, Place
 from flatout.source.code import Code
-from flatout.source.edits import instead
-from flatout.source.module import Module
-from flatout.source.nodes import dotted
+from flatout.source.syntax.edits import replace_node
+from flatout.source.syntax.module import Module
+from flatout.source.syntax.nodes import dotted_name
 
 CODE = "MS003"
 TITLE = "A profiler that torch no longer has, or no longer heeds"
@@ -96,7 +96,7 @@ def _keywords(module: Module) -> Iterator[FoundInSource]:
             )
         elif not (isinstance(given.value, ast.Constant) and not given.value.value):
             is_plain = isinstance(given.value, ast.Constant) and not any(o.arg == "use_device" for o in call.keywords)
-            edit = instead(module, given, 'use_device="cuda"')
+            edit = replace_node(module, given, 'use_device="cuda"')
             yield FoundInSource(
                 place=module.place(given),
                 cause="use_cuda of autograd's profiler is deprecated",
@@ -125,7 +125,7 @@ def _left_out(call: ast.Call, given: ast.keyword, module: Module) -> Fix | None:
 
 
 def _full(call: ast.Call, module: Module) -> str:
-    first, _, rest = dotted(call.func).partition(".")
+    first, _, rest = dotted_name(call.func).partition(".")
     brought = module.imports.get(first)
     if brought is None:
         return ""

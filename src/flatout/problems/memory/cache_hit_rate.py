@@ -43,8 +43,8 @@ from flatout.records.evidence import CacheUse, Evidence, LoaderUse, Waiting
 from flatout.records.report import Gain, HostUse
 from flatout.records.source import Related
 from flatout.source.code import Code
-from flatout.source.epochs import workers_of
-from flatout.source.loaders import Loader, setting
+from flatout.source.epochs import known_workers
+from flatout.source.training.loaders import Loader, loader_setting
 
 CODE = "ME709"
 TITLE = "The dataset's cache is seldom of use"
@@ -201,7 +201,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         for made in cache.dataset.trains:
             place = made.function.module.place(made.call)
             filled = Related(cache.function.module.place(cache.node), f"fills {cache.name}")
-            if workers_of(made, code) and setting(made, "persistent_workers", code.values).is_off():
+            if known_workers(made, code) and loader_setting(made, "persistent_workers", code.values).is_off():
                 yield FoundInSource(
                     place=place,
                     cause=f"{cache.name} ends with its worker after each epoch, before any sample comes a second time",
@@ -219,7 +219,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
 
 
 def _shuffles(made: Loader, code: Code) -> bool:
-    shuffle = setting(made, "shuffle", code.values)
+    shuffle = loader_setting(made, "shuffle", code.values)
     return shuffle.value is not None and shuffle.value.value is True
 
 

@@ -22,17 +22,19 @@ When it is fine: a cache that fills during the first epoch and fits.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from flatout.problems.cases import Case, SourceCase, loader, run, worker_cost
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.memory.growing import amount, duration, lasting_growth, memory_limit, room_bytes
 from flatout.records.evidence import Evidence, Series
 from flatout.records.source import Fix
-from flatout.source.code import Code, every_step, path_to
-from flatout.source.edits import instead, text_at
-from flatout.source.keeping import Kept, kept_in
+from flatout.source.code import Code, call_path, every_step
+from flatout.source.syntax.edits import replace_node, source_text
+from flatout.source.syntax.nodes import bound_names, called_name, dotted_name, parameters, short_text, walk_scope
+from flatout.source.training.regions import Region
 
 CODE = "ME701"
 TITLE = "Host memory grows with every step"
@@ -99,22 +101,22 @@ CASES = (
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
-    for kept in kept_in(code):
+    for kept in find_kept_graphs(code):
         yield FoundInSource(
             title="A graph is kept alive by every step",
             severity="high",
             place=kept.region.module.place(kept.node),
             cause=f"{kept.holder} keeps `{kept.what}` and all that autograd needs for it in {every_step(kept.region)}",
             change=f"keep {kept.what}.detach(), or read {kept.what}.item() now and then",
-            related=path_to(kept.region),
+            related=call_path(kept.region),
             fix=_fix(kept),
         )
 
 
-def _fix(kept: Kept) -> Fix:
+def _fix(kept: KeptGraph) -> Fix:
     """Not a safe one: printed, such a tensor no longer names its grad_fn, and no later backward can start from it."""
     module = kept.region.module
-    edit = instead(module, kept.value, f"{text_at(module, kept.value)}.detach()")
+    edit = replace_node(module, kept.value, f"{source_text(module, kept.value)}.detach()")
     return Fix(f"{kept.what}.detach()", (edit,), is_safe=False)
 
 
@@ -169,3 +171,106 @@ SOURCE_CASES = (
     SourceCase("quiet when a number is kept", _KEPT % "total += loss.item()"),
     SourceCase("quiet when the parts of one step's loss are summed", _SUMMED),
 )
+
+# What outlives a training step together with its graph: lists and sums that begin before the loop.
+
+
+@dataclass(frozen=True, slots=True)
+class KeptGraph:
+    """`holder` is what keeps it."""
+
+    region: Region
+    node: ast.AST
+    holder: str
+    what: str
+    value: ast.expr
+
+
+def find_kept_graphs(code: Code) -> Iterator[KeptGraph]:
+    """Only where it can be seen when the holder begins: before the loop, or outside of a function that a step calls."""
+    for region in code.training.regions:
+        tensors = code.kinds.of(region)
+        losses = _backward_of(region)
+        begun = _begun_in(region)
+        for turn in region.turns():
+            found = _keeps(turn.node)
+            if found is None:
+                continue
+            holder, value = found
+            if dotted_name(value) not in losses or tensors.of(value) == "host" or tensors.of(value) == "device":
+                continue  # only what is certain: the very loss that backward starts from
+            if holder.split(".")[0] in begun or holder in begun or holder in losses or not _outlives(holder, region):
+                continue
+            yield KeptGraph(region, turn.node, holder, short_text(value, 30), value)
+
+
+def _outlives(holder: str, region: Region) -> bool:
+    """In a function that the step calls: an attribute of its object, or something of the module."""
+    root, plain = holder.split(".")[0], region.function.definition
+    if region.loop is not None or plain is None or (root == "self" and "." in holder):
+        return True
+    return root not in region.function.bindings and root not in parameters(plain)
+
+
+def _keeps(node: ast.AST) -> tuple[str, ast.expr] | None:
+    """Who keeps what: `xs.append(x)`, `s += x`, `s = s + x`, and the same for each of a list."""
+    if isinstance(node, ast.Call) and called_name(node) == "append" and isinstance(node.func, ast.Attribute):
+        holder = dotted_name(node.func.value)
+        return (holder, node.args[0]) if holder and len(node.args) == 1 else None
+    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
+        holder = dotted_name(node.target)
+        return (holder, node.value) if holder else None
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp) and isinstance(node.value.op, ast.Add):
+        holder = dotted_name(node.targets[0])
+        if holder and dotted_name(node.value.left) == holder:
+            return holder, node.value.right
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.ListComp) and len(node.value.generators) == 1:
+        return _added_up(dotted_name(node.targets[0]), node.value)
+    return None
+
+
+def _added_up(holder: str, sums: ast.ListComp) -> tuple[str, ast.expr] | None:
+    """`totals = [total + loss for total, loss in zip(totals, losses)]`."""
+    over = sums.generators[0].iter
+    adds = isinstance(sums.elt, ast.BinOp) and isinstance(sums.elt.op, ast.Add)
+    if not adds or not isinstance(over, ast.Call) or called_name(over) != "zip" or len(over.args) != 2:
+        return None
+    others = [one for one in over.args if dotted_name(one) != holder]
+    return (holder, others[0]) if holder and len(others) == 1 else None
+
+
+def _backward_of(region: Region) -> set[str]:
+    """Names that backward is called on; `scaler.scale(loss).backward()` and `accelerator.backward(loss)` too."""
+    found = set()
+    for turn in region.turns():
+        call = turn.node
+        if isinstance(call, ast.Call) and called_name(call) == "backward" and isinstance(call.func, ast.Attribute):
+            of: ast.expr = call.func.value
+            if isinstance(of, ast.Call) and of.args:
+                of = of.args[0]
+            found |= {name for one in (of, *call.args) if (name := dotted_name(one))}
+    return found
+
+
+def _begun_in(region: Region) -> set[str]:
+    """Names that each turn begins anew, empties, or hands on."""
+    found: set[str] = set()
+    for statement in region.body:
+        for one in walk_scope(statement):
+            if isinstance(one, ast.Assign) and not _keeps(one):
+                for target in one.targets:
+                    found |= bound_names(target) | ({dotted_name(target)} if dotted_name(target) else set())
+            elif isinstance(one, ast.Call):
+                if isinstance(one.func, ast.Attribute) and one.func.attr in (
+                    "clear",
+                    "pop",
+                    "popleft",
+                    "backward",
+                    "zero_",
+                ):
+                    found.add(dotted_name(one.func.value))
+                elif called_name(one) in ("sum", "stack", "cat", "backward"):
+                    found |= {dotted_name(given) for given in one.args if dotted_name(given)}
+            elif isinstance(one, ast.Delete):
+                found |= {dotted_name(target) for target in one.targets}
+    return found

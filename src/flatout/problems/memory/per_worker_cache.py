@@ -32,7 +32,7 @@ from flatout.problems.memory.growing import Growth, amount, duration, lasting_gr
 from flatout.records.evidence import Evidence, Series
 from flatout.records.source import Related
 from flatout.source.code import Code
-from flatout.source.epochs import workers_of
+from flatout.source.epochs import known_workers
 
 CODE = "ME706"
 TITLE = "Every loader worker keeps its own growing memory"
@@ -110,11 +110,11 @@ CASES = (
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
     for cache in code.caches:
-        loaders = [one for one in cache.dataset.trains if workers_of(one, code) != 0]
+        loaders = [one for one in cache.dataset.trains if known_workers(one, code) != 0]
         if not loaders:
             continue
         first = loaders[0]
-        count = workers_of(first, code)
+        count = known_workers(first, code)
         who = f"each of the {count} workers" if count is not None and count > 1 else "each worker"
         if cache.is_limited:
             cause = f"{who} has a {cache.name} of its own: its limit counts once for every worker and every rank"

@@ -26,7 +26,7 @@ from flatout.problems.cases import SourceCase
 from flatout.problems.found import FoundInSource
 from flatout.records.source import Related
 from flatout.source.code import Code
-from flatout.source.epochs import workers_of
+from flatout.source.epochs import known_workers
 
 CODE = "ME711"
 TITLE = "A cache keeps every sample that was ever made"
@@ -35,7 +35,7 @@ TITLE = "A cache keeps every sample that was ever made"
 def in_source(code: Code) -> Iterator[FoundInSource]:
     for cache in code.caches:
         loaders = cache.dataset.trains
-        if cache.is_limited or not loaders or any(workers_of(one, code) != 0 for one in loaders):
+        if cache.is_limited or not loaders or any(known_workers(one, code) != 0 for one in loaders):
             continue
         first = loaders[0]
         yield FoundInSource(

@@ -32,9 +32,9 @@ from flatout.problems.prediction import by_step
 from flatout.records.evidence import Evidence
 from flatout.records.resources import GpuState
 from flatout.source.code import Code
-from flatout.source.guards import is_evaluation
-from flatout.source.module import Class, Function, Module
-from flatout.source.nodes import argument, called_name, dotted, parameters
+from flatout.source.flow.guards import is_evaluation
+from flatout.source.syntax.module import Class, Function, Module
+from flatout.source.syntax.nodes import argument, called_name, dotted_name, parameters
 
 CODE = "RA904"
 TITLE = "One process drives several GPUs with DataParallel"
@@ -135,7 +135,7 @@ def _is_aside(call: ast.Call, wrapped: ast.expr, function: Function, code: Code)
     devices = argument(call, "device_ids", 1)
     if isinstance(devices, ast.List) and len(devices.elts) == 1 and not isinstance(devices.elts[0], ast.Starred):
         return True
-    name = dotted(wrapped).split(".")[-1]
+    name = dotted_name(wrapped).split(".")[-1]
     # `DataParallel(net).eval()`: in one breath.
     switched = any(called_name(one) == "eval" and any(part is call for part in ast.walk(one)) for one in function.calls)
     return switched or bool(_NOT_TRAINED.search(name)) or is_evaluation(name) or _evaluates(function)

@@ -19,8 +19,10 @@ When it is fine: while you look at the viewer, or once in many steps.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource
@@ -28,9 +30,11 @@ from flatout.problems.hot_lines import host_lines, text_at
 from flatout.problems.prediction import by_sparing_host
 from flatout.records.evidence import Evidence
 from flatout.records.report import LineCost, Location
-from flatout.source.blocking import blocks_in
-from flatout.source.code import Code, every_step, path_to
-from flatout.source.nodes import called_name, text_of
+from flatout.source.code import Code, call_path, every_step
+from flatout.source.syntax.module import Function, full_name
+from flatout.source.syntax.nodes import argument, called_name, dotted_name, parameters, short_text
+from flatout.source.training.cadence import iterates_batches, runs_each_step
+from flatout.source.training.regions import Region
 
 CODE = "SY305"
 TITLE = "The step waits for somebody else"
@@ -93,13 +97,13 @@ CASES = (
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
-    for one in blocks_in(code):
+    for one in find_blocking_calls(code):
         yield FoundInSource(
             severity="high" if one.is_certain and called_name(one.call) != "barrier" else "medium",
             place=one.region.module.place(one.call),
-            cause=f"`{text_of(one.call, 40)}` waits for {one.waits_for}, in {every_step(one.region)}",
+            cause=f"`{short_text(one.call, 40)}` waits for {one.waits_for}, in {every_step(one.region)}",
             change="take it out of the loop, or off the training thread",
-            related=path_to(one.region),
+            related=call_path(one.region),
         )
 
 
@@ -161,3 +165,77 @@ SOURCE_CASES = (
         "for x, y in loader:\n    step(x, y)\n",
     ),
 )
+
+# Calls that hold the training thread up until somebody else lets it go: a clock, a process, a server, a person.
+
+_RUNS = {"run", "call", "check_call", "check_output", "getoutput", "getstatusoutput"}
+_ASKS = {"get", "post", "put", "patch", "delete", "head", "request"}
+_WEB = {"requests", "httpx", "urllib", "urllib3"}
+_RECEIVES = {"recv", "recv_into", "recvfrom", "recv_json", "recv_pyobj", "recv_string", "recv_multipart", "accept"}
+_PEER = re.compile(r"sock|conn|client|server|listener|viewer|gui", re.I)
+_NON_BLOCKING = re.compile(r"setblocking\(\s*(False|0)|settimeout\(\s*0|NOBLOCK|DONTWAIT")
+_NAMES = (
+    "sleep", "input", "system", "urlopen", "urlretrieve", "cpu_percent", "barrier", "wait_for_everyone",
+    *_RUNS, *_ASKS, *_RECEIVES,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class BlockingCall:
+    """`waits_for` completes "the training thread waits for …"."""
+
+    region: Region
+    call: ast.Call
+    waits_for: str
+    # Whatever the settings are, it happens at each step.
+    is_certain: bool
+
+
+def find_blocking_calls(code: Code) -> Iterator[BlockingCall]:
+    for region, turn, call in code.calls_each_step(*_NAMES):
+        if any(isinstance(loop, ast.While) for loop in turn.loops) and called_name(call) == "sleep":
+            continue  # `while paused: sleep(…)` waits only if there is something to wait for
+        waits_for = _waits_for(call, region.function)
+        if waits_for is not None and iterates_batches(region.root):
+            yield BlockingCall(region, call, waits_for, runs_each_step(region, call))
+
+
+def _waits_for(call: ast.Call, function: Function) -> str | None:
+    name, whole = called_name(call), full_name(call.func, function.module)
+    root = whole.split(".")[0]
+    first = argument(call, "interval" if name == "cpu_percent" else "secs", 0)
+    if whole == "time.sleep":
+        return None if first is None or _is_nothing(first) else "a clock"
+    if whole == "psutil.cpu_percent":
+        return None if first is None or _is_nothing(first) else "psutil's clock"
+    if name == "input" and isinstance(call.func, ast.Name):
+        own = function.definition is not None and "input" in parameters(function.definition)
+        return None if own or "input" in function.bindings or whole != "input" else "someone at the keyboard"
+    if whole == "os.system" or (root == "subprocess" and name in _RUNS):
+        return "another process"
+    if root in _WEB and (name in _ASKS or name in ("urlopen", "urlretrieve")):
+        return "a server"
+    if whole in ("torch.distributed.barrier", "dist.barrier") or name == "wait_for_everyone":
+        return "all other ranks, which backward does already"
+    if name in _RECEIVES and isinstance(call.func, ast.Attribute):
+        return _of_socket(name, call.func, function)
+    return None
+
+
+def _of_socket(name: str, func: ast.Attribute, function: Function) -> str | None:
+    text = function.module.text
+    if "socket" not in text and "zmq" not in text:
+        return None
+    is_peer = _PEER.search(dotted_name(func.value).split(".")[-1]) or _is_socket(func.value, function)
+    if not is_peer or (name == "accept" and _NON_BLOCKING.search(text)):
+        return None
+    return "whoever is at the other end of the connection"
+
+
+def _is_socket(node: ast.expr, function: Function) -> bool:
+    made = [value for value in function.bindings.get(dotted_name(node), ()) if isinstance(value, ast.Call)]
+    return any(full_name(value.func, function.module).startswith("socket.") for value in made)
+
+
+def _is_nothing(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and not node.value

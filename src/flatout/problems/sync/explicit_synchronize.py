@@ -30,11 +30,11 @@ from flatout.problems.sync.waits import EXPLICIT, listed, sites_of, timed_ms
 from flatout.records.evidence import Evidence
 from flatout.records.report import SyncSite
 from flatout.records.source import Fix
-from flatout.source.code import Code, every_step, path_to
-from flatout.source.edits import without
-from flatout.source.guards import Turn
-from flatout.source.nodes import dotted, text_of
-from flatout.source.training import Region
+from flatout.source.code import Code, call_path, every_step
+from flatout.source.flow.guards import PathNode
+from flatout.source.syntax.edits import remove_statement
+from flatout.source.syntax.nodes import dotted_name, short_text
+from flatout.source.training.regions import Region
 
 CODE = "SY303"
 TITLE = "The step calls synchronize"
@@ -97,29 +97,29 @@ _OF_RANKS = re.compile(r"optim", re.I)
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
     for region, turn, call in code.calls_each_step("synchronize"):
-        if _OF_RANKS.search(dotted(call.func)):
+        if _OF_RANKS.search(dotted_name(call.func)):
             continue
         yield FoundInSource(
             place=region.module.place(call),
-            cause=f"`{text_of(call, 40)}` makes the host wait for the device in {every_step(region)}",
+            cause=f"`{short_text(call, 40)}` makes the host wait for the device in {every_step(region)}",
             change="delete it; to time parts of a step, record torch.cuda.Event pairs and read them later",
-            related=path_to(region),
+            related=call_path(region),
             fix=_fix(region, turn, call),
         )
 
 
-def _fix(region: Region, turn: Turn, call: ast.Call) -> Fix | None:
+def _fix(region: Region, turn: PathNode, call: ast.Call) -> Fix | None:
     """Only where nothing near it can need the wait: no clock, no stream, no copy that is read later."""
     statement = turn.statement
     if (
         not isinstance(statement, ast.Expr)
         or statement.value is not call
-        or not _WHOLE_DEVICE.search(dotted(call.func))
+        or not _WHOLE_DEVICE.search(dotted_name(call.func))
     ):
         return None
     if _NEEDS_IT.search(ast.unparse(region.function.node)):
         return None
-    edit = without(region.module, statement)
+    edit = remove_statement(region.module, statement)
     return None if edit is None else Fix("the call deleted", (edit,), is_safe=False)
 
 

@@ -23,7 +23,10 @@ When it is fine: the device is busy all the time anyway.
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource
@@ -32,9 +35,22 @@ from flatout.problems.prediction import by_sparing_host
 from flatout.problems.sync.waits import HIDDEN, hidden_ms, listed, over_parameters, sites_of, timed_ms
 from flatout.records.evidence import Evidence
 from flatout.records.report import LineCost, SyncSite
-from flatout.source.code import Code, every_step, path_to
-from flatout.source.hidden import hidden_in
-from flatout.source.nodes import text_of
+from flatout.source.code import Code, call_path, every_step
+from flatout.source.flow.devices import uses_device
+from flatout.source.flow.guards import PathNode
+from flatout.source.syntax.module import Function, full_name
+from flatout.source.syntax.nodes import (
+    argument,
+    bound_names,
+    called_name,
+    children,
+    dotted_name,
+    parameters,
+    short_text,
+    walk_scope,
+)
+from flatout.source.training.regions import Region
+from flatout.source.training.tensors import Tensors
 
 CODE = "SY302"
 TITLE = "An operation waits for the device unseen"
@@ -85,12 +101,12 @@ CASES = (
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
-    for one in hidden_in(code):
+    for one in find_hidden_reads(code):
         yield FoundInSource(
             place=one.region.module.place(one.node),
-            cause=f"`{text_of(one.node, 40)}` waits for the device to know {one.why}, in {every_step(one.region)}",
+            cause=f"`{short_text(one.node, 40)}` waits for the device to know {one.why}, in {every_step(one.region)}",
             change=one.instead,
-            related=path_to(one.region),
+            related=call_path(one.region),
         )
 
 
@@ -160,3 +176,255 @@ SOURCE_CASES = (
         .replace("y.to(size)", "y"),
     ),
 )
+
+# Operations of a training step that wait for the device though they do not look it: a shape or a truth is asked for.
+# Only tensors that are certainly on a device count, and only those that certainly are tensors: an attribute of a
+# batch that was moved may as well be a number.
+
+_ON_DEVICE = ("graph", "device")
+# The size of the result hangs on the values.
+_SIZED_BY_VALUES = {"nonzero", "argwhere", "masked_select", "unique", "unique_consecutive", "bincount"}
+# Give a Python truth, and no tensor.
+_GIVE_TRUTH = {"equal", "allclose", "is_nonzero"}
+_COMPARES = {
+    "eq", "ne", "lt", "le", "gt", "ge", "bool", "isnan", "isinf", "isfinite", "logical_and", "logical_or",
+    "logical_not", "logical_xor", "isin", "isclose", "greater", "less", "not_equal", "signbit",
+}  # fmt: skip
+_KEEPS_TYPE = {
+    "view", "reshape", "flatten", "squeeze", "unsqueeze", "expand", "expand_as", "detach", "clone", "contiguous", "to",
+    "cuda", "permute", "transpose", "repeat",
+}  # fmt: skip
+# Methods that only tensors have, or that give tensors of tensors.
+_OF_TENSORS = {
+    "sum", "mean", "max", "min", "amax", "amin", "norm", "abs", "any", "all", "argmax", "argmin", "prod", "std", "var",
+    "median", "softmax", "log_softmax", "sigmoid", "exp", "log", "pow", "sqrt", "clamp", "float", "long", "int", "half",
+    "detach", "clone", "squeeze", "unsqueeze", "view", "reshape", "flatten", "count_nonzero", "cumsum", "matmul",
+    "topk", "sort", "gather", "masked_fill", "argsort", "t", "ceil", "floor", "round", *_COMPARES,
+}  # fmt: skip
+_SHAPED = {"view", "reshape", "expand", "repeat", "narrow", "new_zeros", "new_ones", "new_empty", "new_full"}
+_MADE_OF_SIZES = {"zeros", "ones", "empty", "arange", "rand", "randn", "eye", "full", "randperm"}
+# No operations: `torch.is_tensor`, `torch.get_default_dtype`.
+_ASKS_ABOUT = re.compile(r"is_|get_|has_|numel$")
+_MASK_NAME = re.compile(r"(^|_)masks?$", re.I)
+_DEEPEST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenRead:
+    """`why` says what the host has to know before it can go on; `instead` what needs no wait."""
+
+    region: Region
+    node: ast.expr
+    why: str
+    instead: str
+
+
+def find_hidden_reads(code: Code) -> Iterator[HiddenRead]:
+    """One for each line, without those that are plain reads of a result."""
+    seen = {(id(one.region.module), line) for one in code.syncs for line in _lines(one.node)}
+    for region in code.training.regions:
+        if not (uses_device(region.module) or uses_device(region.root.module)):
+            continue
+        known = _Certain(code.kinds.of(region), region.function)
+        for turn in region.turns():
+            found = _of(turn, known)
+            if found is None:
+                continue
+            node, why, instead = found
+            key = (id(region.module), node.lineno)
+            if key not in seen:
+                seen.add(key)
+                yield HiddenRead(region, node, why, instead)
+
+
+def _lines(node: ast.expr) -> range:
+    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
+
+
+_FIXED = "keep the shape: torch.where(mask, x, 0), or a sum weighted by the mask"
+_FROM_HOST = "take the number from the host (len, shape, or a value that is known before the copy)"
+_ON_IT = "decide on the device (torch.where), or look only every k-th step"
+
+
+def _of(turn: PathNode, known: _Certain) -> tuple[ast.expr, str, str] | None:
+    node = turn.node
+    if isinstance(node, ast.Subscript):
+        return _of_subscript(node, turn, known)
+    if isinstance(node, ast.Call):
+        return _of_call(node, known)
+    if isinstance(node, ast.IfExp) and known.is_asked(node.test):
+        return node.test, "which branch to take", _ON_IT
+    if (
+        isinstance(turn.statement, ast.If | ast.While | ast.Assert)
+        and turn.statement.test is node
+        and known.is_asked(turn.statement.test)
+    ):
+        return turn.statement.test, "which way to go", _ON_IT
+    return None
+
+
+def _of_subscript(node: ast.Subscript, turn: PathNode, known: _Certain) -> tuple[ast.expr, str, str] | None:
+    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    for part in parts:
+        if isinstance(part, ast.Slice):
+            if any(end is not None and known.is_number(end) for end in (part.lower, part.upper)):
+                return node, "where to cut", _FROM_HOST
+        elif known.is_mask(part) and known.tensors.of(node.value) in _ON_DEVICE:
+            if isinstance(node.ctx, ast.Load) or _writes_tensor(node, turn, known):
+                return node, "how many elements the mask keeps", _FIXED
+        elif isinstance(node.ctx, ast.Load) and known.is_list(node.value) and known.is_number(part):
+            return node, "which element of a list is meant", "index a stacked tensor instead of a list"
+    return None
+
+
+def _writes_tensor(node: ast.Subscript, turn: PathNode, known: _Certain) -> bool:
+    """`x[mask] = 0` fills in place without a wait; `x[mask] = y` and `x[mask] += 1` have to know how many."""
+    statement = turn.statement
+    if isinstance(statement, ast.AugAssign):
+        return statement.target is node
+    return (
+        isinstance(statement, ast.Assign)
+        and any(one is node for one in statement.targets)
+        and known.tensors.of(statement.value) in _ON_DEVICE
+    )
+
+
+def _of_call(call: ast.Call, known: _Certain) -> tuple[ast.expr, str, str] | None:
+    name, func = called_name(call), call.func
+    of_torch = known.is_of_torch(func)
+    subject = _subject(call, of_torch)
+    if subject is not None and known.is_on_device(subject):
+        if name in _SIZED_BY_VALUES or (name == "where" and of_torch and len(call.args) == 1 and not call.keywords):
+            return call, "how large the result is", _FIXED
+        if name in _GIVE_TRUTH:
+            return call, "the answer", _ON_IT
+        if name == "repeat_interleave" and argument(call, "output_size") is None:
+            repeats = argument(call, "repeats", 1 if of_torch else 0)
+            if repeats is not None and known.tensors.of(repeats) in _ON_DEVICE:
+                return call, "how large the result is", "give it output_size=, a number the host knows"
+    sizes = [one for given in call.args for one in (given.elts if isinstance(given, ast.Tuple | ast.List) else [given])]
+    is_sized = name in _MADE_OF_SIZES if of_torch else name in _SHAPED and subject is not None
+    if is_sized and any(known.is_number(one) for one in sizes):
+        return call, "how large the result is", _FROM_HOST
+    if name == "tensor" and of_torch and call.args and known.holds_numbers(call.args[0]):
+        return call, "each of the numbers", "torch.stack(...) keeps them on the device"
+    if isinstance(func, ast.Name) and name == "range" and any(known.is_number(one) for one in call.args):
+        return call, "how often to go round", _FROM_HOST
+    chooses = isinstance(func, ast.Name) and name in ("max", "min") and len(call.args) > 1
+    if chooses and any(known.is_tensor(one) for one in call.args):
+        return call, "which one is larger", "torch.maximum or torch.minimum, which stay on the device"
+    return None
+
+
+def _subject(call: ast.Call, of_torch: bool) -> ast.expr | None:
+    """The tensor that is worked on."""
+    if of_torch:
+        return call.args[0] if call.args else None
+    return call.func.value if isinstance(call.func, ast.Attribute) else None
+
+
+class _Certain:
+    """What is certainly a tensor on the device, in one function."""
+
+    def __init__(self, tensors: Tensors, function: Function) -> None:
+        self.tensors = tensors
+        self.function = function
+
+    def is_of_torch(self, func: ast.expr) -> bool:
+        """`torch.where`, `F.one_hot`, `th.unique`: operations of torch, by whatever name the file has for it."""
+        if not isinstance(func, ast.Attribute) or _ASKS_ABOUT.match(func.attr):
+            return False
+        return full_name(func.value, self.function.module) in ("torch", "torch.nn.functional")
+
+    def is_on_device(self, node: ast.expr) -> bool:
+        return self.tensors.of(node) in _ON_DEVICE
+
+    def is_asked(self, node: ast.expr) -> bool:
+        """Is the truth of a tensor asked for here?"""
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            return self.is_asked(node.operand)
+        if isinstance(node, ast.BoolOp):
+            return any(self.is_asked(one) for one in node.values)
+        return self.is_tensor(node)
+
+    def is_tensor(self, node: ast.expr, depth: int = 0) -> bool:
+        """On the device, and by its making a tensor: a result of torch, of a tensor's method, of a comparison."""
+        if not self.is_on_device(node) or depth > _DEEPEST:
+            return False
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Attribute):
+                if self.is_of_torch(node.func):
+                    return called_name(node) not in _GIVE_TRUTH
+                return node.func.attr in _OF_TENSORS and self.is_on_device(node.func.value)
+            return False
+        if isinstance(node, ast.Compare | ast.BinOp | ast.UnaryOp):
+            parts = [one for one in children(node) if isinstance(one, ast.expr)]
+            return any(self.is_tensor(one, depth + 1) for one in parts)
+        if isinstance(node, ast.Name):
+            made = self.function.bindings.get(node.id, [])
+            return bool(made) and all(self.is_tensor(one, depth + 1) for one in made)
+        if isinstance(node, ast.Subscript):
+            return self.is_tensor(node.value, depth + 1)
+        return False
+
+    def is_number(self, node: ast.expr) -> bool:
+        """A tensor of the device that stands where a number is wanted: `lengths.max()`, or a name for it."""
+        return self.is_tensor(node) and not self.is_mask(node)
+
+    def holds_numbers(self, node: ast.expr) -> bool:
+        if isinstance(node, ast.List | ast.Tuple):
+            return any(self.is_tensor(one) for one in node.elts)
+        return isinstance(node, ast.ListComp) and self.is_tensor(node.elt)
+
+    def is_list(self, node: ast.expr) -> bool:
+        if not isinstance(node, ast.Name):
+            return False
+        made = self.function.bindings.get(node.id, [])
+        # `a, b = [f(x) for x in xs]` binds the elements, not the list.
+        unpacked = any(
+            isinstance(one, ast.Tuple) and node.id in bound_names(one)
+            for statement in self.function.node.body
+            for one in walk_scope(statement)
+        )
+        return bool(made) and not unpacked and all(isinstance(one, ast.List | ast.ListComp) for one in made)
+
+    def is_mask(self, node: ast.expr, depth: int = 0) -> bool:
+        """Truths by the way they are made: a comparison, or a name, a part or a combination of such."""
+        if depth > _DEEPEST or self.tensors.of(node) == "host":
+            return False
+        if isinstance(node, ast.Compare):
+            return self.is_on_device(node) and not any(
+                isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in node.ops
+            )
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
+            return self.is_mask(node.operand, depth + 1)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd | ast.BitOr | ast.BitXor):
+            return self.is_mask(node.left, depth + 1) or self.is_mask(node.right, depth + 1)
+        if isinstance(node, ast.Call):
+            return self._makes_mask(node, depth)
+        if isinstance(node, ast.Subscript):
+            return self.is_mask(node.value, depth + 1)
+        if isinstance(node, ast.Name):
+            made = self.function.bindings.get(node.id, [])
+            if made:
+                return all(self.is_mask(one, depth + 1) for one in made)
+            plain = self.function.definition
+            return plain is not None and node.id in parameters(plain) and self._is_named_mask(node, node.id)
+        return isinstance(node, ast.Attribute) and self._is_named_mask(node, node.attr)
+
+    def _makes_mask(self, call: ast.Call, depth: int) -> bool:
+        name = called_name(call)
+        if name in _COMPARES:
+            return self.is_on_device(call)
+        if name in ("BoolTensor", "ByteTensor") or any(
+            one.arg == "dtype" and dotted_name(one.value) in ("torch.bool", "torch.uint8", "bool")
+            for one in call.keywords
+        ):
+            return True
+        if name == "to" and any(dotted_name(one) in ("torch.bool", "bool") for one in call.args):
+            return self.is_on_device(call)
+        return name in _KEEPS_TYPE and isinstance(call.func, ast.Attribute) and self.is_mask(call.func.value, depth + 1)
+
+    def _is_named_mask(self, node: ast.expr, name: str) -> bool:
+        """Where it is made is out of sight, but its name says it."""
+        return bool(_MASK_NAME.search(name)) and self.is_on_device(node)

@@ -29,8 +29,8 @@ from flatout.problems.prediction import by_sparing_host
 from flatout.problems.sync.waits import RESULTS, over_parameters, timed_ms
 from flatout.records.evidence import Evidence
 from flatout.records.report import LineCost, SyncSite
-from flatout.source.code import Code, every_step, path_to
-from flatout.source.nodes import text_of
+from flatout.source.code import Code, call_path, every_step
+from flatout.source.syntax.nodes import short_text
 
 CODE = "SY304"
 TITLE = "Every parameter is waited for in turn"
@@ -108,10 +108,10 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         yield FoundInSource(
             severity="high",
             place=sync.region.module.place(sync.node),
-            cause=f"reading `{text_of(sync.of, 40)}` for each parameter waits for the device as often in "
+            cause=f"reading `{short_text(sync.of, 40)}` for each parameter waits for the device as often in "
             f"{every_step(sync.region)}",
             change="one result for all and one read: torch.nn.utils.get_total_norm(grads), torch._foreach_norm(grads)",
-            related=path_to(sync.region),
+            related=call_path(sync.region),
         )
 
 

@@ -9,7 +9,7 @@ from flatout.problems.hot_lines import ms_at, named, text_at
 from flatout.problems.prediction import device_work_ms
 from flatout.records.evidence import Evidence
 from flatout.records.report import SyncSite
-from flatout.source.loops import loops_in
+from flatout.source.loops import find_text_loops
 
 RESULTS = ("item", "tolist", "bool", "int", "float", "cpu", "to", "copy_", "numpy")
 HIDDEN = ("hidden", "nonzero")
@@ -65,7 +65,7 @@ def _around(run: Evidence, site: SyncSite) -> str:
     if text is None:
         return text_at(run, site.location)
     lines = text.splitlines()
-    heads = [loop.first for loop in loops_in(text) if loop.holds(site.location.line) and not loop.trains]
+    heads = [loop.first for loop in find_text_loops(text) if loop.holds(site.location.line) and not loop.trains]
     return " ".join(lines[number - 1] for number in (*heads, site.location.line) if number <= len(lines))
 
 

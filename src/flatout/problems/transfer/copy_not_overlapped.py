@@ -26,15 +26,15 @@ from collections.abc import Iterator, Sequence
 
 from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource
+from flatout.problems.transfer.batch_copies import BatchCopy, find_copies, may_be_no_tensor, takes_no_options
 from flatout.problems.transfer.copying import blocked_ms, copies, gain_unblocked, listed, unblocked_part
 from flatout.records.evidence import Evidence
 from flatout.records.report import CopySite
 from flatout.records.source import Edit, Fix
-from flatout.source.code import Code, every_step, path_to
-from flatout.source.copying import Copy, copies_in, may_be_no_tensor, takes_no_options
-from flatout.source.edits import instead, with_keyword
-from flatout.source.loaders import setting
-from flatout.source.nodes import is_open, text_of
+from flatout.source.code import Code, call_path, every_step
+from flatout.source.syntax.edits import add_keyword, replace_node
+from flatout.source.syntax.nodes import has_star_arguments, short_text
+from flatout.source.training.loaders import loader_setting
 
 CODE = "TR204"
 TITLE = "Pinned batches are copied with a blocking call"
@@ -84,9 +84,11 @@ CASES = (
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
     # What the step makes itself is in pageable memory: not to block is of no use there.
-    copies = [copy for copy in copies_in(code) if not copy.is_non_blocking and copy.is_as_loaded]
-    pinning = [one for one in code.loaders if one.trains and not setting(one, "pin_memory", code.values).is_off()]
-    by_line: dict[Line, list[Copy]] = {}
+    copies = [copy for copy in find_copies(code) if not copy.is_non_blocking and copy.is_unchanged_since_load]
+    pinning = [
+        one for one in code.loaders if one.trains and not loader_setting(one, "pin_memory", code.values).is_off()
+    ]
+    by_line: dict[Line, list[BatchCopy]] = {}
     for copy in copies:
         place = copy.region.module.place(copy.call)
         by_line.setdefault((place.file, place.cell, place.line), []).append(copy)
@@ -96,29 +98,29 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             title=TITLE if pinned else "Batches are copied with a blocking call",
             severity="medium" if pinned else "low",
             place=copy.region.module.place(copy.call),
-            cause=f"`{text_of(copy.call)}` waits for the device in {every_step(copy.region)}",
+            cause=f"`{short_text(copy.call)}` waits for the device in {every_step(copy.region)}",
             change="non_blocking=True" if pinned else "non_blocking=True, and pin_memory=True in the DataLoader",
-            related=path_to(copy.region),
+            related=call_path(copy.region),
             fix=_fix([copy, *others], code),
         )
 
 
-def _fix(copies: Sequence[Copy], code: Code) -> Fix | None:
+def _fix(copies: Sequence[BatchCopy], code: Code) -> Fix | None:
     """The device gets the same batch in the same order; only the host no longer waits for it."""
     edits = [edit for copy in copies if (edit := _edit(copy, code)) is not None]
     is_safe = not any(may_be_no_tensor(copy, code) for copy in copies)
     return Fix("non_blocking=True", tuple(edits), is_safe) if len(edits) == len(copies) else None
 
 
-def _edit(copy: Copy, code: Code) -> Edit | None:
+def _edit(copy: BatchCopy, code: Code) -> Edit | None:
     call, module = copy.call, copy.region.module
     given = next((one.value for one in call.keywords if one.arg == "non_blocking"), None)
     given = given or next((one for one in call.args[1:] if isinstance(one, ast.Constant)), None)
-    if is_open(call) or takes_no_options(copy, code):
+    if has_star_arguments(call) or takes_no_options(copy, code):
         return None
     if given is None:
-        return with_keyword(module, call, "non_blocking=True")
-    return instead(module, given, "True") if isinstance(given, ast.Constant) and given.value is False else None
+        return add_keyword(module, call, "non_blocking=True")
+    return replace_node(module, given, "True") if isinstance(given, ast.Constant) and given.value is False else None
 
 
 _STEP = """

@@ -25,16 +25,16 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import HERE, Case, SourceCase, loader, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource
+from flatout.problems.transfer.batch_copies import find_copies
 from flatout.problems.transfer.copying import blocked_ms, copies, gain_unblocked, is_small, listed, pinned_part
 from flatout.records.evidence import Evidence
 from flatout.records.report import CopySite
 from flatout.records.source import Edit, Fix, Related
 from flatout.source.code import Code
-from flatout.source.copying import copies_in
-from flatout.source.edits import with_keyword
-from flatout.source.loaders import Loader, Setting, accepts, moves_its_samples, setting
-from flatout.source.nodes import is_open
-from flatout.source.rewriting import rewritten
+from flatout.source.flow.value_edits import replace_value
+from flatout.source.syntax.edits import add_keyword
+from flatout.source.syntax.nodes import has_star_arguments
+from flatout.source.training.loaders import Loader, Setting, accepts_setting, has_device_samples, loader_setting
 
 CODE = "TR201"
 TITLE = "Batches are copied from pageable memory"
@@ -97,13 +97,13 @@ CASES = (
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
-    all_copies = copies_in(code)
+    all_copies = find_copies(code)
     for made in code.loaders:
         module = made.function.module
         copies = [one for one in all_copies if code.training.are_together(one.region.module, module)]
-        pins = setting(made, "pin_memory", code.values)
+        pins = loader_setting(made, "pin_memory", code.values)
         # Who copies may be in another file than who loads; without any copy the batches stay where they are.
-        if not made.trains or not pins.is_off() or not copies or moves_its_samples(made, code.project):
+        if not made.trains or not pins.is_off() or not copies or has_device_samples(made, code.project):
             continue  # what is on a device already cannot be pinned
         here = module.place(made.call)
         value = pins.value
@@ -126,12 +126,12 @@ def _fix(made: Loader, pins: Setting, code: Code) -> Fix | None:
     value = pins.value
     if value is None:
         # A keyword that arrives twice is an error.
-        refused = is_open(made.call) or not accepts(made, "pin_memory")
-        edit = None if refused else with_keyword(made.function.module, made.call, "pin_memory=True")
+        refused = has_star_arguments(made.call) or not accepts_setting(made, "pin_memory")
+        edit = None if refused else add_keyword(made.function.module, made.call, "pin_memory=True")
     elif value.is_direct:
         edit = Edit(value.place, "True")
     else:
-        edit = rewritten(code.project, value, True, "pin")
+        edit = replace_value(code.project, value, True, "pin")
     # Batches lie in other memory; what is in them stays the same.
     return None if edit is None else Fix("pin_memory=True", (edit,), is_safe=True)
 

@@ -34,11 +34,11 @@ from flatout.problems.transfer.copying import blocked_ms, copies, gain_unblocked
 from flatout.records.evidence import Evidence
 from flatout.records.report import CopySite
 from flatout.records.source import Related
-from flatout.source.batches import unpinnable_batch
-from flatout.source.code import Code, every_step, path_to
-from flatout.source.loaders import Loader, setting
-from flatout.source.moves import moves_to
-from flatout.source.nodes import argument, called_name, text_of
+from flatout.source.code import Code, call_path, every_step
+from flatout.source.flow.devices import moves_to
+from flatout.source.syntax.module import Class, Function, own_nodes
+from flatout.source.syntax.nodes import argument, called_name, dotted_name, short_text
+from flatout.source.training.loaders import Loader, loader_setting, resolve_collate
 
 CODE = "TR203"
 TITLE = "The loader pins, but the copies are not pinned"
@@ -112,7 +112,7 @@ CASES = (
 def in_source(code: Code) -> Iterator[FoundInSource]:
     pinning = [one for one in code.loaders if one.trains and _pins(one, code)]
     for made in pinning:
-        batch = unpinnable_batch(made, code)
+        batch = find_unpinnable_batch(made, code)
         if batch is not None:
             yield FoundInSource(
                 place=made.function.module.place(made.call),
@@ -129,16 +129,16 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             yield FoundInSource(
                 severity="low",
                 place=region.module.place(call),
-                cause=f"`{text_of(changed, 40)}` makes a new tensor of the pinned one, which is copied unpinned in "
+                cause=f"`{short_text(changed, 40)}` makes a new tensor of the pinned one, which is copied unpinned in "
                 + every_step(region),
                 change="copy first, .to(device, non_blocking=True), and change it there",
-                related=path_to(region),
+                related=call_path(region),
             )
 
 
 def _pins(made: Loader, code: Code) -> bool:
     """Known to, or by a rule such as `device.type == "cuda"`."""
-    pins = setting(made, "pin_memory", code.values)
+    pins = loader_setting(made, "pin_memory", code.values)
     if pins.state == "unknown":
         return isinstance(argument(made.call, "pin_memory", 7), ast.Compare | ast.Call)
     return not pins.is_off()
@@ -210,3 +210,64 @@ SOURCE_CASES = (
         _LOADER.replace("collate_fn=%s, ", "") + _STEP % "batch = batch.to(device, non_blocking=True) / 255.0",
     ),
 )
+
+
+# What the collate functions of a project return, and whether a loader can pin it.
+
+# Of these alone a class gets nothing that the loader walks through.
+_PLAIN = {"object", "ABC", "Generic", "Protocol"}
+
+
+def find_unpinnable_batch(loader: Loader, code: Code) -> Class | None:
+    """The class of its batches, where the loader's pinning passes them over."""
+    given = argument(loader.call, "collate_fn", 6)
+    if given is None:
+        return None
+    for cls in _batch_classes(given, loader.function, code):
+        if _is_passed_over(cls, code):
+            return cls
+    return None
+
+
+def _batch_classes(given: ast.expr, function: Function, code: Code) -> list[Class]:
+    if isinstance(given, ast.Lambda):
+        made = code.project.class_of(given.body, function)
+        return [made] if made is not None else []
+    found = []
+    for one in resolve_collate(given, function, code.project):
+        if one.name == "__init__" and one.owner is not None:
+            found.append(one.owner)
+            continue
+        returned = [node.value for node in own_nodes(one) if isinstance(node, ast.Return)]
+        promised = _promised(one, code)
+        classes = [code.project.class_of(value, one) or promised for value in returned if value is not None]
+        # Where one way through it gives something else, that may be the usual one.
+        found += [cls for cls in classes if cls is not None] if None not in classes else []
+    return found
+
+
+def _promised(function: Function, code: Code) -> Class | None:
+    """The class of the project that a function says it returns, as `samples[0]` does not tell by itself."""
+    said = function.node.returns if isinstance(function.node, ast.FunctionDef) else None
+    meant = code.project.lookup(said.id, function) if isinstance(said, ast.Name) else None
+    return meant if isinstance(meant, Class) else None
+
+
+def _is_passed_over(cls: Class, code: Code) -> bool:
+    """No `pin_memory`, and none of the mappings, sequences and tuples that the loader looks into."""
+    if code.project.methods(cls, "pin_memory"):
+        return False
+    return _is_plain(cls, code, 0)
+
+
+def _is_plain(cls: Class, code: Code, depth: int) -> bool:
+    for name in cls.bases:
+        meant = code.project.lookup(name.split(".")[-1], cls.module.body)
+        if isinstance(meant, Class) and meant is not cls and depth < 5:
+            if not _is_plain(meant, code, depth + 1):
+                return False
+        elif name.split(".")[-1] not in _PLAIN:
+            return False
+    # `Generic[T]` adds nothing; `dict[str, Tensor]` does.
+    open_bases = [one for one in cls.node.bases if not isinstance(one, ast.Name | ast.Attribute)]
+    return all(isinstance(one, ast.Subscript) and dotted_name(one.value).split(".")[-1] in _PLAIN for one in open_bases)

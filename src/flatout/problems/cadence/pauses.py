@@ -1,0 +1,199 @@
+"""What a training step stops for: evaluations, checkpoints, pictures, lines of output. By their calls and how often."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from flatout.source.code import Code, every_step
+from flatout.source.flow.guards import is_evaluation
+from flatout.source.syntax.module import Function, full_name
+from flatout.source.syntax.nodes import (
+    callable_of,
+    called_name,
+    dotted_name,
+    names_in,
+    parameters,
+    short_text,
+    walk_scope,
+)
+from flatout.source.training.cadence import find_frequent_nodes, runs_each_step
+from flatout.source.training.regions import Region
+
+_SAVES = {
+    "save_pretrained",
+    "save_checkpoint",
+    "save_model",
+    "save_state",
+    "save_weights",
+    "save_network",
+    "save_networks",
+}
+_HELPER = re.compile(r"^_?(save_(checkpoint|ckpt|model|weights|snapshot|state|net)|snapshot|checkpoint)", re.I)
+_PICTURES = {
+    "add_image", "add_images", "add_figure", "add_histogram", "add_video", "add_embedding", "add_mesh", "savefig",
+    "imwrite", "imsave", "save_image", "add_pr_curve", "log_image", "log_images", "log_figure", "add_graph",
+}  # fmt: skip
+_OF_WANDB = {"Image", "Histogram", "Video", "Audio", "Object3D"}
+_IN_MEMORY = re.compile(r"buf|bytes|stream", re.I)
+_LOGGER = re.compile(r"^_?(logger|log|logging|LOGGER|LOG)$")
+_LOADER = re.compile(r"loader|dataloader|(^|_)(dl|batches|dataset|data|ds)$|iterator", re.I)
+_NO_GRADIENTS = ("no_grad", "inference_mode")
+_OFTEN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """At every `period`-th step."""
+
+    region: Region
+    node: ast.AST
+    period: int = 1
+
+
+def how_often(pause: Pause) -> str:
+    return f"in {every_step(pause.region)}" if pause.period == 1 else f"at every {pause.period} steps"
+
+
+def find_checkpoints(code: Code) -> Iterator[Pause]:
+    yield from _often(code, _saves)
+
+
+def find_pictures(code: Code) -> Iterator[Pause]:
+    yield from _often(code, _draws)
+
+
+def _often(code: Code, wanted: Callable[[ast.Call, Function, Code], bool]) -> Iterator[Pause]:
+    """Calls of a kind at each step, or at every few; none within another."""
+    seen: set[int] = set()
+    for region in code.training.regions:
+        for one in find_frequent_nodes(region, code.values, _OFTEN):
+            node = one.node
+            if isinstance(node, ast.Call) and id(node) not in seen and wanted(node, region.function, code):
+                seen |= {id(part) for part in walk_scope(node)}
+                # What it calls to do so is the same one.
+                seen |= {id(call) for callee in code.project.resolve(node, region.function) for call in callee.calls}
+                yield Pause(region, node, one.period)
+
+
+def _saves(call: ast.Call, function: Function, code: Code) -> bool:
+    """It writes a checkpoint: by its name, or as a function of the project that does."""
+    name = called_name(call)
+    if not (name == "save" or name in _SAVES or _HELPER.search(name)):
+        return False
+    callees = code.project.resolve(call, function)
+    if callees:
+        return any(_writes_checkpoint(inner, callee) for callee in callees for inner in callee.calls)
+    return _writes_checkpoint(call, function)
+
+
+def _draws(call: ast.Call, function: Function, code: Code) -> bool:
+    name = called_name(call)
+    return name in _PICTURES or (name in _OF_WANDB and full_name(call.func, function.module) == f"wandb.{name}")
+
+
+def _writes_checkpoint(call: ast.Call, function: Function) -> bool:
+    name = called_name(call)
+    if name != "save":
+        return name in _SAVES or bool(_HELPER.search(name))
+    # `image.save(path)` and `np.save` are no checkpoints, and a manager's `save(step)` may well have an interval.
+    into = short_text(call.args[1]) if len(call.args) > 1 else ""
+    return full_name(call.func, function.module) in ("torch.save", "xm.save") and not _IN_MEMORY.search(into)
+
+
+def find_printed_lines(code: Code) -> Iterator[Pause]:
+    """The first line of output in each function of a step, where it does not also wait for the device.
+
+    A wait is said as what it is.
+    """
+    waits = {
+        (id(one.region.module), line)
+        for one in code.syncs
+        for line in range(one.node.lineno, (one.node.end_lineno or one.node.lineno) + 1)
+    }
+    said: set[int] = set()
+    for region, node in _each_step(code, "print", "info", "write"):
+        if id(region) in said:
+            continue
+        lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+        if (
+            _prints(node)
+            and not _hands_on(node, region.function)
+            and not any((id(region.module), line) in waits for line in lines)
+        ):
+            yield Pause(region, node)
+
+
+def _prints(call: ast.Call) -> bool:
+    func = call.func
+    if isinstance(func, ast.Name):
+        # `print()` to a file is no output to watch.
+        return func.id == "print" and not any(one.arg == "file" for one in call.keywords)
+    owner = dotted_name(func.value) if isinstance(func, ast.Attribute) else ""
+    if called_name(call) == "write":
+        return owner in ("sys.stdout", "sys.stderr", "tqdm", "tqdm.tqdm")
+    return called_name(call) == "info" and bool(_LOGGER.search(owner.split(".")[-1]))
+
+
+def _hands_on(call: ast.Call, function: Function) -> bool:
+    """`def log(text): print(text)`: whoever calls it says what is written, and how often."""
+    plain = function.definition
+    names = set(parameters(plain)) if plain is not None else set()
+    return bool(call.args) and all(
+        isinstance(one, ast.Starred) or (isinstance(one, ast.Name) and one.id in names) for one in call.args
+    )
+
+
+def _each_step(code: Code, *names: str) -> Iterator[tuple[Region, ast.Call]]:
+    for region, _, call in code.calls_each_step(*names):
+        if runs_each_step(region, call):
+            yield region, call
+
+
+def find_evaluations(code: Code) -> Iterator[Pause]:
+    """Whole passes over the data without gradients, at each step or at every few."""
+    seen: set[int] = set()
+    for region in code.training.regions:
+        for one in find_frequent_nodes(region, code.values, _OFTEN) if region.loop is not None else ():
+            node = one.node
+            if id(node) not in seen and (
+                (isinstance(node, ast.Call) and _calls_evaluation(node, region.function, code))
+                or (isinstance(node, ast.For) and _is_evaluation_loop(node))
+            ):
+                seen |= {id(part) for part in walk_scope(node)}
+                yield Pause(region, node, one.period)
+
+
+def _calls_evaluation(call: ast.Call, function: Function, code: Code) -> bool:
+    for callee in code.project.resolve(call, function):
+        if callee.definition is None or not is_evaluation(callee.name):
+            continue
+        loops = [one for part in callee.node.body for one in walk_scope(part) if isinstance(one, ast.For)]
+        if any(_goes_over_data(loop) for loop in loops) and _is_without_gradients(callee):
+            return True
+    return False
+
+
+def _is_evaluation_loop(loop: ast.For) -> bool:
+    """`for x, y in val_loader:` in the body of the training loop."""
+    return _goes_over_data(loop) and any(is_evaluation(name) for name in _names(loop.iter))
+
+
+def _goes_over_data(loop: ast.For) -> bool:
+    """Over a whole loader: it does not leave at the first batches."""
+    leaves = any(isinstance(one, ast.Break | ast.Return) for part in loop.body for one in walk_scope(part))
+    return not leaves and any(_LOADER.search(name) for name in _names(loop.iter))
+
+
+def _is_without_gradients(function: Function) -> bool:
+    plain = function.definition
+    assert plain is not None
+    if any(dotted_name(callable_of(one)).split(".")[-1] in _NO_GRADIENTS for one in plain.decorator_list):
+        return True
+    return any(called_name(call) in (*_NO_GRADIENTS, "eval", "set_grad_enabled") for call in function.calls)
+
+
+def _names(node: ast.expr) -> set[str]:
+    return names_in(node) | {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)}

@@ -1,0 +1,180 @@
+"""Loader settings that somebody can set and that never come to the loader that trains."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from flatout.source.code import Code
+from flatout.source.flow.values import Values
+from flatout.source.project.settings import is_settings_name
+from flatout.source.syntax.config_files import torch_setting
+from flatout.source.syntax.module import Function
+from flatout.source.syntax.nodes import argument, called_name, parameters
+from flatout.source.training.job_settings import DeclaredSetting, JobSettings
+from flatout.source.training.loaders import Loader, Setting, accepts_setting, loader_argument, loader_setting
+
+# With what torch has where nobody says anything.
+_DEFAULTS: dict[str, Any] = {
+    "num_workers": 0,
+    "batch_size": 1,
+    "prefetch_factor": 2,
+    "pin_memory": False,
+    "persistent_workers": False,
+}
+# Without workers they have no meaning.
+_OF_WORKERS = ("prefetch_factor", "persistent_workers")
+_MOST_PLACES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoredSetting:
+    """One setting: what the loader has, and where it is set to something else."""
+
+    name: str
+    value: Any
+    # What the call gives for it; None where it says nothing.
+    given: ast.expr | None
+    declared: tuple[DeclaredSetting, ...]
+    # How the configured value is written where the loader is made, if it can be reached from there.
+    handed: str | None = None
+
+    @property
+    def is_cheaper(self) -> bool:
+        """Is less configured than the loader has, so that nothing is lost?"""
+        known = [one.value for one in self.declared if isinstance(one.value, int)]
+        return bool(known) and isinstance(self.value, int) and max(known) < self.value
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoredSettings:
+    loader: Loader
+    missed: tuple[IgnoredSetting, ...]
+    # Others that have the same numbers in their calls.
+    alike: tuple[Loader, ...] = ()
+
+
+def find_ignored_settings(code: Code) -> Iterator[IgnoredSettings]:
+    """Each loader once; those of two trainings are judged with the first."""
+    seen: set[int] = set()
+    for group in code.groups:
+        fixed = {name: _fixed(name, group, code.values) for name in _DEFAULTS}
+        for loader in group.loaders:
+            if not loader.trains or id(loader.call) in seen:
+                continue
+            found = tuple(
+                missed
+                for name in _DEFAULTS
+                if (missed := _missed(name, loader, group, fixed[name], code.values)) is not None
+            )
+            if found:
+                seen.add(id(loader.call))
+                yield IgnoredSettings(loader, found, tuple(_alike(loader, found, group)))
+
+
+def _fixed(name: str, group: JobSettings, values: Values) -> tuple[DeclaredSetting, ...]:
+    """What is declared for a setting that no training loader gets; nothing if one of them may get it."""
+    for loader in group.loaders:
+        state = loader_setting(loader, name, values)
+        if loader.trains and (state.state == "unknown" or (state.value is not None and state.value.is_set)):
+            return ()
+    if not any(loader.trains for loader in group.loaders):
+        return ()
+    found = group.declared_as(name)
+    if any(group.uses.is_used(one.name) or group.is_handed_on(one) for one in found):
+        return ()
+    return tuple(found)
+
+
+def _missed(
+    name: str, loader: Loader, group: JobSettings, declared: tuple[DeclaredSetting, ...], values: Values
+) -> IgnoredSetting | None:
+    state = loader_setting(loader, name, values)
+    if (
+        state.state == "unknown"
+        or (state.value is not None and state.value.is_set)
+        or not _matters(name, loader, values)
+        or not accepts_setting(loader, name)
+    ):
+        return None
+    has = _DEFAULTS[name] if state.value is None else state.value.value
+    ignored = _ignored_parameter(name, loader, state, values)
+    found = [one for one in declared if one.value != has and _is_plausible(name, one.value)]
+    if ignored is not None:
+        found.insert(0, ignored)
+    if not found:
+        return None
+    found.sort(key=lambda one: one.value is None and one.kind != "parameter")  # those that say a number first
+    handed = ignored.name if ignored is not None else _reached(found[0], loader.function)
+    return IgnoredSetting(name, has, loader_argument(loader, name), tuple(found[:_MOST_PLACES]), handed)
+
+
+def _matters(name: str, loader: Loader, values: Values) -> bool:
+    if name in _OF_WORKERS and loader_setting(loader, "num_workers", values).is_off():
+        return False
+    size = loader_argument(loader, "batch_size") if name == "batch_size" else None
+    if isinstance(size, ast.Constant) and size.value is None:
+        return False  # its samples are batches already
+    return name != "batch_size" or (
+        argument(loader.call, "batch_sampler", 4) is None and argument(loader.call, "sampler", 3) is None
+    )
+
+
+def _is_plausible(name: str, value: Any) -> bool:
+    """A number where a number belongs; an option without a default may be anything."""
+    if value is None:
+        return True
+    wanted = bool if isinstance(_DEFAULTS[name], bool) else int
+    return isinstance(value, wanted) and isinstance(value, bool) == (wanted is bool)
+
+
+def _ignored_parameter(name: str, loader: Loader, state: Setting, values: Values) -> DeclaredSetting | None:
+    """A parameter of the function that makes the loader, which nothing in it reads."""
+    function = loader.function
+    plain = function.definition
+    for one in parameters(plain) if plain is not None else ():
+        if torch_setting((one,), on_command_line=True) != name or _is_loaded(one, function):
+            continue
+        known = values.of(ast.Name(one, ast.Load()), function)
+        has = _DEFAULTS[name] if state.value is None else state.value.value
+        if known is not None and (known.value == has or known.value is None):
+            return None
+        assert plain is not None
+        node = next(arg for arg in ast.walk(plain.args) if isinstance(arg, ast.arg) and arg.arg == one)
+        words = f"{one} of {function.name}()"
+        return DeclaredSetting(
+            one, words, None if known is None else known.value, function.module.place(node), "parameter"
+        )
+    return None
+
+
+def _is_loaded(name: str, function: Function) -> bool:
+    return any(
+        (isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Load))
+        or (isinstance(one, ast.Call) and called_name(one) in ("locals", "vars"))
+        for one in ast.walk(function.node)
+    )
+
+
+def _reached(one: DeclaredSetting, function: Function) -> str | None:
+    """`args.num_workers`, where the options are at hand in the function that makes the loader."""
+    if one.option is None or one.option.kind != "argparse":
+        return None
+    plain = function.definition
+    names = [*(parameters(plain) if plain is not None else ()), *function.bindings]
+    if function.definition is None or not any(is_settings_name(name) for name in names):
+        names += list(function.module.body.bindings)
+    holding = [name for name in names if is_settings_name(name) and "." not in name and name not in ("c", "params")]
+    plainly = [name for name in holding if name in ("args", "opt", "opts", "options")]
+    return f"{plainly[0]}.{one.name}" if plainly else None
+
+
+def _alike(loader: Loader, missed: tuple[IgnoredSetting, ...], group: JobSettings) -> Iterator[Loader]:
+    for other in group.loaders:
+        for one in missed:
+            given = loader_argument(other, one.name)
+            if other is not loader and isinstance(given, ast.Constant) and given.value == one.value:
+                yield other
+                break

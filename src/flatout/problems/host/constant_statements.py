@@ -1,0 +1,310 @@
+"""Tensors in the user's source that come out the same at every call: made of literals and settings alone.
+
+Only what can be followed in the text counts: a value that hangs on a batch, a counter or chance is no constant, and
+neither is one of which it cannot be told.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from flatout.problems.host.text_scopes import (
+    NEUTRAL,
+    Scope,
+    in_training_function,
+    is_bound_again,
+    parse_scopes,
+    settings_of_self,
+    single_values,
+    stored_parts,
+)
+from flatout.source.syntax.nodes import called_name
+
+_LIBRARIES = {"torch", "np", "numpy", "math", "F", "functional"}
+_MAKERS = {
+    "tensor", "as_tensor", "arange", "linspace", "logspace", "eye", "ones", "full", "meshgrid", "from_numpy", "array",
+    "asarray", "hann_window", "hamming_window", "blackman_window", "kaiser_window", "bartlett_window", "tril_indices",
+    "triu_indices", "identity", "hanning", "hamming", "kaiser", "indices", "mgrid", "Tensor", "FloatTensor",
+    "LongTensor", "new_tensor", "new_ones", "new_full",
+}  # fmt: skip
+_OF_RECEIVER = {"new_tensor", "new_ones", "new_full", "new_zeros"}
+_BUILTINS = {
+    "range", "len", "list", "tuple", "int", "float", "min", "max", "sum", "abs", "round", "enumerate", "zip", "sorted",
+    "reversed", "bool",
+}  # fmt: skip
+_BY_CHANCE = ("rand", "normal", "shuffle", "perm", "multinomial", "bernoulli", "uniform", "choice", "dropout", "empty")
+# What only says where and how a tensor lies does not change what it is.
+_PLACES = {"device", "dtype", "layout", "pin_memory", "non_blocking", "copy", "memory_format"}
+_MOVES = {"to", "cuda", "type_as", "type"}
+_SETTINGS = {"args", "cfg", "conf", "config", "opt", "opts", "options", "hparams"}
+_ROUNDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantStatement:
+    """A statement that builds a constant, and copies nothing else. `whole`: it does nothing else at all."""
+
+    file: str
+    first: int
+    last: int
+    whole: bool
+
+    def holds(self, file: str, line: int) -> bool:
+        return self.file == file and self.first <= line <= self.last
+
+
+@lru_cache(maxsize=16)
+def find_constants(files: tuple[tuple[str, str], ...]) -> tuple[ConstantStatement, ...]:
+    """All such statements of these files, by their names and texts."""
+    known = _Known([scope for file, text in files for scope in parse_scopes(file, text)])
+    return tuple(built for scope in known.scopes for built in known.built(scope))
+
+
+class _Known:
+    """Which names and functions are constant, in all scopes together."""
+
+    def __init__(self, scopes: Sequence[Scope]) -> None:
+        self.scopes = scopes
+        self._functions = {scope.name: scope for scope in scopes if scope.is_plain_function}
+        several = [scope.name for scope in scopes if scope.is_plain_function]
+        for name in {name for name in several if several.count(name) > 1}:
+            del self._functions[name]  # which one is called cannot be told
+        self._fixed_parameters: dict[int, set[str]] = {id(scope): set() for scope in scopes}
+        self._names: dict[int, set[str]] = {}
+        self._pure: dict[str, bool] = {}
+        # By the class: its methods share them.
+        self._settings: dict[int, set[str]] = {}
+        for _ in range(_ROUNDS):
+            self._names = {
+                id(scope): self._constant_names(scope, self._fixed_parameters[id(scope)]) for scope in scopes
+            }
+            self._fix_parameters()
+
+    def _fix_parameters(self) -> None:
+        """A parameter is constant if every call that is known passes a constant, or leaves it to its default."""
+        passed: dict[str, list[tuple[ast.Call, Scope]]] = {}
+        for scope in self.scopes:
+            if scope.name == "__init__":
+                continue  # called once: what it passes says nothing about the calls of a step
+            for node in scope.nodes:
+                if isinstance(node, ast.Call) and called_name(node) in self._functions:
+                    passed.setdefault(called_name(node), []).append((node, scope))
+        for name, calls in passed.items():
+            function = self._functions[name]
+            fixed = [self._fixed_by(call, function, caller) for call, caller in calls]
+            self._fixed_parameters[id(function)] = set.intersection(*fixed)
+
+    def _fixed_by(self, call: ast.Call, function: Scope, caller: Scope) -> set[str]:
+        if any(isinstance(arg, ast.Starred) for arg in call.args) or any(one.arg is None for one in call.keywords):
+            return set()
+        given = dict(zip(function.parameters, call.args, strict=False))
+        given |= {one.arg: one.value for one in call.keywords if one.arg is not None}
+        env = self._names[id(caller)]
+        left = {name for name in function.defaults if name not in given}
+        return left | {name for name, value in given.items() if self._is_constant(value, env, caller)}
+
+    def _constant_names(self, scope: Scope, parameters: set[str]) -> set[str]:
+        """Names of a scope that are only ever bound to constants: all are thought to be, until one shows otherwise."""
+        names = {name for name, _, _ in scope.bindings} - set(scope.parameters) | parameters | scope.outer_constants
+        names -= {name for name in scope.unclear if name not in NEUTRAL}
+        names -= _of_several(scope)
+        while True:
+            wrong = {
+                name
+                for name, value, node in scope.bindings
+                if name in names and (not self._is_constant(value, names, scope) or is_bound_again(scope, name, node))
+            }
+            wrong |= {
+                name
+                for name, parts in stored_parts(scope)
+                if name in names and not all(self._is_constant(part, names, scope) for part in parts)
+            }
+            if not wrong:
+                return names
+            names -= wrong
+
+    def _is_constant(self, node: ast.AST, env: set[str], scope: Scope) -> bool:
+        if isinstance(node, ast.Constant):
+            return True
+        if isinstance(node, ast.Name):
+            own = node.id in scope.bound or node.id in scope.parameters
+            return (
+                node.id in env
+                or node.id in NEUTRAL
+                or (not own and (node.id.isupper() or node.id in scope.from_libraries))
+            )
+        if isinstance(node, ast.Attribute):
+            return self._is_constant_attribute(node, env, scope)
+        if isinstance(node, ast.Call):
+            return self._is_constant_call(node, env, scope)
+        if isinstance(node, ast.ListComp | ast.GeneratorExp | ast.SetComp):
+            inner = set(env)
+            for part in node.generators:
+                if not self._is_constant(part.iter, inner, scope):
+                    return False
+                inner |= {one.id for one in ast.walk(part.target) if isinstance(one, ast.Name)}
+            tests = [test for part in node.generators for test in part.ifs]
+            return all(self._is_constant(one, inner, scope) for one in (node.elt, *tests))
+        if isinstance(node, _PLAIN):
+            return all(self._is_constant(part, env, scope) for part in single_values(node))
+        return False
+
+    def _is_constant_attribute(self, node: ast.Attribute, env: set[str], scope: Scope) -> bool:
+        if node.attr in NEUTRAL or _is_of_settings(node):
+            return True
+        root = node.value
+        if isinstance(root, ast.Name) and root.id == "self":
+            return node.attr in self._settings_of(scope)
+        if isinstance(root, ast.Name) and root.id in scope.imported:
+            return root.id in _LIBRARIES or node.attr.isupper()
+        return self._is_constant(root, env, scope)
+
+    def _settings_of(self, scope: Scope) -> set[str]:
+        key = id(scope.class_body)
+        if key not in self._settings:
+            self._settings[key] = settings_of_self(scope)
+        return self._settings[key]
+
+    def _is_constant_call(self, call: ast.Call, env: set[str], scope: Scope) -> bool:
+        name, func = called_name(call), call.func
+        if any(part in name for part in _BY_CHANCE):
+            return False
+        if any(one.arg == "requires_grad" or one.arg is None for one in call.keywords):
+            return False
+        values = [*call.args, *(one.value for one in call.keywords if one.arg not in _PLACES)]
+        if isinstance(func, ast.Attribute) and name in _MOVES:
+            return self._is_constant(func.value, env, scope)
+        if not all(self._is_constant(value, env, scope) for value in values):
+            return False
+        if isinstance(func, ast.Name):
+            return (
+                (name in _BUILTINS and name not in scope.bound) or self._is_pure(name) or _is_from_library(name, scope)
+            )
+        if not isinstance(func, ast.Attribute):
+            return False
+        if name in _OF_RECEIVER or _in_library(func, scope):
+            return True
+        if isinstance(func.value, ast.Name) and func.value.id in scope.imported:
+            return self._is_pure(name)
+        return self._is_constant(func.value, env, scope)
+
+    def _is_pure(self, name: str) -> bool:
+        """A function of the user's that gives a constant if it is given constants."""
+        function = self._functions.get(name)
+        if function is None:
+            return False
+        if name not in self._pure:
+            self._pure[name] = False  # while it is being looked at: one that calls itself is not followed
+            env = self._constant_names(function, set(function.parameters))
+            self._pure[name] = bool(function.returned) and all(
+                self._is_constant(value, env, function) for value in function.returned
+            )
+        return self._pure[name]
+
+    def built(self, scope: Scope) -> Iterator[ConstantStatement]:
+        if scope.name == "__init__" or scope.is_cached:
+            return
+        env = self._names[id(scope)]
+        once = in_training_function(scope)
+        feeding: set[str] = set()
+        # Backwards: what a constant is made of is bound before it.
+        for statement, in_loop in reversed(scope.statements):
+            value = getattr(statement, "value", None)
+            if value is None or (once and not in_loop):
+                continue
+            found = self._in_statement(statement, value, env, scope)
+            if found is None and _targets(statement) & feeding & env:
+                found = _built(scope, statement, whole=True)
+            if found is not None:
+                yield found
+                feeding |= {one.id for one in ast.walk(value) if isinstance(one, ast.Name)} if found.whole else set()
+
+    def _in_statement(
+        self, statement: ast.stmt, value: ast.expr, env: set[str], scope: Scope
+    ) -> ConstantStatement | None:
+        targets = _targets(statement)
+        kept = isinstance(statement, ast.Return) or bool(targets and targets <= env)
+        if kept and self._is_constant(value, env, scope) and self._makes_tensor(value, env, scope):
+            return _built(scope, statement, whole=True)
+        # Or a part of it, or the beginning of something that is changed later on: then its copy at least.
+        moved = [one for one in ast.walk(value) if isinstance(one, ast.Call) and called_name(one) in ("to", "cuda")]
+        if len(moved) == 1 and self._is_constant(moved[0], env, scope) and self._makes_tensor(moved[0], env, scope):
+            return _built(scope, statement, whole=False)
+        return None
+
+    def _makes_tensor(self, value: ast.AST, env: set[str], scope: Scope, depth: int = 0) -> bool:
+        if depth > _ROUNDS:
+            return False
+        for node in ast.walk(value):
+            if isinstance(node, ast.Call):
+                name = called_name(node)
+                if name in _MAKERS and (
+                    name in _OF_RECEIVER or _in_library(node.func, scope) or _is_from_library(name, scope)
+                ):
+                    return True
+                function = self._functions.get(name)
+                if function is not None and any(
+                    self._makes_tensor(one, set(), function, depth + 1) for one in _values_of(function)
+                ):
+                    return True
+            elif isinstance(node, ast.Name) and node.id in env:
+                given = [one for name, one, _ in scope.bindings if name == node.id and not _names(one, node.id)]
+                if any(self._makes_tensor(one, env - {node.id}, scope, depth + 1) for one in given):
+                    return True
+        return False
+
+
+_PLAIN = (
+    ast.BinOp, ast.UnaryOp, ast.Compare, ast.BoolOp, ast.Tuple, ast.List, ast.Set, ast.Dict, ast.Subscript, ast.Slice,
+    ast.IfExp, ast.Starred, ast.operator, ast.unaryop, ast.cmpop, ast.boolop,
+)  # fmt: skip
+
+
+def _of_several(scope: Scope) -> set[str]:
+    """Names that are now one literal, now another: `ok = True`, and in some branch `ok = False`."""
+    begun: dict[str, set[object]] = {}
+    for name, value, _ in scope.bindings:
+        if isinstance(value, ast.Constant) and value.value is not None:
+            begun.setdefault(name, set()).add(value.value)
+    return {name for name, values in begun.items() if len(values) > 1}
+
+
+def _is_of_settings(node: ast.AST) -> bool:
+    """`args.size`, `self.cfg.model.width`: what the command line or a config file said, once."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+        if (node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")) in _SETTINGS:
+            return True
+    return False
+
+
+def _built(scope: Scope, statement: ast.stmt, whole: bool) -> ConstantStatement:
+    return ConstantStatement(scope.file, statement.lineno, statement.end_lineno or statement.lineno, whole)
+
+
+def _targets(statement: ast.stmt) -> set[str]:
+    targets = statement.targets if isinstance(statement, ast.Assign) else ()
+    return {one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)}
+
+
+def _values_of(function: Scope) -> list[ast.AST]:
+    return [*function.returned, *(value for _, value, _ in function.bindings)]
+
+
+def _names(node: ast.AST, name: str) -> bool:
+    return any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(node))
+
+
+def _in_library(func: ast.AST, scope: Scope) -> bool:
+    """`torch.arange`, `np.linalg.inv`, `torch.nn.functional.pad`."""
+    while isinstance(func, ast.Attribute):
+        func = func.value
+    return isinstance(func, ast.Name) and func.id in _LIBRARIES and func.id in scope.imported
+
+
+def _is_from_library(name: str, scope: Scope) -> bool:
+    """`from torch import arange`."""
+    return name in scope.from_libraries

@@ -1,0 +1,150 @@
+"""Optimizers of torch that a file makes: calls of its classes, by whatever name the file has for them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from flatout.source.code import Code
+from flatout.source.flow.guards import walk_main_path
+from flatout.source.syntax.module import Function, Module, full_name
+from flatout.source.syntax.nodes import bound_names, called_name, dotted_name, root_name, walk_scope
+from flatout.source.training.cadence import runs_each_step_if_enabled
+from flatout.source.training.regions import Region
+
+# Those that take `fused=`, and those that only take `foreach=`.
+FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
+_OTHERS = ("Adadelta", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop", "Muon", "Adafactor")
+
+
+@dataclass(frozen=True, slots=True)
+class Optimizer:
+    call: ast.Call
+    function: Function
+
+    @property
+    def name(self) -> str:
+        return called_name(self.call)
+
+    def given(self, *names: str) -> ast.keyword | None:
+        return next((one for one in self.call.keywords if one.arg in names), None)
+
+
+def find_optimizers(module: Module) -> Iterator[Optimizer]:
+    """In the order of the text, as far as a kind goes."""
+    if "optim" not in module.text:
+        return
+    for name in (*FUSED, *_OTHERS):
+        for call, function in module.calls.get(name, ()):
+            if full_name(call.func, module).startswith("torch.optim."):
+                yield Optimizer(call, function)
+
+
+# Loops of a training step that go over the model's parameters and change one tensor at each turn.
+
+# What is done to each: its values or gradient changed, its gradient zeroed, its gradient clipped by its own norm.
+Done = Literal["changed", "zeroed", "clipped"]
+
+_PARAMETERS = re.compile(
+    r"\b(named_)?parameters\(|\bparams\b|['\"]params['\"]|state_dict\(\)|\b(named_)?buffers\(", re.I
+)
+# In-place operations that compute; `requires_grad_` and `share_memory_` do not.
+_IN_PLACE = {
+    "add_", "sub_", "mul_", "div_", "copy_", "lerp_", "addcmul_", "addcdiv_", "clamp_", "clamp_min_", "clamp_max_",
+    "sign_", "sqrt_", "neg_", "pow_", "set_", "fill_",
+}  # fmt: skip
+_CLIPS = {"clip_grad_norm_", "clip_grad_norm", "clip_grad_value_"}
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterUpdate:
+    # None for an optimizer's own step, which `function` then is.
+    region: Region | None
+    loop: ast.For
+    # The statement or call that does it.
+    node: ast.AST
+    done: Done
+    function: Function
+
+
+def find_updates(code: Code) -> Iterator[ParameterUpdate]:
+    """One for each loop: the innermost one over parameters."""
+    seen: set[int] = set()
+    for region in code.training.regions:
+        for turn in region.turns():
+            loop = turn.loops[-1] if turn.loops else None
+            if not isinstance(loop, ast.For) or id(loop) in seen or not goes_over_parameters(loop):
+                continue
+            done = _done_by(turn.node, bound_names(loop.target))
+            if done is not None and runs_each_step_if_enabled(region, loop):
+                seen.add(id(loop))
+                yield ParameterUpdate(region, loop, turn.node, done, region.function)
+    for function, loop, node in _own_optimizers(code):
+        if id(loop) not in seen:
+            yield ParameterUpdate(None, loop, node, "changed", function)
+
+
+def _own_optimizers(code: Code) -> Iterator[tuple[Function, ast.For, ast.AST]]:
+    """Optimizers of the project's own that a training makes: their `step` may be reached in a way nobody can follow."""
+    trains = {id(region.module): region.module for region in code.training.regions if region.hop is None}
+    for module in code.project.mentioning("Optimizer"):
+        if not code.training.takes_part(module) or "def step" not in module.text:
+            continue
+        for cls in module.classes.values():
+            if "step" not in cls.methods or not code.project.is_a(cls, "Optimizer"):
+                continue
+            if any(re.search(rf"(?<!class )\b{cls.name}\b", one.text) for one in trains.values()):
+                yield from _changing_in(cls.methods["step"])
+
+
+def _changing_in(function: Function) -> Iterator[tuple[Function, ast.For, ast.AST]]:
+    seen: set[int] = set()
+    for turn in walk_main_path(function.node.body, function):
+        loop = turn.loops[-1] if turn.loops else None
+        if not isinstance(loop, ast.For) or id(loop) in seen or not goes_over_parameters(loop):
+            continue
+        if _done_by(turn.node, bound_names(loop.target)) == "changed":
+            seen.add(id(loop))
+            yield function, loop, turn.node
+
+
+def goes_over_parameters(loop: ast.For) -> bool:
+    return bool(_PARAMETERS.search(ast.unparse(loop.iter)))
+
+
+def _done_by(node: ast.AST, names: set[str]) -> Done | None:
+    if isinstance(node, ast.Call):
+        name = called_name(node)
+        if name == "zero_" and _is_gradient(node.func, names):
+            return "zeroed"
+        if name in _IN_PLACE and isinstance(node.func, ast.Attribute) and root_name(node.func.value) in names:
+            return "changed"
+        if name in _CLIPS and node.args and root_name(node.args[0]) in names:
+            return "clipped"
+    elif isinstance(node, ast.AugAssign):
+        target = node.target
+        if isinstance(target, ast.Name) and target.id in names and not isinstance(node.value, ast.Constant):
+            return "changed"  # `p -= lr * p.grad`; a counter goes on by a number
+        if isinstance(target, ast.Attribute) and target.attr in ("data", "grad") and root_name(target) in names:
+            return "changed"
+    elif isinstance(node, ast.Assign):
+        return _done_by_assignment(node, names)
+    return None
+
+
+def _done_by_assignment(node: ast.Assign, names: set[str]) -> Done | None:
+    """`p.data = decay * p.data + …`; `p.grad = None` and `p.data = q` compute nothing."""
+    target = node.targets[0]
+    if not (isinstance(target, ast.Attribute) and target.attr in ("data", "grad") and root_name(target) in names):
+        return None
+    computes = any(isinstance(one, ast.BinOp) for one in walk_scope(node.value))
+    return "changed" if computes and root_name(target) in {root_name(one) for one in walk_scope(node.value)} else None
+
+
+def _is_gradient(func: ast.expr, names: set[str]) -> bool:
+    """`p.grad.zero_`, `p.grad.data.zero_`."""
+    owner = func.value if isinstance(func, ast.Attribute) else func
+    return root_name(owner) in names and "grad" in dotted_name(owner).split(".")

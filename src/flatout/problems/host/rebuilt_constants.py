@@ -1,0 +1,216 @@
+"""Constants that a training step makes anew each time: copied to the device, or computed by a function."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from flatout.problems.host.constant_statements import find_constants
+from flatout.source.code import Code
+from flatout.source.flow.devices import moves_to, uses_device
+from flatout.source.flow.guards import PathNode
+from flatout.source.project.project import Project
+from flatout.source.syntax.module import Function, Module
+from flatout.source.syntax.nodes import (
+    LOOPS,
+    bound_names,
+    callable_of,
+    called_name,
+    children,
+    dotted_name,
+    parameters,
+    walk_scope,
+)
+from flatout.source.training.cadence import runs_each_step_if_enabled
+from flatout.source.training.regions import Region
+
+_FROM_HOST = {"tensor", "as_tensor", "from_numpy", "Tensor", "FloatTensor", "LongTensor"}
+_MAKERS = {*_FROM_HOST, "arange", "linspace", "hann_window", "meshgrid", "array", "eye"}
+# Can be made on the device as well, where nothing of theirs is on the host.
+_OF_SIZES = {"zeros", "ones", "arange", "eye", "full", "linspace"}
+_SHAPING = {"float", "long", "int", "half", "double", "view", "unsqueeze", "squeeze", "reshape", "repeat", "expand"}
+_ON_DEVICE = ("graph", "device")
+# Classes that live as long as the training does.
+_HOLDING_SETTINGS = ("Module", "Model", "Loss", "Trainer")
+_DEEPEST, _ROUNDS = 2, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """`node` is the call that brings the constant from the host to the device, or computes it."""
+
+    region: Region
+    statement: ast.stmt
+    node: ast.Call
+    is_copied: bool
+    # `torch.arange(len(x)).to(device)`: how large it is may change, but nothing of it has to come from the host.
+    is_of_sizes: bool = False
+
+    @property
+    def is_literal(self) -> bool:
+        """`torch.tensor([0.485, 0.456], device=…)`: nothing but literals in it."""
+        return self.is_copied and self.made is not None and _literal(self.made) is not None
+
+    @property
+    def is_number(self) -> bool:
+        """`torch.tensor(0.0, device=…)`, `torch.tensor(0.0).to(…)`: a single number."""
+        value = _literal(self.made) if self.made is not None else None
+        return isinstance(value, int | float)
+
+    @property
+    def made(self) -> ast.Call | None:
+        """The call of `torch.tensor`, or `x.new_tensor`, whose result is copied."""
+        inner = self.node.func.value if isinstance(self.node.func, ast.Attribute) else None
+        found = inner if called_name(self.node) in ("to", "cuda") else self.node
+        is_made = isinstance(found, ast.Call) and called_name(found) in ("tensor", "new_tensor")
+        return found if is_made and isinstance(found, ast.Call) else None
+
+
+def _literal(call: ast.Call) -> object | None:
+    """What a call is given, where it is one literal."""
+    try:
+        return ast.literal_eval(call.args[0]) if len(call.args) == 1 else None
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return None
+
+
+def find_rebuilt(code: Code) -> Iterator[Rebuilt]:
+    candidates = list(_candidates(code))
+    unclear = [one for one in candidates if not one.is_literal and not _is_of_data(one, code.project)]
+    modules = {id(module): module for one in unclear for module in _modules_of(one, code.project)}
+    # Which statements are constant is worked out for whole files, so only for those that it may hang on.
+    texts = tuple(sorted((module.shown, module.text) for module in modules.values()))
+    built = {(one.file, one.first, one.last) for one in find_constants(texts)} if texts else set()
+    known = [one for one in candidates if one.is_literal] + unclear
+    known += [one for one in candidates if one.is_of_sizes and not any(one is other for other in known)]
+    for one in known:
+        at = (one.region.module.shown, one.statement.lineno, one.statement.end_lineno or 0)
+        if (one.is_literal or one.is_of_sizes or at in built) and runs_each_step_if_enabled(one.region, one.node):
+            yield one
+
+
+def _is_of_data(one: Rebuilt, project: Project) -> bool:
+    """A method of a sample or a batch: what such an object holds differs from step to step."""
+    owner = one.region.function.owner
+    if owner is None or "self" not in _made_of(one.node):
+        return False
+    return not any(owner.name.endswith(end) or project.is_a(owner, end) for end in _HOLDING_SETTINGS)
+
+
+def _candidates(code: Code) -> Iterator[Rebuilt]:
+    """Statements of a step that copy something which does not obviously come from the batch."""
+    seen: set[int] = set()
+    for region in code.training.regions:
+        on_device = uses_device(region.module) or uses_device(region.root.module)
+        changing: set[str] | None = None
+        for turn in region.turns():
+            call, statement = turn.node, turn.statement
+            if not isinstance(call, ast.Call) or statement is None or id(statement) in seen:
+                continue
+            if not isinstance(getattr(statement, "value", None), ast.expr):
+                continue
+            is_copied = on_device and _copies(call, region, code)
+            if not is_copied and not _computes(call, turn, region, code.project):
+                continue
+            if changing is None:
+                changing = _changing(region.function)
+            of_sizes = is_copied and _is_of_sizes(call)
+            if _made_of(call) & changing and not of_sizes and not _is_new_list(call):
+                continue
+            seen.add(id(statement))
+            yield Rebuilt(region, statement, call, is_copied, of_sizes)
+
+
+def _copies(call: ast.Call, region: Region, code: Code) -> bool:
+    """Something is brought from the host to the device here; an empty tensor, or what an object holds, is not made."""
+    moves = isinstance(call.func, ast.Attribute) and (moves_to(call) == "device" or _follows(call, region, code))
+    given = any(one.arg == "device" for one in call.keywords) and called_name(call) in _FROM_HOST
+    made = call.func.value if moves and isinstance(call.func, ast.Attribute) else call
+    is_empty = isinstance(made, ast.Call) and _literal(made) in ([], ())
+    new = _is_new_list(call) and code.kinds.of(region).of(call) in _ON_DEVICE
+    return (moves or given or new) and not is_empty and not isinstance(made, ast.Attribute)
+
+
+def _follows(call: ast.Call, region: Region, code: Code) -> bool:
+    """`weights.to(x)`: to wherever a tensor of the device is."""
+    if called_name(call) != "to" or len(call.args) != 1 or not isinstance(call.args[0], ast.Name):
+        return False
+    return code.kinds.of(region).of(call.args[0]) in _ON_DEVICE
+
+
+def _is_new_list(call: ast.Call) -> bool:
+    """`x.new_tensor([0.485, 0.456, 0.406])`: made on the host, whatever x is."""
+    return called_name(call) == "new_tensor" and isinstance(_literal(call), list | tuple)
+
+
+def _is_of_sizes(call: ast.Call) -> bool:
+    """`torch.arange(1, n).float().to(device)`."""
+    made = call.func.value if isinstance(call.func, ast.Attribute) and called_name(call) in ("to", "cuda") else None
+    while isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute) and made.func.attr in _SHAPING:
+        made = made.func.value
+    if not isinstance(made, ast.Call) or any(one.arg == "device" for one in made.keywords):
+        return False
+    return dotted_name(made.func) in {f"torch.{name}" for name in _OF_SIZES}
+
+
+def _computes(call: ast.Call, turn: PathNode, region: Region, project: Project) -> bool:
+    """`bank = triangles(32, 129)`: all it calls is a plain function of the project, which makes tensors."""
+    if not isinstance(turn.statement, ast.Assign) or turn.statement.value is not call:
+        return False
+    callees = project.resolve(call, region.function)
+    if len(callees) != 1 or callees[0].owner is not None or callees[0].definition is None:
+        return False
+    kept = any("cache" in dotted_name(callable_of(one)) for one in callees[0].definition.decorator_list)
+    return not kept and any(called_name(inner) in _MAKERS for inner in callees[0].calls)
+
+
+def _made_of(call: ast.Call) -> set[str]:
+    """Names in what is copied; where to is of no matter."""
+    if called_name(call) in ("to", "cuda") and isinstance(call.func, ast.Attribute):
+        parts: list[ast.expr] = [call.func.value]
+    else:
+        parts = [*call.args, *(one.value for one in call.keywords if one.arg != "device")]
+    return {name for part in parts for name in _read(part)}
+
+
+def _changing(function: Function) -> set[str]:
+    """Parameters, loop variables and what is made of them, `self` aside.
+
+    Parameters may be constant all the same, but seldom are.
+    """
+    plain = function.definition
+    names = set() if plain is None else set(parameters(plain)) - {"self", "cls"}
+    for statement in function.node.body:
+        for one in walk_scope(statement):
+            if isinstance(one, LOOPS) and not isinstance(one, ast.While):
+                names |= bound_names(one.target)
+    for _ in range(_ROUNDS):
+        names |= {name for name, values in function.bindings.items() if any(names & _read(value) for value in values)}
+    return names
+
+
+def _read(node: ast.expr) -> set[str]:
+    """Names whose values count: not those of which only the place or the type is asked."""
+    found: set[str] = set()
+    stack: list[ast.AST] = [node]
+    while stack:
+        one = stack.pop()
+        if isinstance(one, ast.Name):
+            found.add(one.id)
+        elif not (isinstance(one, ast.Attribute) and one.attr in ("device", "dtype")):
+            stack += children(one)
+    return found
+
+
+def _modules_of(one: Rebuilt, project: Project) -> Iterator[Module]:
+    """The file, and those of the plain functions that make what is copied."""
+    yield one.region.module
+    waiting = [(one.region.function, call, 0) for call in walk_scope(one.node) if isinstance(call, ast.Call)]
+    while waiting:
+        function, call, depth = waiting.pop()
+        for callee in project.resolve(call, function):
+            if callee.owner is None:
+                yield callee.module
+                if depth < _DEEPEST:
+                    waiting += [(callee, inner, depth + 1) for inner in callee.calls]

@@ -1,0 +1,273 @@
+"""A file's functions, taken apart: what they bind, what they return, in which of their loops they train."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from flatout.source.syntax.nodes import DEFINITIONS, called_name, walk_scope
+
+# Where and how a tensor lies, which does not change what it is.
+NEUTRAL = {"device", "dtype"}
+_TRAINS = {"backward", "zero_grad"}
+_LIBRARIES = {"torch", "numpy", "math"}
+_CACHES = ("cache", "lru_cache", "cached_property")
+_SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr)
+# Calls in the value of an attribute that is a plain setting.
+_PLAIN_CALLS = {"int", "float", "tuple", "list", "len", "min", "max", "round", "str", "bool"}
+
+
+@dataclass(slots=True)
+class Scope:
+    """One function, or the module itself."""
+
+    file: str
+    name: str
+    parameters: list[str]
+    # Parameters whose default is a literal.
+    defaults: set[str]
+    is_plain_function: bool
+    is_cached: bool
+    # Names that imports bring in, and those of functions imported from torch, numpy, math.
+    imported: set[str]
+    from_libraries: set[str]
+    class_body: ast.ClassDef | None
+    # Constants of the module that the function does not bind itself.
+    outer_constants: set[str] = field(default_factory=set)
+    # All nodes but those of functions defined inside.
+    nodes: list[ast.AST] = field(default_factory=list)
+    # (name, value, statement) of every `name = value`.
+    bindings: list[tuple[str, ast.expr, ast.stmt]] = field(default_factory=list)
+    # Names bound in a way that is not followed: loop variables, `with … as`, unpacking of calls, global.
+    unclear: set[str] = field(default_factory=set)
+    returned: list[ast.expr] = field(default_factory=list)
+    # Simple statements, and whether they lie in a loop.
+    statements: list[tuple[ast.stmt, bool]] = field(default_factory=list)
+    # The innermost loop around each statement.
+    loops: dict[int, ast.stmt] = field(default_factory=dict)
+    bound: set[str] = field(default_factory=set)
+
+
+def parse_scopes(file: str, text: str) -> list[Scope]:
+    """The module and all its functions; none if it is no Python."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return []
+    imported, from_libraries = _imports(tree)
+    module = Scope(file, "<module>", [], set(), False, False, imported, from_libraries, None)
+    _fill(module, tree.body)
+    once = [name for name, _, node in module.bindings if id(node) not in module.loops]
+    literal = {name for name, value, node in module.bindings if once.count(name) == 1 and _is_literal(value)}
+    rebound = {name for name, _, node in module.bindings if id(node) in module.loops} | module.unclear
+    scopes = [module]
+    for function, owner in _functions(tree, None):
+        scope = _of_function(file, function, owner, imported, from_libraries)
+        # One that is defined within another may use what is bound there.
+        scope.is_plain_function &= function in tree.body
+        scope.outer_constants = literal - rebound - scope.bound - set(scope.parameters)
+        scopes.append(scope)
+    return scopes
+
+
+def _imports(tree: ast.Module) -> tuple[set[str], set[str]]:
+    imported, from_libraries = set(), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imported |= {name.asname or name.name.split(".")[0] for name in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names = {name.asname or name.name for name in node.names}
+            imported |= names
+            if (node.module or "").split(".")[0] in _LIBRARIES:
+                from_libraries |= names
+    return imported, from_libraries
+
+
+def _functions(
+    node: ast.AST, owner: ast.ClassDef | None
+) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDef, ast.ClassDef | None]]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield child, owner
+        yield from _functions(child, child if isinstance(child, ast.ClassDef) else owner)
+
+
+def _of_function(
+    file: str,
+    function: ast.FunctionDef | ast.AsyncFunctionDef,
+    owner: ast.ClassDef | None,
+    imported: set[str],
+    from_libraries: set[str],
+) -> Scope:
+    given = function.args
+    ordered = [*given.posonlyargs, *given.args]
+    last = ordered[len(ordered) - len(given.defaults) :]
+    pairs = [*zip(last, given.defaults, strict=True), *zip(given.kwonlyargs, given.kw_defaults, strict=True)]
+    fixed = {one.arg for one, value in pairs if value is not None and _is_literal(value)}
+    scope = Scope(
+        file=file,
+        name=function.name,
+        parameters=[one.arg for one in (*ordered, *given.kwonlyargs)],
+        defaults=fixed,
+        is_plain_function=owner is None and not given.vararg and not given.kwarg,
+        is_cached=any(ast.unparse(one).split("(")[0].endswith(_CACHES) for one in function.decorator_list),
+        imported=imported,
+        from_libraries=from_libraries,
+        class_body=owner,
+    )
+    _fill(scope, function.body)
+    return scope
+
+
+def _fill(scope: Scope, body: Sequence[ast.stmt], loop: ast.stmt | None = None) -> None:
+    for statement in body:
+        if isinstance(statement, DEFINITIONS):
+            scope.unclear.add(statement.name)
+            continue
+        if loop is not None:
+            scope.loops[id(statement)] = loop
+        if isinstance(statement, _SIMPLE):
+            scope.statements.append((statement, loop is not None))
+            scope.nodes += walk_scope(statement)
+            _bind(scope, statement)
+            continue
+        is_loop = isinstance(statement, ast.For | ast.AsyncFor | ast.While)
+        for name, part in ast.iter_fields(statement):
+            if name in ("body", "orelse", "finalbody"):
+                _fill(scope, part, statement if is_loop else loop)
+            elif name in ("handlers", "cases"):
+                for one in part:
+                    _fill(scope, one.body, loop)
+            else:
+                _mark_unclear(scope, part)
+    scope.bound = {name for name, _, _ in scope.bindings} | scope.unclear
+
+
+def _mark_unclear(scope: Scope, part: object) -> None:
+    """The head of a loop, a `with`, an `if`: what it binds is not followed, what it calls is known."""
+    for one in part if isinstance(part, list) else [part]:
+        if isinstance(one, ast.AST):
+            nodes = list(walk_scope(one))
+            scope.nodes += nodes
+            scope.unclear |= {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        elif isinstance(one, str):
+            scope.unclear.add(one)
+
+
+def _bind(scope: Scope, statement: ast.stmt) -> None:
+    if isinstance(statement, ast.Return):
+        scope.returned += [statement.value] if statement.value is not None else []
+        return
+    value = getattr(statement, "value", None)
+    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+    for target in targets:
+        if target is None or value is None or isinstance(target, ast.Attribute | ast.Subscript):
+            continue
+        for one in ast.walk(target):
+            if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
+                scope.bindings.append((one.id, value, statement))
+    scope.unclear |= {one.target.id for one in walk_scope(statement) if isinstance(one, ast.NamedExpr)}
+
+
+def is_training_loop(loop: ast.AST) -> bool:
+    return any(isinstance(one, ast.Call) and called_name(one) in _TRAINS for one in walk_scope(loop))
+
+
+def in_training_function(scope: Scope) -> bool:
+    """Does the training loop lie in this scope, so that what is outside of it happens once? A module runs once."""
+    return scope.name == "<module>" or any(is_training_loop(loop) for loop in scope.loops.values())
+
+
+def is_bound_again(scope: Scope, name: str, statement: ast.stmt) -> bool:
+    """`step += 1`, `x = x + 1`: a value that goes on from turn to turn, unless each turn begins it anew."""
+    augmented = isinstance(statement, ast.AugAssign)
+    value = getattr(statement, "value", None)
+    refers = augmented or (value is not None and any(isinstance(o, ast.Name) and o.id == name for o in ast.walk(value)))
+    loop = scope.loops.get(id(statement))
+    if not refers or loop is None:
+        return False
+    begun_anew = [
+        other
+        for other_name, other_value, other in scope.bindings
+        if other_name == name
+        and scope.loops.get(id(other)) is loop
+        and not isinstance(other, ast.AugAssign)
+        and not any(isinstance(o, ast.Name) and o.id == name for o in ast.walk(other_value))
+    ]
+    return not begun_anew
+
+
+def stored_parts(scope: Scope) -> Iterator[tuple[str, list[ast.AST]]]:
+    """What is written into a name's value: `out[i] = x`, `out += x`, `out.fill_(x)`, `rows.append(x)`."""
+    for statement, _ in scope.statements:
+        value: ast.AST | None = getattr(statement, "value", None)
+        if value is None:
+            continue
+        for target in statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]:
+            for one in ast.walk(target) if target is not None else ():
+                if (
+                    isinstance(one, ast.Subscript)
+                    and isinstance(one.ctx, ast.Store)
+                    and isinstance(one.value, ast.Name)
+                ):
+                    yield one.value.id, [one.slice, value]
+    for node in scope.nodes:
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and isinstance(node.func.value, ast.Name)
+        ):
+            changes = node.func.attr in ("append", "extend", "insert", "update") or (
+                node.func.attr.endswith("_") and not node.func.attr.endswith("__")
+            )
+            if changes:
+                yield node.func.value.id, list(node.args)
+
+
+def single_values(node: ast.AST) -> list[ast.AST]:
+    """The parts of an expression that have a value."""
+    return [part for part in ast.iter_child_nodes(node) if not isinstance(part, ast.expr_context)]
+
+
+def settings_of_self(scope: Scope) -> set[str]:
+    """Attributes that are set in `__init__` only, to plain numbers: not modules, parameters or buffers."""
+    if scope.class_body is None:
+        return set()
+    settings: dict[str, bool] = {}
+    for function in scope.class_body.body:
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        begun = function.body if function.name == "__init__" else []
+        plain = {id(target) for one in begun if _is_setting(one) for target in _targets(one)}
+        for node in ast.walk(function):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and _is_self(node.value):
+                settings[node.attr] = settings.get(node.attr, True) and id(node) in plain
+    return {name for name, plain in settings.items() if plain}
+
+
+def _is_self(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id == "self"
+
+
+def _targets(statement: ast.stmt) -> list[ast.AST]:
+    if not isinstance(statement, ast.Assign | ast.AnnAssign):
+        return []
+    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+    return [one for target in targets for one in ast.walk(target)]
+
+
+def _is_setting(statement: ast.stmt) -> bool:
+    value = getattr(statement, "value", None)
+    if value is None:
+        return False
+    calls = [one for one in ast.walk(value) if isinstance(one, ast.Call)]
+    return all(called_name(call) in _PLAIN_CALLS for call in calls)
+
+
+def _is_literal(value: ast.AST) -> bool:
+    allowed = (
+        ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.UnaryOp, ast.BinOp, ast.operator, ast.unaryop,
+        ast.expr_context,
+    )  # fmt: skip
+    return all(isinstance(one, allowed) for one in ast.walk(value))

@@ -1,0 +1,163 @@
+"""Times that a training step takes of itself: from one reading of the clock to the next, within one turn."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from flatout.source.syntax.module import Module
+from flatout.source.syntax.nodes import LOOPS, called_name, children, dotted_name, walk_scope
+from flatout.source.training.regions import Region
+
+_CLOCKS = {
+    "time", "perf_counter", "monotonic", "time_ns", "perf_counter_ns", "monotonic_ns", "default_timer", "timer", "now",
+}  # fmt: skip
+_MODULES = {"time", "timeit", "datetime"}
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """`begins` reads the clock and keeps it; `ends` is the difference; `inside` is what runs between, in that order."""
+
+    region: Region
+    begins: ast.stmt
+    ends: ast.BinOp
+    inside: tuple[ast.AST, ...]
+    # What the difference is called: the name it gets, a meter, a key, words beside it.
+    called: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    statement: ast.Assign
+    first: int
+    behind: int
+
+
+class _Body:
+    """The nodes of a region in the order of the text, and what each lies in."""
+
+    def __init__(self, region: Region) -> None:
+        self.region = region
+        self.nodes = [one for statement in region.body for one in walk_scope(statement)]
+        self.at = {id(one): place for place, one in enumerate(self.nodes)}
+        self.parents = {id(child): one for one in self.nodes for child in children(one)}
+        self.readings: dict[str, list[_Reading]] = {}
+        self.others: dict[str, list[int]] = {}
+        for place, one in enumerate(self.nodes):
+            if isinstance(one, ast.Assign):
+                self._note(one, place)
+
+    def _note(self, one: ast.Assign, place: int) -> None:
+        size = sum(1 for _ in walk_scope(one))
+        for target in one.targets:
+            if name := dotted_name(target):
+                if is_clock(one.value, self.region.module):
+                    self.readings.setdefault(name, []).append(_Reading(one, place, place + size))
+                else:
+                    self.others.setdefault(name, []).append(place)
+
+    def reading_before(self, name: str, place: int) -> _Reading | None:
+        """The reading that a name holds here, if this turn made it."""
+        known = [one for one in self.readings.get(name, ()) if one.first < place]
+        if not known or any(known[-1].first < other < place for other in self.others.get(name, ())):
+            return None
+        return known[-1]
+
+    def above(self, node: ast.AST) -> Iterator[ast.AST]:
+        one = self.parents.get(id(node))
+        while one is not None:
+            yield one
+            one = self.parents.get(id(one))
+
+
+def find_intervals(region: Region) -> Iterator[Interval]:
+    """Those that begin in each turn of the region and end in the same one; the end may be looked at seldom."""
+    if not any(one in region.module.text for one in _MODULES):
+        return
+    body = _Body(region)
+    if not body.readings:
+        return
+    each_time = {id(turn.node) for turn in region.turns()}
+    for place, node in enumerate(body.nodes):
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Sub):
+            continue
+        begun = body.reading_before(dotted_name(node.right), place)
+        if begun is None or id(begun.statement) not in each_time:
+            continue
+        until = _until(node, place, body)
+        if until is None or begun.behind > until or not _are_level(begun.statement, node, body):
+            continue
+        if any(isinstance(one, ast.Compare | ast.If | ast.While) for one in _to_statement(node, body)):
+            continue  # asks how long it has been: a limit, no measurement
+        # What the difference is handed to runs after it.
+        around = {id(one) for one in body.above(node)}
+        inside = tuple(one for one in body.nodes[begun.behind : until] if id(one) not in around)
+        yield Interval(region, begun.statement, node, inside, _called(node, body))
+
+
+def is_clock(node: ast.AST, module: Module) -> bool:
+    if not isinstance(node, ast.Call) or called_name(node) not in _CLOCKS:
+        return False
+    brought = module.imports.get(dotted_name(node.func).split(".")[0])
+    return brought is not None and brought.module.split(".")[0] in _MODULES
+
+
+def _until(node: ast.BinOp, place: int, body: _Body) -> int | None:
+    """Where the clock is read the second time: in the difference itself, or just before into a name."""
+    # `spent + end - begin` takes the beginning from the sum.
+    summed = isinstance(node.left, ast.BinOp) and isinstance(node.left.op, ast.Add)
+    later = node.left.right if summed and isinstance(node.left, ast.BinOp) else node.left
+    if is_clock(later, body.region.module):
+        return place
+    read = body.reading_before(dotted_name(later), place)
+    return None if read is None else read.first
+
+
+def _are_level(statement: ast.stmt, node: ast.AST, body: _Body) -> bool:
+    """Whatever the first reading lies in, the second does too; and no loop goes round between them."""
+    around, above = body.parents.get(id(statement)), list(body.above(node))
+    if around is not None and not any(one is around for one in above):
+        return False
+    for one in above:
+        if one is around:
+            return True
+        if isinstance(one, LOOPS):
+            return False
+    return True
+
+
+def _to_statement(node: ast.AST, body: _Body) -> Iterator[ast.AST]:
+    for one in body.above(node):
+        yield one
+        if isinstance(one, ast.stmt):
+            return
+
+
+def _called(node: ast.AST, body: _Body) -> str:
+    words: list[str] = []
+    below: ast.AST = node
+    for one in _to_statement(node, body):
+        if isinstance(one, ast.Assign):
+            words += [_spelled(target) for target in one.targets]
+        elif isinstance(one, ast.AugAssign | ast.AnnAssign):
+            words.append(_spelled(one.target))
+        elif isinstance(one, ast.keyword):
+            words.append(one.arg or "")
+        elif isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute):
+            words.append(_spelled(one.func.value))
+            words += [str(given.value) for given in one.args[:1] if isinstance(given, ast.Constant)]
+        elif isinstance(one, ast.Dict):
+            keys = zip(one.keys, one.values, strict=True)
+            words += [str(getattr(key, "value", "")) for key, value in keys if value is below]
+        below = one
+    return " ".join(words)
+
+
+def _spelled(node: ast.expr) -> str:
+    """`meters data` of `meters["data"]`."""
+    if isinstance(node, ast.Subscript):
+        key = str(node.slice.value) if isinstance(node.slice, ast.Constant) else ""
+        return f"{_spelled(node.value)} {key}"
+    return dotted_name(node)

@@ -1,0 +1,278 @@
+"""Where a training step copies its batch from the host to the device."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from flatout.source.code import Code
+from flatout.source.flow.devices import moves_to, uses_device
+from flatout.source.project.project import Project
+from flatout.source.syntax.module import Function, Module, full_name, own_nodes
+from flatout.source.syntax.nodes import bound_names, called_name, dotted_name, names_in, parameters, root_name
+from flatout.source.training.loaders import has_device_samples
+from flatout.source.training.regions import Region
+
+_NOT_A_BATCH = re.compile(
+    r"model|net\d*$|module|criterion|loss|self$|encoder|decoder|head|backbone|metric|generator|discriminator|optim|ema|torch",
+    re.I,
+)
+_SHAPING = {
+    "squeeze", "unsqueeze", "view", "reshape", "flatten", "permute", "transpose", "t", "contiguous", "float", "long",
+    "int", "half", "bool", "double", "type", "pin_memory", "detach",
+}  # fmt: skip
+_WHOLE_BATCH = re.compile(r"^(batch|data|inputs?|enc\w*|tok\w*|features|graph|g|sample)s?$", re.I)
+_FRAMEWORK = re.compile(r"\b(accelerator|fabric)\b")
+_BATCH_CLASSES = re.compile(r"\b(transformers|tokenizers|dgl|allennlp|torchtext|pytorch3d)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCopy:
+    region: Region
+    call: ast.Call
+    is_non_blocking: bool
+    # What is copied is what the loader gave, which it may have pinned.
+    is_unchanged_since_load: bool
+
+
+def find_copies(code: Code) -> list[BatchCopy]:
+    """Copies of what is, or may well be, on the host; what is known to be on the device is not copied."""
+    found, seen = [], set()
+    there = {id(one.function) for one in code.loaders if has_device_samples(one, code.project)}
+    for region, call in (*((one, call) for one, _, call in code.calls_each_step("to", "cuda")), *_in_lambdas(code)):
+        if not isinstance(call.func, ast.Attribute) or id(region.root.function) in there:
+            continue  # a function of that name; or the loader's samples are on the device already
+        of = _viewed(call.func.value)
+        if id(call) in seen or moves_to(call) != "device" or not uses_device(region.module):
+            continue
+        kind = code.kinds.of(region).of(of)
+        name = dotted_name(of).split(".")[-1] or root_name(of)
+        if kind in ("graph", "device") or _NOT_A_BATCH.search(name) or _is_made_here(of, region):
+            continue
+        if kind is None and not dotted_name(of) and not isinstance(of, ast.Subscript) and not _is_next(of, region):
+            continue  # the result of some call: it may be anything
+        as_loaded = is_unchanged_since_load(_moved(call, region, code), region.function, code.project)
+        copy = BatchCopy(region, call, _is_non_blocking(call, region, code), as_loaded)
+        if _has_a_name_of_its_class(copy, code):
+            continue  # a batch of the project's own: what that copies is seen there
+        seen.add(id(call))
+        found.append(copy)
+    return found
+
+
+def _moved(call: ast.Call, region: Region, code: Code) -> ast.expr:
+    """`x` of `x.cuda()`, and of `utils.cuda(x)`."""
+    assert isinstance(call.func, ast.Attribute)
+    of = call.func.value
+    by_function = isinstance(of, ast.Name) and isinstance(code.project.lookup(of.id, region.function), Module)
+    return call.args[0] if by_function and call.args else of
+
+
+def _in_lambdas(code: Code) -> Iterator[tuple[Region, ast.Call]]:
+    """`tree_map(lambda x: x.to(device), batch)`: what is done to each part of a batch."""
+    for region, turn in code.each_step():
+        given = turn.node.args if isinstance(turn.node, ast.Call) else ()
+        for one in given:
+            if not isinstance(one, ast.Lambda) or len(given) < 2:
+                continue
+            others = [code.kinds.of(region).of(other) for other in given if other is not one]
+            names = {arg.arg for arg in one.args.args}
+            for call in ast.walk(one.body):
+                if (
+                    isinstance(call, ast.Call)
+                    and isinstance(call.func, ast.Attribute)
+                    and root_name(call.func.value) in names
+                    and not {"graph", "device"} & set(others)
+                ):
+                    yield region, call
+
+
+def _viewed(node: ast.expr) -> ast.expr:
+    """What is copied, without what only shapes it: `batch["image"]` of `batch["image"].squeeze(0).float()`."""
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _SHAPING:
+        node = node.func.value
+    return node
+
+
+def _has_a_name_of_its_class(copy: BatchCopy, code: Code) -> bool:
+    """`interaction.to(device)`, where a class `Interaction` has a `to` of its own that knows no options."""
+    assert isinstance(copy.call.func, ast.Attribute)
+    of = copy.call.func.value
+    if not isinstance(of, ast.Name) or not takes_no_options(copy, code):
+        return False
+    own = [cls.name.lower() for m in code.project.modules if "def to(" in m.text for cls in m.classes.values()]
+    return of.id.lower().rstrip("s") in own
+
+
+def takes_no_options(copy: BatchCopy, code: Code) -> bool:
+    """A class of the project has a `to` of its own that knows no `non_blocking`, and this may be one of its objects."""
+    assert isinstance(copy.call.func, ast.Attribute)
+    of, name = copy.call.func.value, copy.call.func.attr
+    meant = code.project.class_of(of, copy.region.function)
+    classes = [
+        cls for module in code.project.modules if f"def {name}(" in module.text for cls in module.classes.values()
+    ]
+    own = [cls.methods[name].definition for cls in ([meant] if meant is not None else classes) if name in cls.methods]
+    return any(one is not None and one.args.kwarg is None and "non_blocking" not in parameters(one) for one in own)
+
+
+def may_be_no_tensor(copy: BatchCopy, code: Code) -> bool:
+    """A whole batch, as tokenizers give it: older versions of its class cannot be told not to block."""
+    assert isinstance(copy.call.func, ast.Attribute)
+    of = copy.call.func.value
+    return (
+        isinstance(of, ast.Name)
+        and bool(_WHOLE_BATCH.search(of.id))
+        and bool(_BATCH_CLASSES.search(copy.region.module.text))
+    )
+
+
+def _is_made_here(node: ast.expr, region: Region) -> bool:
+    """`torch.tensor(3.0).to(device)`, in one or two lines: no loader can pin that, it is another problem."""
+    made = region.function.bindings.get(node.id, []) if isinstance(node, ast.Name) else [node]
+    return any(isinstance(one, ast.Call) and dotted_name(one.func).startswith(("torch.", "np.")) for one in made)
+
+
+def _is_next(node: ast.expr, region: Region) -> bool:
+    """`next(loader).cuda()`, unless a framework has moved it already."""
+    is_next = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "next"
+    return is_next and not _FRAMEWORK.search(region.module.text)
+
+
+def _is_non_blocking(call: ast.Call, region: Region, code: Code) -> bool:
+    for one in call.keywords:
+        if one.arg == "non_blocking":
+            value = code.values.of(one.value, region.function)
+            return value is None or bool(value.value)
+        if one.arg is None:
+            return True  # it may be among `**settings`
+    # `.cuda(device, True)`, `.to(device, dtype, True)`.
+    return any(isinstance(one, ast.Constant) and one.value is True for one in call.args[1:])
+
+
+# Is what a training step copies still as its loader gave it? What the step makes, converts or cuts no loader pins.
+
+# Show the same memory another way, or hand on what they are given.
+_VIEWING = {
+    "squeeze", "unsqueeze", "view", "flatten", "contiguous", "detach", "requires_grad_", "pin_memory", "get", "pop",
+    "items", "values", "to_dict", "data", "Variable", "next", "iter", "enumerate", "tqdm", "list", "tuple", "dict",
+    "zip", "islice", "track", "reshape",
+}  # fmt: skip
+# Give a new tensor, or one whose rows do not lie together: that is copied by way of new memory.
+_CHANGING = {
+    "float", "long", "int", "half", "bool", "double", "type", "type_as", "permute", "transpose", "t", "clone", "repeat",
+    "expand", "narrow", "flip", "roll", "sum", "mean", "abs", "clamp", "sort", "gather", "sample",
+}  # fmt: skip
+_FETCHING = re.compile(r"next|batch|fetch|load|iter|queue|prefetch|unpack|collate|data", re.I)
+_DEEPEST = 4
+
+
+def is_unchanged_since_load(node: ast.expr, function: Function, project: Project) -> bool:
+    """False where the step has certainly, or as likely as not, made it itself."""
+    return not _Made(function, project, node.lineno).is_made(node, 0, frozenset())
+
+
+class _Made:
+    """What one function makes before a line."""
+
+    def __init__(self, function: Function, project: Project, before: int) -> None:
+        self.function = function
+        self.project = project
+        self.before = before
+
+    def is_made(self, node: ast.expr, depth: int, seen: frozenset[str]) -> bool:
+        if depth > _DEEPEST:
+            return False
+        if isinstance(node, ast.Name):
+            return node.id not in seen and self._is_named(node.id, depth, seen | {node.id})
+        if isinstance(node, ast.Call):
+            return self._is_called(node, depth, seen)
+        if isinstance(node, ast.Subscript):
+            return _leaves_gaps(node) or self.is_made(node.value, depth + 1, seen)
+        if isinstance(node, ast.Attribute):
+            return self.is_made(node.value, depth + 1, seen)
+        if isinstance(node, ast.ListComp | ast.GeneratorExp):
+            return self.is_made(node.elt, depth + 1, seen)
+        if isinstance(node, ast.IfExp):
+            return self.is_made(node.body, depth + 1, seen) or self.is_made(node.orelse, depth + 1, seen)
+        return isinstance(node, ast.BinOp | ast.Compare)
+
+    def _is_named(self, name: str, depth: int, seen: frozenset[str]) -> bool:
+        # `x = x.to(device)` is the copy itself.
+        since, over = self._gone_over(name)
+        known = self.function.bindings.get(name, ())
+        values = [one for one in known if since <= one.lineno < self.before and not _moves(one)]
+        return any(self.is_made(one, depth + 1, seen) for one in (*values, *over))
+
+    def _gone_over(self, name: str) -> tuple[int, list[ast.expr]]:
+        """What the loop or comprehension goes over that gives the name its value here, and since which line."""
+        found: tuple[int, list[ast.expr]] = (0, [])
+        for one in own_nodes(self.function):
+            if not isinstance(one, ast.For | ast.AsyncFor | ast.comprehension) or name not in bound_names(one.target):
+                continue
+            until = one.end_lineno or 0 if isinstance(one, ast.stmt) else self.before
+            if one.target.lineno <= self.before <= until:
+                found = (one.target.lineno, [_counterpart(name, one.target, one.iter)])
+        return found
+
+    def _is_called(self, call: ast.Call, depth: int, seen: frozenset[str]) -> bool:
+        name, func = called_name(call), call.func
+        if name in _VIEWING or moves_to(call) is not None:
+            of = (
+                func.value
+                if isinstance(func, ast.Attribute) and not dotted_name(func.value).startswith("torch")
+                else None
+            )
+            of = of if of is not None and name not in ("next", "Variable") else call.args[0] if call.args else None
+            return of is not None and self.is_made(of, depth + 1, seen)
+        if name in _CHANGING:
+            return True
+        if _FETCHING.search(dotted_name(func)) or not (call.args or call.keywords):
+            return False
+        if full_name(func, self.function.module).split(".")[0] in ("torch", "np", "numpy") or name.endswith("Tensor"):
+            return True
+        if name[:1].isupper():
+            return False  # an object that goes over a loader, and shows how far it is
+        callees = self.project.resolve(call, self.function)
+        # Of a function of the project: does it compute, or only sort out what it is given?
+        return not callees or any(_computes(one) for one in callees)
+
+
+def _computes(function: Function) -> bool:
+    plain = function.definition
+    returned = [one.value for one in own_nodes(function) if isinstance(one, ast.Return) and one.value is not None]
+    made = {name for value in returned for name in names_in(value)}
+    values = [*returned, *(value for name in made for value in function.bindings.get(name, ()))]
+    if plain is None:
+        return False
+    if any(isinstance(one, ast.Subscript) and _leaves_gaps(one) for one in own_nodes(function)):
+        return True
+    return any(
+        isinstance(one, ast.BinOp)
+        or (isinstance(one, ast.Call) and (root_name(one.func) in ("torch", "np") or called_name(one) in _CHANGING))
+        for value in values
+        for one in ast.walk(value)
+    )
+
+
+def _leaves_gaps(node: ast.Subscript) -> bool:
+    """`x[:, 0]` does; `x[0]`, `x[:8]` and `batch["x"]` do not."""
+    return isinstance(node.slice, ast.Tuple) and any(isinstance(one, ast.Slice) for one in node.slice.elts)
+
+
+def _moves(node: ast.expr) -> bool:
+    return any(isinstance(one, ast.Call) and moves_to(one) == "device" for one in ast.walk(node))
+
+
+def _counterpart(name: str, target: ast.expr, over: ast.expr) -> ast.expr:
+    """Which of `zip(views, encoders)` the name goes over."""
+    if isinstance(target, ast.Tuple) and isinstance(over, ast.Call):
+        if called_name(over) == "zip" and len(target.elts) == len(over.args):
+            return next(
+                (part for one, part in zip(target.elts, over.args, strict=True) if name in bound_names(one)), over
+            )
+        if called_name(over) == "enumerate" and over.args and len(target.elts) == 2:
+            return _counterpart(name, target.elts[1], over.args[0])
+    return over

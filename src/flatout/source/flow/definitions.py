@@ -1,0 +1,186 @@
+"""The expression that a name stands for, and the entries of a dict or namespace, through functions and files."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from flatout.source.project.project import Project
+from flatout.source.syntax.module import Function, Module, own_nodes
+from flatout.source.syntax.nodes import arguments_by_parameter, called_name, defaults, dotted_name, parameters
+
+_DEEPEST = 8
+_MOST_CALLERS = 20
+# They make an object of the entries they are given.
+_NAMESPACES = {
+    "dict", "SimpleNamespace", "Namespace", "EasyDict", "edict", "AttrDict", "DotMap", "ConfigDict", "Munch",
+    "munchify", "Box", "Dict", "CfgNode", "CN", "OrderedDict", "DotDict", "AttributeDict", "HParams",
+}  # fmt: skip
+_COPIES = {"copy", "deepcopy"}
+
+Definition = tuple[ast.expr, Function]
+Entries = dict[str, Definition]
+
+
+class Definitions:
+    """Follows names through one project. Where two callers hand over different things, nothing is known."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+
+    def of(self, node: ast.expr, function: Function, depth: int = 0) -> Definition | None:
+        """The expression whose value this is, with the function it stands in."""
+        if depth > _DEEPEST:
+            return None
+        if isinstance(node, ast.Name):
+            return self._name(node.id, function, depth)
+        if isinstance(node, ast.Attribute):
+            return self._attribute(node, function, depth)
+        if isinstance(node, ast.Subscript):
+            key = node.slice.value if isinstance(node.slice, ast.Constant) else None
+            inside = self.entries(node.value, function, depth + 1) if isinstance(key, str) else None
+            return None if inside is None or key not in inside else self.of(*inside[key], depth + 1)
+        if isinstance(node, ast.Call):
+            return self._call(node, function, depth)
+        return node, function
+
+    def entries(self, node: ast.expr, function: Function, depth: int = 0) -> Entries | None:
+        """All entries of a dict or namespace; None where there may be others."""
+        origin = self.of(node, function, depth + 1)
+        if origin is None:
+            return None
+        made, inside = origin
+        if isinstance(made, ast.Dict):
+            found: Entries | None = self._of_dict(made, inside, depth)
+        elif isinstance(made, ast.Call) and is_namespace(made):
+            found = self._of_call(made, inside, depth)
+        else:
+            return None
+        changed = {dotted_name(node): function, **dict.fromkeys(_names_of(made, inside), inside)}
+        if found is None or any(_is_changed(name, where) for name, where in changed.items() if name):
+            return None
+        return found
+
+    def _of_dict(self, node: ast.Dict, function: Function, depth: int) -> Entries | None:
+        found: Entries = {}
+        for key, item in zip(node.keys, node.values, strict=True):
+            if key is None:
+                more = self.entries(item, function, depth + 1)
+                if more is None:
+                    return None
+                found |= more
+            elif isinstance(key, ast.Constant):
+                found[str(key.value)] = (item, function)
+            else:
+                return None
+        return found
+
+    def _of_call(self, call: ast.Call, function: Function, depth: int) -> Entries | None:
+        found: Entries = {}
+        given = [*call.args, *(one.value for one in call.keywords if one.arg is None)]
+        for one in given:
+            more = self.entries(one, function, depth + 1)
+            if more is None:
+                return None
+            found |= more
+        return found | {one.arg: (one.value, function) for one in call.keywords if one.arg is not None}
+
+    # Names.
+
+    def _name(self, name: str, function: Function, depth: int) -> Definition | None:
+        inside: Function | None = function
+        while inside is not None:
+            plain = inside.definition
+            is_parameter = plain is not None and name in parameters(plain)
+            if name in inside.bindings:
+                # What is given may hold, or what is written here in its place.
+                return None if is_parameter else self._single(inside.bindings[name], inside, depth)
+            if is_parameter:
+                return self._parameter(name, inside, depth)
+            inside = inside.parent
+        body = function.module.body
+        if name in body.bindings:
+            return self._single(body.bindings[name], body, depth)
+        return self._imported(name, function.module, depth)
+
+    def _single(self, values: list[ast.expr], function: Function, depth: int) -> Definition | None:
+        return self.of(values[0], function, depth + 1) if len(values) == 1 else None
+
+    def _imported(self, name: str, module: Module, depth: int) -> Definition | None:
+        brought = module.imports.get(name)
+        source = self.project.module_from(brought.module, module) if brought is not None and brought.attribute else None
+        if brought is None or brought.attribute is None or source is None or source is module:
+            return None
+        return self._name(brought.attribute, source.body, depth + 1)
+
+    def _parameter(self, name: str, function: Function, depth: int) -> Definition | None:
+        plain = function.definition
+        assert plain is not None
+        default = defaults(plain).get(name)
+        found: list[Definition | None] = []
+        for call, caller in self.project.callers(function)[:_MOST_CALLERS]:
+            given = arguments_by_parameter(call, plain, function.is_method or function.name == "__init__").get(name)
+            if given is not None:
+                found.append(self.of(given, caller, depth + 1))
+            else:
+                found.append(None if default is None else (default, function))
+        if not found:
+            return None if default is None else (default, function)
+        first = found[0]
+        if first is None or any(one is None or one[0] is not first[0] for one in found):
+            return None
+        return first
+
+    def _attribute(self, node: ast.Attribute, function: Function, depth: int) -> Definition | None:
+        base = node.value
+        if isinstance(base, ast.Name) and base.id == "self" and function.owner is not None:
+            values = [(v, m) for m in function.owner.methods.values() for v in m.bindings.get(f"self.{node.attr}", ())]
+            return self.of(values[0][0], values[0][1], depth + 1) if len(values) == 1 else None
+        meant = self.project.lookup(base.id, function) if isinstance(base, ast.Name) else None
+        if isinstance(meant, Module):
+            return self._name(node.attr, meant.body, depth + 1)
+        inside = self.entries(base, function, depth + 1)
+        return None if inside is None or node.attr not in inside else self.of(*inside[node.attr], depth + 1)
+
+    def _call(self, call: ast.Call, function: Function, depth: int) -> Definition | None:
+        name = called_name(call)
+        if name in _COPIES:
+            of = call.args[0] if call.args else call.func.value if isinstance(call.func, ast.Attribute) else None
+            return None if of is None else self.of(of, function, depth + 1)
+        if is_namespace(call):
+            return call, function
+        made = self.project.resolve(call, function)
+        if len(made) == 1 and made[0].name != "__init__":
+            returned = [one.value for one in own_nodes(made[0]) if isinstance(one, ast.Return)]
+            if len(returned) == 1 and returned[0] is not None:
+                return self.of(returned[0], made[0], depth + 1)
+        return call, function
+
+
+def is_namespace(call: ast.Call) -> bool:
+    return called_name(call) in _NAMESPACES or dotted_name(call.func) == "OmegaConf.create"
+
+
+def _names_of(made: ast.expr, function: Function) -> Iterator[str]:
+    """What the dict is called where it is made."""
+    return (name for name, values in function.bindings.items() if any(one is made for one in values))
+
+
+def _is_changed(name: str, function: Function) -> bool:
+    """Are entries put into it, or taken out, after it was made?"""
+    last = name.split(".")[-1]
+    if last not in function.module.text:
+        return False
+    for one in own_nodes(function):
+        if (
+            isinstance(one, ast.Call)
+            and isinstance(one.func, ast.Attribute)
+            and dotted_name(one.func.value) == name
+            and one.func.attr in ("update", "setdefault", "pop")
+        ):
+            return True
+        if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Store) and dotted_name(one.value) == name:
+            return True
+        if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store) and dotted_name(one.value) == name:
+            return name != "self"
+    return False

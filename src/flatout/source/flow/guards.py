@@ -1,0 +1,301 @@
+"""What of a block of code runs every time the block does, and what only now and then, once, or while evaluating."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from flatout.source.syntax.module import Function
+from flatout.source.syntax.nodes import DEFINITIONS, LOOPS, called_name, children, dotted_name, names_in, walk_scope
+
+# always: at each turn (a setting may turn it off for a whole run); seldom: every k-th turn, once, or when something
+# is wrong; evaluates: with a model that is not being trained.
+Loops = tuple[ast.For | ast.AsyncFor | ast.While, ...]
+Frequency = Literal["always", "seldom", "evaluates"]
+
+_CADENCE = re.compile(
+    r"every|interval|freq|period|should_(?!step|update|optim|sync)|is_time|_due\b|do_log|log_now|log_this|to_log|is_last|last_batch|first_batch"
+    r"|is_first|_steps?_to_|save_now|time_to|need_log|will_log|dump",
+    re.I,
+)
+_DEBUG = re.compile(r"debug|verbose|dry_?run|profil|smoke|sanity|(^|_)vis(uali[sz]e)?(_|$)|plot|trace|benchmark", re.I)
+_BROKEN = re.compile(
+    r"isnan|isinf|isfinite|is_nan|has_nan|has_inf|overflow|(^|_)nan(_|$)|(^|_)inf(_|$)|diverge|skip", re.I
+)
+_COUNTER = re.compile(
+    r"(^|_)(i|j|n|k|it|iter|iters|iteration|idx|index|step|steps|epoch|batch_idx|batch_i|batch_id|ibatch|global_step|"
+    r"n_iter|cur_iter|batch_num|batch_index|count|counter|global_steps|itr|ep|t)$",
+    re.I,
+)
+_CLOCK = re.compile(r"time\(|perf_counter|monotonic|elapsed|last_log|last_print", re.I)
+_EVALUATING = re.compile(
+    r"(^|_)(eval|evaluate|evaluation|valid|validate|validation|val|test|testing|infer|inference|predict)(_|$)"
+    # To generate targets, noise or anchors is a part of the step.
+    r"|(^|_)generate(_?(sample|image|text|caption|output|preview|video|audio|example|report)s?)?$",
+    re.I,
+)
+_ON_GPU = re.compile(r"^(use_|with_|is_|has_)?(cuda|gpu)(_available)?$", re.I)
+_TRAINING = re.compile(r"(^|_)(train|training|fit)(_|$)", re.I)
+_REMAINDERS = {"remainder", "fmod", "mod", "divmod"}
+# About whether to go on, not about which of both is done: `if self.stop_training: break`.
+_GOES_ON = re.compile(
+    r"(^|_)(stop\w*|paus\w*|resum\w*|abort\w*|finish\w*|done|end|ended|start\w*|begin|continue)(_|$)", re.I
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PathNode:
+    """A node that runs at each turn, and the loops around it within the turn, outer first."""
+
+    node: ast.AST
+    loops: Loops = ()
+    # The statement it is a part of.
+    statement: ast.stmt | None = None
+
+
+def walk_main_path(body: Sequence[ast.stmt], function: Function) -> Iterator[PathNode]:
+    """Every node of the block that runs at each of its turns, in the order of the text.
+
+    Functions that are defined in it are left out: they run where they are called.
+    """
+    yield from _block(body, function, ())
+
+
+def _block(body: Sequence[ast.stmt], function: Function, loops: Loops) -> Iterator[PathNode]:
+    for at, statement in enumerate(body):
+        if isinstance(statement, DEFINITIONS):
+            continue
+        if isinstance(statement, ast.If):
+            yield from _parts(statement.test, statement, function, loops)
+            now, otherwise = branch_frequency(statement.test, function)
+            if (now == "always" and not _ends(statement.body)) or (
+                now == "always" and _returns_something(statement.body)
+            ):
+                yield from _block(statement.body, function, loops)
+            if otherwise == "always":
+                yield from _block(statement.orelse, function, loops)
+            if _leaves(statement.body) and otherwise != "always":
+                return  # `if step % 100: continue`: what follows is for the other turns
+            continue
+        if isinstance(statement, ast.Expr) and _is_switch_to_eval(statement.value):
+            # Evaluation until the model is set to train again.
+            rest = list(body[at + 1 :])
+            back = next((n for n, one in enumerate(rest) if _switches_to_train(one)), None)
+            evaluated = rest[: len(rest) if back is None else back]
+            # A pass over data is made now and then, whoever decides it; what is looked at once a turn is a part of it.
+            if not any(isinstance(one, LOOPS) for statement in evaluated for one in walk_scope(statement)):
+                yield from _block(evaluated, function, loops)
+            if back is not None:
+                yield from _block(rest[back:], function, loops)
+            return
+        yield from _compound(statement, function, loops)
+
+
+def _compound(statement: ast.stmt, function: Function, loops: Loops) -> Iterator[PathNode]:
+    if isinstance(statement, ast.For | ast.AsyncFor):
+        yield from _parts(statement.iter, statement, function, loops)
+        if not _EVALUATING.search(_iterated(statement.iter)):
+            yield from _block(statement.body, function, (*loops, statement))
+            yield from _block(statement.orelse, function, loops)
+    elif isinstance(statement, ast.While):
+        yield from _parts(statement.test, statement, function, (*loops, statement))
+        yield from _block(statement.body, function, (*loops, statement))
+    elif isinstance(statement, ast.With | ast.AsyncWith):
+        for item in statement.items:
+            yield from _parts(item.context_expr, statement, function, loops)
+        yield from _block(statement.body, function, loops)
+    elif isinstance(statement, ast.Try) or type(statement).__name__ == "TryStar":
+        # Handlers run when something went wrong.
+        for part in (statement.body, statement.orelse, statement.finalbody):  # type: ignore[attr-defined]
+            yield from _block(part, function, loops)
+    elif isinstance(statement, ast.Match):
+        yield from _parts(statement.subject, statement, function, loops)
+        for case in statement.cases:
+            yield from _block(case.body, function, loops)
+    elif not isinstance(statement, ast.Raise):
+        yield from _parts(statement, statement, function, loops)
+
+
+def _parts(node: ast.AST, statement: ast.stmt, function: Function, loops: Loops) -> Iterator[PathNode]:
+    stack = [node]
+    while stack:
+        one = stack.pop()
+        yield PathNode(one, loops, statement)
+        below = children(one)
+        if isinstance(one, ast.IfExp):
+            now, otherwise = branch_frequency(one.test, function)
+            below = [
+                one.test,
+                *([one.body] if now == "always" else []),
+                *([one.orelse] if otherwise == "always" else []),
+            ]
+        stack += [child for child in reversed(below) if not isinstance(child, DEFINITIONS)]
+
+
+def branch_frequency(test: ast.expr, function: Function, depth: int = 0) -> tuple[Frequency, Frequency]:
+    """When the body of `if test` runs, and when its `else`."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        now, otherwise = branch_frequency(test.operand, function, depth)
+        return otherwise, now
+    if isinstance(test, ast.BoolOp):
+        return _of_several(test, function, depth)
+    if isinstance(test, ast.Compare) and len(test.ops) == 1:
+        return _of_comparison(test, function, depth)
+    if _is_remainder(test):
+        return "always", "seldom"  # `if step % 100:` holds for most steps
+    if isinstance(test, ast.Name | ast.Attribute):
+        return _of_name(test, function, depth)
+    if isinstance(test, ast.Call) and dotted_name(test.func).endswith("cuda.is_available"):
+        return "always", "seldom"  # without a GPU nothing is waited for
+    if isinstance(test, ast.Call):
+        text = f"{dotted_name(test.func)} {called_name(test)}"
+        if _BROKEN.search(text) or _CADENCE.search(text) or any(_is_broken(one) for one in test.args):
+            return "seldom", "always"
+        if called_name(test) in ("any", "all", "item", "bool") and _is_broken(test):
+            return "seldom", "always"
+    return "always", "always"
+
+
+def _of_several(test: ast.BoolOp, function: Function, depth: int) -> tuple[Frequency, Frequency]:
+    parts = [branch_frequency(one, function, depth) for one in test.values]
+    if isinstance(test.op, ast.And):
+        now: Frequency = next((one for one, _ in parts if one != "always"), "always")
+        return now, "always"
+    rarest = [one for one, _ in parts]
+    now = "always" if "always" in rarest else rarest[0]
+    return now, "always"
+
+
+def _of_comparison(test: ast.Compare, function: Function, depth: int) -> tuple[Frequency, Frequency]:
+    left, right, op = test.left, test.comparators[0], test.ops[0]
+    if any(_is_remainder(one) for one in (*ast.walk(left), *ast.walk(right))):
+        return ("always", "seldom") if isinstance(op, ast.NotEq | ast.Gt) else ("seldom", "always")
+    if isinstance(op, ast.In) and isinstance(left, ast.Constant) and left.value in ("cuda", "cpu"):
+        return _of_phase(str(left.value), equal=True)
+    words = [one.value for one in (left, right) if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+    if words and isinstance(op, ast.Eq | ast.NotEq):
+        return _of_phase(words[0], isinstance(op, ast.Eq))
+    text = ast.unparse(test)
+    if _CLOCK.search(text):
+        return "seldom", "always"
+    if isinstance(op, ast.Eq) and (_is_counter(left) or _is_counter(right)):
+        return "seldom", "always"  # `if step == 0`, `if i == len(loader) - 1`
+    if isinstance(op, ast.In) and _is_counter(left):
+        return "seldom", "always"
+    if isinstance(op, ast.Lt | ast.LtE) and _is_counter(left) and isinstance(right, ast.Constant):
+        return "seldom", "always"  # `if step < 10`: the first few
+    if _is_broken(test):
+        return "seldom", "always"
+    return "always", "always"
+
+
+def _is_remainder(node: ast.AST) -> bool:
+    """`step % 100`, `np.remainder(step, 100)`."""
+    if isinstance(node, ast.Call):
+        return called_name(node) in _REMAINDERS and len(node.args) == 2
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod)
+
+
+def _of_phase(word: str, equal: bool) -> tuple[Frequency, Frequency]:
+    """`if phase == "train"`: the other branch evaluates."""
+    if word in ("cuda", "gpu"):
+        return ("always", "seldom") if equal else ("seldom", "always")
+    if word == "cpu":
+        return ("seldom", "always") if equal else ("always", "seldom")
+    if _TRAINING.search(word):
+        return ("always", "evaluates") if equal else ("evaluates", "always")
+    if _EVALUATING.search(word):
+        return ("evaluates", "always") if equal else ("always", "evaluates")
+    return "always", "always"
+
+
+def _of_name(test: ast.Name | ast.Attribute, function: Function, depth: int) -> tuple[Frequency, Frequency]:
+    name = test.id if isinstance(test, ast.Name) else test.attr
+    if isinstance(test, ast.Name) and depth < 3:
+        values = function.bindings.get(name, [])
+        known = {
+            branch_frequency(value, function, depth + 1) for value in values if not isinstance(value, ast.Constant)
+        }
+        if len(known) == 1 and known != {("always", "always")}:
+            return known.pop()
+    if _CADENCE.search(name) or _DEBUG.search(name) or _BROKEN.search(name):
+        return "seldom", "always"
+    if _ON_GPU.search(name):
+        return "always", "seldom"
+    if _GOES_ON.search(name):
+        return "always", "always"
+    if name == "training" or _TRAINING.search(name):
+        return "always", "evaluates"
+    if _EVALUATING.search(name):
+        return "evaluates", "always"
+    return "always", "always"
+
+
+def is_evaluation(name: str) -> bool:
+    """Does a function, loader or dataset of this name serve evaluation? Also in camel case: `ValLoader`."""
+    plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)
+    plain = re.sub(r"(loader|dataloader|dataset|data|set|dl|ds)$", r"_\1", plain, flags=re.I)
+    return bool(_EVALUATING.search(plain)) and not _TRAINING.search(plain)
+
+
+def _is_counter(node: ast.expr) -> bool:
+    if isinstance(node, ast.BinOp):
+        return _is_counter(node.left) and isinstance(node.right, ast.Constant)
+    name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    return bool(name) and bool(_COUNTER.search(name))
+
+
+def _is_broken(node: ast.AST) -> bool:
+    """Asks whether something has gone wrong: NaN, overflow."""
+    for one in ast.walk(node):
+        name = one.id if isinstance(one, ast.Name) else one.attr if isinstance(one, ast.Attribute) else ""
+        if name and _BROKEN.search(name):
+            return True
+    return False
+
+
+def _iterated(node: ast.expr) -> str:
+    """The names that a loop goes over: `val_loader` of `enumerate(tqdm(val_loader))`."""
+    return " ".join(sorted(names_in(node) | {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)}))
+
+
+def _leaves(body: Sequence[ast.stmt]) -> bool:
+    return bool(body) and isinstance(body[-1], ast.Continue | ast.Return | ast.Break)
+
+
+def _ends(body: Sequence[ast.stmt]) -> bool:
+    """The body ends the run, or the loop: it happens once."""
+    last = body[-1] if body else None
+    if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
+        return dotted_name(last.value.func) in ("sys.exit", "exit", "quit", "os._exit")
+    return isinstance(last, ast.Raise | ast.Break | ast.Return)
+
+
+def _returns_something(body: Sequence[ast.stmt]) -> bool:
+    """`if self.kind == "l1": return f(x)`: one of several ways through a function, not the end of a run."""
+    return bool(body) and isinstance(body[-1], ast.Return) and body[-1].value is not None
+
+
+def _is_switch_to_eval(node: ast.expr) -> bool:
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    owner = dotted_name(node.func.value)
+    is_helper = re.search(r"teacher|ema|target|vgg|lpips|frozen|clip|vae|text_enc|ref|bn|norm", owner, re.I)
+    if is_helper:
+        return False  # a part that is never trained: the step itself goes on
+    if node.func.attr == "eval" and not node.args:
+        return True
+    return node.func.attr == "train" and len(node.args) == 1 and getattr(node.args[0], "value", None) is False
+
+
+def _switches_to_train(statement: ast.stmt) -> bool:
+    return any(
+        isinstance(one, ast.Call)
+        and isinstance(one.func, ast.Attribute)
+        and one.func.attr == "train"
+        and getattr(one.args[0] if one.args else None, "value", True) is not False
+        for one in walk_scope(statement)
+    )

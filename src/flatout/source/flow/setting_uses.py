@@ -1,0 +1,332 @@
+"""Does anything come of a setting? It may be read and only be stored, checked or printed."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from flatout.source.project.project import Project
+from flatout.source.project.settings import is_settings_name
+from flatout.source.syntax.module import Class, Function, Module
+from flatout.source.syntax.nodes import DEFINITIONS, called_name, children, dotted_name, has_star_arguments, parameters
+
+_DEEPEST = 4
+# They show a value to people.
+_SHOWING = re.compile(
+    r"^(print|pprint|info|debug|warn|warning|error|log|logger|critical|exception|echo|format|write|dump|dumps|init"
+    r"|save|save_hyperparameters|log_hyperparams|log_params?|log_dict|add_text|add_hparams|add_argument|set_defaults"
+    r"|set_description|set_postfix|str|repr|isinstance|hasattr|type|len|rprint|getLogger|log_config|save_config)$"
+)
+_COMPLAINING = {"warn", "warning", "error", "exit"}
+# They give back what they are given, more or less.
+_SAME = {"int", "bool", "float", "str", "max", "min", "lower", "upper", "strip", "abs"}
+# They keep a value under the name it is given as.
+_KEEPING = {
+    "replace",
+    "dict",
+    "SimpleNamespace",
+    "Namespace",
+    "update",
+    "evolve",
+    "EasyDict",
+    "AttrDict",
+    "OrderedDict",
+}
+# They take the whole of some settings and ask nothing of them by name.
+_COPYING = {
+    "vars", "asdict", "deepcopy", "copy", "setattr", "Namespace", "SimpleNamespace", "dict", "EasyDict", "create",
+    "replace", "evolve", "is_dataclass", "fields", "id", "append", "list", "tuple", "set", "sorted", "bool",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Spot:
+    """A place where a value is read."""
+
+    node: ast.expr
+    module: Module
+    function: Function
+
+
+class SettingUses:
+    """Of the settings in some files that take part in one training."""
+
+    def __init__(
+        self, project: Project, modules: Sequence[Module], ignored: Iterable[ast.Call] = (), as_whole: bool = False
+    ) -> None:
+        """What goes to a call of `ignored` does not count; `as_whole`: nor does what is read by a name of its own."""
+        self.project = project
+        self.modules = modules
+        self._as_whole = as_whole
+        self._ignored = {id(one) for one in ignored}
+        self._parents: dict[int, dict[int, ast.AST]] = {}
+        self._inside: dict[int, list[tuple[ast.expr, Function]]] = {}
+        self._known: dict[str, bool] = {}
+
+    def is_used(self, name: str, depth: int = 0) -> bool:
+        """Does anything depend on an attribute, key or name of this name?"""
+        if name not in self._known:
+            self._known[name] = False  # while it is being looked at
+            self._known[name] = any(self._counts(spot, name, depth) for spot in self.spots(name))
+        return self._known[name]
+
+    def is_read(self, name: str) -> bool:
+        return any(True for _ in self.spots(name))
+
+    def spots(self, name: str) -> Iterator[_Spot]:
+        """Every place where something of this name is read."""
+        for module in self.modules:
+            if name in module.text:
+                for node, function in self._nodes(module):
+                    if _reads(node, name) and (not self._as_whole or _is_of_settings(node)):
+                        yield _Spot(node, module, function)
+
+    def takes_whole(self) -> bool:
+        """Are settings handed on as a whole to code that is not here, and may read any of them?"""
+        return any(
+            self._is_handed(call, function)
+            for module in self.modules
+            for function in module.functions
+            for call in function.calls
+        )
+
+    def _is_handed(self, call: ast.Call, function: Function) -> bool:
+        name = called_name(call)
+        if name == "getattr":
+            return len(call.args) > 1 and not isinstance(call.args[1], ast.Constant) and _is_whole(call.args[0])
+        given = [*call.args, *(one.value for one in call.keywords)]
+        whole = [one for one in given if _is_whole(one) and not self._is_class(one, function)]
+        if not whole or _SHOWING.match(name) or name in _COPYING or self.project.resolve(call, function):
+            return False
+        meant = self.project.lookup(name, function) if isinstance(call.func, ast.Name) else None
+        return not isinstance(meant, Class)
+
+    def _is_class(self, node: ast.expr, function: Function) -> bool:
+        """`tyro.cli(Args)`: what is filled in is read by its names."""
+        return isinstance(node, ast.Name) and isinstance(self.project.lookup(node.id, function), Class)
+
+    # What becomes of a value.
+
+    def _counts(self, spot: _Spot, name: str, depth: int) -> bool:
+        """Climbs from where it is read to what it is read for."""
+        parents = self._parents_of(spot.module)
+        node: ast.AST = spot.node
+        while (parent := parents.get(id(node))) is not None:
+            if self._as_whole and _is_of_part(node, parent):
+                return False
+            if isinstance(parent, ast.JoinedStr | ast.FormattedValue | ast.Assert | ast.Raise | ast.Expr):
+                return False
+            if isinstance(parent, ast.Assign | ast.AnnAssign | ast.NamedExpr):
+                return self._is_stored_and_counts(parent, node, name, spot, depth)
+            if isinstance(parent, ast.keyword):
+                call = parents.get(id(parent))
+                return isinstance(call, ast.Call) and self._goes_into(call, parent, name, spot, depth)
+            if isinstance(parent, ast.Call) and node is not parent.func:
+                if isinstance(parents.get(id(parent)), ast.Raise):
+                    return False
+                if called_name(parent) in _SAME and isinstance(parent.func, ast.Name):
+                    node = parent
+                    continue
+                return self._goes_into(parent, node, name, spot, depth)
+            if isinstance(parent, ast.Dict):
+                keys = [key for key, item in zip(parent.keys, parent.values, strict=True) if item is node]
+                if keys and isinstance(keys[0], ast.Constant) and keys[0].value == name:
+                    return False  # put by: what reads it from there is looked at by itself
+            if (
+                isinstance(parent, ast.Compare)
+                and node is not parent.left
+                and isinstance(parent.ops[0], ast.In | ast.NotIn)
+            ):
+                return False  # one of the names that something is compared with
+            if isinstance(parent, ast.If | ast.While):
+                return not _only_complains(parent.body)
+            if isinstance(parent, ast.IfExp) and node is parent.test and name in ast.dump(parent.body):
+                return False  # `workers if workers is not None else 4`
+            if isinstance(parent, ast.stmt | ast.comprehension | ast.Starred | ast.Lambda):
+                return True
+            node = parent
+        return False
+
+    def _is_stored_and_counts(
+        self, kept: ast.Assign | ast.AnnAssign | ast.NamedExpr, node: ast.AST, name: str, spot: _Spot, depth: int
+    ) -> bool:
+        targets = kept.targets if isinstance(kept, ast.Assign) else [kept.target]
+        return any(self._target_counts(target, kept.value, node, name, spot, depth) for target in targets)
+
+    def _target_counts(
+        self, target: ast.expr, value: ast.AST | None, node: ast.AST, name: str, spot: _Spot, depth: int
+    ) -> bool:
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+            parts = [to for to, one in zip(target.elts, value.elts, strict=True) if _holds(one, spot.node)]
+            return any(self._target_counts(to, None, node, name, spot, depth) for to in parts)
+        if isinstance(target, ast.Name):
+            return self._local_counts(target.id, name, spot.function, depth)
+        if isinstance(target, ast.Attribute):
+            return target.attr != name and (depth >= _DEEPEST or self.is_used(target.attr, depth + 1))
+        if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
+            return target.slice.value != name
+        return True
+
+    def _local_counts(self, local: str, name: str, function: Function, depth: int) -> bool:
+        """What becomes of a name within the function, or of a module's name within all files."""
+        if local == name:
+            return False  # its own places are looked at by themselves
+        if depth >= _DEEPEST:
+            return True
+        if function.definition is None:
+            return self.is_used(local, depth + 1)
+        return any(
+            self._counts(_Spot(node, function.module, inside), local, depth + 1)
+            for node, inside in self._nodes(function.module)
+            if isinstance(node, ast.Name)
+            and node.id == local
+            and isinstance(node.ctx, ast.Load)
+            and _is_in(inside, function)
+        )
+
+    def _goes_into(self, call: ast.Call, given: ast.AST, name: str, spot: _Spot, depth: int) -> bool:
+        called = called_name(call)
+        if id(call) in self._ignored or _SHOWING.match(called):
+            return False
+        keyword = given.arg if isinstance(given, ast.keyword) else None
+        if called in _KEEPING and keyword is not None:
+            return keyword != name and (depth >= _DEEPEST or self.is_used(keyword, depth + 1))
+        if isinstance(given, ast.keyword) and keyword is None:
+            return True
+        meant = self.project.lookup(called, spot.function) if isinstance(call.func, ast.Name) else None
+        if isinstance(meant, Class) and self._is_here(meant.module) and not self.project.methods(meant, "__init__"):
+            # A record: what is read of it is looked at by itself.
+            return keyword is None or (keyword != name and self.is_used(keyword, depth + 1))
+        callees = self.project.resolve(call, spot.function)
+        return not callees or any(self._parameter_counts(one, call, given, name, depth) for one in callees)
+
+    def _parameter_counts(self, callee: Function, call: ast.Call, given: ast.AST, name: str, depth: int) -> bool:
+        plain = callee.definition
+        if plain is None or not self._is_here(callee.module):
+            return True  # what becomes of it there is not looked at
+        if has_star_arguments(call) and not isinstance(given, ast.keyword):
+            return True
+        names = parameters(plain)[1 if callee.is_method or callee.name == "__init__" else 0 :]
+        if isinstance(given, ast.keyword):
+            to = given.arg if given.arg in names else None
+        else:
+            at = next((n for n, one in enumerate(call.args) if one is given), len(names))
+            to = names[at] if at < len(names) else None
+        return to is None or self._local_counts(to, name, callee, depth)
+
+    def _is_here(self, module: Module) -> bool:
+        return any(one is module for one in self.modules)
+
+    # Syntax trees.
+
+    def _nodes(self, module: Module) -> list[tuple[ast.expr, Function]]:
+        """What may read a setting, with the function it stands in."""
+        if id(module) not in self._inside:
+            self._take_apart(module)
+        return self._inside[id(module)]
+
+    def _parents_of(self, module: Module) -> dict[int, ast.AST]:
+        if id(module) not in self._parents:
+            self._take_apart(module)
+        return self._parents[id(module)]
+
+    def _take_apart(self, module: Module) -> None:
+        functions = {id(one.node): one for one in module.functions}
+        parents: dict[int, ast.AST] = {}
+        found: list[tuple[ast.expr, Function]] = []
+        stack: list[tuple[ast.AST, Function]] = [(module.tree, module.body)]
+        while stack:
+            node, function = stack.pop()
+            for child in children(node):
+                parents[id(child)] = node
+                if isinstance(child, ast.Name | ast.Attribute | ast.Subscript | ast.Call | ast.Constant):
+                    found.append((child, function))
+                inside = functions.get(id(child), function) if isinstance(child, DEFINITIONS) else function
+                stack.append((child, inside))
+        self._parents[id(module)] = parents
+        self._inside[id(module)] = [
+            (node, function) for node, function in found if not _is_part_of_read(node, parents.get(id(node)))
+        ]
+
+
+def _reads(node: ast.expr, name: str) -> bool:
+    if isinstance(node, ast.Attribute):
+        return node.attr == name and isinstance(node.ctx, ast.Load)
+    if isinstance(node, ast.Name):
+        return node.id == name and isinstance(node.ctx, ast.Load)
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.slice, ast.Constant) and node.slice.value == name and isinstance(node.ctx, ast.Load)
+    if isinstance(node, ast.Call):
+        at = 1 if called_name(node) == "getattr" else 0
+        key = node.args[at] if called_name(node) in ("get", "getattr", "pop") and len(node.args) > at else None
+        return isinstance(key, ast.Constant) and key.value == name
+    # A word in a list of words, or as what somebody asks for: who knows what becomes of it.
+    return isinstance(node, ast.Constant) and node.value == name
+
+
+def _is_part_of_read(node: ast.expr, parent: ast.AST | None) -> bool:
+    """The word of `cfg["workers"]` or `cfg.get("workers")` belongs to that; a dict's key is where it is written."""
+    if not isinstance(node, ast.Constant):
+        return False
+    if not isinstance(node.value, str) or isinstance(parent, ast.Subscript | ast.Compare | ast.Expr):
+        return True
+    if isinstance(parent, ast.Dict):
+        return any(node is key for key in parent.keys)
+    return isinstance(parent, ast.Call) and (
+        called_name(parent) in ("get", "getattr", "pop", "add_argument", "option", "hasattr", "setattr")
+        or called_name(parent).startswith("DEFINE_")
+    )
+
+
+def _is_whole(node: ast.expr) -> bool:
+    """`args`, `self.cfg`, `vars(args)`, `*opts`: settings, not one of them."""
+    if isinstance(node, ast.Starred):
+        node = node.value
+    if isinstance(node, ast.Call) and called_name(node) in ("vars", "asdict", "to_container") and node.args:
+        node = node.args[0]
+    if isinstance(node, ast.Attribute) and node.attr == "__dict__":
+        node = node.value
+    name = dotted_name(node)
+    return bool(name) and is_settings_name(name.split(".")[-1]) and name.split(".")[-1] not in ("params", "c")
+
+
+def _is_of_settings(node: ast.expr) -> bool:
+    """`cfg.loader` and `cfg["loader"]`, not any other thing called so."""
+    if isinstance(node, ast.Name):
+        return is_settings_name(node.id)
+    base = node.func if isinstance(node, ast.Call) else node
+    while isinstance(base, ast.Attribute | ast.Subscript):
+        base = base.value
+        if is_settings_name(base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")):
+            return True
+    return False
+
+
+def _is_of_part(node: ast.AST, parent: ast.AST) -> bool:
+    """`loader.workers`, `loader["workers"]`: one entry of a section is read, not all of it."""
+    if isinstance(parent, ast.Attribute):
+        return parent.attr not in ("items", "values", "copy", "__dict__")
+    return isinstance(parent, ast.Subscript) and node is parent.value and isinstance(parent.slice, ast.Constant)
+
+
+def _only_complains(body: Sequence[ast.stmt]) -> bool:
+    """`if workers < 0: raise`: a check, not a use."""
+    return all(
+        isinstance(one, ast.Raise | ast.Pass)
+        or (isinstance(one, ast.Expr) and isinstance(one.value, ast.Call) and called_name(one.value) in _COMPLAINING)
+        for one in body
+    )
+
+
+def _holds(node: ast.AST, wanted: ast.AST) -> bool:
+    return any(one is wanted for one in ast.walk(node))
+
+
+def _is_in(inside: Function | None, function: Function) -> bool:
+    while inside is not None:
+        if inside is function:
+            return True
+        inside = inside.parent
+    return False

@@ -1,0 +1,81 @@
+"""Another value where one is written: the default of an option, a field, a constant, a key of a config file.
+
+Only where the name there says what it is for, and nothing else is told by it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Any
+
+from flatout.records.source import Edit, Place
+from flatout.source.flow.values import Value
+from flatout.source.project.project import Project
+from flatout.source.syntax.module import Module
+from flatout.source.syntax.nodes import argument, called_name
+
+_WORDS: dict[Any, tuple[str, ...]] = {True: ("true", "yes", "on"), False: ("false", "no", "off"), None: ("null", "~")}
+
+
+def replace_value(project: Project, value: Value, new: bool | int, word: str) -> Edit | None:
+    """`new` in the place of a value; `word` is part of what it is called there."""
+    module = next((one for one in project.modules if one.shown == value.place.file), None)
+    if module is None:
+        return _in_config(project, value, new, word)
+    found = _constant_at(module, value)
+    if found is None:
+        return None
+    node, above = found
+    before = module.lines[node.lineno - 1].encode()[: node.col_offset].decode(errors="ignore")
+    if word not in f"{before} {value.how}".lower() or not _is_the_only_one(project, value, node, above):
+        return None
+    return Edit(module.place(node), str(new))
+
+
+def _constant_at(module: Module, value: Value) -> tuple[ast.Constant, list[ast.AST]] | None:
+    """The literal itself, with what it is part of, the nearest first."""
+    stack: list[tuple[ast.AST, list[ast.AST]]] = [(module.tree, [])]
+    while stack:
+        node, above = stack.pop()
+        if isinstance(node, ast.Constant) and module.place(node) == value.place:
+            same = node.value == value.value and type(node.value) is type(value.value)
+            return (node, above) if same else None
+        stack += [(child, [node, *above]) for child in ast.iter_child_nodes(node)]
+    return None
+
+
+def _is_the_only_one(project: Project, value: Value, node: ast.Constant, above: list[ast.AST]) -> bool:
+    """Would the loader get the new value, and by all ways that lead to it?"""
+    holder = above[1] if isinstance(above[0], ast.keyword) else above[0]
+    if isinstance(holder, ast.Call):
+        action = argument(holder, "action")
+        if isinstance(action, ast.Constant) or argument(holder, "is_flag") is not None:
+            return False  # a switch that is on already says nothing more
+        if not value.how:
+            # Somebody hands it over; others may hand over something else.
+            name = called_name(holder)
+            return sum(len(one.calls.get(name, ())) for one in project.mentioning(name)) == 1
+    elif not isinstance(holder, ast.Assign | ast.AnnAssign | ast.Dict | ast.arguments):
+        return False
+    option = re.fullmatch(r"the default of (-\S+)", value.how)
+    return option is None or sum(bool(re.search(rf"[\"']{option[1]}[\"']", one.text)) for one in project.modules) == 1
+
+
+def _in_config(project: Project, value: Value, new: bool | int, word: str) -> Edit | None:
+    key = value.how.split(".")[-1]
+    if word not in key.lower():
+        return None
+    pattern = re.compile(rf"^([^#\n]*?[\"']?\b{re.escape(key)}[\"']?\s*[:=]\s*)([^\s,#}}\]]+)", re.M)
+    holding = [name for name in project.configs if pattern.search(project.read(name))]
+    if holding != [value.place.file]:
+        return None  # which of them a run reads is not known
+    lines = project.read(value.place.file).split("\n")
+    found = pattern.match(lines[value.place.line - 1]) if value.place.line <= len(lines) else None
+    is_word = isinstance(value.value, bool) or value.value is None
+    known = _WORDS[value.value] if is_word else (str(value.value),)
+    if found is None or found[2].lower() not in known:
+        return None
+    first = len(found[1]) + 1
+    place = Place(value.place.file, value.place.line, first, value.place.line, first + len(found[2]))
+    return Edit(place, str(new).lower())

@@ -1,0 +1,404 @@
+"""Constant values that reach a call: from literals, defaults, command line options, classes, dicts and config files.
+
+A value is only known if there is no doubt about it: one that two callers or two config files disagree on is not.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from flatout.records.source import Place
+from flatout.source.flow.definitions import Definitions
+from flatout.source.flow.guards import is_evaluation
+from flatout.source.project.project import Project
+from flatout.source.project.settings import (
+    ConfigFiles,
+    Option,
+    annotation_of,
+    declared_default,
+    declares_options,
+    field_of,
+    find_click_options,
+    find_options,
+    find_set_defaults,
+    find_settings_classes,
+    find_stores,
+    is_config_load,
+    is_settings_name,
+)
+from flatout.source.syntax.module import Class, Function, Module
+from flatout.source.syntax.nodes import (
+    arguments_by_parameter,
+    called_name,
+    defaults,
+    dotted_name,
+    has_star_arguments,
+    parameters,
+)
+
+_DEEPEST = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """`place` is where it is written; `how` says what it is there: a default of `--workers`, a field, a key."""
+
+    value: Any
+    place: Place
+    how: str = ""
+    # It stands in the call itself.
+    is_direct: bool = False
+    # Somebody can set it: an option, a field, a key; not just a number in the code.
+    is_set: bool = False
+
+
+class Values:
+    """Follows values through one project."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.origins = Definitions(project)
+        self.configs = ConfigFiles(project)
+        self._stored: dict[str, list[tuple[tuple[str, ...], Value | None]]] = {}
+        self._held: dict[str, list[Class]] = {}
+
+    def of(self, node: ast.expr, function: Function, depth: int = 0) -> Value | None:
+        """The value of an expression; None where it cannot be told."""
+        return self._of(node, function, depth) if depth <= _DEEPEST else None
+
+    def _of(self, node: ast.expr, function: Function, depth: int) -> Value | None:
+        if isinstance(node, ast.Constant):
+            return Value(node.value, function.module.place(node), is_direct=depth == 0)
+        if isinstance(node, ast.UnaryOp | ast.List | ast.Tuple):
+            return _literal(node, function)
+        if isinstance(node, ast.Dict):
+            return self._whole(node, function, depth)
+        if isinstance(node, ast.IfExp):
+            return self._either(node, function, depth)
+        if isinstance(node, ast.BoolOp):
+            return self._or(node, function, depth)
+        if isinstance(node, ast.Name):
+            return self._name(node.id, function, depth)
+        if isinstance(node, ast.Attribute):
+            return self._attribute(node, function, depth)
+        if isinstance(node, ast.Subscript):
+            key = node.slice.value if isinstance(node.slice, ast.Constant) else None
+            return self._key(node.value, key, function, depth) if isinstance(key, str) else None
+        if isinstance(node, ast.Call):
+            return self._call(node, function, depth)
+        return None
+
+    def _whole(self, node: ast.expr, function: Function, depth: int) -> Value | None:
+        """A dict with all its keys; what is not known of its values is None."""
+        inside = self.origins.entries(node, function, depth)
+        if inside is None:
+            return None
+        known = {key: self.of(item, of, depth + 1) for key, (item, of) in inside.items()}
+        return Value({key: one and one.value for key, one in known.items()}, function.module.place(node))
+
+    def _either(self, node: ast.IfExp, function: Function, depth: int) -> Value | None:
+        """The branch that a known test leads to; else what both have in common."""
+        test = node.test
+        negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+        known = self.of(test.operand if isinstance(test, ast.UnaryOp) else test, function, depth + 1)
+        if known is not None and isinstance(known.value, bool | int | None):
+            return self.of(node.body if bool(known.value) != negated else node.orelse, function, depth + 1)
+        return _agreed([self.of(node.body, function, depth + 1), self.of(node.orelse, function, depth + 1)])
+
+    def _or(self, node: ast.BoolOp, function: Function, depth: int) -> Value | None:
+        """`workers or 0`: the first that holds, if all before it are known."""
+        first = None
+        for one in node.values:
+            first = self.of(one, function, depth + 1)
+            if first is None or bool(first.value) == isinstance(node.op, ast.Or):
+                return first
+        return first
+
+    def _name(self, name: str, function: Function, depth: int) -> Value | None:
+        plain = function.definition
+        is_parameter = plain is not None and name in parameters(plain)
+        if name in function.bindings:
+            # What is given may hold, or what is written here in its place.
+            return None if is_parameter else self._single(function.bindings[name], function, depth)
+        if is_parameter:
+            return self._parameter(name, function, depth)
+        if function.parent is not None:
+            return self._name(name, function.parent, depth + 1)
+        body = function.module.body
+        if body is not function and name in body.bindings:
+            return self._single(body.bindings[name], body, depth)
+        return self._imported(name, function.module, depth)
+
+    def _single(self, values: list[ast.expr], function: Function, depth: int) -> Value | None:
+        return self.of(values[0], function, depth + 1) if len(values) == 1 else None
+
+    def _imported(self, name: str, module: Module, depth: int) -> Value | None:
+        brought = module.imports.get(name)
+        if brought is None or brought.attribute is None:
+            return None
+        source = self.project.module_from(brought.module, module)
+        if source is None or source is module:
+            return None
+        return self._name(brought.attribute, source.body, depth + 1)
+
+    def _parameter(self, name: str, function: Function, depth: int) -> Value | None:
+        """What all callers pass, or leave to the default; what click says of a command's parameter."""
+        plain = function.definition
+        assert plain is not None
+        for option in find_click_options(function):
+            if option.name == name:
+                return self.default_of(option)
+        default = defaults(plain).get(name)
+        found: list[Value | None] = []
+        # Where several agree, the place to be named is that of the training.
+        callers = sorted(
+            self.project.callers(function), key=lambda one: is_evaluation(one[1].module.name.split(".")[-1])
+        )
+        for call, caller in callers[:20]:
+            given = arguments_by_parameter(call, plain, function.is_method or function.name == "__init__").get(name)
+            if given is not None:
+                found.append(self.of(given, caller, depth + 1))
+            elif has_star_arguments(call) or default is None:
+                found.append(None)
+            else:
+                found.append(self._default(default, name, function, depth))
+        if not found:
+            return None if default is None else self._default(default, name, function, depth)
+        return _agreed(found)
+
+    def _default(self, default: ast.expr, name: str, function: Function, depth: int) -> Value | None:
+        plainly = declared_default(default)
+        # Names in a default are those of the module, not of the function.
+        known = None if plainly is None else self.of(plainly, function.module.body, depth + 1)
+        how = f"the default of {name} in {function.name}()"
+        return None if known is None else replace(known, how=known.how or how, is_set=plainly is not default)
+
+    def _attribute(self, node: ast.Attribute, function: Function, depth: int) -> Value | None:
+        base = node.value
+        if isinstance(base, ast.Name) and base.id == "self" and function.owner is not None:
+            return self._of_self(node.attr, function.owner, depth)
+        cls = self._class_of(base, function)
+        if cls is not None:
+            known = self.field(cls, node.attr, depth) or self._of_self(node.attr, cls, depth)
+            known = known or self._of_property(node.attr, cls, depth)
+            return _agreed([known, *(value for _, value in self._stores(node.attr))])
+        inside = self.origins.entries(base, function, depth + 1)
+        if inside is not None:
+            return self._entry(inside.get(node.attr), node.attr, depth)
+        name = dotted_name(base).split(".")
+        if not name[0]:
+            return None
+        # A module of constants: `config.NUM_WORKERS`.
+        meant = self.project.lookup(name[0], function)
+        if isinstance(meant, Module) and len(name) == 1:
+            return self._name(node.attr, meant.body, depth + 1)
+        if isinstance(meant, Class):
+            inner = meant.module.classes.get(name[-1])
+            return None if inner is None else self.field(inner, node.attr, depth)
+        if node.attr == "value" and (flag := self._flag(base, function)) is not None:
+            return self.default_of(flag)
+        return self._setting(node.attr, name, [], function, depth)
+
+    def _class_of(self, node: ast.expr, function: Function) -> Class | None:
+        """Also `cfg.data`, where a field of cfg's class is annotated with the class of a section."""
+        found = self.project.class_of(node, function)
+        if found is not None or not isinstance(node, ast.Attribute):
+            return found or self._parsed(node, function)
+        owner = self._class_of(node.value, function)
+        note = "" if owner is None else annotation_of(owner, node.attr)
+        meant = None if owner is None or not note else self.project.lookup(note, owner.module.body)
+        return meant if isinstance(meant, Class) else None
+
+    def _parsed(self, node: ast.expr, function: Function) -> Class | None:
+        """`args = tyro.cli(Args)`: what a parser of a dataclass gives."""
+        origin = self.origins.of(node, function)
+        made = None if origin is None else origin[0]
+        if not isinstance(made, ast.Call) or called_name(made) not in ("cli", "parse", "structured", "wrap"):
+            return None
+        assert origin is not None
+        for one in made.args:
+            meant = self.project.lookup(one.id, origin[1]) if isinstance(one, ast.Name) else None
+            if isinstance(meant, Class):
+                return meant
+        return None
+
+    def _of_self(self, attr: str, owner: Class, depth: int) -> Value | None:
+        values = [(v, m) for m in owner.methods.values() for v in m.bindings.get(f"self.{attr}", ())]
+        if len(values) == 1:
+            return self.of(values[0][0], values[0][1], depth + 1)
+        return self.field(owner, attr, depth) if not values else None
+
+    def _of_property(self, attr: str, cls: Class, depth: int) -> Value | None:
+        """`return self._entries.get("workers", 0)` in a property of that name."""
+        for made in self.project.methods(cls, attr):
+            plain = made.definition
+            if plain is None or not any(dotted_name(one) == "property" for one in plain.decorator_list):
+                continue
+            returned = [one.value for one in plain.body if isinstance(one, ast.Return)]
+            if len(returned) == 1 and returned[0] is not None:
+                known = self.of(returned[0], made, depth + 1)
+                return None if known is None else replace(known, how=known.how or f"the default of {attr}", is_set=True)
+        return None
+
+    def field(self, cls: Class, attr: str, depth: int = 0) -> Value | None:
+        """A field of a dataclass, or an attribute of a class of settings, its own or a base class's."""
+        if depth > _DEEPEST:
+            return None
+        found = field_of(cls, attr)
+        if found is not None:
+            value = None if found.value is None else declared_default(found.value)
+            known = None if value is None else self.of(value, cls.module.body, depth + 1)
+            return None if known is None else replace(known, how=f"{cls.name}.{attr}", is_direct=False, is_set=True)
+        for base in cls.bases:
+            meant = self.project.lookup(base.split(".")[-1], cls.module.body)
+            if isinstance(meant, Class) and meant is not cls and (got := self.field(meant, attr, depth + 1)):
+                return got
+        return None
+
+    def _call(self, call: ast.Call, function: Function, depth: int) -> Value | None:
+        name = called_name(call)
+        if name == "get" and isinstance(call.func, ast.Attribute) and call.args:
+            key = call.args[0].value if isinstance(call.args[0], ast.Constant) else None
+            if isinstance(key, str):
+                found = self._key(call.func.value, key, function, depth)
+                return found or (self.of(call.args[1], function, depth + 1) if len(call.args) > 1 else None)
+        if name == "getenv" and len(call.args) == 2:
+            return self.of(call.args[1], function, depth + 1)
+        if name == "getattr" and len(call.args) >= 2 and isinstance(call.args[1], ast.Constant):
+            made = ast.Attribute(call.args[0], str(call.args[1].value), ast.Load())
+            found = self._attribute(ast.copy_location(made, call), function, depth)
+            return found or (self.of(call.args[2], function, depth + 1) if len(call.args) > 2 else None)
+        if name in ("int", "bool") and len(call.args) == 1 and isinstance(call.func, ast.Name):
+            return _as_number(self.of(call.args[0], function, depth + 1), name)
+        if name == "dict" and isinstance(call.func, ast.Name):
+            return self._whole(call, function, depth)
+        return None
+
+    def _key(self, base: ast.expr, key: str, function: Function, depth: int) -> Value | None:
+        """`cfg["data"]["num_workers"]`: of a dict in the code, else of the project's config files."""
+        inside = self.origins.entries(base, function, depth + 1)
+        if inside is not None:
+            return self._entry(inside.get(key), f"{dotted_name(base)}[{key!r}]", depth)
+        if isinstance(base, ast.Call) and called_name(base) == "vars" and base.args:
+            return self._attribute(ast.copy_location(ast.Attribute(base.args[0], key), base), function, depth)
+        path: list[str] = []
+        names = base
+        while isinstance(names, ast.Subscript) and isinstance(names.slice, ast.Constant):
+            path.insert(0, str(names.slice.value))
+            names = names.value
+        chain = dotted_name(names).split(".")
+        return self._setting(key, chain, path, function, depth) if chain[0] else None
+
+    def _entry(self, found: tuple[ast.expr, Function] | None, how: str, depth: int) -> Value | None:
+        known = None if found is None else self.of(*found, depth + 1)
+        return None if known is None else replace(known, how=known.how or how, is_set=True)
+
+    # Settings that are written elsewhere.
+
+    def _setting(self, attr: str, chain: list[str], below: list[str], function: Function, depth: int) -> Value | None:
+        """`args.workers`, `self.cfg.data.workers`, `cfg["data"]["workers"]`; `below` are keys behind the names."""
+        at = next((n for n, part in enumerate(chain) if is_settings_name(part)), None)
+        root = self.origins.of(ast.Name(chain[0], ast.Load()), function) if chain[0] != "self" else None
+        if at is None:
+            if root is None or not is_config_load(root[0]):
+                return None
+            at = 0
+        path = (*chain[at + 1 :], *below, attr)
+        stored = [value for where, value in self._stores(attr) if where[-len(path) :] == path]
+        if len(path) == 1 and attr in self._options:
+            return _agreed([self._option(attr, function.module), *stored])
+        named = self.configs.named_in(root[0]) if root is not None else frozenset()
+        found = [*self._in_files(path, named), *stored]
+        return _agreed(found) if found else self._of_holder(attr, function, depth)
+
+    def _in_files(self, path: tuple[str, ...], named: frozenset[str]) -> list[Value]:
+        return [
+            Value(leaf.value, Place(leaf.file, leaf.line or 1), ".".join(path), is_set=True)
+            for leaf in self.configs.at(path, named)
+        ]
+
+    def _stores(self, attr: str) -> list[tuple[tuple[str, ...], Value | None]]:
+        """Values that are put into settings, by their path; None where they are not known."""
+        if attr not in self._stored:
+            self._stored[attr] = []  # while they are being looked at
+            self._stored[attr] = [
+                (path, known and replace(known, how=".".join(path), is_direct=False, is_set=True))
+                for path, value, function in find_stores(self.project, attr)
+                for known in [self.of(value, function, 1)]
+            ]
+        return self._stored[attr]
+
+    def _of_holder(self, attr: str, function: Function, depth: int) -> Value | None:
+        """The field of a class of settings, where the object was made by a parser nobody can follow."""
+        if attr not in self._held:
+            self._held[attr] = find_settings_classes(self.project, attr)
+        here = [cls for cls in self._held[attr] if cls.module is function.module]
+        return _agreed([self.field(cls, attr, depth + 1) for cls in here or self._held[attr]])
+
+    def _flag(self, node: ast.expr, function: Function) -> Option | None:
+        """`_WORKERS = flags.DEFINE_integer("workers", 0, …)`, read as `_WORKERS.value`."""
+        origin = self.origins.of(node, function)
+        if origin is None or not isinstance(origin[0], ast.Call) or not called_name(origin[0]).startswith("DEFINE_"):
+            return None
+        return next((one for one in find_options(origin[1].module) if one.node is origin[0]), None)
+
+    def default_of(self, option: Option) -> Value | None:
+        """What an option is if nobody gives it."""
+        how = f"the default of {option.written}"
+        if option.default is None:
+            switch = option.switch
+            place = option.function.module.place(option.node)
+            return None if switch is None else Value(switch, place, how, is_set=True)
+        # Those of click's decorators, and all names in them, belong to the module.
+        inside = option.function if option.of is None else option.function.module.body
+        known = self.of(option.default, inside, 1)
+        if option.is_number:
+            known = _as_number(known, "int")
+        return None if known is None else replace(known, how=how, is_direct=False, is_set=True)
+
+    def _option(self, attr: str, module: Module) -> Value | None:
+        """The default of a command line option: of this file, else of the one all files agree on."""
+        found = self._options.get(attr, [])
+        here = [value for value, of in found if of is module]
+        return _agreed(here) if here else _agreed([value for value, _ in found])
+
+    @cached_property
+    def _options(self) -> dict[str, list[tuple[Value | None, Module]]]:
+        found: dict[str, list[tuple[Value | None, Module]]] = {}
+        for module in filter(declares_options, self.project.modules):
+            later = {name: (value, function) for name, value, function in find_set_defaults(module)}
+            for option in find_options(module):
+                value = self.default_of(option)
+                if option.name in later:
+                    known = self.of(*later[option.name], 1)
+                    value = known and replace(known, how=f"the default of {option.written}", is_set=True)
+                found.setdefault(option.name, []).append((value, module))
+        return found
+
+
+def _as_number(known: Value | None, kind: str) -> Value | None:
+    """`int("4")`, as the text of an environment variable or an option becomes a number."""
+    if known is None or not isinstance(known.value, str):
+        return known
+    text = known.value.strip()
+    if kind == "int":
+        return replace(known, value=int(text)) if text.isdigit() else None
+    return replace(known, value=bool(text))
+
+
+def _literal(node: ast.expr, function: Function) -> Value | None:
+    try:
+        return Value(ast.literal_eval(node), function.module.place(node))
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return None
+
+
+def _agreed(values: list[Value | None]) -> Value | None:
+    """The one value of all; None if one is not known or two differ."""
+    first = values[0] if values else None
+    if first is None or any(one is None or one.value != first.value for one in values):
+        return None
+    return first

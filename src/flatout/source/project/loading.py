@@ -1,0 +1,131 @@
+"""Reads a project from disk, or from texts as cases and tests write them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path, PurePath
+
+from flatout.errors import FlatoutError
+from flatout.source.project.project import Project
+from flatout.source.syntax import files
+from flatout.source.syntax.module import Module
+from flatout.source.syntax.notebook import parse_notebook
+
+# Files with none of these hold no training, and nothing that feeds one; their trees are not kept.
+_OF_INTEREST = ("backward", "DataLoader", "training_step", "optimizer", "add_argument", "detect_anomaly")
+
+
+def load(paths: Sequence[Path], exclude: Iterable[str] = ()) -> Project:
+    """Read all files below these paths. What cannot be read leaves a line in `trouble`."""
+    found = files.find_files(paths, exclude)
+    modules, trouble = [], []
+    for path, shown in found.code:
+        try:
+            text = files.read_code(path)
+            cells = parse_notebook(text) if path.suffix == ".ipynb" else None
+        except FlatoutError as error:
+            trouble.append(f"{shown}: {error}")
+            continue
+        modules.append(Module(shown, _dotted_name(path), text if cells is None else cells.text, cells))
+    of_interest = [one for one in modules if any(word in one.text for word in _OF_INTEREST)]
+    known = {id(one) for one in of_interest}
+    wait = start_syntax_check([one for one in modules if id(one) not in known])
+    for module in of_interest:
+        assert module.tree is not None  # parsed now, so that its errors are known
+    wait()
+    return Project(modules, [shown for _, shown in found.configs], trouble=trouble)
+
+
+def with_contents(project: Project, changed: Mapping[str, bytes]) -> Project:
+    """The same project with other contents of some of its files, as they would be read from disk."""
+    modules = []
+    for module in project.modules:
+        if module.shown in changed:
+            text = files.decode_source(changed[module.shown])
+            cells = parse_notebook(text) if module.cells is not None else None
+            module = Module(module.shown, module.name, text if cells is None else cells.text, cells)
+            assert module.tree is not None  # parsed now, so that its errors are known
+        modules.append(module)
+    configs = {name: files.decode_config(data) for name, data in changed.items() if name in project.configs}
+    return Project(
+        modules,
+        project.configs,
+        lambda name: configs.get(name) or project.read(name),
+        project.trouble,
+        project.workers,
+    )
+
+
+def load_texts(texts: Mapping[str, str]) -> Project:
+    """A project of texts by their file names, as cases and tests write them."""
+    modules = [Module(name, _dotted_name(PurePath(name)), text) for name, text in texts.items() if name.endswith(".py")]
+    for module in modules:
+        assert module.tree is not None  # parsed now, so that its errors are known
+    configs = [name for name in texts if name.endswith(files.CONFIGS)]
+    return Project(modules, configs, lambda name: texts.get(name, ""))
+
+
+def _dotted_name(path: PurePath) -> str:
+    """From the top: an import may begin at any folder, and `from ..data import` has to find its way back."""
+    parts = list(path.with_suffix("").parts)
+    parts = [part for part in parts if part.isidentifier() or part == parts[-1]]
+    if parts[-1] == "__init__" and len(parts) > 1:
+        parts.pop()
+    return ".".join(parts)
+
+
+# Has the syntax of files checked by another process, while this one goes on. Most files of a tree have nothing to do
+# with training: of these only syntax errors are wanted, and they are most of the work of reading a large tree.
+
+# Fewer are checked sooner than a process is started.
+_WORTH_IT = 100
+
+
+def start_syntax_check(modules: Sequence[Module]) -> Callable[[], None]:
+    """Begins to parse these modules for their errors; what is given back waits until all are known."""
+    if len(modules) < _WORTH_IT or not _may_fork():
+        return lambda: _check(modules)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _tell(modules, reading, writing)
+    os.close(writing)
+    return lambda: _heard(modules, child, reading)
+
+
+def _may_fork() -> bool:
+    return hasattr(os, "fork") and sys.platform == "linux" and len(os.sched_getaffinity(0)) > 1
+
+
+def _check(modules: Sequence[Module]) -> None:
+    for module in modules:
+        assert module.tree is not None  # parsed now, so that its error is known
+        module.forget()
+
+
+def _tell(modules: Sequence[Module], reading: int, writing: int) -> None:
+    """In the child: it must not come back to what the parent was doing."""
+    status = 1
+    try:
+        os.close(reading)
+        _check(modules)
+        said = json.dumps([(at, one.error) for at, one in enumerate(modules) if one.error is not None])
+        with os.fdopen(writing, "w") as out:
+            out.write(said)
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _heard(modules: Sequence[Module], child: int, reading: int) -> None:
+    with os.fdopen(reading) as said:
+        text = said.read()
+    _, status = os.waitpid(child, 0)
+    if status != 0:
+        _check(modules)  # it died: nothing is known
+        return
+    for at, (line, column, words) in json.loads(text):
+        modules[at].error = (line, column, words)

@@ -1,0 +1,374 @@
+"""All files that are looked at together, and which function a name or a call in one of them means."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import cached_property
+
+from flatout.source.syntax import files
+from flatout.source.syntax.config_files import Reader
+from flatout.source.syntax.module import Class, Function, Module
+from flatout.source.syntax.nodes import called_name, dotted_name
+
+# From the end of a line on and without going back: these look through every file there is.
+_DEFINED = re.compile(r"\n[ \t]*+(?:async[ \t]++)?(?:def|class)[ \t]++(\w++)")
+_CALLED = re.compile(r"\w+\Z")
+_LONGEST_NAME = 60
+# Methods that everything has: the name alone does not tell whose it is.
+_COMMON = {
+    "step", "backward", "forward", "to", "train", "eval", "update", "zero_grad", "item", "cpu", "append", "write",
+    "log", "save", "load", "close", "get", "add", "keys", "items", "values", "parameters", "state_dict",
+    "load_state_dict", "reset", "run", "main", "print", "format", "join", "split", "copy", "clear", "pop",
+    "insert", "extend", "sort", "index", "count", "mean", "sum", "start", "stop", "read", "open", "call", "apply",
+    "fit", "predict", "sample", "build", "setup", "register", "info", "debug", "warning", "error", "size", "view",
+    "reshape", "numpy", "detach", "clone", "cuda", "float", "int", "long", "half", "numel", "dim", "type",
+}  # fmt: skip
+# Wrappers that give back, or work like, the module they are given.
+_WRAPPERS = {
+    "DataParallel", "DistributedDataParallel", "DDP", "FSDP", "FullyShardedDataParallel", "compile", "prepare",
+    "convert_sync_batchnorm", "script", "setup", "setup_module", "DataParallelModel",
+}  # fmt: skip
+_SAME = {"to", "cuda", "train", "eval", "float", "half", "double", "bfloat16", "requires_grad_", "type"}
+_DEEPEST = 6
+_MOST_OVERRIDES = 8
+
+
+# Workers of a loader that a fix writes: few enough for any machine that trains, and most of the way where samples are
+# dear. Where a search has measured how many are best, it is that number instead.
+MODEST_WORKERS = 4
+
+
+class Project:
+    """Files of one check. `configs` are the YAML, JSON and TOML files that lie among them."""
+
+    def __init__(
+        self,
+        modules: Sequence[Module],
+        configs: Sequence[str] = (),
+        read: Reader = files.read_config,
+        trouble: Sequence[str] = (),
+        workers: int = MODEST_WORKERS,
+    ) -> None:
+        self.workers = workers
+        self.modules = tuple(modules)
+        self.configs = tuple(configs)
+        self.read = read
+        self.trouble = tuple(trouble)
+        self._mentioning: dict[str, tuple[Module, ...]] = {}
+        self._classes: dict[tuple[int, int], Class | None] = {}
+
+    @cached_property
+    def _by_name(self) -> dict[str, Module | None]:
+        """Modules by every ending of their dotted name; None where two share it."""
+        found: dict[str, Module | None] = {}
+        for module in self.modules:
+            parts = module.name.split(".")
+            for at in range(len(parts)):
+                ending = ".".join(parts[at:])
+                # The whole name counts more than an ending.
+                if at == 0 or ending not in found:
+                    found[ending] = module
+                elif found[ending] is not module and (known := found[ending]) is not None and known.name != ending:
+                    found[ending] = None
+        return found
+
+    @cached_property
+    def _defining(self) -> dict[str, list[Module]]:
+        """Which modules define a function or class of this name."""
+        found: dict[str, list[Module]] = defaultdict(list)
+        for module in self.modules:
+            for name in set(_DEFINED.findall("\n" + module.text)):
+                found[name].append(module)
+        return found
+
+    def module_named(self, name: str) -> Module | None:
+        return self._by_name.get(name) if name else None
+
+    def module_from(self, name: str, module: Module) -> Module | None:
+        """Of several by that name, the one beside the file that imports it, as a script finds it."""
+        return self.module_named(name) or self.module_named(f"{module.name.rpartition('.')[0]}.{name}" if name else "")
+
+    def mentioning(self, word: str) -> tuple[Module, ...]:
+        """Modules in whose text this word stands."""
+        if word not in self._mentioning:
+            pattern = re.compile(rf"\b{re.escape(word)}\b")
+            self._mentioning[word] = tuple(m for m in self.modules if word in m.text and pattern.search(m.text))
+        return self._mentioning[word]
+
+    @cached_property
+    def _calling(self) -> dict[str, list[Module]]:
+        """Modules by the names that they call, as the text tells."""
+        found: dict[str, list[Module]] = defaultdict(list)
+        for module in self.modules:
+            # A third of what a regular expression over the whole text takes.
+            before = {part[-_LONGEST_NAME:] for part in module.text.split("(")}
+            for name in {match[0] for part in before if (match := _CALLED.search(part))}:
+                found[name].append(module)
+        return found
+
+    def classes_named(self, name: str) -> list[Class]:
+        return [found for m in self._defining.get(name, ()) if (found := m.classes.get(name)) is not None]
+
+    # What a name means.
+
+    def lookup(self, name: str, function: Function, depth: int = 0) -> Function | Class | Module | None:
+        """The function, class or module that a name means in a function, as definitions and imports say."""
+        inside: Function | None = function
+        while inside is not None:
+            if name in inside.inner:
+                return inside.inner[name]
+            inside = inside.parent
+        return self._in_module(function.module, name, depth)
+
+    def _in_module(self, module: Module, name: str, depth: int = 0) -> Function | Class | Module | None:
+        if name in module.body.inner:
+            return module.body.inner[name]
+        if name in module.classes:
+            return module.classes[name]
+        brought = module.imports.get(name)
+        if depth > _DEEPEST:
+            return None
+        if brought is None:
+            sources = [self.module_from(one, module) for one in module.stars]
+            meant = (self._in_module(one, name, depth + 1) for one in sources if one is not None and one is not module)
+            return next((one for one in meant if one is not None), None)
+        if brought.attribute is None:
+            return self.module_from(brought.module, module)
+        inner = f"{brought.module}.{brought.attribute}" if brought.module else brought.attribute
+        whole = self.module_from(inner, module)
+        source = self.module_from(brought.module, module)
+        if source is not None and source is not module:
+            found = self._in_module(source, brought.attribute, depth + 1)
+            if found is not None:
+                return found
+        return whole
+
+    def resolve(self, call: ast.Call, function: Function) -> list[Function]:
+        """The functions of the project that a call may run; none where that cannot be told."""
+        func = call.func
+        if isinstance(func, ast.Name):
+            meant = self.lookup(func.id, function)
+            if isinstance(meant, Function):
+                return [meant]
+            if isinstance(meant, Class):
+                return self.methods(meant, "__init__")
+            return self._aliased(func.id, function) or self._of_instance(func, function)
+        if not isinstance(func, ast.Attribute):
+            return []
+        if isinstance(func.value, ast.Call) and called_name(func.value) == "super" and function.owner is not None:
+            return [m for base in self._bases(function.owner) for m in self.methods(base, func.attr)][:1]
+        if isinstance(func.value, ast.Name) and func.value.id in ("self", "cls") and function.owner is not None:
+            # What a subclass puts in its place may run as well; what is left open to them does nothing.
+            own = [one for one in self.methods(function.owner, func.attr) if not _is_left_open(one)]
+            found = own + [one for one in self._overrides(function.owner, func.attr) if one not in own]
+            return found or self._of_instance(func, function)
+        if name := dotted_name(func.value):
+            meant = self._chain(name, function)
+            if isinstance(meant, Module):
+                inside = self._in_module(meant, func.attr)
+                if isinstance(inside, Class):
+                    return self.methods(inside, "__init__")
+                return [inside] if isinstance(inside, Function) else []
+            if isinstance(meant, Class):
+                return self.methods(meant, func.attr)
+            if meant is None and name.split(".")[0] in function.module.imports:
+                return []  # of a library: `time.time()`
+        cls = self.class_of(func.value, function)
+        if cls is not None:
+            return self.methods(cls, func.attr) or self._of_instance(func, function)
+        return self._by_method_name(func.attr)
+
+    def _aliased(self, name: str, function: Function) -> list[Function]:
+        """`make = fast if new else slow`, `partial(slow, 3)`, `slow_one(3)`: the functions that a name stands for."""
+        found = []
+        for value in function.bindings.get(name, ()):
+            parts = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
+            for one in parts:
+                if isinstance(one, ast.Call) and called_name(one) == "partial" and one.args:
+                    one = one.args[0]
+                elif isinstance(one, ast.Call):
+                    found += self._closures(one, function)
+                meant = self._chain(dotted_name(one), function) if dotted_name(one) not in ("", name) else None
+                if isinstance(meant, Function):
+                    found.append(meant)
+        return found
+
+    def _closures(self, call: ast.Call, function: Function) -> list[Function]:
+        """`average = running_mean(0.9)`: the function that is defined in the one that is called, and returned by it."""
+        made = self._chain(dotted_name(call.func), function) if dotted_name(call.func) else None
+        if not isinstance(made, Function) or not made.inner:
+            return []
+        returned = [one.value for one in ast.walk(made.node) if isinstance(one, ast.Return)]
+        names = [one.id for one in returned if isinstance(one, ast.Name)]
+        return [made.inner[name] for name in names if name in made.inner]
+
+    def _chain(self, name: str, function: Function) -> Function | Class | Module | None:
+        first, *rest = name.split(".")
+        meant = self.lookup(first, function)
+        for part in rest:
+            if not isinstance(meant, Module):
+                return None
+            meant = self._in_module(meant, part) or self.module_named(f"{meant.name}.{part}")
+        return meant
+
+    def _of_instance(self, func: ast.expr, function: Function) -> list[Function]:
+        """An object that is called: a module's `forward`, or `__call__`."""
+        cls = self.class_of(func, function)
+        return [] if cls is None else self.methods(cls, "forward") or self.methods(cls, "__call__")
+
+    def _by_method_name(self, name: str) -> list[Function]:
+        """Of an object that is not known: the project's only method of this name, or those of a class and its heirs."""
+        modules = self._defining.get(name, ())
+        if name in _COMMON or name.startswith("__") or len(modules) > _MOST_OVERRIDES:
+            return []
+        classes = [cls for module in modules for cls in module.classes.values() if name in cls.methods]
+        if any(name in module.body.inner for module in modules):
+            return []
+        if len(classes) == 1:
+            return [classes[0].methods[name]]
+        # Hooks, callbacks: all of one kind, whose first leaves it open.
+        roots = [one for one in classes if not any(base in classes for base in self._bases(one))]
+        if len(roots) != 1 or not _is_left_open(roots[0].methods[name]):
+            return []
+        return [cls.methods[name] for cls in classes if cls is not roots[0]]
+
+    # Classes.
+
+    def methods(self, cls: Class, name: str, depth: int = 0) -> list[Function]:
+        """The class's own method, else the first that a base class has."""
+        if name in cls.methods:
+            return [cls.methods[name]]
+        if depth > _DEEPEST:
+            return []
+        for base in self._bases(cls):
+            if base is not cls and (found := self.methods(base, name, depth + 1)):
+                return found
+        return []
+
+    def _bases(self, cls: Class) -> list[Class]:
+        found = []
+        for name in cls.bases:
+            meant = self._chain(name, cls.module.body)
+            if isinstance(meant, Class):
+                found.append(meant)
+        return found
+
+    def _overrides(self, cls: Class, name: str) -> list[Function]:
+        """Where a base class calls what its subclasses fill in."""
+        found = []
+        heirs = re.compile(rf"class \w+\([^)]*\b{cls.name}\b")
+        for module in self._defining.get(name, ()):
+            # Taking a file apart is dear: only where such a class is.
+            for other in module.classes.values() if heirs.search(module.text) else ():
+                if name in other.methods and any(base.split(".")[-1] == cls.name for base in other.bases):
+                    found.append(other.methods[name])
+        return found[:_MOST_OVERRIDES]
+
+    def is_a(self, cls: Class, ending: str, depth: int = 0) -> bool:
+        """Does a base class, of the project or not, have a name that ends so?"""
+        if any(base.split(".")[-1].endswith(ending) for base in cls.bases):
+            return True
+        return depth < _DEEPEST and any(self.is_a(b, ending, depth + 1) for b in self._bases(cls) if b is not cls)
+
+    def class_of(self, node: ast.expr, function: Function, depth: int = 0) -> Class | None:
+        """The class of the project that an expression's value is an instance of."""
+        key = (id(node), id(function))
+        if key not in self._classes:
+            self._classes[key] = None  # while it is being looked at
+            self._classes[key] = self._class_of(node, function, depth) if depth <= _DEEPEST else None
+        return self._classes[key]
+
+    def _class_of(self, node: ast.expr, function: Function, depth: int) -> Class | None:
+        if isinstance(node, ast.Call):
+            return self._class_of_call(node, function, depth)
+        if isinstance(node, ast.Await):
+            return self.class_of(node.value, function, depth + 1)
+        if isinstance(node, ast.IfExp):
+            return self.class_of(node.body, function, depth + 1) or self.class_of(node.orelse, function, depth + 1)
+        name = dotted_name(node)
+        if not name:
+            return None
+        if name == "self":
+            return function.owner
+        if name.startswith("self.") and function.owner is not None:
+            return self._class_of_attribute(function.owner, name, depth)
+        inside: Function | None = function
+        while inside is not None:
+            for value in inside.bindings.get(name, ()):
+                if (found := self.class_of(value, inside, depth + 1)) is not None:
+                    return found
+            if (annotated := self._annotated(name, inside)) is not None:
+                return annotated
+            inside = inside.parent
+        body = function.module.body
+        for value in body.bindings.get(name, ()) if body is not function else ():
+            if (found := self.class_of(value, body, depth + 1)) is not None:
+                return found
+        return None
+
+    def _class_of_attribute(self, owner: Class, name: str, depth: int) -> Class | None:
+        for cls in (owner, *self._bases(owner)):
+            for method in cls.methods.values():
+                for value in method.bindings.get(name, ()):
+                    if (found := self.class_of(value, method, depth + 1)) is not None:
+                        return found
+        return None
+
+    def _class_of_call(self, call: ast.Call, function: Function, depth: int) -> Class | None:
+        name = called_name(call)
+        func = call.func
+        meant = self._chain(dotted_name(func), function) if dotted_name(func) else None
+        if isinstance(meant, Class):
+            return meant
+        if isinstance(meant, Function):
+            values = [
+                one.value for one in ast.walk(meant.node) if isinstance(one, ast.Return) and one.value is not None
+            ]
+            classes = (self.class_of(value, meant, depth + 1) for value in values)
+            return next((one for one in classes if one is not None), None)
+        if name in _SAME and isinstance(func, ast.Attribute):
+            return self.class_of(func.value, function, depth + 1)
+        if name in _WRAPPERS:
+            for given in call.args:
+                if (found := self.class_of(given, function, depth + 1)) is not None:
+                    return found
+        return None
+
+    def _annotated(self, name: str, function: Function) -> Class | None:
+        plain = function.definition
+        if plain is None:
+            return None
+        for one in (*plain.args.posonlyargs, *plain.args.args, *plain.args.kwonlyargs):
+            if one.arg == name and one.annotation is not None:
+                note = one.annotation
+                text = (
+                    note.value if isinstance(note, ast.Constant) and isinstance(note.value, str) else dotted_name(note)
+                )
+                meant = self._chain(text, function) if text else None
+                return meant if isinstance(meant, Class) else None
+        return None
+
+    def callers(self, function: Function) -> list[tuple[ast.Call, Function]]:
+        """Calls in the project that may run this function."""
+        name = function.name
+        if name in ("forward", "__call__"):
+            return []  # called through whatever name the object has
+        if name == "__init__" and function.owner is not None:
+            name = function.owner.name
+        return [
+            (call, inside)
+            for module in self._calling.get(name, ())
+            for call, inside in module.calls.get(name, ())
+            if function in self.resolve(call, inside)
+        ]
+
+
+def _is_left_open(function: Function) -> bool:
+    """Only there to be overridden: `raise NotImplementedError`, `pass` or `...`, behind a docstring."""
+    body = [
+        one for one in function.node.body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
+    ]
+    return all(isinstance(one, ast.Raise | ast.Pass) for one in body)

@@ -1,0 +1,271 @@
+"""Where code keeps its settings: names that hold them, fields of their classes, and values put into them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import PurePath
+from typing import Literal
+
+from flatout.source.project.project import Project
+from flatout.source.syntax.config_files import ConfigValue, ConfigValues, KeyPath, UncertainConfig, parse_config
+from flatout.source.syntax.module import Class, Function, Module
+from flatout.source.syntax.nodes import (
+    Def,
+    argument,
+    callable_of,
+    called_name,
+    dotted_name,
+    has_star_arguments,
+    parameters,
+)
+
+_NAMES = re.compile(
+    r"^(args?|opts?|options|cfg|conf|config|configs|hparams|hp|params|settings|flags|c|_c)$"
+    r"|(cfg|config|args|opt|hparams|params)$",
+    re.I,
+)
+_CLASSES = re.compile(r"(config|configs|args|arguments|options|settings|params|hparams|cfg|flags|opts?)$", re.I)
+
+
+def is_settings_name(name: str) -> bool:
+    """Does a name tell that it holds settings?"""
+    return bool(_NAMES.search(name))
+
+
+def is_settings_class(cls: Class) -> bool:
+    """A dataclass, or a class whose name says it."""
+    return is_dataclass(cls) or bool(_CLASSES.search(cls.name))
+
+
+def is_dataclass(cls: Class) -> bool:
+    return any(
+        dotted_name(callable_of(one)).split(".")[-1] in ("dataclass", "define") for one in cls.node.decorator_list
+    )
+
+
+def field_of(cls: Class, name: str) -> ast.Assign | ast.AnnAssign | None:
+    """The statement that makes an attribute of the class itself."""
+    for node in cls.node.body:
+        if isinstance(node, ast.AnnAssign):
+            targets = [node.target]
+        elif isinstance(node, ast.Assign):
+            targets = node.targets  # type: ignore[assignment]
+        else:
+            continue
+        if any(isinstance(one, ast.Name) and one.id == name for one in targets):
+            return node
+    return None
+
+
+def annotation_of(cls: Class, name: str) -> str:
+    found = field_of(cls, name)
+    return dotted_name(found.annotation) if isinstance(found, ast.AnnAssign) else ""
+
+
+def find_settings_classes(project: Project, name: str) -> list[Class]:
+    """Classes of settings that have a field of this name."""
+    return [
+        cls
+        for module in project.mentioning(name)
+        if "class " in module.text
+        for cls in module.classes.values()
+        if is_settings_class(cls) and field_of(cls, name) is not None
+    ]
+
+
+def find_stores(project: Project, name: str) -> Iterator[tuple[tuple[str, ...], ast.expr, Function]]:
+    """`args.workers = 4`, `_C.DATALOADER.NUM_WORKERS = 4`: the path below the settings, and what is put there."""
+    stored = re.compile(rf"\.{re.escape(name)}\s*=[^=]")
+    for module in project.mentioning(name):
+        if not stored.search(module.text):
+            continue
+        for function in module.functions:
+            for written, values in function.bindings.items():
+                parts = written.split(".")
+                if len(parts) < 2 or parts[-1] != name:
+                    continue
+                at = next((n for n, part in enumerate(parts[:-1]) if is_settings_name(part)), None)
+                if at is not None:
+                    yield from ((tuple(parts[at + 1 :]), value, function) for value in values)
+
+
+# Options of a command line as the code declares them: argparse, absl, click and typer.
+
+_SWITCHES = {"store_true": False, "store_false": True}
+_DEFINES = ("DEFINE_integer", "DEFINE_bool", "DEFINE_boolean", "DEFINE_float", "DEFINE_string", "DEFINE_enum")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Option:
+    """`name` is what the code reads it as, `written` what stands on a command line."""
+
+    name: str
+    written: str
+    node: ast.Call
+    function: Function
+    kind: Literal["argparse", "absl", "click"]
+    default: ast.expr | None = None
+    # What a bare switch is without being given.
+    switch: bool | None = None
+    # Its default is turned into a number, also where it is written as text.
+    is_number: bool = False
+    # The function whose parameter it becomes.
+    of: Function | None = None
+
+
+def declares_options(module: Module) -> bool:
+    return "add_argument" in module.text or "DEFINE_" in module.text
+
+
+def find_options(module: Module) -> Iterator[Option]:
+    """All that the text of this file declares by calls; click's are found where the function is."""
+    if "add_argument" in module.text:
+        for call, function in module.calls.get("add_argument", ()):
+            yield from _argparse(call, function)
+    if "DEFINE_" in module.text:
+        for name in _DEFINES:
+            for call, function in module.calls.get(name, ()):
+                yield from _absl(call, function)
+
+
+def find_set_defaults(module: Module) -> Iterator[tuple[str, ast.expr, Function]]:
+    """`parser.set_defaults(workers=0)`."""
+    if "set_defaults" in module.text:
+        for call, function in module.calls.get("set_defaults", ()):
+            yield from ((one.arg, one.value, function) for one in call.keywords if one.arg is not None)
+
+
+def find_click_options(function: Function) -> Iterator[Option]:
+    """Options that click's decorators make parameters of a function."""
+    plain = function.definition
+    for call in plain.decorator_list if plain is not None else ():
+        if isinstance(call, ast.Call) and called_name(call) == "option":
+            flags = _words(call.args)
+            if flags:
+                yield _click(call, flags, function)
+
+
+def declared_default(default: ast.expr) -> ast.expr | None:
+    """What `typer.Option(0)` or pydantic's `Field(0)` stands for; the expression itself otherwise."""
+    if isinstance(default, ast.Call) and called_name(default) in ("Option", "Argument", "field", "Field"):
+        return argument(default, "default", 0)
+    return default
+
+
+def _argparse(call: ast.Call, function: Function) -> Iterator[Option]:
+    flags = _words(call.args)
+    if not flags or not isinstance(call.func, ast.Attribute):
+        return
+    given, action, kind = argument(call, "dest"), argument(call, "action"), argument(call, "type")
+    long = next((one for one in flags if one.startswith("--")), flags[0])
+    name = str(given.value) if isinstance(given, ast.Constant) else long.lstrip("-").replace("-", "_")
+    switch = _SWITCHES.get(str(action.value)) if isinstance(action, ast.Constant) else None
+    default = argument(call, "default")
+    if has_star_arguments(call):
+        switch = None  # a default may come with what is handed on
+    yield Option(
+        name, max(flags, key=len), call, function, "argparse", default, switch, dotted_name(kind or call) == "int"
+    )
+
+
+def _absl(call: ast.Call, function: Function) -> Iterator[Option]:
+    flags = _words(call.args[:1])
+    if flags:
+        yield Option(flags[0], f"--{flags[0]}", call, function, "absl", argument(call, "default", 1))
+
+
+def _click(call: ast.Call, flags: list[str], function: Function) -> Option:
+    plain = function.definition
+    assert plain is not None
+    name = _parameter_of(flags, plain)
+    is_flag = argument(call, "is_flag")
+    switch = False if isinstance(is_flag, ast.Constant) and is_flag.value else None
+    if any("/" in one for one in flags):
+        switch = False  # `--amp/--no-amp` without a default
+    written = max(flags, key=len).split("/")[0]
+    return Option(name, written, call, function, "click", argument(call, "default"), switch, of=function)
+
+
+def _parameter_of(flags: list[str], plain: Def) -> str:
+    """click takes a plain word as the parameter's name, else the longest flag."""
+    plainly = [one for one in flags if not one.startswith("-")]
+    name = plainly[0] if plainly else max((one.split("/")[0] for one in flags), key=len)
+    name = name.lstrip("-").replace("-", "_").lower()
+    return next((one for one in parameters(plain) if one.lower() == name), name)
+
+
+def _words(nodes: Sequence[ast.expr]) -> list[str]:
+    return [one.value for one in nodes if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+
+
+# The config files of a project: their values by path, and which of them a piece of code loads.
+
+# A file with such a line does more than to assign.
+_DOING = re.compile(r"\n(?:import|from|def|class|if|for|with|@)\b")
+_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
+# What gives the whole of a config file.
+_LOADING = {
+    "load", "safe_load", "full_load", "loads", "fromfile", "from_file", "load_config", "read_config", "get_config",
+    "parse_args", "parse_known_args", "parse_config", "parse_args_and_config",
+}  # fmt: skip
+
+
+class ConfigFiles:
+    def __init__(self, project: Project) -> None:
+        self.project = project
+
+    @cached_property
+    def files(self) -> dict[str, ConfigValues]:
+        """Every file that can be read off, with its values."""
+        found = {}
+        for file in self.project.configs:
+            try:
+                found[file] = parse_config(file, self.project.read)
+            except UncertainConfig:
+                continue
+        return found
+
+    @cached_property
+    def in_python(self) -> list[tuple[Module, ConfigValues]]:
+        """Configs of the mmcv kind, which only assign."""
+        found = []
+        for module in self.project.modules:
+            if "config" in module.shown.lower() and "dict(" in module.text and not _DOING.search(module.text):
+                try:
+                    found.append((module, parse_config(module.shown, self.project.read)))
+                except UncertainConfig:
+                    continue
+        return found
+
+    def at(self, path: KeyPath, named: frozenset[str] = frozenset()) -> list[ConfigValue]:
+        """Values whose path ends so, of all files or of those that are named."""
+        return [
+            leaf
+            for file, leaves in self.files.items()
+            if not named or file in named
+            for key, leaf in leaves.items()
+            if key[-len(path) :] == path and leaf.value is not None
+        ]
+
+    def named_in(self, node: ast.expr) -> frozenset[str]:
+        """The files whose names stand in an expression: `yaml.safe_load(open("configs/train.yaml"))`."""
+        return frozenset(file for name in _names(node) for file in self.project.configs if _is_called(file, name))
+
+
+def is_config_load(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and called_name(node) in _LOADING
+
+
+def _names(node: ast.expr) -> Iterator[str]:
+    for one in ast.walk(node):
+        if isinstance(one, ast.Constant) and isinstance(one.value, str) and one.value.endswith(_SUFFIXES):
+            yield one.value
+
+
+def _is_called(file: str, name: str) -> bool:
+    parts = [part for part in PurePath(name).parts if part not in (".", "..", "/")]
+    return bool(parts) and list(PurePath(file).parts[-len(parts) :]) == parts

@@ -1,0 +1,338 @@
+"""One file taken apart: its functions, classes and imports. Parsed when first asked for."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+import warnings
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from flatout.records.source import Place
+from flatout.source.syntax.nodes import Def, bound_names, called_name, children, dotted_name, walk_scope
+from flatout.source.syntax.notebook import Cells
+
+_FROM = re.compile(r"^[ \t]*from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)", re.M)
+_IMPORT = re.compile(r"^[ \t]*import[ \t]+([^\n#;]+)", re.M)
+_WORD = re.compile(r"\w+")
+_ASSIGNING = (ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.With, ast.AsyncWith)
+
+
+@dataclass(eq=False, slots=True)
+class Function:
+    """A function, or the module's own body (then `node` is the module)."""
+
+    module: Module
+    node: Def | ast.Module
+    name: str
+    owner: Class | None = None
+    parent: Function | None = None
+    # Functions that are defined inside it.
+    inner: dict[str, Function] = field(default_factory=dict)
+    # Calls and assignments of its own body; the calls in the order of the text.
+    calls: list[ast.Call] = field(default_factory=list)
+    _assigned: list[ast.AST] = field(default_factory=list)
+    _bindings: dict[str, list[ast.expr]] | None = None
+
+    @property
+    def definition(self) -> Def | None:
+        return None if isinstance(self.node, ast.Module) else self.node
+
+    @property
+    def qualified(self) -> str:
+        return f"{self.owner.name}.{self.name}" if self.owner is not None else self.name
+
+    @property
+    def is_method(self) -> bool:
+        plain = self.definition
+        return (
+            self.owner is not None
+            and self.parent is None
+            and plain is not None
+            and not any(dotted_name(one) == "staticmethod" for one in plain.decorator_list)
+        )
+
+    @property
+    def bindings(self) -> dict[str, list[ast.expr]]:
+        """Values that names are given here: `x = …`, `self.x = …`; a tuple's names all get the whole value."""
+        if self._bindings is None:
+            found: dict[str, list[ast.expr]] = defaultdict(list)
+            for one in sorted(self._assigned, key=lambda node: node.lineno):  # type: ignore[attr-defined]
+                _bind(one, found)
+            self._bindings = dict(found)
+        return self._bindings
+
+
+@dataclass(eq=False, slots=True)
+class Class:
+    module: Module
+    node: ast.ClassDef
+    name: str
+    bases: tuple[str, ...]
+    methods: dict[str, Function] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """`from module import attribute as …`, or `import module as …` (no attribute)."""
+
+    module: str
+    attribute: str | None
+
+
+class Module:
+    """A file of the project by its dotted name."""
+
+    def __init__(self, shown: str, name: str, text: str, cells: Cells | None = None) -> None:
+        self.shown = shown
+        self.name = name
+        self.text = text
+        self.cells = cells
+        self.error: tuple[int, int, str] | None = None
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        """Empty where it is no Python; `error` then says why."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # what the parser thinks of the user's escapes is not our matter
+                return ast.parse(self.text)
+        except SyntaxError as error:
+            self.error = (error.lineno or 1, error.offset or 1, error.msg)
+        except (ValueError, RecursionError, MemoryError) as error:
+            self.error = (1, 1, f"cannot be parsed ({type(error).__name__})")
+        return ast.Module([], [])
+
+    def forget(self) -> None:
+        """Let the tree go; it is parsed again when somebody asks."""
+        self.__dict__.pop("tree", None)
+
+    @cached_property
+    def body(self) -> Function:
+        """The module itself, with the functions that are defined at its top level inside."""
+        top = Function(self, self.tree, "<module>")
+        self._functions = [top]
+        self._classes: dict[str, Class] = {}
+        self._collect(self.tree, top, None)
+        self._functions[1:] = sorted(self._functions[1:], key=lambda one: one.node.lineno)  # type: ignore[union-attr]
+        for function in self._functions:
+            function.calls.sort(key=lambda call: (call.lineno, call.col_offset))
+        return top
+
+    @property
+    def functions(self) -> list[Function]:
+        """All of them, with the module's body first."""
+        return [self.body, *self._functions[1:]]
+
+    @property
+    def classes(self) -> dict[str, Class]:
+        assert self.body is not None  # which takes the file apart
+        return self._classes
+
+    def _collect(self, node: ast.AST, parent: Function, owner: Class | None) -> None:
+        """One walk over the whole file: every node is looked at once."""
+        stack: list[tuple[ast.AST, Function, Class | None]] = [(node, parent, owner)]
+        self._imports: list[ast.Import | ast.ImportFrom] = []
+        while stack:
+            here, inside, of = stack.pop()
+            for child in children(here):
+                if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                    above = None if of is not None or inside.definition is None else inside
+                    made = Function(self, child, child.name, of or inside.owner, above)
+                    self._functions.append(made)
+                    if of is not None:
+                        of.methods.setdefault(child.name, made)
+                    else:
+                        inside.inner.setdefault(child.name, made)
+                    stack.append((child, made, None))
+                    continue
+                if isinstance(child, ast.ClassDef):
+                    bases = tuple(name for base in child.bases if (name := dotted_name(base)))
+                    own = Class(self, child, child.name, bases)
+                    self._classes.setdefault(child.name, own)
+                    stack.append((child, inside, own))
+                    continue
+                if isinstance(child, ast.Call):
+                    inside.calls.append(child)
+                elif isinstance(child, _ASSIGNING) and of is None:
+                    inside._assigned.append(child)
+                elif isinstance(child, ast.Import | ast.ImportFrom):
+                    self._imports.append(child)
+                stack.append((child, inside, of))
+
+    @cached_property
+    def imports(self) -> dict[str, Import]:
+        found: dict[str, Import] = {}
+        assert self.body is not None  # which takes the file apart
+        for node in self._imports:
+            if isinstance(node, ast.Import):
+                for one in node.names:
+                    name = one.asname or one.name.split(".")[0]
+                    found[name] = Import(one.name if one.asname else name, None)
+            else:
+                base = self._absolute(node)
+                for one in node.names:
+                    found[one.asname or one.name] = Import(base, one.name)
+        return found
+
+    @cached_property
+    def stars(self) -> list[str]:
+        """Modules that all is imported from: `from .train import *`."""
+        assert self.body is not None  # which takes the file apart
+        return [
+            self._absolute(node)
+            for node in self._imports
+            if isinstance(node, ast.ImportFrom) and any(one.name == "*" for one in node.names)
+        ]
+
+    def _absolute(self, node: ast.ImportFrom) -> str:
+        return self._from_here(node.level, node.module or "")
+
+    def _from_here(self, level: int, module: str) -> str:
+        if not level:
+            return module
+        parts = self.name.split(".")
+        is_package = self.shown.replace("\\", "/").endswith("/__init__.py")
+        kept = parts[: len(parts) - level + is_package]
+        return ".".join([*kept, *([module] if module else [])])
+
+    def imported(self) -> list[str]:
+        """Names of modules that it imports, or may, read off the text: quicker than taking the file apart."""
+        found = []
+        for module, names in _FROM.findall(self.text):
+            plain = module.lstrip(".")
+            base = self._from_here(len(module) - len(plain), plain)
+            found.append(base)
+            found += [f"{base}.{name}" for name in _WORD.findall(names)]
+        for names in _IMPORT.findall(self.text):
+            found += [part.split()[0] for part in names.split(",") if part.split()]
+        return found
+
+    @cached_property
+    def calls(self) -> dict[str, list[tuple[ast.Call, Function]]]:
+        """By the last part of their name, with the function they stand in."""
+        found: dict[str, list[tuple[ast.Call, Function]]] = defaultdict(list)
+        for function in self.functions:
+            for call in function.calls:
+                found[called_name(call)].append((call, function))
+        return dict(found)
+
+    @cached_property
+    def lines(self) -> list[str]:
+        return self.text.split("\n")
+
+    def place(self, node: ast.AST) -> Place:
+        """Where a node stands, as the user counts."""
+        line, end = int(getattr(node, "lineno", 1)), int(getattr(node, "end_lineno", 0) or 0)
+        first = self._column(line, int(getattr(node, "col_offset", 0)))
+        last = self._column(end, int(getattr(node, "end_col_offset", 0) or 0)) if end else 0
+        return self.at(line, first, end, last)
+
+    def at(self, line: int, column: int = 1, end_line: int = 0, end_column: int = 0) -> Place:
+        if self.cells is None:
+            return Place(self.shown, line, column, end_line, end_column)
+        cell, inside = self.cells.place(line)
+        return Place(self.shown, inside, column, inside + max(0, end_line - line), end_column, cell)
+
+    def _column(self, line: int, offset: int) -> int:
+        """The parser counts bytes, people count characters."""
+        if not 1 <= line <= len(self.lines):
+            return 1
+        return len(self.lines[line - 1].encode()[:offset].decode(errors="ignore")) + 1
+
+
+def own_nodes(function: Function) -> Iterator[ast.AST]:
+    """All nodes of a function's body that are not in another function's."""
+    for statement in function.node.body:
+        if isinstance(statement, ast.ClassDef):
+            yield from _of_class(statement)
+        elif not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from walk_scope(statement)
+
+
+def _of_class(node: ast.ClassDef) -> Iterator[ast.AST]:
+    """What a class body runs itself: it runs once, where it stands."""
+    for statement in node.body:
+        if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield from walk_scope(statement)
+
+
+def _bind(node: ast.AST, found: dict[str, list[ast.expr]]) -> None:
+    if isinstance(node, ast.Assign):
+        for target in node.targets:
+            pairs: list[tuple[ast.expr, ast.expr]] = [(target, node.value)]
+            if (
+                isinstance(target, ast.Tuple | ast.List)
+                and isinstance(node.value, ast.Tuple | ast.List)
+                and len(target.elts) == len(node.value.elts)
+            ):
+                pairs = list(zip(target.elts, node.value.elts, strict=True))
+            for to, value in pairs:
+                _bind_one(to, value, found)
+    elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
+        _bind_one(node.target, node.value, found)
+    elif isinstance(node, ast.With | ast.AsyncWith):
+        for item in node.items:
+            if item.optional_vars is not None:
+                _bind_one(item.optional_vars, item.context_expr, found)
+
+
+def _bind_one(target: ast.expr, value: ast.expr, found: dict[str, list[ast.expr]]) -> None:
+    if isinstance(target, ast.Attribute) and (name := dotted_name(target)):
+        found[name].append(value)
+    else:
+        for name in bound_names(target):
+            found[name].append(value)
+
+
+# What a name means outside of its file, as the file's imports say.
+
+
+def full_name(node: ast.expr, module: Module) -> str:
+    """`time.sleep` of `sleep` after `from time import sleep`, and of `t.sleep` after `import time as t`."""
+    name = dotted_name(node)
+    first, _, rest = name.partition(".")
+    brought = module.imports.get(first)
+    if brought is None:
+        return name
+    return ".".join(part for part in (brought.module, brought.attribute, rest) if part)
+
+
+# `# flatout: ignore[CODE]` comments: which findings they silence, and which of them silence nothing.
+
+_COMMENT = re.compile(r"#\s*flatout:\s*ignore(?:\[(?P<codes>[^\]]*)\])?", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class Ignore:
+    """One comment. No codes: it silences everything on its line."""
+
+    line: int
+    column: int
+    codes: tuple[str, ...]
+    text: str
+
+
+def find_ignores(module: Module) -> list[Ignore]:
+    """Comments only: the same words in a string mean nothing."""
+    if "flatout:" not in module.text:
+        return []
+    return [found for line, column, text in _comments(module.text) for found in _read(line, column, text)]
+
+
+def _read(line: int, column: int, text: str) -> Iterator[Ignore]:
+    for match in _COMMENT.finditer(text):
+        codes = tuple(code.strip().upper() for code in (match["codes"] or "").split(",") if code.strip())
+        yield Ignore(line, column + match.start() + 1, codes, match[0])
+
+
+def _comments(text: str) -> list[tuple[int, int, str]]:
+    try:
+        tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
+    except (tokenize.TokenError, SyntaxError, ValueError):
+        return []
+    return [(one.start[0], one.start[1], one.string) for one in tokens if one.type == tokenize.COMMENT]

@@ -1,0 +1,146 @@
+"""Small questions about syntax trees that everybody asks."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+Def = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+# Fields whose nodes say how, not what: nobody looks for them by walking.
+_SIGNS = {"ctx", "op", "ops"}
+_LEAVES = {ast.Name, ast.Constant, ast.Pass, ast.Break, ast.Continue, ast.alias, ast.Global, ast.Nonlocal}
+
+
+def children(node: ast.AST) -> list[ast.AST]:
+    """What lies right below a node, in the order of the text. Much quicker than the module's own, and asked often."""
+    found: list[ast.AST] = []
+    if node.__class__ in _LEAVES:
+        return found
+    for name in node._fields:
+        value = getattr(node, name, None)
+        if value is None or name in _SIGNS:
+            continue
+        if value.__class__ is list:
+            found += [one for one in value if isinstance(one, ast.AST)]
+        elif isinstance(value, ast.AST):
+            found.append(value)
+    return found
+
+
+def walk_scope(node: ast.AST) -> Iterator[ast.AST]:
+    """The node and all below it in the order of the text, but not what lies in functions and classes defined there."""
+    stack = [node]
+    while stack:
+        one = stack.pop()
+        yield one
+        stack += [child for child in reversed(children(one)) if not isinstance(child, DEFINITIONS)]
+
+
+def called_name(call: ast.Call) -> str:
+    """The last part of what is called."""
+    return call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
+
+
+def callable_of(node: ast.expr) -> ast.expr:
+    """What is called, of a call; the expression itself otherwise: `@cache` and `@cache(3)`."""
+    return node.func if isinstance(node, ast.Call) else node
+
+
+def dotted_name(node: ast.AST) -> str:
+    """`torch.cuda.synchronize`; empty for what is no plain chain of names."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return ""
+    return ".".join([node.id, *reversed(parts)])
+
+
+def root_name(node: ast.AST) -> str:
+    """The name an expression begins with: `x` of `x[0].grad.norm()`."""
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call | ast.Starred):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def names_in(node: ast.AST) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+
+
+def bound_names(target: ast.AST) -> set[str]:
+    """Names that an assignment to this target binds."""
+    return {one.id for one in ast.walk(target) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+
+
+def argument(call: ast.Call, name: str, position: int | None = None) -> ast.expr | None:
+    """What a call gives for a parameter by its name, or by its place."""
+    for keyword in call.keywords:
+        if keyword.arg == name:
+            return keyword.value
+    if position is not None and len(call.args) > position:
+        before = call.args[: position + 1]
+        return None if any(isinstance(one, ast.Starred) for one in before) else call.args[position]
+    return None
+
+
+def has_star_arguments(call: ast.Call) -> bool:
+    """Does it hand on more than it shows, by `*args` or `**kwargs`?"""
+    return any(one.arg is None for one in call.keywords) or any(isinstance(one, ast.Starred) for one in call.args)
+
+
+def parameters(function: Def) -> list[str]:
+    """Names of all parameters but `*args` and `**kwargs`, those by position first."""
+    given = function.args
+    return [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+
+
+def defaults(function: Def) -> dict[str, ast.expr]:
+    given = function.args
+    ordered = [*given.posonlyargs, *given.args]
+    last = ordered[len(ordered) - len(given.defaults) :]
+    pairs = [*zip(last, given.defaults, strict=True), *zip(given.kwonlyargs, given.kw_defaults, strict=True)]
+    return {one.arg: value for one, value in pairs if value is not None}
+
+
+def arguments_by_parameter(call: ast.Call, function: Def, is_method: bool) -> dict[str, ast.expr]:
+    """Which argument goes to which parameter, as far as the call shows it."""
+    names = parameters(function)
+    if is_method:
+        names = names[1:]
+    given: dict[str, ast.expr] = {}
+    for name, value in zip(names, call.args, strict=False):
+        if isinstance(value, ast.Starred):
+            break
+        given[name] = value
+    given.update({one.arg: one.value for one in call.keywords if one.arg is not None})
+    return given
+
+
+def assigned_names(node: ast.AST) -> set[str]:
+    """Names and attributes that are given a value as a whole below a node; not those that only a part is put into."""
+    found: set[str] = set()
+    for one in walk_scope(node):
+        targets = one.targets if isinstance(one, ast.Assign) else [one.target] if isinstance(one, ast.AnnAssign) else []
+        for target in targets:
+            parts = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
+            found |= {dotted_name(part) for part in parts if not isinstance(part, ast.Subscript)}
+    return found - {""}
+
+
+def registers_hook(call: ast.Call) -> bool:
+    """`loss.register_hook(check)`: what is handed over runs in the backward pass."""
+    return called_name(call) in ("register_hook", "register_full_backward_hook", "register_post_accumulate_grad_hook")
+
+
+def short_text(node: ast.AST, most: int = 60) -> str:
+    """The node as one short line."""
+    try:
+        text = " ".join(ast.unparse(node).split())
+    except (ValueError, RecursionError):
+        return "…"
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,0 +1,316 @@
+"""Caches that a dataset fills while it makes its samples: each worker process then has one of its own."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from flatout.source.flow.values import Values
+from flatout.source.project.project import Project
+from flatout.source.syntax.module import Class, Function, own_nodes
+from flatout.source.syntax.nodes import (
+    argument,
+    callable_of,
+    called_name,
+    dotted_name,
+    names_in,
+    parameters,
+    walk_scope,
+)
+from flatout.source.training.datasets import Dataset
+
+_DICTS = {"dict", "OrderedDict", "defaultdict"}
+_LIMITED = re.compile(r"^(LRU|LFU|TTL|FIFO|RR|TLRU)(Cache|Dict)?$|^BoundedDict$")
+_KEEPING = {"lru_cache", "cache", "cached", "memoize"}
+# Names of what is small, or only leads to the samples.
+_SMALL = re.compile(
+    r"len|size|count|idx|index|indices|handle|file|env|offset|seen|shape|stat|class|vocab|lock|conn|time|err|fail|bad",
+    re.I,
+)
+_HANDLES = {
+    "open", "File", "memmap", "ZipFile", "TarFile", "Environment", "connect", "Reader", "VideoReader", "VideoCapture",
+    "open_memmap", "Lock", "len", "int", "float", "str", "bool", "Thread", "set", "Random", "default_rng", "Group",
+}  # fmt: skip
+_READS = re.compile(r"open|load|read|decode|imread|from_file|parse|fetch|download|get_frame", re.I)
+_LIMIT = re.compile(r"max|limit|capacity|budget|bytes|full|room|mem|_gb|_mb|quota|num_cached", re.I)
+_INDEX = re.compile(r"^(i|j|n|idx|ids?|index|item|ind|key|sample_idx|sample_id)$")
+_DROPS = {"popitem", "pop", "clear", "popleft"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cache:
+    dataset: Dataset
+    # Where it is filled.
+    function: Function
+    node: ast.AST
+    name: str
+    # It has a bound of some kind: it throws out, or takes nothing more when it is full.
+    is_limited: bool
+    throws_out: bool
+    # Under the sample's own index: nothing in it is asked for twice in an epoch.
+    by_index: bool
+
+
+def find_caches(datasets: Iterable[Dataset], values: Values) -> Iterator[Cache]:
+    """At most one for each dataset: the first in what makes its samples."""
+    seen: set[int] = set()
+    for dataset in datasets:
+        found = next(_of(dataset, values), None)
+        if found is not None and id(found.node) not in seen:
+            seen.add(id(found.node))
+            yield found
+
+
+def _of(dataset: Dataset, values: Values) -> Iterator[Cache]:
+    yield from _wrapped(dataset)
+    for function in dataset.functions:
+        if not _lives_on(function, dataset, values.project):
+            continue
+        yield from _decorated(dataset, function)
+        for node in own_nodes(function):
+            for name, key, value in _stores(node):
+                if _is_cache(name, function, dataset) and _is_a_sample(name, value, function):
+                    if _is_of_a_device(key):
+                        continue  # one entry for each device: no samples
+                    if any(_is_off(test, function, values) for test in _tests_around(node, function)):
+                        continue
+                    yield _cache(dataset, function, node, name, key)
+
+
+def _is_of_a_device(key: ast.expr) -> bool:
+    return any(isinstance(one, ast.Attribute) and one.attr in ("device", "dtype") for one in ast.walk(key))
+
+
+def _lives_on(function: Function, dataset: Dataset, project: Project) -> bool:
+    """A method of the dataset, or of an object that it keeps: not of one that each sample makes anew."""
+    owner = function.owner
+    if owner is None or owner is dataset.cls or project.is_a(dataset.cls, owner.name):
+        return True
+    own = [one for one in dataset.functions if one.owner is not None and project.is_a(dataset.cls, one.owner.name)]
+    family = {id(one): one for one in (dataset.cls, *(one.owner for one in own if one.owner is not None))}
+    return any(
+        project.class_of(value, method) is owner
+        for cls in family.values()
+        for method in cls.methods.values()
+        for name, values in method.bindings.items()
+        if name.startswith("self.")
+        for value in values
+    )
+
+
+def _cache(dataset: Dataset, function: Function, node: ast.AST, name: str, key: ast.expr) -> Cache:
+    throws_out = _throws_out(name, function)
+    limited = throws_out or _made_limited(name, function) or _is_measured(name, node, function)
+    return Cache(dataset, function, node, name, limited, throws_out, _is_index(key, function))
+
+
+def _stores(node: ast.AST) -> Iterator[tuple[str, ast.expr, ast.expr]]:
+    """`self.cache[key] = value`, `self.cache.setdefault(key, value)`: the holder, the key and the value."""
+    if isinstance(node, ast.Assign):
+        for target in node.targets:
+            pairs = [(target, node.value)]
+            if isinstance(target, ast.Tuple):
+                same = isinstance(node.value, ast.Tuple) and len(node.value.elts) == len(target.elts)
+                values = node.value.elts if same else [node.value] * len(target.elts)  # type: ignore[attr-defined]
+                pairs = list(zip(target.elts, values, strict=True))
+            for to, value in pairs:
+                if isinstance(to, ast.Subscript) and dotted_name(to.value) and not isinstance(to.slice, ast.Slice):
+                    yield dotted_name(to.value), to.slice, value
+    elif isinstance(node, ast.Call) and len(node.args) == 2 and (holder := _called_on(node, {"setdefault"})):
+        yield holder, node.args[0], node.args[1]
+
+
+def _called_on(node: ast.AST, names: set[str]) -> str:
+    """What a method of these names is called on; empty for all else."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in names:
+        return dotted_name(node.func.value)
+    return ""
+
+
+def _is_cache(name: str, function: Function, dataset: Dataset) -> bool:
+    """It begins empty, and is asked whether it has something before that is made."""
+    made = _made(name, function)
+    if not made or not all(_begins_empty(one) for one in made):
+        return False
+    return any(_asks(node, name, function) for function in _around(function, dataset) for node in own_nodes(function))
+
+
+def _around(function: Function, dataset: Dataset) -> list[Function]:
+    """All that may speak of the same attribute."""
+    own = list(function.owner.methods.values()) if function.owner is not None else []
+    return [*own, *(one for one in dataset.functions if one.owner is function.owner and one not in own)]
+
+
+def _made(name: str, function: Function) -> list[ast.expr]:
+    first, _, attribute = name.partition(".")
+    if first in ("self", "cls") and attribute and function.owner is not None:
+        found = [v for m in function.owner.methods.values() for v in m.bindings.get(f"self.{attribute}", ())]
+        return found or _of_class_body(function.owner, attribute)
+    if "." in name or name in function.bindings or (function.definition and name in parameters(function.definition)):
+        return []
+    return function.module.body.bindings.get(name, [])
+
+
+def _of_class_body(cls: Class, attribute: str) -> list[ast.expr]:
+    """`cache = {}` in the class itself."""
+    found = []
+    for one in cls.node.body:
+        if isinstance(one, ast.Assign | ast.AnnAssign) and one.value is not None:
+            targets = one.targets if isinstance(one, ast.Assign) else [one.target]
+            found += [one.value for target in targets if dotted_name(target) == attribute]
+    return found
+
+
+def _begins_empty(node: ast.expr) -> bool:
+    """`{}`, `OrderedDict()`, `[None] * n`; not a dict that a manager shares, nor an array or a file."""
+    if isinstance(node, ast.Constant):
+        return node.value is None  # "not yet", until a worker begins
+    if isinstance(node, ast.Dict):
+        return not node.keys
+    if isinstance(node, ast.IfExp):
+        return _begins_empty(node.body) and _begins_empty(node.orelse)
+    if isinstance(node, ast.Call):
+        name = called_name(node)
+        # `Manager().dict()` is one for all processes.
+        is_own = name in _DICTS and (name != "dict" or isinstance(node.func, ast.Name))
+        return is_own or bool(_LIMITED.search(name))
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        node = node.left
+        return isinstance(node, ast.List) and all(isinstance(o, ast.Constant) and o.value is None for o in node.elts)
+    return isinstance(node, ast.ListComp) and isinstance(node.elt, ast.Constant) and node.elt.value is None
+
+
+def _asks(node: ast.AST, name: str, function: Function) -> bool:
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        right = node.comparators[0]
+        if isinstance(node.ops[0], ast.In | ast.NotIn):
+            keys = isinstance(right, ast.Call) and called_name(right) == "keys"
+            return dotted_name(right.func.value if keys else right) == name  # type: ignore[attr-defined]
+        if isinstance(node.ops[0], ast.Is | ast.IsNot) and isinstance(right, ast.Constant) and right.value is None:
+            return _is_taken_from(node.left, name, function)
+    if _called_on(node, {"get", "setdefault"}) == name:
+        return True
+    return isinstance(node, ast.ExceptHandler) and node.type is not None and dotted_name(node.type) == "KeyError"
+
+
+def _is_taken_from(node: ast.expr, name: str, function: Function) -> bool:
+    taken = [node, *(function.bindings.get(node.id, ()) if isinstance(node, ast.Name) else ())]
+    return any(isinstance(one, ast.Subscript) and dotted_name(one.value) == name for one in taken)
+
+
+def _is_a_sample(name: str, value: ast.expr, function: Function) -> bool:
+    if _SMALL.search(name.split(".")[-1]) or isinstance(value, ast.Constant | ast.Compare | ast.JoinedStr):
+        return False
+    made = [value, *(function.bindings.get(value.id, ()) if isinstance(value, ast.Name) else ())]
+    for one in made:
+        if isinstance(one, ast.Constant | ast.Compare | ast.JoinedStr) and one is not value and len(made) == 2:
+            return False
+        if isinstance(one, ast.Call):
+            is_image = dotted_name(one.func).startswith("Image.")
+            if (called_name(one) in _HANDLES and not is_image) or argument(one, "mmap_mode") is not None:
+                return False
+    return True
+
+
+# Decorators that keep what a function returned.
+
+
+def _decorated(dataset: Dataset, function: Function) -> Iterator[Cache]:
+    plain = function.definition
+    if plain is None or len(parameters(plain)) < (2 if function.is_method else 1):
+        return
+    if not any(isinstance(one, ast.Call) and _READS.search(called_name(one)) for one in own_nodes(function)):
+        return
+    for decorator in plain.decorator_list:
+        if dotted_name(callable_of(decorator)).split(".")[-1] in _KEEPING:
+            is_limited = _has_size(decorator)
+            keys = parameters(plain)[1 if function.is_method else 0 :]
+            by_index = len(keys) == 1 and bool(_INDEX.search(keys[0]))
+            yield Cache(dataset, function, decorator, f"{function.name}()", is_limited, is_limited, by_index)
+
+
+def _wrapped(dataset: Dataset) -> Iterator[Cache]:
+    """`self.opened = lru_cache(maxsize=8)(self.open)`, asked for each sample."""
+    asked = {dotted_name(call.func) for function in dataset.functions for call in function.calls}
+    for method in dataset.cls.methods.values():
+        for name, values in method.bindings.items():
+            for value in values if name.startswith("self.") and name in asked else ():
+                keeps = value.func if isinstance(value, ast.Call) else None
+                if keeps is not None and dotted_name(callable_of(keeps)).split(".")[-1] in _KEEPING:
+                    is_limited = _has_size(keeps)
+                    yield Cache(dataset, method, value, f"{name}()", is_limited, is_limited, False)
+
+
+def _has_size(decorator: ast.expr) -> bool:
+    """`lru_cache` keeps 128 unless told otherwise, `cache` everything."""
+    if dotted_name(callable_of(decorator)).split(".")[-1] != "lru_cache":
+        return False
+    given = argument(decorator, "maxsize", 0) if isinstance(decorator, ast.Call) else None
+    return not (isinstance(given, ast.Constant) and given.value is None)
+
+
+# Bounds.
+
+
+def _throws_out(name: str, function: Function) -> bool:
+    for node in _of_owner(function):
+        if _called_on(node, _DROPS) == name:
+            return True
+        targets = node.targets if isinstance(node, ast.Delete) else []
+        if any(isinstance(one, ast.Subscript) and dotted_name(one.value) == name for one in targets):
+            return True
+    return _made_limited(name, function)
+
+
+def _made_limited(name: str, function: Function) -> bool:
+    return any(isinstance(one, ast.Call) and _LIMITED.search(called_name(one)) for one in _made(name, function))
+
+
+def _is_measured(name: str, node: ast.AST, function: Function) -> bool:
+    """Filled only while it is small enough: `if len(self.cache) < self.most`, `if self.has_room()`."""
+    for test in _tests_around(node, function):
+        text = ast.unparse(test)
+        if f"len({name})" in text or _LIMIT.search(text):
+            return True
+    return False
+
+
+def _of_owner(function: Function) -> Iterator[ast.AST]:
+    own = function.owner.methods.values() if function.owner is not None else function.module.functions
+    for one in own:
+        yield from own_nodes(one)
+
+
+def _tests_around(node: ast.AST, function: Function) -> list[ast.expr]:
+    """Of the `if`s whose body a node lies in."""
+    return [
+        one.test
+        for one in own_nodes(function)
+        if isinstance(one, ast.If) and any(inner is node for part in one.body for inner in walk_scope(part))
+    ]
+
+
+def _is_off(test: ast.expr, function: Function, values: Values) -> bool:
+    """A setting that is known to be off, so that this cache is never filled."""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        return any(_is_off(one, function, values) for one in test.values)
+    if isinstance(test, ast.Name | ast.Attribute):
+        known = values.of(test, function)
+        return known is not None and not known.value and not isinstance(known.value, dict | list)
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
+        left, right = values.of(test.left, function), values.of(test.comparators[0], function)
+        return left is not None and right is not None and left.value != right.value
+    return False
+
+
+def _is_index(key: ast.expr, function: Function) -> bool:
+    plain = function.definition
+    return (
+        isinstance(key, ast.Name)
+        and bool(_INDEX.search(key.id))
+        and plain is not None
+        and key.id in parameters(plain)
+        and key.id not in function.bindings
+    ) or (isinstance(key, ast.Subscript) and bool({n for n in names_in(key.slice) if _INDEX.search(n)}))

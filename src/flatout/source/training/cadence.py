@@ -1,0 +1,216 @@
+"""How often something in a training step happens for certain: at each step, at each k-th, or when a test says so.
+
+`Region.turns()` takes a setting such as `if args.images:` for on. Here only what nothing stands in the way of counts:
+the checks of rank, and of whether there is a writer at all, hold for the whole run.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from flatout.source.flow.guards import branch_frequency
+from flatout.source.flow.values import Values
+from flatout.source.syntax.module import Function
+from flatout.source.syntax.nodes import (
+    DEFINITIONS,
+    LOOPS,
+    bound_names,
+    called_name,
+    children,
+    dotted_name,
+    names_in,
+    walk_scope,
+)
+from flatout.source.training.regions import Region
+
+# Turns that take far longer than a batch.
+_LONG_TURNS = re.compile(r"epoch|^ep$|episode|round|task|fold|trial|stage|phase|experiment|generation", re.I)
+_ACCUMULATES = re.compile(r"accum|micro_?batch|(^|_)ga_steps", re.I)
+_STEP = re.compile(r"(?<!test_)(step|batch|iteration|update|learn|compute_loss)", re.I)
+_OF_RANK = re.compile(
+    r"rank|is_main|is_master|main_process|master|global_zero|is_primary|is_root|local_process|world_size|gpu_id", re.I
+)
+_WRITER = re.compile(r"writer|logger|wandb|tensorboard|(^|_)tb(_|$)|mlflow|comet|neptune", re.I)
+_LOADER = re.compile(r"loader|dataloader|(^|_)dl$|batches|data_iter|train_iter", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodicNode:
+    """A node that runs at every `period`-th step, for whatever reason there is that it does."""
+
+    node: ast.AST
+    period: int
+
+
+def runs_each_step(region: Region, node: ast.AST) -> bool:
+    """Does a node of the region run at each step, whatever the settings and the losses are?"""
+    wanted, one = node, region
+    while True:
+        if not all(_holds_all_along(test) for test in enclosing_tests(one, wanted)):
+            return False
+        if one.hop is None:
+            return iterates_batches(one)
+        wanted, one = one.hop.call, one.hop.caller
+
+
+def runs_each_step_if_enabled(region: Region, node: ast.AST) -> bool:
+    """Does a node run at each step as long as settings say so, and not only when some number is large or small?"""
+    wanted, one = node, region
+    while True:
+        if not all(_holds_all_along(test) or _is_of_settings(test) for test in enclosing_tests(one, wanted)):
+            return False
+        if one.hop is None:
+            return True
+        wanted, one = one.hop.call, one.hop.caller
+
+
+def find_frequent_nodes(region: Region, values: Values, most: int) -> Iterator[PeriodicNode]:
+    """All nodes of the region that certainly run at every `most`-th step at least."""
+    if not iterates_batches(region.root) or (
+        region.hop is not None and not runs_each_step(region.hop.caller, region.hop.call)
+    ):
+        return
+    for one in find_periodic_nodes(region, values):
+        if one.period <= most:
+            yield one
+
+
+def iterates_batches(root: Region) -> bool:
+    """Is a turn of the loop a batch, and not an epoch or an episode that happens to end in one update?"""
+    loop = root.loop
+    if loop is None:
+        # Run by a framework, or by somebody outside: `train` may be all of a training, `train_step` is a step.
+        return bool(_STEP.search(root.function.name))
+    head: ast.expr = loop.test if isinstance(loop, ast.While) else loop.iter
+    named = names_in(head) | _attributes(head)
+    if isinstance(loop, ast.For | ast.AsyncFor):
+        named |= bound_names(loop.target)
+    if any(_LONG_TURNS.search(name) for name in named) and not any(_LOADER.search(name) for name in named):
+        return False
+    return not any(_adds_up(one) for statement in loop.body for one in walk_scope(statement))
+
+
+def find_periodic_nodes(region: Region, values: Values) -> Iterator[PeriodicNode]:
+    """All nodes of the region that run at each step, or at each k-th where k is known."""
+    yield from _block(region.body, region.function, values, 1)
+
+
+def _block(body: Sequence[ast.stmt], function: Function, values: Values, period: int) -> Iterator[PeriodicNode]:
+    for statement in body:
+        if isinstance(statement, DEFINITIONS):
+            continue
+        if not isinstance(statement, ast.If):
+            yield from _parts(statement, function, values, period)
+            continue
+        if _holds_all_along(statement.test):
+            yield from _block(statement.body, function, values, period)
+        elif (every := _every(statement.test, function, values)) is not None:
+            yield from _block(statement.body, function, values, period * every)
+        elif _leaves(statement.body) and branch_frequency(statement.test, function)[1] == "seldom":
+            # `if step % 100: continue`: what follows is for the other turns.
+            rest = _every(ast.UnaryOp(ast.Not(), statement.test), function, values)
+            if rest is None:
+                return
+            period *= rest
+
+
+def _parts(statement: ast.stmt, function: Function, values: Values, period: int) -> Iterator[PeriodicNode]:
+    stack: list[ast.AST] = [statement]
+    while stack:
+        one = stack.pop()
+        yield PeriodicNode(one, period)
+        below = [child for child in children(one) if not isinstance(child, DEFINITIONS)]
+        plain = [child for child in below if not isinstance(child, ast.stmt | ast.IfExp | ast.ExceptHandler)]
+        inner = [child for child in below if isinstance(child, ast.stmt)]
+        yield from _block(inner, function, values, period)
+        stack += reversed(plain)
+
+
+def _every(test: ast.expr, function: Function, values: Values) -> int | None:
+    """The k of `step % k == 0`, `not step % k`, `not (i + 1) % args.k != 0`."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = test.operand
+        differs = isinstance(inner, ast.Compare) and len(inner.ops) == 1 and isinstance(inner.ops[0], ast.NotEq)
+        left = inner.left if isinstance(inner, ast.Compare) and differs else inner
+    elif isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
+        left = test.left
+    else:
+        return None
+    if not (isinstance(left, ast.BinOp) and isinstance(left.op, ast.Mod)):
+        return None
+    known = values.of(left.right, function)
+    return known.value if known is not None and type(known.value) is int and known.value > 0 else None
+
+
+def _holds_all_along(test: ast.expr) -> bool:
+    """A check of rank, or of whether there is somebody to write to: it has the same answer all along."""
+    if isinstance(test, ast.BoolOp):
+        return all(_holds_all_along(one) for one in test.values)
+    if isinstance(test, ast.UnaryOp):
+        return _holds_all_along(test.operand)
+    names = names_in(test) | _attributes(test)
+    if any(_OF_RANK.search(name) for name in names):
+        return not any(isinstance(one, ast.Mod) for one in ast.walk(test))
+    if isinstance(test, ast.Name | ast.Attribute):
+        return bool(_WRITER.search(dotted_name(test).split(".")[-1]))
+    is_there = isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is | ast.IsNot)
+    return is_there and any(_WRITER.search(name) for name in names)
+
+
+def _is_of_settings(test: ast.expr) -> bool:
+    """`if self.kind == "adam"`, `if args.ema`, `if p.grad is None`; not `if norm > 1`, or a flag of the step's own."""
+    if isinstance(test, ast.BoolOp):
+        return all(_holds_all_along(one) or _is_of_settings(one) for one in test.values)
+    if isinstance(test, ast.UnaryOp):
+        return _is_of_settings(test.operand)
+    if isinstance(test, ast.Compare):
+        return not any(isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for op in test.ops)
+    return not isinstance(test, ast.Name)
+
+
+def enclosing_tests(region: Region, node: ast.AST) -> list[ast.expr]:
+    """The tests of all branches of the region that a node lies in."""
+    found: list[ast.expr] = []
+    body: Sequence[ast.AST] = region.body
+    while True:
+        inside = next((one for one in body if _holds(one, node)), None)
+        if inside is None or inside is node:
+            return found
+        if isinstance(inside, ast.If | ast.IfExp) and not _holds(inside.test, node):
+            found.append(inside.test)
+        elif isinstance(inside, ast.ExceptHandler):
+            found.append(ast.Constant(False))
+        body = children(inside)
+
+
+def _holds(outer: ast.AST, node: ast.AST) -> bool:
+    """By their places, which is quicker than looking for it."""
+    first, last = getattr(outer, "lineno", None), getattr(outer, "end_lineno", None)
+    if first is None or last is None:
+        return any(_holds(one, node) for one in children(outer))
+    at, to = node.lineno, node.end_lineno  # type: ignore[attr-defined]
+    return bool(
+        (first, outer.col_offset) <= (at, node.col_offset)  # type: ignore[attr-defined]
+        and (to, node.end_col_offset) <= (last, outer.end_col_offset)  # type: ignore[attr-defined]
+    )
+
+
+def _adds_up(node: ast.AST) -> bool:
+    """A loop that runs backward within the turn: the turn is a pass over many batches, tasks or parts."""
+    head = node.iter if isinstance(node, ast.For | ast.AsyncFor) else None
+    if head is not None and any(_ACCUMULATES.search(name) for name in names_in(head) | _attributes(head)):
+        return False  # several batches to one step
+    return isinstance(node, LOOPS) and any(
+        isinstance(one, ast.Call) and called_name(one) == "backward" for one in walk_scope(node)
+    )
+
+
+def _attributes(node: ast.AST) -> set[str]:
+    return {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)}
+
+
+def _leaves(body: Sequence[ast.stmt]) -> bool:
+    return bool(body) and isinstance(body[-1], ast.Continue | ast.Return | ast.Break)

@@ -1,0 +1,154 @@
+"""The datasets of a training: which class each loader is given, and what runs to make one of its samples."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from flatout.source.flow.guards import is_evaluation
+from flatout.source.project.project import Project
+from flatout.source.syntax.module import Class, Function
+from flatout.source.syntax.nodes import arguments_by_parameter, called_name, dotted_name, parameters
+from flatout.source.training.loaders import Loader
+from flatout.source.training.regions import Training
+
+_MAKES = ("__getitem__", "__getitems__", "__iter__")
+# Give back parts of, or hand on, the datasets they are given.
+_WRAPPERS = {"random_split", "Subset", "ConcatDataset", "ChainDataset", "StackDataset", "list", "tuple", "dict"}
+_DEEPEST = 6
+_MOST_FUNCTIONS = 60
+_MOST_CALLERS = 10
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dataset:
+    cls: Class
+    # `__getitem__`, or what else makes its samples, and all of the project that this calls.
+    functions: tuple[Function, ...]
+    # Those that are given it; where that cannot be told, those of its training whose dataset is not known.
+    loaders: tuple[Loader, ...]
+    is_certain: bool
+
+    @property
+    def trains(self) -> tuple[Loader, ...]:
+        return tuple(one for one in self.loaders if one.trains)
+
+    def holds(self, attribute: str) -> Iterator[tuple[ast.expr, Function]]:
+        """What an attribute of the dataset is bound to, and where."""
+        for method in self.cls.methods.values():
+            for value in method.bindings.get(f"self.{attribute}", ()):
+                yield value, method
+
+
+def find_datasets(project: Project, training: Training, loaders: Iterable[Loader]) -> Iterator[Dataset]:
+    """Classes that loaders are given, then the other datasets of files that take part in a training."""
+    given: dict[int, tuple[Class, list[Loader]]] = {}
+    open_loaders = []
+    for loader in loaders:
+        classes = _Giving(project).classes(loader)
+        for cls in classes:
+            given.setdefault(id(cls), (cls, []))[1].append(loader)
+        if not classes:
+            open_loaders.append(loader)
+    for cls, of in given.values():
+        yield Dataset(cls, _making(cls, project), tuple(of), True)
+    for module in project.mentioning("__getitem__") if open_loaders else ():
+        together = [one for one in open_loaders if training.are_together(one.function.module, module)]
+        for cls in module.classes.values() if together else ():
+            if id(cls) not in given and _is_dataset(cls, project) and not is_evaluation(cls.name):
+                yield Dataset(cls, _making(cls, project), tuple(together), False)
+
+
+def _is_dataset(cls: Class, project: Project) -> bool:
+    return project.is_a(cls, "Dataset") and any(project.methods(cls, name) for name in _MAKES)
+
+
+def _making(cls: Class, project: Project) -> tuple[Function, ...]:
+    found: dict[int, Function] = {}
+    waiting = [(one, 0) for name in _MAKES for one in project.methods(cls, name)]
+    while waiting and len(found) < _MOST_FUNCTIONS:
+        function, depth = waiting.pop(0)
+        if id(function) in found:
+            continue
+        found[id(function)] = function
+        if depth < _DEEPEST:
+            callees = [callee for call in function.calls for callee in project.resolve(call, function)]
+            waiting += [(one, depth + 1) for one in callees if one.name != "__init__"]
+    return tuple(found.values())
+
+
+class _Giving:
+    """Follows what one loader is given back to where it is made."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self._seen: set[tuple[int, int]] = set()
+
+    def classes(self, loader: Loader) -> list[Class]:
+        node = loader.dataset
+        found = self._of(node, loader.function, 0) if node is not None else []
+        makes = [one for one in found if any(self.project.methods(one, name) for name in _MAKES)]
+        return list({id(one): one for one in makes}.values())
+
+    def _of(self, node: ast.expr, function: Function, depth: int) -> list[Class]:
+        if depth > _DEEPEST or (id(node), id(function)) in self._seen:
+            return []
+        self._seen.add((id(node), id(function)))
+        if isinstance(node, ast.IfExp):
+            return self._all((node.body, node.orelse), function, depth)
+        if isinstance(node, ast.List | ast.Tuple):
+            return self._all(node.elts, function, depth)
+        if isinstance(node, ast.Dict):
+            return self._all(node.values, function, depth)
+        if isinstance(node, ast.DictComp):
+            return self._of(node.value, function, depth + 1)
+        if isinstance(node, ast.ListComp | ast.GeneratorExp):
+            return self._of(node.elt, function, depth + 1)
+        if isinstance(node, ast.Subscript | ast.Starred):
+            return self._of(node.value, function, depth + 1)
+        if isinstance(node, ast.Call):
+            return self._of_call(node, function, depth)
+        return self._of_name(dotted_name(node), function, depth)
+
+    def _all(self, nodes: Iterable[ast.expr], function: Function, depth: int) -> list[Class]:
+        return [cls for one in nodes for cls in self._of(one, function, depth + 1)]
+
+    def _of_call(self, call: ast.Call, function: Function, depth: int) -> list[Class]:
+        if called_name(call) in _WRAPPERS:
+            return self._all([*call.args, *(one.value for one in call.keywords)], function, depth)
+        made = self.project.class_of(call, function)
+        if made is not None:
+            return [made]
+        found = []
+        for callee in self.project.resolve(call, function):
+            returned = [one.value for one in ast.walk(callee.node) if isinstance(one, ast.Return)]
+            found += self._all([one for one in returned if one is not None], callee, depth)
+        return found
+
+    def _of_name(self, name: str, function: Function, depth: int) -> list[Class]:
+        if name.startswith("self.") and function.owner is not None:
+            return [
+                cls
+                for method in function.owner.methods.values()
+                for cls in self._all(method.bindings.get(name, ()), method, depth)
+            ]
+        inside: Function | None = function
+        while inside is not None:
+            if values := inside.bindings.get(name):
+                return self._all(values, inside, depth)
+            if inside.definition is not None and name in parameters(inside.definition):
+                return self._of_parameter(name, inside, depth)
+            inside = inside.parent
+        body = function.module.body
+        return self._all(body.bindings.get(name, ()), body, depth)
+
+    def _of_parameter(self, name: str, function: Function, depth: int) -> list[Class]:
+        assert function.definition is not None
+        found = []
+        for call, caller in self.project.callers(function)[:_MOST_CALLERS]:
+            given = arguments_by_parameter(
+                call, function.definition, function.is_method or function.name == "__init__"
+            ).get(name)
+            found += self._of(given, caller, depth + 1) if given is not None else []
+        return found

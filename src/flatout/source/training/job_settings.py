@@ -1,0 +1,290 @@
+"""The settings that somebody can give to a training: options, keys of config files, fields, entries, constants."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import PurePath
+from typing import Any, Literal
+
+from flatout.records.source import Place
+from flatout.source.flow.setting_uses import SettingUses
+from flatout.source.flow.values import Values
+from flatout.source.project.settings import (
+    Option,
+    find_click_options,
+    find_options,
+    is_settings_class,
+    is_settings_name,
+)
+from flatout.source.syntax.config_files import TORCH_SETTINGS, ConfigValue, ConfigValues, KeyPath, torch_setting
+from flatout.source.syntax.module import Function, Module
+from flatout.source.syntax.nodes import called_name, names_in
+from flatout.source.training.jobs import TrainingJob
+from flatout.source.training.loaders import Loader
+from flatout.source.training.regions import Training
+
+_READ = re.compile(r"[.\"'](\w+)")
+_GIVEN = re.compile(
+    r"-(config|cfg|conf|yaml|options|settings|params|hparams)([_-](file|path|name))?[\"']|@hydra\.main|fromfile\(|load_config\("
+    r"|\.(ya?ml|json|toml)[\"']\)?[^\n]*\bfor\b|\}\.(ya?ml|json|toml)[\"']|click\.argument\([\"']config"
+)
+_COMMENT = re.compile(r"(?m)(^|[ \t])#[^\n]*")
+_LOADS = ("yaml", "json", "toml", "OmegaConf", "hydra", "fromfile", "exec(", "SourceFileLoader", "import_module")
+_CLASSES = re.compile(
+    r"dataclass|@define|class \w*(config|args|arguments|options|settings|params|cfg|flags|opts?)\b", re.I
+)
+# Text without any of these declares nothing; asked of every file, so no regular expression.
+_DECLARING = (
+    "add_argument", "DEFINE_", ".option(", "dataclass", "@define", "CfgNode", "CN(", "edict", "EasyDict", "ConfigDict",
+    "onfig", "CONFIG", "cfg = ", "CFG = ", "rgs:", "ptions:", "ettings:", "params = ", "args = ", "opt = ", "rguments:",
+    "WORKERS", "BATCH_SIZE", "PREFETCH", "PIN_MEMORY", "ACCUM", "CACHE", "_STEPS", "_INTERVAL", "_EVERY", "_FREQ",
+)  # fmt: skip
+_TREES = ("CfgNode", "CN(", "ConfigDict", "EasyDict", "edict", "ml_collections")
+# Bases of classes whose fields nobody but the project's own code reads.
+_PLAIN_BASES = {"object", "NamedTuple", "BaseModel", "BaseSettings", "Tap", "Serializable", "ABC", "Generic"}
+_LEAST_READ, _LEAST_KEYS = 0.6, 2
+# Of each name that has a meaning, a part; where none is given it is the meaning itself.
+_STEMS = {
+    "num_workers": ("worker",),
+    "batch_size": ("batch_size", "samples_per_gpu"),
+    "tf32": ("tf32",),
+    "amp": ("use_amp", "amp_enabled", "enable_amp", "fp16", "bf16", "mixed_precision", "--amp", "'amp'", '"amp"'),
+    "compile": (
+        "compile_model",
+        "use_compile",
+        "torch_compile",
+        "use_torch_compile",
+        "--compile",
+        '"compile"',
+        " compile:",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredSetting:
+    """`name` is what code reads it as, `written` how people write it; `value` is None where it is not known."""
+
+    name: str
+    written: str
+    value: Any
+    place: Place
+    kind: Literal["option", "key", "field", "constant", "parameter"]
+    # The sections around a key.
+    sections: KeyPath = ()
+    option: Option | None = None
+
+    @property
+    def meaning(self) -> str | None:
+        return torch_setting((*self.sections, self.name), on_command_line=self.kind in ("option", "field", "parameter"))
+
+
+class JobSettings:
+    """Files of one training, and what can be set for it."""
+
+    def __init__(
+        self,
+        whole: TrainingJob,
+        training: Training,
+        values: Values,
+        loaders: Sequence[Loader],
+        declared: dict[int, tuple[DeclaredSetting, ...]],
+    ) -> None:
+        """`declared` is what is known of the files that this training shares with others."""
+        self.whole = whole
+        self.training = training
+        self.project = training.project
+        self.values = values
+        self.modules = whole.modules
+        ours = {id(one) for one in self.modules}
+        self.loaders = tuple(one for one in loaders if id(one.function.module) in ours)
+        self._declared = declared
+
+    def declared_as(self, *meanings: str) -> list[DeclaredSetting]:
+        """What can be set with one of these meanings."""
+        stems = [stem for name in meanings for stem in _STEMS.get(name, (name,))]
+        return self._found(lambda one: one.meaning in meanings, stems)
+
+    def declared_like(self, name: re.Pattern[str], stems: Sequence[str]) -> list[DeclaredSetting]:
+        """What can be set under a name like this; `stems` are parts of such names, in small letters."""
+        return self._found(lambda one: bool(name.search(one.name)), stems)
+
+    def _found(self, is_wanted: Callable[[DeclaredSetting], bool], stems: Sequence[str]) -> list[DeclaredSetting]:
+        """Files without any of the stems are not taken apart."""
+        written = [*stems, *(stem.upper() for stem in stems)]
+        modules = [module for module in self._declaring if any(stem in module.text for stem in written)]
+        found = [one for module in modules for one in self._of_module(module) if is_wanted(one)]
+        for leaves in (*self.values.configs.files.values(), *self._python_files):
+            keys = [one for one in _keys(leaves) if is_wanted(one)]
+            found += keys if keys and self._loads(leaves) else []
+        return found
+
+    @cached_property
+    def _declaring(self) -> list[Module]:
+        return [module for module in self.modules if any(mark in module.text for mark in _DECLARING)]
+
+    @cached_property
+    def uses(self) -> SettingUses:
+        """What goes to a loader that evaluates is not of use to the training."""
+        return SettingUses(self.project, self.modules, [one.call for one in self.loaders if not one.trains])
+
+    @cached_property
+    def _uses_of_sections(self) -> SettingUses:
+        return SettingUses(self.project, self.modules, as_whole=True)
+
+    @cached_property
+    def takes_whole(self) -> bool:
+        """Does code that is not here get all settings at once?"""
+        return self.uses.takes_whole()
+
+    def is_handed_on(self, one: DeclaredSetting) -> bool:
+        """Is a section around it handed on as a whole, to be read by whoever gets it?"""
+        return any(self._uses_of_sections.is_used(section) for section in one.sections)
+
+    def is_dead(self, one: DeclaredSetting) -> bool:
+        """Nothing that is here, or may be elsewhere, depends on it."""
+        return not self.uses.is_used(one.name) and not self.is_handed_on(one) and not self.takes_whole
+
+    def says(self, pattern: re.Pattern[str]) -> bool:
+        """Does the code, comments and config files aside?"""
+        return any(
+            pattern.search(module.text) and pattern.search(_COMMENT.sub("", module.text)) for module in self.modules
+        )
+
+    # Config files.
+
+    def _loads(self, leaves: ConfigValues) -> bool:
+        """Does this training read the keys of a file? That is how a config is told that no code names."""
+        if not self._reads_files:
+            return False
+        file = PurePath(next(iter(leaves.values())).file).name
+        if any(
+            f"{quote}{file}" in module.text or f"/{file}" in module.text for module in self.modules for quote in "'\""
+        ):
+            return True
+        # Names of torch's own arguments stand in every training.
+        names = {path[-1] for path in leaves} - TORCH_SETTINGS.keys()
+        return self._reads_any_file and len(names & self._words) >= max(_LEAST_KEYS, _LEAST_READ * len(names))
+
+    @cached_property
+    def _reads_files(self) -> bool:
+        return any(word in module.text for module in self.modules for word in _LOADS)
+
+    @cached_property
+    def _reads_any_file(self) -> bool:
+        """Is the file's name given from outside, or put together?"""
+        return any(_GIVEN.search(module.text) for module in self.modules)
+
+    @cached_property
+    def _words(self) -> frozenset[str]:
+        """What is read as an attribute or a key, more or less."""
+        return frozenset().union(*(_READ.findall(module.text) for module in self.modules))
+
+    @cached_property
+    def _python_files(self) -> list[ConfigValues]:
+        configs = self.values.configs.in_python
+        return [leaves for module, leaves in configs if not self.training.takes_part(module)]
+
+    # Code.
+
+    def _of_module(self, module: Module) -> tuple[DeclaredSetting, ...]:
+        if id(module) not in self._declared:
+            self._declared[id(module)] = tuple(self._in_code(module))
+        return self._declared[id(module)]
+
+    def _in_code(self, module: Module) -> Iterator[DeclaredSetting]:
+        for option in find_options(module):
+            yield self._of_option(option)
+        if ".option(" in module.text:
+            for function in module.functions:
+                yield from (self._of_option(one) for one in find_click_options(function))
+        for cls in module.classes.values() if _CLASSES.search(module.text) else ():
+            if not is_settings_class(cls) or any(base.split(".")[-1] not in _PLAIN_BASES for base in cls.bases):
+                continue
+            for node in cls.node.body:
+                target = node.target if isinstance(node, ast.AnnAssign) else None
+                if isinstance(node, ast.Assign):
+                    target = node.targets[0] if isinstance(node.targets[0], ast.Name) else None
+                if isinstance(target, ast.Name):
+                    known = self.values.field(cls, target.id)
+                    value = None if known is None else known.value
+                    yield DeclaredSetting(target.id, f"{cls.name}.{target.id}", value, module.place(node), "field")
+        yield from self._of_names(module.body)
+        for function in module.functions if any(mark in module.text for mark in _TREES) else ():
+            yield from self._of_trees(function)
+
+    def _of_option(self, option: Option) -> DeclaredSetting:
+        known = self.values.default_of(option)
+        value = None if known is None else known.value
+        place = option.function.module.place(option.node)
+        return DeclaredSetting(option.name, option.written, value, place, "option", (), option)
+
+    def _of_names(self, body: Function) -> Iterator[DeclaredSetting]:
+        """`NUM_WORKERS = 8`, `config = {"num_workers": 8}`."""
+        for name, values in body.bindings.items():
+            if "." in name or len(values) != 1:
+                continue
+            value = values[0]
+            if isinstance(value, ast.Constant):
+                yield DeclaredSetting(name, name, value.value, body.module.place(value), "constant")
+            elif is_settings_name(name):
+                yield from _entries(value, (), body.module)
+
+    def _of_trees(self, function: Function) -> Iterator[DeclaredSetting]:
+        """`_C.DATALOADER.NUM_WORKERS = 4`."""
+        for name, values in function.bindings.items():
+            parts = name.split(".")
+            if (
+                len(parts) > 2
+                and parts[0] != "self"
+                and is_settings_name(parts[0])
+                and isinstance(values[0], ast.Constant)
+            ):
+                place = function.module.place(values[0])
+                yield DeclaredSetting(parts[-1], ".".join(parts[1:]), values[0].value, place, "key", tuple(parts[1:-1]))
+
+
+def find_job_settings(
+    wholes: Sequence[TrainingJob], training: Training, values: Values, loaders: Sequence[Loader]
+) -> Iterator[JobSettings]:
+    """One for each training; two that share all their files are one."""
+    seen: set[frozenset[int]] = set()
+    declared: dict[int, tuple[DeclaredSetting, ...]] = {}
+    for whole in wholes:
+        key = frozenset(id(one) for one in whole.modules)
+        if key not in seen:
+            seen.add(key)
+            yield JobSettings(whole, training, values, loaders, declared)
+
+
+def _keys(leaves: ConfigValues) -> Iterator[DeclaredSetting]:
+    for path, leaf in leaves.items():
+        if leaf.line is not None and not isinstance(leaf.value, list | dict):
+            yield DeclaredSetting(path[-1], ".".join(path), leaf.value, _place(leaf), "key", path[:-1])
+
+
+def _place(leaf: ConfigValue) -> Place:
+    return Place(leaf.file, leaf.line or 1)
+
+
+def _entries(node: ast.expr, sections: KeyPath, module: Module) -> Iterator[DeclaredSetting]:
+    if isinstance(node, ast.Dict):
+        pairs = [
+            (key.value, item) for key, item in zip(node.keys, node.values, strict=True) if isinstance(key, ast.Constant)
+        ]
+    elif isinstance(node, ast.Call) and called_name(node) in ("dict", "SimpleNamespace", "EasyDict", "edict", "create"):
+        pairs = [(one.arg, one.value) for one in node.keywords if one.arg is not None]
+        for given in node.args:
+            yield from _entries(given, sections, module)
+    else:
+        return
+    for name, item in pairs:
+        if isinstance(item, ast.Constant):
+            path = (*sections, str(name))
+            yield DeclaredSetting(str(name), ".".join(path), item.value, module.place(item), "key", sections)
+        elif not names_in(item) - {"dict"}:
+            yield from _entries(item, (*sections, str(name)), module)

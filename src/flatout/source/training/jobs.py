@@ -1,0 +1,278 @@
+"""A training as a whole: where it begins, which files take part, and what their text says.
+
+What a script leaves out can only be told of all its files together: a setting may stand in any of them.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Literal
+
+from flatout.records.source import Place
+from flatout.source.project.project import Project
+from flatout.source.syntax.module import Function, Module
+from flatout.source.syntax.nodes import called_name, dotted_name, has_star_arguments
+from flatout.source.training.regions import Loop, Training
+
+# Whose loop it is: written out, or run by a trainer whose settings are the arguments of a call.
+Kind = Literal["loop", "lightning", "transformers"]
+
+_COMMENT = re.compile(r"(^|\s)#.*")
+_TESTS = re.compile(r"(^|[/\\_.])(tests?|testing|conftest)([/\\_.]|$)", re.I)
+_TRAINER_ARGUMENTS = re.compile(r"TrainingArguments$|^(SFT|DPO|Reward|KTO|ORPO|GRPO)Config$")
+_TRAINER = re.compile(r"Trainer$")
+_OF_TRANSFORMERS = ("transformers", "trl", "sentence_transformers", "setfit")
+_TRAINING = re.compile(r"train|fit|learn|main|run|epoch|update|optimi[sz]e_param|finetune", re.I)
+_CONFIGS = re.compile(r"^(conf|cfg|config|setting|hparam|recipe|option|param|yaml|json|experiment)\w*$", re.I)
+_MODELS = ("model", "net", "network", "self.model", "self.net")
+_FARTHEST = 3
+_MOST = 400
+
+
+@dataclass(frozen=True, slots=True)
+class TextPattern:
+    """Something a line of a text may say: `parts` are plain, and whatever the pattern matches has one of them.
+
+    Files are many and patterns slow; a hundred times slower than looking for a part.
+    """
+
+    pattern: re.Pattern[str]
+    parts: tuple[str, ...]
+
+    def is_in(self, text: str) -> bool:
+        """Comments aside: what is commented out sets nothing."""
+        return any(
+            self.pattern.search(_COMMENT.sub("", line)) for part in self.parts for line in _lines_with(part, text)
+        )
+
+
+def text_pattern(pattern: str, *parts: str) -> TextPattern:
+    return TextPattern(re.compile(pattern), parts)
+
+
+class JobTexts:
+    """What the files of a project say, each asked once: trainings share most of their files."""
+
+    def __init__(self, configs: Mapping[str, str]) -> None:
+        # Each with the folder that it is for.
+        self._configs = [(_anchor(name), text) for name, text in configs.items()]
+        self._said: dict[tuple[TextPattern, int], bool] = {}
+        self._imported: dict[int, list[str]] = {}
+        self._last: dict[int, set[str]] = {}
+
+    def imported(self, module: Module) -> list[str]:
+        if id(module) not in self._imported:
+            self._imported[id(module)] = module.imported()
+        return self._imported[id(module)]
+
+    def last_imported(self, module: Module) -> set[str]:
+        """The last parts of their names."""
+        if id(module) not in self._last:
+            self._last[id(module)] = {name.rpartition(".")[2] for name in self.imported(module)}
+        return self._last[id(module)]
+
+    def say(self, what: TextPattern, module: Module) -> bool:
+        key = (what, id(module))
+        if key not in self._said:
+            self._said[key] = what.is_in(module.text)
+        return self._said[key]
+
+    def configs_say(self, what: TextPattern, module: Module) -> bool:
+        """Those that lie above or below the file, not those of its neighbours."""
+        folder = PurePath(module.shown).parent
+        return any(
+            (folder.is_relative_to(anchor) or anchor.is_relative_to(folder)) and self._config_says(what, text)
+            for anchor, text in self._configs
+        )
+
+    def _config_says(self, what: TextPattern, text: str) -> bool:
+        key = (what, id(text))
+        if key not in self._said:
+            self._said[key] = what.is_in(text)
+        return self._said[key]
+
+
+_ON_GPU = text_pattern(
+    r"\bcuda\b|\bAccelerator\(|\baccelerator\s*=\s*[\"'](gpu|cuda|auto)|\bgpus?\s*=|\bdevices\s*=",
+    "cuda", "Accelerator(", "accelerator", "gpu", "devices",
+)  # fmt: skip
+# Settings that come from a launcher's own file or command line, which nobody sees here.
+_LAUNCHED = text_pattern(
+    r"\bAccelerator\(|\bdeepspeed\b|\bFabric\(|\bcolossalai\b|\bLightningCLI\(|\bxla_model\b",
+    "Accelerator(", "deepspeed", "Fabric(", "colossalai", "LightningCLI(", "xla_model",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainingJob:
+    """`node` is what a reader knows it by: its loop, or the call that makes its trainer."""
+
+    kind: Kind
+    module: Module
+    function: Function
+    node: Loop | ast.Call
+    modules: tuple[Module, ...]
+    texts: JobTexts
+
+    def says(self, what: TextPattern) -> bool:
+        """Does the text of one of its files, comments aside, or of the project's config files?"""
+        return any(self.texts.say(what, one) for one in self.modules) or self.texts.configs_say(what, self.module)
+
+    @property
+    def is_on_gpu(self) -> bool:
+        return self.kind == "transformers" or self.says(_ON_GPU)
+
+    @property
+    def is_launched(self) -> bool:
+        """A launcher or its config file has a say in precision and compiling."""
+        return self.says(_LAUNCHED)
+
+    @property
+    def place(self) -> Place:
+        if isinstance(self.node, ast.Call):
+            return self.module.place(self.node)
+        return loop_header(self.node, self.module)
+
+    def is_given(self, *names: str) -> bool:
+        """Does the call that makes the trainer set one of these, or may it?"""
+        node = self.node
+        if not isinstance(node, ast.Call):
+            return False
+        # Where only the trainer itself is made here, its arguments come from a command line or another file.
+        is_elsewhere = self.kind == "transformers" and called_name(node).endswith("Trainer")
+        return is_elsewhere or has_star_arguments(node) or any(one.arg in names for one in node.keywords)
+
+
+def _anchor(name: str) -> PurePath:
+    """The folder that a config file is for: `project` of `project/configs/train/base.yaml`."""
+    parts = PurePath(name).parent.parts
+    of_configs = next((at for at, part in enumerate(parts) if _CONFIGS.search(part)), len(parts))
+    return PurePath(*parts[:of_configs])
+
+
+def _lines_with(part: str, text: str) -> Iterator[str]:
+    at = text.find(part)
+    while at >= 0:
+        end = text.find("\n", at)
+        end = len(text) if end < 0 else end
+        yield text[text.rfind("\n", 0, at) + 1 : end]
+        at = text.find(part, end)
+
+
+def loop_header(loop: Loop, module: Module) -> Place:
+    """The first line of a loop, up to its colon."""
+    ends = module.place(loop.test if isinstance(loop, ast.While) else loop.iter)
+    begins = module.place(loop)
+    return Place(begins.file, begins.line, begins.column, ends.end_line, ends.end_column, begins.cell)
+
+
+def find_jobs(training: Training) -> tuple[TrainingJob, ...]:
+    """One for each file that trains; not for tests."""
+    project = training.project
+    begun: dict[int, tuple[Kind, Function, Loop | ast.Call]] = {}
+    for region in training.regions:
+        if region.hop is None and region.loop is not None and _trains(region.loop, region.function):
+            begun.setdefault(id(region.module), ("loop", region.function, region.loop))
+    for kind, function, call in _trainers_in(project):
+        begun.setdefault(id(function.module), (kind, function, call))
+    texts = JobTexts({one: project.read(one) for one in project.configs} if begun else {})
+    return tuple(
+        TrainingJob(kind, function.module, function, node, _files_of(function.module, training, texts), texts)
+        for kind, function, node in begun.values()
+        if not is_test_module(function.module)
+    )
+
+
+def is_test_module(module: Module) -> bool:
+    return bool(_TESTS.search(module.shown))
+
+
+def _trains(loop: Loop, function: Function) -> bool:
+    """Goes over data, or says that it trains; a count alone may be the steps of an attack, or of a fit to one image."""
+    if isinstance(loop, ast.For | ast.AsyncFor) and not (
+        isinstance(loop.iter, ast.Call) and called_name(loop.iter) in ("range", "trange", "count")
+    ):
+        return True
+    return function.definition is None or bool(_TRAINING.search(f"{function.qualified} {function.module.shown}"))
+
+
+def _trainers_in(project: Project) -> Iterator[tuple[Kind, Function, ast.Call]]:
+    """Calls that make a framework's trainer, or its arguments, in files that also start it."""
+    for module in project.mentioning("Trainer"):
+        if ".fit(" not in module.text or "ightning" not in module.text:
+            continue
+        for call, function in module.calls.get("Trainer", ()):
+            if _origin(call, module).split(".")[0] in ("lightning", "pytorch_lightning"):
+                yield "lightning", function, call
+    for module in project.modules:
+        if ".train(" not in module.text or not any(one in module.text for one in _OF_TRANSFORMERS):
+            continue
+        for makes in (_TRAINER_ARGUMENTS, _TRAINER):
+            for name, found in module.calls.items():
+                for call, function in found if makes.search(name) else ():
+                    if _origin(call, module).split(".")[0] in _OF_TRANSFORMERS:
+                        yield "transformers", function, call
+
+
+def _origin(call: ast.Call, module: Module) -> str:
+    """The module that what is called comes from: `lightning.pytorch` of `L.Trainer`."""
+    first = dotted_name(call.func).split(".")[0]
+    brought = module.imports.get(first)
+    return brought.module if brought is not None else ""
+
+
+def _files_of(module: Module, training: Training, texts: JobTexts) -> tuple[Module, ...]:
+    """Those that take part in the same training, and those that import its file, with what they import."""
+    project = training.project
+    found = {id(one): one for one in project.modules if training.are_together(module, one)}
+    found[id(module)] = module
+    waiting = [(one, 1) for one in _importers(module, project, texts)]
+    while waiting and len(found) < _MOST:
+        one, distance = waiting.pop()
+        if id(one) in found:
+            continue
+        found[id(one)] = one
+        if distance < _FARTHEST:
+            waiting += [
+                (other, distance + 1) for other in (*_imported(one, project, texts), *_importers(one, project, texts))
+            ]
+    return tuple(found.values())
+
+
+def _imported(module: Module, project: Project, texts: JobTexts) -> list[Module]:
+    return [one for name in texts.imported(module) if (one := project.module_named(name)) is not None]
+
+
+def _importers(module: Module, project: Project, texts: JobTexts) -> list[Module]:
+    name = module.name.split(".")[-1]
+    return [
+        one
+        for one in project.mentioning(name)
+        if one is not module and any(project.module_named(brought) is module for brought in texts.imported(one))
+    ]
+
+
+def nearby_modules(whole: TrainingJob) -> tuple[Module, ...]:
+    """The file that trains, and those that it imports or that import it; a library has more than is trained here."""
+    module, ending = whole.module, whole.module.name.split(".")[-1]
+    brought = set(whole.texts.imported(module))
+    found = [module]
+    for one in whole.modules:
+        is_brought = any(one.name == name or one.name.endswith(f".{name}") for name in brought)
+        if one is not module and (is_brought or ending in whole.texts.last_imported(one)):
+            found.append(one)
+    return tuple(found)
+
+
+def find_model_call(whole: TrainingJob) -> ast.expr | None:
+    """The call that makes the model, or puts it on the device, in the file that trains."""
+    for function in (whole.function, whole.module.body, *whole.module.functions):
+        for name in _MODELS:
+            made = [one for one in function.bindings.get(name, ()) if isinstance(one, ast.Call)]
+            if made:
+                return made[-1]
+    return None

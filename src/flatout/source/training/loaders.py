@@ -1,0 +1,377 @@
+"""The DataLoaders of a project: what each is for, and which settings reach it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from flatout.source.flow.devices import moves_to
+from flatout.source.flow.guards import is_evaluation
+from flatout.source.flow.values import Value, Values
+from flatout.source.project.project import Project
+from flatout.source.syntax.module import Class, Function, Module, own_nodes
+from flatout.source.syntax.nodes import (
+    argument,
+    arguments_by_parameter,
+    bound_names,
+    callable_of,
+    called_name,
+    defaults,
+    dotted_name,
+    names_in,
+    parameters,
+    walk_scope,
+)
+
+_POSITIONS = {
+    name: at
+    for at, name in enumerate(
+        [
+            "dataset",
+            "batch_size",
+            "shuffle",
+            "sampler",
+            "batch_sampler",
+            "num_workers",
+            "collate_fn",
+            "pin_memory",
+            "drop_last",
+        ]
+    )
+}
+# Whose loaders are torch's, or derived from it.
+_LIBRARIES = {"torch", "dgl", "torch_geometric", "monai"}
+_OF_GRAPHS = "GraphDataLoader"
+_DERIVED = re.compile(r"^class[ \t]+(\w+)[ \t]*\([^)]*\bDataLoader\b", re.M)
+_RENAMED = re.compile(r"\bDataLoader[ \t]+as[ \t]+(\w+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """`missing`: left to torch's default. `known`: `value` reaches the loader. `unknown`: it cannot be told."""
+
+    state: Literal["missing", "known", "unknown"]
+    value: Value | None = None
+
+    def is_off(self) -> bool:
+        """Left out, or known to be 0, False or None."""
+        return self.state == "missing" or (self.value is not None and not self.value.value)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loader:
+    call: ast.Call
+    function: Function
+    trains: bool
+    # Where the project derives a class from torch's: how that is made, and what it hands on to torch's.
+    made_by: Function | None = None
+    handed_on: ast.Call | None = None
+
+    @property
+    def dataset(self) -> ast.expr | None:
+        return argument(self.call, "dataset", 0)
+
+
+def find_loaders(project: Project) -> Iterator[Loader]:
+    """All calls that make torch's DataLoader, or one that is derived from it, by whatever name."""
+    for name in _names(project):
+        for module in project.mentioning(name):
+            for call, function in module.calls.get(name, ()):
+                meant = project.lookup(name, function) if isinstance(call.func, ast.Name) else None
+                own = meant if isinstance(meant, Class) else None
+                # Without a dataset it is a type, or the call of a method of that name.
+                if argument(call, "dataset", 0) is None or not _is_torch_own(name, own, module):
+                    continue
+                makes = own.methods.get("__init__") if own is not None else None
+                handed = next((one for one in makes.calls if called_name(one) == "__init__"), None) if makes else None
+                yield Loader(call, function, serves_training(call, function, project), makes, handed)
+
+
+def _names(project: Project) -> list[str]:
+    found = {"DataLoader": None}
+    for module in project.mentioning("DataLoader"):
+        found |= dict.fromkeys((*_DERIVED.findall(module.text), *_RENAMED.findall(module.text)))
+    return [*found, _OF_GRAPHS]
+
+
+def _is_torch_own(name: str, own: Class | None, module: Module) -> bool:
+    """Torch's, or derived from it, and nothing else by the same name."""
+    if own is None:
+        brought = module.imports.get(name)
+        return name == "DataLoader" or (brought is not None and brought.module.split(".")[0] in _LIBRARIES)
+    if own.name == "DataLoader":
+        return any(base.endswith("data.DataLoader") for base in own.bases)
+    brought = own.module.imports.get("DataLoader")
+    of_library = brought is not None and brought.module.split(".")[0] in _LIBRARIES
+    return any(base.endswith("data.DataLoader") or (base == "DataLoader" and of_library) for base in own.bases)
+
+
+def loader_argument(loader: Loader, name: str) -> ast.expr | None:
+    """What the call says for one of the loader's parameters."""
+    return argument(loader.call, name, _POSITIONS.get(name))
+
+
+def accepts_setting(loader: Loader, name: str) -> bool:
+    """Can the call be given one more of the loader's settings?"""
+    plain = loader.made_by.definition if loader.made_by is not None else None
+    return plain is None or plain.args.kwarg is not None or name in parameters(plain)
+
+
+def loader_setting(loader: Loader, name: str, values: Values) -> Setting:
+    """What reaches the loader for one of its parameters."""
+    if loader.handed_on is not None and (handed := argument(loader.handed_on, name, _POSITIONS.get(name))) is not None:
+        return _through(loader, handed, values)
+    given = loader_argument(loader, name)
+    if given is not None:
+        value = values.of(given, loader.function)
+        return Setting("unknown") if value is None else Setting("known", value)
+    for keyword in loader.call.keywords:
+        if keyword.arg is not None:
+            continue
+        more = values.origins.entries(keyword.value, loader.function)
+        if more is None:
+            return Setting("unknown")
+        if name in more:
+            made = ast.Subscript(keyword.value, ast.Constant(name), ast.Load())
+            ast.fix_missing_locations(ast.copy_location(made, keyword.value))
+            value = values.of(made, loader.function)
+            return Setting("unknown") if value is None else Setting("known", value)
+    if any(isinstance(one, ast.Starred) for one in loader.call.args):
+        return Setting("unknown")
+    return Setting("missing")
+
+
+def _through(loader: Loader, handed: ast.expr, values: Values) -> Setting:
+    """What a class of the project's hands on to torch's: a parameter of its own, as this call gives or leaves it."""
+    plain = loader.made_by.definition if loader.made_by is not None else None
+    if plain is None or not isinstance(handed, ast.Name) or handed.id not in parameters(plain):
+        return Setting("unknown")
+    given = arguments_by_parameter(loader.call, plain, True).get(handed.id)
+    if given is not None:
+        value = values.of(given, loader.function)
+        return Setting("unknown") if value is None else Setting("known", value)
+    left = defaults(plain).get(handed.id)
+    is_open = any(one.arg is None for one in loader.call.keywords)
+    off = isinstance(left, ast.Constant) and not left.value and not is_open
+    # What is off unless the call says otherwise is said, or not, by the call.
+    return Setting("missing") if off else Setting("unknown")
+
+
+# What a loader serves, and where its samples lie: training or evaluation, files, memory or a device.
+
+_WRAPPERS = {"random_split", "Subset", "ConcatDataset", "RandomSplit"}
+# Datasets that hand out what lies in memory.
+_IN_MEMORY = {"TensorDataset"}
+_ARRAYS = ("np", "numpy", "torch")
+_MAY_LIE_ELSEWHERE = {"load", "memmap", "open_memmap", "fromfile"}
+_OF_ARRAYS = re.compile(r"^(typing\.)?(List|list|Tuple|tuple)\b|(^|\.)(ndarray|Tensor)$")
+# Of data only: elsewhere it is a device.
+_DEV = re.compile(r"(^|_)dev(_?(set|data|loader|dataset|dataloader|dl|ds))?$", re.I)
+_DEEPEST = 4
+
+
+def serves_training(call: ast.Call, function: Function, project: Project) -> bool:
+    """As far as names and uses tell, and not made by data that goes through its own samples once, to prepare them."""
+    of = function.owner
+    if of is not None and any(project.is_a(of, ending) for ending in ("Dataset", "Loader", "Sampler")):
+        return False
+    return _is_named_for_training(call, function) and not _evaluates(call, function)
+
+
+def is_in_memory(loader: Loader, project: Project) -> bool:
+    """Are its samples there at once, so that workers would only carry them about?"""
+    return loader.dataset is not None and _in_memory(loader.dataset, loader.function, project, 0)
+
+
+def has_device_samples(loader: Loader, project: Project) -> bool:
+    """Do its samples come from a device, as far as its dataset, the class of that, or a default device, tells?"""
+    if project.mentioning("set_default_device") or project.mentioning("set_default_tensor_type"):
+        return True
+    dataset, function = loader.dataset, loader.function
+    if dataset is None:
+        return False
+    if any(isinstance(node, ast.Call) and moves_to(node) == "device" for node in _made_of(dataset, function)):
+        return True
+    cls = project.class_of(dataset, function)
+    making = [*(cls.methods.values() if cls is not None else ()), *_collating(loader.call, function, project)]
+    return any(moves_to(call) == "device" for each in making for call in each.calls)
+
+
+def _made_of(dataset: ast.expr, function: Function) -> Iterator[ast.AST]:
+    """The dataset as it is made here: `TensorDataset(x.to(device))`, in one or two lines."""
+    yield from ast.walk(dataset)
+    made = function.bindings.get(dataset.id, ()) if isinstance(dataset, ast.Name) else ()
+    for one in made if len(made) == 1 else ():
+        yield from ast.walk(one)
+
+
+def _collating(call: ast.Call, function: Function, project: Project) -> list[Function]:
+    """The function that puts its batches together, where it is one of the project's."""
+    given = argument(call, "collate_fn", 6)
+    meant = project.lookup(given.id, function) if isinstance(given, ast.Name) else None
+    return [meant] if isinstance(meant, Function) else []
+
+
+# In memory.
+
+
+def _in_memory(node: ast.expr, function: Function, project: Project, depth: int) -> bool:
+    if depth > _DEEPEST:
+        return False
+    if isinstance(node, ast.Call):
+        return _is_made_in_memory(node, function, project, depth)
+    if isinstance(node, ast.List | ast.ListComp | ast.Tuple):
+        return True
+    if isinstance(node, ast.Name):
+        known = _named_in_memory(node.id, function, project, depth)
+        if known is not None:
+            return known
+    return _hands_out(node, function, project)
+
+
+def _is_made_in_memory(call: ast.Call, function: Function, project: Project, depth: int) -> bool:
+    name = called_name(call)
+    if name in _IN_MEMORY or (
+        name not in _MAY_LIE_ELSEWHERE and dotted_name(call.func) in (f"{of}.{name}" for of in _ARRAYS)
+    ):
+        return True
+    if name in _WRAPPERS and call.args:
+        of = call.args[0]
+        several = (
+            of.elts if isinstance(of, ast.List | ast.Tuple) else [of.elt] if isinstance(of, ast.ListComp) else [of]
+        )
+        return bool(several) and all(_in_memory(one, function, project, depth + 1) for one in several)
+    made = project.resolve(call, function)
+    if len(made) == 1 and made[0].name != "__init__":
+        returned = [one.value for one in own_nodes(made[0]) if isinstance(one, ast.Return)]
+        # Of several that are returned together it cannot be told which this is.
+        return bool(returned) and all(
+            one is not None and not isinstance(one, ast.Tuple) and _in_memory(one, made[0], project, depth + 1)
+            for one in returned
+        )
+    return _hands_out(call, function, project)
+
+
+def _named_in_memory(name: str, function: Function, project: Project, depth: int) -> bool | None:
+    """None: nothing here says where it is."""
+    inside: Function | None = function
+    while inside is not None:
+        values, plain = inside.bindings.get(name, []), inside.definition
+        given = plain is not None and name in parameters(plain)
+        if values or given:
+            in_memory = not given or _is_noted_in_memory(name, inside)
+            return in_memory and all(_in_memory(one, inside, project, depth + 1) for one in values)
+        inside = inside.parent
+    body = function.module.body
+    if values := body.bindings.get(name, []):
+        return all(_in_memory(one, body, project, depth + 1) for one in values)
+    return None
+
+
+def _is_noted_in_memory(name: str, function: Function) -> bool:
+    """`samples: list[Tensor]`, `x: np.ndarray`."""
+    plain = function.definition
+    given = (*plain.args.posonlyargs, *plain.args.args, *plain.args.kwonlyargs) if plain is not None else ()
+    noted = next((one.annotation for one in given if one.arg == name), None)
+    return noted is not None and bool(_OF_ARRAYS.search(ast.unparse(noted).split("[")[0]))
+
+
+def _hands_out(node: ast.expr, function: Function, project: Project) -> bool:
+    """Without a single call there is no reading, decoding or transforming."""
+    cls = project.class_of(node, function)
+    makes = project.methods(cls, "__getitem__") if cls is not None else []
+    return bool(makes) and not any(isinstance(one, ast.Call) for one in own_nodes(makes[0]))
+
+
+# For training.
+
+
+def _is_named_for_training(call: ast.Call, function: Function) -> bool:
+    """As its names tell: what it is bound to, the key it is kept under, its dataset, the function it is made in."""
+    names = [*_bound_to(call, function)]
+    dataset = argument(call, "dataset", 0)
+    if dataset is not None:
+        names += [one.id for one in ast.walk(dataset) if isinstance(one, ast.Name)]
+        names += [one.attr for one in ast.walk(dataset) if isinstance(one, ast.Attribute)]
+        names += [
+            str(one.value) for one in ast.walk(dataset) if isinstance(one, ast.Constant) and isinstance(one.value, str)
+        ]
+    names.append(function.name)
+    return not any(is_evaluation(name) or _DEV.search(name) for name in names)
+
+
+def _bound_to(call: ast.Call, function: Function) -> Iterator[str]:
+    for node in own_nodes(function):
+        if isinstance(node, ast.Assign) and any(one is call for one in ast.walk(node.value)):
+            for target in node.targets:
+                yield from bound_names(target)
+                yield from (one.attr for one in ast.walk(target) if isinstance(one, ast.Attribute))
+        elif isinstance(node, ast.keyword) and node.arg is not None and node.value is call:
+            yield node.arg
+        elif isinstance(node, ast.Dict):
+            for key, value in zip(node.keys, node.values, strict=True):
+                if isinstance(key, ast.Constant) and any(one is call for one in ast.walk(value)):
+                    yield str(key.value)
+
+
+def _evaluates(call: ast.Call, function: Function) -> bool:
+    """By its uses: all that is done with it is to go over it without gradients, or to hand it to an evaluation."""
+    name = next((name for name, values in function.bindings.items() if values == [call] and "." not in name), None)
+    if name is None or function.definition is None:
+        return False
+    without_gradients = {
+        id(one)
+        for block in own_nodes(function)
+        if isinstance(block, ast.With | ast.AsyncWith)
+        and any(dotted_name(callable_of(item.context_expr)).split(".")[-1] in _NO_GRADIENTS for item in block.items)
+        for one in walk_scope(block)
+    }
+    all_of_it = any(
+        dotted_name(callable_of(one)).split(".")[-1] in _NO_GRADIENTS for one in function.definition.decorator_list
+    )
+    served = [
+        *(
+            all_of_it or id(node) in without_gradients
+            for node in own_nodes(function)
+            if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension) and name in names_in(node.iter)
+        ),
+        *(
+            is_evaluation(called_name(one))
+            for one in function.calls
+            if any(isinstance(given, ast.Name) and given.id == name for given in one.args)
+            and called_name(one) not in _LOOKING
+        ),
+        # What it is given to beyond these is out of sight.
+        *(
+            False
+            for node in own_nodes(function)
+            if isinstance(node, ast.Return | ast.Yield) and node.value is not None and _hands_back(name, node.value)
+        ),
+    ]
+    return bool(served) and all(served)
+
+
+def _hands_back(name: str, value: ast.expr) -> bool:
+    several = (
+        value.elts if isinstance(value, ast.Tuple | ast.List) else value.values if isinstance(value, ast.Dict) else ()
+    )
+    return any(isinstance(one, ast.Name) and one.id == name for one in (value, *several))
+
+
+_NO_GRADIENTS = {"no_grad", "inference_mode"}
+# Functions of the language that only look at it, or go over it with a loop that is seen.
+_LOOKING = {"len", "enumerate", "tqdm", "iter", "zip", "track", "trange", "print"}
+
+
+def resolve_collate(given: ast.expr, function: Function, project: Project) -> list[Function]:
+    """The functions of the project that a `collate_fn` stands for."""
+    if isinstance(given, ast.IfExp):
+        return [*resolve_collate(given.body, function, project), *resolve_collate(given.orelse, function, project)]
+    if isinstance(given, ast.Call) and called_name(given) == "partial" and given.args:
+        return resolve_collate(given.args[0], function, project)
+    if isinstance(given, ast.Name) and len(values := function.bindings.get(given.id, [])) == 1:
+        return resolve_collate(values[0], function, project)
+    return project.resolve(ast.copy_location(ast.Call(given, [], []), given), function)

@@ -1,0 +1,325 @@
+"""Which code runs in every training step: loops that run backward and an optimizer's step, and what they call."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from flatout.source.flow.guards import PathNode, is_evaluation, walk_main_path
+from flatout.source.project.project import Project
+from flatout.source.syntax.module import Function, Module
+from flatout.source.syntax.nodes import (
+    LOOPS,
+    callable_of,
+    called_name,
+    children,
+    dotted_name,
+    registers_hook,
+    root_name,
+    walk_scope,
+)
+
+_BACKWARD, _STEP = "backward", "step"
+_BACKWARDS = {"backward", "manual_backward", "backward_step"}
+# Of helpers that step one optimizer or several: `optimizer_step`, `step_optimizers`, `optimizer_step_all`.
+_STEPS = re.compile(r"^apply_gradients$|optim\w*_step(_|$)|(^|_)step_(all_)?optim", re.I)
+# `.step()` of these is no optimizer's.
+_OTHER_STEPS = re.compile(r"env|sched|prof|timer|sim|game|warm|anneal|decay|progress|bar|writer|logger|world|ema", re.I)
+_SEEDS = ("backward(", "backward_step(", "def training_step", "def compute_loss")
+# What a framework calls for each batch, and how the class that has it is told.
+_FRAMEWORK = {
+    "training_step": ("Module", "Trainer", "Model", "Task", "System", "Runner", "Lit"),
+    "compute_loss": ("Trainer",),
+}
+_OPTIMIZES = re.compile(r"\b(optim|torch_optim)\.\w+\(\s*[\w.]*parameters\(\)|\bAdamW?\(\s*[\w.]+\.parameters\(\)")
+_HOOKS = re.compile(r"(^|_)(hooks|callbacks|handlers|plugins|listeners)$", re.I)
+_STEPPING = re.compile(r"train|step|update|optimi[sz]e|learn|fit|iter|batch", re.I)
+_ASIDE = re.compile(
+    r"(^|_)(eval\w*|valid\w*|val|test\w*|infer\w*|predict\w*|save\w*|checkpoint\w*|plot\w*|visuali[sz]e\w*|vis|export\w*"
+    # To build targets, masks or a graph of each batch is a part of the step.
+    r"|dump\w*|debug\w*|summar\w*|setup|build(?!_?(target|anchor|mask|label|input|batch|loss|graph))\w*|init\w*"
+    r"|make_dataset|load\w*)(_|$)",
+    re.I,
+)
+_LOGGING = re.compile(r"(^|_)(save|dump|write)_(logs?|losses|metrics?|scalars?|stats)(_|$)", re.I)
+_SCORES = re.compile(r"^(decision_function|score|predict\w*|encode|transform|embed\w*)$", re.I)
+# Run by calling an object, under whatever name it has.
+_CALLED_UNNAMED = {"forward", "__call__"}
+_DEEPEST = 8
+_MOST_REGIONS = 400
+
+Loop = ast.For | ast.AsyncFor | ast.While
+
+
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    """A call on the way from the training loop to a function."""
+
+    call: ast.Call
+    caller: Region
+
+
+@dataclass(slots=True, eq=False)
+class Region:
+    """Statements that run in every step: the body of a training loop, or of a function that one calls."""
+
+    function: Function
+    body: Sequence[ast.stmt]
+    # The training loop, where the region is its body.
+    loop: Loop | None = None
+    # How it is reached from such a loop; None for the loop itself, and for what a framework calls.
+    hop: CallSite | None = None
+    _turns: list[PathNode] | None = None
+
+    @property
+    def module(self) -> Module:
+        return self.function.module
+
+    @property
+    def root(self) -> Region:
+        one = self
+        while one.hop is not None:
+            one = one.hop.caller
+        return one
+
+    @property
+    def depth(self) -> int:
+        return 0 if self.hop is None else self.hop.caller.depth + 1
+
+    def turns(self) -> list[PathNode]:
+        """Every node that runs in every step."""
+        if self._turns is None:
+            self._turns = list(walk_main_path(self.body, self.function))
+        return self._turns
+
+
+class Training:
+    """All training of a project. `regions` are in the order they are reached, loops first."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.loops: list[tuple[Loop, Function]] = []
+        self._found: set[int] = set()
+        self._effects: dict[int, frozenset[str]] = {}
+        # Functions whose backward and step a training loop was seen to take.
+        self._absorbed: set[int] = set()
+        # Which trainings, by number, each module takes part in.
+        self._of_module: dict[int, set[int]] | None = None
+        self._imports: dict[int, list[Module]] = {}
+        self._search()
+        self.regions = self._expanded([*self._roots()])
+
+    # Finding the loops.
+
+    def _search(self) -> None:
+        """From the functions that run backward or a step up to all that call them, then down again."""
+        seeds = [
+            f for module in self.project.modules if any(one in module.text for one in _SEEDS) for f in module.functions
+        ]
+        self._seeds = seeds
+        waiting = [(f, 0) for f in seeds if any(_direct(call) for call in f.calls)]
+        hot: dict[int, Function] = {}
+        while waiting:
+            function, depth = waiting.pop()
+            if id(function) in hot:
+                continue
+            hot[id(function)] = function
+            # A closure is run by whoever is given it, in the function around it.
+            above = [function.parent] if function.parent is not None else []
+            if depth < _DEEPEST:
+                callers = [inside for _, inside in self.project.callers(function)]
+                waiting += [(one, depth + 1) for one in (*callers, *above)]
+        self._hot = {f.owner.name if f.name == "__init__" and f.owner else f.name for f in hot.values()}
+        for function in hot.values():
+            self.effects(function)
+
+    def effects(self, function: Function, depth: int = 0) -> frozenset[str]:
+        """What one call of it does outside of training loops of its own: backward, step, both or neither."""
+        if id(function) not in self._effects:
+            self._effects[id(function)] = frozenset()  # while it is being looked at
+            if depth <= _DEEPEST:
+                done: set[str] = set()
+                for statement in function.node.body:
+                    done |= self._of(statement, function, depth)
+                # What it does besides a training loop of its own, at an epoch's end say, is no step of its caller.
+                holds_a_loop = any(of is function for _, of in self.loops)
+                self._effects[id(function)] = frozenset() if holds_a_loop else frozenset(done)
+        return self._effects[id(function)]
+
+    def _of(self, node: ast.AST, function: Function, depth: int) -> set[str]:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            return set()
+        done: set[str] = set()
+        for child in children(node):
+            done |= self._of(child, function, depth)
+        if isinstance(node, ast.Call):
+            done |= self._of_call(node, function, depth)
+        elif isinstance(node, LOOPS) and done >= {_BACKWARD, _STEP} and not _is_over_hooks(node):
+            if _is_scoring(node, function):
+                return set()
+            if id(node) not in self._found:
+                self._found.add(id(node))
+                self.loops.append((node, function))
+                self._absorb(node, function, 0)
+            return set()
+        return done
+
+    def _of_call(self, call: ast.Call, function: Function, depth: int) -> set[str]:
+        # `trainer.step(batch)` may be an optimizer's step, or run one together with its backward.
+        done = _direct(call)
+        name = called_name(call)
+        # Only names that can lead to a backward are worth following.
+        known = name in self._hot or name in function.bindings or not self._hot.isdisjoint(_CALLED_UNNAMED)
+        callees = self.project.resolve(call, function) if known else []
+        # `optimizer.step(closure)`: the closure runs the backward.
+        for callee in (*callees, *self._handed(call, function)):
+            done |= self.effects(callee, depth + 1)
+        return done
+
+    def _handed(self, call: ast.Call, function: Function) -> list[Function]:
+        """Functions that are handed over by name, to be called there: only those defined right here, and hooks."""
+        found = []
+        for given in (*call.args, *(one.value for one in call.keywords)):
+            if isinstance(given, ast.Name):
+                meant = self.project.lookup(given.id, function)
+                if isinstance(meant, Function) and (meant.parent is function or registers_hook(call)):
+                    found.append(meant)
+        return found
+
+    def _absorb(self, node: ast.AST, function: Function, depth: int) -> None:
+        for one in walk_scope(node):
+            if isinstance(one, ast.Call):
+                for callee in (*self.project.resolve(one, function), *self._handed(one, function)):
+                    if self._effects.get(id(callee)) and id(callee) not in self._absorbed and depth < _DEEPEST:
+                        self._absorbed.add(id(callee))
+                        self._absorb(callee.node, callee, depth + 1)
+
+    # What runs in them.
+
+    def _roots(self) -> Iterator[Region]:
+        for loop, function in self.loops:
+            yield Region(function, loop.body, loop)
+        for function in self._seeds:
+            if self._is_called_by_a_framework(function) or self._is_a_step_of_its_own(function):
+                yield Region(function, function.node.body)
+
+    def _is_called_by_a_framework(self, function: Function) -> bool:
+        endings = _FRAMEWORK.get(function.name)
+        if endings is None or function.owner is None:
+            return False
+        named = [base.split(".")[-1] for base in function.owner.bases]
+        return any(ending in base for ending in endings for base in named)
+
+    def _is_a_step_of_its_own(self, function: Function) -> bool:
+        """Runs backward and step at each call, and the loop that calls it is not in the project."""
+        return (
+            function.definition is not None
+            and self._effects.get(id(function), frozenset()) >= {_BACKWARD, _STEP}
+            and id(function) not in self._absorbed
+            and bool(_STEPPING.search(function.name))
+            and not any(self._is_step_like(caller) for _, caller in self.project.callers(function))
+        )
+
+    def _is_step_like(self, function: Function) -> bool:
+        """Whoever calls a step outside of all loops, and goes by the name of one, is the step."""
+        return (
+            function.definition is None
+            or id(function) in self._absorbed
+            or bool(_STEPPING.search(function.name) and self._effects.get(id(function)))
+            or any(of is function for _, of in self.loops)
+        )
+
+    def _expanded(self, regions: list[Region]) -> list[Region]:
+        known = {id(one.function.node) for one in regions if one.loop is None}
+        at = 0
+        while at < len(regions) and len(regions) < _MOST_REGIONS:
+            region = regions[at]
+            at += 1
+            if region.depth >= _DEEPEST:
+                continue
+            for call in [turn.node for turn in region.turns() if isinstance(turn.node, ast.Call)]:
+                for callee in (*self.project.resolve(call, region.function), *self._handed(call, region.function)):
+                    if id(callee.node) not in known and _goes_on(callee):
+                        known.add(id(callee.node))
+                        regions.append(Region(callee, callee.node.body, hop=CallSite(call, region)))
+        return regions
+
+    # Who takes part.
+
+    def takes_part(self, module: Module) -> bool:
+        """Is it a file of a training: one with a training loop, or one that such a file imports?"""
+        return bool(self._trainings_of(module))
+
+    def are_together(self, one: Module, other: Module) -> bool:
+        """Do two files take part in the same training?"""
+        return not self._trainings_of(one).isdisjoint(self._trainings_of(other))
+
+    def _trainings_of(self, module: Module) -> set[int]:
+        if self._of_module is None:
+            self._of_module = {id(one): set() for one in self.project.modules}
+            roots = {id(region.module): region.module for region in self.regions if region.hop is None}
+            # Lightning's loaders may lie in a file that only the user's command line brings to the module.
+            roots |= {id(m): m for m in self.project.mentioning("train_dataloader") if "def train_dataloader" in m.text}
+            # Whoever makes an optimizer and a loader trains, though the loop may be a library's.
+            roots |= {id(m): m for m in self.project.mentioning("DataLoader") if _OPTIMIZES.search(m.text)}
+            for number, root in enumerate(roots.values()):
+                self._spread(number, root)
+        return self._of_module[id(module)]
+
+    def _spread(self, number: int, root: Module) -> None:
+        assert self._of_module is not None
+        waiting = [root, *self._that_run(root)]
+        while waiting:
+            one = waiting.pop()
+            if number not in self._of_module[id(one)]:
+                self._of_module[id(one)].add(number)
+                waiting += self._imported(one)
+
+    def _imported(self, module: Module) -> list[Module]:
+        if id(module) not in self._imports:
+            found = (self.project.module_from(name, module) for name in module.imported())
+            self._imports[id(module)] = [one for one in found if one is not None]
+        return self._imports[id(module)]
+
+    def _that_run(self, module: Module) -> list[Module]:
+        """Scripts that call a training function of this module."""
+        inside = {id(f): f for _, f in self.loops if f.module is module and f.definition is not None}
+        return [caller.module for one in inside.values() for _, caller in self.project.callers(one)]
+
+
+def _is_over_hooks(loop: Loop) -> bool:
+    """Goes over all that is to be done in one step: the training loop is further out."""
+    return isinstance(loop, ast.For) and bool(_HOOKS.search(dotted_name(loop.iter).split(".")[-1]))
+
+
+def _is_scoring(loop: Loop, function: Function) -> bool:
+    """A loop that evaluates, though what it calls may fit something on the way: by its function's name and `eval()`."""
+    if not (is_evaluation(function.name) or _SCORES.search(function.name)):
+        return False
+    return any(one.lineno < loop.lineno and called_name(one) == "eval" for one in function.calls)
+
+
+def _direct(call: ast.Call) -> set[str]:
+    name = called_name(call)
+    if name in _BACKWARDS:
+        # `super().backward()` and `ctx`-like functions aside, whoever calls backward trains.
+        return {_BACKWARD}
+    if _STEPS.search(name):
+        return {_STEP}
+    if name == "step" and isinstance(call.func, ast.Attribute):
+        owner = dotted_name(call.func.value) or root_name(call.func.value)
+        if not _OTHER_STEPS.search(owner.split(".")[-1]):
+            return {_STEP}
+    return set()
+
+
+def _goes_on(function: Function) -> bool:
+    """Is a function that the step calls a part of the step? Not if its name says evaluation, saving, set-up."""
+    if function.name == "__init__":
+        return False
+    if is_evaluation(function.name) or (_ASIDE.search(function.name) and not _LOGGING.search(function.name)):
+        return False
+    plain = function.definition
+    return plain is None or not any("cache" in dotted_name(callable_of(one)) for one in plain.decorator_list)

@@ -1,0 +1,218 @@
+"""Where a training step reads a result from the device, and so waits for it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from flatout.source.flow.devices import moves_to, uses_device
+from flatout.source.flow.guards import PathNode
+from flatout.source.syntax.nodes import argument, bound_names, called_name, dotted_name, root_name
+from flatout.source.training.cadence import enclosing_tests
+from flatout.source.training.regions import Region, Training
+from flatout.source.training.tensors import Kind, RegionTensors, Tensors
+
+_ON_DEVICE = ("graph", "device")
+# Write, or turn into text, whatever they are given.
+_WRITERS = {
+    "print", "info", "warning", "write", "set_description", "set_postfix", "set_postfix_str", "add_scalar",
+    "add_scalars", "log_metric", "log_metrics", "log_scalar", "str", "repr", "format", "error",
+    "report_scalar", "log_value",
+}  # fmt: skip
+_LOGS = re.compile(r"(^|\.)(wandb|mlflow|run|experiment|wandb_run)\.(log|track)$")
+# What attributes of results are certainly tensors: `outputs.loss`.
+_RESULT = re.compile(r"loss|logits", re.I)
+_NOT_A_TENSOR = re.compile(r"^(np|numpy|df|pd|math|args|cfg|config|json|sched|lr|rng|random)$|sched", re.I)
+_MODULE = re.compile(r"model|net$|module|criterion|optim|state", re.I)
+_PARAMETERS = re.compile(r"\b(named_)?parameters\b|\bparams\b|\bgrads\b|param_groups|state_dict\(\)")
+_PLAYS = re.compile(r"(^|[._])v?(env|envs|environment|game|sim|simulator|world)\d*\.step$", re.I)
+_ASKING = {"any", "all", "isnan", "isinf", "isfinite", "equal", "allclose", "is_nonzero"}
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """`op` is what reads: item, cpu, float, print, bool …; `of` is what is read."""
+
+    region: Region
+    node: ast.expr
+    op: str
+    of: ast.expr
+    # It is done for each parameter, or gradient, of the model.
+    over_parameters: bool
+
+
+def find_syncs(training: Training, kinds: RegionTensors) -> Iterator[Sync]:
+    """One for each line, in the order of the text."""
+    seen: set[tuple[int, int]] = set()
+    for region in training.regions:
+        if not (uses_device(region.module) or uses_device(region.root.module)):
+            continue
+        tensors = kinds.of(region)
+        turns = region.turns()
+        inside = _in_comprehensions([turn.node for turn in turns])
+        for turn in turns:
+            for op, of in _reads(turn, tensors):
+                node = turn.node
+                assert isinstance(node, ast.expr)
+                if _goes_to_an_environment(node, turn, region):
+                    continue
+                # What a value decides on is hardly ever reached; that it is asked for is said there.
+                if op in ("print", "format") and any(_asks(test, tensors) for test in enclosing_tests(region, node)):
+                    continue
+                line = _line(node, op)
+                if (id(region.module), line) not in seen:
+                    seen.add((id(region.module), line))
+                    yield Sync(region, node, op, of, id(node) in inside or _goes_over_parameters(turn))
+
+
+def _line(node: ast.expr, op: str) -> int:
+    """A chain over several lines reads at its end."""
+    return (node.end_lineno or node.lineno) if op in ("item", "tolist", "cpu", "numpy") else node.lineno
+
+
+def _reads(turn: PathNode, tensors: Tensors) -> Iterator[tuple[str, ast.expr]]:
+    node = turn.node
+    if isinstance(node, ast.Call):
+        yield from _of_call(node, tensors)
+    elif isinstance(node, ast.FormattedValue) and _is_on_device(node.value, tensors):
+        yield "format", node.value
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and _is_text(node.left):
+        # `"loss %.3f" % loss`
+        for given in node.right.elts if isinstance(node.right, ast.Tuple) else [node.right]:
+            if _is_on_device(given, tensors):
+                yield "format", given
+                return
+    if isinstance(node, ast.expr) and _is_test(turn, node) and _asks(node, tensors):
+        yield "bool", node
+
+
+def _is_text(node: ast.expr) -> bool:
+    """`"%10s"`, `"%10s" * 4`, `"%10s" + "%.3g" * n`."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mult):
+        return _is_text(node.left) or _is_text(node.right)
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _of_call(call: ast.Call, tensors: Tensors) -> Iterator[tuple[str, ast.expr]]:
+    name, func = called_name(call), call.func
+    if isinstance(func, ast.Attribute):
+        of = func.value
+        kind = tensors.of(of)
+        # `.numpy()` works on the host only: behind `.cpu()`, or of what is there.
+        if name in ("item", "tolist") and not call.args and _may_be(kind, of, certain=name == "tolist"):
+            yield name, of
+        elif moves_to(call) == "host" and _may_be(kind, of) and not _is_without_wait(call):
+            yield "cpu", of
+        elif dotted_name(of) == "math" and call.args and _is_on_device(call.args[0], tensors):
+            yield "float", call.args[0]  # `math.isnan(loss)`
+        elif name == "get_scale" and "scaler" in dotted_name(of).lower():
+            yield "item", of
+    elif name in ("float", "int", "bool") and len(call.args) == 1 and _is_on_device(call.args[0], tensors):
+        yield name, call.args[0]
+    if name == "clip_grad_norm_" and _is_true(argument(call, "error_if_nonfinite", 3)):
+        yield "bool", call
+    if name in _WRITERS or _LOGS.search(dotted_name(func)):
+        for given in _written(call):
+            if _is_on_device(given, tensors):
+                yield "print" if name != "add_scalar" else name, given
+                return
+
+
+def _is_true(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True
+
+
+def _goes_to_an_environment(node: ast.expr, turn: PathNode, region: Region) -> bool:
+    """`env.step(action.item())`: what plays on the host needs the action before anything can go on."""
+    made = bound_names(turn.statement) if isinstance(turn.statement, ast.Assign) else set()
+    for call in region.function.calls:
+        if (
+            called_name(call) == "step"
+            and isinstance(call.func, ast.Attribute)
+            and _PLAYS.search(dotted_name(call.func))
+        ):
+            given = [part for one in (*call.args, *(k.value for k in call.keywords)) for part in ast.walk(one)]
+            if any(one is node or (isinstance(one, ast.Name) and one.id in made) for one in given):
+                return True
+    return False
+
+
+def _written(call: ast.Call) -> Iterator[ast.expr]:
+    """What a writer turns into text: its arguments, and the values of dicts among them."""
+    for given in (*call.args, *(one.value for one in call.keywords)):
+        if isinstance(given, ast.Dict):
+            yield from given.values
+        elif isinstance(given, ast.Name | ast.BinOp | ast.Subscript | ast.Call) or (
+            isinstance(given, ast.Attribute) and _RESULT.search(given.attr)
+        ):
+            yield given
+
+
+def _may_be(kind: Kind, of: ast.expr, certain: bool = False) -> bool:
+    if kind == "host":
+        return False
+    if kind is not None:
+        return not _MODULE.search(dotted_name(of).split(".")[-1] if dotted_name(of) else "")
+    root = root_name(of)
+    # `.item()` and `.cpu()` are what one calls on a tensor; an array's name, or a model, is something else.
+    return not certain and not _NOT_A_TENSOR.search(root) and not _MODULE.search(dotted_name(of).split(".")[-1])
+
+
+def _is_without_wait(call: ast.Call) -> bool:
+    return any(
+        one.arg == "non_blocking" and not (isinstance(one.value, ast.Constant) and one.value.value is False)
+        for one in call.keywords
+    )
+
+
+def _is_on_device(node: ast.expr, tensors: Tensors) -> bool:
+    """Certainly a tensor there. A model has a place as well, but nothing that is waited for."""
+    return tensors.of(node) in _ON_DEVICE and not _MODULE.search(dotted_name(node).split(".")[-1])
+
+
+def _is_test(turn: PathNode, node: ast.expr) -> bool:
+    statement = turn.statement
+    return isinstance(statement, ast.If | ast.While | ast.Assert) and statement.test is node
+
+
+def _asks(test: ast.expr, tensors: Tensors) -> bool:
+    """`if loss > 10`, `if torch.isnan(x).any()`: only where an operand is certainly a result of the model."""
+    if isinstance(test, ast.UnaryOp):
+        return _asks(test.operand, tensors)
+    if isinstance(test, ast.BoolOp):
+        return any(_asks(one, tensors) for one in test.values)
+    if isinstance(test, ast.Compare):
+        if not all(isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for op in test.ops):
+            return False
+        sides = [test.left, *test.comparators]
+        return any(
+            tensors.of(one) == "graph" or (tensors.of(one) == "device" and isinstance(one, ast.Name))
+            for one in sides
+            if not isinstance(one, ast.Attribute)
+        )
+    if isinstance(test, ast.Call) and called_name(test) in _ASKING:
+        each = test.args[0] if test.args and isinstance(test.func, ast.Name) else None
+        if isinstance(each, ast.GeneratorExp | ast.ListComp):
+            return _asks(each.elt, tensors) or tensors.of(each.elt) in _ON_DEVICE
+        return tensors.of(test) in _ON_DEVICE
+    return False
+
+
+def _goes_over_parameters(turn: PathNode) -> bool:
+    return any(
+        isinstance(loop, ast.For | ast.AsyncFor) and bool(_PARAMETERS.search(ast.unparse(loop.iter)))
+        for loop in turn.loops
+    )
+
+
+def _in_comprehensions(nodes: list[ast.AST]) -> set[int]:
+    """What comprehensions over parameters do for each of them."""
+    found: set[int] = set()
+    for node in nodes:
+        if isinstance(node, ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp) and any(
+            _PARAMETERS.search(ast.unparse(part.iter)) for part in node.generators
+        ):
+            found |= {id(one) for one in ast.walk(node)} - {id(node)}
+    return found

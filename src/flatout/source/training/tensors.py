@@ -1,0 +1,464 @@
+"""Which expressions are tensors on a device, told from the text: yes, no, or not known.
+
+`graph`: on a device, and autograd keeps what it was made of. `device`: on a device. `host`: a number, an array, a
+tensor in host memory. None: it cannot be told.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from flatout.source.flow import devices as words
+from flatout.source.flow.devices import moves_to
+from flatout.source.project.project import Project
+from flatout.source.syntax.module import Class, Function
+from flatout.source.syntax.nodes import (
+    arguments_by_parameter,
+    assigned_names,
+    bound_names,
+    callable_of,
+    called_name,
+    dotted_name,
+    parameters,
+    registers_hook,
+)
+from flatout.source.training.regions import Region
+
+Kind = Literal["graph", "device", "host"] | None
+Kinds = dict[str, Kind]
+# What functions return for the kinds they are given, so that each is followed once: the kind of the whole, and of each
+# part where it is a tuple.
+Given = tuple[int, tuple[tuple[str, Kind], ...]]
+Returns = dict[Given, tuple[Kind, tuple[Kind, ...]]]
+
+_DEEPEST = 3
+
+
+def join_kinds(*kinds: Kind) -> Kind:
+    """Of an operation on all of these."""
+    if "graph" in kinds:
+        return "graph"
+    if "device" in kinds:
+        return "device"
+    return None if None in kinds else "host"
+
+
+class Tensors:
+    """Kinds of all expressions in one function, followed in the order of its text."""
+
+    def __init__(
+        self,
+        project: Project,
+        function: Function,
+        given: Kinds | None = None,
+        returns: Returns | None = None,
+        depth: int = 0,
+    ) -> None:
+        self.project = project
+        self.function = function
+        self._depth = depth
+        self._returns: Returns = {} if returns is None else returns
+        self._given = dict(given or {})
+        self._of: dict[int, Kind] = {}
+        self.returned: Kind = None
+        self.returns = False
+        # Of the tuple that it returns.
+        self.parts: tuple[Kind, ...] = ()
+        # What the turns of a loop leave to the next one.
+        self._left: dict[int, Kinds] = {}
+        self._moved_by_framework = bool(words.FRAMEWORK_MOVES.search(function.module.text))
+        env: Kinds = {}
+        # Twice: a loop's later statements feed its earlier ones. For what a callee returns once will do.
+        for _ in range(1 if depth else 2):
+            env.update(self._given)
+            self._block(function.node.body, env)
+
+    def of(self, node: ast.AST) -> Kind:
+        """The kind of an expression of this function where it stands."""
+        return self._of.get(id(node))
+
+    # Statements.
+
+    def _block(self, body: Sequence[ast.stmt], env: Kinds) -> None:
+        for statement in body:
+            self._statement(statement, env)
+
+    def _statement(self, node: ast.stmt, env: Kinds) -> None:
+        if isinstance(node, ast.Assign):
+            kind = self._kind(node.value, env)
+            for target in node.targets:
+                self._assign(target, node.value, kind, env)
+        elif isinstance(node, ast.AnnAssign):
+            if node.value is not None:
+                self._assign(node.target, node.value, self._kind(node.value, env), env)
+        elif isinstance(node, ast.AugAssign):
+            # A name that nothing is known of begins as a number; an object may hold anything.
+            before = env.get(dotted_name(node.target), "host" if isinstance(node.target, ast.Name) else None)
+            kind = join_kinds(self._kind(node.value, env), before)
+            self._assign(node.target, node.value, kind, env)
+        elif isinstance(node, ast.For | ast.AsyncFor):
+            self._for(node, env)
+        elif isinstance(node, ast.While):
+            self._carry(node, env)
+            self._kind(node.test, env)
+            self._block(node.body, env)
+            self._left[id(node)] = dict(env)
+            self._block(node.orelse, env)
+        elif isinstance(node, ast.If):
+            self._kind(node.test, env)
+            self._branches(node.body, node.orelse, env)
+        elif isinstance(node, ast.With | ast.AsyncWith):
+            self._with(node, env)
+        elif isinstance(node, ast.Return) and node.value is not None:
+            kind = self._kind(node.value, env)
+            if self.returns and self.returned != kind:
+                # Now a number, now a tensor: that cannot be told.
+                kind = None if "host" in (self.returned, kind) else join_kinds(self.returned, kind)
+            parts = tuple(self.of(one) for one in node.value.elts) if isinstance(node.value, ast.Tuple) else ()
+            # Ways through it that do not agree leave nothing that holds for each part.
+            self.parts = parts if not self.returns or self.parts == parts else ()
+            self.returned, self.returns = kind, True
+        elif isinstance(node, ast.Expr):
+            self._expression(node.value, env)
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            for name, part in ast.iter_fields(node):
+                if name in ("body", "orelse", "finalbody"):
+                    self._block(part, env)
+                elif name in ("handlers", "cases"):
+                    for one in part:
+                        self._block(one.body, env)
+                elif isinstance(part, ast.expr):
+                    self._kind(part, env)
+
+    def _expression(self, value: ast.expr, env: Kinds) -> None:
+        self._kind(value, env)
+        if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute):
+            return
+        owner = dotted_name(value.func.value)
+        if value.func.attr == "to" and owner and moves_to(value):
+            env[owner] = moves_to(value)  # `data.to(device)` of a graph or a module works in place
+        elif value.func.attr in ("append", "extend", "add") and owner and value.args:
+            kind = self.of(value.args[-1])
+            if kind != "host":
+                env[owner] = kind
+
+    def _for(self, node: ast.For | ast.AsyncFor, env: Kinds) -> None:
+        kind = self._kind(node.iter, env)
+        self._carry(node, env)
+        self._iterate(node.target, node.iter, kind, env)
+        self._block(node.body, env)
+        self._left[id(node)] = dict(env)
+        self._block(node.orelse, env)
+
+    def _carry(self, node: ast.stmt, env: Kinds) -> None:
+        """What begins as a number, and is a result from the first turn on: `loss = 0` before the loop."""
+        left = self._left.get(id(node), {})
+        for name in assigned_names(node) if left else ():
+            if env.get(name) == "host" and left.get(name) in ("graph", "device"):
+                env[name] = left[name]
+
+    def _iterate(self, target: ast.expr, over: ast.expr, kind: Kind, env: Kinds) -> None:
+        if isinstance(over, ast.Call):
+            name = called_name(over)
+            if name == "enumerate" and isinstance(target, ast.Tuple) and len(target.elts) == 2 and over.args:
+                self._put(target.elts[0], "host", env)
+                self._iterate(target.elts[1], over.args[0], self.of(over.args[0]), env)
+                return
+            if name == "zip" and isinstance(target, ast.Tuple) and len(target.elts) == len(over.args):
+                for one, part in zip(target.elts, over.args, strict=True):
+                    self._iterate(one, part, self.of(part), env)
+                return
+            if name in ("tqdm", "trange", "track", "iter", "log_every", "progress_bar", "islice") and over.args:
+                self._iterate(target, over.args[0], self.of(over.args[0]), env)
+                return
+            if isinstance(target, ast.Tuple) and len(target.elts) == 2 and name in words.PAIRS:
+                self._put(target.elts[0], "host", env)  # the name
+                self._put(target.elts[1], "graph" if name == "named_parameters" else kind, env)
+                return
+            if name in ("parameters", "named_parameters"):
+                kind = "graph"
+            elif name == "range":
+                kind = "host"
+        elif words.LOADER.search(dotted_name(over).split(".")[-1]):
+            kind = None if self._moved_by_framework else "host"
+        self._put(target, kind, env)
+
+    def _with(self, node: ast.With | ast.AsyncWith, env: Kinds) -> None:
+        for item in node.items:
+            kind = self._kind(item.context_expr, env)
+            if item.optional_vars is not None:
+                self._put(item.optional_vars, kind, env)
+        self._block(node.body, env)
+        heads = {dotted_name(callable_of(item.context_expr)).split(".")[-1] for item in node.items}
+        if heads & {"no_grad", "inference_mode"}:
+            for one in node.body:
+                for name in bound_names(one):
+                    if env.get(name) == "graph":
+                        env[name] = "device"
+
+    def _branches(self, body: Sequence[ast.stmt], orelse: Sequence[ast.stmt], env: Kinds) -> None:
+        one, other = dict(env), dict(env)
+        self._block(body, one)
+        self._block(orelse, other)
+        for name in one.keys() | other.keys():
+            kinds = [env_[name] for env_ in (one, other) if name in env_]
+            env[name] = kinds[0] if len(set(kinds)) == 1 else join_kinds(*(k for k in kinds if k != "host"))
+
+    def _assign(self, target: ast.expr, value: ast.expr, kind: Kind, env: Kinds) -> None:
+        if (
+            isinstance(target, ast.Tuple | ast.List)
+            and isinstance(value, ast.Tuple | ast.List)
+            and len(target.elts) == len(value.elts)
+        ):
+            for one, part in zip(target.elts, value.elts, strict=True):
+                self._put(one, self.of(part), env)
+        elif isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Call):
+            kinds = self._parts_of(value, len(target.elts), kind)
+            for one, each in zip(target.elts, kinds, strict=True):
+                self._put(one, each, env)
+        elif isinstance(target, ast.Subscript):
+            self._kind(target, env)
+            name = dotted_name(target.value)
+            if name and kind in ("graph", "device"):
+                env[name] = kind
+        else:
+            self._put(target, kind, env)
+
+    def _parts_of(self, call: ast.Call, count: int, kind: Kind) -> Sequence[Kind]:
+        """Of a function of the project, what it returns in each place; a dict's item is a name and something."""
+        if called_name(call) == "popitem" and count == 2:
+            return "host", kind
+        known = self._followed(call)
+        return known[1] if known is not None and len(known[1]) == count else [kind] * count
+
+    def _put(self, target: ast.expr, kind: Kind, env: Kinds) -> None:
+        if isinstance(target, ast.Attribute):
+            if name := dotted_name(target):
+                env[name] = kind
+        else:
+            for name in bound_names(target):
+                env[name] = kind
+
+    # Expressions.
+
+    def _kind(self, node: ast.expr, env: Kinds) -> Kind:
+        kind = self._found(node, env)
+        self._of[id(node)] = kind
+        return kind
+
+    def _found(self, node: ast.expr, env: Kinds) -> Kind:
+        if isinstance(node, ast.Constant):
+            return "host"
+        if isinstance(node, ast.Name):
+            return env.get(node.id)
+        if isinstance(node, ast.Attribute):
+            return self._attribute(node, env)
+        if isinstance(node, ast.Call):
+            return self._call(node, env)
+        if isinstance(node, ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp):
+            return self._comprehension(node, env)
+        if isinstance(node, ast.Lambda):
+            return None
+        parts = [self._kind(one, env) for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr)]
+        if isinstance(node, ast.JoinedStr | ast.FormattedValue):
+            return "host"
+        if isinstance(node, ast.Subscript):
+            return parts[0]
+        if isinstance(node, ast.Compare) and any(
+            isinstance(o, ast.Is | ast.IsNot | ast.In | ast.NotIn) for o in node.ops
+        ):
+            return "host"
+        if isinstance(node, ast.IfExp):
+            parts = [self._of.get(id(node.body)), self._of.get(id(node.orelse))]
+        if isinstance(node, ast.Compare):
+            return "device" if join_kinds(*parts) in ("graph", "device") else join_kinds(*parts)
+        if isinstance(node, ast.NamedExpr):
+            env[node.target.id] = parts[-1]
+            return parts[-1]
+        return join_kinds(*parts) if parts else None
+
+    def _attribute(self, node: ast.Attribute, env: Kinds) -> Kind:
+        name = dotted_name(node)
+        inner = self._kind(node.value, env)
+        if name in env:
+            return env[name]
+        if node.attr in words.HOST_ATTRIBUTES:
+            return "host"
+        if node.attr in ("data", "grad"):
+            # Gradients lie where the step computes them.
+            return "device" if inner in ("graph", "device") or (node.attr == "grad" and inner is None) else inner
+        return inner
+
+    def _comprehension(self, node: ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp, env: Kinds) -> Kind:
+        inner = dict(env)
+        for part in node.generators:
+            self._iterate(part.target, part.iter, self._kind(part.iter, inner), inner)
+            for test in part.ifs:
+                self._kind(test, inner)
+        if isinstance(node, ast.DictComp):
+            self._kind(node.key, inner)
+            return self._kind(node.value, inner)
+        return self._kind(node.elt, inner)
+
+    def _call(self, call: ast.Call, env: Kinds) -> Kind:
+        func, name = call.func, called_name(call)
+        receiver = self._kind(func.value, env) if isinstance(func, ast.Attribute) else None
+        given = [self._kind(one, env) for one in call.args]
+        given += [self._kind(one.value, env) for one in call.keywords]
+        moved = moves_to(call)
+        if moved == "device":
+            return "graph" if receiver == "graph" else "device"
+        if moved == "host" or name in (words.HOST_METHODS if isinstance(func, ast.Attribute) else words.HOST_BUILTINS):
+            return "host"
+        if name == "clip_grad_norm_":
+            return "device"
+        if name in words.DETACHING:
+            return "device" if receiver == "graph" else receiver
+        owner = dotted_name(func).split(".")[0] if isinstance(func, ast.Attribute) else ""
+        if owner in words.HOST_MODULES:
+            return "host"
+        if owner in words.TORCH or self._is_from_torch(owner or name):
+            return self._of_torch(call, name, given)
+        known = self._of_project(call)
+        if known is not None:
+            return known
+        return self._of_others(call, name, receiver, given)
+
+    def _of_torch(self, call: ast.Call, name: str, given: list[Kind]) -> Kind:
+        if name in words.MAKERS:
+            place = next((one.value for one in call.keywords if one.arg == "device"), None)
+            if place is None:
+                return "host"
+            return "host" if isinstance(place, ast.Constant) and str(place.value).startswith("cpu") else "device"
+        if name.endswith("_like") or given:
+            return join_kinds(*given)
+        return None
+
+    def _is_from_torch(self, name: str) -> bool:
+        brought = self.function.module.imports.get(name)
+        return brought is not None and brought.module.split(".")[0] in ("torch", "einops") and name[:1].islower()
+
+    def _of_project(self, call: ast.Call) -> Kind:
+        """Of a function of the project: what it returns for these arguments."""
+        known = self._followed(call)
+        return None if known is None else known[0]
+
+    def _followed(self, call: ast.Call) -> tuple[Kind, tuple[Kind, ...]] | None:
+        callees = self.project.resolve(call, self.function)
+        if not callees or self._depth >= _DEEPEST:
+            return None
+        callee = callees[0]
+        if callee.definition is None or callee.name == "__init__":
+            return None
+        of, project = callee.owner, self.project
+        if (
+            callee.name in ("forward", "__call__")
+            and of is not None
+            and (project.is_a(of, "Module") or project.is_a(of, "Model"))
+        ):
+            return "graph", ()
+        kinds = parameter_kinds(call, callee, self)
+        key = (id(callee), tuple(sorted(kinds.items(), key=lambda one: one[0])))
+        if key not in self._returns:
+            self._returns[key] = None, ()  # while it is being followed: one that calls itself is not
+            result = Tensors(self.project, callee, kinds, self._returns, self._depth + 1)
+            self._returns[key] = (result.returned, result.parts) if result.returns else (_nothing(callee), ())
+        return self._returns[key]
+
+    def _of_others(self, call: ast.Call, name: str, receiver: Kind, given: list[Kind]) -> Kind:
+        func = call.func
+        if isinstance(func, ast.Name):
+            if name in words.JOINING:
+                return join_kinds(*given) if given else "host"
+            if words.TO_DEVICE.search(name):
+                return "device"
+        if words.LOSS.search(name):
+            return "graph"
+        if words.MODEL.search(name) and name[:1].islower():
+            return "graph"
+        if isinstance(func, ast.Attribute):
+            if receiver in ("graph", "device"):
+                return receiver
+            if dotted_name(func).startswith("self.") and ("device" in given or "graph" in given):
+                return "graph"  # a part of the model that cannot be followed
+            return receiver if receiver == "host" and not given else None
+        # What is kept under a name and called with tensors is a model, if it does not go by the name of a count.
+        bound = (name in self.function.bindings or name in self._given) and not words.COUNTING.search(name)
+        return "graph" if bound and ("device" in given or "graph" in given) else None
+
+
+def _nothing(function: Function) -> Kind:
+    """Of a function that returns nothing. One that raises, or does nothing, is made to be overridden."""
+    return None if any(isinstance(one, ast.Raise | ast.Pass) for one in function.node.body) else "host"
+
+
+def parameter_kinds(call: ast.Call, callee: Function, tensors: Tensors) -> Kinds:
+    """Kinds of a callee's parameters, as one call gives them."""
+    if callee.definition is None:
+        return {}
+    return {
+        name: tensors.of(value)
+        for name, value in arguments_by_parameter(call, callee.definition, callee.is_method).items()
+    }
+
+
+# The kinds of tensors in every region of a training, handed from the loop down to what it calls.
+
+_ON_DEVICE = ("graph", "device")
+# An object holds its model and much else besides; results are known by their names.
+_RESULTS = re.compile(r"loss|logits?$|output|pred|score|prob|error|acc(uracy)?$", re.I)
+
+
+class RegionTensors:
+    """The kinds of every region of a training, handed from the loop down to what it calls."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._known: dict[int, Tensors] = {}
+        self._returns: Returns = {}
+        self._held: dict[int, Kinds] = {}
+
+    def of(self, region: Region) -> Tensors:
+        if id(region) not in self._known:
+            given = dict(self._of_object(region.function))
+            if region.hop is not None:
+                given |= self._given(region)
+            self._known[id(region)] = Tensors(self._project, region.function, given, self._returns)
+        return self._known[id(region)]
+
+    def _given(self, region: Region) -> Kinds:
+        assert region.hop is not None
+        if registers_hook(region.hop.call):
+            plain = region.function.definition
+            return dict.fromkeys(parameters(plain), "device") if plain is not None else {}  # it is given gradients
+        return parameter_kinds(region.hop.call, region.function, self.of(region.hop.caller))
+
+    def _of_object(self, function: Function) -> Kinds:
+        """Attributes that other methods leave results in: `self.losses = losses`, to be shown by another."""
+        owner = function.owner
+        if owner is None or function.definition is None:
+            return {}
+        if id(owner) not in self._held:
+            self._held[id(owner)] = {}  # while it is being looked at
+            self._held[id(owner)] = self._left_by(owner)
+        return self._held[id(owner)]
+
+    def _left_by(self, owner: Class) -> Kinds:
+        found: dict[str, set[str | None]] = {}
+        for method in owner.methods.values():
+            names = [name for name in method.bindings if name.startswith("self.") and _RESULTS.search(name)]
+            # What is set up once is a part of the model, a setting, or empty.
+            if method.name == "__init__" or not names:
+                continue
+            kinds = Tensors(self._project, method, {}, self._returns, 1)
+            for name in names:
+                values = [one for one in method.bindings[name] if not isinstance(one, ast.Constant)]
+                found.setdefault(name, set()).update(kinds.of(one) for one in values)
+        return {
+            name: "graph" if "graph" in kinds else "device"
+            for name, kinds in found.items()
+            if kinds & set(_ON_DEVICE) and "host" not in kinds
+        }
