@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,11 @@ import pytest
 hypothesis.settings.register_profile("quick", max_examples=40, deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.register_profile("thorough", max_examples=2000, deadline=None)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+# Started in the background of a shell without job control (`nohup make test &`) SIGINT is ignored, and children inherit
+# that: those that tests interrupt would never end.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Importing torch and collecting make millions of objects, which stay: nobody has to look through them for garbage.
 gc.disable()
