@@ -17,7 +17,6 @@ ROOT_FILES = {
     ".gitignore", ".pre-commit-config.yaml", ".pre-commit-hooks.yaml", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE",
     "Makefile", "README.md", "README.zh-CN.md", "mkdocs.yml", "pyproject.toml",
 }  # fmt: skip
-MAX_LINES = 400
 TEXT = {".py", ".md", ".toml", ".yml", ".yaml", ".json", ".cfg", ".txt", ".html", ".css", ".js", ""}
 # Spelt in two halves, so that this file does not break its own rule.
 NOTE_TO_SELF = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"]) + r")\b")
@@ -37,12 +36,6 @@ def python_files() -> list[Path]:
 
 def relative(paths: list[Path]) -> list[str]:
     return [str(p.relative_to(ROOT)) for p in paths]
-
-
-def test_no_file_holds_two_ideas() -> None:
-    long = [p for p in python_files() if len(p.read_text().splitlines()) > MAX_LINES]
-
-    assert not long, f"over {MAX_LINES} lines, look for the second idea in: {relative(long)}"
 
 
 def test_nothing_that_a_script_has_written_is_kept() -> None:
