@@ -16,6 +16,7 @@ from flatout.errors import FlatoutError
 from flatout.records.plan import LeftOut, Plan, Planned
 from flatout.records.report import Finding, Gain, RunReport
 from flatout.remedies.catalogue import SAFETIES, Remedy, known, remedies
+from flatout.words import english
 
 # Neither does much alone: a copy can only go on beside the kernels from pinned memory, and pinning costs a copy.
 _TOGETHER = (("loader.pin", "transfer.async", "transfer.prefetch"),)
@@ -105,7 +106,7 @@ def _planned(remedy: Remedy, value: Any, why: str, findings: Sequence[Finding]) 
 def _in_part(gain: Gain, low: float, mid: float) -> Gain:
     """Of one that would take all of a time away, what is left where only a part of it goes."""
     share = 1.0 - 1.0 / gain.high
-    method = f"{gain.method}; from outside {low:.0%} to {mid:.0%} of them go"
+    method = f"{english(gain.method)}; from outside {low:.0%} to {mid:.0%} of them go"
     return Gain(1.0 / (1.0 - low * share), 1.0 / (1.0 - mid * share), gain.high, method)
 
 

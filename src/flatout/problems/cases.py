@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flatout.records.evidence import Evidence, LoaderUse
+from flatout.records.evidence import Evidence, LoaderUse, Waiting
 from flatout.records.phases import PHASES
 from flatout.records.report import (
     GpuUse,
@@ -67,6 +67,15 @@ for epoch in range(9):
         optimizer.step()
         %s
     print(epoch, step)
+"""
+
+# Epochs over a loader; a case puts the lines that make it before.
+EPOCHS = """
+for epoch in range(10):
+    for images, labels in loader:
+        loss = criterion(model(images.to(device)), labels.to(device))
+        loss.backward()
+        optimizer.step()
 """
 
 
@@ -162,3 +171,9 @@ def run(
     more = {name: changes.pop(name) for name in sorted(of_evidence) if name in changes}
     report = replace(report, **changes)
     return Evidence(report, (loader(),) if loaders is None else loaders, cpus, samples, **more)
+
+
+# A GPU that waits for data in half of each 100 ms step: the step's phases, and a queue of batches that is always empty.
+STARVED = on_gpu(starved_share=0.5, drained_share=0.8, device_ms={"starved": 50.0, "step": 100.0})
+STARVED_MS = {"data": 51.0, "forward": 15.0, "backward": 30.0, "optimizer": 4.0}
+EMPTY_QUEUE = Waiting(0.0, None, rest_ms=50.0, median_ms=50.0, empty_share=1.0)

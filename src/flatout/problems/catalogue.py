@@ -3,7 +3,7 @@
 A problem's module holds
 
 - a docstring: the text of `flatout explain`, under the headings of HEADINGS,
-- `CODE` and `TITLE`,
+- `CODE`; its title is in `flatout.words`, in both languages (see `flatout.words.problems`),
 - `in_run(run)`: the findings of a run, and `CASES`: evidence of runs that have it and of runs that must stay quiet,
 - `in_source(code)` and `SOURCE_CASES`: the same for source; one of both sides may be missing,
 - `REMEDY`, if flatout can do something about it from outside,
@@ -24,9 +24,11 @@ from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import severity
 from flatout.records.evidence import Evidence
 from flatout.records.figures import plain
+from flatout.records.message import Message
 from flatout.records.report import Finding
 from flatout.records.source import SourceFinding
 from flatout.source.code import Code
+from flatout.words import english
 
 FAMILIES = ("input", "transfer", "sync", "host", "compute", "cadence", "memory", "config", "rank", "measuring")
 HEADINGS = (
@@ -56,33 +58,33 @@ class Problem:
     source_cases: tuple[SourceCase, ...] = ()
 
     def found_in_run(self, run: Evidence) -> Iterator[Finding]:
-        for one in self.in_run(run) if self.in_run is not None else ():
-            gain = one.predicted_gain
+        for found in self.in_run(run) if self.in_run is not None else ():
+            gain = found.predicted_gain
             yield Finding(
                 code=self.code,
                 family=self.family,
                 title=self.title,
-                severity=one.severity or ("medium" if gain is None else severity(gain)),
-                location=one.location,
-                evidence=one.evidence,
-                cause=plain(one.cause),
-                remedy=one.remedy or self.remedy,
-                change=one.change,
-                predicted_gain=None if gain is None else replace(gain, method=plain(gain.method)),
+                severity=found.severity or ("medium" if gain is None else severity(gain)),
+                location=found.location,
+                evidence=found.evidence,
+                cause=plain(english(found.cause)),
+                remedy=found.remedy or self.remedy,
+                change=None if found.change is None else english(found.change),
+                predicted_gain=None if gain is None else replace(gain, method=plain(english(gain.method))),
             )
 
     def found_in_source(self, code: Code) -> Iterator[SourceFinding]:
-        for one in self.in_source(code) if self.in_source is not None else ():
+        for found in self.in_source(code) if self.in_source is not None else ():
             yield SourceFinding(
                 code=self.code,
                 family=self.family,
-                title=one.title or self.title,
-                severity=one.severity,
-                place=one.place,
-                cause=one.cause,
-                change=one.change,
-                related=one.related,
-                fix=one.fix,
+                title=self.title if found.title is None else english(found.title),
+                severity=found.severity,
+                place=found.place,
+                cause=english(found.cause),
+                change=english(found.change),
+                related=found.related,
+                fix=found.fix,
             )
 
 
@@ -95,7 +97,7 @@ def problems() -> tuple[Problem, ...]:
 
 def answered_by(remedy: str) -> list[Problem]:
     """Those that name this remedy: as theirs, or as another one in their text."""
-    return [one for one in problems() if one.remedy == remedy or f"`{remedy}`" in one.text]
+    return [problem for problem in problems() if problem.remedy == remedy or f"`{remedy}`" in problem.text]
 
 
 def find(name: str) -> Problem:
@@ -119,7 +121,7 @@ def _of(family: str) -> list[Problem]:
                 code=module.CODE,
                 slug=info.name,
                 family=family,
-                title=module.TITLE,
+                title=getattr(module, "TITLE", None) or english(Message(f"{module.CODE.lower()}.title")),
                 text=module.__doc__ or "",
                 remedy=getattr(module, "REMEDY", None),
                 comes_from=tuple(getattr(module, "COMES_FROM", ())),

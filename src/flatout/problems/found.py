@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from flatout.records.message import Message
 from flatout.records.report import Gain, Location
 from flatout.records.source import Fix, Place, Related
 
@@ -17,8 +18,8 @@ class FoundInRun:
 
     location: Location | None
     evidence: dict[str, float | int | str]
-    cause: str
-    change: str | None
+    cause: Message | str
+    change: Message | str | None
     predicted_gain: Gain | None
     severity: Severity | None = None
     # Of this one, where others of its problem have none.
@@ -33,10 +34,10 @@ class FoundInSource:
     """
 
     place: Place
-    cause: str
-    change: str
+    cause: Message | str
+    change: Message | str
     severity: Severity | Literal["hint"] = "medium"
     related: tuple[Related, ...] = ()
     fix: Fix | None = None
     # Where the problem's own title would not fit.
-    title: str | None = None
+    title: Message | str | None = None

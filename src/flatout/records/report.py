@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from flatout.records.message import Message
+
 SCHEMA = 1
 
 Bound = Literal["input", "transfer", "sync", "host", "compute", "cadence", "memory", "balanced"]
@@ -133,7 +135,7 @@ class Gain:
     low: float
     mid: float
     high: float
-    method: str
+    method: Message | str
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from flatout.problems.chinese.said import SAID
+from flatout.problems.chinese.said import EVERY as SAID
 
 _GAPS = {"{n}": r"([-+]?[\d.,]+(?:e[-+]?\d+)?)", "{}": "(.+?)"}
 PHRASES = {

@@ -11,6 +11,7 @@ from urllib.parse import quote
 from flatout.records.report import Finding, Location, RunReport
 from flatout.records.source import CheckReport, Edit, Fix, Place, Related, Severity, SourceFinding
 from flatout.report import measured
+from flatout.words import english
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {"error": "error", "high": "warning", "medium": "warning", "low": "note", "hint": "note"}
@@ -72,7 +73,9 @@ def _place(location: Location, cwd: str) -> Place:
 
 def _of_run(one: Finding, run: str) -> dict[str, Any]:
     gain = one.predicted_gain
-    told = None if gain is None else {"low": gain.low, "mid": gain.mid, "high": gain.high, "method": gain.method}
+    told = (
+        None if gain is None else {"low": gain.low, "mid": gain.mid, "high": gain.high, "method": english(gain.method)}
+    )
     return {"run": run, "evidence": one.evidence, "predicted_gain": told, "remedy": one.remedy}
 
 

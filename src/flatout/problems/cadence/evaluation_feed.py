@@ -28,7 +28,7 @@ from flatout.problems.cadence.pausing import pause_ms
 from flatout.problems.cadence.validation import Evaluation, Fed, evaluation, fed
 from flatout.problems.cases import HERE, Case, SourceCase, loader, on_gpu, run, worker_cost
 from flatout.problems.found import FoundInRun, FoundInSource
-from flatout.problems.prediction import by_step
+from flatout.problems.prediction import WORTH, by_step
 from flatout.records.evidence import Evidence
 from flatout.records.report import Gain
 from flatout.records.resources import Evaluations
@@ -39,7 +39,6 @@ from flatout.source.training.loaders import Loader, is_in_memory, loader_setting
 CODE = "CA602"
 TITLE = "Evaluation is fed worse than the training"
 REMEDY = "loader.workers"
-_WORTH = 0.03
 _BETTER = 0.75
 
 
@@ -49,7 +48,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if one is None or better is None or better.each_ms > _BETTER * one.each_ms:
         return
     gain = _gain(run, one, better)
-    if gain is None or pause_ms(run, "eval") < _WORTH * run.step_ms:
+    if gain is None or pause_ms(run, "eval") < WORTH * run.step_ms:
         return
     yield FoundInRun(
         location=one.loader.made_at,

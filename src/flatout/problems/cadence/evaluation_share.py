@@ -31,6 +31,7 @@ from flatout.problems.cadence.pausing import pause_ms, rarer, steady_steps, time
 from flatout.problems.cadence.validation import evaluation, fed, is_slow_itself
 from flatout.problems.cases import HERE, Case, SourceCase, loader, on_gpu, run, worker_cost
 from flatout.problems.found import FoundInRun, FoundInSource
+from flatout.problems.prediction import WORTH
 from flatout.records.evidence import Evidence
 from flatout.records.resources import Evaluations
 from flatout.source.code import Code
@@ -39,14 +40,13 @@ from flatout.source.training.jobs import loop_header
 CODE = "CA601"
 TITLE = "Evaluation takes a large share of the run"
 REMEDY = "cadence.eval"
-_WORTH = 0.03
 # Fewer looks at the model than this would change what is known of the training.
 _MOST_TIMES = 10
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
     often, ms = _how_often(run), _cadence_ms(run)
-    if often < 2 or run.evaluations is None or ms < _WORTH * run.step_ms:
+    if often < 2 or run.evaluations is None or ms < WORTH * run.step_ms:
         return
     times = times_longer(run, ms, _MOST_TIMES)
     gain = rarer(run, ms, times, "evaluation")

@@ -28,6 +28,7 @@ from flatout.problems.cadence.pausing import exposed_ms, pause_ms, prepared_ms, 
 from flatout.problems.cadence.printing import is_image, is_progress, logged_ms
 from flatout.problems.cases import HERE, STEPS, Case, SourceCase, in_each_step, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource
+from flatout.problems.prediction import WORTH
 from flatout.records.evidence import Evidence
 from flatout.records.report import LineCost, Location, PauseSite
 from flatout.source.code import Code, call_path
@@ -36,7 +37,6 @@ from flatout.source.syntax.nodes import short_text
 CODE = "CA604"
 TITLE = "Logging takes a large share of the run"
 REMEDY = "cadence.logging"
-_WORTH = 0.03
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
@@ -48,7 +48,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     logged = logged_ms(run, sites, pause_ms(run, "logging")) + prepared
     each_ms = 1e3 * total_s / count + prepared * run.report.run.steps / count
     ms = exposed_ms(run, logged, each_ms)
-    if ms < _WORTH * run.step_ms:
+    if ms < WORTH * run.step_ms:
         return
     times = times_longer(run, ms)
     gain = rarer(run, ms, times, "logging")

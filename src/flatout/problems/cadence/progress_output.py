@@ -29,6 +29,7 @@ from flatout.problems.cadence.pausing import exposed_ms, pause_ms, rarer, times_
 from flatout.problems.cadence.printing import is_progress, logged_ms, printed_ms
 from flatout.problems.cases import HERE, STEPS, Case, SourceCase, in_each_step, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource
+from flatout.problems.prediction import WORTH
 from flatout.records.evidence import Evidence
 from flatout.records.report import LineCost, Location, PauseSite
 from flatout.source.code import Code, call_path, every_step
@@ -37,7 +38,6 @@ from flatout.source.syntax.nodes import short_text
 CODE = "CA605"
 TITLE = "Progress output takes a large share of the step"
 REMEDY = None
-_WORTH = 0.03
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
@@ -49,7 +49,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     written_ms = sum(costs.values())
     # Short and at every step: a GPU with work in its queue does not notice.
     ms = exposed_ms(run, written_ms, each_ms=0.0)
-    if not costs or ms < _WORTH * run.step_ms:
+    if not costs or ms < WORTH * run.step_ms:
         return
     times = times_longer(run, ms)
     gain = rarer(run, ms, times, "progress output")

@@ -13,5 +13,10 @@ from flatout.problems.chinese.rank import RANK
 from flatout.problems.chinese.sync import SYNC
 from flatout.problems.chinese.transfer import TRANSFER
 from flatout.problems.chinese.words import Words
+from flatout.words.problems import problem_words
 
 CHINESE: dict[str, Words] = INPUT | TRANSFER | SYNC | HOST | COMPUTE | CADENCE | MEMORY | CONFIG | RANK | MEASURING
+# Families whose words stand in `flatout.words` already.
+CHINESE |= {
+    code: Words(words.title.chinese, words.what_it_is, words.what_to_do) for code, words in problem_words().items()
+}

@@ -5,6 +5,8 @@ A gap {n} takes a number, {} whatever stands there; what a gap takes may be one 
 
 from __future__ import annotations
 
+import string
+
 from flatout.problems.chinese.said_cadence import SAID_CADENCE
 from flatout.problems.chinese.said_compute import SAID_COMPUTE
 from flatout.problems.chinese.said_config import SAID_CONFIG
@@ -14,6 +16,8 @@ from flatout.problems.chinese.said_memory import SAID_MEMORY
 from flatout.problems.chinese.said_rank import SAID_RANK
 from flatout.problems.chinese.said_sync import SAID_SYNC
 from flatout.problems.chinese.said_transfer import SAID_TRANSFER
+from flatout.words.problems import detector_words
+from flatout.words.table import Words
 
 SAID: dict[str, str] = {
     **SAID_CADENCE,
@@ -26,3 +30,21 @@ SAID: dict[str, str] = {
     **SAID_SYNC,
     **SAID_TRANSFER,
 }
+
+
+def _gaps(words: Words) -> tuple[str, str]:
+    """Templates of `flatout.words` with their gaps as they are here: by place instead of by name."""
+    parts = list(string.Formatter().parse(words.english))
+    names = [name for _, name, _, _ in parts if name is not None]
+    english = "".join(
+        text + ("" if name is None else "{n}" if spec and spec[-1] in "gfd" else "{}") for text, name, spec, _ in parts
+    )
+    chinese = "".join(
+        text + ("" if name is None else f"{{{names.index(name)}}}")
+        for text, name, _, _ in string.Formatter().parse(words.chinese)
+    )
+    return english, chinese
+
+
+# With what has its words in `flatout.words` already: until findings hold messages, and pages render these.
+EVERY: dict[str, str] = {**SAID, **dict(map(_gaps, detector_words().values()))}

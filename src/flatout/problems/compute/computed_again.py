@@ -24,14 +24,13 @@ from typing import Any
 from flatout.problems.cases import Case, on_gpu, run
 from flatout.problems.found import FoundInRun
 from flatout.problems.memory.growing import GIB, amount
-from flatout.problems.prediction import by_removing, device_work_ms, feed_ms
+from flatout.problems.prediction import WORTH, by_removing, device_work_ms, feed_ms
 from flatout.records.evidence import Evidence
 from flatout.records.resources import GpuState
 
 CODE = "CO512"
 TITLE = "Activations are computed again, though memory is free"
 REMEDY = "memory.keep"
-_WORTH = 0.03
 _ROOM = 0.5
 # Above this the device sets the pace, below it the host.
 _BUSY = 0.9
@@ -43,7 +42,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if per_step is None or not run.on_gpu or not total or used > _ROOM * total:
         return
     calls, host_ms = per_step
-    if host_ms < _WORTH * run.step_ms:
+    if host_ms < WORTH * run.step_ms:
         return
     forward_ms = run.phase("forward").ms
     gpu, work_ms = run.report.gpu, device_work_ms(run)

@@ -36,13 +36,13 @@ from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.input.arrival import is_count, missing_workers
 from flatout.problems.input.feeding import (
     BUSY,
-    WORTH,
     busy_share,
     epoch_start_ms,
     gain_with,
     steady_wait_ms,
     workers_for,
 )
+from flatout.problems.prediction import WORTH
 from flatout.records.configured import Configured, Setting, Value
 from flatout.records.evidence import Evidence, LoaderUse
 from flatout.records.report import Gain, Location

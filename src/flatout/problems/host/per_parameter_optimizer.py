@@ -28,7 +28,7 @@ from flatout.problems.cases import Case, SourceCase, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.host.optimizers import FUSED, Optimizer, ParameterUpdate, find_optimizers, find_updates
 from flatout.problems.hot_lines import host_lines, text_at
-from flatout.problems.prediction import by_sparing_host
+from flatout.problems.prediction import WORTH, by_sparing_host
 from flatout.records.evidence import Evidence
 from flatout.records.report import LineCost, Location
 from flatout.records.source import Fix
@@ -41,7 +41,6 @@ from flatout.source.training.jobs import loop_header
 CODE = "HO403"
 TITLE = "The optimizer goes over parameters one by one"
 REMEDY = "optimizer.fused"
-_WORTH = 0.03
 # What torch takes by itself is only reported where fusing would clearly show.
 _WORTH_FUSING = 1.05
 _MANY_OPTIMIZERS, _FEW_EACH, _MANY_PARAMETERS = 8, 2, 8
@@ -54,7 +53,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     phase_ms = run.phase("optimizer").ms
     own = _own_loop(run)
     optimizer = max(_optimizers(run), key=lambda one: int(one.get("params") or 0), default=None)
-    if optimizer is None or phase_ms < _WORTH * run.step_ms:
+    if optimizer is None or phase_ms < WORTH * run.step_ms:
         return
     how = "own" if own is not None else _how(run, optimizer)
     if how is None:

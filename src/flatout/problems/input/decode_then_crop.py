@@ -27,20 +27,20 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from flatout.problems.cases import Case, SourceCase, loader, on_gpu, run, worker_cost
+from flatout.problems.cases import EMPTY_QUEUE, STARVED, STARVED_MS, Case, SourceCase, loader, on_gpu, run, worker_cost
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.hot_lines import named
 from flatout.problems.input.cheaper import gain_by_cheaper
 from flatout.problems.input.cropping import Cropped, crops
 from flatout.problems.input.feeding import (
     BUSY,
-    WORTH,
     batch_ms,
     busy_share,
     steady_wait_ms,
 )
 from flatout.problems.input.sample_lines import making_lines
-from flatout.records.evidence import Evidence, LoaderUse, Waiting
+from flatout.problems.prediction import WORTH
+from flatout.records.evidence import Evidence, LoaderUse
 from flatout.records.report import Gain, HostUse, LineCost, Location
 from flatout.source.code import Code
 from flatout.source.syntax.module import Module
@@ -121,9 +121,6 @@ def _gain(run: Evidence, use: LoaderUse, wasted: _Wasted) -> Gain | None:
     return gain_by_cheaper(run, use, (left[0], left[1], left[2]), words)
 
 
-_EMPTY = Waiting(0.0, None, rest_ms=50.0, median_ms=50.0, empty_share=1.0)
-_STARVED = on_gpu(starved_share=0.5, drained_share=0.8, device_ms={"starved": 50.0, "step": 100.0})
-_HALF = {"data": 51.0, "forward": 15.0, "backward": 30.0, "optimizer": 4.0}
 _DEAR = loader(cost=worker_cost(fetch_ms_per_sample=12.0, busy_share=0.98))
 _FULL = HostUse(cpu_cores=4.8, memory_peak=8 << 30)
 _EVENTS = """import numpy as np
@@ -165,10 +162,10 @@ def _seen(*lines: tuple[int, float]) -> tuple[LineCost, ...]:
 
 def _at_the_limit(source: str, *lines: tuple[int, float]) -> Evidence:
     return run(
-        gpu=_STARVED,
+        gpu=STARVED,
         loaders=(_DEAR,),
-        ms=_HALF,
-        waiting=_EMPTY,
+        ms=STARVED_MS,
+        waiting=EMPTY_QUEUE,
         cpus=5.0,
         host=_FULL,
         worker_lines=_seen(*lines),

@@ -31,8 +31,6 @@ _MOST_WORKERS = 64
 _SATURATED = 0.85
 _PAUSES = ("eval", "checkpoint", "logging")
 
-# Below this share of the step a wait is not worth a finding.
-WORTH = 0.03
 # Workers that are at work for this share of the time or more are what the training waits for.
 BUSY = 0.7
 

@@ -29,8 +29,8 @@ from collections.abc import Iterator
 from flatout.problems.cases import HERE, Case, SourceCase, loader, on_gpu, run, worker_cost
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.input.epochs import Starting, gain_without, is_per_batch, starting
-from flatout.problems.input.feeding import WORTH, batch_ms, gain_at
-from flatout.problems.prediction import by_removing
+from flatout.problems.input.feeding import batch_ms, gain_at
+from flatout.problems.prediction import WORTH, by_removing
 from flatout.records.evidence import Evidence, LoaderUse, Waiting
 from flatout.records.report import Gain, LineCost, Location
 from flatout.source.code import Code, call_path, every_step

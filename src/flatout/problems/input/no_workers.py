@@ -23,12 +23,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cases import Case, SourceCase, loader, on_gpu, run, worker_cost
+from flatout.problems.cases import EPOCHS, Case, SourceCase, loader, on_gpu, run, worker_cost
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.input.arrival import workers_never_arrived
 from flatout.problems.input.epochs import is_per_batch
-from flatout.problems.input.feeding import WORTH, gain_with, workers_for
+from flatout.problems.input.feeding import gain_with, workers_for
 from flatout.problems.input.sample_lines import dearest_line
+from flatout.problems.prediction import WORTH
 from flatout.records.evidence import Evidence, Waiting
 from flatout.records.source import Edit, Fix, Related
 from flatout.source.code import Code
@@ -176,13 +177,6 @@ def _repeats_itself(made: Loader, code: Code) -> bool:
     return code.project.is_a(cls, "IterableDataset") or not by_index
 
 
-_LOOP = """
-for epoch in range(10):
-    for images, labels in loader:
-        loss = criterion(model(images.to(device)), labels.to(device))
-        loss.backward()
-        optimizer.step()
-"""
 _PARSED = """
 import argparse
 from torch.utils.data import DataLoader
@@ -249,49 +243,50 @@ def train(model, batches):
 SOURCE_CASES = (
     SourceCase(
         "finds it when the call leaves it out",
-        "from torch.utils.data import DataLoader\nloader = DataLoader(Images(), batch_size=32)  # found\n" + _LOOP,
+        "from torch.utils.data import DataLoader\nloader = DataLoader(Images(), batch_size=32)  # found\n" + EPOCHS,
     ),
     SourceCase(
         "finds it when the call says so",
-        "from torch.utils.data import DataLoader\nloader = DataLoader(Images(), num_workers=0)  # found\n" + _LOOP,
+        "from torch.utils.data import DataLoader\nloader = DataLoader(Images(), num_workers=0)  # found\n" + EPOCHS,
     ),
     SourceCase("finds it at an argparse default", _PARSED),
     SourceCase(
         "finds it in a config file",
         {
-            "train.py": "loader = torch.utils.data.DataLoader(data, 32, num_workers=cfg['data']['workers'])\n" + _LOOP,
+            "train.py": "loader = torch.utils.data.DataLoader(data, 32, num_workers=cfg['data']['workers'])\n" + EPOCHS,
             "config.yaml": "data:\n  workers: 0  # found\n",
         },
     ),
-    SourceCase("finds it when a class of the project's leaves it out", _DERIVED + _LOOP),
+    SourceCase("finds it when a class of the project's leaves it out", _DERIVED + EPOCHS),
     SourceCase(
         "finds it when datasets are put together",
-        "data = ConcatDataset([Images(), Images()])\nloader = DataLoader(data, batch_size=32)  # found\n" + _LOOP,
+        "data = ConcatDataset([Images(), Images()])\nloader = DataLoader(data, batch_size=32)  # found\n" + EPOCHS,
     ),
     SourceCase("finds it where a property has a default", _PROPERTY),
     SourceCase(
         "quiet when a class of the project's has workers",
-        _DERIVED.replace("num_workers=0", "num_workers=8").replace("  # found", "") + _LOOP,
+        _DERIVED.replace("num_workers=0", "num_workers=8").replace("  # found", "") + EPOCHS,
     ),
     SourceCase(
         "quiet when rows of an array are all there is",
         "def rows(x):\n    return np.stack([x[at : at + 8] for at in range(99)])\n\n"
-        "loader = DataLoader(rows(series), batch_size=32)\n" + _LOOP,
+        "loader = DataLoader(rows(series), batch_size=32)\n" + EPOCHS,
     ),
     SourceCase("quiet when it is only gone over without gradients", _WITHOUT_GRADIENTS),
     SourceCase("quiet when it is only handed to an evaluation", _HANDED),
     SourceCase(
         "quiet when workers are given",
-        "loader = torch.utils.data.DataLoader(Images(), batch_size=32, num_workers=4)\n" + _LOOP,
+        "loader = torch.utils.data.DataLoader(Images(), batch_size=32, num_workers=4)\n" + EPOCHS,
     ),
     SourceCase(
         "quiet when the samples lie in memory",
-        "data = TensorDataset(x, y)\nloader = DataLoader(data, batch_size=32)\n" + _LOOP,
+        "data = TensorDataset(x, y)\nloader = DataLoader(data, batch_size=32)\n" + EPOCHS,
     ),
     SourceCase(
         "quiet when it cannot be told what arrives",
-        "loader = DataLoader(Images(), num_workers=os.cpu_count())\nother = DataLoader(Images(), **settings)\n" + _LOOP,
+        "loader = DataLoader(Images(), num_workers=os.cpu_count())\nother = DataLoader(Images(), **settings)\n"
+        + EPOCHS,
     ),
     SourceCase("quiet when nothing trains here", "loader = DataLoader(Images())\nfor x in loader:\n    show(x)\n"),
-    SourceCase("quiet when it evaluates", "val_loader = DataLoader(Images())\n" + _LOOP),
+    SourceCase("quiet when it evaluates", "val_loader = DataLoader(Images())\n" + EPOCHS),
 )

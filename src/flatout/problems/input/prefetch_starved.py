@@ -23,7 +23,6 @@ from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
 from flatout.problems.found import FoundInRun
 from flatout.problems.input.feeding import (
     BUSY,
-    WORTH,
     batch_ms,
     busy_share,
     epoch_start_ms,
@@ -31,7 +30,7 @@ from flatout.problems.input.feeding import (
     steady_wait_ms,
 )
 from flatout.problems.input.uneven import held_up_by_few
-from flatout.problems.prediction import without_waiting_ms
+from flatout.problems.prediction import WORTH, without_waiting_ms
 from flatout.records.evidence import Evidence, LoaderUse, Waiting
 
 CODE = "IN112"

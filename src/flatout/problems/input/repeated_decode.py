@@ -24,11 +24,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
+from flatout.problems.cases import EMPTY_QUEUE, STARVED, STARVED_MS, Case, loader, on_gpu, run, worker_cost
 from flatout.problems.found import FoundInRun
 from flatout.problems.input.feeding import (
     BUSY,
-    WORTH,
     batch_ms,
     busy_share,
     computing_share,
@@ -40,8 +39,8 @@ from flatout.problems.input.feeding import (
 )
 from flatout.problems.input.sample_lines import dearest_line, same_part
 from flatout.problems.input.uneven import held_up_by_few
-from flatout.problems.prediction import by_step, without_waiting_ms
-from flatout.records.evidence import Evidence, LoaderUse, Waiting, WorkerProcesses
+from flatout.problems.prediction import WORTH, by_step, without_waiting_ms
+from flatout.records.evidence import Evidence, LoaderUse, WorkerProcesses
 from flatout.records.report import CopySite, Gain, HostUse, Location, RemedyState
 
 CODE = "IN110"
@@ -147,9 +146,6 @@ def _gain(run: Evidence, use: LoaderUse, kept: float) -> Gain | None:
     return by_step(run, step_ms(worst * kept), step_ms(expected * kept), step_ms(kept), words)
 
 
-_EMPTY = Waiting(0.0, None, rest_ms=50.0, median_ms=50.0, empty_share=1.0)
-_STARVED = on_gpu(starved_share=0.5, drained_share=0.8, device_ms={"starved": 50.0, "step": 100.0})
-_HALF = {"data": 51.0, "forward": 15.0, "backward": 30.0, "optimizer": 4.0}
 _DEAR = loader(
     cost=worker_cost(fetch_ms_per_sample=12.0, busy_share=0.98, samples=9600),
     processes=WorkerProcesses(cpu_share=0.97),
@@ -159,16 +155,16 @@ _FULL = HostUse(cpu_cores=4.8, memory_peak=8 << 30)
 CASES = (
     Case(
         "finds it when all processors decode the same files again",
-        run(gpu=_STARVED, loaders=(_DEAR,), ms=_HALF, waiting=_EMPTY, cpus=5.0, host=_FULL),
+        run(gpu=STARVED, loaders=(_DEAR,), ms=STARVED_MS, waiting=EMPTY_QUEUE, cpus=5.0, host=_FULL),
         found=True,
     ),
     Case(
         "finds it with the part that fits in memory",
         run(
-            gpu=_STARVED,
+            gpu=STARVED,
             loaders=(_DEAR,),
-            ms=_HALF,
-            waiting=_EMPTY,
+            ms=STARVED_MS,
+            waiting=EMPTY_QUEUE,
             cpus=5.0,
             host=_FULL,
             copies=(CopySite(Location("train.py", 12), "train", 1.0, 2.0, 32 * 4e7, 1.0, 1.0),),
@@ -178,21 +174,21 @@ CASES = (
     ),
     Case(
         "quiet when there are processors for more workers",
-        run(gpu=_STARVED, loaders=(_DEAR,), ms=_HALF, waiting=_EMPTY, cpus=16.0),
+        run(gpu=STARVED, loaders=(_DEAR,), ms=STARVED_MS, waiting=EMPTY_QUEUE, cpus=16.0),
         found=False,
     ),
     Case(
         "quiet when every sample was made once",
         run(
-            gpu=_STARVED,
+            gpu=STARVED,
             loaders=(
                 loader(
                     cost=worker_cost(fetch_ms_per_sample=12.0, busy_share=0.98),
                     processes=WorkerProcesses(cpu_share=0.97),
                 ),
             ),
-            ms=_HALF,
-            waiting=_EMPTY,
+            ms=STARVED_MS,
+            waiting=EMPTY_QUEUE,
             cpus=5.0,
             host=_FULL,
         ),
@@ -201,10 +197,10 @@ CASES = (
     Case(
         "quiet when the script keeps them with flatout.cached",
         run(
-            gpu=_STARVED,
+            gpu=STARVED,
             loaders=(replace(_DEAR, settings={**_DEAR.settings, "dataset": f"flatout.{_CACHED}"}),),
-            ms=_HALF,
-            waiting=_EMPTY,
+            ms=STARVED_MS,
+            waiting=EMPTY_QUEUE,
             cpus=5.0,
             host=_FULL,
         ),
@@ -213,10 +209,10 @@ CASES = (
     Case(
         "quiet under the remedy that keeps them",
         run(
-            gpu=_STARVED,
+            gpu=STARVED,
             loaders=(_DEAR,),
-            ms=_HALF,
-            waiting=_EMPTY,
+            ms=STARVED_MS,
+            waiting=EMPTY_QUEUE,
             cpus=5.0,
             host=_FULL,
             remedies=(RemedyState(REMEDY, "lossless", {}, "applied"),),
@@ -226,10 +222,10 @@ CASES = (
     Case(
         "finds it when the remedy was refused",
         run(
-            gpu=_STARVED,
+            gpu=STARVED,
             loaders=(_DEAR,),
-            ms=_HALF,
-            waiting=_EMPTY,
+            ms=STARVED_MS,
+            waiting=EMPTY_QUEUE,
             cpus=5.0,
             host=_FULL,
             remedies=(RemedyState(REMEDY, "lossless", {}, "refused", "samples are random"),),

@@ -23,11 +23,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from flatout.problems.cases import Case, SourceCase, loader, on_gpu, run, worker_cost
+from flatout.problems.cases import EMPTY_QUEUE, STARVED, STARVED_MS, Case, SourceCase, loader, on_gpu, run, worker_cost
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.input.feeding import (
     BUSY,
-    WORTH,
     batch_ms,
     busy_share,
     epoch_start_ms,
@@ -35,8 +34,8 @@ from flatout.problems.input.feeding import (
     steady_wait_ms,
 )
 from flatout.problems.input.sample_lines import making_lines
-from flatout.problems.prediction import by_removing
-from flatout.records.evidence import Evidence, LoaderUse, Waiting
+from flatout.problems.prediction import WORTH, by_removing
+from flatout.records.evidence import Evidence, LoaderUse
 from flatout.records.report import CopySite, Gain, LineCost, Location
 from flatout.records.source import Related
 from flatout.source.code import Code
@@ -116,15 +115,18 @@ def _line(run: Evidence, use: LoaderUse) -> Location | None:
     return next((line.location for line in making_lines(run) if line.function == name), None)
 
 
-_EMPTY = Waiting(0.0, None, rest_ms=50.0, median_ms=50.0, empty_share=1.0)
-_STARVED = on_gpu(starved_share=0.5, drained_share=0.8, device_ms={"starved": 50.0, "step": 100.0})
-_HALF = {"data": 51.0, "forward": 15.0, "backward": 30.0, "optimizer": 4.0}
 _PADDING = worker_cost(fetch_ms_per_sample=2.0, collate_ms_per_sample=9.0, busy_share=0.95, queue_depth=0.0)
 _LINE = LineCost(Location("data.py", 30), "pad", "data", 0.4, 40.0)
 CASES = (
     Case(
         "finds it when workers spend their time padding",
-        run(gpu=_STARVED, loaders=(loader(cost=_PADDING, collate_fn="pad"),), ms=_HALF, waiting=_EMPTY, cpus=4.0),
+        run(
+            gpu=STARVED,
+            loaders=(loader(cost=_PADDING, collate_fn="pad"),),
+            ms=STARVED_MS,
+            waiting=EMPTY_QUEUE,
+            cpus=4.0,
+        ),
         found=True,
     ),
     Case(
@@ -137,7 +139,7 @@ CASES = (
                     cost=worker_cost(workers=0, fetch_ms_per_sample=0.2, collate_ms_per_sample=1.4),
                 ),
             ),
-            ms=_HALF,
+            ms=STARVED_MS,
             all_lines=(_LINE,),
             cpus=2.0,
         ),
@@ -146,10 +148,10 @@ CASES = (
     Case(
         "quiet when torch stacks large tensors",
         run(
-            gpu=_STARVED,
+            gpu=STARVED,
             loaders=(loader(cost=_PADDING),),
-            ms=_HALF,
-            waiting=_EMPTY,
+            ms=STARVED_MS,
+            waiting=EMPTY_QUEUE,
             cpus=4.0,
             copies=(CopySite(Location("train.py", 12), "train", 1.0, 2.0, 1e9, 1.0, 1.0),),
         ),
@@ -158,10 +160,10 @@ CASES = (
     Case(
         "quiet when decoding takes the time",
         run(
-            gpu=_STARVED,
+            gpu=STARVED,
             loaders=(loader(cost=worker_cost(fetch_ms_per_sample=11.0, busy_share=0.95), collate_fn="pad"),),
-            ms=_HALF,
-            waiting=_EMPTY,
+            ms=STARVED_MS,
+            waiting=EMPTY_QUEUE,
         ),
         found=False,
     ),

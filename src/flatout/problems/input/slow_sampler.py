@@ -27,8 +27,8 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import HERE, Case, SourceCase, loader, on_gpu, run, worker_cost
 from flatout.problems.found import FoundInRun, FoundInSource
-from flatout.problems.input.feeding import WORTH, batch_ms, usual_handover_ms
-from flatout.problems.prediction import by_removing
+from flatout.problems.input.feeding import batch_ms, usual_handover_ms
+from flatout.problems.prediction import WORTH, by_removing
 from flatout.records.evidence import Evidence, LoaderUse, Waiting
 from flatout.records.report import LineCost, Location
 from flatout.source.code import Code

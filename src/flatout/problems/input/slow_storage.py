@@ -22,10 +22,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
+from flatout.problems.cases import EMPTY_QUEUE, STARVED, STARVED_MS, Case, loader, on_gpu, run, worker_cost
 from flatout.problems.found import FoundInRun
 from flatout.problems.input.feeding import (
-    WORTH,
     batch_ms,
     epoch_start_ms,
     gain_at,
@@ -35,7 +34,8 @@ from flatout.problems.input.feeding import (
 from flatout.problems.input.sample_lines import dearest_line
 from flatout.problems.input.storage import storage_is_to_blame, storage_signs, waits_share
 from flatout.problems.input.uneven import held_up_by_few, mean_batch_ms
-from flatout.records.evidence import Evidence, Series, Waiting, WorkerProcesses
+from flatout.problems.prediction import WORTH
+from flatout.records.evidence import Evidence, Series, WorkerProcesses
 
 CODE = "IN104"
 TITLE = "Workers wait for storage"
@@ -84,29 +84,26 @@ def _change(run: Evidence, workers: int) -> str:
 
 
 _SLOW = worker_cost(fetch_ms_per_sample=12.0, busy_share=0.97, queue_depth=0.0)
-_EMPTY = Waiting(0.0, None, rest_ms=50.0, median_ms=50.0, empty_share=1.0)
-_STARVED = on_gpu(starved_share=0.5, drained_share=0.8, device_ms={"starved": 50.0, "step": 100.0})
-_HALF = {"data": 51.0, "forward": 15.0, "backward": 30.0, "optimizer": 4.0}
 _NFS = {"data_filesystems": [{"mount_point": "/data", "type": "nfs4", "is_network": True, "files": 9}]}
 _WAITING = loader(cost=_SLOW, processes=WorkerProcesses(cpu_share=0.1))
 CASES = (
     Case(
         "finds it when workers wait for a network file system",
-        run(gpu=_STARVED, loaders=(_WAITING,), ms=_HALF, waiting=_EMPTY, environment=_NFS),
+        run(gpu=STARVED, loaders=(_WAITING,), ms=STARVED_MS, waiting=EMPTY_QUEUE, environment=_NFS),
         found=True,
     ),
     Case(
         "finds it when as many workers as processors all wait",
-        run(gpu=_STARVED, loaders=(_WAITING,), ms=_HALF, waiting=_EMPTY, cpus=4.0),
+        run(gpu=STARVED, loaders=(_WAITING,), ms=STARVED_MS, waiting=EMPTY_QUEUE, cpus=4.0),
         found=True,
     ),
     Case(
         "quiet when the workers compute, though the data is on a network",
         run(
-            gpu=_STARVED,
+            gpu=STARVED,
             loaders=(loader(cost=_SLOW, processes=WorkerProcesses(cpu_share=0.95)),),
-            ms=_HALF,
-            waiting=_EMPTY,
+            ms=STARVED_MS,
+            waiting=EMPTY_QUEUE,
             environment=_NFS,
         ),
         found=False,
@@ -114,10 +111,10 @@ CASES = (
     Case(
         "quiet when the workers get no processor because others have them all",
         run(
-            gpu=_STARVED,
+            gpu=STARVED,
             loaders=(loader(cost=_SLOW, processes=WorkerProcesses(cpu_share=0.3)),),
-            ms=_HALF,
-            waiting=_EMPTY,
+            ms=STARVED_MS,
+            waiting=EMPTY_QUEUE,
             environment=_NFS,
             series={"cpu_share": Series((0.0,), (1.0,)), "load_1min": Series((0.0,), (40.0,))},
         ),
@@ -130,7 +127,7 @@ CASES = (
     ),
     Case(
         "quiet when few workers wait for something unknown: there it is the workers that are too few",
-        run(gpu=_STARVED, loaders=(_WAITING,), ms=_HALF, waiting=_EMPTY),
+        run(gpu=STARVED, loaders=(_WAITING,), ms=STARVED_MS, waiting=EMPTY_QUEUE),
         found=False,
     ),
 )

@@ -23,14 +23,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
+from flatout.problems.cases import EMPTY_QUEUE, STARVED, STARVED_MS, Case, loader, on_gpu, run, worker_cost
 from flatout.problems.found import FoundInRun
 from flatout.problems.hot_lines import named, text_at
 from flatout.problems.input.cheaper import gain_by_cheaper
-from flatout.problems.input.feeding import BUSY, WORTH, batch_ms, busy_share, steady_wait_ms
+from flatout.problems.input.feeding import BUSY, batch_ms, busy_share, steady_wait_ms
 from flatout.problems.input.sample_lines import making_lines
 from flatout.problems.input.storage import storage_is_to_blame
-from flatout.records.evidence import Evidence, LoaderUse, Waiting
+from flatout.problems.prediction import WORTH
+from flatout.records.evidence import Evidence, LoaderUse
 from flatout.records.report import Gain, HostUse, LineCost, Location
 
 CODE = "IN114"
@@ -101,20 +102,17 @@ def _gain(run: Evidence, use: LoaderUse, opening_ms: float) -> Gain | None:
     return gain_by_cheaper(run, use, (worst, expected, best), words)
 
 
-_EMPTY = Waiting(0.0, None, rest_ms=50.0, median_ms=50.0, empty_share=1.0)
-_STARVED = on_gpu(starved_share=0.5, drained_share=0.8, device_ms={"starved": 50.0, "step": 100.0})
-_HALF = {"data": 51.0, "forward": 15.0, "backward": 30.0, "optimizer": 4.0}
 _DEAR = loader(cost=worker_cost(fetch_ms_per_sample=1.5, busy_share=0.98), batch_size=256)
 _AT = Location("data.py", 12)
 
 
 def _reading(text: str, size: float | None, share: float = 0.8, ms: float = 1.3) -> Evidence:
     return run(
-        gpu=_STARVED,
+        gpu=STARVED,
         loaders=(_DEAR,),
-        ms=_HALF,
+        ms=STARVED_MS,
         samples=256.0,
-        waiting=_EMPTY,
+        waiting=EMPTY_QUEUE,
         cpus=5.0,
         host=HostUse(cpu_cores=4.8, memory_peak=8 << 30),
         worker_lines=(LineCost(_AT, "__getitem__", "worker", share, ms),),

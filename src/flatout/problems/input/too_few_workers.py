@@ -22,12 +22,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import PurePath
 
-from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
+from flatout.problems.cases import EMPTY_QUEUE, STARVED, STARVED_MS, Case, loader, on_gpu, run, worker_cost
 from flatout.problems.found import FoundInRun
 from flatout.problems.input.arrival import workers_never_arrived
 from flatout.problems.input.feeding import (
     BUSY,
-    WORTH,
     batch_ms,
     busy_share,
     epoch_start_ms,
@@ -38,7 +37,7 @@ from flatout.problems.input.feeding import (
 from flatout.problems.input.sample_lines import dearest_line
 from flatout.problems.input.storage import storage_is_to_blame
 from flatout.problems.input.uneven import held_up_by_few
-from flatout.problems.prediction import without_waiting_ms
+from flatout.problems.prediction import WORTH, without_waiting_ms
 from flatout.records.evidence import Evidence, Waiting, WorkerProcesses
 from flatout.records.report import HostUse, Location
 
@@ -95,46 +94,43 @@ def _place(location: Location) -> str:
     return f"{PurePath(location.file).name}:{location.line}"
 
 
-_EMPTY = Waiting(0.0, None, rest_ms=50.0, median_ms=50.0, empty_share=1.0)
 _TWO = loader(
     num_workers=2,
     cost=worker_cost(workers=2, fetch_ms_per_sample=6.0, busy_share=0.98, queue_depth=0.1),
     processes=WorkerProcesses(cpu_share=0.97),
 )
-_STARVED = on_gpu(starved_share=0.5, drained_share=0.8, device_ms={"starved": 50.0, "step": 100.0})
-_HALF = {"data": 51.0, "forward": 15.0, "backward": 30.0, "optimizer": 4.0}
 CASES = (
     Case(
         "finds it when a GPU waits for two busy workers",
-        run(gpu=_STARVED, loaders=(_TWO,), ms=_HALF, waiting=_EMPTY),
+        run(gpu=STARVED, loaders=(_TWO,), ms=STARVED_MS, waiting=EMPTY_QUEUE),
         found=True,
     ),
     Case(
         "finds it on a CPU with processors to spare",
-        run(loaders=(_TWO,), ms=_HALF, waiting=_EMPTY, cpus=8.0),
+        run(loaders=(_TWO,), ms=STARVED_MS, waiting=EMPTY_QUEUE, cpus=8.0),
         found=True,
     ),
     Case(
         "quiet when every processor is at work",
-        run(gpu=_STARVED, loaders=(_TWO,), ms=_HALF, waiting=_EMPTY, cpus=3.0, host=HostUse(cpu_cores=2.9)),
+        run(gpu=STARVED, loaders=(_TWO,), ms=STARVED_MS, waiting=EMPTY_QUEUE, cpus=3.0, host=HostUse(cpu_cores=2.9)),
         found=False,
     ),
     Case(
         "quiet when the workers have time left and wait for something else",
         run(
-            gpu=_STARVED,
+            gpu=STARVED,
             loaders=(loader(cost=worker_cost(fetch_ms_per_sample=1.0, busy_share=0.1)),),
-            ms=_HALF,
-            waiting=_EMPTY,
+            ms=STARVED_MS,
+            waiting=EMPTY_QUEUE,
         ),
         found=False,
     ),
     Case(
         "quiet when the waits are those of each epoch's first batch",
         run(
-            gpu=_STARVED,
+            gpu=STARVED,
             loaders=(_TWO,),
-            ms=_HALF,
+            ms=STARVED_MS,
             waiting=Waiting(0.1, 500.0, rest_ms=1.0, median_ms=1.0, empty_share=0.0, ready_ms=1.0),
         ),
         found=False,

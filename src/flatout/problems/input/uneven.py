@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from flatout.problems.input.feeding import WORTH, batch_ms
+from flatout.problems.input.feeding import batch_ms
+from flatout.problems.prediction import WORTH
 from flatout.records.evidence import Evidence, LoaderUse
 
 # Late steps are few, and most of the waiting is theirs.

@@ -23,7 +23,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from flatout.problems.cases import Case, SourceCase, loader, on_gpu, run
+from flatout.problems.cases import EPOCHS, Case, SourceCase, loader, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.input.epochs import gain_without, starting
 from flatout.records.evidence import Evidence, Waiting
@@ -149,13 +149,6 @@ def _fix(made: Loader) -> Fix | None:
     return None if edit is None else Fix(f"persistent_workers={text}", (edit,), is_safe=False)
 
 
-_LOOP = """
-for epoch in range(10):
-    for images, labels in loader:
-        loss = criterion(model(images.to(device)), labels.to(device))
-        loss.backward()
-        optimizer.step()
-"""
 _ONCE = """
 loader = DataLoader(Images(), batch_size=32, num_workers=4)
 for batch in loader:
@@ -211,25 +204,25 @@ for fold in folds:
 SOURCE_CASES = (
     SourceCase(
         "finds it in a loop over epochs",
-        "loader = DataLoader(Images(), batch_size=32, num_workers=4)  # found\n" + _LOOP,
+        "loader = DataLoader(Images(), batch_size=32, num_workers=4)  # found\n" + EPOCHS,
     ),
     SourceCase("finds it when each epoch is a call, with the number from an argument", _PER_EPOCH),
     SourceCase("finds it when a generator begins again", _FOREVER),
     SourceCase("finds it when Lightning goes through it", _LIGHTNING),
     SourceCase(
         "quiet when the workers stay",
-        "loader = DataLoader(Images(), batch_size=32, num_workers=4, persistent_workers=True)\n" + _LOOP,
+        "loader = DataLoader(Images(), batch_size=32, num_workers=4, persistent_workers=True)\n" + EPOCHS,
     ),
     SourceCase(
         "quiet when that hangs on their number",
-        "loader = DataLoader(Images(), 32, num_workers=4, persistent_workers=args.workers > 0)\n" + _LOOP,
+        "loader = DataLoader(Images(), 32, num_workers=4, persistent_workers=args.workers > 0)\n" + EPOCHS,
     ),
-    SourceCase("quiet without workers", "loader = DataLoader(Images(), num_workers=0)\n" + _LOOP),
-    SourceCase("quiet when their number cannot be told", "loader = DataLoader(Images(), num_workers=n)\n" + _LOOP),
+    SourceCase("quiet without workers", "loader = DataLoader(Images(), num_workers=0)\n" + EPOCHS),
+    SourceCase("quiet when their number cannot be told", "loader = DataLoader(Images(), num_workers=n)\n" + EPOCHS),
     SourceCase("quiet when it is gone through once", _ONCE),
     SourceCase("quiet when each time has its own loader", _FOLDS),
     SourceCase(
         "quiet when it evaluates",
-        "val_loader = DataLoader(Images(), batch_size=32, num_workers=4)\n" + _LOOP,
+        "val_loader = DataLoader(Images(), batch_size=32, num_workers=4)\n" + EPOCHS,
     ),
 )

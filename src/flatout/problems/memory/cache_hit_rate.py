@@ -28,18 +28,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cases import Case, SourceCase, loader, on_gpu, run, worker_cost
+from flatout.problems.cases import EMPTY_QUEUE, STARVED, STARVED_MS, Case, SourceCase, loader, on_gpu, run, worker_cost
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.input.cheaper import gain_by_cheaper
 from flatout.problems.input.feeding import (
     BUSY,
-    WORTH,
     batch_ms,
     busy_share,
     steady_wait_ms,
 )
 from flatout.problems.input.sample_lines import same_part
-from flatout.records.evidence import CacheUse, Evidence, LoaderUse, Waiting
+from flatout.problems.prediction import WORTH
+from flatout.records.evidence import CacheUse, Evidence, LoaderUse
 from flatout.records.report import Gain, HostUse
 from flatout.records.source import Related
 from flatout.source.code import Code
@@ -153,9 +153,6 @@ def _gain(run: Evidence, use: LoaderUse, cache: CacheUse, reach: float) -> Gain 
     return gain_by_cheaper(run, use, (left[0], left[1], left[2]), words, keeps_workers=_dies(use, cache))
 
 
-_EMPTY = Waiting(0.0, None, rest_ms=50.0, median_ms=50.0, empty_share=1.0)
-_STARVED = on_gpu(starved_share=0.5, drained_share=0.8, device_ms={"starved": 50.0, "step": 100.0})
-_HALF = {"data": 51.0, "forward": 15.0, "backward": 30.0, "optimizer": 4.0}
 _FULL = HostUse(cpu_cores=4.8, memory_peak=8 << 30)
 _BUSY = worker_cost(fetch_ms_per_sample=12.0, busy_share=0.98, samples=9600)
 _LRU = CacheUse("Frames.cache", "dict", 4, 200.0, None, hit_rate=0.02, keys_per_sample=1.0, evicts=True)
@@ -164,7 +161,7 @@ _DYING = CacheUse("Frames.cache", "dict", 32, 300.0, None, hit_rate=0.0, keys_pe
 
 def _with(cache: CacheUse, persistent: bool = True, length: int = 1200) -> Evidence:
     use = loader(cost=_BUSY, dataset_len=length, persistent_workers=persistent)
-    return run(gpu=_STARVED, loaders=(use,), ms=_HALF, waiting=_EMPTY, cpus=5.0, host=_FULL, caches=(cache,))
+    return run(gpu=STARVED, loaders=(use,), ms=STARVED_MS, waiting=EMPTY_QUEUE, cpus=5.0, host=_FULL, caches=(cache,))
 
 
 CASES = (

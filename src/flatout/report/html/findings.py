@@ -13,6 +13,7 @@ from flatout.records.report import Finding, Location, RelatedLine
 from flatout.report import text
 from flatout.report.html.page import as_phrase, in_both, say
 from flatout.report.phrases import phrase
+from flatout.words import english
 
 # What stands in a table of its own, or is said twice.
 _ELSEWHERE = re.compile(r"table$|.*_configured(_at)?$|.*_live$")
@@ -65,8 +66,8 @@ def _shown(one: Finding, explained: str) -> ShownFinding:
         title=one.title,
         severity=one.severity,
         gain=None if gain is None else say("gain_range", low=f"×{gain.low:.2f}", high=f"×{gain.high:.2f}"),
-        by="" if gain is None else gain.method,
-        method=None if gain is None else as_phrase(gain.method),
+        by="" if gain is None else english(gain.method),
+        method=None if gain is None else as_phrase(english(gain.method)),
         cause=_cause(one.cause),
         change=None if one.change is None else as_phrase(one.change),
         fix=one.fix,
