@@ -40,7 +40,6 @@ from flatout.source.syntax.nodes import called_name, dotted_name
 from flatout.source.training.job_settings import DeclaredSetting, JobSettings
 
 CODE = "CF803"
-TITLE = "A setting about speed that nothing reads"
 
 _ACCUMULATION = re.compile(r"accum|(^|_)iters?_to_accum|cumulative_iters|^update_freq$|^iter_size$", re.I)
 _SPEED = re.compile(

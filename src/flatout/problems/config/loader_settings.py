@@ -51,7 +51,6 @@ from flatout.source.code import Code
 from flatout.source.syntax.edits import add_keyword, replace_node
 
 CODE = "CF801"
-TITLE = "A configured loader setting never arrived"
 REMEDY = None
 _LEAST_GAIN = 1.01
 

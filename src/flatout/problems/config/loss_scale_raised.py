@@ -39,7 +39,6 @@ from flatout.source.syntax.module import Function, Module, own_nodes
 from flatout.source.syntax.nodes import argument, called_name, short_text, walk_scope
 
 CODE = "CF804"
-TITLE = "The loss scale is raised after an overflow"
 
 _CHANGE = "halve the scale after an overflow, or leave it to torch.amp.GradScaler; bfloat16 needs none"
 _SCALE = re.compile(

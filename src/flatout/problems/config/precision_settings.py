@@ -47,7 +47,6 @@ from flatout.source.syntax.module import Module
 from flatout.source.training.job_settings import DeclaredSetting, JobSettings
 
 CODE = "CF802"
-TITLE = "A configured precision or cudnn setting has no effect"
 REMEDY = None
 _REDUCED = ("float16", "bfloat16", "half")
 _NAMED = {"16": True, "fp16": True, "bf16": True, "float16": True, "bfloat16": True, "16-mixed": True}

@@ -32,7 +32,6 @@ from flatout.source.training.datasets import Dataset
 from flatout.source.training.loaders import Loader, is_in_memory
 
 CODE = "IN116"
-TITLE = "The training takes one sample at a time"
 # One sample is a whole world in these.
 _WORLDS = re.compile(
     r"torch_geometric|\bdgl\b|\bgym\b|gymnasium|graph|nerf|gaussian|scene|episode|meta.?learn|test.time", re.I

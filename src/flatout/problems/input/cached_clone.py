@@ -32,7 +32,6 @@ from flatout.source.syntax.module import Function, own_nodes
 from flatout.source.syntax.nodes import called_name, dotted_name, root_name, short_text
 
 CODE = "IN115"
-TITLE = "Samples in memory are copied before they are handed out"
 # Lists of facts about samples: small, and copied so that they may be added to.
 _FACTS = re.compile(r"info|label|ann|record|meta|json|index|dict|roidb|entries|rows|item_list|cfg|config|db$", re.I)
 

@@ -47,7 +47,6 @@ from flatout.source.syntax.module import Module
 from flatout.source.training.datasets import Dataset
 
 CODE = "IN113"
-TITLE = "Samples are made whole and then cropped"
 # Of a sample's time, in lines whose result is cropped.
 _LARGE_PART = 0.3
 # More than this is kept: cropping first would save little.

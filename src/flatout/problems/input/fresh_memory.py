@@ -29,7 +29,6 @@ from flatout.problems.prediction import by_removing, device_work_ms
 from flatout.records.evidence import Evidence, LoaderUse
 
 CODE = "IN117"
-TITLE = "Large batches come in memory that is new each time"
 REMEDY = "loader.workers"
 # Of a step without its pauses; batches that are smaller than this cost little else either.
 _WORTH, _FEWEST_MIB = 0.1, 4.0

@@ -38,7 +38,6 @@ from flatout.source.loops import enclosing_loops, names_changed_in, repeats_trai
 from flatout.source.syntax.nodes import called_name, names_in
 
 CODE = "IN106"
-TITLE = "The loader or its iterator is made again and again"
 _OFTEN = 3
 _BETWEEN = ("other", "eval")
 

@@ -46,7 +46,6 @@ from flatout.source.training.loaders import (
 )
 
 CODE = "IN101"
-TITLE = "Batches are made in the main process"
 REMEDY = "loader.workers"
 
 

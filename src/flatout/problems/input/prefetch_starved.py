@@ -34,7 +34,6 @@ from flatout.problems.prediction import WORTH, without_waiting_ms
 from flatout.records.evidence import Evidence, LoaderUse, Waiting
 
 CODE = "IN112"
-TITLE = "Too little is fetched ahead to bridge uneven times"
 REMEDY = "loader.prefetch"
 # A queue that is found empty this often, by workers that are idle for long, is too short.
 _EMPTY = 0.05

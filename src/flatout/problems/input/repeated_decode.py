@@ -44,7 +44,6 @@ from flatout.records.evidence import Evidence, LoaderUse, WorkerProcesses
 from flatout.records.report import CopySite, Gain, HostUse, Location, RemedyState
 
 CODE = "IN110"
-TITLE = "Samples are made anew each epoch, too slowly"
 REMEDY = "loader.cache"
 COMES_FROM = ("IN103", "IN107", "IN114", "ME709")
 # Made this often in the run, on average.

@@ -45,7 +45,6 @@ from flatout.source.syntax.nodes import argument, bound_names, dotted_name, name
 from flatout.source.training.loaders import resolve_collate
 
 CODE = "IN107"
-TITLE = "Putting samples together into a batch is slow"
 _LARGE_PART = 0.3
 # What is left of it when it only copies.
 _LEFT = 0.1

@@ -38,7 +38,6 @@ from flatout.source.syntax.nodes import LOOPS, argument, called_name, dotted_nam
 from flatout.source.training.regions import Loop
 
 CODE = "IN111"
-TITLE = "Drawing the indices holds the main process up"
 # This part of the time in `data` must be seen under lines of the sampler.
 _SEEN = 0.2
 # With batches ready for fewer steps than this the waiting is for the workers.

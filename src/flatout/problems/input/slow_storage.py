@@ -38,7 +38,6 @@ from flatout.problems.prediction import WORTH
 from flatout.records.evidence import Evidence, Series, WorkerProcesses
 
 CODE = "IN104"
-TITLE = "Workers wait for storage"
 # A disk with requests in flight all the time gives no more to more workers.
 _DISK_FULL = 0.9
 

@@ -35,7 +35,6 @@ from flatout.records.evidence import Evidence, LoaderUse
 from flatout.records.report import Gain, HostUse, LineCost, Location
 
 CODE = "IN114"
-TITLE = "Samples lie in many small files"
 # Calls that open and read one file of raw or pickled data. Decoders of images are none: they work on what they read.
 _OPENS = re.compile(
     r"(?<![\w.])(?:np|numpy)\.(?:load|fromfile|memmap)\(|(?<![\w.])torch\.load\(|(?<![\w.])open\(|\.open\(|h5py\.File\("

@@ -30,7 +30,6 @@ from flatout.problems.prediction import by_removing, without_waiting_ms
 from flatout.records.evidence import Evidence, LoaderUse, Waiting
 
 CODE = "IN108"
-TITLE = "A few slow samples hold the batches up"
 _DEEPEST = 8
 
 

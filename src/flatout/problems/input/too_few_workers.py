@@ -42,7 +42,6 @@ from flatout.records.evidence import Evidence, Waiting, WorkerProcesses
 from flatout.records.report import HostUse, Location
 
 CODE = "IN102"
-TITLE = "Too few workers make the batches"
 REMEDY = "loader.workers"
 
 

@@ -35,7 +35,6 @@ from flatout.source.code import Code
 from flatout.source.syntax.nodes import argument, called_name, short_text
 
 CODE = "IN103"
-TITLE = "Workers and their threads crowd the processors"
 REMEDY = "loader.workers"
 _ACTIVE = ("forward", "backward", "optimizer", "other", "gc")
 # A worker that computes with one thread has these besides it: they hand the batches over.

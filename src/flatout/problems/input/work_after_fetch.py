@@ -42,7 +42,6 @@ from flatout.source.syntax.nodes import argument, called_name, dotted_name, name
 from flatout.source.training.regions import Region
 
 CODE = "IN109"
-TITLE = "The training thread works on the batch itself"
 _WORTH = 0.05
 # Libraries that work on data in the host's memory, outside of any model.
 _ON_DATA = frozenset(

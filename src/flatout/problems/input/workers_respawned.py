@@ -35,7 +35,6 @@ from flatout.source.syntax.nodes import argument
 from flatout.source.training.loaders import Loader, accepts_setting, loader_setting
 
 CODE = "IN105"
-TITLE = "Workers are started anew for every epoch"
 REMEDY = "loader.persistent"
 
 

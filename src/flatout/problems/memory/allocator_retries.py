@@ -25,7 +25,6 @@ from flatout.problems.found import FoundInRun
 from flatout.records.evidence import Evidence
 
 CODE = "ME704"
-TITLE = "The GPU allocator runs out and starts over"
 COMES_FROM = ("ME710",)
 
 

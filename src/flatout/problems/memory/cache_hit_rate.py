@@ -47,7 +47,6 @@ from flatout.source.epochs import known_workers
 from flatout.source.training.loaders import Loader, loader_setting
 
 CODE = "ME709"
-TITLE = "The dataset's cache is seldom of use"
 COMES_FROM = ("ME706",)
 # Made this often in the run on average: before, nothing can have been there.
 _REPEATED = 1.5

@@ -26,7 +26,6 @@ from flatout.records.evidence import Evidence, Series
 from flatout.records.resources import GpuState
 
 CODE = "ME708"
-TITLE = "GPU memory grows with every step"
 _DAY_S = 86400.0
 _TOO_FAR_S = 7 * _DAY_S
 

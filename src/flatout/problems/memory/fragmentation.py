@@ -32,7 +32,6 @@ from flatout.records.evidence import Evidence
 from flatout.records.resources import GpuState
 
 CODE = "ME710"
-TITLE = "GPU memory is split into pieces that nothing fits in"
 # Reserved but not allocated at the peak: from this share of what is reserved on, and this many bytes.
 _LARGE_SHARE = 0.2
 _LARGE_BYTES = 1 * GIB

@@ -37,7 +37,6 @@ from flatout.source.syntax.nodes import bound_names, called_name, dotted_name, p
 from flatout.source.training.regions import Region
 
 CODE = "ME701"
-TITLE = "Host memory grows with every step"
 _DAY_S = 86400.0
 _TOO_FAR_S = 7 * _DAY_S
 # Datasets of torch's own that keep nothing they have handed out.

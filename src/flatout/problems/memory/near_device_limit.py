@@ -26,7 +26,6 @@ from flatout.records.evidence import Evidence
 from flatout.records.resources import GpuState
 
 CODE = "ME703"
-TITLE = "GPU memory is nearly used up"
 COMES_FROM = ("ME704", "ME710")
 _NEAR = 0.95
 

@@ -26,7 +26,6 @@ from flatout.records.evidence import Evidence, Series
 from flatout.records.report import HostUse
 
 CODE = "ME702"
-TITLE = "Host memory is nearly used up"
 COMES_FROM = ("ME705",)
 _NEAR = 0.9
 _DANGER = 0.95

@@ -27,7 +27,6 @@ from flatout.records.evidence import Evidence
 from flatout.records.resources import OomKill
 
 CODE = "ME705"
-TITLE = "The kernel ended a process for want of memory"
 _WHO = {"main": "the training process", "worker": "a loader worker", "other": "a process of the run"}
 _CHANGE = {
     "main": "keep less in the training process: lists that grow, a cache, the whole dataset in memory",

@@ -35,7 +35,6 @@ from flatout.source.code import Code
 from flatout.source.epochs import known_workers
 
 CODE = "ME706"
-TITLE = "Every loader worker keeps its own growing memory"
 _DAY_S = 86400.0
 _TOO_FAR_S = 7 * _DAY_S
 _DANGEROUS = 0.5

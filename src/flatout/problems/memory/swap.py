@@ -25,7 +25,6 @@ from flatout.problems.memory.growing import amount
 from flatout.records.evidence import Evidence, Series
 
 CODE = "ME707"
-TITLE = "The machine swaps"
 COMES_FROM = ("ME705",)
 _LEAST_BYTES = 128 << 20
 # Pages from disk a second: a handful is a program starting.

@@ -29,7 +29,6 @@ from flatout.source.code import Code
 from flatout.source.epochs import known_workers
 
 CODE = "ME711"
-TITLE = "A cache keeps every sample that was ever made"
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:

@@ -34,7 +34,6 @@ from flatout.records.evidence import Evidence
 from flatout.records.report import CopySite, RunFacts
 
 CODE = "TR206"
-TITLE = "Copies take turns with the kernels"
 REMEDY = "transfer.prefetch"
 COMES_FROM = ("TR205",)  # fewer bytes come first
 # The bytes of a step take at least this part of it, by a bus that was not measured.

@@ -37,7 +37,6 @@ from flatout.source.syntax.nodes import has_star_arguments, short_text
 from flatout.source.training.loaders import loader_setting
 
 CODE = "TR204"
-TITLE = "Pinned batches are copied with a blocking call"
 REMEDY = "transfer.async"
 Line = tuple[str, int | None, int]
 

@@ -51,7 +51,6 @@ from flatout.source.training.loaders import Loader, resolve_collate
 from flatout.source.training.regions import Region
 
 CODE = "TR202"
-TITLE = "Many small tensors are copied one by one"
 _MANY = 8
 
 

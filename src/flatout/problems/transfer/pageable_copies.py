@@ -37,7 +37,6 @@ from flatout.source.syntax.nodes import has_star_arguments
 from flatout.source.training.loaders import Loader, Setting, accepts_setting, has_device_samples, loader_setting
 
 CODE = "TR201"
-TITLE = "Batches are copied from pageable memory"
 REMEDY = "loader.pin"
 COMES_FROM = ("TR203",)
 

@@ -41,7 +41,6 @@ from flatout.source.syntax.nodes import argument, called_name, dotted_name, shor
 from flatout.source.training.loaders import Loader, loader_setting, resolve_collate
 
 CODE = "TR203"
-TITLE = "The loader pins, but the copies are not pinned"
 REMEDY = "loader.pin"
 _NONE = 0.1
 _EACH_STEP = 0.9

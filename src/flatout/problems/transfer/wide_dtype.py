@@ -46,7 +46,6 @@ from flatout.source.syntax.nodes import called_name, dotted_name, root_name, sho
 from flatout.source.training.loaders import Loader
 
 CODE = "TR205"
-TITLE = "Data goes to the device in a wider type than needed"
 # Of the bytes of a line; below this another type changes little.
 _WORTH = 0.4
 _SELDOM_DRAINED = 0.3
