@@ -12,6 +12,7 @@ from typing import Any
 
 from writing import escaped, table
 
+from flatout.records.message import Message
 from flatout.records.report import SCHEMA, RunReport
 
 _PAGE = "reference/report-json.md"
@@ -60,10 +61,14 @@ def _value(hint: Any, definitions: dict[str, Any]) -> dict[str, Any]:
         return {"type": "null"}
     if hint in _PLAIN:
         return {"type": _PLAIN[hint]}
+    if hint is Message:  # written in English
+        return {"type": "string"}
     if origin is typing.Literal:
         return {"enum": list(inner)}
     if origin in (types.UnionType, typing.Union):
-        return {"anyOf": [_value(one, definitions) for one in inner]}
+        values = [_value(one, definitions) for one in inner]
+        different = [value for at, value in enumerate(values) if value not in values[:at]]
+        return different[0] if len(different) == 1 else {"anyOf": different}
     if origin is tuple:
         return {"type": "array", "items": _value(inner[0], definitions)}
     if origin is dict:

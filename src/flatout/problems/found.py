@@ -1,13 +1,18 @@
-"""What a detector says of one finding. Code, family, title and remedy are the problem's; the catalogue adds them."""
+"""What a detector reports of a finding, and what several detectors say in the same words.
+
+Code, family, title and remedy are the problem's; the catalogue adds them.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-from flatout.records.message import Message
+from flatout.records.message import Message, message
 from flatout.records.report import Gain, Location
 from flatout.records.source import Fix, Place, Related
+from flatout.source.training import Region
+from flatout.source.values import Value
 
 Severity = Literal["high", "medium", "low"]
 
@@ -41,3 +46,21 @@ class FoundInSource:
     fix: Fix | None = None
     # Where the problem's own title would not fit.
     title: Message | str | None = None
+
+
+def step_of(region: Region) -> Message:
+    """Every step, and of which training loop."""
+    root = region.root
+    if root.loop is None:
+        return message("problems.step_of_function", function=root.function.qualified)
+    place = root.module.at(root.loop.lineno)
+    if root.module is region.module:
+        return message("problems.step_of_loop", line=place.line)
+    return message("problems.step_of_loop_in_file", file=place.file, line=place.line)
+
+
+def setting_words(name: str, value: Value | None) -> Message:
+    """What a setting is where it is made, and what sets it: a call without it has `value` None."""
+    if value is None:
+        return message("problems.setting_missing", setting=name)
+    return message("problems.setting_is", setting=value.how or name, value=value.value)

@@ -120,4 +120,312 @@ PROBLEMS = {
         "图像以字节传送，到设备上再转成浮点数。",
     ),
 }
-TABLE = titles(PROBLEMS) | {}
+TABLE = titles(PROBLEMS) | {
+    # What several problems say of a gain.
+    "input.slowest_of": Words(
+        "a step takes the longest of: computing {computing_ms:.3g} ms, {loading}",
+        "一步的时间取最慢者：计算 {computing_ms:.3g} ms，{loading}",
+    ),
+    "input.loading_over_workers": Words(
+        "loading {work_ms:.3g} ms over {workers} workers, {cpus:g} CPUs",
+        "加载共 {work_ms:.3g} ms 由 {workers} 个 worker 分担，{cpus:g} 个核",
+    ),
+    "input.without_starts": Words(
+        "removes {starts} starts of {each_ms:.3g} ms each, {removed_ms:.3g} ms of a mean step",
+        "省去 {starts} 次启动（每次 {each_ms:.3g} ms），平均每步 {removed_ms:.3g} ms",
+    ),
+    "in101.cause": Words(
+        "the main process spends {data_ms:.3g} of each {step_ms:.3g} ms step loading the batch",
+        "每步 {step_ms:.3g} ms 中主进程花 {data_ms:.3g} ms 制作批次",
+    ),
+    "in101.source_cause": Words(
+        "{setting}: the training process loads every batch itself", "{setting}：训练进程自己制作每个批次"
+    ),
+    "in101.source_change": Words(
+        "num_workers=N, persistent_workers=True; N from 4 up to the number of CPUs less one",
+        "num_workers=N, persistent_workers=True；N 从 4 起，至多为 CPU 核数减一",
+    ),
+    "in102.cause": Words(
+        "loading a step's samples takes {work_ms:.3g} ms in one process, {each_ms:.3g} ms over {workers} workers, but "
+        "the training could take them every {computing_ms:.3g} ms",
+        "加载一步的样本，单个进程要 {work_ms:.3g} ms，{workers} 个 worker 分担要 {each_ms:.3g} ms，"
+        "而训练每 {computing_ms:.3g} ms 就能用掉这么多",
+    ),
+    "in102.cause_with_setting": Words("{cause}; {setting}", "{cause}；{setting}"),
+    "in102.set_by": Words("{setting} is {value} by {place}", "{setting} 由 {place} 设为 {value}"),
+    "in102.set_by_over": Words(
+        "{setting} is {value} by {place}, over {base_value} by {base_place}",
+        "{setting} 由 {place} 设为 {value}，覆盖了 {base_place} 的 {base_value}",
+    ),
+    "in103.cause": Words(
+        "{workers} busy workers with {threads:.2g} computing threads each compete for {cpus:g} CPUs; the training "
+        "thread gets none for {lost_ms:.3g} of each {step_ms:.3g} ms step",
+        "{workers} 个忙碌的 worker 各有 {threads:.2g} 个计算线程，争用 {cpus:g} 个核；"
+        "每步 {step_ms:.3g} ms 中训练线程有 {lost_ms:.3g} ms 抢不到核",
+    ),
+    "in103.change_threads": Words(
+        "num_workers={workers}, torch.set_num_threads(1) in the workers",
+        "num_workers={workers}，并在 worker 里 torch.set_num_threads(1)",
+    ),
+    "in103.gain": Words(
+        "a step takes the longer of: computing {computing_ms:.3g} ms undisturbed, loading {work_ms:.3g} ms over "
+        "{workers} single-threaded workers",
+        "一步的时间取较慢者：不受干扰的计算 {computing_ms:.3g} ms，"
+        "加载共 {work_ms:.3g} ms 由 {workers} 个单线程 worker 分担",
+    ),
+    "in103.source_all_cpus": Words(
+        "`{code}` counts every CPU of the machine, also those of other ranks and those this process may not use, and "
+        "leaves none for the training",
+        "`{code}` 数的是整台机器的核，包括其他 rank 的和本进程不能用的，一个也没有留给训练",
+    ),
+    "in103.source_many": Words(
+        "{setting} is {value} for each training process, on any machine: workers beyond its CPUs slow it down",
+        "{setting} 是 {value}，每个训练进程都这样，不论什么机器：超出核数的 worker 只会拖慢训练",
+    ),
+    "in103.source_change": Words(
+        "as many as feed the training, at most (len(os.sched_getaffinity(0)) - ranks) // ranks on a node",
+        "够供训练用即可，每个节点至多 (len(os.sched_getaffinity(0)) - ranks) // ranks",
+    ),
+    "in104.cause": Words(
+        "a worker takes {sample_ms:.3g} ms for a sample and waits for {waiting_share:.0%} of that",
+        "worker 制作一个样本要 {sample_ms:.3g} ms，其中 {waiting_share:.0%} 在等待",
+    ),
+    "in104.cause_on": Words("{cause}, with the data on {filesystem}", "{cause}，数据在 {filesystem}"),
+    "in104.filesystem": Words("{type} at {mount_point} ({kind})", "{mount_point}，文件系统是 {type}（{kind}）"),
+    "in104.network": Words("network", "网络盘"),
+    "in104.rotating_disk": Words("rotating disk", "机械硬盘"),
+    "in104.change": Words(
+        "copy the data to a local SSD or to memory, or pack it into few large files",
+        "把数据拷到本地 SSD 或内存，或打包成少数大文件",
+    ),
+    "in104.change_meanwhile": Words(
+        "{change}; meanwhile num_workers={workers}, so that their waits overlap",
+        "{change}；在此之前用 num_workers={workers}，让等待相互重叠",
+    ),
+    "in104.gain": Words(
+        "loading {loading_ms:.3g} ms over {workers} workers that no longer wait",
+        "{workers} 个不再等待的 worker 加载要 {loading_ms:.3g} ms",
+    ),
+    "in105.cause": Words(
+        "the {workers} workers are started {epochs} times, which stalls the training for {each_ms:.3g} ms each time",
+        "{workers} 个 worker 被启动 {epochs} 次，每次让训练停 {each_ms:.3g} ms",
+    ),
+    "in105.source_cause": Words(
+        "its workers exit after each epoch and are started again for the next, which waits for them",
+        "它的 worker 在每个 epoch 结束时退出，下个 epoch 又要重新启动并等待它们",
+    ),
+    "in106.cause": Words(
+        "{loaders} equal loaders were made at this line; making and starting them takes {start_ms:.3g} ms of a mean "
+        "{step_ms:.3g} ms step",
+        "这一行建了 {loaders} 个相同的加载器；新建和启动它们占平均每步 {step_ms:.3g} ms 中的 {start_ms:.3g} ms",
+    ),
+    "in106.change": Words(
+        "make the dataset and the DataLoader once, before the loop", "在循环之前只建一次数据集和 DataLoader"
+    ),
+    "in106.change_persistent": Words(
+        "make the dataset and the DataLoader once, before the loop, with persistent_workers=True",
+        "在循环之前只建一次数据集和 DataLoader，并设 persistent_workers=True",
+    ),
+    "in106.iterators": Words(
+        "{iterators} iterators were made in {steps} steps; each step waits {data_ms:.3g} ms for the first batch of a "
+        "new one",
+        "{steps} 步里建了 {iterators} 个迭代器；每步等新迭代器的第一个批次 {data_ms:.3g} ms",
+    ),
+    "in106.keep_iterator": Words(
+        "keep the iterator: `batches = iter(loader)` once, `next(batches)` each step, a new one at StopIteration",
+        "保留迭代器：`batches = iter(loader)` 只做一次，每步 `next(batches)`，遇到 StopIteration 再新建",
+    ),
+    "in106.gain_workers": Words(
+        "loading {work_ms:.3g} ms over {workers} workers; shutting them down took {ending_ms:.3g} ms",
+        "加载共 {work_ms:.3g} ms 由 {workers} 个 worker 分担；此前结束 worker 要 {ending_ms:.3g} ms",
+    ),
+    "in106.gain": Words("removes the part of the wait beyond loading the batch", "省去等待中超出制作批次的那部分时间"),
+    "in106.source_cause": Words(
+        "the loop in line {line} makes this loader again at each iteration: its workers restart and nothing is "
+        "prefetched",
+        "第 {line} 行的循环每一轮都重建这个加载器：worker 重新启动，预取也从头开始",
+    ),
+    "in106.source_next": Words(
+        "{step} begins a new epoch for one batch and discards what was prefetched",
+        "{step}都为一个批次开始新的 epoch，丢掉已预取的批次",
+    ),
+    "in107.cause": Words(
+        "`{collate_fn}` takes {collate_ms:.3g} ms for the samples of a step, {share:.0%} of what they cost",
+        "`{collate_fn}` 处理一步的样本要 {collate_ms:.3g} ms，占制作这些样本所用时间的 {share:.0%}",
+    ),
+    "in107.change": Words(
+        "return ready tensors from the dataset and only stack them in the collate_fn",
+        "让数据集直接返回做好的张量，collate_fn 里只做 stack",
+    ),
+    "in107.gain_workers": Words(
+        "loading {loading_ms:.3g} ms without the collating", "加载 {loading_ms:.3g} ms（不含拼批）"
+    ),
+    "in107.gain": Words("removes {saved_ms:.3g} ms of collating a step", "省去每步拼批的 {saved_ms:.3g} ms"),
+    "in107.source_cat": Words(
+        "`{code}` copies everything collected so far for each sample", "`{code}` 每加一个样本就把已有的全部拷贝一遍"
+    ),
+    "in107.source_cat_change": Words(
+        "collect the samples in a list and torch.cat or torch.stack it once, after the loop",
+        "把样本收进列表，循环之后只做一次 torch.cat 或 torch.stack",
+    ),
+    "in107.source_element": Words(
+        "`{code}` is written one element at a time, each with a call of its own",
+        "`{code}` 逐个元素写入，每个都是一次调用",
+    ),
+    "in107.source_element_change": Words(
+        "write whole rows, out[i, :len(row)] = torch.as_tensor(row), or pad_sequence",
+        "整行写入：out[i, :len(row)] = torch.as_tensor(row)，或用 pad_sequence",
+    ),
+    "in108.cause": Words(
+        "{late_share:.1%} of the steps wait for a late batch (the slowest took {slowest_ms:.3g} ms, a mean one "
+        "{mean_ms:.3g} ms); together {late_ms:.3g} ms of a mean {step_ms:.3g} ms step",
+        "{late_share:.1%} 的步在等迟到的批次（最慢的用了 {slowest_ms:.3g} ms，平均 {mean_ms:.3g} ms）；"
+        "合计占平均每步 {step_ms:.3g} ms 中的 {late_ms:.3g} ms",
+    ),
+    "in108.change": Words(
+        "make the slow samples of the dataset as cheap as the others, or in_order=False (torch 2.6)",
+        "让数据集里的慢样本和其他样本一样便宜，或用 in_order=False（torch 2.6）",
+    ),
+    "in108.change_prefetch": Words(
+        "{change}; prefetch_factor={prefetch} bridges them", "{change}；prefetch_factor={prefetch} 可以缓冲它们"
+    ),
+    "in108.gain": Words(
+        "removes the late waits and those they cause, {removed_ms:.3g} ms of a mean step",
+        "省去迟到批次的等待和由它们引起的等待，平均每步 {removed_ms:.3g} ms",
+    ),
+    "in109.cause": Words(
+        "{place} and similar lines process the batch for {moved_ms:.3g} of each {step_ms:.3g} ms step, in the training "
+        "thread",
+        "每步 {step_ms:.3g} ms 中，{place} 等行在训练线程里处理批次用去 {moved_ms:.3g} ms",
+    ),
+    "in109.change": Words(
+        "do what {place} does in the dataset's __getitem__ or the collate function",
+        "把 {place} 做的事移到数据集的 __getitem__ 或 collate 函数里",
+    ),
+    "in109.change_workers": Words("{change}, with num_workers of at least 1", "{change}，并让 num_workers 至少为 1"),
+    "in109.gain": Words(
+        "{moved_ms:.3g} ms a step move to the workers, which then load {loading_ms:.3g} ms over {workers} of them",
+        "每步 {moved_ms:.3g} ms 移给 worker，之后加载共 {loading_ms:.3g} ms 由 {workers} 个 worker 分担",
+    ),
+    "in109.source_cause": Words(
+        "`{code}` {work} in {step}, while the workers could", "`{code}` 在{step}里{work}，而这本可以由 worker 做"
+    ),
+    "in109.tokenizes": Words("tokenizes text", "分词"),
+    "in109.round_trip": Words("takes the batch to NumPy and back", "把批次转成 NumPy 再转回来"),
+    "in109.library": Words("processes data with {library}", "用 {library} 处理数据"),
+    "in109.source_change": Words(
+        "do it in the dataset's __getitem__ or the collate function; or on the device, for the whole batch",
+        "移到数据集的 __getitem__ 或 collate 函数里；或在设备上对整个批次一次完成",
+    ),
+    "in110.cause": Words(
+        "each of {samples} samples is decoded {times:.2g} times, {sample_ms:.3g} ms each time: more than {cpus:g} CPUs "
+        "can do beside the training",
+        "{samples} 个样本每个都制作了 {times:.2g} 次，每次 {sample_ms:.3g} ms：训练之外 {cpus:g} 个核做不过来",
+    ),
+    "in110.change": Words("keep decoded samples in memory", "把解码后的样本留在内存里"),
+    "in110.change_part": Words(
+        "keep decoded samples in memory, {kept_share:.0%} of them, never evicted",
+        "把解码后的样本留在内存里，留其中的 {kept_share:.0%}，永不淘汰",
+    ),
+    "in110.gain": Words(
+        "for {kept_share:.0%} of the samples a copy replaces {same_share:.0%} of their {fetch_ms:.3g} ms; at best all "
+        "of it",
+        "{kept_share:.0%} 的样本，每个 {fetch_ms:.3g} ms 中的 {same_share:.0%} 换成一次拷贝；最好时全部换成拷贝",
+    ),
+    "in111.cause": Words(
+        "the main process spends {drawing_ms:.3g} of each {step_ms:.3g} ms step drawing indices in `{function}`",
+        "每步 {step_ms:.3g} ms 中主进程花 {drawing_ms:.3g} ms 在 `{function}` 里抽取索引",
+    ),
+    "in111.change": Words(
+        "draw the indices of a whole epoch at once at the start of the sampler's __iter__",
+        "在 sampler 的 __iter__ 开头一次抽好整个 epoch 的索引",
+    ),
+    "in111.gain": Words(
+        "removes {drawing_ms:.3g} ms a step before a ready batch is handed over",
+        "省去每步交出就绪批次之前的 {drawing_ms:.3g} ms",
+    ),
+    "in111.source_cause": Words(
+        "`{code}` goes through all samples for each draw, in the training process",
+        "`{code}` 每抽一次都要遍历全部样本，而且在训练进程里",
+    ),
+    "in111.source_change": Words(
+        "draw all indices of the epoch at once before the loop, then only hand them out",
+        "在循环之前一次抽好整个 epoch 的索引，之后只逐个交出",
+    ),
+    "in112.cause": Words(
+        "{empty_share:.0%} of the steps find no batch ready, though the workers are idle for {idle_share:.0%} of the "
+        "time: the batches prefetched ({prefetch} for each worker) do not last while a batch takes {slowest_ms:.3g} ms",
+        "{empty_share:.0%} 的步没有就绪的批次，而 worker 有 {idle_share:.0%} 的时间闲着："
+        "预取的批次（每个 worker {prefetch} 个）撑不过最慢批次的 {slowest_ms:.3g} ms",
+    ),
+    "in112.gain": Words(
+        "loading {work_ms:.3g} ms over {workers} workers on average",
+        "平均加载共 {work_ms:.3g} ms 由 {workers} 个 worker 分担",
+    ),
+    "in113.cause": Words(
+        "{wasted_ms:.3g} of the {sample_ms:.3g} ms of a sample go into data that {place} then crops",
+        "每个样本 {sample_ms:.3g} ms 中有 {wasted_ms:.3g} ms 花在随后被 {place} 裁剪的数据上",
+    ),
+    "in113.cause_kept": Words("{cause}, of which it keeps {kept_share:.0%}", "{cause}，裁剪只留下 {kept_share:.0%}"),
+    "in113.change": Words(
+        "draw the crop first and do what {place} does to the cropped part only",
+        "先抽取裁剪位置，{place} 的处理只对裁下的部分做",
+    ),
+    "in113.gain": Words(
+        "{work_share:.0%} of a sample's work is done on the part that is kept, {kept_share:.0%}",
+        "样本工作量的 {work_share:.0%} 改为只对留下的部分做（占 {kept_share:.0%}）",
+    ),
+    "in113.gain_assumed": Words(
+        "{work_share:.0%} of a sample's work is done on the part that is kept: {kept_share:.0%} is assumed, "
+        "{best_share:.0%} at best",
+        "样本工作量的 {work_share:.0%} 改为只对留下的部分做（假定占 {kept_share:.0%}，最好时 {best_share:.0%}）",
+    ),
+    "in113.source_cause": Words(
+        "it crops what line {line} has computed for the whole sample", "它裁剪的是第 {line} 行对整个样本算出来的结果"
+    ),
+    "in113.source_cause_kept": Words("{cause}, and keeps {kept_share:.0%}", "{cause}，只留下 {kept_share:.0%}"),
+    "in113.source_change": Words(
+        "draw the crop first, and do what line {line} does to the cropped part only",
+        "先抽取裁剪位置，第 {line} 行的处理只对裁下的部分做",
+    ),
+    "in114.cause": Words(
+        "{place} takes {file_ms:.3g} ms for a file of {file_kib:.3g} KiB: to open it, not to read it",
+        "{place} 处理一个 {file_kib:.3g} KiB 的文件要 {file_ms:.3g} ms：花在打开上，而不是读取上",
+    ),
+    "in114.change": Words(
+        "put the samples into one memory-mapped array or few large files", "把样本放进一个内存映射数组或少数大文件"
+    ),
+    "in114.gain": Words(
+        "opening files, {opening_share:.0%} of a sample, shrinks to {left_share:.0%} of that",
+        "打开文件占样本时间的 {opening_share:.0%}，之后只剩其中的 {left_share:.0%}",
+    ),
+    "in115.source_cause": Words(
+        "each sample is copied from `{code}`, and once more when the batch is collated",
+        "每个样本都从 `{code}` 拷贝一次，拼批时又拷贝一次",
+    ),
+    "in115.source_change": Words(
+        "return the element itself; copy only what is changed in place", "直接返回元素本身；只拷贝会被原地修改的部分"
+    ),
+    "in116.default": Words("batch_size is not given, and 1 by default", "没有设 batch_size，默认是 1"),
+    "in116.written": Words("batch_size=1 is hard-coded", "写死了 batch_size=1"),
+    "in116.source_cause": Words(
+        "{setting}: each step launches all its kernels for a single sample",
+        "{setting}：每步都为一个样本发射全部 kernel",
+    ),
+    "in116.source_change": Words(
+        "batch_size from a setting, as large as memory allows", "batch_size 做成可配置项，在显存允许的范围内尽量大"
+    ),
+    "in117.cause": Words(
+        "{mib:.3g} MiB a step come from workers in newly mapped memory: mapping and freeing it takes about "
+        "{taken_ms:.3g} of each {step_ms:.3g} ms step",
+        "每步有 {mib:.3g} MiB 由 worker 放在新的内存里送来：映射和释放约占每步 {step_ms:.3g} ms 中的 {taken_ms:.3g} ms",
+    ),
+    "in117.change": Words(
+        "flatout.DataLoader, whose workers reuse their memory",
+        "改用 flatout.DataLoader：它的 worker 反复使用同一块内存",
+    ),
+    "in117.gain": Words(
+        "mapping and freeing {mib:.3g} MiB takes {each_ms:.2g} ms a MiB here",
+        "在这台机器上映射和释放 {mib:.3g} MiB，每 MiB 要 {each_ms:.2g} ms",
+    ),
+}

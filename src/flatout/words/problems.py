@@ -22,6 +22,17 @@ from types import ModuleType
 
 from flatout.words.table import ProblemWords, Words
 
+# What detectors of several families say.
+TABLE = {
+    "problems.step_of_function": Words("every training step ({function})", "每个训练步（{function}）"),
+    "problems.step_of_loop": Words("every step of the training loop in line {line}", "第 {line} 行的训练循环的每一步"),
+    "problems.step_of_loop_in_file": Words(
+        "every step of the training loop in {file}:{line}", "{file}:{line} 的训练循环的每一步"
+    ),
+    "problems.setting_missing": Words("{setting} is not given", "没有设 {setting}"),
+    "problems.setting_is": Words("{setting} is {value}", "{setting} 是 {value}"),
+}
+
 
 @cache
 def problem_words() -> dict[str, ProblemWords]:
@@ -32,7 +43,7 @@ def problem_words() -> dict[str, ProblemWords]:
 @cache
 def detector_words() -> dict[str, Words]:
     """The words of everything that detectors say, by the message's id."""
-    return {id: words for family in _families() for id, words in family.TABLE.items()}
+    return TABLE | {id: words for family in _families() for id, words in family.TABLE.items()}
 
 
 def _families() -> Iterator[ModuleType]:

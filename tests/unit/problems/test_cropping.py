@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import flatout
-from flatout.problems.input.cropping import Cropped, crops
+from flatout.problems.input.crops import Cropped, crops
 
 DEBLUR = Path(flatout.__file__).parent / "workloads" / "spike_deblur" / "deblur"
 

@@ -61,7 +61,7 @@ def test_what_is_said_of_a_run_is_said_in_chinese(problem: Problem) -> None:
 
 
 def test_a_figure_may_be_large_or_small() -> None:
-    assert phrase("the main process spends 1.2e+03 of each 1.31e+03 ms step making the batch") is not None
+    assert phrase("the main process spends 1.2e+03 of each 1.31e+03 ms step loading the batch") is not None
 
 
 def test_a_finding_is_told_in_the_readers_language() -> None:

@@ -11,7 +11,6 @@ from flatout.problems.chinese.said_cadence import SAID_CADENCE
 from flatout.problems.chinese.said_compute import SAID_COMPUTE
 from flatout.problems.chinese.said_config import SAID_CONFIG
 from flatout.problems.chinese.said_host import SAID_HOST
-from flatout.problems.chinese.said_input import SAID_INPUT
 from flatout.problems.chinese.said_memory import SAID_MEMORY
 from flatout.problems.chinese.said_rank import SAID_RANK
 from flatout.problems.chinese.said_sync import SAID_SYNC
@@ -24,7 +23,6 @@ SAID: dict[str, str] = {
     **SAID_COMPUTE,
     **SAID_CONFIG,
     **SAID_HOST,
-    **SAID_INPUT,
     **SAID_MEMORY,
     **SAID_RANK,
     **SAID_SYNC,

@@ -23,7 +23,7 @@ from typing import Any
 
 from flatout.problems.cases import Case, on_gpu, run
 from flatout.problems.found import FoundInRun
-from flatout.problems.memory.growing import GIB, amount
+from flatout.problems.memory.growth import GIB, amount
 from flatout.problems.prediction import WORTH, by_removing, device_work_ms, feed_ms
 from flatout.records.evidence import Evidence
 from flatout.records.resources import GpuState

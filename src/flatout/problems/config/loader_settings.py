@@ -30,15 +30,15 @@ import ast
 from collections.abc import Iterator
 
 from flatout.problems.cases import HERE, Case, SourceCase, loader, on_gpu, run, worker_cost
-from flatout.problems.config.differing import Difference, evidence, in_words
+from flatout.problems.config.differences import Difference, describe, evidence
 from flatout.problems.config.ignored_settings import IgnoredSetting, IgnoredSettings, find_ignored_settings
 from flatout.problems.found import FoundInRun, FoundInSource
-from flatout.problems.input.arrival import is_count, missing_workers
-from flatout.problems.input.feeding import (
+from flatout.problems.input.symptoms import is_count, live_workers_if_missing
+from flatout.problems.input.throughput import (
     BUSY,
     busy_share,
     epoch_start_ms,
-    gain_with,
+    gain_with_workers,
     steady_wait_ms,
     workers_for,
 )
@@ -69,7 +69,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         severity=None if is_worth else "low",
         location=use.made_at,
         evidence=evidence(found) | ({"workers": workers} if is_worth else {}),
-        cause=f"{in_words(found)} in the loader that trains",
+        cause=f"{describe(found)} in the loader that trains",
         change=_change(run, found),
         predicted_gain=gain,
         remedy="loader.workers" if is_worth else None,
@@ -87,7 +87,7 @@ def _change(run: Evidence, found: list[Difference]) -> str:
 
 def _differences(run: Evidence, use: LoaderUse) -> Iterator[Difference]:
     checks = {
-        "num_workers": missing_workers,
+        "num_workers": live_workers_if_missing,
         "batch_size": _batch,
         "prefetch_factor": _prefetch,
         "pin_memory": _pinning,
@@ -145,7 +145,7 @@ def _workers(run: Evidence, use: LoaderUse, found: list[Difference]) -> int:
 
 
 def _gain(run: Evidence, use: LoaderUse, workers: int) -> Gain | None:
-    gain = gain_with(run, use, workers, epoch_start_ms(run)) if workers > use.workers else None
+    gain = gain_with_workers(run, use, workers, epoch_start_ms(run)) if workers > use.workers else None
     return gain if gain is not None and gain.mid >= _LEAST_GAIN else None
 
 

@@ -36,7 +36,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flatout.problems.cases import Case, SourceCase, on_gpu, run
-from flatout.problems.config.differing import Difference, evidence, in_words, place
+from flatout.problems.config.differences import Difference, describe, evidence, place
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.records.configured import Configured, Setting, Value
 from flatout.records.evidence import Evidence
@@ -74,7 +74,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         severity="medium",
         location=where,
         evidence=evidence(found),
-        cause=f"{in_words(found)} in the process that trains ({place(found[0].setting)})",
+        cause=f"{describe(found)} in the process that trains ({place(found[0].setting)})",
         change=f"{changes}, after seeding; or take it out of the config",
         predicted_gain=None,
     )

@@ -25,6 +25,7 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import SourceCase
 from flatout.problems.found import FoundInSource
+from flatout.records.message import message
 from flatout.source.code import Code
 from flatout.source.epochs import find_loops_over
 from flatout.source.syntax.nodes import argument, called_name
@@ -54,12 +55,12 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             continue
         told.add(id(module))
         given = argument(made.call, "batch_size", 1)
-        said = "batch_size is not given, and 1 by default" if given is None else "batch_size=1 is written down"
+        setting = message("in116.default" if given is None else "in116.written")
         yield FoundInSource(
             severity="low",
             place=module.place(made.call),
-            cause=f"{said}: each step launches all its kernels for a single sample",
-            change="batch_size from a setting, as large as memory allows",
+            cause=message("in116.source_cause", setting=setting),
+            change=message("in116.source_change"),
         )
 
 

@@ -26,6 +26,7 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import SourceCase
 from flatout.problems.found import FoundInSource
+from flatout.records.message import message
 from flatout.records.source import Related
 from flatout.source.code import Code
 from flatout.source.syntax.module import Function, own_nodes
@@ -48,9 +49,8 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
                 yield FoundInSource(
                     severity="low",
                     place=function.module.place(call),
-                    cause=f"each sample is copied from `{short_text(copied, 40)}`, "
-                    "and once more when the batch is made",
-                    change="return the element itself; copy only what is changed in place",
+                    cause=message("in115.source_cause", code=short_text(copied, 40)),
+                    change=message("in115.source_change"),
                     related=(Related(made.function.module.place(made.call), "its DataLoader"),),
                 )
 

@@ -30,17 +30,12 @@ from dataclasses import dataclass
 from flatout.problems.cases import EMPTY_QUEUE, STARVED, STARVED_MS, Case, SourceCase, loader, on_gpu, run, worker_cost
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.hot_lines import named
-from flatout.problems.input.cheaper import gain_by_cheaper
-from flatout.problems.input.cropping import Cropped, crops
-from flatout.problems.input.feeding import (
-    BUSY,
-    batch_ms,
-    busy_share,
-    steady_wait_ms,
-)
-from flatout.problems.input.sample_lines import making_lines
+from flatout.problems.input.crops import Cropped, crops
+from flatout.problems.input.symptoms import sample_lines
+from flatout.problems.input.throughput import BUSY, batch_ms, busy_share, gain_by_cheaper, steady_wait_ms
 from flatout.problems.prediction import WORTH
 from flatout.records.evidence import Evidence, LoaderUse
+from flatout.records.message import message
 from flatout.records.report import Gain, HostUse, LineCost, Location
 from flatout.source.code import Code
 from flatout.source.syntax.module import Module
@@ -79,25 +74,25 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if gain is None:
         return
     dearest = wasted.lines[0]
+    crop_at, sample_ms = named(run, wasted.cropped.location), use.sample_ms or 0.0
+    cause = message("in113.cause", wasted_ms=wasted.ms, sample_ms=sample_ms, place=crop_at)
     yield FoundInRun(
         location=dearest.location,
         evidence={
             "before_the_crop_ms_per_sample": round(wasted.ms, 3),
-            "sample_ms": round(use.sample_ms or 0.0, 3),
-            "crop_at": named(run, wasted.cropped.location),
+            "sample_ms": round(sample_ms, 3),
+            "crop_at": crop_at,
             "kept_share": "not known" if kept is None else round(kept, 3),
             "num_workers": use.workers,
         },
-        cause=f"{wasted.ms:.3g} of the {use.sample_ms or 0.0:.3g} ms of a sample go to what "
-        f"{named(run, wasted.cropped.location)} then crops"
-        + ("" if kept is None else f", of which it keeps {kept:.0%}"),
-        change=f"draw the crop first and do what {named(run, dearest.location)} does to the cropped part only",
+        cause=cause if kept is None else message("in113.cause_kept", cause=cause, kept_share=kept),
+        change=message("in113.change", place=named(run, dearest.location)),
         predicted_gain=gain,
     )
 
 
 def _most_wasted(run: Evidence) -> _Wasted | None:
-    lines = making_lines(run)
+    lines = sample_lines(run)
     seen = {line.location.file for line in lines}
     found = []
     for cropped in crops({file: text for file, text in run.files.items() if file in seen}):
@@ -114,10 +109,11 @@ def _gain(run: Evidence, use: LoaderUse, wasted: _Wasted) -> Gain | None:
     part, kept = wasted.ms / sample_ms, wasted.cropped.kept
     shares = (_KEPT_AT_WORST, _KEPT, _KEPT_AT_BEST) if kept is None else (min(1.0, 1.5 * kept), kept, kept)
     left = [work_ms * (1 - part * (1 - share)) for share in shares]
-    words = f"{part:.0%} of a sample's work is done on the part that is kept" + (
-        f", {kept:.0%}" if kept is not None else f": {_KEPT:.0%} is assumed, {_KEPT_AT_BEST:.0%} at best"
-    )
-    return gain_by_cheaper(run, use, (left[0], left[1], left[2]), words)
+    if kept is None:
+        method = message("in113.gain_assumed", work_share=part, kept_share=_KEPT, best_share=_KEPT_AT_BEST)
+    else:
+        method = message("in113.gain", work_share=part, kept_share=kept)
+    return gain_by_cheaper(run, use, (left[0], left[1], left[2]), method)
 
 
 _DEAR = loader(cost=worker_cost(fetch_ms_per_sample=12.0, busy_share=0.98))
@@ -221,12 +217,14 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             if work is None or too_much or cropped.location in seen or not _is_in(cropped.location, dataset):
                 continue
             seen.add(cropped.location)
+            cause = message("in113.source_cause", line=work)
+            if cropped.kept is not None:
+                cause = message("in113.source_cause_kept", cause=cause, kept_share=cropped.kept)
             yield FoundInSource(
                 severity="low",
                 place=module.at(cropped.location.line),
-                cause=f"it cuts a part out of what line {work} has made of the whole"
-                + ("" if cropped.kept is None else f", and keeps {cropped.kept:.0%}"),
-                change=f"draw the crop first, and do what line {work} does to the cropped part only",
+                cause=cause,
+                change=message("in113.source_change", line=work),
             )
             break
 

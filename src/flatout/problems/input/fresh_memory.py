@@ -24,9 +24,10 @@ from collections.abc import Iterator, Mapping
 
 from flatout.problems.cases import Case, loader, on_gpu, run
 from flatout.problems.found import FoundInRun
-from flatout.problems.input.feeding import trained_ms
+from flatout.problems.input.throughput import training_ms
 from flatout.problems.prediction import by_removing, device_work_ms
 from flatout.records.evidence import Evidence, LoaderUse
+from flatout.records.message import message
 
 CODE = "IN117"
 REMEDY = "loader.workers"
@@ -44,8 +45,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         return
     taken_ms = mib * each_ms
     # What the workers need is no floor: the remedy has as many as are needed.
-    gain = by_removing(run, taken_ms, f"mapping and freeing {mib:.3g} MiB takes {each_ms:.2g} ms a MiB here", work_ms)
-    if gain is None or gain.mid < _LEAST_GAIN or taken_ms < _WORTH * trained_ms(run):
+    gain = by_removing(run, taken_ms, message("in117.gain", mib=mib, each_ms=each_ms), work_ms)
+    if gain is None or gain.mid < _LEAST_GAIN or taken_ms < _WORTH * training_ms(run):
         return
     yield FoundInRun(
         location=use.made_at,
@@ -55,9 +56,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "num_workers": use.workers,
             "pin_memory": str(bool(use.settings.get("pin_memory"))),
         },
-        cause=f"{mib:.3g} MiB a step come from workers in memory that is new each time: to map and free it takes about "
-        f"{taken_ms:.3g} of each {run.step_ms:.3g} ms step",
-        change="flatout.DataLoader, whose workers use their memory again",
+        cause=message("in117.cause", mib=mib, taken_ms=taken_ms, step_ms=run.step_ms),
+        change=message("in117.change"),
         predicted_gain=gain,
     )
 

@@ -27,13 +27,21 @@ import ast
 from collections.abc import Iterator
 
 from flatout.problems.cases import HERE, Case, SourceCase, loader, on_gpu, run, worker_cost
-from flatout.problems.found import FoundInRun, FoundInSource
-from flatout.problems.input.epochs import Starting, gain_without, is_per_batch, starting
-from flatout.problems.input.feeding import batch_ms, gain_at
+from flatout.problems.found import FoundInRun, FoundInSource, step_of
+from flatout.problems.input.throughput import (
+    Loading,
+    StartCost,
+    batch_ms,
+    gain_at,
+    gain_without_starts,
+    is_per_batch,
+    start_cost,
+)
 from flatout.problems.prediction import WORTH, by_removing
 from flatout.records.evidence import Evidence, LoaderUse, Waiting
+from flatout.records.message import message
 from flatout.records.report import Gain, LineCost, Location
-from flatout.source.code import Code, call_path, every_step
+from flatout.source.code import Code, call_path
 from flatout.source.loops import enclosing_loops, names_changed_in, repeats_training
 from flatout.source.syntax.nodes import called_name, names_in
 
@@ -51,9 +59,9 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
 
 
 def _for_every_epoch(run: Evidence, use: LoaderUse) -> Iterator[FoundInRun]:
-    start = starting(run, use) or Starting(0.0, 0.0, use.made)
+    start = start_cost(run, use) or StartCost(0.0, 0.0, use.made)
     made_ms = _making_ms(run, use)
-    gain = gain_without(run, start, made_ms)
+    gain = gain_without_starts(run, start, made_ms)
     if gain is None:
         return
     yield FoundInRun(
@@ -64,10 +72,8 @@ def _for_every_epoch(run: Evidence, use: LoaderUse) -> Iterator[FoundInRun]:
             "start_ms_per_step": round(start.per_step_ms, 3),
             "constructors_ms_per_step": round(made_ms, 3),
         },
-        cause=f"{use.made} equal loaders were made at this line; making and starting them takes "
-        f"{start.per_step_ms + made_ms:.3g} ms of a mean {run.step_ms:.3g} ms step",
-        change="make the dataset and the DataLoader once, before the loop"
-        + (", with persistent_workers=True" if use.workers else ""),
+        cause=message("in106.cause", loaders=use.made, start_ms=start.per_step_ms + made_ms, step_ms=run.step_ms),
+        change=message("in106.change_persistent" if use.workers else "in106.change"),
         predicted_gain=gain,
     )
 
@@ -99,9 +105,10 @@ def _for_every_batch(run: Evidence, use: LoaderUse) -> Iterator[FoundInRun]:
             "data_ms_per_step": round(run.phase("data").ms, 2),
             "loading_ms_per_step": round(work_ms, 2),
         },
-        cause=f"{use.epochs} iterators were made in {run.report.run.steps} steps; each step waits "
-        f"{run.phase('data').ms:.3g} ms for the first batch of a new one",
-        change="keep the iterator: `batches = iter(loader)` once, `next(batches)` each step, anew at StopIteration",
+        cause=message(
+            "in106.iterators", iterators=use.epochs, steps=run.report.run.steps, data_ms=run.phase("data").ms
+        ),
+        change=message("in106.keep_iterator"),
         predicted_gain=gain,
     )
 
@@ -109,10 +116,10 @@ def _for_every_batch(run: Evidence, use: LoaderUse) -> Iterator[FoundInRun]:
 def _gain_by_keeping(run: Evidence, use: LoaderUse, work_ms: float, ending_ms: float) -> Gain | None:
     """With workers they work ahead again; without, only the making of the iterator goes."""
     if use.workers:
-        words = f"loading {work_ms:.3g} ms over {use.workers} workers; ending them took {ending_ms:.3g} ms"
-        # The processors' work of this run is mostly starting workers and batches thrown away: no bound.
-        return gain_at(run, work_ms / use.workers, words, starts_ms=-ending_ms, caution=1.3, least_ms=0.0)
-    return by_removing(run, run.phase("data").ms - work_ms, "what a wait takes beyond making its batch goes")
+        words = message("in106.gain_workers", work_ms=work_ms, workers=use.workers, ending_ms=ending_ms)
+        # The CPUs' work of this run is mostly starting workers and batches thrown away: no bound.
+        return gain_at(run, Loading(work_ms / use.workers, words, starts_ms=-ending_ms, caution=1.3, least_ms=0.0))
+    return by_removing(run, run.phase("data").ms - work_ms, message("in106.gain"))
 
 
 def _ending_ms(run: Evidence, asked_at: Location | None) -> float:
@@ -208,9 +215,8 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             place = made.function.module.at(around[-1].lineno)
             yield FoundInSource(
                 place=made.function.module.place(made.call),
-                cause=f"the loop in line {place.line} makes this loader anew at each of its turns: its workers start "
-                "again and nothing is fetched ahead",
-                change="make the dataset and the DataLoader once, before the loop, with persistent_workers=True",
+                cause=message("in106.source_cause", line=place.line),
+                change=message("in106.change_persistent"),
             )
     for region, _, call in code.calls_each_step("next"):
         given = call.args[0] if call.args else None
@@ -218,8 +224,8 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             yield FoundInSource(
                 severity="high",
                 place=region.module.place(call),
-                cause=f"{every_step(region)} begins a new epoch for one batch and throws away what was fetched ahead",
-                change="`batches = iter(loader)` once, `next(batches)` each step, a new iterator at StopIteration",
+                cause=message("in106.source_next", step=step_of(region)),
+                change=message("in106.keep_iterator"),
                 related=call_path(region),
             )
 

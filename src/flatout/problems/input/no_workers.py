@@ -24,13 +24,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import EPOCHS, Case, SourceCase, loader, on_gpu, run, worker_cost
-from flatout.problems.found import FoundInRun, FoundInSource
-from flatout.problems.input.arrival import workers_never_arrived
-from flatout.problems.input.epochs import is_per_batch
-from flatout.problems.input.feeding import gain_with, workers_for
-from flatout.problems.input.sample_lines import dearest_line
+from flatout.problems.found import FoundInRun, FoundInSource, setting_words
+from flatout.problems.input.symptoms import dearest_line, has_missing_workers
+from flatout.problems.input.throughput import gain_with_workers, is_per_batch, workers_for
 from flatout.problems.prediction import WORTH
 from flatout.records.evidence import Evidence, Waiting
+from flatout.records.message import message, verbatim
 from flatout.records.source import Edit, Fix, Related
 from flatout.source.code import Code
 from flatout.source.flow.value_edits import replace_value
@@ -55,10 +54,10 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         return
     if is_per_batch(run):
         return  # workers would be started for every batch
-    if workers_never_arrived(run):
+    if has_missing_workers(run):
         return  # said as what it is: a setting that went astray
     workers = workers_for(run, use)
-    gain = gain_with(run, use, workers) if workers else None
+    gain = gain_with_workers(run, use, workers) if workers else None
     if gain is None:
         return
     yield FoundInRun(
@@ -71,8 +70,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "workers": workers,
             **dearest_line(run),
         },
-        cause=f"the main process spends {run.phase('data').ms:.3g} of each {run.step_ms:.3g} ms step making the batch",
-        change=f"num_workers={workers}, persistent_workers=True",
+        cause=message("in101.cause", data_ms=run.phase("data").ms, step_ms=run.step_ms),
+        change=verbatim(f"num_workers={workers}, persistent_workers=True"),
         predicted_gain=gain,
     )
 
@@ -132,14 +131,10 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         here = made.function.module.place(made.call)
         value = workers.value
         written = here if value is None or value.is_direct else value.place
-        if value is None:
-            cause = "num_workers is not given, so the process that trains makes every batch itself"
-        else:
-            cause = f"{value.how or 'num_workers'} is {value.value}: the process that trains makes every batch itself"
         yield FoundInSource(
             place=value.place if value is not None and value.is_direct else written,
-            cause=cause,
-            change="num_workers=N, persistent_workers=True; N from 4 up to the processors less one",
+            cause=message("in101.source_cause", setting=setting_words("num_workers", value)),
+            change=message("in101.source_change"),
             related=() if written == here else (Related(here, "reaches this DataLoader"),),
             fix=_fix(made, workers, code),
         )

@@ -21,17 +21,19 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
 from flatout.problems.found import FoundInRun
-from flatout.problems.input.feeding import (
+from flatout.problems.input.symptoms import has_stragglers
+from flatout.problems.input.throughput import (
     BUSY,
+    Loading,
     batch_ms,
     busy_share,
     epoch_start_ms,
     gain_at,
     steady_wait_ms,
 )
-from flatout.problems.input.uneven import held_up_by_few
 from flatout.problems.prediction import WORTH, without_waiting_ms
 from flatout.records.evidence import Evidence, LoaderUse, Waiting
+from flatout.records.message import message, verbatim
 
 CODE = "IN112"
 REMEDY = "loader.prefetch"
@@ -44,15 +46,15 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     use, waiting = run.training_loader, run.waiting
     if use is None or not use.workers or waiting is None or waiting.empty_share is None or not run.step_ms:
         return
-    if steady_wait_ms(run) < WORTH * run.step_ms or waiting.empty_share < _EMPTY or held_up_by_few(run, use):
+    if steady_wait_ms(run) < WORTH * run.step_ms or waiting.empty_share < _EMPTY or has_stragglers(run, use):
         return
     busy, work_ms = busy_share(run, use), batch_ms(run, use)
     ahead = _ahead(run, use)
     now = int(use.settings.get("prefetch_factor") or 2)
     if busy is None or busy >= BUSY or work_ms is None or ahead <= now:
         return
-    words = f"loading {work_ms:.3g} ms over {use.workers} workers on average"
-    gain = gain_at(run, work_ms / use.workers, words, epoch_start_ms(run), caution=1.3)
+    words = message("in112.gain", work_ms=work_ms, workers=use.workers)
+    gain = gain_at(run, Loading(work_ms / use.workers, words, epoch_start_ms(run), caution=1.3))
     if gain is None:
         return
     slowest_ms = use.cost.slowest_batch_ms if use.cost is not None else 0.0
@@ -67,10 +69,14 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "data_ms_per_step": round(run.phase("data").ms, 2),
             "batches_ahead": ahead,
         },
-        cause=f"{waiting.empty_share:.0%} of the steps find no batch ready, though the workers are idle for "
-        f"{1 - busy:.0%} of the time: what is made ahead ({now} for each worker) does not last "
-        f"while a batch takes {slowest_ms:.3g} ms",
-        change=f"prefetch_factor={ahead}",
+        cause=message(
+            "in112.cause",
+            empty_share=waiting.empty_share,
+            idle_share=1 - busy,
+            prefetch=now,
+            slowest_ms=slowest_ms,
+        ),
+        change=verbatim(f"prefetch_factor={ahead}"),
         predicted_gain=gain,
     )
 

@@ -26,21 +26,21 @@ from dataclasses import replace
 
 from flatout.problems.cases import EMPTY_QUEUE, STARVED, STARVED_MS, Case, loader, on_gpu, run, worker_cost
 from flatout.problems.found import FoundInRun
-from flatout.problems.input.feeding import (
+from flatout.problems.input.symptoms import dearest_line, has_stragglers, same_part
+from flatout.problems.input.throughput import (
     BUSY,
     batch_ms,
     busy_share,
     computing_share,
     epoch_start_ms,
-    gain_with,
+    gain_with_workers,
     handover_ms,
     steady_wait_ms,
     workers_for,
 )
-from flatout.problems.input.sample_lines import dearest_line, same_part
-from flatout.problems.input.uneven import held_up_by_few
 from flatout.problems.prediction import WORTH, by_step, without_waiting_ms
 from flatout.records.evidence import Evidence, LoaderUse, WorkerProcesses
+from flatout.records.message import message
 from flatout.records.report import CopySite, Gain, HostUse, Location, RemedyState
 
 CODE = "IN110"
@@ -65,7 +65,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if use is None or use.cost is None or not run.step_ms or steady_wait_ms(run) < WORTH * run.step_ms:
         return
     times = None if _is_kept(run, use) else _times_made(use)
-    if times is None or times < _REPEATED or not _at_the_limit(run, use) or held_up_by_few(run, use):
+    if times is None or times < _REPEATED or not _at_the_limit(run, use) or has_stragglers(run, use):
         return
     kept = _kept_part(run, use)
     gain = _gain(run, use, kept)
@@ -82,16 +82,21 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "part_that_fits_in_memory": round(kept, 3),
             **dearest_line(run),
         },
-        cause=f"each of {use.settings['dataset_len']} samples is made {times:.2g} times, {use.sample_ms or 0.0:.3g} ms "
-        f"each time: more than {run.cpus:g} processors can do beside the training",
-        change="keep decoded samples in memory" + ("" if kept > 0.99 else f", {kept:.0%} of them, never evicted"),
+        cause=message(
+            "in110.cause",
+            samples=int(use.settings["dataset_len"]),
+            times=times,
+            sample_ms=use.sample_ms or 0.0,
+            cpus=run.cpus,
+        ),
+        change=message("in110.change") if kept > 0.99 else message("in110.change_part", kept_share=kept),
         predicted_gain=gain,
     )
 
 
 def _is_kept(run: Evidence, use: LoaderUse) -> bool:
     """A cache stands before the dataset already: what is still made for each epoch is what it may not keep."""
-    applied = any(one.id == REMEDY and one.state == "applied" for one in run.report.remedies)
+    applied = any(remedy.id == REMEDY and remedy.state == "applied" for remedy in run.report.remedies)
     return applied or str(use.settings.get("dataset")).endswith(_CACHED)
 
 
@@ -109,7 +114,7 @@ def _at_the_limit(run: Evidence, use: LoaderUse) -> bool:
     if (busy_share(run, use) or 0.0) < BUSY or computing_share(run, use) < _COMPUTES:
         return False
     more = workers_for(run, use)
-    gain = gain_with(run, use, more, epoch_start_ms(run)) if more > use.workers else None
+    gain = gain_with_workers(run, use, more, epoch_start_ms(run)) if more > use.workers else None
     return gain is None or gain.mid < 1.05
 
 
@@ -117,7 +122,7 @@ def _kept_part(run: Evidence, use: LoaderUse) -> float:
     """Part of the samples that fits in memory, by the bytes that go to the device; all, where those are not known."""
     per_step = sum(site.bytes_per_step for site in run.report.copies)
     limits = [run.report.environment.get(name) for name in ("memory_limit_bytes", "memory_bytes")]
-    limit = min((float(one) for one in limits if isinstance(one, int | float)), default=0.0)
+    limit = min((float(limit) for limit in limits if isinstance(limit, int | float)), default=0.0)
     if not per_step or not limit or not run.samples_per_step or run.report.host is None:
         return 1.0
     free = _MEMORY * max(0.0, limit - (run.report.host.memory_peak or 0))
@@ -138,11 +143,8 @@ def _gain(run: Evidence, use: LoaderUse, kept: float) -> Gain | None:
 
     same = same_part(run)
     worst, expected = (_SAME_AT_WORST, _SAME) if same is None else (_SAME * same, same)
-    words = (
-        f"{kept:.0%} of the samples cost a copy for {expected:.0%} of their {cost.fetch_ms_per_sample:.3g} ms; at best"
-        " for all"
-    )
-    return by_step(run, step_ms(worst * kept), step_ms(expected * kept), step_ms(kept), words)
+    method = message("in110.gain", kept_share=kept, same_share=expected, fetch_ms=cost.fetch_ms_per_sample)
+    return by_step(run, step_ms(worst * kept), step_ms(expected * kept), step_ms(kept), method)
 
 
 _DEAR = loader(

@@ -25,17 +25,19 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import EMPTY_QUEUE, STARVED, STARVED_MS, Case, SourceCase, loader, on_gpu, run, worker_cost
 from flatout.problems.found import FoundInRun, FoundInSource
-from flatout.problems.input.feeding import (
+from flatout.problems.input.symptoms import sample_lines
+from flatout.problems.input.throughput import (
     BUSY,
+    Loading,
     batch_ms,
     busy_share,
     epoch_start_ms,
     gain_at,
     steady_wait_ms,
 )
-from flatout.problems.input.sample_lines import making_lines
 from flatout.problems.prediction import WORTH, by_removing
 from flatout.records.evidence import Evidence, LoaderUse
+from flatout.records.message import Message, message
 from flatout.records.report import CopySite, Gain, LineCost, Location
 from flatout.records.source import Related
 from flatout.source.code import Code
@@ -73,9 +75,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "data_ms_per_step": round(run.phase("data").ms, 2),
             "num_workers": use.workers,
         },
-        cause=f"`{use.settings.get('collate_fn')}` takes {collate_ms:.3g} ms for the samples of a step, {part:.0%} of "
-        "what they cost",
-        change="return ready tensors from the dataset and only stack them in the collate_fn",
+        cause=message("in107.cause", collate_fn=str(use.settings.get("collate_fn")), collate_ms=collate_ms, share=part),
+        change=message("in107.change"),
         predicted_gain=gain,
     )
 
@@ -87,16 +88,10 @@ def _gain(run: Evidence, use: LoaderUse, part: float) -> Gain | None:
     saved_ms = (1 - _LEFT) * part * work_ms
     if use.workers:
         left_ms = (work_ms - saved_ms) / use.workers
-        return gain_at(
-            run,
-            left_ms,
-            f"loading {left_ms:.3g} ms without the collating",
-            epoch_start_ms(run, saved_ms),
-            1.3,
-            spared_ms=saved_ms,
-        )
+        words = message("in107.gain_workers", loading_ms=left_ms)
+        return gain_at(run, Loading(left_ms, words, epoch_start_ms(run, saved_ms), 1.3, spared_ms=saved_ms))
     exposed = min(1.0, run.starved_ms / run.phase("data").ms)
-    return by_removing(run, exposed * saved_ms, f"collating {saved_ms:.3g} ms a step goes")
+    return by_removing(run, exposed * saved_ms, message("in107.gain", saved_ms=saved_ms))
 
 
 def _can_be_quicker(run: Evidence, use: LoaderUse) -> bool:
@@ -111,7 +106,7 @@ def _can_be_quicker(run: Evidence, use: LoaderUse) -> bool:
 def _line(run: Evidence, use: LoaderUse) -> Location | None:
     """The dearest line of it that whoever collates was seen in."""
     name = str(use.settings.get("collate_fn")).rsplit(".", 1)[-1]
-    return next((line.location for line in making_lines(run) if line.function == name), None)
+    return next((line.location for line in sample_lines(run) if line.function == name), None)
 
 
 _PADDING = worker_cost(fetch_ms_per_sample=2.0, collate_ms_per_sample=9.0, busy_share=0.95, queue_depth=0.0)
@@ -193,19 +188,19 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
                 break
 
 
-def _slow_parts(function: Function) -> Iterator[tuple[ast.AST, str, str]]:
+def _slow_parts(function: Function) -> Iterator[tuple[ast.AST, Message, Message]]:
     for node in own_nodes(function):
         if isinstance(node, ast.Assign) and (cat := _grown(node)) is not None and enclosing_loops(node, function):
             yield (
                 node,
-                f"`{short_text(cat, 50)}` copies all that is there for each sample",
-                "put the samples in a list and torch.cat or torch.stack it once, after the loop",
+                message("in107.source_cat", code=short_text(cat, 50)),
+                message("in107.source_cat_change"),
             )
         elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and _is_an_element(node, function):
             yield (
                 node,
-                f"`{short_text(node, 50)}` is written one element at a time, each a call of its own",
-                "write whole rows, out[i, :len(row)] = torch.as_tensor(row), or pad_sequence",
+                message("in107.source_element", code=short_text(node, 50)),
+                message("in107.source_element_change"),
             )
 
 

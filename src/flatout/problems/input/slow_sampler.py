@@ -27,9 +27,10 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import HERE, Case, SourceCase, loader, on_gpu, run, worker_cost
 from flatout.problems.found import FoundInRun, FoundInSource
-from flatout.problems.input.feeding import batch_ms, usual_handover_ms
+from flatout.problems.input.throughput import batch_ms, usual_handover_ms
 from flatout.problems.prediction import WORTH, by_removing
 from flatout.records.evidence import Evidence, LoaderUse, Waiting
+from flatout.records.message import message
 from flatout.records.report import LineCost, Location
 from flatout.source.code import Code
 from flatout.source.loops import enclosing_loops, names_changed_in
@@ -62,7 +63,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if line is None or held_ms < WORTH * run.step_ms:
         return
     exposed = min(1.0, run.starved_ms / run.phase("data").ms)
-    gain = by_removing(run, exposed * held_ms, f"{held_ms:.3g} ms a step before a ready batch is handed over go")
+    gain = by_removing(run, exposed * held_ms, message("in111.gain", drawing_ms=held_ms))
     if gain is None:
         return
     yield FoundInRun(
@@ -73,9 +74,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "drawing_ms_per_step": round(held_ms, 2),
             "num_workers": use.workers,
         },
-        cause=f"the main process spends {held_ms:.3g} of each {run.step_ms:.3g} ms step drawing indices in "
-        f"`{line.function}`",
-        change="draw the indices of a whole epoch at once at the start of the sampler's __iter__",
+        cause=message("in111.cause", drawing_ms=held_ms, step_ms=run.step_ms, function=line.function),
+        change=message("in111.change"),
         predicted_gain=gain,
     )
 
@@ -177,9 +177,8 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
                 if _goes_through_all(call) and _is_repeated(call, method):
                     yield FoundInSource(
                         place=module.place(call),
-                        cause=f"`{short_text(call, 50)}` goes through all samples for each draw, "
-                        "in the training process",
-                        change="draw all indices of the epoch at once before the loop, then only hand them out",
+                        cause=message("in111.source_cause", code=short_text(call, 50)),
+                        change=message("in111.source_change"),
                     )
                     break
 

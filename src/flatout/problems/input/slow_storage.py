@@ -24,18 +24,19 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import EMPTY_QUEUE, STARVED, STARVED_MS, Case, loader, on_gpu, run, worker_cost
 from flatout.problems.found import FoundInRun
-from flatout.problems.input.feeding import (
-    batch_ms,
-    epoch_start_ms,
-    gain_at,
-    steady_wait_ms,
-    workers_for,
+from flatout.problems.input.symptoms import (
+    dearest_line,
+    has_stragglers,
+    is_storage_bound,
+    mean_batch_ms,
+    slow_filesystem,
+    storage_signs,
+    waiting_share,
 )
-from flatout.problems.input.sample_lines import dearest_line
-from flatout.problems.input.storage import storage_is_to_blame, storage_signs, waits_share
-from flatout.problems.input.uneven import held_up_by_few, mean_batch_ms
+from flatout.problems.input.throughput import Loading, batch_ms, epoch_start_ms, gain_at, steady_wait_ms, workers_for
 from flatout.problems.prediction import WORTH
-from flatout.records.evidence import Evidence, Series, WorkerProcesses
+from flatout.records.evidence import Evidence, LoaderUse, Series, WorkerProcesses
+from flatout.records.message import Message, message
 
 CODE = "IN104"
 # A disk with requests in flight all the time gives no more to more workers.
@@ -46,16 +47,15 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     use = run.training_loader
     if use is None or not use.workers or not run.step_ms or steady_wait_ms(run) < WORTH * run.step_ms:
         return
-    if not storage_is_to_blame(run, use) or held_up_by_few(run, use):
+    if not is_storage_bound(run, use) or has_stragglers(run, use):
         return
-    waits, work_ms = waits_share(run, use), batch_ms(run, use) or 0.0
+    waits, work_ms = waiting_share(run, use), batch_ms(run, use) or 0.0
     near_ms = work_ms * (1 - waits) / use.workers
-    words = f"loading {near_ms:.3g} ms over {use.workers} workers that no longer wait"
+    words = message("in104.gain", loading_ms=near_ms, workers=use.workers)
     starts_ms = epoch_start_ms(run, sooner_ms=waits * mean_batch_ms(run, use))
-    gain = gain_at(run, near_ms, words, starts_ms, caution=1.5)
+    gain = gain_at(run, Loading(near_ms, words, starts_ms, caution=1.5))
     if gain is None:
         return
-    signs = storage_signs(run, use)
     workers = workers_for(run, use)
     yield FoundInRun(
         location=use.made_at,
@@ -65,21 +65,26 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "sample_ms": round(use.sample_ms or 0.0, 3),
             "waiting_share_of_sample": round(waits, 3),
             **dearest_line(run),
-            **signs,
+            **storage_signs(run, use),
         },
-        cause=f"a worker takes {use.sample_ms or 0.0:.3g} ms for a sample and waits for {waits:.0%} of that"
-        + (f", with the data on {signs['filesystem']}" if "filesystem" in signs else ""),
+        cause=_cause(run, use, waits),
         change=_change(run, workers if workers > use.workers else 0),
         predicted_gain=gain,
     )
 
 
-def _change(run: Evidence, workers: int) -> str:
-    near = "copy the data to a local SSD or to memory, or pack it into few large files"
+def _cause(run: Evidence, use: LoaderUse, waits: float) -> Message:
+    cause = message("in104.cause", sample_ms=use.sample_ms or 0.0, waiting_share=waits)
+    filesystem = slow_filesystem(run, use)
+    return cause if filesystem is None else message("in104.cause_on", cause=cause, filesystem=filesystem)
+
+
+def _change(run: Evidence, workers: int) -> Message:
+    change = message("in104.change")
     disk = run.series.get("disk_busy_share")
     if not workers or (disk is not None and disk.values and max(disk.values) >= _DISK_FULL):
-        return near
-    return f"{near}; meanwhile num_workers={workers}: they wait at the same time"
+        return change
+    return message("in104.change_meanwhile", change=change, workers=workers)
 
 
 _SLOW = worker_cost(fetch_ms_per_sample=12.0, busy_share=0.97, queue_depth=0.0)

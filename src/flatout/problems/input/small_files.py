@@ -26,12 +26,11 @@ from collections.abc import Iterator
 from flatout.problems.cases import EMPTY_QUEUE, STARVED, STARVED_MS, Case, loader, on_gpu, run, worker_cost
 from flatout.problems.found import FoundInRun
 from flatout.problems.hot_lines import named, text_at
-from flatout.problems.input.cheaper import gain_by_cheaper
-from flatout.problems.input.feeding import BUSY, batch_ms, busy_share, steady_wait_ms
-from flatout.problems.input.sample_lines import making_lines
-from flatout.problems.input.storage import storage_is_to_blame
+from flatout.problems.input.symptoms import is_storage_bound, sample_lines
+from flatout.problems.input.throughput import BUSY, batch_ms, busy_share, gain_by_cheaper, steady_wait_ms
 from flatout.problems.prediction import WORTH
 from flatout.records.evidence import Evidence, LoaderUse
+from flatout.records.message import message
 from flatout.records.report import Gain, HostUse, LineCost, Location
 
 CODE = "IN114"
@@ -53,9 +52,9 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     use, size = run.training_loader, run.file_bytes
     if use is None or use.cost is None or not run.step_ms or steady_wait_ms(run) < WORTH * run.step_ms:
         return
-    if use.workers and ((busy_share(run, use) or 0.0) < BUSY or storage_is_to_blame(run, use)):
+    if use.workers and ((busy_share(run, use) or 0.0) < BUSY or is_storage_bound(run, use)):
         return
-    lines = [line for line in making_lines(run) if _opens(run, line)]
+    lines = [line for line in sample_lines(run) if _opens(run, line)]
     opening_ms = sum(line.ms for line in lines)
     if not lines or size is None or size > _SMALL_BYTES or opening_ms < _MOST_OF_IT * (use.sample_ms or 0.0):
         return
@@ -65,7 +64,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     gain = _gain(run, use, opening_ms)
     if gain is None:
         return
-    at = named(run, lines[0].location)
     yield FoundInRun(
         location=lines[0].location,
         evidence={
@@ -75,8 +73,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "bytes_per_s": round(size / (1e-3 * per_file_ms)),
             "num_workers": use.workers,
         },
-        cause=f"{at} takes {per_file_ms:.3g} ms for a file of {size / 1024:.3g} KiB: to open it, not to read it",
-        change="put the samples into one memory-mapped array or few large files",
+        cause=message("in114.cause", place=named(run, lines[0].location), file_ms=per_file_ms, file_kib=size / 1024),
+        change=message("in114.change"),
         predicted_gain=gain,
     )
 
@@ -97,8 +95,8 @@ def _gain(run: Evidence, use: LoaderUse, opening_ms: float) -> Gain | None:
         return None
     part = opening_ms / use.sample_ms
     worst, expected, best = (work_ms * (1 - part * (1 - left)) for left in (_LEFT_AT_WORST, _LEFT, _LEFT_AT_BEST))
-    words = f"{_LEFT:.0%} is left of opening, which is {part:.0%} of a sample"
-    return gain_by_cheaper(run, use, (worst, expected, best), words)
+    method = message("in114.gain", opening_share=part, left_share=_LEFT)
+    return gain_by_cheaper(run, use, (worst, expected, best), method)
 
 
 _DEAR = loader(cost=worker_cost(fetch_ms_per_sample=1.5, busy_share=0.98), batch_size=256)

@@ -24,28 +24,29 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
 from flatout.problems.found import FoundInRun
-from flatout.problems.input.feeding import handover_ms
-from flatout.problems.input.uneven import held_up_by_few, mean_batch_ms
+from flatout.problems.input.symptoms import has_stragglers, mean_batch_ms
+from flatout.problems.input.throughput import handover_ms
 from flatout.problems.prediction import by_removing, without_waiting_ms
 from flatout.records.evidence import Evidence, LoaderUse, Waiting
+from flatout.records.message import Message, message
 
 CODE = "IN108"
-_DEEPEST = 8
+# A larger prefetch_factor takes too much memory to be advised for a few samples.
+_LARGEST_PREFETCH = 8
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
     use, waiting = run.training_loader, run.waiting
     if use is None or not use.workers or use.cost is None or waiting is None or not run.step_ms:
         return
-    if not held_up_by_few(run, use):
+    if not has_stragglers(run, use):
         return
     mean_ms = mean_batch_ms(run, use)
     # On a GPU part of a late wait may have passed while it still computed.
     exposed = min(1.0, run.starved_ms / run.phase("data").ms) if run.phase("data").ms else 0.0
     # With them go the waits for the batches behind them, until the queue is full again.
     removed_ms = exposed * max(0.0, waiting.rest_ms - handover_ms(run))
-    words = f"the late waits and those they cause, {removed_ms:.3g} ms of a mean step, go"
-    gain = by_removing(run, removed_ms, words, floor_ms=without_waiting_ms(run))
+    gain = by_removing(run, removed_ms, message("in108.gain", removed_ms=removed_ms), floor_ms=without_waiting_ms(run))
     if gain is None:
         return
     yield FoundInRun(
@@ -57,21 +58,27 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "late_ms_per_step": round(waiting.late_ms, 2),
             "median_wait_ms": round(waiting.median_ms, 2),
         },
-        cause=f"{waiting.late_share:.1%} of the steps wait for a late batch (the slowest took "
-        f"{use.cost.slowest_batch_ms:.3g} ms, a mean one {mean_ms:.3g} ms); together {waiting.late_ms:.3g} ms of a "
-        f"mean {run.step_ms:.3g} ms step",
+        cause=message(
+            "in108.cause",
+            late_share=waiting.late_share,
+            slowest_ms=use.cost.slowest_batch_ms,
+            mean_ms=mean_ms,
+            late_ms=waiting.late_ms,
+            step_ms=run.step_ms,
+        ),
         change=_change(run, use),
         predicted_gain=gain,
     )
 
 
-def _change(run: Evidence, use: LoaderUse) -> str:
-    cure = "make the slow samples of the dataset as cheap as the others, or in_order=False (torch 2.6)"
+def _change(run: Evidence, use: LoaderUse) -> Message:
+    change = message("in108.change")
     slowest_ms = use.cost.slowest_batch_ms if use.cost is not None else 0.0
     # So many batches are used up while the slowest is made.
     bridge = math.ceil(slowest_ms / max(without_waiting_ms(run), 1e-6) / use.workers) + 1
     now = int(use.settings.get("prefetch_factor") or 2)
-    return f"{cure}; prefetch_factor={bridge} bridges them" if now < bridge <= _DEEPEST else cure
+    bridges = now < bridge <= _LARGEST_PREFETCH
+    return message("in108.change_prefetch", change=change, prefetch=bridge) if bridges else change
 
 
 _LATE = Waiting(0.0, None, rest_ms=40.0, median_ms=0.5, late_ms=38.0, late_share=0.1, empty_share=0.1, ready_ms=0.5)

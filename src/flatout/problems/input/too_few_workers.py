@@ -20,26 +20,24 @@ same processors.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import PurePath
 
 from flatout.problems.cases import EMPTY_QUEUE, STARVED, STARVED_MS, Case, loader, on_gpu, run, worker_cost
 from flatout.problems.found import FoundInRun
-from flatout.problems.input.arrival import workers_never_arrived
-from flatout.problems.input.feeding import (
+from flatout.problems.hot_lines import named
+from flatout.problems.input.symptoms import dearest_line, has_missing_workers, has_stragglers, is_storage_bound
+from flatout.problems.input.throughput import (
     BUSY,
     batch_ms,
     busy_share,
     epoch_start_ms,
-    gain_with,
+    gain_with_workers,
     steady_wait_ms,
     workers_for,
 )
-from flatout.problems.input.sample_lines import dearest_line
-from flatout.problems.input.storage import storage_is_to_blame
-from flatout.problems.input.uneven import held_up_by_few
 from flatout.problems.prediction import WORTH, without_waiting_ms
 from flatout.records.evidence import Evidence, Waiting, WorkerProcesses
-from flatout.records.report import HostUse, Location
+from flatout.records.message import Message, message, verbatim
+from flatout.records.report import HostUse
 
 CODE = "IN102"
 REMEDY = "loader.workers"
@@ -50,12 +48,12 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if use is None or not use.workers or not run.step_ms or steady_wait_ms(run) < WORTH * run.step_ms:
         return
     busy = busy_share(run, use)
-    if busy is None or busy < BUSY or storage_is_to_blame(run, use) or held_up_by_few(run, use):
+    if busy is None or busy < BUSY or is_storage_bound(run, use) or has_stragglers(run, use):
         return
-    if workers_never_arrived(run):
+    if has_missing_workers(run):
         return  # said as what it is: a setting that went astray
     workers = workers_for(run, use)
-    gain = gain_with(run, use, workers, epoch_start_ms(run)) if workers > use.workers else None
+    gain = gain_with_workers(run, use, workers, epoch_start_ms(run)) if workers > use.workers else None
     if gain is None:
         return
     work_ms = batch_ms(run, use) or 0.0
@@ -71,26 +69,35 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "workers": workers,
             **dearest_line(run),
         },
-        cause=f"loading a step's samples takes {work_ms:.3g} ms of one process, {work_ms / use.workers:.3g} ms over "
-        f"{use.workers} workers, but the training could take them every {without_waiting_ms(run):.3g} ms"
-        + _set_by(run, use.workers),
-        change=f"num_workers={workers}",
+        cause=_cause(run, work_ms, use.workers),
+        change=verbatim(f"num_workers={workers}"),
         predicted_gain=gain,
     )
 
 
-def _set_by(run: Evidence, workers: int) -> str:
-    """Where a config says how many; and what another, that it builds on, had said."""
-    one = run.configured.setting("num_workers")
-    if one is None or one.location is None or one.value != workers:
-        return ""
-    over = one.over
-    words = f"; {one.written} is {one.value} by {_place(one.location)}"
-    return words if over is None or over.location is None else f"{words}, over {over.value} by {_place(over.location)}"
+def _cause(run: Evidence, work_ms: float, workers: int) -> Message:
+    each_ms, computing_ms = work_ms / workers, without_waiting_ms(run)
+    cause = message("in102.cause", work_ms=work_ms, each_ms=each_ms, workers=workers, computing_ms=computing_ms)
+    setting = _set_by(run, workers)
+    return cause if setting is None else message("in102.cause_with_setting", cause=cause, setting=setting)
 
 
-def _place(location: Location) -> str:
-    return f"{PurePath(location.file).name}:{location.line}"
+def _set_by(run: Evidence, workers: int) -> Message | None:
+    """Where a config says how many; and what the config that it builds on says."""
+    setting = run.configured.setting("num_workers")
+    if setting is None or setting.location is None or setting.value != workers:
+        return None
+    place, base = named(run, setting.location), setting.over
+    if base is None or base.location is None:
+        return message("in102.set_by", setting=setting.written, value=setting.value, place=place)
+    return message(
+        "in102.set_by_over",
+        setting=setting.written,
+        value=setting.value,
+        place=place,
+        base_value=base.value,
+        base_place=named(run, base.location),
+    )
 
 
 _TWO = loader(

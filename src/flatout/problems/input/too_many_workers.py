@@ -27,9 +27,10 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import Case, SourceCase, loader, on_gpu, run, worker_cost
 from flatout.problems.found import FoundInRun, FoundInSource
-from flatout.problems.input.feeding import BUSY, batch_ms, busy_share, ranks_here, spare_cpus
+from flatout.problems.input.throughput import BUSY, batch_ms, busy_share, ranks_here, spare_cpus
 from flatout.problems.prediction import by_step, processors_floor_ms, without_waiting_ms
 from flatout.records.evidence import Evidence, LoaderUse, WorkerProcesses
+from flatout.records.message import message, verbatim
 from flatout.records.report import Gain, HostUse
 from flatout.source.code import Code
 from flatout.source.syntax.nodes import argument, called_name, short_text
@@ -71,9 +72,15 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "main_cpu_share": round(run.main_cpu_share or 0.0, 3),
             "workers": workers,
         },
-        cause=f"{use.workers} busy workers with {threads:.2g} computing threads each want {run.cpus:g} processors; the "
-        f"training thread gets none for {lost_ms:.3g} of each {run.step_ms:.3g} ms step",
-        change=f"num_workers={workers}" + (", torch.set_num_threads(1) in the workers" if threads > 1 else ""),
+        cause=message(
+            "in103.cause",
+            workers=use.workers,
+            threads=threads,
+            cpus=run.cpus,
+            lost_ms=lost_ms,
+            step_ms=run.step_ms,
+        ),
+        change=message("in103.change_threads", workers=workers) if threads > 1 else verbatim(f"num_workers={workers}"),
         predicted_gain=gain,
     )
 
@@ -100,8 +107,8 @@ def _gain(run: Evidence, use: LoaderUse, threads: float, workers: int, lost_ms: 
     least_ms = processors_floor_ms(run)
     expected_ms = max(main_ms, work_ms / workers, least_ms / threads)
     cautious_ms = max(main_ms, work_ms / workers, least_ms)
-    words = f"computing {main_ms:.3g} ms undisturbed, loading {work_ms:.3g} ms over {workers} workers of one thread"
-    return by_step(run, cautious_ms, expected_ms, main_ms, f"a step is the slower of: {words}")
+    method = message("in103.gain", computing_ms=main_ms, work_ms=work_ms, workers=workers)
+    return by_step(run, cautious_ms, expected_ms, main_ms, method)
 
 
 _MS = {"data": 145.0, "forward": 70.0, "backward": 195.0, "optimizer": 24.0}
@@ -170,20 +177,17 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             given = values[0] if len(values) == 1 else given
         known = code.values.of(given, function)
         if _takes_all(given):
-            place, said = function.module.place(given), f"`{short_text(given)}` counts all processors of the machine"
-            cause = (
-                f"{said}, also those of other ranks and those this process may not use, and leaves the training none"
-            )
+            place, cause = function.module.place(given), message("in103.source_all_cpus", code=short_text(given))
         elif known is not None and type(known.value) is int and known.value >= _WRITTEN_DOWN:
-            place, said = known.place, f"{known.how or 'num_workers'} is {known.value}"
-            cause = f"{said} for each training process, on whatever machine: beyond its processors they hold it up"
+            place = known.place
+            cause = message("in103.source_many", setting=known.how or "num_workers", value=known.value)
         else:
             continue
         yield FoundInSource(
             severity="low",
             place=place,
             cause=cause,
-            change="what feeds the training, at most (len(os.sched_getaffinity(0)) - ranks) // ranks on a node",
+            change=message("in103.source_change"),
         )
 
 

@@ -30,13 +30,14 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from flatout.problems.cases import Case, SourceCase, loader, on_gpu, run
-from flatout.problems.found import FoundInRun, FoundInSource
+from flatout.problems.found import FoundInRun, FoundInSource, step_of
 from flatout.problems.hot_lines import host_lines, named
-from flatout.problems.input.feeding import batch_ms, computing_share, spare_cpus
+from flatout.problems.input.throughput import batch_ms, computing_share, spare_cpus
 from flatout.problems.prediction import by_sparing_host
 from flatout.records.evidence import Evidence, LoaderUse
+from flatout.records.message import Message, message
 from flatout.records.report import Gain, LineCost, Location
-from flatout.source.code import Code, call_path, every_step
+from flatout.source.code import Code, call_path
 from flatout.source.syntax.module import Function, Module
 from flatout.source.syntax.nodes import argument, called_name, dotted_name, names_in, root_name, short_text
 from flatout.source.training.regions import Region
@@ -80,6 +81,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if gain is None:
         return
     dearest = lines[0]
+    place = named(run, dearest.location)
+    change = message("in109.change", place=place)
     yield FoundInRun(
         location=dearest.location,
         evidence={
@@ -88,10 +91,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "num_workers": use.workers,
             "loading_ms_per_step": round(batch_ms(run, use) or 0.0, 2),
         },
-        cause=f"{named(run, dearest.location)} and the like work on the batch for {moved_ms:.3g} of each "
-        f"{run.step_ms:.3g} ms step, in the thread that trains",
-        change=f"do what {named(run, dearest.location)} does in the dataset's __getitem__ or the collate function"
-        + ("" if use.workers else ", with num_workers of at least 1"),
+        cause=message("in109.cause", place=place, moved_ms=moved_ms, step_ms=run.step_ms),
+        change=change if use.workers else message("in109.change_workers", change=change),
         predicted_gain=gain,
     )
 
@@ -103,8 +104,8 @@ def _gain(run: Evidence, use: LoaderUse, moved_ms: float) -> Gain | None:
     if most < 1:
         return None
     left_ms = max(run.step_ms - moved_ms, loading_ms / most)
-    words = f"{moved_ms:.3g} ms a step go to the workers, which then load {loading_ms:.3g} ms over {most} of them"
-    return by_sparing_host(run, run.step_ms - left_ms, words)
+    method = message("in109.gain", moved_ms=moved_ms, loading_ms=loading_ms, workers=most)
+    return by_sparing_host(run, run.step_ms - left_ms, method)
 
 
 def _is_on_data(run: Evidence, line: LineCost) -> bool:
@@ -208,11 +209,11 @@ CASES = (
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
-    for region, call, what in find_host_work(code):
+    for region, call, work in find_host_work(code):
         yield FoundInSource(
             place=region.module.place(call),
-            cause=f"`{short_text(call, 40)}` {what} in {every_step(region)}, while the workers could",
-            change="do it in the dataset's __getitem__ or the collate function; or on the device, for the whole batch",
+            cause=message("in109.source_cause", code=short_text(call, 40), work=work, step=step_of(region)),
+            change=message("in109.source_change"),
             related=call_path(region),
         )
 
@@ -280,7 +281,7 @@ _TOKENIZER = re.compile(r"tokeni[sz]e(r|rs)?$")
 _FROM_ARRAYS = {"from_numpy", "as_tensor", "tensor"}
 
 
-def find_host_work(code: Code) -> Iterator[tuple[Region, ast.Call, str]]:
+def find_host_work(code: Code) -> Iterator[tuple[Region, ast.Call, Message]]:
     """The region, the call, and what it does; once for each line."""
     seen: set[tuple[int, int]] = set()
     for region, turn in code.each_step():
@@ -288,7 +289,7 @@ def find_host_work(code: Code) -> Iterator[tuple[Region, ast.Call, str]]:
         if not isinstance(call, ast.Call) or not _takes_batches(region):
             continue
         what = _what(call, region, code)
-        if what and (id(region.module), call.lineno) not in seen:
+        if what is not None and (id(region.module), call.lineno) not in seen:
             seen.add((id(region.module), call.lineno))
             yield region, call, what
 
@@ -306,17 +307,17 @@ def _takes_batches(region: Region) -> bool:
     return any(_BATCHES.search(dotted_name(one).split(".")[-1]) for one in parts if dotted_name(one))
 
 
-def _what(call: ast.Call, region: Region, code: Code) -> str:
+def _what(call: ast.Call, region: Region, code: Code) -> Message | None:
     name = called_name(call)
     if _TOKENIZER.search(name) and (argument(call, "return_tensors") or argument(call, "padding")):
-        return "turns text into tokens"
+        return message("in109.tokenizes")
     if name in _FROM_ARRAYS and root_name(call.func) == "torch" and _is_a_round_trip(call, region, code):
-        return "takes the batch to NumPy and back"
+        return message("in109.round_trip")
     library = _library_of(call.func, region.module)
     work = _WORK.get(library)
     if work is None or not work.search(name) or _is_of_the_model(call, region):
-        return ""
-    return f"works on data with {library}"
+        return None
+    return message("in109.library", library=library)
 
 
 def _library_of(func: ast.expr, module: Module) -> str:

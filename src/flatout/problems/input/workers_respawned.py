@@ -25,8 +25,9 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import EPOCHS, Case, SourceCase, loader, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource
-from flatout.problems.input.epochs import gain_without, starting
+from flatout.problems.input.throughput import gain_without_starts, start_cost
 from flatout.records.evidence import Evidence, Waiting
+from flatout.records.message import message, verbatim
 from flatout.records.source import Fix, Related
 from flatout.source.code import Code
 from flatout.source.epochs import find_epoch_loop, is_framework_loader, known_workers
@@ -42,8 +43,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     for use in run.loaders:
         if use.settings.get("persistent_workers") or use.made > 1:
             continue  # a loader that is made anew cannot keep its workers
-        start = starting(run, use)
-        gain = gain_without(run, start) if start is not None else None
+        start = start_cost(run, use)
+        gain = gain_without_starts(run, start) if start is not None else None
         if start is None or gain is None:
             continue
         yield FoundInRun(
@@ -54,9 +55,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
                 "start_ms_each": round(start.each_ms, 1),
                 "start_ms_per_step": round(start.per_step_ms, 3),
             },
-            cause=f"the {use.workers} workers are started {use.epochs} times, which holds the training up for "
-            f"{start.each_ms:.3g} ms each time",
-            change="persistent_workers=True",
+            cause=message("in105.cause", workers=use.workers, epochs=use.epochs, each_ms=start.each_ms),
+            change=verbatim("persistent_workers=True"),
             predicted_gain=gain,
         )
 
@@ -122,8 +122,8 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         yield FoundInSource(
             severity="low",
             place=module.place(made.call),
-            cause="its workers end with each epoch and are started again for the next, which then waits for them",
-            change="persistent_workers=True",
+            cause=message("in105.source_cause"),
+            change=verbatim("persistent_workers=True"),
             related=()
             if around is None
             else (Related(around[1].module.at(around[0].lineno), "goes through it again"),),

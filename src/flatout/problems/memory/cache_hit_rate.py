@@ -30,14 +30,8 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import EMPTY_QUEUE, STARVED, STARVED_MS, Case, SourceCase, loader, on_gpu, run, worker_cost
 from flatout.problems.found import FoundInRun, FoundInSource
-from flatout.problems.input.cheaper import gain_by_cheaper
-from flatout.problems.input.feeding import (
-    BUSY,
-    batch_ms,
-    busy_share,
-    steady_wait_ms,
-)
-from flatout.problems.input.sample_lines import same_part
+from flatout.problems.input.symptoms import same_part
+from flatout.problems.input.throughput import BUSY, batch_ms, busy_share, gain_by_cheaper, steady_wait_ms
 from flatout.problems.prediction import WORTH
 from flatout.records.evidence import CacheUse, Evidence, LoaderUse
 from flatout.records.report import Gain, HostUse

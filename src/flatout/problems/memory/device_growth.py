@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import Case, on_gpu, run
 from flatout.problems.found import FoundInRun
-from flatout.problems.memory.growing import GIB, amount, duration, lasting_growth
+from flatout.problems.memory.growth import GIB, amount, duration, lasting_growth
 from flatout.records.evidence import Evidence, Series
 from flatout.records.resources import GpuState
 

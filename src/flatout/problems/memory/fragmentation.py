@@ -27,7 +27,7 @@ from typing import Any
 
 from flatout.problems.cases import Case, on_gpu, run
 from flatout.problems.found import FoundInRun
-from flatout.problems.memory.growing import GIB, amount
+from flatout.problems.memory.growth import GIB, amount
 from flatout.records.evidence import Evidence
 from flatout.records.resources import GpuState
 

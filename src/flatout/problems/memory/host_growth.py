@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 
 from flatout.problems.cases import Case, SourceCase, loader, run, worker_cost
 from flatout.problems.found import FoundInRun, FoundInSource
-from flatout.problems.memory.growing import amount, duration, lasting_growth, memory_limit, room_bytes
+from flatout.problems.memory.growth import amount, duration, lasting_growth, memory_limit, room_bytes
 from flatout.records.evidence import Evidence, Series
 from flatout.records.source import Fix
 from flatout.source.code import Code, call_path, every_step

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import Case, run
 from flatout.problems.found import FoundInRun
-from flatout.problems.memory.growing import amount, memory_limit
+from flatout.problems.memory.growth import amount, memory_limit
 from flatout.records.evidence import Evidence
 from flatout.records.resources import OomKill
 

@@ -28,7 +28,7 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import Case, SourceCase, loader, run
 from flatout.problems.found import FoundInRun, FoundInSource
-from flatout.problems.memory.growing import Growth, amount, duration, lasting_growth, memory_limit, room_bytes
+from flatout.problems.memory.growth import Growth, amount, duration, lasting_growth, memory_limit, room_bytes
 from flatout.records.evidence import Evidence, Series
 from flatout.records.source import Related
 from flatout.source.code import Code

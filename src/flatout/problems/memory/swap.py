@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import Case, run
 from flatout.problems.found import FoundInRun
-from flatout.problems.memory.growing import amount
+from flatout.problems.memory.growth import amount
 from flatout.records.evidence import Evidence, Series
 
 CODE = "ME707"

@@ -29,7 +29,7 @@ from collections.abc import Iterator
 from flatout.problems.cases import HERE, Case, on_gpu, run
 from flatout.problems.found import FoundInRun
 from flatout.problems.prediction import by_step
-from flatout.problems.transfer.copying import copies, is_small, listed, moving_ms
+from flatout.problems.transfer.copies import copies, is_small, listed, moving_ms
 from flatout.records.evidence import Evidence
 from flatout.records.report import CopySite, RunFacts
 

@@ -27,7 +27,7 @@ from collections.abc import Iterator, Sequence
 from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.transfer.batch_copies import BatchCopy, find_copies, may_be_no_tensor, takes_no_options
-from flatout.problems.transfer.copying import blocked_ms, copies, gain_unblocked, listed, unblocked_part
+from flatout.problems.transfer.copies import blocked_ms, copies, gain_unblocked, listed, unblocked_part
 from flatout.records.evidence import Evidence
 from flatout.records.report import CopySite
 from flatout.records.source import Edit, Fix
@@ -94,7 +94,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
     for copy, *others in by_line.values():
         pinned = any(code.training.are_together(one.function.module, copy.region.module) for one in pinning)
         yield FoundInSource(
-            title=TITLE if pinned else "Batches are copied with a blocking call",
+            title=None if pinned else "Batches are copied with a blocking call",
             severity="medium" if pinned else "low",
             place=copy.region.module.place(copy.call),
             cause=f"`{short_text(copy.call)}` waits for the device in {every_step(copy.region)}",

@@ -32,7 +32,7 @@ from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import by_sparing_host
 from flatout.problems.transfer.batch_copies import find_copies
-from flatout.problems.transfer.copying import copies, is_small, listed
+from flatout.problems.transfer.copies import copies, is_small, listed
 from flatout.records.evidence import Evidence
 from flatout.records.report import CopySite
 from flatout.source.code import Code, call_path, every_step

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from flatout.problems.cases import HERE, Case, SourceCase, loader, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.transfer.batch_copies import find_copies
-from flatout.problems.transfer.copying import blocked_ms, copies, gain_unblocked, is_small, listed, pinned_part
+from flatout.problems.transfer.copies import blocked_ms, copies, gain_unblocked, is_small, listed, pinned_part
 from flatout.records.evidence import Evidence
 from flatout.records.report import CopySite
 from flatout.records.source import Edit, Fix, Related

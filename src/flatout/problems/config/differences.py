@@ -38,7 +38,7 @@ def evidence(found: Sequence[Difference]) -> dict[str, float | int | str]:
     return {**values, "table": "\n".join(["item | configured | live", *rows])}
 
 
-def in_words(found: Sequence[Difference]) -> str:
+def describe(found: Sequence[Difference]) -> str:
     return ", ".join(
         f"{one.item} is configured as {_shown(one.setting.value)} but is {_shown(one.live)}" for one in found
     )

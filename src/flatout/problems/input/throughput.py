@@ -1,13 +1,19 @@
-"""How many workers feed a training, and what it then gains. Shared by the problems about loading."""
+"""How fast the loader delivers batches, how many workers a training needs, and what is gained when loading changes.
+
+Shared by the problems about loading. A gain is reckoned in milliseconds of a step, which takes as long as the slowest
+of computing, loading and the work of the CPUs.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import dataclass
 from statistics import fmean
 
-from flatout.problems.prediction import by_step, processors_floor_ms, without_waiting_ms
+from flatout.problems.prediction import by_removing, by_step, processors_floor_ms, without_waiting_ms
 from flatout.records.evidence import Evidence, LoaderUse
+from flatout.records.message import Message, message
 from flatout.records.report import Gain
 
 # Workers slow each other and the main process down a little: what a cautious reckoning adds to a worker's time.
@@ -87,7 +93,7 @@ def handover_ms(run: Evidence) -> float:
     return waiting.ready_ms if is_full else min(waiting.ready_ms, 1.5 * usual_ms)
 
 
-def trained_ms(run: Evidence) -> float:
+def training_ms(run: Evidence) -> float:
     """Of a step, without evaluations, checkpoints and logging."""
     return run.step_ms - sum(run.phase(name).ms for name in _PAUSES)
 
@@ -95,7 +101,7 @@ def trained_ms(run: Evidence) -> float:
 def busy_share(run: Evidence, use: LoaderUse) -> float | None:
     """Share of the time between epoch starts and pauses in which the workers were making samples."""
     work_ms = batch_ms(run, use)
-    feeding_ms = trained_ms(run) - epoch_start_ms(run)
+    feeding_ms = training_ms(run) - epoch_start_ms(run)
     if work_ms is None or not use.workers or feeding_ms <= 0:
         return None
     return min(1.0, work_ms / use.workers / feeding_ms)
@@ -108,7 +114,7 @@ def computing_share(run: Evidence, use: LoaderUse) -> float:
     """
     if use.workers:
         busy = use.cost.busy_share if use.cost is not None else None
-        share = use.processes.cpu_share / busy / _to_be_had(run) if use.processes is not None and busy else 1.0
+        share = use.processes.cpu_share / busy / _cpu_available(run) if use.processes is not None and busy else 1.0
     else:
         share = _computing_in_main(run)
     return min(1.0, max(0.02, share))
@@ -119,11 +125,11 @@ def _computing_in_main(run: Evidence) -> float:
     data_ms = run.phase("data").ms
     if run.main_cpu_share is None or data_ms <= 0:
         return 1.0
-    each = _to_be_had(run)
+    each = _cpu_available(run)
     return (run.main_cpu_share * run.step_ms - each * (run.step_ms - data_ms)) / (each * data_ms)
 
 
-def _to_be_had(run: Evidence) -> float:
+def _cpu_available(run: Evidence) -> float:
     """What a process gets that always wants a processor: less than 1 of it on a machine with too much to do."""
     load = run.series.get("load_1min")
     if not _is_saturated(run):
@@ -167,12 +173,11 @@ def workers_for(run: Evidence, use: LoaderUse) -> int:
     return max(1, min(needed, math.floor(spare / computing_share(run, use)), _MOST_WORKERS))
 
 
-def gain_with(run: Evidence, use: LoaderUse, workers: int, starts_ms: float = 0.0) -> Gain | None:
+def gain_with_workers(run: Evidence, use: LoaderUse, workers: int, starts_ms: float = 0.0) -> Gain | None:
     """What so many workers gain over the run as it was, when epochs still cost `starts_ms` a step to begin."""
     work_ms = batch_ms(run, use)
     if work_ms is None:
         return None
-    words = f"loading {work_ms:.3g} ms over {workers} workers, {run.cpus:g} processors"
     slower = _AMONG_MORE if use.workers else _IN_A_WORKER
     touch_ms = 0.0 if use.workers or run.on_gpu else _FIRST_TOUCH_MS
     loading_ms, least_ms = slower * work_ms / workers, _least_ms(run, use, workers)
@@ -181,32 +186,37 @@ def gain_with(run: Evidence, use: LoaderUse, workers: int, starts_ms: float = 0.
         all_ms = (slower * work_ms * computing_share(run, use) + fed_ms) / max(run.cpus / ranks_here(run), 1e-9)
         # Processors that are all at work share caches and memory.
         least_ms = max(least_ms, all_ms * (_ALL_AT_WORK if all_ms > _SATURATED * max(fed_ms, loading_ms) else 1.0))
-    return gain_at(run, loading_ms, words, starts_ms, _CONTENTION / slower, least_ms, touch_ms=touch_ms)
+    words = message("input.loading_over_workers", work_ms=work_ms, workers=workers, cpus=run.cpus)
+    loading = Loading(loading_ms, words, starts_ms, _CONTENTION / slower, least_ms, touch_ms=touch_ms)
+    return gain_at(run, loading)
 
 
-def gain_at(
-    run: Evidence,
-    loading_ms: float,
-    words: str,
-    starts_ms: float = 0.0,
-    caution: float = 1.1,
-    least_ms: float | None = None,
-    spared_ms: float = 0.0,
-    touch_ms: float = 0.0,
-) -> Gain | None:
-    """What is gained when the loader needs so long for the samples of a step; `caution` times that at worst.
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """The loader after a fix: what it needs for the samples of a step, and `caution` times that at worst."""
 
-    No step is shorter than `least_ms`: unless given, what the processors need for the work of a step, of which
-    `spared_ms` is no longer done.
-    """
+    ms: float
+    words: Message
+    # Milliseconds a step that beginning epochs still costs.
+    starts_ms: float = 0.0
+    caution: float = 1.1
+    # No step is shorter than this. Unless given: what the CPUs need for the work of a step, less what is spared.
+    least_ms: float | None = None
+    spared_ms: float = 0.0
+    # Touching a batch's memory for the first time, in the main process.
+    touch_ms: float = 0.0
+
+
+def gain_at(run: Evidence, loading: Loading) -> Gain | None:
+    """What is gained when the loader is as fast as that."""
     target_ms = without_waiting_ms(run)
-    least_ms = processors_floor_ms(run, spared_ms) if least_ms is None else least_ms
-    handed_ms = handover_ms(run) + touch_ms
+    least_ms = processors_floor_ms(run, loading.spared_ms) if loading.least_ms is None else loading.least_ms
+    handed_ms = handover_ms(run) + loading.touch_ms
     fed_ms = _with_handover(run, target_ms, handed_ms)
-    ideal_ms = max(target_ms, loading_ms, least_ms) + starts_ms
-    expected_ms = max(fed_ms, loading_ms, least_ms) + starts_ms
-    cautious_ms = max(fed_ms + handed_ms, caution * loading_ms, 1.15 * least_ms) + starts_ms
-    method = f"a step is the slowest of: computing {target_ms:.3g} ms, {words}"
+    ideal_ms = max(target_ms, loading.ms, least_ms) + loading.starts_ms
+    expected_ms = max(fed_ms, loading.ms, least_ms) + loading.starts_ms
+    cautious_ms = max(fed_ms + handed_ms, loading.caution * loading.ms, 1.15 * least_ms) + loading.starts_ms
+    method = message("input.slowest_of", computing_ms=target_ms, loading=loading.words)
     return by_step(run, cautious_ms, expected_ms, ideal_ms, method)
 
 
@@ -234,3 +244,76 @@ def _with_handover(run: Evidence, target_ms: float, handed_ms: float) -> float:
         return target_ms + handed_ms
     host_ms = run.step_ms - run.phase("data").ms - run.phase("sync").ms
     return max(busy_ms, _CROWDED * host_ms + handed_ms)
+
+
+def gain_by_cheaper(
+    run: Evidence, use: LoaderUse, left_ms: tuple[float, float, float], method: Message, keeps_workers: bool = False
+) -> Gain | None:
+    """What is gained when samples get cheaper to make.
+
+    `left_ms` is what one process then takes for the samples of a step: at worst, expected, at best. `keeps_workers`:
+    epochs no longer begin with a start of workers.
+
+    Processors that making samples no longer takes are the training's own again, so their old work is no bound.
+    """
+    if not use.workers:
+        exposed = min(1.0, run.starved_ms / max(run.phase("data").ms, 1e-9))
+        data_ms = run.phase("data").ms
+        worst, expected, best = (run.step_ms - exposed * max(0.0, data_ms - left) for left in left_ms)
+        return by_step(run, worst, expected, best, method)
+    fed_ms = without_waiting_ms(run) + (0.0 if run.on_gpu else usual_handover_ms(run))
+    starts_ms = 0.0 if keeps_workers else epoch_start_ms(run)
+    worst, expected, best = (max(fed_ms, left / use.workers) + starts_ms for left in left_ms)
+    return by_step(run, worst, expected, best, method)
+
+
+# An iterator for every second batch or more is not an epoch.
+_PER_BATCH = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class StartCost:
+    """Milliseconds: of one start beyond a running epoch, and of a mean step."""
+
+    each_ms: float
+    per_step_ms: float
+    starts: int
+
+
+def is_per_batch(run: Evidence) -> bool:
+    """Is an iterator of the training loader made for nearly every batch?"""
+    return run.waiting is not None and run.waiting.first_share >= _PER_BATCH
+
+
+def start_cost(run: Evidence, use: LoaderUse) -> StartCost | None:
+    """What starting this loader's workers costs; None where it starts too seldom to say."""
+    if not use.workers or use.epochs < 3 or not run.step_ms:
+        return None
+    return _start_of_training(run, use) if use.trains else _start_of_other(run, use)
+
+
+def _start_of_training(run: Evidence, use: LoaderUse) -> StartCost | None:
+    """The first wait of an epoch, less what it would be with workers alive: one batch has to be made.
+
+    With it the passes that follow, as far as they take longer than others do.
+    """
+    waiting = run.waiting
+    if waiting is None or waiting.first_ms is None or is_per_batch(run):
+        return None
+    refill_ms = (use.sample_ms or 0.0) * (use.batch_size or 0) + handover_ms(run)
+    each_ms = waiting.first_ms - max(waiting.rest_ms, refill_ms) + (waiting.first_slower_ms or 0.0)
+    return StartCost(each_ms, waiting.first_share * each_ms, use.epochs) if each_ms > 0 else None
+
+
+def _start_of_other(run: Evidence, use: LoaderUse) -> StartCost | None:
+    """A loader that is read between the training's steps, as in evaluations: until its first fetch begins."""
+    each_s = max(use.iterator_s or 0.0, (use.cost.startup_s if use.cost is not None else None) or 0.0)
+    per_step_ms = min(1e3 * each_s * use.epochs / max(1, run.report.run.steps), run.phase("eval").ms)
+    return StartCost(1e3 * each_s, per_step_ms, use.epochs) if per_step_ms > 0 else None
+
+
+def gain_without_starts(run: Evidence, start: StartCost, more_ms: float = 0.0) -> Gain | None:
+    """The starts go from the mean step, and `more_ms` with them."""
+    removed_ms = start.per_step_ms + more_ms
+    method = message("input.without_starts", starts=start.starts, each_ms=start.each_ms, removed_ms=removed_ms)
+    return by_removing(run, removed_ms, method, floor_ms=run.device_busy_ms or 0.0)
