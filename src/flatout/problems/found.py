@@ -11,8 +11,8 @@ from typing import Literal
 from flatout.records.message import Message, message
 from flatout.records.report import Gain, Location
 from flatout.records.source import Fix, Place, Related
-from flatout.source.training import Region
-from flatout.source.values import Value
+from flatout.source.flow.values import Value
+from flatout.source.training.regions import Region
 
 Severity = Literal["high", "medium", "low"]
 

@@ -247,7 +247,11 @@ def _with_handover(run: Evidence, target_ms: float, handed_ms: float) -> float:
 
 
 def gain_by_cheaper(
-    run: Evidence, use: LoaderUse, left_ms: tuple[float, float, float], method: Message, keeps_workers: bool = False
+    run: Evidence,
+    use: LoaderUse,
+    left_ms: tuple[float, float, float],
+    method: Message | str,
+    keeps_workers: bool = False,
 ) -> Gain | None:
     """What is gained when samples get cheaper to make.
 
