@@ -35,7 +35,7 @@ from flatout.records.fix import Fix, Quality
 from flatout.records.report import Finding, Gain, Location, RemedyState, RunReport
 from flatout.records.trial import Trial
 from flatout.remedies.catalogue import known
-from flatout.remedies.loader.randomness import DRAWS_OTHERS
+from flatout.remedies.loader.probe import DRAWS_OTHERS
 from flatout.trials.request import Request
 
 Profile = Mapping[str, Any]

@@ -41,9 +41,9 @@ from flatout.diagnose.summary import examine, summarise
 from flatout.feed.host_memory import free_bytes
 from flatout.records.report import RemedyState, RunReport
 from flatout.records.trial import Trial, from_plain
-from flatout.remedies.checkpoint.place import target_of
-from flatout.remedies.loader.found_before import VARIABLE as WORKERS
-from flatout.remedies.memo.carried import VARIABLE as CARRIED
+from flatout.remedies.checkpoint.target_file import target_of
+from flatout.remedies.loader.workers import WORKERS_VARIABLE as WORKERS
+from flatout.remedies.memo.kept_calls import CARRIED_VARIABLE as CARRIED
 from flatout.store.directory import create_run
 from flatout.store.manifest import Manifest
 from flatout.store.run import StoredRun

@@ -38,3 +38,58 @@ def by_finding(
             found = finding.evidence.get(evidence) if evidence is not None else None
             return yes(value if found is None else found, finding.cause)
     return no(otherwise)
+
+
+# What remedies ask of a run's report.
+
+_PAUSES = ("eval", "checkpoint", "logging")
+
+
+def has_finding(report: RunReport, *codes: str) -> bool:
+    return any(finding.code in codes for finding in report.findings)
+
+
+def torch_state(report: RunReport) -> dict[str, Any]:
+    """Torch's settings as they were in the living process."""
+    state = report.live.get("torch")
+    return state if isinstance(state, dict) else {}
+
+
+def optimizers(report: RunReport) -> list[dict[str, Any]]:
+    known = report.live.get("optimizers")
+    return [one for one in known if isinstance(one, dict)] if isinstance(known, list) else []
+
+
+def half_share(report: RunReport) -> float:
+    """Of the results in the autograd graph, those in half precision."""
+    dtypes = torch_state(report).get("grad_dtypes")
+    return sum(float(dtypes.get(name, 0.0)) for name in ("bfloat16", "float16")) if isinstance(dtypes, dict) else 0.0
+
+
+def share_of_training(report: RunReport, *phases: str) -> float:
+    """What these take of the time, without that of evaluations, checkpoints and logging."""
+    shares = {name: one.share for name, one in report.phases.items()}
+    trained = 1.0 - sum(shares.get(name, 0.0) for name in _PAUSES)
+    return sum(shares.get(name, 0.0) for name in phases) / trained if trained > 0 else 0.0
+
+
+def ran_on_gpu(report: RunReport) -> bool:
+    return report.run.device != "cpu"
+
+
+# Tensor cores that are idle while the GPU computes in float32. No finding says so: the device is not the only limit,
+# or not all of the time, so the gain cannot be predicted. A trial is cheap, for the precision can be switched during
+# training.
+
+WORDS = "the GPU computes in float32 for a good part of the time, its tensor cores hardly at all"
+_COMPUTES, _TENSOR_CORES_REST, _MOSTLY = 0.3, 0.02, 0.9
+
+
+def are_tensor_cores_idle(report: RunReport) -> bool:
+    gpu, state = report.gpu, torch_state(report)
+    if gpu is None or gpu.tensor_active is None or gpu.tensor_active > _TENSOR_CORES_REST:
+        return False
+    if state.get("matmul_precision") != "highest" or state.get("matmul_allow_tf32"):
+        return False
+    float32 = (state.get("grad_dtypes") or {}).get("float32", 0.0)
+    return float(float32) >= _MOSTLY and (gpu.busy_share or 0.0) >= _COMPUTES

@@ -12,7 +12,7 @@ import torch.utils.data as data
 
 from flatout.feed.refusals import refusal
 from flatout.remedies.loader.arguments import LeftAlone
-from flatout.remedies.loader.hazards import refuse_hazards
+from flatout.remedies.loader.workers import refuse_hazards
 
 
 class Stream(data.IterableDataset[int]):

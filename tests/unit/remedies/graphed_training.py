@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from flatout.remedies.compute.graphs_call import GraphedCall
-from flatout.remedies.model.instance_calls import replace_call
+from flatout.remedies.compute.graphed_model import GraphedCall
+from flatout.remedies.model.module_calls import replace_call
 from flatout.remedies.site import Site
 from tests.unit.remedies.applied import site_for
 from tests.unit.remedies.graph_tapes import CpuTapes

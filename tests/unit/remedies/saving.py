@@ -6,7 +6,7 @@ import gc
 import os
 import signal
 
-from flatout.remedies.checkpoint.writing import Saver
+from flatout.remedies.checkpoint.saver import Saver
 
 
 def saver_in_force() -> Saver:

@@ -22,9 +22,8 @@ import numpy
 import pytest
 import torch
 
-from flatout.remedies.checkpoint import memory as checkpoint_memory
-from flatout.remedies.checkpoint import place as checkpoint_place
-from flatout.remedies.checkpoint import writing as checkpoint_writing
+from flatout.remedies.checkpoint import saver as checkpoint_saver
+from flatout.remedies.checkpoint import target_file
 from flatout.remedies.site import Site
 from tests.unit.remedies.applied import applied
 from tests.unit.remedies.saving import saver_in_force, stop_writer
@@ -191,7 +190,7 @@ def test_a_killed_writer_costs_nothing(site: Site, tmp_path: Path) -> None:
 def test_without_memory_for_a_copy_it_is_written_as_ever(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoint_memory, "free_bytes", lambda: 1 << 20)
+    monkeypatch.setattr(checkpoint_saver, "free_bytes", lambda: 1 << 20)
 
     torch.save(torch.ones(LARGE), tmp_path / "a.pt")
 
@@ -247,10 +246,10 @@ def test_left_over_files_of_a_killed_run_are_taken_away(site: Site, tmp_path: Pa
 
 
 def test_a_file_that_somebody_writes_is_not_left_over(tmp_path: Path) -> None:
-    place = checkpoint_place.place_for(str(tmp_path / "a.pt"), 1)
+    place = target_file.open_target(str(tmp_path / "a.pt"), 1)
     assert place is not None
 
-    checkpoint_place.remove_left_over(str(tmp_path / "a.pt"))
+    target_file.remove_left_over(str(tmp_path / "a.pt"))
 
     assert os.path.exists(place.temporary)
     place.drop()
@@ -274,10 +273,10 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
     target.write_bytes(b"old")
     memory = os.memfd_create("test")
     os.write(memory, b"x" * 100)
-    monkeypatch.setattr(checkpoint_place, "free_bytes", lambda path: 10)
+    monkeypatch.setattr(target_file, "disk_free_bytes", lambda path: 10)
 
     with pytest.raises(OSError, match="no space left") as raised:
-        checkpoint_place.write_over(str(target), memory, 100, 3)
+        target_file.write_over(str(target), memory, 100, 3)
 
     os.close(memory)
     assert raised.value.errno == errno.ENOSPC
@@ -285,7 +284,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_the_writer_needs_no_torch() -> None:
-    path = checkpoint_writing.process.__file__
+    path = checkpoint_saver.writer_process.__file__
 
     done = subprocess.run(
         [

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from flatout.remedies.checkpoint import memory as checkpoint_memory
+from flatout.remedies.checkpoint import saver as checkpoint_saver
 from tests.unit.remedies.applied import applied
 
 LARGE = 2_000_000
@@ -22,7 +22,7 @@ def test_memory_is_used_again_where_it_is_little_and_freed_where_it_is_not(
 ) -> None:
     if not may_start:
         monkeypatch.setattr(threading, "Thread", _no_more_threads)
-    monkeypatch.setattr(checkpoint_memory, "free_bytes", lambda: room)
+    monkeypatch.setattr(checkpoint_saver, "free_bytes", lambda: room)
     made: list[int] = []
     make = os.memfd_create
     monkeypatch.setattr(os, "memfd_create", lambda *args: made.append(make(*args)) or made[-1])

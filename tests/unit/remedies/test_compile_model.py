@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from flatout.remedies.compute.compile_worth import graph_breaks
-from flatout.remedies.compute.compiling import _compile
+from flatout.remedies.compute.compiled_model import _compile
+from flatout.remedies.compute.worth import graph_breaks
 from flatout.remedies.site import Site
 from tests.unit.remedies.applied import applied, site_for
 from tests.unit.remedies.training import Net, steps_told_to, train

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flatout.remedies.compute import compile_worth
-from flatout.remedies.compute.compile_worth import Worth
+from flatout.remedies.compute import worth as compile_worth
+from flatout.remedies.compute.worth import CompileWorth
 from flatout.remedies.site import Site
 from tests.unit.remedies.applied import site_for
 
@@ -20,7 +20,7 @@ class Run:
         self.now = 0.0
         self.compilations = 0
         self.steps = 0
-        self.worth = Worth(self.site, self._begin, on_device=False, clock=lambda: self.now)
+        self.worth = CompileWorth(self.site, self._begin, on_device=False, clock=lambda: self.now)
 
     def _begin(self) -> None:
         self.is_compiled = True

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from flatout.remedies.sync.deferred_calls import DeferredCalls
+from flatout.remedies.sync.defer import DeferredCalls
 
 
 class Result:

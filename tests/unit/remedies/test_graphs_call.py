@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
-from flatout.remedies.compute.graphs_call import GraphedCall
-from flatout.remedies.model.instance_calls import replace_call
+from flatout.remedies.compute.graphed_model import GraphedCall
+from flatout.remedies.model.module_calls import replace_call
 from tests.unit.remedies.applied import site_for
 from tests.unit.remedies.graph_tapes import CpuTapes
 from tests.unit.remedies.graphed_training import Net, Train, both

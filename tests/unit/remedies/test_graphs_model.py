@@ -14,9 +14,8 @@ from flatout.app.late import late_steps
 from flatout.problems.cases import on_gpu, run
 from flatout.records.report import Finding, GpuUse, PhaseShare, RunReport
 from flatout.remedies.catalogue import known
-from flatout.remedies.compute import graphs
-from flatout.remedies.compute.graphs import check_module
-from flatout.remedies.compute.graphs_worth import Worth
+from flatout.remedies.compute import graphed_model as graphs
+from flatout.remedies.compute.graphed_model import GraphsWorth, check_module
 from flatout.remedies.site import Refused, Site
 from tests.unit.remedies.applied import applied, site_for
 from tests.unit.remedies.graph_tapes import CpuTapes
@@ -85,7 +84,7 @@ def test_on_the_cpu_it_is_refused_and_the_training_goes_on() -> None:
 
 def test_from_the_first_step_to_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     """On tapes of the CPU, which are slower than the calls themselves."""
-    monkeypatch.setattr(graphs, "check", lambda torch, root: check_module(torch, root.module))
+    monkeypatch.setattr(graphs, "check_root", lambda torch, root: check_module(torch, root.module))
     monkeypatch.setattr(graphs, "CudaTapes", lambda torch, device: CpuTapes())
 
     def make() -> nn.Module:
@@ -161,7 +160,7 @@ def _timed(after_s: float, records: bool = True, steps: int = 150, before_s: flo
         begun.append(True)
         return [_Call(records)]
 
-    worth = Worth(site, begin, on_device=False, clock=lambda: now)
+    worth = GraphsWorth(site, begin, on_device=False, clock=lambda: now)
     for number in range(1, steps + 1):
         now += after_s if begun else before_s
         if site.in_force:

@@ -10,9 +10,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset, RandomSampler, default_collate, get_worker_info
 
-from flatout.remedies.loader.batching import Batching
-from flatout.remedies.loader.looking import look
-from flatout.remedies.loader.streams import why_not_again
+from flatout.remedies.loader.probe import probe_dataset, why_not_repeatable
+from flatout.remedies.loader.probe_child import Batching
 from tests.unit.remedies.applied import applied
 from tests.unit.remedies.going_through import (
     ALL,
@@ -151,7 +150,7 @@ class Numbering:
 @pytest.fixture(autouse=True)
 def worth_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """However cheap the samples of these tests are."""
-    monkeypatch.setattr("flatout.remedies.loader.adopting._CHEAP_BATCH_S", 0.0)
+    monkeypatch.setattr("flatout.remedies.loader.workers._CHEAP_BATCH_S", 0.0)
 
 
 def left_early(loader: Any) -> list[Any]:
@@ -278,9 +277,9 @@ def test_workers_do_not_live_on_where_new_ones_begin_anew(dataset: Any) -> None:
 
 
 def test_streams_that_may_be_gone_through_again() -> None:
-    assert why_not_again(Shared()) is None
-    assert "passes in _count" in str(why_not_again(GoingOn()))
-    assert "source" in str(why_not_again(FromIterator()))
+    assert why_not_repeatable(Shared()) is None
+    assert "passes in _count" in str(why_not_repeatable(GoingOn()))
+    assert "source" in str(why_not_repeatable(FromIterator()))
 
 
 @pytest.mark.parametrize("profile", [LIVING_ON, {"loader.workers": 3}], ids=str)
@@ -316,15 +315,17 @@ def test_an_iterator_that_is_used_up_and_held_gives_its_workers_on(kind: Any) ->
 
 
 def test_a_look_sees_what_counts_and_what_only_keeps() -> None:
-    assert look(torch, Counting()).changes == "calls" and look(torch, Counting()).same is False
-    assert look(torch, CountingOnly()).changes == "calls" and look(torch, CountingOnly()).is_repeatable
-    assert look(torch, Keeping()).changes is None and look(torch, Keeping()).is_repeatable
+    assert probe_dataset(torch, Counting()).changes == "calls" and probe_dataset(torch, Counting()).same is False
+    assert (
+        probe_dataset(torch, CountingOnly()).changes == "calls" and probe_dataset(torch, CountingOnly()).is_repeatable
+    )
+    assert probe_dataset(torch, Keeping()).changes is None and probe_dataset(torch, Keeping()).is_repeatable
 
 
 def test_a_look_sees_the_sampler_and_the_collate_function() -> None:
     def seen(**settings: Any) -> tuple[Any, ...]:
         loader = DataLoader(Numbers(), BATCH, **settings)
-        found = look(torch, loader.dataset, Batching.of(loader))
+        found = probe_dataset(torch, loader.dataset, Batching.of(loader))
         return found.order_draws, found.collate_draws, found.collates_same
 
     generator = torch.Generator()

@@ -116,7 +116,7 @@ WAYS: tuple[Callable[[Any], list[Any]], ...] = (
 @pytest.fixture(autouse=True)
 def worth_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """However cheap the samples of these tests are."""
-    monkeypatch.setattr("flatout.remedies.loader.adopting._CHEAP_BATCH_S", 0.0)
+    monkeypatch.setattr("flatout.remedies.loader.workers._CHEAP_BATCH_S", 0.0)
 
 
 def _cases(profiles: dict[str, dict[str, Any]], every_day: dict[str, tuple[Any, ...]]) -> list[Any]:

@@ -13,9 +13,9 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from flatout.feed.iterator import FeedIterator
-from flatout.remedies.loader import looks as at_loaders
-from flatout.remedies.loader.changed import fingerprint
-from flatout.remedies.loader.looking import Look, look
+from flatout.remedies.loader import probe as loader_probe
+from flatout.remedies.loader.probe import LoaderProbe, probe_dataset
+from flatout.remedies.loader.probe_child import fingerprint
 from tests.unit.remedies.applied import applied
 
 
@@ -59,12 +59,12 @@ def children() -> set[int]:
 
 def test_a_look_sees_what_a_sample_draws_whether_it_changes_and_what_it_takes() -> None:
     before = torch.get_rng_state(), numpy.random.get_state()[1].tolist()  # type: ignore[union-attr]
-    plain, drawing, counting = (look(torch, kind()) for kind in (Slow, Drawing, Counting))
+    plain, drawing, counting = (probe_dataset(torch, kind()) for kind in (Slow, Drawing, Counting))
 
     assert plain.is_repeatable and plain.sample_s == pytest.approx(0.004, rel=0.5)
     assert drawing.draws and drawing.same
     assert counting.draws is False and counting.same is False
-    assert look(torch, {"a": 1}) == Look()  # has no sample 0
+    assert probe_dataset(torch, {"a": 1}) == LoaderProbe()  # has no sample 0
     assert torch.equal(before[0], torch.get_rng_state())
     assert before[1] == numpy.random.get_state()[1].tolist()  # type: ignore[union-attr]
 
@@ -166,7 +166,7 @@ def test_workers_go_with_their_loader() -> None:
 
 def test_a_loader_made_again_begins_with_the_number_found(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = []
-    monkeypatch.setattr(at_loaders, "look", lambda *given: looks.append(given) or look(*given))
+    monkeypatch.setattr(loader_probe, "probe_dataset", lambda *given: looks.append(given) or probe_dataset(*given))
     dataset = Slow(120)
     with applied("loader.workers", "auto"):
         first = DataLoader(dataset, 4)

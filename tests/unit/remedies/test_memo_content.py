@@ -15,9 +15,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flatout.remedies.memo.call_key import refusal_of_class, value_at
 from flatout.remedies.memo.content import Contents, Unkeyable, bits, same_bits
-from flatout.remedies.memo.reading import refusal_of_class, value_at
-from flatout.remedies.memo.room import Room
+from flatout.remedies.memo.kept_calls import MemoryRoom
 
 
 class Colour(enum.Enum):
@@ -202,7 +202,7 @@ def test_a_path_is_followed_through_plain_attributes() -> None:
 
 @given(st.lists(st.integers(0, 50), max_size=30), st.integers(0, 1000))
 def test_no_more_is_kept_than_a_tenth_of_what_is_free(sizes: list[int], free: int) -> None:
-    room = Room(lambda kind: free - room.taken_bytes if kind == "cpu" else None)
+    room = MemoryRoom(lambda kind: free - room.taken_bytes if kind == "cpu" else None)
 
     taken = [size for size in sizes if room.take({"cpu": size})]
 

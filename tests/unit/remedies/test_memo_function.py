@@ -13,10 +13,9 @@ import pytest
 import torch
 
 from flatout.remedies.catalogue import known
-from flatout.remedies.memo import asked
+from flatout.remedies.memo import call_key as asked
 from flatout.remedies.memo.content import Contents
-from flatout.remedies.memo.kept_calls import KeptCalls
-from flatout.remedies.memo.room import Room
+from flatout.remedies.memo.kept_calls import KeptCalls, MemoryRoom
 from tests.unit.remedies.applied import applied, site_for
 from tests.unit.remedies.modules import Load, load
 
@@ -100,7 +99,7 @@ def test_what_it_reads_besides_its_arguments_counts(load: Load) -> None:
 
 def _calls(module: ModuleType, name: str, **more: Any) -> tuple[Callable[..., Any], KeptCalls, list[tuple[str, bool]]]:
     ended: list[tuple[str, bool]] = []
-    room = more.pop("room", Room(lambda kind: 1 << 30))
+    room = more.pop("room", MemoryRoom(lambda kind: 1 << 30))
 
     def stop(calls: KeptCalls, why: str, is_refusal: bool) -> None:
         ended.append((why, is_refusal))
@@ -279,7 +278,7 @@ def test_it_ends_when_looking_up_costs_more_than_the_function(load: Load) -> Non
 
 def test_it_ends_when_the_memory_is_full_and_nothing_comes_again(load: Load) -> None:
     module = load(HEAD + "def f(x):\n    for i in range(200): x = x + 1\n    return x")
-    call, calls, ended = _calls(module, "f", room=Room(lambda kind: 800 - calls_room()))
+    call, calls, ended = _calls(module, "f", room=MemoryRoom(lambda kind: 800 - calls_room()))
     room = calls._room
 
     def calls_room() -> int:
@@ -294,7 +293,7 @@ def test_it_ends_when_the_memory_is_full_and_nothing_comes_again(load: Load) -> 
 
 def test_what_did_not_fit_is_computed_as_ever(load: Load) -> None:
     module = load(HEAD + "def f(x):\n    for i in range(200): x = x + 1\n    return x")
-    call, calls, ended = _calls(module, "f", room=Room(lambda kind: 400))
+    call, calls, ended = _calls(module, "f", room=MemoryRoom(lambda kind: 400))
 
     for _ in range(3):
         for number in range(4):

@@ -10,7 +10,7 @@ import pytest
 from flatout.problems.cases import run
 from flatout.records.report import Finding, Location, RemedyState, RunReport
 from flatout.remedies.catalogue import known
-from flatout.remedies.memo.proposing import module_of
+from flatout.remedies.memo.proposal import module_of
 
 ENGINE = """\
 import torch

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flatout.remedies.memo.freshness import Freshness
-from flatout.remedies.memo.loaded_names import body_of
-from flatout.remedies.memo.purity import Impure, Reads, reads_of
+from flatout.remedies.memo.call_key import body_of
+from flatout.remedies.memo.purity import Freshness, Impure, Reads, reads_of
 from tests.unit.remedies.modules import Load, load
 
 __all__ = ["load"]

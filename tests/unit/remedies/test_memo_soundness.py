@@ -10,8 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flatout.remedies.memo.proposal import WrittenNames
 from flatout.remedies.memo.purity import Body, Impure, reads_of
-from flatout.remedies.memo.written_names import Written
 
 HEAD = "import torch\nfrom torch import zeros\n"
 _NAMES = st.sampled_from(["y", "z", "y", "z", "x"])
@@ -68,7 +68,7 @@ def test_what_is_taken_changes_nothing_that_it_was_given(first: str, second: str
     node = tree.body[-1]
     assert isinstance(node, ast.FunctionDef)
     try:
-        reads_of(Body(node, Written(tree, None), takes_self=False))
+        reads_of(Body(node, WrittenNames(tree, None), takes_self=False))
     except Impure:
         return
 

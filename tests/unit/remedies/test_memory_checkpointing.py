@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
-from flatout.remedies.memory.blocks import repeated_blocks
+from flatout.remedies.memory.checkpointing import repeated_blocks
 from tests.unit.remedies.applied import applied
 from tests.unit.remedies.training import steps_told_to
 

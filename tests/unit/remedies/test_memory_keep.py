@@ -12,7 +12,7 @@ import torch
 import torch.utils.checkpoint as torch_checkpoint
 from torch import Tensor, nn
 
-from flatout.remedies.memory import keeping
+from flatout.remedies.memory import kept_activations as keeping
 from flatout.remedies.site import Site
 from tests.unit.remedies.applied import applied
 from tests.unit.remedies.training import steps_told_to

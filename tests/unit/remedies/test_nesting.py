@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from flatout.remedies.model.nesting import with_tensors
+from flatout.remedies.model.call_arguments import map_tensors
 
 Pair = namedtuple("Pair", "left right")
 
@@ -50,7 +50,7 @@ _HALF = torch.ones(2, dtype=torch.bfloat16)
     ids=["tensor", "tuple", "list", "named tuple", "dict", "dataclass", "class of its own"],
 )
 def test_every_tensor_is_changed_and_the_given_value_is_not(value: Any, inner: Any) -> None:
-    changed = with_tensors(torch, value, _wide)
+    changed = map_tensors(torch, value, _wide)
 
     assert type(changed) is type(value)
     assert inner(changed).dtype is torch.float32
@@ -60,4 +60,4 @@ def test_every_tensor_is_changed_and_the_given_value_is_not(value: Any, inner: A
 def test_what_needs_no_change_is_the_same_object() -> None:
     value = {"a": (torch.ones(1), "x"), "b": object()}
 
-    assert with_tensors(torch, value, lambda tensor: tensor) is value
+    assert map_tensors(torch, value, lambda tensor: tensor) is value

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from flatout.remedies.site import Refused
-from flatout.remedies.transfer.async_copies import says_nothing_of_blocking
-from flatout.remedies.transfer.pinned_batches import PinnedBatches
+from flatout.remedies.transfer.async_copies import PinnedBatches, leaves_blocking_open
 from tests.unit.remedies.applied import applied
 
 Batch = namedtuple("Batch", "image label")
@@ -73,7 +72,7 @@ def test_batches_that_are_gone_are_forgotten() -> None:
     ],
 )
 def test_the_scripts_own_word_stays(args: tuple[object, ...], kwargs: dict[str, object], silent: bool) -> None:
-    assert says_nothing_of_blocking(args, kwargs) is silent
+    assert leaves_blocking_open(args, kwargs) is silent
 
 
 @pytest.mark.parametrize("name", ["transfer.async", "sync.defer", "sync.skip"])

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from flatout.remedies.precision.scaling import KEY
+from flatout.remedies.precision.fp16 import KEY
 from flatout.remedies.site import Site
 from tests.unit.remedies.applied import applied, site_for
 from tests.unit.remedies.training import Net, steps_told_to, train

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flatout.remedies.transfer.side_streams import is_of_script
+from flatout.remedies.torch_hooks import is_called_by_script
 
 
 def _asked(*modules: str) -> bool:
@@ -17,7 +17,7 @@ def _asked(*modules: str) -> bool:
 
     def ask() -> None:
         frame: FrameType | None = sys._getframe(1)
-        answers.append(is_of_script(frame))
+        answers.append(is_called_by_script(frame))
 
     call: Any = ask
     for name in reversed(modules):
@@ -36,8 +36,8 @@ def _asked(*modules: str) -> bool:
         (("apex.parallel",), True),
         (("__main__", "torch.cuda.graphs"), False),
         (("__main__", "_flatout.remedies.transfer_async", "_flatout_attach.transfers"), True),
-        (("__main__", "_flatout.remedies.deferred_calls"), False),
-        (("__main__", "_flatout.remedies.deferred_calls", "_flatout.remedies.sync_skip"), False),
+        (("__main__", "_flatout.remedies.sync.defer"), False),
+        (("__main__", "_flatout.remedies.sync.defer", "_flatout.remedies.sync_skip"), False),
         (("__main__", "_flatout.feed.ahead"), False),
     ],
 )

@@ -17,7 +17,7 @@ from flatout.records.proof import By, Decision, Identity
 from flatout.records.report import Finding
 from flatout.records.trial import Trial
 from flatout.remedies.catalogue import known
-from flatout.remedies.loader.randomness import DRAWS_OTHERS
+from flatout.remedies.loader.probe import DRAWS_OTHERS
 
 # Remedies that wait for something to act on tell of it when it came: what each tells then, and what it means if not.
 _TELLS = {

@@ -14,21 +14,25 @@ schedule) or may hang on an attribute that it sets, unless `force` is set.
 
 from __future__ import annotations
 
+import ast
 import inspect
+import linecache
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from ..answers import Answer, by_finding, yes
-from ..places import OURS
+from ..callers import OURS
 from ..values import Count, Flag, Options
-from .calling_source import does_more, goes_through_data, leaves_behind, loop_now, use_of_result
 
 if TYPE_CHECKING:
     from ...records.report import RunReport
     from ..site import Site
+
 
 ID = "cadence.eval"
 TITLE = "The model is evaluated every k-th time only, and the last time"
@@ -45,7 +49,7 @@ def applies(report: RunReport) -> Answer:
 
 
 def apply(site: Site, value: Any) -> None:
-    seldom = _Seldom(site, int(value["every"]), bool(value["force"]))
+    seldom = _EvaluationSchedule(site, int(value["every"]), bool(value["force"]))
     site.replace(site.torch.nn.Module, "eval", seldom.make_eval)
     site.each_step(seldom.after_step)
 
@@ -60,7 +64,7 @@ class _Turn:
     loop_at: int | None = None
 
 
-class _Seldom:
+class _EvaluationSchedule:
     def __init__(self, site: Site, every: int, force: bool) -> None:
         self._site = site
         self._every = every
@@ -87,25 +91,25 @@ class _Seldom:
 
     def after_step(self, step: int) -> None:
         if step <= _LOOKS_AT_STEPS:
-            self._trains |= {frame.f_code for frame in _users(sys._getframe(1))}
+            self._trains |= {frame.f_code for frame in _user_frames(sys._getframe(1))}
 
     def _seen(self, frame: FrameType) -> None:
         """The model goes into eval mode; who does it?"""
         if self._evaluates is not None:
             self._site.give_up(f"{self._evaluates.co_name} is called in a way that cannot be stood in for")
             return
-        callers = _users(frame)
+        callers = _user_frames(frame)
         for one, caller in pairwise(callers):
             if one.f_code in self._trains:
                 break
-            if goes_through_data(one.f_code):
+            if has_loop(one.f_code):
                 self._take(one, caller)
                 return
         self._site.give_up("the evaluation is no function of its own: it stands in the loop that trains")
 
     def _take(self, frame: FrameType, caller: FrameType) -> None:
         code, site = frame.f_code, self._site
-        more = does_more(code)
+        more = other_effect(code)
         if more is not None:
             site.give_up(f"{code.co_name} does not only evaluate, it {more}")
             return
@@ -113,7 +117,7 @@ class _Seldom:
         if used is not None:
             site.give_up(f"the caller of {code.co_name} {used} (force = true to do it all the same)")
             return
-        left = None if self._force else leaves_behind(code)
+        left = None if self._force else outer_target(code)
         if left is not None:
             site.give_up(
                 f"{code.co_name} sets {left}, on which something may hang (force = true to do it all the same)"
@@ -127,10 +131,10 @@ class _Seldom:
         self._caller = (caller.f_code, caller.f_lineno)
         self._taken_at = self._at_step = site.step
         # The first one was seen, not caught: what it returned is not known.
-        self._turns = {0: _Turn(loop_at=(loop_now(caller) or (None,))[0])}
+        self._turns = {0: _Turn(loop_at=(loop_position(caller) or (None,))[0])}
         for owner, name in owners:
             site.replace(owner, name, self._make)
-        ends = loop_now(caller) is not None
+        ends = loop_position(caller) is not None
         site.tell(function=code.co_name, every=self._every, keeps_last=ends, from_step=site.step)
 
     def _make(self, original: Any) -> Any:
@@ -158,7 +162,7 @@ class _Seldom:
         return self._turns.setdefault(self._calls_at_step, _Turn())
 
     def _is_skipped(self, turn: _Turn, caller: FrameType) -> bool:
-        loop = self._site.guarded(lambda: loop_now(caller), lambda: None)
+        loop = self._site.guarded(lambda: loop_position(caller), lambda: None)
         is_last = False
         if loop is not None:
             now, last = loop
@@ -171,7 +175,7 @@ class _Seldom:
         return turn.count > 1 and (turn.count - 1) % self._every != 0 and not is_last
 
 
-def _users(frame: FrameType | None) -> list[FrameType]:
+def _user_frames(frame: FrameType | None) -> list[FrameType]:
     """The frames of the user's own code, the innermost first."""
     found = []
     while frame is not None:
@@ -199,3 +203,208 @@ def _owners(frame: FrameType, caller: FrameType) -> list[tuple[Any, str]]:
 
 def _is_of(value: Any, code: CodeType) -> bool:
     return isinstance(value, FunctionType) and getattr(inspect.unwrap(value), "__code__", None) is code
+
+
+# What the source says about the function that evaluates and its caller. By the syntax alone; what cannot be told is
+# None, and the script is then left as it is.
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+# Calls to which a result may be handed without anything hanging on it.
+_SHOWS = (
+    "print", "log", "info", "debug", "warning", "add_scalar", "add_scalars", "write", "format", "set_postfix",
+    "set_description", "update", "str", "round", "float",
+)  # fmt: skip
+# Calls that make a function more than an evaluation.
+_TRAINS = {"backward": "trains", "save": "saves", "state_dict": "saves"}
+
+
+@cache
+def _tree(filename: str) -> ast.Module | None:
+    try:
+        return ast.parse("".join(linecache.getlines(filename)))
+    except (SyntaxError, ValueError):
+        return None
+
+
+def body_of(code: CodeType) -> Function | ast.Module | None:
+    """The syntax that this code was made of."""
+    tree = _tree(code.co_filename)
+    if tree is None or not tree.body:
+        return None
+    if code.co_name == "<module>":
+        return tree
+    for node in ast.walk(tree):
+        if isinstance(node, Function) and node.name == code.co_name:
+            first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+            if first == code.co_firstlineno:
+                return node
+    return None
+
+
+def has_loop(code: CodeType) -> bool:
+    body = body_of(code)
+    return body is not None and any(isinstance(node, ast.For | ast.comprehension) for node in ast.walk(body))
+
+
+def other_effect(code: CodeType) -> str | None:
+    """What a function does besides evaluating, in a word."""
+    body = body_of(code)
+    for node in ast.walk(body) if body is not None else ():
+        if isinstance(node, ast.Call):
+            name = _last_name(node.func)
+            if name in _TRAINS:
+                return _TRAINS[name]
+            if name == "step":
+                return "steps an optimizer or a schedule"
+    return None
+
+
+def outer_target(code: CodeType) -> str | None:
+    """What a function sets that is there when it has returned: an attribute, an entry, a name of others."""
+    body = body_of(code)
+    nodes = list(ast.walk(body)) if body is not None else []
+    own = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    for node in nodes:
+        if isinstance(node, ast.Global | ast.Nonlocal):
+            return f"`{node.names[0]}`"
+        if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store):
+            root: ast.expr = node
+            while isinstance(root, ast.Attribute | ast.Subscript):
+                root = root.value
+            if not (isinstance(root, ast.Name) and root.id in own):
+                return _text(node)
+    return None
+
+
+def use_of_result(frame: FrameType, name: str) -> str | None:
+    """What the caller does with what `name(…)` on its present line returns; None if it only shows it."""
+    body = body_of(frame.f_code)
+    if body is None:
+        return "does something that cannot be read"
+    calls = [
+        node
+        for node in ast.walk(body)
+        if isinstance(node, ast.Call)
+        and _last_name(node.func) == name
+        and node.lineno <= (frame.f_lineno or 0) <= (node.end_lineno or node.lineno)
+    ]
+    statements = [_statement_of(body, call) for call in calls]
+    if not calls:
+        return "calls it by another name"
+    for call, statement in zip(calls, statements, strict=True):
+        if isinstance(statement, ast.Expr) and (statement.value is call or _is_shown(statement, call)):
+            continue
+        if not isinstance(statement, ast.Assign):
+            return f"uses its result: {_text(statement)}"
+        used = _use_of_names(body, statement)
+        if used is not None:
+            return f"uses its result: {used}"
+    return None
+
+
+def _use_of_names(body: ast.AST, assignment: ast.Assign) -> str | None:
+    names = {node.id for target in assignment.targets for node in ast.walk(target) if isinstance(node, ast.Name)}
+    if not all(isinstance(target, ast.Name | ast.Tuple | ast.List) for target in assignment.targets):
+        return _text(assignment)
+    for node in ast.walk(body):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names:
+            statement = _statement_of(body, node)
+            if not isinstance(statement, ast.Expr) or not _is_shown(statement, node):
+                return _text(statement)
+    return None
+
+
+def _is_shown(statement: ast.Expr, node: ast.AST) -> bool:
+    """Whether the statement is a call that shows it, and nothing on the way decides anything by it."""
+    call = statement.value
+    if not isinstance(call, ast.Call) or _last_name(call.func) not in _SHOWS:
+        return False
+    return not any(
+        isinstance(one, ast.Compare | ast.IfExp | ast.BoolOp | ast.NamedExpr)
+        and any(inner is node for inner in ast.walk(one))
+        for one in ast.walk(call)
+    )
+
+
+def _statement_of(body: ast.AST, node: ast.AST) -> ast.stmt | None:
+    """The innermost statement; of a loop or a condition, the part that is no block counts as its own."""
+    found = None
+    for one in ast.walk(body):
+        if isinstance(one, ast.stmt) and any(inner is node for part in _own_parts(one) for inner in ast.walk(part)):
+            found = one
+    return found
+
+
+def _own_parts(statement: ast.stmt) -> Iterator[ast.AST]:
+    for name, value in ast.iter_fields(statement):
+        if name not in ("body", "orelse", "finalbody", "handlers"):
+            yield from (one for one in (value if isinstance(value, list) else [value]) if isinstance(one, ast.AST))
+
+
+def loop_position(frame: FrameType) -> tuple[int, int] | None:
+    """Of the innermost loop with a known end around the present line: how far it is, and how far it goes."""
+    body, line = body_of(frame.f_code), frame.f_lineno or 0
+    loops = [
+        node
+        for node in (ast.walk(body) if body is not None else ())
+        if isinstance(node, ast.For | ast.While) and node.body[0].lineno <= line <= (node.body[-1].end_lineno or 0)
+    ]
+    for loop in sorted(loops, key=lambda loop: -loop.lineno):
+        found = _turn_of(loop, frame) if isinstance(loop, ast.For) else _count_of(loop.test, frame)
+        if found is not None:
+            return found
+    return None
+
+
+def _turn_of(loop: ast.For, frame: FrameType) -> tuple[int, int] | None:
+    """`for epoch in range(…)`"""
+    values = _range_of(loop.iter, frame)
+    now = frame.f_locals.get(loop.target.id) if isinstance(loop.target, ast.Name) else None
+    return (now, values[-1]) if values and isinstance(now, int) and now in values else None
+
+
+def _count_of(test: ast.expr, frame: FrameType) -> tuple[int, int] | None:
+    """`while self.step < steps`"""
+    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Lt | ast.LtE) or len(test.ops) > 1:
+        return None
+    numbers = _numbers([test.left, *test.comparators], frame)
+    return (numbers[0], numbers[1]) if numbers is not None else None
+
+
+def _range_of(node: ast.expr, frame: FrameType) -> range | None:
+    if not isinstance(node, ast.Call) or not node.args:
+        return None
+    name = _last_name(node.func)
+    if name == "tqdm":
+        return _range_of(node.args[0], frame)
+    numbers = _numbers(node.args, frame) if name in ("range", "trange") else None
+    return range(*numbers) if numbers is not None else None
+
+
+def _numbers(nodes: list[ast.expr], frame: FrameType) -> list[int] | None:
+    """What these are just now; None unless all are whole numbers that can be read off without calling anything."""
+    if not all(map(_is_plain, nodes)):
+        return None
+    try:
+        found = [_value(node, frame) for node in nodes]
+    except Exception:  # whatever a name of the script may raise
+        return None
+    return found if all(isinstance(one, int) for one in found) else None
+
+
+def _is_plain(node: ast.expr) -> bool:
+    allowed = (ast.Name, ast.Attribute, ast.Constant, ast.BinOp, ast.operator, ast.expr_context, ast.Subscript)
+    return all(isinstance(one, allowed) for one in ast.walk(node))
+
+
+def _value(node: ast.expr, frame: FrameType) -> Any:
+    return eval(compile(ast.Expression(node), "<range>", "eval"), frame.f_globals, dict(frame.f_locals))
+
+
+def _last_name(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _text(node: ast.AST | None) -> str:
+    words = ast.unparse(node).splitlines()[0] if node is not None else "?"
+    return f"`{words[:60]}`"

@@ -12,20 +12,23 @@ it.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import sys
 import weakref
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..answers import Answer, no, yes
+from ..memo.proposal import module_of
 from ..values import Text
-from .waiting_call import waiting_call
 
 if TYPE_CHECKING:
-    from ...records.report import RunReport
+    from ...records.report import Finding, Location, RunReport
     from ..site import Site
+
 
 # Where the steps alone have called for it: a viewer still shows something new every few seconds.
 _EVERY = 50
@@ -39,7 +42,7 @@ VALUE = Text(rf"{_ONE}(\s*,\s*{_ONE})*", '"module:function=50" or "module:Class.
 
 def applies(report: RunReport) -> Answer:
     """Only you can say it; but what the loop calls for nothing it returns, and then waits in, is worth the question."""
-    name = waiting_call(report)
+    name = find_waiting_call(report)
     if name is None:
         return no("only you can say which function may be called less often")
     return yes(f"{name}={_EVERY}", "the training waits in it for somebody else, and uses nothing that it returns")
@@ -115,3 +118,52 @@ def _reference(who: Any) -> Callable[[], Any]:
         return weakref.ref(who)
     except TypeError:
         return lambda: who
+
+
+# Which function the training loop calls without using its result and then waits in, by a run's findings. Works on the
+# source in flatout's own process; nothing of the user's is imported.
+
+_CODE = "SY305"
+_CALLS = "calls "
+
+
+def find_waiting_call(report: RunReport) -> str | None:
+    """Its `module:function`; None where there is none, or what it returns may be used."""
+    for finding in report.findings:
+        if finding.code == _CODE and (name := _function_name(finding, report.run.argv)) is not None:
+            return name
+    return None
+
+
+def _function_name(finding: Finding, argv: tuple[str, ...]) -> str | None:
+    hops = [one for one in finding.related if one.words.startswith(_CALLS)]
+    if not hops or finding.location is None or not _is_statement(hops[0].location):
+        return None
+    name = hops[0].words.removeprefix(_CALLS)
+    inside = (hops[1].location if len(hops) > 1 else finding.location).file
+    return f"{module_of(inside, argv)}:{name}" if _is_plain_function(inside, name) else None
+
+
+def _is_statement(location: Location) -> bool:
+    """Whether the line is a call whose result goes nowhere."""
+    tree = _tree(location.file)
+    return any(
+        isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and node.lineno == location.line
+        for node in ast.walk(tree)
+    )
+
+
+def _is_plain_function(file: str, name: str) -> bool:
+    *classes, last = name.split(".")
+    body = _tree(file).body
+    for one in classes:
+        body = next((node.body for node in body if isinstance(node, ast.ClassDef) and node.name == one), [])
+    found = [node for node in body if isinstance(node, ast.FunctionDef) and node.name == last]
+    return len(found) == 1 and not found[0].decorator_list
+
+
+def _tree(file: str) -> ast.Module:
+    try:
+        return ast.parse(Path(file).read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError):
+        return ast.Module(body=[], type_ignores=[])

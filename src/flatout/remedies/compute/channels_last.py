@@ -16,13 +16,12 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..answers import Answer, no, yes
-from ..findings import found, torch_state
-from ..model.nesting import with_tensors
-from ..model.root_calls import Tries, wrap_calls
+from ..answers import Answer, has_finding, no, torch_state, yes
+from ..model.call_arguments import map_tensors
+from ..model.module_calls import CallAttempts, wrap_calls
 from ..model.roots import find_roots
 from ..site import Refused
-from ..step_hooks import before_steps
+from ..torch_hooks import hook_steps
 from ..values import Flag
 
 if TYPE_CHECKING:
@@ -39,14 +38,14 @@ VALUE = Flag()
 def applies(report: RunReport) -> Answer:
     if torch_state(report).get("compiled"):
         return no("the model is compiled, and the compiler chooses a layout")
-    if found(report, "CO506"):
+    if has_finding(report, "CO506"):
         return yes(True, "convolutions in half precision run with channels first")
     return no("no convolutions in half precision were seen with channels first")
 
 
 def apply(site: Site, value: Any) -> None:
     optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
-    before_steps(site, lambda optimizer, args, kwargs: optimizers.add(optimizer))
+    hook_steps(site, lambda optimizer, args, kwargs: optimizers.add(optimizer))
     find_roots(site, lambda roots: _begin(site, roots, optimizers))
 
 
@@ -131,7 +130,7 @@ def _lay_out(weight: Any, layout: Any, optimizers: weakref.WeakSet[Any]) -> None
 
 
 def _wrap(site: Site, roots: list[Root]) -> None:
-    torch, tries = site.torch, Tries(site)
+    torch, tries = site.torch, CallAttempts(site)
 
     def contiguous(tensor: Any) -> Any:
         if tensor.dim() == 4 and not tensor.is_contiguous() and tensor.is_contiguous(memory_format=torch.channels_last):
@@ -140,7 +139,7 @@ def _wrap(site: Site, roots: list[Root]) -> None:
 
     def run(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], onward: Callable[..., Any]) -> Any:
         def changed() -> Any:
-            return with_tensors(torch, onward(module, *args, **kwargs), contiguous)
+            return map_tensors(torch, onward(module, *args, **kwargs), contiguous)
 
         return tries.call(module, changed, lambda: onward(module, *args, **kwargs), needs_undoing=True)
 

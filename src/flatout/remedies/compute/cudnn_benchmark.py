@@ -14,12 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..answers import Answer, no, yes
-from ..explicit import refuse_when_set, when_called, when_set
-from ..findings import found, on_gpu, torch_state
-from ..model.root_calls import wrap_calls
+from ..answers import Answer, has_finding, no, ran_on_gpu, torch_state, yes
+from ..model.module_calls import wrap_calls
 from ..model.roots import find_roots, tensors_in
 from ..site import Refused
+from ..torch_hooks import refuse_when_set, when_called, when_set
 from ..values import Flag
 
 if TYPE_CHECKING:
@@ -40,10 +39,10 @@ _WANTED = (True, False)
 
 def applies(report: RunReport) -> Answer:
     state = torch_state(report)
-    if not on_gpu(report):
+    if not ran_on_gpu(report):
         return no("it ran on the CPU")
     overruled = next((one for one in report.findings if one.evidence.get("cudnn_benchmark_configured") == "true"), None)
-    is_asked = found(report, "CO503") or state.get("cudnn_deterministic")
+    is_asked = has_finding(report, "CO503") or state.get("cudnn_deterministic")
     if state.get("deterministic_algorithms") or (is_asked and overruled is None):
         return no("the script asks for deterministic algorithms; that is its own choice")
     if state.get("cudnn_benchmark"):

@@ -14,9 +14,8 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from ..answers import Answer, no, yes
-from ..findings import found, on_gpu, optimizers, share_of_training
-from ..step_hooks import before_steps
+from ..answers import Answer, has_finding, no, optimizers, ran_on_gpu, share_of_training, yes
+from ..torch_hooks import hook_steps
 from ..values import Flag
 
 if TYPE_CHECKING:
@@ -35,8 +34,8 @@ _WORTH = 0.04
 
 
 def applies(report: RunReport) -> Answer:
-    is_slow = found(report, "HO403", "HO409")
-    share = share_of_training(report, "optimizer") if on_gpu(report) else 0.0
+    is_slow = has_finding(report, "HO403", "HO409")
+    share = share_of_training(report, "optimizer") if ran_on_gpu(report) else 0.0
     known = optimizers(report)
     if not is_slow and (share < _WORTH or not any(map(_is_fusible, known))):
         return no("the optimizer's step was not seen to take long")
@@ -54,7 +53,7 @@ def _is_fusible(described: dict[str, Any]) -> bool:
 
 def apply(site: Site, value: Any) -> None:
     forms = Forms(site)
-    before_steps(site, lambda optimizer, args, kwargs: forms.see(optimizer))
+    hook_steps(site, lambda optimizer, args, kwargs: forms.see(optimizer))
     site.undo(forms.put_back)
     site.replace(site.torch.optim.Optimizer, "state_dict", forms.make_state_dict)
 

@@ -7,10 +7,11 @@ sees them first: that is loader.workers, by its name, so that the others know wh
 from __future__ import annotations
 
 import inspect
+import weakref
 from collections.abc import Callable
 from typing import Any
 
-from ..places import caller
+from ..callers import caller
 from ..site import Site
 
 # Gets the arguments by name and changes them; what it gives back is told, None where the loader is left as it is.
@@ -64,7 +65,7 @@ def _change(site: Site, change: Change, arguments: dict[str, Any]) -> None:
         site.tell(**{place: told})
 
 
-def when_made(site: Site, change: Callable[[Any], str | None]) -> None:
+def when_loader_made(site: Site, change: Callable[[Any], str | None]) -> None:
     """Let `change` see every DataLoader that was made; what it gives back is told."""
     site.after_import("torch.utils.data.dataloader", lambda module: _install_after(site, module.DataLoader, change))
 
@@ -82,3 +83,76 @@ def _install_after(site: Site, loader_class: Any, change: Callable[[Any], str | 
         return __init__
 
     site.replace(loader_class, "__init__", make)
+
+
+# The arguments as the script gave them. A copied or pickled loader is made with these, and so is the loader itself
+# once a remedy is undone: a copy may go to a process without remedies, or next to a loader whose workers it must not
+# share.
+
+_AS_MADE = "_flatout_as_made"
+TORCHS_PREFETCH = 2  # where there are workers
+# What the remedies of the loader leave on one.
+_MARKS = (
+    "_flatout_added", "_flatout_feed", "_flatout_kept_by", "_flatout_to_be_kept", "_flatout_to_be_filled",
+    "_flatout_owner", "_flatout_dataset_seen", _AS_MADE,
+)  # fmt: skip
+
+
+def record_arguments(arguments: dict[str, Any], *names: str) -> None:
+    """Before these arguments of a loader that is just being made are changed."""
+    made = vars(arguments["self"]).setdefault(_AS_MADE, {})
+    for name in names:
+        made.setdefault(name, arguments.get(name))
+
+
+def arguments_as_made(loader: Any) -> dict[str, Any]:
+    """Of what was changed, by name."""
+    return dict(vars(loader).get(_AS_MADE, {}))
+
+
+def restore_arguments(loader: Any, *names: str) -> None:
+    """Iterators that exist go on as they are; the next one is made as the script wants it."""
+    made = arguments_as_made(loader)
+    if made.get("num_workers") and made.get("prefetch_factor", 0) is None:
+        made["prefetch_factor"] = TORCHS_PREFETCH
+    # torch refuses to set some of them once a loader is made: nothing was started with them yet, or it is let go here.
+    vars(loader).update({name: made[name] for name in names if name in made})
+    if "persistent_workers" in names and "persistent_workers" in made:
+        loader._iterator = None
+
+
+def restore_when_undone(site: Site, *names: str) -> Callable[[Any], None]:
+    """Gives the function that is told of each loader."""
+    known: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+    def undo() -> None:
+        for loader in list(known.values()):
+            if "_iterator" in vars(loader):  # or its making has failed
+                restore_arguments(loader, *names)
+
+    def remember(loader: Any) -> None:
+        known[id(loader)] = loader
+
+    site.undo(undo)
+    return remember
+
+
+def install_copy_as_made(site: Site, loader_class: Any) -> None:
+    """For copy.copy, copy.deepcopy and pickle."""
+
+    def make(original: Any) -> Any:
+        def __reduce_ex__(loader: Any, protocol: Any) -> Any:
+            reduced = original(loader, protocol)
+            made = arguments_as_made(loader)
+            if not made or not isinstance(reduced, tuple) or len(reduced) < 3 or not isinstance(reduced[2], dict):
+                return reduced
+            state = {name: value for name, value in reduced[2].items() if name not in _MARKS} | made
+            if state["num_workers"] and state["prefetch_factor"] is None:
+                state["prefetch_factor"] = TORCHS_PREFETCH
+            if "persistent_workers" in made:
+                state["_iterator"] = None
+            return (*reduced[:2], state, *reduced[3:])
+
+        return __reduce_ex__
+
+    site.replace(loader_class, "__reduce_ex__", make)

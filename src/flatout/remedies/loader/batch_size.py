@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..answers import Answer, no, yes
-from ..step_hooks import before_steps
+from ..torch_hooks import hook_steps
 from ..values import Choice, Count, Options
 from .arguments import LeftAlone, change_arguments
 
@@ -57,7 +57,7 @@ def apply(site: Site, value: Any) -> None:
     other = _Other(int(value["times"]), size, scaled)
     change_arguments(site, other.change)
     if rate != "none":
-        before_steps(site, lambda optimizer, *_: rates.raise_in(optimizer), lambda optimizer, *_: rates.restore())
+        hook_steps(site, lambda optimizer, *_: rates.raise_in(optimizer), lambda optimizer, *_: rates.restore())
         site.undo(rates.restore)
 
 

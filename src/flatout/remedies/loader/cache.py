@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..answers import Answer, by_finding
 from ..values import Choice, Options, Size, Text
-from .arguments import when_made
+from .arguments import when_loader_made
 
 if TYPE_CHECKING:
     from ...records.report import RunReport
@@ -60,5 +60,5 @@ def apply(site: Site, value: Any) -> None:
             unwrap(loader)
         wrapped.clear()
 
-    when_made(site, change)
+    when_loader_made(site, change)
     site.undo(unwrap_all)

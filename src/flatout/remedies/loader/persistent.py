@@ -12,14 +12,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..answers import Answer, by_finding
-from ..places import caller
+from ..callers import caller
 from ..values import Flag
-from .arguments import change_arguments
-from .as_made import copy_as_made, put_back_when_undone
-from .kept import are_kept, do_not_keep, draw_as_before, is_owned, keep, renew_where_needed
-from .looks import Looks
-from .randomness import LIVE_ON, said, when_an_epoch_begins
-from .streams import is_stream, why_not_again
+from .arguments import change_arguments, install_copy_as_made, restore_when_undone
+from .kept_workers import draw_as_before, has_kept_workers, is_owned, keep_workers, release_kept_workers, renew_workers
+from .probe import LIVE_ON, LoaderProbes, describe_randomness, is_stream, when_an_epoch_begins, why_not_repeatable
 
 if TYPE_CHECKING:
     from ...records.report import RunReport
@@ -38,11 +35,11 @@ def applies(report: RunReport) -> Answer:
 
 
 def apply(site: Site, value: Any) -> None:
-    remember = put_back_when_undone(site, "persistent_workers")
+    remember = restore_when_undone(site, "persistent_workers")
     deciding = _Deciding(site)
 
     def change(arguments: dict[str, Any]) -> str | None:
-        if not keep(arguments, ID):
+        if not keep_workers(arguments, ID):
             return None
         remember(arguments["self"])
         vars(arguments["self"])[_PLACE] = caller(site.torch)
@@ -50,7 +47,7 @@ def apply(site: Site, value: Any) -> None:
 
     def install(module: Any) -> None:
         draw_as_before(site, module, ID)
-        copy_as_made(site, module.DataLoader)
+        install_copy_as_made(site, module.DataLoader)
         when_an_epoch_begins(site, module.DataLoader, deciding.begin)
 
     change_arguments(site, change)
@@ -62,21 +59,21 @@ class _Deciding:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._looks = Looks(site.torch)
+        self._looks = LoaderProbes(site.torch)
 
     def begin(self, loader: Any) -> None:
-        if not are_kept(loader) or not is_owned(loader, ID):
+        if not has_kept_workers(loader) or not is_owned(loader, ID):
             return
         place = vars(loader).pop(_PLACE, None)
         if place is not None:
             self._decide(loader, place)
-        renew_where_needed(self._site, loader)
+        renew_workers(self._site, loader)
 
     def _decide(self, loader: Any, place: str) -> None:
         looked = self._looks.at(loader)
-        why = why_not_again(loader.dataset) if is_stream(loader) else looked.why_not_kept
+        why = why_not_repeatable(loader.dataset) if is_stream(loader) else looked.why_not_kept
         if why is not None:
-            do_not_keep(loader)
+            release_kept_workers(loader)
             self._site.tell(**{place: f"left alone: {why}"})
             return
-        self._site.tell(randomness=said(looked, LIVE_ON, is_stream(loader)))
+        self._site.tell(randomness=describe_randomness(looked, LIVE_ON, is_stream(loader)))

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..answers import Answer, by_finding
-from ..cuda import has_gpu
 from ..site import Refused
+from ..torch_hooks import has_gpu
 from ..values import Flag
 from .arguments import change_arguments
 

@@ -9,13 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..answers import Answer, by_finding
-from ..places import caller
+from ..callers import caller
 from ..values import Count
-from .arguments import change_arguments
-from .as_made import TORCHS_PREFETCH, copy_as_made, made_with, record
-from .batching import Batching
-from .looks import Looks
-from .randomness import when_an_epoch_begins
+from .arguments import TORCHS_PREFETCH, arguments_as_made, change_arguments, install_copy_as_made, record_arguments
+from .probe import LoaderProbes, when_an_epoch_begins
+from .probe_child import Batching
 
 if TYPE_CHECKING:
     from ...records.report import RunReport
@@ -34,25 +32,25 @@ def applies(report: RunReport) -> Answer:
 
 
 def apply(site: Site, value: Any) -> None:
-    looks = Looks(site.torch)
+    looks = LoaderProbes(site.torch)
 
     def change(arguments: dict[str, Any]) -> str | None:
         before = arguments.get("prefetch_factor")
         if not arguments["num_workers"] or before == value:
             return None
         vars(arguments["self"])[_PLACE] = caller(site.torch)
-        record(arguments, "prefetch_factor")
+        record_arguments(arguments, "prefetch_factor")
         arguments["prefetch_factor"] = value
         return f"prefetch_factor {2 if before is None else before} → {value}"
 
     def begin(loader: Any) -> None:
         place = vars(loader).pop(_PLACE, None)
         if place is not None and Batching.of(loader).sampler is not None and looks.at(loader).order_draws:
-            loader.prefetch_factor = made_with(loader)["prefetch_factor"] or TORCHS_PREFETCH
+            loader.prefetch_factor = arguments_as_made(loader)["prefetch_factor"] or TORCHS_PREFETCH
             site.tell(**{place: "left alone: its sampler draws or counts with every batch that is made ahead"})
 
     def install(module: Any) -> None:
-        copy_as_made(site, module.DataLoader)
+        install_copy_as_made(site, module.DataLoader)
         when_an_epoch_begins(site, module.DataLoader, begin)
 
     change_arguments(site, change)

@@ -22,22 +22,51 @@ them goes; where that does not help there are fewer, and that is told.
 
 from __future__ import annotations
 
+import json
+import math
 import os
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..answers import Answer, by_finding
-from ..places import caller
+from ..callers import caller
+from ..site import Site
 from ..values import Count
-from .adopting import Adopting, note_added
-from .arguments import LeftAlone, change_arguments
-from .as_made import copy_as_made, put_back_when_undone
-from .hazards import refuse_hazards
-from .kept import draw_as_before, keep
-from .randomness import when_an_epoch_begins
+from .arguments import (
+    LeftAlone,
+    change_arguments,
+    install_copy_as_made,
+    record_arguments,
+    restore_arguments,
+    restore_when_undone,
+)
+from .kept_workers import (
+    draw_as_before,
+    had_no_workers,
+    has_kept_workers,
+    keep_workers,
+    release_kept_workers,
+    renew_workers,
+    set_owner,
+)
+from .probe import (
+    BY_PLACE,
+    OTHER_BATCHES,
+    OTHER_NUMBER,
+    LoaderProbe,
+    LoaderProbes,
+    describe_draws,
+    describe_randomness,
+    is_stream,
+    when_an_epoch_begins,
+    why_not_repeatable,
+)
 
 if TYPE_CHECKING:
     from ...records.report import RunReport
-    from ..site import Site
+
 
 ID = "loader.workers"
 TITLE = "Batches are made in worker processes"
@@ -56,13 +85,13 @@ def apply(site: Site, value: Any) -> None:
     tunes = value == "auto"
     # Above this many, workers take the processors from each other and from the training.
     most = workers_allowed(os.environ)
-    adopting = Adopting(site, tunes, most)
-    remember = put_back_when_undone(site, "num_workers", "prefetch_factor", "persistent_workers")
+    adopting = LoaderAdoption(site, tunes, most)
+    remember = restore_when_undone(site, "num_workers", "prefetch_factor", "persistent_workers")
 
     def give(arguments: dict[str, Any], workers: int) -> None:
         if workers:
             refuse_hazards(torch, arguments)
-        note_added(arguments, caller(torch), ID)
+        mark_added_workers(arguments, caller(torch), ID)
         remember(arguments["self"])
         arguments["num_workers"] = workers
 
@@ -70,7 +99,7 @@ def apply(site: Site, value: Any) -> None:
         before = arguments["num_workers"]
         if tunes:
             give(arguments, before or most)  # for now
-            keep(arguments, ID)
+            keep_workers(arguments, ID)
             return None
         if before == value:
             return None
@@ -82,9 +111,250 @@ def apply(site: Site, value: Any) -> None:
 
     def install(module: Any) -> None:
         draw_as_before(site, module, ID)
-        copy_as_made(site, module.DataLoader)
+        install_copy_as_made(site, module.DataLoader)
         adopting.install(module.DataLoader)
         when_an_epoch_begins(site, module.DataLoader, adopting.begin)
 
     change_arguments(site, change)
     site.after_import("torch.utils.data.dataloader", install)
+
+
+# A loader that got workers is fed as `flatout.DataLoader` is: sample by sample, in the same order, tuned while it
+# runs. That needs samples that are the same whichever worker reads them, and a loader that iterates as torch's does.
+# Others get torch's own workers; those whose batches would change get none.
+
+# On a loader: what was added to it, and what its iterators share.
+_ADDED = "_flatout_added"
+_FEED = "_flatout_feed"
+# A batch that is made in less is not worth the way from a worker, where the script has none.
+_CHEAP_BATCH_S = 0.001
+# Before the training's own pace is known: workers for one that wants a batch so often.
+_QUICK_STEP_S = 0.010
+
+
+@dataclass(slots=True)
+class Added:
+    """Workers given to one loader. `place`: where the script makes it, and which of those it makes there."""
+
+    before: int
+    place: str
+    is_decided: bool = False
+
+
+def mark_added_workers(arguments: dict[str, Any], place: str, remedy: str) -> None:
+    """Before the loader that is just being made gets other workers than the script gives it."""
+    before = arguments["num_workers"]
+    record_arguments(arguments, "num_workers", "prefetch_factor")
+    set_owner(arguments, remedy)
+    vars(arguments["self"])[_ADDED] = Added(before, place)
+
+
+class LoaderAdoption:
+    """Decides, when a loader with added workers is first gone through, how it is fed."""
+
+    def __init__(self, site: Site, tunes: bool, most: int) -> None:
+        self._site = site
+        self._tunes = tunes
+        self._most = most
+        self._looks = LoaderProbes(site.torch)
+        # Scripts make a loader again over the same data: {id: (the dataset, workers found)}
+        self._found: dict[int, tuple[Callable[[], Any], int]] = {}
+        # One line may make the loaders of training and evaluation: {line: the kinds it has made}
+        self._kinds: dict[str, list[tuple[object, ...]]] = {}
+
+    def install(self, loader_class: Any) -> None:
+        def make(original: Any) -> Any:
+            def _get_iterator(loader: Any) -> Any:
+                feed = vars(loader).get(_FEED)
+                if feed is None or not self._site.in_force or _why_not_fed(loader) is not None:
+                    return original(loader)
+                return feed.make_iterator(loader)
+
+            return _get_iterator
+
+        self._site.replace(loader_class, "_get_iterator", make)
+        self._class = loader_class
+
+    def begin(self, loader: Any) -> None:
+        """An epoch of any loader begins."""
+        added = vars(loader).get(_ADDED)
+        if added is None:
+            return
+        if not added.is_decided:
+            added.is_decided = True
+            added.place = self._told_apart(loader, added)
+            self._decide(loader, added)
+        renew_workers(self._site, loader)
+        feed = vars(loader).get(_FEED)
+        if feed is not None:
+            feed.epoch += 1
+
+    def _told_apart(self, loader: Any, added: Added) -> str:
+        """The line, with a number where it has made another kind of loader before. One made again is no other kind."""
+        kinds = self._kinds.setdefault(added.place, [])
+        how = (type(loader.dataset), type(loader.sampler), loader.batch_size, loader.drop_last, added.before)
+        if how not in kinds:
+            kinds.append(how)
+        number = kinds.index(how) + 1
+        return added.place if number == 1 else f"{added.place} ({number})"
+
+    def _decide(self, loader: Any, added: Added) -> None:
+        looked = self._looks.at(loader)
+        if looked.why_no_workers is not None:
+            self._leave_alone(loader, added, looked.why_no_workers)
+            return
+        why_not_kept = why_not_repeatable(loader.dataset) if is_stream(loader) else looked.why_not_kept
+        if has_kept_workers(loader) and why_not_kept is not None:
+            release_kept_workers(loader)
+        if self._tunes:
+            self._decide_by_cost(loader, added, looked)
+            return
+        self._tell_of(loader, looked, OTHER_NUMBER)
+        if looked.is_repeatable and self._iterates_as_torch(loader):
+            self._adopt(loader, added, looked)
+
+    def _decide_by_cost(self, loader: Any, added: Added, looked: LoaderProbe) -> None:
+        batch = loader.batch_size or 1
+        if not added.before and looked.sample_s is not None and batch * looked.sample_s < _CHEAP_BATCH_S:
+            _put_workers_back(loader)
+            took_ms = 1e3 * batch * looked.sample_s
+            self._site.tell(**{added.place: f"num_workers stays 0: a batch takes {took_ms:.2g} ms"})
+            return
+        batches = _length(loader)
+        found = workers_found_before(added.place)
+        begins_with = found or added.before or self._found_for(loader.dataset)
+        loader.num_workers = begins_with or self._guess(looked, batch, batches)
+        adopts = self._iterates_as_torch(loader) and bool(looked.same)
+        self._tell_of(loader, looked, BY_PLACE if adopts else OTHER_NUMBER)
+        if adopts:
+            self._adopt(loader, added, looked, batches, is_found=found is not None)
+        self._tell_workers(loader, added, loader.num_workers)
+
+    def _leave_alone(self, loader: Any, added: Added, why: str) -> None:
+        _put_workers_back(loader)
+        if has_kept_workers(loader):
+            release_kept_workers(loader)
+        self._site.tell(**{added.place: f"left alone: {why}"})
+
+    def _found_for(self, dataset: Any) -> int:
+        """How many workers an earlier loader over it came to, 0 for none."""
+        found, workers = self._found.get(id(dataset), (lambda: None, 0))
+        return workers if found() is dataset else 0
+
+    def _guess(self, looked: LoaderProbe, batch: int, batches: int | None) -> int:
+        """As many as make a batch in the time of a quick step, as far as the processors and an epoch's batches go."""
+        wanted = math.ceil(batch * looked.sample_s / _QUICK_STEP_S) if looked.sample_s is not None else self._most
+        return max(1, min(wanted, self._most, batches or self._most))
+
+    def _iterates_as_torch(self, loader: Any) -> bool:
+        """One that overrides this may do anything with what it gets."""
+        kind = type(loader)
+        own = (kind.__iter__, kind._get_iterator, kind._index_sampler)
+        return own == (self._class.__iter__, self._class._get_iterator, self._class._index_sampler)
+
+    def _adopt(
+        self, loader: Any, added: Added, looked: LoaderProbe, batches: int | None = None, is_found: bool = False
+    ) -> None:
+        from ...feed.feeding import Feed
+        from .probe_child import may_draw_at_end
+
+        if _why_not_fed(loader) is not None:
+            return
+        late = had_no_workers(loader)
+        draws = looked.draws or looked.collate_draws
+        feed = Feed("sample" if draws else "worker", compensate=has_kept_workers(loader), draws_late=late)
+        feed.last_in_turn = late and may_draw_at_end(loader._index_sampler)
+        feed.on_random = lambda: self._site.tell(randomness=describe_draws("some samples or batches", OTHER_NUMBER))
+        feed.known_workers = added.before
+        feed.on_short = lambda done: self._site.tell(memory=done)
+        feed.on_renumbered = lambda: self._site.tell(worker_ids=_shared(added.before))
+        if self._tunes:
+            feed.tune(loader, loader.num_workers, batches, is_found)
+            # Without the loader: its workers are to go when the script lets go of it.
+            found = weakref.ref(loader)
+            feed.on_workers = lambda workers: self._tell_workers(found(), added, workers)
+        vars(loader)[_FEED] = feed
+
+    def _tell_workers(self, loader: Any, added: Added, workers: int) -> None:
+        if loader is not None:
+            try:
+                self._found[id(loader.dataset)] = (weakref.ref(loader.dataset), workers)
+            except TypeError:
+                pass  # a plain list
+        self._site.tell(**{added.place: f"num_workers {added.before} → {workers}"})
+
+    def _tell_of(self, loader: Any, looked: LoaderProbe, why: str) -> None:
+        self._site.tell(randomness=describe_randomness(looked, why, is_stream(loader)))
+        if is_stream(loader):
+            self._site.tell(order=OTHER_BATCHES)
+        if looked.changes is not None:
+            name = f"{type(loader.dataset).__name__}.{looked.changes}"
+            self._site.tell(dataset=f"{name} changes as samples are read: each worker has its own")
+
+
+def _shared(before: int) -> str:
+    if not before:
+        return "in workers get_worker_info() is None: samples failed otherwise"
+    known = "0" if before == 1 else f"0 to {before - 1}"
+    return f"further workers share the numbers {known}, which the script expects: samples failed with others"
+
+
+def _put_workers_back(loader: Any) -> None:
+    """Before its first workers are started."""
+    restore_arguments(loader, "num_workers", "prefetch_factor")
+    if not loader.num_workers and has_kept_workers(loader):
+        release_kept_workers(loader)
+
+
+def _why_not_fed(loader: Any) -> str | None:
+    from ...feed.feeding import why_not_fed
+
+    return why_not_fed(loader)
+
+
+def _length(loader: Any) -> int | None:
+    try:
+        return len(loader)
+    except TypeError:
+        return None
+
+
+# Loaders for which workers would duplicate samples, fail, or hang.
+
+_LOOKED_AT = 64
+
+
+def refuse_hazards(torch: Any, arguments: dict[str, Any]) -> None:
+    """Raises LeftAlone where workers would not do the same work."""
+    # Not at the top: it imports torch, which the script may not have done yet.
+    from ...feed.refusals import refusal
+
+    dataset = arguments["dataset"]
+    if any(getattr(value, "is_cuda", False) for value in list(getattr(dataset, "__dict__", {}).values())[:_LOOKED_AT]):
+        raise LeftAlone("its dataset holds tensors on the GPU, which workers cannot use")
+    start_method = _start_method(torch, arguments.get("multiprocessing_context"))
+    why = refusal(dataset, arguments.get("collate_fn"), arguments.get("worker_init_fn"), start_method)
+    if why is not None:
+        raise LeftAlone(why)
+
+
+def _start_method(torch: Any, context: Any) -> str:
+    if isinstance(context, str):
+        return context
+    if context is not None and hasattr(context, "get_start_method"):
+        return str(context.get_start_method())
+    return str(torch.multiprocessing.get_start_method())
+
+
+# How many workers a loader ended up with in another run of the same script: a trial need not find that out again.
+
+WORKERS_VARIABLE = "FLATOUT_WORKERS"
+
+
+def workers_found_before(place: str) -> int | None:
+    """Of the loader that is made at `place` ("loader.py:46", "loader.py:46 (2)")."""
+    try:
+        found = json.loads(os.environ.get(WORKERS_VARIABLE) or "{}").get(place)
+        return int(found) if found else None
+    except (ValueError, TypeError, AttributeError):
+        return None

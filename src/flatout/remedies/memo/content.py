@@ -12,8 +12,10 @@ import dataclasses
 import enum
 import math
 import pathlib
+import random
+import sys
 import types
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 _DEEPEST = 12
@@ -175,3 +177,176 @@ def _attributes(value: Any) -> list[tuple[str, Any]]:
     names = [one.name for one in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else []
     found = {name: getattr(value, name) for name in names if hasattr(value, name)}
     return list({**found, **getattr(value, "__dict__", {})}.items())
+
+
+# Results: what can be kept, copied, compared bit by bit, and measured.
+
+_KEEPABLE = (bool, int, float, complex, str, bytes, type(None))
+
+
+class Unkeepable(Exception):
+    """A copy of it would not be the same: the words say why."""
+
+
+def check_keepable(torch: Any, result: Any, arguments: Any) -> None:
+    """Whether copies can stand for this result. Raises Unkeepable."""
+    given = {id(part) for part in parts_of(arguments) if isinstance(part, list | dict)}
+    memory = {_memory(torch, part) for part in parts_of(arguments)} - {None}
+    for part in parts_of(result):
+        if id(part) in given:
+            raise Unkeepable("its result holds one of its arguments")
+        if isinstance(part, torch.Tensor):
+            _check_tensor(torch, part)
+        elif not _is_numpy(part):
+            if not isinstance(part, (*_KEEPABLE, tuple, list, dict, torch.dtype, torch.device)):
+                raise Unkeepable(f"it returns a {type(part).__name__}")
+            continue
+        where = _memory(torch, part)
+        if where is not None and where in memory:
+            raise Unkeepable("its result shares memory with an argument, or a part of it with another part")
+        memory.add(where)
+
+
+def _check_tensor(torch: Any, tensor: Any) -> None:
+    if tensor.requires_grad:
+        raise Unkeepable("gradients flow through its result")
+    if type(tensor) is not torch.Tensor or tensor.layout is not torch.strided or tensor.is_quantized:
+        raise Unkeepable(f"it returns a {type(tensor).__name__} of its own kind")
+    # Of memory that overlaps or has gaps a copy is laid out in another way.
+    if torch.empty_like(tensor, device="meta").stride() != tensor.stride():
+        raise Unkeepable("its result is a view of something larger")
+
+
+def _is_numpy(value: Any) -> bool:
+    return type(value).__module__ == "numpy" and hasattr(value, "tobytes")
+
+
+def _memory(torch: Any, part: Any) -> tuple[str, int] | None:
+    """Where it lies; None for what lies nowhere."""
+    if isinstance(part, torch.Tensor):
+        return (str(part.device), part.untyped_storage().data_ptr()) if part.numel() else None
+    if _is_numpy(part) and hasattr(part, "ctypes"):
+        base = part
+        while getattr(base, "base", None) is not None and hasattr(base.base, "ctypes"):
+            base = base.base
+        return "cpu", base.ctypes.data
+    return None
+
+
+def parts_of(value: Any) -> Iterator[Any]:
+    """Itself and all that lies in it, as far as it is made of tuples, lists and dicts."""
+    yield value
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, tuple | list) else ()
+    for one in inner:
+        yield from parts_of(one)
+
+
+def copy_of(torch: Any, value: Any) -> Any:
+    """The same in memory of its own."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    if _is_numpy(value):
+        return value.copy(order="K") if hasattr(value, "ctypes") else value
+    if isinstance(value, dict):
+        return {name: copy_of(torch, one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [copy_of(torch, one) for one in value]
+    if isinstance(value, tuple) and type(value) is not torch.Size:
+        copied = tuple(copy_of(torch, one) for one in value)
+        make: Any = getattr(type(value), "_make", tuple)
+        return make(copied)
+    return value
+
+
+def is_same(torch: Any, one: Any, other: Any) -> bool:
+    """The same types, shapes and bits all the way down. Waits for the device."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, torch.Tensor):
+        facts = [(part.shape, part.stride(), part.dtype, part.device) for part in (one, other)]
+        return facts[0] == facts[1] and same_bits(torch, bits(torch, one), bits(torch, other))
+    if _is_numpy(one):
+        return (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes())
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(is_same(torch, one[name], other[name]) for name in one)
+    if isinstance(one, tuple | list):
+        return len(one) == len(other) and all(is_same(torch, a, b) for a, b in zip(one, other, strict=True))
+    return repr(one) == repr(other)
+
+
+def bytes_on(torch: Any, value: Any) -> dict[str, int]:
+    """By kind of device, what its tensors and arrays take."""
+    taken: dict[str, int] = {}
+    for part in parts_of(value):
+        if isinstance(part, torch.Tensor):
+            kind, size = part.device.type, part.numel() * part.element_size()
+        elif _is_numpy(part):
+            kind, size = "cpu", part.nbytes
+        else:
+            continue
+        taken[kind] = taken.get(kind, 0) + size
+    return taken
+
+
+# Settings of torch that a result depends on, and random generators that a draw would move.
+
+
+def torch_settings(torch: Any, has_products: bool) -> Hashable | None:
+    """Of this thread, just now; None where calls are recorded or rewritten, so that none may be left out.
+
+    How products round is left out where a function has none: a trial that changes it need not compute all results anew.
+    """
+    c = torch._C
+    if (
+        torch.compiler.is_compiling()
+        or _count(c, "_len_torch_function_stack")
+        or _count(c, "_len_torch_dispatch_stack")
+    ):
+        return None
+    on_gpu: tuple[Any, ...] = ()
+    if torch.cuda.is_initialized():
+        if torch.cuda.is_current_stream_capturing():
+            return None
+        # What is kept was made by work in one stream, and is ready only there.
+        on_gpu = (torch.cuda.current_device(), torch.cuda.current_stream().cuda_stream)
+    autocast = tuple((torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda"))
+    rounding = _of_products(torch.backends) if has_products else ()
+    return (
+        torch.get_default_dtype(), torch.is_grad_enabled(), torch.is_inference_mode_enabled(), autocast, on_gpu,
+        torch.get_num_threads(), torch.are_deterministic_algorithms_enabled(), *rounding,
+    )  # fmt: skip
+
+
+def _of_products(backends: Any) -> tuple[Any, ...]:
+    """Where torch has the newer names of these, asking by the older ones can fail."""
+    cudnn, matmul = backends.cudnn, backends.cuda.matmul
+    if hasattr(matmul, "fp32_precision"):
+        rounding = (matmul.fp32_precision, cudnn.conv.fp32_precision)
+    else:
+        rounding = (matmul.allow_tf32, cudnn.allow_tf32)
+    return (*rounding, cudnn.benchmark, cudnn.deterministic)
+
+
+def _count(c: Any, name: str) -> int:
+    return int(getattr(c, name, int)())
+
+
+def generator_states(torch: Any) -> tuple[Any, ...]:
+    """The states of all that scripts commonly draw from."""
+    numpy = sys.modules.get("numpy")
+    of_numpy = numpy.random.get_state(legacy=False) if numpy is not None else {}
+    of_gpu = torch.cuda.get_rng_state().tolist() if torch.cuda.is_initialized() else None
+    return torch.get_rng_state().numpy().tobytes(), of_gpu, random.getstate(), _plain(of_numpy)
+
+
+def moved_generator(torch: Any, before: tuple[Any, ...]) -> str | None:
+    """Whose generator has moved since."""
+    names = ("torch's", "the GPU's", "Python's", "numpy's")
+    changed = [name for name, one, other in zip(names, before, generator_states(torch), strict=True) if one != other]
+    return changed[0] if changed else None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    return value.tobytes() if hasattr(value, "tobytes") else value

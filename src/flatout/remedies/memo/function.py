@@ -21,15 +21,17 @@ import atexit
 import os
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..answers import Answer
+from ..site import Site
 
 if TYPE_CHECKING:
     from ...records.report import RunReport
-    from ..site import Site
+
 
 ID = "memo.function"
 TITLE = "A function's results are kept for when the same arguments come again"
@@ -59,9 +61,9 @@ VALUE = _FunctionNames()
 
 
 def applies(report: RunReport) -> Answer:
-    from .proposing import proposed
+    from .proposal import propose_functions
 
-    return proposed(report, ID)
+    return propose_functions(report, ID)
 
 
 def apply(site: Site, value: Any) -> None:
@@ -72,11 +74,11 @@ class _Functions:
     """All that the profile names, in one process."""
 
     def __init__(self, site: Site, names: list[str]) -> None:
-        from .epochs import Epochs
-        from .room import Room, free_bytes
+
+        from .kept_calls import MemoryRoom, memory_left
 
         self._site = site
-        self._room = Room(partial(free_bytes, site.torch))
+        self._room = MemoryRoom(partial(memory_left, site.torch))
         self._missing = list(names)
         self._calls: list[Any] = []
         self._stopped: list[str] = []
@@ -100,8 +102,7 @@ class _Functions:
                 self._take(name, sys.modules["__main__"])
 
     def _take(self, name: str, module: Any) -> None:
-        from .carried import VARIABLE, Carried
-        from .kept_calls import KeptCalls
+        from .kept_calls import CARRIED_VARIABLE, CarriedResults, KeptCalls
 
         written = name.partition(":")[2]
         last = written.rpartition(".")[2]
@@ -113,7 +114,7 @@ class _Functions:
             self._stop(name, f"{written!r} is no plain function or method", is_refusal=True)
         else:
             stop = partial(self._stop_calls, name)
-            carried = Carried(self._site.torch, os.environ.get(VARIABLE), name)
+            carried = CarriedResults(self._site.torch, os.environ.get(CARRIED_VARIABLE), name)
             calls = KeptCalls(self._site, name, isinstance(owner, type), self._room, stop, carried)
             self._calls.append(calls)
             self._site.replace(owner, last, calls.make)
@@ -198,3 +199,41 @@ def _owner(module: Any, name: str) -> Any:
             return None
     found = getattr(owner, last, None) if owner is not None else None
     return owner if callable(found) and not isinstance(found, type) else None
+
+
+# How many epochs have begun: the longest loader begins anew with each.
+
+
+class Epochs:
+    """Begins of loaders, by their length, since it was asked to count."""
+
+    def __init__(self, site: Site, begins: Callable[[], None]) -> None:
+        self._begun: dict[int, int] = {}
+        self._begins = begins
+        site.replace(site.torch.utils.data.DataLoader, "__iter__", self._make)
+
+    @property
+    def longest(self) -> int | None:
+        """Batches in an epoch, as far as a loader says how many it has."""
+        return max(self._begun, default=None)
+
+    @property
+    def begun(self) -> int:
+        return self._begun[max(self._begun)] if self._begun else 0
+
+    def forget(self) -> None:
+        """Count from now on."""
+        self._begun = dict.fromkeys(self._begun, 0)
+
+    def _make(self, original: Any) -> Any:
+        def __iter__(loader: Any) -> Any:
+            try:
+                length = len(loader)
+            except (TypeError, NotImplementedError):
+                length = 0
+            if length:
+                self._begun[length] = self._begun.get(length, 0) + 1
+            self._begins()
+            return original(loader)
+
+        return __iter__

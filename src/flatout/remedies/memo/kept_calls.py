@@ -7,22 +7,32 @@ must not change its arguments. Whatever breaks a rule ends the keeping, and what
 
 from __future__ import annotations
 
+import hashlib
 import os
+import pickle
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from ...feed.host_memory import free_bytes as available_bytes
 from ..site import Site
-from .asked import Asked, Asking
-from .carried import Carried
-from .content import Unkeyable, same_bits
+from .call_key import CallKey, KeyMaker
+from .content import (
+    Unkeepable,
+    Unkeyable,
+    bits,
+    bytes_on,
+    check_keepable,
+    copy_of,
+    generator_states,
+    is_same,
+    moved_generator,
+    same_bits,
+)
 from .purity import Impure
-from .results import Unkeepable, bytes_on, check, copy_of, same
-from .room import Room
-from .surroundings import generators, has_drawn
 
 _COMPARED_AT_FIRST = 3
 # Later hits are compared when there were so many times more of them, and it takes no more than this part of the time.
@@ -48,9 +58,9 @@ class KeptCalls:
         site: Site,
         name: str,
         is_method: bool,
-        room: Room,
+        room: MemoryRoom,
         stop: Callable[[KeptCalls, str, bool], None],
-        carried: Carried | None = None,
+        carried: CarriedResults | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._site, self._torch = site, site.torch
@@ -60,7 +70,7 @@ class KeptCalls:
         self._stop = stop
         self._carried = carried
         self._clock = clock
-        self._asking: dict[type | None, Asking] = {}
+        self._asking: dict[type | None, KeyMaker] = {}
         self._kept: dict[Hashable, _Kept] = {}
         # The process and the thread that it is kept in: those of the first call.
         self._home: tuple[int, int] | None = None
@@ -132,17 +142,17 @@ class KeptCalls:
         kept = {key: (one.result, one.large, one.took_s) for key, one in self._kept.items()}
         return self._carried is not None and self._carried.save(kept, self._room.taken_bytes)
 
-    def _asked(self, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Asked | None:
+    def _asked(self, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallKey | None:
         owner = type(args[0]) if self._is_method and args else None
         try:
             if owner not in self._asking:
-                self._asking[owner] = Asking(self._torch, original, owner)
+                self._asking[owner] = KeyMaker(self._torch, original, owner)
             return self._asking[owner].asked(args, kwargs)
         except (Impure, Unkeyable) as reason:
             self.end(str(reason), is_refusal=self.hits == 0)
             return None
 
-    def _found(self, asked: Asked) -> _Kept | None:
+    def _found(self, asked: CallKey) -> _Kept | None:
         kept = self._kept.get(asked.key)
         if kept is None or not all(map(partial(same_bits, self._torch), kept.large, asked.large)):
             return None
@@ -164,9 +174,9 @@ class KeptCalls:
             self.end(f"looking up its arguments takes {self.own_s:.2f} s, and saves {self.saved_s:.2f} s")
 
     def _computed(
-        self, compute: Callable[[], Any], asked: Asked, kept: _Kept | None, call: tuple[Any, Any, Any]
+        self, compute: Callable[[], Any], asked: CallKey, kept: _Kept | None, call: tuple[Any, Any, Any]
     ) -> Any:
-        before = self._site.guarded(lambda: generators(self._torch), lambda: None)
+        before = self._site.guarded(lambda: generator_states(self._torch), lambda: None)
         began_s = self._clock()
         self._is_inside = True
         try:
@@ -180,10 +190,10 @@ class KeptCalls:
         return result
 
     def _after(
-        self, asked: Asked, kept: _Kept | None, result: Any, took_s: float, before: Any, call: tuple[Any, Any, Any]
+        self, asked: CallKey, kept: _Kept | None, result: Any, took_s: float, before: Any, call: tuple[Any, Any, Any]
     ) -> None:
         self._function_s += took_s
-        drawn = has_drawn(self._torch, before)
+        drawn = moved_generator(self._torch, before)
         if drawn is not None:
             self.end(f"it draws from {drawn} random generator", is_refusal=self._compared == 0)
         elif (kept is not None or self.misses < _COMPARED_AT_FIRST) and self._has_changed(asked, call):
@@ -195,13 +205,13 @@ class KeptCalls:
             self._keep(asked, result, took_s)
             self._judge_cost()
 
-    def _has_changed(self, asked: Asked, call: tuple[Any, Any, Any]) -> bool:
+    def _has_changed(self, asked: CallKey, call: tuple[Any, Any, Any]) -> bool:
         again = self._asked(*call)
         return again is not None and again.key != asked.key
 
     def _compare(self, kept: _Kept, result: Any, took_s: float) -> None:
         self.hits += 1
-        if not same(self._torch, kept.result, result):
+        if not is_same(self._torch, kept.result, result):
             self.end("the same arguments gave another result")
             return
         self._compared += 1
@@ -212,10 +222,10 @@ class KeptCalls:
         elif self._compared > _COMPARED_AT_FIRST:
             self._compared_s += took_s
 
-    def _keep(self, asked: Asked, result: Any, took_s: float) -> None:
+    def _keep(self, asked: CallKey, result: Any, took_s: float) -> None:
         torch = self._torch
         try:
-            check(torch, result, asked.values)
+            check_keepable(torch, result, asked.values)
         except Unkeepable as reason:
             self.end(str(reason), is_refusal=True)
             return
@@ -234,3 +244,131 @@ class KeptCalls:
             self.end(f"looking up its arguments takes {each_ms:.2f} ms a call, the function itself {its_ms:.2f} ms")
         elif self.hits == 0 and self.is_full and self.misses > 3 * len(self._kept):
             self.end("the memory for its results is full, and no arguments came again")
+
+
+# How much more may be kept: a tenth of the free memory, of a device and of the host, asked anew each time.
+
+_SHARE = 0.1
+
+
+class MemoryRoom:
+    """What is kept where, in bytes."""
+
+    def __init__(self, free_bytes: Callable[[str], int | None]) -> None:
+        self._free_bytes = free_bytes
+        self._taken: dict[str, int] = {}
+
+    @property
+    def taken_bytes(self) -> int:
+        return sum(self._taken.values())
+
+    def take(self, wanted: Mapping[str, int]) -> bool:
+        """Whether there is room for it; then it counts as taken."""
+        for kind, size in wanted.items():
+            free, taken = self._free_bytes(kind), self._taken.get(kind, 0)
+            if free is None or taken + size > _SHARE * (free + taken):
+                return False
+        for kind, size in wanted.items():
+            self._taken[kind] = self._taken.get(kind, 0) + size
+        return True
+
+
+def memory_left(torch: Any, kind: str) -> int | None:
+    """Of the host, a part for each of the processes that train on it; None where it is not known."""
+    if kind == "cuda":
+        free, _ = torch.cuda.mem_get_info()
+        return int(free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated())
+    if kind != "cpu":
+        return None
+    known = available_bytes()
+    ranks = os.environ.get("LOCAL_WORLD_SIZE", "1")
+    return known // max(1, int(ranks) if ranks.isdigit() else 1) if known is not None else None
+
+
+# Results kept by one trial of a search, for the next: it need not run an epoch to have them. They are found by the
+# same rules as any other, equal bit by bit in all inputs, and compared at first.
+
+CARRIED_VARIABLE = "FLATOUT_CARRIED"
+# More would take longer to write than it saves.
+_MOST_BYTES = 2 << 30
+
+CarriedResult = tuple[Any, tuple[Any, ...], float]
+
+
+class CarriedResults:
+    """The file of one function in the folder that trials share; without a folder there is nothing to carry."""
+
+    def __init__(self, torch: Any, folder: str | None, name: str) -> None:
+        self._torch = torch
+        own = f"{hashlib.blake2b(name.encode(), digest_size=8).hexdigest()}.kept"
+        self._file = os.path.join(folder, own) if folder else None
+
+    def load(self) -> dict[Hashable, CarriedResult]:
+        """By key: result, large arguments, and what it took to compute."""
+        if self._file is None or not os.path.exists(self._file):
+            return {}
+        try:
+            with open(self._file, "rb") as file:
+                packed = pickle.load(file)
+            return {
+                key: (self._all(result, self._unpacked), tuple(map(self._unpacked, large)), took_s)
+                for key, (result, large, took_s) in packed.items()
+            }
+        except Exception:
+            return {}  # then they are computed, as ever
+
+    def save(self, kept: Mapping[Hashable, CarriedResult], total_bytes: int) -> bool:
+        """Whether the next trial will find them. Those of the first that has any are enough."""
+        if self._file is None or not kept or total_bytes > _MOST_BYTES:
+            return False
+        try:
+            if not os.path.exists(self._file):
+                self._write(self._file, kept)
+            return True
+        except Exception:
+            return False  # a class that cannot be pickled, a disk that is full: the next one computes them
+
+    def _write(self, file: str, kept: Mapping[Hashable, CarriedResult]) -> None:
+        packed = {
+            key: (self._all(result, self._packed), tuple(map(self._packed, large)), took_s)
+            for key, (result, large, took_s) in kept.items()
+        }
+        os.makedirs(os.path.dirname(file), exist_ok=True)
+        partial = f"{file}.{os.getpid()}"
+        with open(partial, "wb") as opened:
+            pickle.dump(packed, opened, pickle.HIGHEST_PROTOCOL)
+        os.replace(partial, file)
+
+    def _all(self, value: Any, change: Callable[[Any], Any]) -> Any:
+        """With every tensor in it changed; what may be in it is what can be kept."""
+        if isinstance(value, self._torch.Tensor | _Packed):
+            return change(value)
+        if isinstance(value, dict):
+            return {name: self._all(one, change) for name, one in value.items()}
+        if isinstance(value, list):
+            return [self._all(one, change) for one in value]
+        if isinstance(value, tuple) and type(value) is not self._torch.Size:
+            make: Any = getattr(type(value), "_make", tuple)
+            return make(self._all(one, change) for one in value)
+        return value
+
+    def _packed(self, tensor: Any) -> _Packed:
+        data = bits(self._torch, tensor).cpu().numpy().tobytes()
+        return _Packed(tensor.dtype, tuple(tensor.shape), tensor.stride(), str(tensor.device), data)
+
+    def _unpacked(self, packed: _Packed) -> Any:
+        torch = self._torch
+        made = torch.empty_strided(packed.shape, packed.stride, dtype=packed.dtype, device=packed.device)
+        if packed.data:
+            flat = torch.frombuffer(bytearray(packed.data), dtype=torch.uint8)
+            made.copy_(flat.view(packed.dtype).reshape(packed.shape))
+        return made
+
+
+class _Packed:
+    """A tensor as plain bytes: how torch writes one is watched, and is the script's."""
+
+    __slots__ = ("data", "device", "dtype", "shape", "stride")
+
+    def __init__(self, dtype: Any, shape: Any, stride: Any, device: str, data: bytes) -> None:
+        self.dtype, self.shape, self.stride, self.device, self.data = dtype, shape, stride, device, data

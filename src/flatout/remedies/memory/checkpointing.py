@@ -18,26 +18,23 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from ..answers import Answer, no, yes
-from ..findings import found
-from ..model.again import Given, Modes, filled
-from ..model.arguments import NotPlain, tensors_of
-from ..model.fixed import Fixed, HostRandomness
-from ..model.hooks import check_hooks, is_compiled
-from ..model.instance_calls import at_first_calls, replace_call
-from ..model.root_calls import Before
+from ..answers import Answer, has_finding, no, yes
+from ..model.call_arguments import GivenTensors, Modes, NotPlain, fill_tensors, tensors_of
+from ..model.module_calls import SavedState, at_first_calls, check_hooks, is_compiled, replace_call
+from ..model.snapshot import HostRandomness, ModelSnapshot
 from ..site import Refused
 from ..values import Flag
-from .blocks import repeated_blocks
 
 if TYPE_CHECKING:
     from ...records.report import RunReport
     from ..site import Site
+
 
 ID = "memory.checkpointing"
 TITLE = "Repeated blocks run again in backward, for memory"
@@ -47,7 +44,7 @@ CONFLICTS = ("compile.model", "graphs.model")
 
 
 def applies(report: RunReport) -> Answer:
-    if found(report, "ME704"):
+    if has_finding(report, "ME704"):
         return yes(True, "the allocator runs out of memory and starts over")
     return no("it saves memory and costs time; memory was not seen to run out")
 
@@ -104,7 +101,7 @@ class CheckpointedCall:
             self._site.refuse(f"{type(block).__name__} cannot be run again in backward: it {why}")
             return block._call_impl(*args, **kwargs)
         try:
-            given = Given(tensors_of(torch, (args, kwargs)), keeps=is_first)
+            given = GivenTensors(tensors_of(torch, (args, kwargs)), keeps=is_first)
         except (NotPlain, RuntimeError):  # another kind of call than the one that was tried
             return block._call_impl(*args, **kwargs)
         contexts = {"context_fn": self._contexts} if self._has_statistics else {}
@@ -113,7 +110,7 @@ class CheckpointedCall:
         run = self._twice(given, Modes(block))
         return self._checkpoint(run, args, kwargs, weight, use_reentrant=False, **contexts)
 
-    def _twice(self, given: Given, modes: Modes) -> Any:
+    def _twice(self, given: GivenTensors, modes: Modes) -> Any:
         """What is called in forward, and again in backward, where it has to find what it found the first time."""
         passes = 0
 
@@ -129,14 +126,14 @@ class CheckpointedCall:
 
         return run
 
-    def _as_given(self, given: Given, args: Any, kwargs: Any) -> Any:
+    def _as_given(self, given: GivenTensors, args: Any, kwargs: Any) -> Any:
         name, then = type(self._block).__name__, given.then
         words = "the model changes in place what it has given it"
         if then is None:
             self._site.give_up(f"{name} cannot be run again in backward: {words}; this step's gradients may be wrong")
             return args, kwargs
         self._site.refuse(f"{name} cannot be run again in backward: {words}")
-        return filled(self._torch, (args, kwargs), then)
+        return fill_tensors(self._torch, (args, kwargs), then)
 
     def _why_not(self, args: Any, kwargs: Any) -> str | None:
         try:
@@ -154,8 +151,12 @@ class CheckpointedCall:
         tensors = [one.detach().clone() for one in tensors_of(torch, (args, kwargs))]
         buffers = [one for part in block.modules() if not _keeps_statistics(torch, part) for one in _buffers(part)]
         held = [one._version for one in (*tensors, *buffers)]
-        fixed, host, before = Fixed(torch, block), HostRandomness(torch, torchs_too=False), Before(torch, block)
-        args, kwargs = filled(torch, (args, kwargs), tensors)
+        fixed, host, before = (
+            ModelSnapshot(torch, block),
+            HostRandomness(torch, torchs_too=False),
+            SavedState(torch, block),
+        )
+        args, kwargs = fill_tensors(torch, (args, kwargs), tensors)
         try:
             with torch.no_grad():
                 list(tensors_of(torch, block._call_impl(*args, **kwargs)))
@@ -205,3 +206,31 @@ def _keeps_statistics(torch: Any, part: Any) -> bool:
     """What it computes in training does not depend on them."""
     of_batches = torch.nn.modules.batchnorm._BatchNorm, torch.nn.modules.instancenorm._InstanceNorm
     return isinstance(part, of_batches) and bool(_buffers(part))
+
+
+# The repeated blocks of a model: children of one class in a list or a sequence.
+
+_FEWEST = 2
+
+
+def repeated_blocks(torch: Any, model: Any) -> dict[str, Any]:
+    """{name: block}, the outermost ones only. A single layer is no block: there is nothing in it to run again."""
+    found: dict[str, Any] = {}
+    containers = (torch.nn.ModuleList, torch.nn.Sequential, torch.nn.ModuleDict)
+    for name, container in model.named_modules():
+        if not isinstance(container, containers) or any(_is_within(name, block) for block in found):
+            continue
+        children = {child: part for child, part in container.named_children() if _is_block(part)}
+        counts = Counter(type(part) for part in children.values())
+        for child, part in children.items():
+            if counts[type(part)] >= _FEWEST:
+                found[f"{name}.{child}" if name else child] = part
+    return found
+
+
+def _is_block(part: Any) -> bool:
+    return next(part.children(), None) is not None and next(part.parameters(), None) is not None
+
+
+def _is_within(name: str, block: str) -> bool:
+    return name == block or name.startswith(f"{block}.")

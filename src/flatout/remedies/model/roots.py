@@ -19,7 +19,7 @@ from ..site import Refused, Site
 
 LOOK_STEPS = 3
 # A step that calls more modules than this has none around them: its layers are called one by one.
-_MOST_ROOTS = 8
+MOST_ROOTS = 8
 _MOST_NODES = 20_000
 
 
@@ -191,7 +191,7 @@ def find_roots(site: Site, found: Callable[[list[Root]], None]) -> None:
 def _checked(roots: list[Root]) -> list[Root]:
     if not roots:
         raise Refused("no module was seen to run in the training step")
-    if len(roots) > _MOST_ROOTS:
+    if len(roots) > MOST_ROOTS:
         raise Refused(f"the training step calls {len(roots)} modules one by one; there is none around them")
     if any(type(root.inner).__name__.endswith("ScriptModule") for root in roots):
         raise Refused("the model is scripted by torch.jit")

@@ -14,12 +14,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..answers import Answer, no, yes
-from ..findings import found, half_share
+from ..answers import WORDS, Answer, are_tensor_cores_idle, half_share, has_finding, no, yes
 from ..values import Flag
-from .autocasting import autocast_roots
-from .loss_watch import watch_loss
-from .resting import WORDS, tensor_cores_rest
+from .autocast import autocast_roots, watch_loss
 
 if TYPE_CHECKING:
     from ...records.report import RunReport
@@ -42,9 +39,9 @@ def applies(report: RunReport) -> Answer:
         ("CO502", "the tensor cores work in TF32, which is half as fast as bf16"),
         ("CO501", "float32 products do not use the tensor cores"),
     ):
-        if found(report, code):
+        if has_finding(report, code):
             return yes(True, words)
-    if tensor_cores_rest(report):
+    if are_tensor_cores_idle(report):
         return yes(True, WORDS)
     return no("the GPU was not seen to be held up by its arithmetic in float32")
 

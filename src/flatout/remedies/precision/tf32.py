@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..answers import Answer, no, yes
-from ..explicit import refuse_when_set, when_attribute_set, when_called, when_set
-from ..findings import found, half_share
+from ..answers import WORDS, Answer, are_tensor_cores_idle, half_share, has_finding, no, yes
 from ..site import Refused
+from ..torch_hooks import refuse_when_set, when_attribute_set, when_called, when_set
 from ..values import Flag
-from .resting import WORDS, tensor_cores_rest
 
 if TYPE_CHECKING:
     from ...records.report import RunReport
@@ -28,11 +26,11 @@ ROUNDS = 2.0**-11
 
 
 def applies(report: RunReport) -> Answer:
-    if found(report, "CO501"):
+    if has_finding(report, "CO501"):
         return yes(True, "float32 products do not use the tensor cores")
     if half_share(report):
         return no("products are done in half precision")
-    if tensor_cores_rest(report):
+    if are_tensor_cores_idle(report):
         return yes(True, WORDS)
     return no("no float32 products were seen that tensor cores would speed up")
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..answers import Answer, by_finding
 from ..site import Refused
-from ..transfer.side_streams import is_of_script, when_used
+from ..torch_hooks import is_called_by_script, when_stream_entered
 from ..values import Flag
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def apply(site: Site, value: Any) -> None:
     for name in ("to", "copy_"):
         site.replace(torch.Tensor, name, lambda original: _make_copy(site, original))
     site.replace(torch.cuda.Event, "elapsed_time", lambda original: _make_elapsed_time(site, original))
-    when_used(site, lambda: site.give_up("the script works with CUDA streams of its own"))
+    when_stream_entered(site, lambda: site.give_up("the script works with CUDA streams of its own"))
 
 
 def _make_synchronize(site: Site, original: Any) -> Any:
@@ -85,7 +85,7 @@ def _make_copy(site: Site, original: Any) -> Any:
         result = original(tensor, *args, **kwargs)
         # `to` is called on what is copied, `copy_` on where it goes.
         source = args[0] if args and isinstance(args[0], site.torch.Tensor) else tensor
-        if site.in_force and source.is_cuda and not result.is_cuda and is_of_script(sys._getframe(1)):
+        if site.in_force and source.is_cuda and not result.is_cuda and is_called_by_script(sys._getframe(1)):
             site.give_up("the script copies to the host without blocking, and may read it after synchronize")
         return result
 

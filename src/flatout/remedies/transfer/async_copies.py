@@ -13,18 +13,20 @@ order it may have. An explicit `non_blocking=False` stays.
 from __future__ import annotations
 
 import sys
+import weakref
+from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..answers import Answer, by_finding, yes
 from ..site import Refused
+from ..torch_hooks import when_stream_entered
 from ..values import Flag
-from .pinned_batches import PinnedBatches
-from .side_streams import when_used
 
 if TYPE_CHECKING:
     from ...records.report import RunReport
     from ..site import Site
+
 
 ID = "transfer.async"
 TITLE = "Pinned batches are copied without holding up the host"
@@ -54,7 +56,7 @@ def apply(site: Site, value: Any) -> None:
     site.replace(torch.Tensor, "cuda", copies.make_to)
     site.replace(torch.Tensor, "copy_", copies.make_copy)
     site.each_step(copies.after_step)
-    when_used(site, lambda: site.give_up("the script works with CUDA streams of its own"))
+    when_stream_entered(site, lambda: site.give_up("the script works with CUDA streams of its own"))
 
 
 def _make_pin(site: Site, batches: PinnedBatches, original: Any) -> Any:
@@ -95,7 +97,7 @@ class _Copies:
         def to(tensor: Any, *args: Any, **kwargs: Any) -> Any:
             if self._compiling() or not self._concerns(tensor):
                 return original(tensor, *args, **kwargs)
-            if self._begun and says_nothing_of_blocking(args, kwargs):
+            if self._begun and leaves_blocking_open(args, kwargs):
                 kwargs = {**kwargs, "non_blocking": True}
             result = original(tensor, *args, **kwargs)
             if result.is_cuda:
@@ -108,7 +110,7 @@ class _Copies:
         def copy_(tensor: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
             if self._compiling() or not self._concerns(source) or not tensor.is_cuda:
                 return original(tensor, source, *args, **kwargs)
-            if self._begun and says_nothing_of_blocking(args, kwargs):
+            if self._begun and leaves_blocking_open(args, kwargs):
                 kwargs = {**kwargs, "non_blocking": True}
             result = original(tensor, source, *args, **kwargs)
             self._copied(source)
@@ -132,6 +134,60 @@ class _Copies:
             self._site.tell(non_blocking_from_step=step)
 
 
-def says_nothing_of_blocking(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def leaves_blocking_open(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether the script leaves it open; a bare True or False among the arguments is its word."""
     return "non_blocking" not in kwargs and not any(isinstance(one, bool) for one in args)
+
+
+# Pinned tensors that came out of a loader, and whether the script writes into them after copying. A tensor that a
+# loader has pinned belongs to one batch: it is copied once and dropped, and torch keeps its memory until the copy is
+# over. A pinned buffer of the script's own may be filled again right after the copy, so it does not count.
+
+_DEEPEST = 8
+# Copies that are watched for a later write; a batch is not held back for it.
+_WATCHED = 64
+
+
+class PinnedBatches:
+    def __init__(self, torch: Any) -> None:
+        self._tensor = torch.Tensor
+        # By identity: tensors compare element by element.
+        self._known: dict[int, weakref.ref[Any]] = {}
+        self._copied: deque[tuple[weakref.ref[Any], int]] = deque(maxlen=_WATCHED)
+
+    def came(self, batch: Any, depth: int = 0) -> None:
+        """A batch out of a loader's pinning."""
+        if isinstance(batch, self._tensor):
+            self._remember(batch)
+        elif depth < _DEEPEST:
+            for part in _parts(batch):
+                self.came(part, depth + 1)
+
+    def _remember(self, tensor: Any) -> None:
+        number, known = id(tensor), self._known
+        known[number] = weakref.ref(tensor, lambda _: known.pop(number, None))
+
+    def has(self, tensor: Any) -> bool:
+        found = self._known.get(id(tensor))
+        return found is not None and found() is tensor
+
+    def is_copied(self, tensor: Any) -> None:
+        """It is on its way to a device."""
+        self._copied.append((self._known[id(tensor)], tensor._version))
+
+    def written_after_copy(self) -> bool:
+        """Whether the script has changed a batch on the host after it was copied. Looked at once a step."""
+        seen = [(reference(), version) for reference, version in self._copied]
+        self._copied = deque(
+            (one for one, (tensor, _) in zip(self._copied, seen, strict=True) if tensor is not None), maxlen=_WATCHED
+        )
+        return any(tensor is not None and tensor._version != version for tensor, version in seen)
+
+
+def _parts(batch: Any) -> list[Any]:
+    if isinstance(batch, dict):
+        return list(batch.values())
+    if isinstance(batch, list | tuple):
+        return list(batch)
+    # A batch of the script's own type, which pins itself.
+    return list(getattr(batch, "__dict__", {}).values())

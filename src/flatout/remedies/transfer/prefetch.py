@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..answers import Answer, no, yes
-from ..cuda import has_gpu
 from ..site import Refused
+from ..torch_hooks import has_gpu
 from ..values import Flag
 
 if TYPE_CHECKING:

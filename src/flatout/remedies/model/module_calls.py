@@ -1,0 +1,260 @@
+"""Wraps the calls of the roots, by their classes: what is copied, pickled, hooked or compiled stays as it was.
+
+A call that fails under a remedy is made again without it. If that works, the remedy is given up; if it fails too, the
+error is the script's own.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from functools import partial
+from threading import get_ident
+from typing import Any
+
+from ..site import Refused, Site
+from ..torch_hooks import hook_steps
+from .roots import MOST_ROOTS, Root
+
+# So many calls of a class are first tries: random numbers, buffers and attributes are put back before a second one.
+_FIRST_TRIES = 6
+_CONTAINERS = (list, dict, set, deque, OrderedDict)
+
+Call = Callable[[], Any]
+# Is given the module, its positional and keyword arguments, and the call as it would be made without the remedy.
+Run = Callable[[Any, tuple[Any, ...], dict[str, Any], Callable[..., Any]], Any]
+
+
+def wrap_calls(site: Site, roots: list[Root], run: Run) -> None:
+    """Have `run` make the calls of these roots, and of every other module of their classes that none of them calls."""
+    here = threading.local()
+    for kind in {type(root.module) for root in roots}:
+        site.replace(kind, "__call__", partial(_make_call, site, kind, run, here))
+
+
+def _make_call(site: Site, kind: Any, run: Run, here: threading.local, original: Any) -> Any:
+    torch = site.torch
+    compiling, tracing = torch.compiler.is_dynamo_compiling, torch._C._get_tracing_state
+    own = kind.__dict__.get("__call__")
+
+    def onward(module: Any, *args: Any, **kwargs: Any) -> Any:
+        # Looked up anew: others, such as torch.fx, replace the call of nn.Module for a while.
+        return original(module, *args, **kwargs) if own is not None else super(kind, module).__call__(*args, **kwargs)
+
+    def call(module: Any, *args: Any, **kwargs: Any) -> Any:
+        if compiling() or not site.in_force or getattr(here, "inside", False) or tracing() is not None:
+            return onward(module, *args, **kwargs)
+        here.inside = True
+        try:
+            return run(module, args, kwargs, onward)
+        finally:
+            here.inside = False
+
+    return call
+
+
+class CallAttempts:
+    """Makes calls under a remedy, and those that fail once more without it."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._left: dict[type, int] = {}
+
+    def call(self, module: Any, changed: Call, plain: Call, needs_undoing: bool = False) -> Any:
+        """`changed()`; if it fails, `plain()`, for which the remedy may have to be undone first."""
+        torch, kind = self._site.torch, type(module)
+        left = self._left.get(kind, _FIRST_TRIES)
+        before = None
+        if left:
+            self._left[kind] = left - 1
+            before = FullSavedState(torch, module)
+        try:
+            return changed()
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:
+            if before is not None:
+                before.restore()
+            words = f"{kind.__name__} failed under it ({_short(error)})"
+            if needs_undoing:
+                self._site.give_up(words)
+            # Raises the script's own error, if it is one.
+            result = plain()
+            self._site.give_up(words)
+            return result
+
+
+class SavedState:
+    """Random numbers and buffers as they are now."""
+
+    def __init__(self, torch: Any, module: Any) -> None:
+        self._torch = torch
+        self._random = torch.get_rng_state()
+        self._on_device = torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None
+        self._buffers = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
+
+    def restore(self) -> None:
+        torch = self._torch
+        torch.set_rng_state(self._random)
+        if self._on_device is not None:
+            torch.cuda.set_rng_state(self._on_device)
+        with torch.no_grad():
+            for buffer, kept in self._buffers:
+                buffer.copy_(kept)
+
+
+class FullSavedState(SavedState):
+    """Attributes of the modules as well (a count, a list of side losses): a call made twice must leave them once."""
+
+    def __init__(self, torch: Any, module: Any) -> None:
+        super().__init__(torch, module)
+        own = vars(torch.nn.Module()).keys() - {"_buffers"} | {"_compiled_call_impl"}
+        self._attributes = [
+            (vars(part), {name: value for name, value in vars(part).items() if name not in own})
+            for part in module.modules()
+        ]
+        held = [one for _, kept in self._attributes for one in kept.values() if type(one) in _CONTAINERS]
+        self._containers = [(one, copy.copy(one)) for one in held]
+        self._own = own
+
+    def restore(self) -> None:
+        for attributes, before in self._attributes:
+            for name in attributes.keys() - before.keys() - self._own:
+                del attributes[name]
+            attributes.update(before)
+        for container, contents in self._containers:
+            container.clear()
+            (container.extend if hasattr(container, "extend") else container.update)(contents)
+        super().restore()
+
+
+def _short(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:200] if lines else ''}"
+
+
+# Calls of single modules; from the first training call on where a remedy is for memory.
+
+_NOT_IN_BACKWARD = -1
+
+
+def replace_call(site: Site, module: Any, call: Callable[..., Any]) -> None:
+    """On the instance, as torch's own `compile` does it: copies and pickles leave it out."""
+    module._compiled_call_impl = call
+
+    def undo() -> None:
+        if module.__dict__.get("_compiled_call_impl") is call:
+            del module._compiled_call_impl
+
+    site.undo(undo)
+
+
+def at_first_calls(site: Site, prepare: Callable[[Any], None]) -> None:
+    """Before the first training call of every module that the script calls itself: `prepare(module)`.
+
+    It is looked for until the first optimizer step. What `prepare` refuses is refused.
+    """
+    look = _FirstCallWatch(site, prepare)
+    look.put_on()
+    site.undo(look.end)
+    hook_steps(site, lambda *_: look.end())
+
+
+class _FirstCallWatch:
+    """Stands before `nn.Module.__call__` while nothing else runs; within a root it is off."""
+
+    def __init__(self, site: Site, prepare: Callable[[Any], None]) -> None:
+        self._site = site
+        self._prepare = prepare
+        self._kind = site.torch.nn.Module
+        self._original = self._kind.__call__
+        self._call = self._make()
+        self._thread = get_ident()
+        self._is_over = False
+        self._is_inside = False
+        self._seen: list[Any] = []
+
+    def put_on(self) -> None:
+        if not self._is_over and self._kind.__call__ is self._original:
+            self._kind.__call__ = self._call
+
+    def take_off(self) -> None:
+        # Where someone else has wrapped it since, theirs stays; ours then only passes through.
+        if self._kind.__call__ is self._call:
+            self._kind.__call__ = self._original
+
+    def end(self) -> None:
+        self._is_over = True
+        self._seen.clear()
+        self.take_off()
+
+    def _make(self) -> Any:
+        original, torch = self._original, self._site.torch
+        compiling, in_backward = torch.compiler.is_dynamo_compiling, torch._C._current_graph_task_id
+
+        def __call__(module: Any, *args: Any, **kwargs: Any) -> Any:
+            if compiling() or self._is_over or self._is_inside or get_ident() != self._thread:
+                return original(module, *args, **kwargs)
+            if in_backward() != _NOT_IN_BACKWARD:
+                # A checkpoint runs a part of the model again.
+                return original(module, *args, **kwargs)
+            if next(module.parameters(), None) is None:
+                return original(module, *args, **kwargs)
+            self._is_inside = True
+            self.take_off()
+            try:
+                if module.training and torch.is_grad_enabled() and self._site.in_force:
+                    self._meet(module)
+                return original(module, *args, **kwargs)
+            finally:
+                self._is_inside = False
+                self.put_on()
+
+        return __call__
+
+    def _meet(self, module: Any) -> None:
+        if any(one is module for one in self._seen):
+            return
+        self._seen.append(module)
+        try:
+            if len(self._seen) > MOST_ROOTS:
+                raise Refused("the training step calls its layers one by one; there is no model around them")
+            self._prepare(module)
+        except Refused as refused:
+            self._site.refuse(str(refused))
+        except Exception as error:  # nothing of ours may end a training
+            self._site.give_up(f"{type(error).__name__}: {error}")
+
+
+# Models that must be called as they are, because of hooks or wrappers.
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_GLOBAL_HOOKS = tuple(f"_global{name}" for name in _HOOKS)
+_WRAPPERS = ("DistributedDataParallel", "DataParallel", "FullyShardedDataParallel")
+
+
+def check_hooks(torch: Any, module: Any) -> None:
+    """Raises Refused where a hook on a module would be called at other times, or not at all."""
+    if any(getattr(torch.nn.modules.module, hooks, None) for hooks in _GLOBAL_HOOKS):
+        raise Refused("a hook on all modules would be called at other times")
+    for part in module.modules():
+        if any(getattr(part, hooks, None) for hooks in _HOOKS):
+            raise Refused(f"a hook on {type(part).__name__} would be called at other times")
+
+
+def check_plain(module: Any) -> None:
+    """Raises Refused for a model that is wrapped or compiled."""
+    name = type(module).__name__
+    if is_compiled(module):
+        raise Refused("the script compiles the model itself")
+    if name in _WRAPPERS or name.startswith("FSDP"):
+        raise Refused(f"{name} exchanges gradients within the backward pass")
+
+
+def is_compiled(module: Any) -> bool:
+    """Whether it, or a part of it, is called in another way than its own; remedies that go together do not count."""
+    others = (part._compiled_call_impl for part in module.modules())
+    is_anothers = any(one is not None and not getattr(one, "goes_with_others", False) for one in others)
+    return type(module).__name__ == "OptimizedModule" or is_anothers

@@ -1,0 +1,180 @@
+"""What a forward pass reads besides its arguments, and whether it is still so.
+
+A recorded call holds addresses and the path that Python took once; one that is made twice has to find the second time
+what it found the first. So all that it may read is kept and compared: plain values on modules, on their configuration
+objects and among globals, which tensors are where, whether they are trained, hooks, and what is switched to evaluation.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from operator import is_
+from types import FunctionType
+from typing import Any
+
+_PLAIN = (bool, int, float, str, bytes, type(None))
+_CONTAINERS = (dict, list, set)
+_OWN_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_HELD = ("_parameters", "_buffers", "_modules")
+_MOST_ENTRIES = 200
+_DEEPEST_CALLS = 3
+
+
+class ModelSnapshot:
+    """As it is now."""
+
+    def __init__(self, torch: Any, module: Any) -> None:
+        self._torch = torch
+        # What every module has; hooks and what it holds are looked at on their own.
+        self._left_out = {*vars(torch.nn.Module()), "_compiled_call_impl"} - {"training"}
+        self._plain: tuple[list[dict[Any, Any]], list[Any], list[Any]] = ([], [], [])
+        self._same: tuple[list[dict[Any, Any]], list[Any], list[Any]] = ([], [], [])
+        self._owners: dict[str, list[str]] = {"plain": [], "same": []}
+        self._containers: list[Any] = []
+        self._of_classes: list[tuple[type, str, Any]] = []
+        self._lists: list[tuple[list[Any], list[Any]]] = []
+        self._tensors: list[Any] = []
+        self._seen: set[int] = set()
+        for name, part in module.named_modules():
+            self._add_part(name or type(module).__name__, part)
+        for kind in _own_classes(module):
+            self._of_classes += [(kind, key, value) for key, value in vars(kind).items() if type(value) in _PLAIN]
+            forward = vars(kind).get("forward")
+            if isinstance(forward, FunctionType):
+                self._add_function(forward, _DEEPEST_CALLS)
+        self._lengths = list(map(len, self._containers))
+        self._addresses = self._where()
+        self._trained = [one.requires_grad for one in self._tensors]
+
+    def changed(self) -> str | None:
+        """What is no longer so, in words."""
+        try:
+            return self._compared()
+        except Exception as error:  # a value that cannot be compared is no longer the one it was
+            return f"a value that cannot be compared ({type(error).__name__})"
+
+    def _compared(self) -> str | None:
+        dicts, keys, values = self._plain
+        now = list(map(dict.get, dicts, keys))
+        if now != values:
+            at = next(n for n, (one, other) in enumerate(zip(now, values, strict=True)) if one != other)
+            return f"{self._owners['plain'][at]} changed from {values[at]!r} to {now[at]!r}"
+        for kind, key, value in self._of_classes:
+            if getattr(kind, key, self) != value:
+                return f"{kind.__name__}.{key} changed from {value!r} to {getattr(kind, key, None)!r}"
+        dicts, keys, values = self._same
+        if not all(map(is_, map(dict.get, dicts, keys), values)):
+            at = next(n for n, key in enumerate(keys) if dicts[n].get(key) is not values[n])
+            return f"{self._owners['same'][at]} was replaced"
+        if list(map(len, self._containers)) != self._lengths or any(one != kept for one, kept in self._lists):
+            return "hooks, parts or the contents of a list changed"
+        if self._where() != self._addresses:
+            return "weights or buffers were moved to other memory"
+        if [one.requires_grad for one in self._tensors] != self._trained:
+            return "weights were frozen or thawed"
+        return None
+
+    def _where(self) -> list[int]:
+        return [one.data_ptr() for one in self._tensors]
+
+    def _add_part(self, name: str, part: Any) -> None:
+        own = vars(part)
+        # A forward that sets an attribute for the first time makes it longer.
+        self._containers.append(own)
+        self._containers += [own[hooks] for hooks in _OWN_HOOKS if hooks in own]
+        for held in _HELD:
+            self._containers.append(own[held])
+            for key, value in own[held].items():
+                self._add(own[held], key, value, f"{name}.{key}")
+        for key, value in own.items():
+            if key not in self._left_out:
+                self._add(own, key, value, f"{name}.{key}", objects=True)
+
+    def _add(self, owner: dict[Any, Any], key: Any, value: Any, words: str, objects: bool = False) -> None:
+        is_plain = type(value) in _PLAIN
+        group = self._plain if is_plain else self._same
+        for held, one in zip(group, (owner, key, value), strict=True):
+            held.append(one)
+        self._owners["plain" if is_plain else "same"].append(words)
+        if isinstance(value, self._torch.Tensor):
+            if id(value) not in self._seen:
+                self._seen.add(id(value))
+                self._tensors.append(value)
+        elif objects and not is_plain:
+            self._add_object(value, words)
+
+    def _add_object(self, value: Any, words: str) -> None:
+        """One level into what a module holds: a list of tensors, a configuration."""
+        if id(value) in self._seen or isinstance(value, self._torch.nn.Module | type | FunctionType):
+            return
+        self._seen.add(id(value))
+        if isinstance(value, _CONTAINERS):
+            self._containers.append(value)
+        entries = value if isinstance(value, dict) else getattr(value, "__dict__", None)
+        if isinstance(value, list):
+            self._add_list(value)
+        elif isinstance(entries, dict) and len(entries) <= _MOST_ENTRIES:
+            for key, one in entries.items():
+                if type(one) in _PLAIN or isinstance(one, self._torch.Tensor):
+                    self._add(entries, key, one, f"{words}.{key}")
+
+    def _add_list(self, values: list[Any]) -> None:
+        for one in values[:_MOST_ENTRIES]:
+            if isinstance(one, self._torch.Tensor) and id(one) not in self._seen:
+                self._seen.add(id(one))
+                self._tensors.append(one)
+        if len(values) <= _MOST_ENTRIES and all(type(one) in _PLAIN for one in values):
+            self._lists.append((values, list(values)))
+
+    def _add_function(self, function: FunctionType, depth: int) -> None:
+        """Globals that it reads, and those of the functions it calls by name."""
+        if id(function) in self._seen or not depth:
+            return
+        self._seen.add(id(function))
+        for key in function.__code__.co_names:
+            value = function.__globals__.get(key, self)
+            if isinstance(value, FunctionType) and _is_scripts(value):
+                self._add_function(value, depth - 1)
+            elif type(value) in _PLAIN or isinstance(value, self._torch.Tensor):
+                self._add(function.__globals__, key, value, key)
+            elif value is not self and not isinstance(value, type | FunctionType):
+                # A list, a namespace of arguments, a module of settings.
+                self._add_object(value, key)
+
+
+def _own_classes(module: Any) -> set[type]:
+    """Those of its parts and their bases that are not torch's."""
+    kinds = {kind for part in module.modules() for kind in type(part).__mro__}
+    return {kind for kind in kinds if kind.__module__.split(".")[0] not in ("torch", "builtins")}
+
+
+def _is_scripts(function: FunctionType) -> bool:
+    return (function.__module__ or "").split(".")[0] != "torch"
+
+
+class HostRandomness:
+    """Where the host's random generators stand: a call that draws from them is not the same call again."""
+
+    def __init__(self, torch: Any, torchs_too: bool) -> None:
+        self._torch = torch
+        self._is_torchs_too = torchs_too
+        self._states = self._now()
+
+    def was_used(self) -> bool:
+        return any(one != other for one, other in zip(self._states, self._now(), strict=True))
+
+    def restore(self) -> None:
+        """Python's and numpy's; torch's are restored with the device's."""
+        of_python, of_numpy, _ = self._states
+        random.setstate(of_python)
+        numpy: Any = sys.modules.get("numpy")
+        if numpy is not None and of_numpy:
+            name, keys, *rest = of_numpy
+            numpy.random.set_state((name, numpy.frombuffer(keys, dtype=numpy.uint32), *rest))
+
+    def _now(self) -> tuple[Any, Any, Any]:
+        numpy: Any = sys.modules.get("numpy")
+        arrays = numpy.random.get_state() if numpy is not None else ()
+        of_numpy = tuple(one.tobytes() if hasattr(one, "tobytes") else one for one in arrays)
+        return random.getstate(), of_numpy, self._torch.get_rng_state().tolist() if self._is_torchs_too else None
