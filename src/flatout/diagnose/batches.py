@@ -13,6 +13,7 @@ from flatout.diagnose.loaders import same_loaders
 from flatout.diagnose.ranks import Rank
 from flatout.records.batches import NarrowCopy, Padding
 from flatout.records.evidence import LoaderUse
+from flatout.records.message import Message, message
 from flatout.records.report import Location
 from flatout.store.recording import Recording
 
@@ -104,6 +105,6 @@ def _sorted_places(lengths: Sequence[int], batches: float) -> float:
     return float(longest.mean()) * len(lengths)
 
 
-def _kind(notes: Sequence[dict[str, Any]]) -> str:
+def _kind(notes: Sequence[dict[str, Any]]) -> Message:
     kind, value = Counter((note["kind"], note["value"]) for note in notes).most_common(1)[0][0]
-    return "masked out" if kind == "mask" else f"the value {value}"
+    return message("padding.masked") if kind == "mask" else message("padding.value", value=value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from flatout.records.message import Message
 from flatout.records.report import Location
 
 
@@ -34,6 +35,6 @@ class Padding:
     share_if_trimmed: float
     share_if_sorted: float
     # What pads: a value, or what an attention mask leaves out.
-    kind: str
+    kind: Message
     # In how many of the looks the model computed at the padded length.
     computed_share: float

@@ -29,6 +29,9 @@ TABLE = {
     "problems.step_of_loop_in_file": Words(
         "every step of the training loop in {file}:{line}", "{file}:{line} 的训练循环的每一步"
     ),
+    "problems.in_step": Words("in {step}", "在{step}"),
+    "problems.at_each_call": Words("at each {function}()", "在每次 {function}() 中"),
+    "problems.every_few_steps": Words("at every {period} steps", "每隔 {period} 步"),
     "problems.setting_missing": Words("{setting} is not given", "没有设 {setting}"),
     "problems.setting_is": Words("{setting} is {value}", "{setting} 是 {value}"),
 }

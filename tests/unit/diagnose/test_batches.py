@@ -12,6 +12,7 @@ from flatout.diagnose.ranks import training_ranks
 from flatout.diagnose.summary import summarise
 from flatout.records.evidence import Evidence
 from flatout.records.report import Location
+from flatout.words import english
 from tests.unit.making import Making
 
 
@@ -71,7 +72,7 @@ def test_padding_now_if_trimmed_and_if_sorted(tmp_path: Path) -> None:
     assert padding.share_if_trimmed == pytest.approx(0.4)
     # Sixteen batches of two: one in which both lengths meet.
     assert padding.share_if_sorted < 0.15
-    assert (padding.kind, padding.computed_share) == ("the value 0", 0.5)
+    assert (english(padding.kind), padding.computed_share) == ("the value 0", 0.5)
 
 
 def test_without_a_note_there_is_none(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from flatout.report.sarif import sarif
 WAIT = SourceFinding(
     code="SY301",
     family="sync",
-    title="The host waits for a result in every step",
+    title="GPU sync in every step",
     severity="medium",
     place=Place("src/a b.py", 12, 10, 12, 21),
     cause="reading `loss` waits: 100% of it",
@@ -41,7 +41,7 @@ n.ipynb:cell 7:2:1: IN101 Batches are made
    = no workers
    = help: num_workers=4
 
-src/a b.py:12:10: SY301 The host waits for a result in every step
+src/a b.py:12:10: SY301 GPU sync in every step
  12 |     total += loss.item()
     |             ^^^^^^^^^^^
     = reading `loss` waits: 100% of it
@@ -72,9 +72,7 @@ def test_colour_changes_nothing_but_colour() -> None:
 def test_concise_has_a_line_each() -> None:
     lines = concise(REPORT, color=False, unicode=True).splitlines()
 
-    assert lines[1] == (
-        "src/a b.py:12:10: SY301 The host waits for a result in every step: reading `loss` waits: 100% of it"
-    )
+    assert lines[1] == ("src/a b.py:12:10: SY301 GPU sync in every step: reading `loss` waits: 100% of it")
     assert len(lines) == 4
 
 
@@ -105,7 +103,7 @@ def test_github_commands_are_escaped() -> None:
     lines = github(REPORT).splitlines()
 
     assert lines[1] == (
-        "::warning file=src/a b.py,line=12,col=10,title=SY301 The host waits for a result in every step,endLine=12"
+        "::warning file=src/a b.py,line=12,col=10,title=SY301 GPU sync in every step,endLine=12"
         "::reading `loss` waits: 100%25 of it%0Ahelp: keep it on the device"
     )
     assert lines[0].startswith("::notice ") and lines[2].startswith("::error ")

@@ -30,12 +30,12 @@ from flatout.problems.cases import HERE, STEPS, Case, SourceCase, in_each_step, 
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import WORTH
 from flatout.records.evidence import Evidence
+from flatout.records.message import message
 from flatout.records.report import PauseSite
 from flatout.source.code import Code, call_path
 from flatout.source.syntax.nodes import short_text
 
 CODE = "CA603"
-TITLE = "Writing checkpoints takes a large share of the run"
 REMEDY = "checkpoint.async"
 
 
@@ -65,9 +65,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "steps_between": round(period, 1),
             "interval_times": times,
         },
-        cause=f"{count} checkpoints of {each_ms:.3g} ms take {ms / run.step_ms:.0%} of the run",
-        change=f"save every {round(times * period)} steps instead of {round(period)}, and at the end; or write in a "
-        "thread from a copy of the state",
+        cause=message("ca603.cause", count=count, each_ms=each_ms, share=ms / run.step_ms),
+        change=message("ca603.change", steps=round(times * period), period=round(period)),
         predicted_gain=gain,
     )
 
@@ -99,8 +98,8 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         yield FoundInSource(
             severity="high" if one.period == 1 else "medium",
             place=one.region.module.place(one.node),
-            cause=f"`{short_text(one.node, 40)}` writes a checkpoint {how_often(one)}",
-            change="save every k-th step, or once an epoch, and at the end",
+            cause=message("ca603.source_cause", code=short_text(one.node, 40), often=how_often(one)),
+            change=message("ca603.source_change"),
             related=call_path(one.region),
         )
 

@@ -30,6 +30,7 @@ from flatout.problems.cases import HERE, Case, SourceCase, loader, on_gpu, run, 
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import WORTH, by_step
 from flatout.records.evidence import Evidence
+from flatout.records.message import Message, message, verbatim
 from flatout.records.report import Gain
 from flatout.records.resources import Evaluations
 from flatout.records.source import Related
@@ -37,7 +38,6 @@ from flatout.source.code import Code
 from flatout.source.training.loaders import Loader, is_in_memory, loader_setting
 
 CODE = "CA602"
-TITLE = "Evaluation is fed worse than the training"
 REMEDY = "loader.workers"
 _BETTER = 0.75
 
@@ -69,27 +69,27 @@ def _gain(run: Evidence, one: Evaluation, better: Fed) -> Gain | None:
     ms, step_ms = pause_ms(run, "eval"), run.step_ms
     after_ms = step_ms - ms * (1 - better.each_ms / one.each_ms)
     cautious_ms = step_ms - ms * (1 - better.cautious_ms / one.each_ms)
-    words = f"an evaluation takes {better.each_ms * 1e-3:.3g} instead of {one.each_ms * 1e-3:.3g} s"
-    return by_step(run, cautious_ms, after_ms, after_ms, words)
+    method = message("ca602.gain", better_s=better.each_ms * 1e-3, each_s=one.each_ms * 1e-3)
+    return by_step(run, cautious_ms, after_ms, after_ms, method)
 
 
-def _cause(run: Evidence, one: Evaluation, better: Fed) -> str:
-    share = pause_ms(run, "eval") / run.step_ms
-    if better.workers > one.loader.workers:
-        who = f"{one.loader.workers} workers need" if one.loader.workers else "the main process needs"
-        why = f"{who} {one.loading_ms / max(1, one.loader.workers) * 1e-3:.3g} s to load its samples"
-    else:
-        why = f"it computes on {one.loader.batch_size or 1} at a time"
-    return f"an evaluation takes {one.each_ms * 1e-3:.3g} s ({share:.0%} of the run) because {why}"
+def _cause(run: Evidence, one: Evaluation, better: Fed) -> Message:
+    took = {"each_s": one.each_ms * 1e-3, "share": pause_ms(run, "eval") / run.step_ms}
+    workers = one.loader.workers
+    if better.workers <= workers:
+        return message("ca602.cause_batch", **took, batch_size=one.loader.batch_size or 1)
+    if not workers:
+        return message("ca602.cause_main_process", **took, loading_s=one.loading_ms * 1e-3)
+    return message("ca602.cause_workers", **took, workers=workers, loading_s=one.loading_ms / workers * 1e-3)
 
 
-def _change(one: Evaluation, better: Fed) -> str:
+def _change(one: Evaluation, better: Fed) -> Message:
     changes = []
     if better.batch_size != (one.loader.batch_size or 1):
         changes.append(f"batch_size={better.batch_size}")
     if better.workers != one.loader.workers:
         changes.append(f"num_workers={better.workers}, persistent_workers=True")
-    return ", ".join(changes)
+    return verbatim(", ".join(changes))
 
 
 _MS = {"data": 1.0, "forward": 20.0, "backward": 40.0, "optimizer": 5.0, "eval": 30.0}
@@ -138,8 +138,8 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         yield FoundInSource(
             severity="low",
             place=module.place(made.call),
-            cause="an evaluation that takes one sample at a time launches as much for each as for a whole batch",
-            change=f"batch_size={_batch(larger[0], code)}, as in the training, or larger: no gradients are kept",
+            cause=message("ca602.source_cause"),
+            change=message("ca602.source_change", batch_size=_batch(larger[0], code)),
             related=(Related(module.place(larger[0].call), "the training's loader"),),
         )
 

@@ -33,12 +33,12 @@ from flatout.problems.cases import HERE, Case, SourceCase, loader, on_gpu, run, 
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import WORTH
 from flatout.records.evidence import Evidence
+from flatout.records.message import message
 from flatout.records.resources import Evaluations
 from flatout.source.code import Code
 from flatout.source.training.jobs import loop_header
 
 CODE = "CA601"
-TITLE = "Evaluation takes a large share of the run"
 REMEDY = "cadence.eval"
 # Fewer looks at the model than this would change what is known of the training.
 _MOST_TIMES = 10
@@ -63,10 +63,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "steps_between": round(period, 1),
             "interval_times": times,
         },
-        cause=f"an evaluation of {each_s:.3g} s after every {period:.3g} steps takes "
-        f"{all_ms / run.step_ms:.0%} of the run",
-        change=f"evaluate 1 time in {times} (every {round(times * period)} steps instead of {round(period)}), and "
-        "after the last step",
+        cause=message("ca601.cause", each_s=each_s, period=period, share=all_ms / run.step_ms),
+        change=message("ca601.change", times=times, steps=round(times * period), period=round(period)),
         predicted_gain=gain,
     )
 
@@ -132,8 +130,8 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         yield FoundInSource(
             severity="high" if one.period == 1 else "medium",
             place=loop_header(one.node, module) if isinstance(one.node, ast.For) else module.place(one.node),
-            cause=f"a whole pass over the data without gradients runs {how_often(one)}",
-            change="evaluate once an epoch, or every thousand steps, and after the last step",
+            cause=message("ca601.source_cause", often=how_often(one)),
+            change=message("ca601.source_change"),
         )
 
 

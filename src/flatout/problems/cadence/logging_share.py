@@ -30,12 +30,12 @@ from flatout.problems.cases import HERE, STEPS, Case, SourceCase, in_each_step, 
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import WORTH
 from flatout.records.evidence import Evidence
+from flatout.records.message import Message, message
 from flatout.records.report import LineCost, Location, PauseSite
 from flatout.source.code import Code, call_path
 from flatout.source.syntax.nodes import short_text
 
 CODE = "CA604"
-TITLE = "Logging takes a large share of the run"
 REMEDY = "cadence.logging"
 
 
@@ -66,19 +66,19 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "ms_longest": round(1e3 * max(site.max_s for site in sites), 3),
             "interval_times": times,
         },
-        cause=f"{count} log calls of {each_ms:.3g} ms take {ms / run.step_ms:.0%} of the run",
+        cause=message("ca604.cause", count=count, each_ms=each_ms, share=ms / run.step_ms),
         change=_change(run, worst, times),
         predicted_gain=gain,
     )
 
 
-def _change(run: Evidence, worst: PauseSite, times: int) -> str:
+def _change(run: Evidence, worst: PauseSite, times: int) -> Message:
     if is_image(run, worst):
-        return f"write 1 in {times} of these images or figures"
+        return message("ca604.change_images", times=times)
     period = run.report.run.steps / max(1, worst.count)
     if period <= 1.5:
-        return f"log every {times} steps instead of each; keep the values as tensors until then"
-    return f"log every {round(times * period)} steps instead of every {round(period)}"
+        return message("ca604.change_each_step", times=times)
+    return message("ca604.change", steps=round(times * period), period=round(period))
 
 
 def _logs(count: int, total_s: float, where: Location = HERE) -> tuple[PauseSite, ...]:
@@ -128,8 +128,8 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
     for one in find_pictures(code):
         yield FoundInSource(
             place=one.region.module.place(one.node),
-            cause=f"`{short_text(one.node, 40)}` is computed and written {how_often(one)}",
-            change="write it every k-th step, or with an evaluation",
+            cause=message("ca604.source_cause", code=short_text(one.node, 40), often=how_often(one)),
+            change=message("ca604.source_change"),
             related=call_path(one.region),
         )
 

@@ -7,7 +7,9 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from flatout.source.code import Code, every_step
+from flatout.problems.found import step_of
+from flatout.records.message import Message, message
+from flatout.source.code import Code
 from flatout.source.flow.guards import is_evaluation
 from flatout.source.syntax.module import Function, full_name
 from flatout.source.syntax.nodes import (
@@ -53,8 +55,10 @@ class Pause:
     period: int = 1
 
 
-def how_often(pause: Pause) -> str:
-    return f"in {every_step(pause.region)}" if pause.period == 1 else f"at every {pause.period} steps"
+def how_often(pause: Pause) -> Message:
+    if pause.period == 1:
+        return message("problems.in_step", step=step_of(pause.region))
+    return message("problems.every_few_steps", period=pause.period)
 
 
 def find_checkpoints(code: Code) -> Iterator[Pause]:

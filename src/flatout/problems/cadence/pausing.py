@@ -6,13 +6,16 @@ import ast
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Literal
 
 from flatout.problems.hot_lines import host_lines
 from flatout.problems.prediction import by_step, device_work_ms
 from flatout.records.evidence import Evidence
+from flatout.records.message import message
 from flatout.records.report import Gain, PauseSite
 from flatout.source.syntax.nodes import DEFINITIONS, called_name, children
 
+Pause = Literal["evaluation", "checkpoints", "logging", "progress"]
 # A pause that takes this share of the run is not worth a thought.
 SMALL = 0.02
 _INTERVALS = (2, 3, 4, 5, 10, 20, 50, 100, 200, 500, 1000)
@@ -59,12 +62,11 @@ def times_longer(run: Evidence, ms: float, most: int = _INTERVALS[-1]) -> int:
     return most
 
 
-def rarer(run: Evidence, ms: float, times: int, what: str) -> Gain | None:
+def rarer(run: Evidence, ms: float, times: int, pause: Pause) -> Gain | None:
     """A pause of `ms` a step that comes so many times less often."""
-    saved_ms = ms * (1 - 1 / times)
-    words = f"a step of {run.step_ms:.3g} ms has {ms:.3g} ms of {what}, of which 1/{times} is left"
-    step_ms = run.step_ms
-    return by_step(run, step_ms - _CAUTIOUS * saved_ms, step_ms - saved_ms, step_ms - ms, words)
+    saved_ms, step_ms = ms * (1 - 1 / times), run.step_ms
+    method = message("cadence.gain", step_ms=step_ms, ms=ms, pause=message(f"cadence.{pause}"), times=times)
+    return by_step(run, step_ms - _CAUTIOUS * saved_ms, step_ms - saved_ms, step_ms - ms, method)
 
 
 def steady_steps(run: Evidence) -> int:

@@ -28,15 +28,15 @@ from flatout.problems.cadence.pauses import find_printed_lines
 from flatout.problems.cadence.pausing import exposed_ms, pause_ms, rarer, times_longer
 from flatout.problems.cadence.printing import is_progress, logged_ms, printed_ms
 from flatout.problems.cases import HERE, STEPS, Case, SourceCase, in_each_step, on_gpu, run
-from flatout.problems.found import FoundInRun, FoundInSource
+from flatout.problems.found import FoundInRun, FoundInSource, step_of
 from flatout.problems.prediction import WORTH
 from flatout.records.evidence import Evidence
+from flatout.records.message import message
 from flatout.records.report import LineCost, Location, PauseSite
-from flatout.source.code import Code, call_path, every_step
+from flatout.source.code import Code, call_path
 from flatout.source.syntax.nodes import short_text
 
 CODE = "CA605"
-TITLE = "Progress output takes a large share of the step"
 REMEDY = None
 
 
@@ -52,11 +52,11 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if not costs or ms < WORTH * run.step_ms:
         return
     times = times_longer(run, ms)
-    gain = rarer(run, ms, times, "progress output")
+    gain = rarer(run, ms, times, "progress")
     if gain is None:
         return
     worst = max(costs, key=lambda place: costs[place])
-    is_bar = any(bar.location == worst for bar in bars)
+    kind = "bar" if any(bar.location == worst for bar in bars) else "print"
     yield FoundInRun(
         location=worst,
         evidence={
@@ -64,11 +64,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "output_share": round(ms / run.step_ms, 4),
             "line": run.text_at(worst)[:80],
         },
-        cause=f"{'redrawing a progress bar' if is_bar else 'printing'} takes {written_ms:.3g} of each "
-        f"{run.step_ms:.3g} ms step",
-        change="tqdm(..., mininterval=1) and set_postfix(..., refresh=False)"
-        if is_bar
-        else f"print every {times} steps",
+        cause=message(f"ca605.cause_{kind}", written_ms=written_ms, step_ms=run.step_ms),
+        change=message("ca605.change_bar") if kind == "bar" else message("ca605.change_print", times=times),
         predicted_gain=gain,
     )
 
@@ -112,8 +109,8 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         yield FoundInSource(
             severity="low",
             place=one.region.module.place(one.node),
-            cause=f"`{short_text(one.node, 40)}` writes a line in {every_step(one.region)}",
-            change="print every k-th step, or use a progress bar",
+            cause=message("ca605.source_cause", code=short_text(one.node, 40), step=step_of(one.region)),
+            change=message("ca605.source_change"),
             related=call_path(one.region),
         )
 

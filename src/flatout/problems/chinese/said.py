@@ -7,25 +7,15 @@ from __future__ import annotations
 
 import string
 
-from flatout.problems.chinese.said_cadence import SAID_CADENCE
-from flatout.problems.chinese.said_compute import SAID_COMPUTE
 from flatout.problems.chinese.said_config import SAID_CONFIG
-from flatout.problems.chinese.said_host import SAID_HOST
 from flatout.problems.chinese.said_memory import SAID_MEMORY
-from flatout.problems.chinese.said_rank import SAID_RANK
-from flatout.problems.chinese.said_sync import SAID_SYNC
 from flatout.problems.chinese.said_transfer import SAID_TRANSFER
 from flatout.words.problems import detector_words
 from flatout.words.table import Words
 
 SAID: dict[str, str] = {
-    **SAID_CADENCE,
-    **SAID_COMPUTE,
     **SAID_CONFIG,
-    **SAID_HOST,
     **SAID_MEMORY,
-    **SAID_RANK,
-    **SAID_SYNC,
     **SAID_TRANSFER,
 }
 

@@ -37,13 +37,13 @@ from flatout.problems.compute.precision import HALF, is_of_an_agent
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import by_step
 from flatout.records.evidence import Evidence
+from flatout.records.message import message
 from flatout.records.report import Gain, GpuUse
 from flatout.records.resources import GpuState
 from flatout.source.code import Code
 from flatout.source.training.jobs import TrainingJob, find_model_call, nearby_modules, text_pattern
 
 CODE = "CO506"
-TITLE = "Convolutions in half precision run with channels first"
 REMEDY = "layout.channels_last"
 _HALF = ("float16", "bfloat16")
 # Of convolutions and matrix products together; and of the convolutions that tensor cores can take.
@@ -76,10 +76,13 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "device_ms_per_step": round(trained_ms(run), 2),
             **_active(run),
         },
-        cause=f"{first:.0%} of the convolutions that tensor cores can take run in half precision with channels first,"
-        f" on a device that computes for {trained_ms(run):.3g} of each {run.step_ms:.3g} ms step"
-        + ("" if part is not None else "; the card does not count what its kernels lose by that"),
-        change="model.to(memory_format=torch.channels_last), and the images likewise",
+        cause=message(
+            "co506.cause_uncounted" if part is None else "co506.cause",
+            share=first,
+            passes_ms=trained_ms(run),
+            step_ms=run.step_ms,
+        ),
+        change=message("co506.change"),
         predicted_gain=None if part is None else _gain(run, part),
     )
 
@@ -87,12 +90,9 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
 def _gain(run: Evidence, part: tuple[float, float, float]) -> Gain | None:
     worst, likely, best = part
     passes_ms = trained_ms(run)
-    words = (
-        f"memory or tensor cores are active for {sum(activity(run) or ()):.0%} of the time in which the device works;"
-        f" well-laid-out kernels would need {likely:.0%} of the {passes_ms:.3g} ms"
-    )
+    method = message("co506.gain", active=sum(activity(run) or ()), likely=likely, passes_ms=passes_ms)
     low_ms = run.step_ms - _CAUTIOUS * passes_ms * (1 - worst)
-    return by_step(run, low_ms, run.step_ms - passes_ms * (1 - likely), run.step_ms - passes_ms * (1 - best), words)
+    return by_step(run, low_ms, run.step_ms - passes_ms * (1 - likely), run.step_ms - passes_ms * (1 - best), method)
 
 
 def _active(run: Evidence) -> dict[str, float]:
@@ -173,8 +173,8 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         made = find_model_call(whole)
         yield FoundInSource(
             place=whole.place if made is None else whole.module.place(made),
-            cause="convolutions in half precision, with channels first: nothing in this training sets channels_last",
-            change="model.to(memory_format=torch.channels_last), and the images likewise",
+            cause=message("co506.source_cause"),
+            change=message("co506.change"),
             severity="hint",
         )
 

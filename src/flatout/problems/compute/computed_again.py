@@ -26,10 +26,10 @@ from flatout.problems.found import FoundInRun
 from flatout.problems.memory.growth import GIB, amount
 from flatout.problems.prediction import WORTH, by_removing, device_work_ms, feed_ms
 from flatout.records.evidence import Evidence
+from flatout.records.message import message
 from flatout.records.resources import GpuState
 
 CODE = "CO512"
-TITLE = "Activations are computed again, though memory is free"
 REMEDY = "memory.keep"
 _ROOM = 0.5
 # Above this the device sets the pace, below it the host.
@@ -51,8 +51,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     is_busy = work_ms is not None and work_ms > _BUSY * (run.step_ms - run.phase("eval").ms)
     removed_ms = device_ms if is_busy else host_ms
     floor_ms = max((work_ms or 0.0) - device_ms, feed_ms(run))
-    words = f"{calls:.3g} calls take {host_ms:.3g} ms in forward, and about as much once more in backward"
-    gain = by_removing(run, removed_ms, words, floor_ms)
+    gain = by_removing(run, removed_ms, message("co512.gain", calls=calls, forward_ms=host_ms), floor_ms)
     if gain is None or gain.mid <= 1.0:
         return
     yield FoundInRun(
@@ -63,9 +62,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "used_bytes": round(used),
             "total_bytes": round(total),
         },
-        cause=f"{calls:.3g} checkpointed calls a step are run again in backward, while {amount(total - used)} of the"
-        f" {amount(total)} on the device are free",
-        change="switch activation checkpointing off, for as many blocks as the memory allows",
+        cause=message("co512.cause", calls=calls, free=amount(total - used), total=amount(total)),
+        change=message("co512.change"),
         predicted_gain=gain,
     )
 

@@ -33,6 +33,7 @@ from flatout.problems.compute.device import activity, binds, needed, torch_state
 from flatout.problems.found import FoundInRun, FoundInSource, Severity
 from flatout.problems.prediction import by_step
 from flatout.records.evidence import Evidence
+from flatout.records.message import Message, message, verbatim
 from flatout.records.report import Gain
 from flatout.records.resources import GpuState
 from flatout.records.source import Fix, Related
@@ -45,7 +46,6 @@ from flatout.source.syntax.nodes import argument, dotted_name
 from flatout.source.training.jobs import is_test_module, text_pattern
 
 CODE = "CO503"
-TITLE = "Only deterministic algorithms are allowed"
 REMEDY = "cudnn.benchmark"
 # Of what the kernels lose: between nothing and all of it is the switch's doing.
 _LIKELY = 0.5
@@ -66,9 +66,11 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "deterministic_algorithms": str(everything),
             "cudnn_benchmark": str(bool(state.get("cudnn_benchmark"))),
         },
-        cause=f"{switch} is in force, so the fastest kernels are not chosen",
-        change="torch.backends.cudnn.deterministic = False; torch.backends.cudnn.benchmark = True"
-        + ("; torch.use_deterministic_algorithms(False)" if everything else ""),
+        cause=message("co503.cause", switch=switch),
+        change=verbatim(
+            "torch.backends.cudnn.deterministic = False; torch.backends.cudnn.benchmark = True"
+            + ("; torch.use_deterministic_algorithms(False)" if everything else "")
+        ),
         predicted_gain=_gain(run, everything),
     )
 
@@ -81,11 +83,9 @@ def _gain(run: Evidence, everything: bool) -> Gain | None:
     # cudnn's switch is for convolutions alone.
     concerned = 1.0 if everything else float(torch_state(run).get("convolution_share") or 0.0)
     lost_ms = passes_ms * concerned * (1 - part[1])
-    words = (
-        f"memory or tensor cores are active for {sum(activity(run) or ()):.0%} of the time in which the device works;"
-        f" of the {lost_ms:.3g} ms that {'its kernels' if everything else 'convolutions'} lose, half may go"
-    )
-    gain = by_step(run, run.step_ms, run.step_ms - _LIKELY * lost_ms, run.step_ms - lost_ms, words)
+    method_id = "co503.gain_all" if everything else "co503.gain_convolutions"
+    method = message(method_id, active=sum(activity(run) or ()), lost_ms=lost_ms)
+    gain = by_step(run, run.step_ms, run.step_ms - _LIKELY * lost_ms, run.step_ms - lost_ms, method)
     return gain if gain is not None and gain.mid >= _NOTICED else None
 
 
@@ -118,12 +118,6 @@ CASES = (
 )
 
 
-_WORDS = {
-    "deterministic": "cudnn may only use deterministic kernels, not the fastest ones",
-    "algorithms": "torch may only use deterministic algorithms, some of them far slower",
-    "enabled": "cudnn is off: convolutions run in torch's own, slower kernels",
-    "benchmark": "cudnn may not search for the fastest convolution",
-}
 _INSTEAD = {"deterministic": "False", "algorithms": "False", "enabled": "True", "benchmark": "True"}
 
 
@@ -134,8 +128,8 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         written = here if first.value.is_direct else first.value.place
         yield FoundInSource(
             place=written,
-            cause=_WORDS[first.what] + ("" if not first.is_searched else ", though it searches among these"),
-            change=_change(first),
+            cause=_cause(first),
+            change=message(f"co503.change_{first.what}"),
             severity=_severity(first),
             related=() if written == here else (Related(here, "reaches this switch"),),
             fix=_fix(together),
@@ -148,14 +142,9 @@ def _severity(switch: Switch) -> Severity:
     return "medium" if switch.what in ("algorithms", "enabled") or switch.has_convolutions else "low"
 
 
-def _change(switch: Switch) -> str:
-    if switch.what == "algorithms":
-        return "torch.use_deterministic_algorithms(False), unless every run has to give the same bits"
-    if switch.what == "benchmark":
-        return "torch.backends.cudnn.benchmark = True, if inputs keep their shape"
-    if switch.what == "enabled":
-        return "leave cudnn on"
-    return "deterministic = False and benchmark = True, unless every run has to give the same bits"
+def _cause(switch: Switch) -> Message:
+    is_searched = switch.what == "deterministic" and switch.is_searched
+    return message("co503.deterministic_searched" if is_searched else f"co503.{switch.what}")
 
 
 def _fix(together: tuple[Switch, ...]) -> Fix | None:

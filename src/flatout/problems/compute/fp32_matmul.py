@@ -36,6 +36,7 @@ from flatout.problems.compute.precision import (
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import by_step
 from flatout.records.evidence import Evidence
+from flatout.records.message import message, verbatim
 from flatout.records.report import Gain, GpuUse, RunFacts
 from flatout.records.resources import GpuState
 from flatout.records.source import Fix
@@ -44,11 +45,11 @@ from flatout.source.syntax.edits import insert_after_imports
 from flatout.source.training.jobs import TrainingJob
 
 CODE = "CO501"
-TITLE = "Matrix products run in full float32"
 REMEDY = "precision.tf32"
 _TENSOR_CORES_REST = 0.02
 _BUSY = 0.3
 _MOSTLY = 0.9
+_HIGH = 'torch.set_float32_matmul_precision("high")'
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
@@ -72,9 +73,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "sm_active": round(gpu.sm_active or 0.0, 3),
             "product_share_likely": round(product_share(run)[1], 2),
         },
-        cause=f"the tensor cores are active {gpu.tensor_active:.1%} of the time while the GPU computes in float32 for "
-        f"{trained_ms(run):.3g} of each {run.step_ms:.3g} ms step",
-        change='torch.set_float32_matmul_precision("high")',
+        cause=message("co501.cause", tensor_active=gpu.tensor_active, passes_ms=trained_ms(run), step_ms=run.step_ms),
+        change=verbatim(_HIGH),
         predicted_gain=gain,
     )
 
@@ -85,8 +85,7 @@ def _gain(run: Evidence) -> Gain | None:
         return None
     part_ms = trained_ms(run) * (1 - 1 / factor)
     least, likely, most = (run.step_ms - part_ms * share for share in product_share(run))
-    words = f"forward and backward take {trained_ms(run):.3g} ms on the device; the part of it that is matrix products"
-    return by_step(run, least, likely, most, f"{words} (estimated from memory activity) gets {factor:g} times faster")
+    return by_step(run, least, likely, most, message("co501.gain", passes_ms=trained_ms(run), factor=factor))
 
 
 def _facts(device: str) -> RunFacts:
@@ -121,17 +120,16 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             continue
         yield FoundInSource(
             place=whole.place,
-            cause="nothing sets the precision of float32 matrix products, so this training's stay off the tensor cores",
-            change='torch.set_float32_matmul_precision("high") at the start of the script',
+            cause=message("co501.source_cause"),
+            change=message("co501.source_change"),
             severity="hint",
             fix=_fix(whole),
         )
 
 
 def _fix(whole: TrainingJob) -> Fix | None:
-    statement = 'torch.set_float32_matmul_precision("high")'
-    edit = insert_after_imports(whole.module, statement)
-    return None if edit is None else Fix(f"add {statement} behind the imports", (edit,), is_safe=False)
+    edit = insert_after_imports(whole.module, _HIGH)
+    return None if edit is None else Fix(f"add {_HIGH} behind the imports", (edit,), is_safe=False)
 
 
 _SCRIPT = """

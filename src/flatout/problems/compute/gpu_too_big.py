@@ -26,10 +26,10 @@ from flatout.problems.cases import Case, on_gpu, run
 from flatout.problems.compute.device import binds
 from flatout.problems.found import FoundInRun
 from flatout.records.evidence import Evidence
+from flatout.records.message import message
 from flatout.records.report import Gain, GpuUse
 
 CODE = "CO505"
-TITLE = "The work is too small for the GPU"
 REMEDY = "batch.size"
 _SMALL = 0.25
 _NEVER_DRAINED = 0.1
@@ -52,9 +52,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "samples_per_step": round(run.samples_per_step, 1),
             "power_share": round(gpu.power_share or 0.0, 3),
         },
-        cause=f"a kernel runs {gpu.util_mean or 0:.0f}% of the time, but only {gpu.sm_active:.0%} of the GPU is active",
-        change=f"{times * run.samples_per_step:.0f} samples a step instead of {run.samples_per_step:.0f}, and the "
-        "learning rate to match",
+        cause=message("co505.cause", util=gpu.util_mean or 0, sm_active=gpu.sm_active),
+        change=message("co505.change", more=times * run.samples_per_step, samples=run.samples_per_step),
         predicted_gain=gain,
     )
 
@@ -62,8 +61,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
 def _gain(active: float, times: int) -> Gain:
     """So many times the batch: the active part of the time grows with it, the rest does not."""
     mid = times / (1 + (times - 1) * active)
-    words = f"{times} times the batch in a step that is {1 + (times - 1) * active:.2f} times as long"
-    return Gain(low=1 + 0.4 * (mid - 1), mid=1 + 0.7 * (mid - 1), high=mid, method=words)
+    method = message("co505.gain", times=times, longer=1 + (times - 1) * active)
+    return Gain(low=1 + 0.4 * (mid - 1), mid=1 + 0.7 * (mid - 1), high=mid, method=method)
 
 
 def _case(name: str, found: bool, gpu: GpuUse) -> Case:

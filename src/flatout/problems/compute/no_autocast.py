@@ -41,6 +41,7 @@ from flatout.problems.compute.precision import HALF, WIDE, is_of_an_agent
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import by_step
 from flatout.records.evidence import Evidence
+from flatout.records.message import message, verbatim
 from flatout.records.report import Gain, GpuUse, RunFacts
 from flatout.records.resources import GpuState
 from flatout.records.source import Fix
@@ -49,7 +50,6 @@ from flatout.source.syntax.edits import add_keyword
 from flatout.source.training.jobs import TrainingJob
 
 CODE = "CO502"
-TITLE = "The tensor cores run in TF32 where bf16 would do"
 REMEDY = "precision.bf16"
 COMES_FROM = ("CO501",)
 _MOSTLY = 0.95
@@ -82,8 +82,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "tensor_active": round(gpu.tensor_active or 0.0, 3),
             "device_ms_per_step": round(trained_ms(run), 2),
         },
-        cause=f"the GPU binds, and its tensor cores work in TF32 for {gpu.tensor_active:.0%} of the time",
-        change='with torch.autocast("cuda", dtype=torch.bfloat16): around forward and loss',
+        cause=message("co502.cause", tensor_active=gpu.tensor_active),
+        change=message("co502.change"),
         predicted_gain=gain,
     )
 
@@ -101,11 +101,10 @@ def _gain(run: Evidence, active: float) -> Gain | None:
     saved_ms = products_ms * (1 - 1 / factor)
     more_ms = rest_ms * (1 - 1 / _REST_FASTER)
     mid_ms = run.step_ms - (saved_ms + more_ms) * min(1.0, run.step_ms / _SHORT_MS)
-    words = (
-        f"products on the tensor cores ({products_ms:.3g} of {run.step_ms:.3g} ms) get {factor:g} times faster, the"
-        f" rest {_REST_FASTER:g} times by half the bytes; the host's launches were not seen to bind"
+    method = message(
+        "co502.gain", products_ms=products_ms, step_ms=run.step_ms, factor=factor, rest_factor=_REST_FASTER
     )
-    return by_step(run, run.step_ms - 0.5 * saved_ms, mid_ms, run.step_ms - passes_ms * (1 - 1 / factor), words)
+    return by_step(run, run.step_ms - 0.5 * saved_ms, mid_ms, run.step_ms - passes_ms * (1 - 1 / factor), method)
 
 
 def _by_counters(run: Evidence) -> Gain | None:
@@ -117,14 +116,17 @@ def _by_counters(run: Evidence) -> Gain | None:
     passes_ms = trained_ms(run) * min(1.0, run.step_ms / _SHORT_MS)
     least = (memory + tensor / _TENSOR_SHORTER) / sum(active)
     likely = (memory / _MEMORY_SHORTER + tensor / _TENSOR_SHORTER) / sum(active)
-    words = (
-        f"of the {trained_ms(run):.3g} ms in the passes memory is active for {memory:.0%} and tensor cores for"
-        f" {tensor:.0%}; bf16 makes that {_MEMORY_SHORTER:g} and {_TENSOR_SHORTER:g} times shorter; the host's launches"
-        " were not seen to bind"
+    method = message(
+        "co502.gain_counters",
+        passes_ms=trained_ms(run),
+        memory_active=memory,
+        tensor_active=tensor,
+        memory_factor=_MEMORY_SHORTER,
+        tensor_factor=_TENSOR_SHORTER,
     )
     # At best the kernels for bf16 are also the better chosen ones.
-    low_ms, mid_ms, high_ms = (run.step_ms - passes_ms * (1 - one) for one in (least, likely, likely * part[1]))
-    return by_step(run, low_ms, mid_ms, high_ms, words)
+    low_ms, mid_ms, high_ms = (run.step_ms - passes_ms * (1 - share) for share in (least, likely, likely * part[1]))
+    return by_step(run, low_ms, mid_ms, high_ms, method)
 
 
 def _case(
@@ -160,11 +162,11 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         keyword = _KEYWORDS.get(whole.kind)
         yield FoundInSource(
             place=whole.place,
-            cause="this training on a GPU computes all in float32: no autocast, fp16 or bf16 in any of its files",
-            change=keyword or 'with torch.autocast("cuda", dtype=torch.bfloat16): around forward and loss',
+            cause=message("co502.source_cause"),
+            change=message("co502.change") if keyword is None else verbatim(keyword),
             severity="hint",
             fix=_fix(whole, keyword),
-            title="Nothing is computed in half precision",
+            title=message("co502.source_title"),
         )
 
 

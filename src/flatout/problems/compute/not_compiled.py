@@ -24,11 +24,11 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import SourceCase
 from flatout.problems.found import FoundInSource
+from flatout.records.message import message, verbatim
 from flatout.source.code import Code
 from flatout.source.training.jobs import text_pattern
 
 CODE = "CO509"
-TITLE = "The model runs operation by operation"
 
 _COMPILED = text_pattern(
     r"torch\.compile|torch_compile|(?<!\bre)\.compile\(|\bcompile(_model|_mode)?\b\s*[=:]|--compile|import compile\b"
@@ -50,10 +50,8 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             continue
         yield FoundInSource(
             place=whole.place,
-            cause="nothing in this training is compiled: each operation is a kernel that the host launches",
-            change="torch_compile=True"
-            if whole.kind == "transformers"
-            else "model.compile() once it is on the device, if the shapes of its inputs seldom change",
+            cause=message("co509.source_cause"),
+            change=verbatim("torch_compile=True") if whole.kind == "transformers" else message("co509.source_change"),
             severity="hint",
         )
 

@@ -29,6 +29,7 @@ from dataclasses import dataclass
 
 from flatout.problems.cases import SourceCase
 from flatout.problems.found import FoundInSource
+from flatout.records.message import Message, message, verbatim
 from flatout.records.source import Edit, Fix, Related
 from flatout.source.code import Code
 from flatout.source.project.project import Project
@@ -37,7 +38,6 @@ from flatout.source.syntax.module import Module
 from flatout.source.syntax.nodes import argument, children, dotted_name
 
 CODE = "CO511"
-TITLE = "Autocast by a name that torch has given up"
 _OTHER_TYPE = re.compile(r"bfloat16|bf16|set_autocast|get_autocast")
 _NATIVE = re.compile(r"torch\.amp\b|torch\.autocast\b|torch\.cuda\.amp\b|cuda import amp")
 
@@ -45,10 +45,11 @@ _NATIVE = re.compile(r"torch\.amp\b|torch\.autocast\b|torch\.cuda\.amp\b|cuda im
 def in_source(code: Code) -> Iterator[FoundInSource]:
     for old in find_old_amp(code.project):
         use = next(iter(old.uses), None)
-        what = "these names of torch.cuda.amp" if use is None else f"torch.{use.device}.amp.{use.name}"
         yield FoundInSource(
             place=old.module.place(old.node),
-            cause=f"{what} {'are' if use is None else 'is'} deprecated since torch 2.4",
+            cause=message("co511.source_cause_import")
+            if use is None
+            else message("co511.source_cause", name=f"torch.{use.device}.amp.{use.name}"),
             change=_change(use),
             severity="low",
             related=_served(old),
@@ -57,12 +58,12 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
     yield from _of_apex(code)
 
 
-def _change(use: Use | None) -> str:
+def _change(use: Use | None) -> Message:
     if use is None:
-        return 'import them from torch.amp, and name the device: autocast("cuda", …)'
+        return message("co511.source_change_import")
     if use.name.startswith("custom"):
-        return f'torch.amp.{use.name}(…, device_type="{use.device}")'
-    return f'torch.amp.{use.name}("{use.device}", …)'
+        return verbatim(f'torch.amp.{use.name}(…, device_type="{use.device}")')
+    return verbatim(f'torch.amp.{use.name}("{use.device}", …)')
 
 
 def _served(old: OldAmp) -> tuple[Related, ...]:
@@ -91,8 +92,8 @@ def _of_apex(code: Code) -> Iterator[FoundInSource]:
             if _is_apex_amp(dotted_name(call.func), module) and not _NATIVE.search(module.text):
                 yield FoundInSource(
                     place=module.place(call),
-                    cause="apex's amp is no longer maintained; its levels are not those of native autocast",
-                    change='with torch.autocast("cuda", dtype=torch.bfloat16): around forward and loss, without apex',
+                    cause=message("co511.source_cause_apex"),
+                    change=message("co511.source_change_apex"),
                     severity="low",
                 )
 

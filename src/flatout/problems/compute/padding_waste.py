@@ -36,6 +36,7 @@ from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import by_step, feed_ms
 from flatout.records.batches import Padding
 from flatout.records.evidence import Evidence
+from flatout.records.message import Message, message
 from flatout.records.report import Gain
 from flatout.records.source import Related
 from flatout.source.code import Code
@@ -46,7 +47,6 @@ from flatout.source.syntax.nodes import argument, called_name, dotted_name, para
 from flatout.source.training.jobs import nearby_modules
 
 CODE = "CO507"
-TITLE = "Much of what the model computes is padding"
 _MUCH = 0.25
 # Passes must take most of the step, and the model must have been seen to compute at the padded length.
 _BIND, _COMPUTED = 0.5, 0.5
@@ -79,8 +79,14 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "rows_looked_at": padding.rows,
             "passes_ms_per_step": round(_passes_ms(run), 2),
         },
-        cause=f"{padding.share:.0%} of the {padding.length:.0f} places in a row are padding ({padding.kind}), computed"
-        f" with the rest in {_passes_ms(run):.3g} of each {run.step_ms:.3g} ms step",
+        cause=message(
+            "co507.cause",
+            share=padding.share,
+            length=padding.length,
+            kind=padding.kind,
+            passes_ms=_passes_ms(run),
+            step_ms=run.step_ms,
+        ),
         change=_change(padding),
         predicted_gain=gain,
     )
@@ -104,29 +110,28 @@ def _gain(run: Evidence, padding: Padding) -> Gain | None:
     def step_ms(places: float) -> float:
         return max(run.step_ms - _passes_ms(run) * (1 - places), feed_ms(run))
 
-    words = (
-        f"passes of {_passes_ms(run):.3g} ms shrink with the places computed: to {in_order:.0%} if sorted by length"
-        f" in chunks of 50 batches (from {padding.rows} rows looked at), {text:.0%} without any padding"
-    )
-    return by_step(run, step_ms(1 - _CAUTIOUS * (1 - in_order)), step_ms(in_order), step_ms(text), words)
+    method = message("co507.gain", passes_ms=_passes_ms(run), sorted=in_order, rows=padding.rows, unpadded=text)
+    return by_step(run, step_ms(1 - _CAUTIOUS * (1 - in_order)), step_ms(in_order), step_ms(text), method)
 
 
-def _change(padding: Padding) -> str:
+def _change(padding: Padding) -> Message:
     trimmed = (1 - padding.share) / (1 - padding.share_if_trimmed)
-    first = "pad each batch to its own longest sequence only, and " if trimmed < 0.95 else ""
-    return first + "draw batches from sequences of about the same length, or pack several into a row"
+    return message("co507.change_trim" if trimmed < 0.95 else "co507.change")
 
 
-_HALF_EMPTY = Padding(3, 96, 512.0, 0.55, 0.35, 0.08, "the value 0", 1.0)
+_ZEROS = message("padding.value", value=0)
+_HALF_EMPTY = Padding(3, 96, 512.0, 0.55, 0.35, 0.08, _ZEROS, 1.0)
 CASES = (
     Case("finds it when half of the tokens are padding on a CPU", run(padding=_HALF_EMPTY), found=True),
     Case("finds it on a GPU", run(gpu=on_gpu(), padding=_HALF_EMPTY), found=True),
     Case(
-        "quiet when there is little padding", run(padding=Padding(3, 96, 80.0, 0.15, 0.15, 0.03, "", 1.0)), found=False
+        "quiet when there is little padding",
+        run(padding=Padding(3, 96, 80.0, 0.15, 0.15, 0.03, _ZEROS, 1.0)),
+        found=False,
     ),
     Case(
         "quiet when the model cuts it off",
-        run(padding=Padding(3, 96, 512.0, 0.55, 0.35, 0.08, "the value 0", 0.0)),
+        run(padding=Padding(3, 96, 512.0, 0.55, 0.35, 0.08, _ZEROS, 0.0)),
         found=False,
     ),
     Case(
@@ -152,13 +157,13 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
     for first, *others in by_file.values():
         here, value = first.function.module.place(first.node), first.value
         written = here if value is None or value.is_direct else value.place
-        to = f" ({first.length})" if first.length else ""
+        filled = (
+            message("co507.source_cause_length", length=first.length) if first.length else message("co507.source_cause")
+        )
         yield FoundInSource(
             place=written,
-            cause=f"every sequence is filled up to one fixed length{to}, and the model computes the fill as well",
-            change="pad in the collate function, to the longest of each batch (padding=True, DataCollatorWithPadding)"
-            if value is not None
-            else "pad in the collate function, to the longest of each batch (pad_sequence)",
+            cause=filled,
+            change=message("co507.source_change" if value is None else "co507.source_change_tokenizer"),
             severity="low" if value is None else "medium",
             related=(
                 *(() if written == here else (Related(here, "reaches this tokenizer"),)),

@@ -26,10 +26,10 @@ from flatout.problems.cases import Case, on_gpu, run
 from flatout.problems.compute.device import binds
 from flatout.problems.found import FoundInRun
 from flatout.records.evidence import Evidence
+from flatout.records.message import message
 from flatout.records.report import GpuUse, StageCost
 
 CODE = "CO508"
-TITLE = "One stage of the model takes most of the step"
 _MOST = 0.5
 # With fewer stages one of them is bound to be large.
 _FEWEST_STAGES = 3
@@ -60,9 +60,16 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "next_stage": second.name,
             "next_share": round(second.share or 0.0, 3),
         },
-        cause=f"{top.name} ({top.module}) takes {top.ms:.3g} of each {run.step_ms:.3g} ms step; "
-        f"the next, {second.name}, takes {second.ms:.3g}",
-        change=f"look at {top.name} first: twice as fast it makes the step ×{top.if_twice or 1.0:.2f} at most",
+        cause=message(
+            "co508.cause",
+            stage=top.name,
+            module=top.module,
+            ms=top.ms,
+            step_ms=run.step_ms,
+            next_stage=second.name,
+            next_ms=second.ms,
+        ),
+        change=message("co508.change", stage=top.name, gain=top.if_twice or 1.0),
         predicted_gain=None,
     )
 

@@ -25,12 +25,15 @@ from flatout.problems.compute.device import binds
 from flatout.problems.found import FoundInRun
 from flatout.problems.prediction import by_step
 from flatout.records.evidence import Evidence
+from flatout.records.message import message, verbatim
 from flatout.records.report import Gain
 from flatout.records.resources import GpuState
 
 CODE = "CO504"
-TITLE = "The GPU's clock is held down"
+# Names of `records.sample.THROTTLE_REASONS`.
 _POWER_CAP = "power cap"
+_HOT = {"software thermal", "hardware thermal"}
+_NAMED = {*_HOT, "hardware slowdown", "power brake", "sync boost"}
 _OFTEN = 0.1
 
 
@@ -50,9 +53,17 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "best_clock_mhz": round(worst.best_clock_mhz or 0.0),
             "temperature_c": round(worst.temperature_c or 0.0),
         },
-        cause=f"GPU {worst.gpu} is slowed down for {_hindered(worst):.0%} of the time ({', '.join(reasons)}): "
-        f"{worst.slowed_clock_mhz or 0:.0f} MHz instead of {worst.best_clock_mhz or 0:.0f}",
-        change="see to the cooling" if any("thermal" in name for name in reasons) else "see to the power supply",
+        cause=message(
+            "co504.cause",
+            gpu=worst.gpu,
+            share=_hindered(worst),
+            reasons=tuple(
+                message(f"co504.{name.replace(' ', '_')}") if name in _NAMED else verbatim(name) for name in reasons
+            ),
+            clock_mhz=worst.slowed_clock_mhz or 0,
+            best_clock_mhz=worst.best_clock_mhz or 0,
+        ),
+        change=message("co504.change_cooling" if _HOT.intersection(reasons) else "co504.change_power"),
         predicted_gain=gain,
     )
 
@@ -68,8 +79,8 @@ def _gain(run: Evidence, worst: GpuState) -> Gain | None:
     slowed_ms = _hindered(worst) * (run.device_busy_ms or run.step_ms)
     saved_ms = slowed_ms * max(0.0, 1 - worst.slowed_clock_mhz / worst.best_clock_mhz)
     after_ms = run.step_ms - min(saved_ms, 0.9 * run.step_ms)
-    words = f"kernels at {worst.best_clock_mhz:.0f} instead of {worst.slowed_clock_mhz:.0f} MHz"
-    return by_step(run, 0.5 * (run.step_ms + after_ms), after_ms, after_ms, words)
+    method = message("co504.gain", best_clock_mhz=worst.best_clock_mhz, clock_mhz=worst.slowed_clock_mhz)
+    return by_step(run, 0.5 * (run.step_ms + after_ms), after_ms, after_ms, method)
 
 
 def _gpu(throttled: dict[str, float], clock_mhz: float = 1200.0) -> tuple[GpuState, ...]:

@@ -29,6 +29,7 @@ from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.host.bodies import around_training
 from flatout.problems.prediction import by_step, device_work_ms
 from flatout.records.evidence import Evidence
+from flatout.records.message import message, verbatim
 from flatout.records.report import LineCost, Location, SyncSite
 from flatout.records.source import Edit, Fix
 from flatout.source.code import Code
@@ -39,7 +40,6 @@ from flatout.source.syntax.module import Function
 from flatout.source.syntax.nodes import argument, called_name, dotted_name
 
 CODE = "HO405"
-TITLE = "Autograd's anomaly detection is on"
 REMEDY = "autograd.plain"
 # What tracing and checking take of forward and backward: seen from large to small operations. This run's own cost was
 # not measured without them; where the operations were counted, each costs about so much, for a Python traceback.
@@ -59,16 +59,13 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     floor_ms = work_ms or 0.0
     usual = _part(state, passes_ms)
     low_ms, mid_ms, high_ms = (max(run.step_ms - part * passes_ms, floor_ms) for part in (_LEAST, usual, _MOST))
-    words = (
-        f"it takes {_LEAST:.0%} to {_MOST:.0%} of the {passes_ms:.3g} ms of forward and backward, by their operations"
-    )
-    gain = by_step(run, low_ms, mid_ms, high_ms, words)
+    method = message("ho405.gain", least=_LEAST, most=_MOST, passes_ms=passes_ms)
+    gain = by_step(run, low_ms, mid_ms, high_ms, method)
     yield FoundInRun(
         location=around or _switch(run),
         evidence={"forward_and_backward_ms_per_step": round(passes_ms, 2), **_checks(run)},
-        cause=f"anomaly mode traces every operation and checks every gradient in {passes_ms:.3g} of each"
-        f" {run.step_ms:.3g} ms step",
-        change="torch.autograd.set_detect_anomaly(False)",
+        cause=message("ho405.cause", passes_ms=passes_ms, step_ms=run.step_ms),
+        change=verbatim("torch.autograd.set_detect_anomaly(False)"),
         predicted_gain=gain,
     )
 
@@ -162,9 +159,8 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
                     yield FoundInSource(
                         severity="high",
                         place=module.place(turn.node),
-                        cause="every operation writes down a stack trace, and every gradient is looked at for NaN, "
-                        "which waits for the device each time",
-                        change="delete it, or put it behind a debug flag",
+                        cause=message("ho405.source_cause"),
+                        change=message("ho405.source_change"),
                         fix=_fix(turn.node, function, code),
                     )
 

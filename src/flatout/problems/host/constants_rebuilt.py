@@ -31,20 +31,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from flatout.problems.cases import Case, SourceCase, on_gpu, run
-from flatout.problems.found import FoundInRun, FoundInSource
+from flatout.problems.found import FoundInRun, FoundInSource, step_of
 from flatout.problems.host.constant_statements import ConstantStatement, find_constants
 from flatout.problems.host.rebuilt_constants import Rebuilt, find_rebuilt
 from flatout.problems.hot_lines import host_lines, named
 from flatout.problems.prediction import by_sparing_host
 from flatout.records.evidence import Evidence
+from flatout.records.message import Message, message
 from flatout.records.report import CopySite, LineCost, Location
 from flatout.records.source import Fix
-from flatout.source.code import Code, call_path, every_step
+from flatout.source.code import Code, call_path
 from flatout.source.syntax.edits import replace_node, source_text
 from flatout.source.syntax.nodes import short_text
 
 CODE = "HO408"
-TITLE = "The same constants are built anew in every step"
 REMEDY = "memo.function"
 _WORTH = 0.01
 # Copies less often than this are not of every step.
@@ -71,10 +71,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     copy_ms = min(sum(cost.copy_ms for cost in costs), run.phase("h2d").ms)
     if host_ms + copy_ms < _WORTH * run.step_ms:
         return
-    words = (
-        f"building the constants takes {host_ms:.3g} ms and copying them {copy_ms:.3g} of {run.step_ms:.3g} ms a step"
-    )
-    gain = by_sparing_host(run, host_ms + copy_ms, words)
+    method = message("ho408.gain", host_ms=host_ms, copy_ms=copy_ms, step_ms=run.step_ms)
+    gain = by_sparing_host(run, host_ms + copy_ms, method)
     if gain is None:
         return
     dearest = max(costs, key=lambda cost: cost.ms)
@@ -86,9 +84,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "copied_ms_per_step": round(copy_ms, 3),
             "lines": lines,
         },
-        cause=f"lines that hang on literals and settings alone take {host_ms + copy_ms:.3g} of each {run.step_ms:.3g}"
-        f" ms step to make the same tensors again, first {named(run, dearest.location)}",
-        change=f"build them once, on the device (register_buffer, or functools.cache on the function): {lines}",
+        cause=message("ho408.cause", ms=host_ms + copy_ms, step_ms=run.step_ms, line=named(run, dearest.location)),
+        change=message("ho408.change", lines=lines),
         predicted_gain=gain,
     )
 
@@ -183,28 +180,20 @@ CASES = (
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
     for one in find_rebuilt(code):
-        done = "copied to the device" if one.is_copied else "computed"
-        cause = f"`{short_text(one.node, 40)}` is the same each time, and is {done} anew in {every_step(one.region)}"
-        if one.is_of_sizes:
-            cause = (
-                f"`{short_text(one.node, 40)}` is made on the host, "
-                f"and copied to the device in {every_step(one.region)}"
-            )
+        way = "sizes" if one.is_of_sizes else "copied" if one.is_copied else "computed"
         yield FoundInSource(
             place=one.region.module.place(one.node),
-            cause=cause,
+            cause=message(f"ho408.source_cause_{way}", code=short_text(one.node, 40), step=step_of(one.region)),
             change=_change(one),
             related=call_path(one.region),
             fix=_fix(one) if one.is_number and one.made is one.node else None,
         )
 
 
-def _change(one: Rebuilt) -> str:
+def _change(one: Rebuilt) -> Message:
     if one.is_of_sizes:
-        return "make it on the device, with device=... instead of a copy"
-    if one.is_number:
-        return "torch.full((), value, device=...) is filled on the device"
-    return "build it once: register_buffer in __init__, or functools.cache on the function that makes it"
+        return message("ho408.source_change_sizes")
+    return message("ho408.source_change_number" if one.is_number else "ho408.source_change")
 
 
 def _fix(one: Rebuilt) -> Fix | None:

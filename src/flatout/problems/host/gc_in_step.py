@@ -24,20 +24,20 @@ import ast
 from collections.abc import Iterator
 
 from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
-from flatout.problems.found import FoundInRun, FoundInSource
+from flatout.problems.found import FoundInRun, FoundInSource, step_of
 from flatout.problems.hot_lines import host_lines, text_at
 from flatout.problems.prediction import by_sparing_host
 from flatout.records.evidence import Evidence
+from flatout.records.message import Message, message
 from flatout.records.report import LineCost, Location
 from flatout.records.source import Fix
-from flatout.source.code import Code, call_path, every_step
+from flatout.source.code import Code, call_path
 from flatout.source.flow.guards import PathNode
 from flatout.source.syntax.edits import remove_statement
 from flatout.source.syntax.nodes import called_name, dotted_name
 from flatout.source.training.regions import Region
 
 CODE = "HO404"
-TITLE = "Memory is tidied up in every step"
 REMEDY = "gc.defer"
 COMES_FROM = ("HO407",)  # compiling makes and drops very many objects
 _WORTH = 0.01
@@ -57,11 +57,9 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     saved_ms = (gc_ms if asked else _FROZEN * gc_ms) + _ASKED_AGAIN * empty_ms
     if saved_ms < _WORTH * run.step_ms or (asked and not empty_ms and _is_seldom(run)):
         return
-    words = (
-        f"a step of {run.step_ms:.3g} ms has {gc_ms:.3g} ms of collecting and {empty_ms:.3g} ms of emptying the cache"
-        + (", which must then be filled again" if empty_ms else "")
-    )
-    gain = by_sparing_host(run, saved_ms, words)
+    method_id = "ho404.gain_refill" if empty_ms else "ho404.gain"
+    method = message(method_id, step_ms=run.step_ms, gc_ms=gc_ms, empty_ms=empty_ms)
+    gain = by_sparing_host(run, saved_ms, method)
     if gain is None:
         return
     location = emptying[0].location if emptying and empty_ms > gc_ms else collecting
@@ -86,20 +84,20 @@ def _dearest(run: Evidence) -> Location | None:
     return max(said or lines, key=lambda line: line.ms).location if lines else None
 
 
-def _cause(run: Evidence, gc_ms: float, empty_ms: float, asked: bool) -> str:
-    parts = []
-    if gc_ms >= _WORTH * run.step_ms:
-        who = "a call of gc.collect" if asked else "Python's collector"
-        parts.append(f"{who} takes {gc_ms:.3g} of each {run.step_ms:.3g} ms step")
-    if empty_ms >= _WORTH * run.step_ms:
-        parts.append(f"torch.cuda.empty_cache takes {empty_ms:.3g} of each {run.step_ms:.3g} ms step")
-    return " and ".join(parts) or f"tidying up takes {gc_ms + empty_ms:.3g} of each {run.step_ms:.3g} ms step"
+def _cause(run: Evidence, gc_ms: float, empty_ms: float, asked: bool) -> Message:
+    step_ms = run.step_ms
+    collecting = message("ho404.collect" if asked else "ho404.collector", gc_ms=gc_ms, step_ms=step_ms)
+    emptying = message("ho404.empty_cache", empty_ms=empty_ms, step_ms=step_ms)
+    collects, empties = (ms >= _WORTH * step_ms for ms in (gc_ms, empty_ms))
+    if collects != empties:
+        return collecting if collects else emptying
+    return message("ho404.both", gc_ms=gc_ms, empty_ms=empty_ms, step_ms=step_ms)
 
 
-def _change(emptying: bool, asked: bool) -> str:
+def _change(emptying: bool, asked: bool) -> Message:
     if emptying:
-        return "take torch.cuda.empty_cache() out of the loop"
-    return "take gc.collect() out of the loop" if asked else "gc.collect(); gc.freeze() once before the loop"
+        return message("ho404.change_empty_cache")
+    return message("ho404.change_collect" if asked else "ho404.change_freeze")
 
 
 def _at(phase: str, ms: float) -> tuple[LineCost, ...]:
@@ -148,12 +146,10 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         emptying = called_name(call) == "empty_cache"
         if not emptying and dotted_name(call.func) != "gc.collect":
             continue
-        what = (
-            "gives memory back to the driver, which is asked for it again" if emptying else "looks at every live object"
-        )
+        cause = "ho404.source_cause_empty_cache" if emptying else "ho404.source_cause_collect"
         yield FoundInSource(
             place=region.module.place(call),
-            cause=f"`{dotted_name(call.func)}()` {what}, in {every_step(region)}",
+            cause=message(cause, call=dotted_name(call.func), step=step_of(region)),
             change=_change(emptying, asked=True),
             related=call_path(region),
             fix=_fix(region, turn, call),

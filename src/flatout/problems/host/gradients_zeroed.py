@@ -21,17 +21,17 @@ import ast
 from collections.abc import Iterator
 
 from flatout.problems.cases import SourceCase
-from flatout.problems.found import FoundInSource
+from flatout.problems.found import FoundInSource, step_of
 from flatout.problems.host.optimizers import find_updates
+from flatout.records.message import message
 from flatout.records.source import Fix
-from flatout.source.code import Code, call_path, every_step
+from flatout.source.code import Code, call_path
 from flatout.source.syntax.edits import replace_node
 from flatout.source.syntax.nodes import argument
 from flatout.source.training.jobs import loop_header
 from flatout.source.training.regions import Region
 
 CODE = "HO410"
-TITLE = "Gradients are filled with zeros"
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
@@ -41,8 +41,8 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             yield FoundInSource(
                 severity="low",
                 place=region.module.place(call),
-                cause=f"zeros are written to every gradient, to be added to, in {every_step(region)}",
-                change="zero_grad(), which drops the gradients (set_to_none=True)",
+                cause=message("ho410.source_cause", step=step_of(region)),
+                change=message("ho410.source_change"),
                 related=call_path(region),
                 # Not a safe one: a gradient is then None where it was zeros.
                 fix=Fix("gradients are dropped", (replace_node(region.module, given, "True"),), is_safe=False),
@@ -52,8 +52,8 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             yield FoundInSource(
                 severity="low",
                 place=loop_header(update.loop, update.region.module),
-                cause=f"each gradient is filled with zeros by itself, in {every_step(update.region)}",
-                change="optimizer.zero_grad(), or p.grad = None in the loop",
+                cause=message("ho410.source_cause_loop", step=step_of(update.region)),
+                change=message("ho410.source_change_loop"),
                 related=call_path(update.region),
             )
 

@@ -32,6 +32,7 @@ from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.hot_lines import host_lines
 from flatout.problems.prediction import by_sparing_host, by_step, device_work_ms
 from flatout.records.evidence import Evidence
+from flatout.records.message import Message, message
 from flatout.records.report import Gain, Location
 from flatout.records.source import Related
 from flatout.source.code import Code
@@ -40,7 +41,6 @@ from flatout.source.syntax.module import Function, Module, full_name
 from flatout.source.syntax.nodes import argument, callable_of, called_name, children, dotted_name, short_text
 
 CODE = "HO407"
-TITLE = "The compiled model is recompiled or in pieces"
 # An evaluation or a last, smaller batch compiles once more.
 _STILL_COMPILING = 3
 _NEARLY_EACH = 0.3
@@ -59,9 +59,10 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         return
     later = (int(states[-1].get("compiled_frames") or 0) - int(states[0].get("compiled_frames") or 0)) // 2
     breaks = int(states[-1].get("graph_breaks") or 0)
-    gain, cause, change = _recompiled(run, later) if later >= _STILL_COMPILING else _broken(run, breaks)
-    if gain is None:
+    loss = _recompiled(run, later) if later >= _STILL_COMPILING else _broken(run, breaks)
+    if loss is None:
         return
+    gain, cause, change = loss
     yield FoundInRun(
         location=_where(run) if later >= _STILL_COMPILING else None,
         evidence={
@@ -76,29 +77,38 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     )
 
 
-def _recompiled(run: Evidence, later: int) -> tuple[Gain | None, str, str]:
+# What a removal gains, the cause, and the change.
+_Loss = tuple[Gain, Message, Message]
+
+
+def _recompiled(run: Evidence, later: int) -> _Loss | None:
     """The steps that compile are far longer than the others, or all of them compile."""
-    change = "batches of the same shape, changing numbers as tensors, or torch.compile(model, dynamic=True)"
     steps = max(1, run.report.run.steps)
     compile_ms = _compile_ms(run, steps)
     if compile_ms is not None:
         left_ms = max(run.step_ms - compile_ms, _LEAST_LEFT * run.step_ms)
-        cause = f"{later} compilations in {steps} steps take {compile_ms:.3g} of each {run.step_ms:.3g} ms step"
+        cause = message(
+            "ho407.cause_compile_time", compilations=later, steps=steps, compile_ms=compile_ms, step_ms=run.step_ms
+        )
     elif later >= _NEARLY_EACH * steps:
         # What a forward pass takes without compiling was not seen; it seldom takes longer than its backward.
         forward_ms = min(run.phase("forward").ms, _FORWARD_OF_BACKWARD * run.phase("backward").ms)
         left_ms = run.step_ms - run.phase("forward").ms + forward_ms
-        cause = f"{later} compilations in {steps} steps: forward takes {run.phase('forward').ms:.3g} of each"
-        cause += f" {run.step_ms:.3g} ms step"
+        cause = message(
+            "ho407.cause_forward",
+            compilations=later,
+            steps=steps,
+            forward_ms=run.phase("forward").ms,
+            step_ms=run.step_ms,
+        )
     else:
         left_ms = run.median_step_ms or run.step_ms
-        cause = (
-            f"{later} compilations after the start: the mean step is {run.step_ms:.3g} ms, the median {left_ms:.3g} ms"
-        )
-    words = f"without compiling, a step of {run.step_ms:.3g} ms takes {left_ms:.3g} ms"
+        cause = message("ho407.cause_median", compilations=later, step_ms=run.step_ms, median_ms=left_ms)
     if run.step_ms < _LONGER * left_ms:
-        return None, cause, change
-    return by_step(run, 0.5 * (run.step_ms + left_ms), left_ms, left_ms, words), cause, change
+        return None
+    method = message("ho407.gain_recompiled", step_ms=run.step_ms, left_ms=left_ms)
+    gain = by_step(run, 0.5 * (run.step_ms + left_ms), left_ms, left_ms, method)
+    return None if gain is None else (gain, cause, message("ho407.change_recompiled"))
 
 
 def _compile_ms(run: Evidence, steps: int) -> float | None:
@@ -118,19 +128,18 @@ def _where(run: Evidence) -> Location | None:
     return lines[0].location if lines else None
 
 
-def _broken(run: Evidence, breaks: int) -> tuple[Gain | None, str, str]:
+def _broken(run: Evidence, breaks: int) -> _Loss | None:
     """Breaks matter where the device waits for launches."""
     work_ms = device_work_ms(run)
     passes_ms = sum(run.phase(name).ms for name in _PASSES)
     if not breaks or not run.on_gpu or work_ms is None or (run.drained_share or 0.0) < _DRY:
-        return None, "", ""
+        return None
     idle_ms = passes_ms - work_ms
     if idle_ms < _WORTH * run.step_ms:
-        return None, "", ""
-    words = f"half of the {idle_ms:.3g} ms go in which the device waits for launches"
-    cause = f"{breaks} graph breaks leave the compiled model in pieces, and the device waits {idle_ms:.3g} of each"
-    cause += f" {run.step_ms:.3g} ms step for launches"
-    return by_sparing_host(run, 0.5 * idle_ms, words), cause, "mend what TORCH_LOGS=graph_breaks names"
+        return None
+    gain = by_sparing_host(run, 0.5 * idle_ms, message("ho407.gain_breaks", idle_ms=idle_ms))
+    cause = message("ho407.cause_breaks", breaks=breaks, idle_ms=idle_ms, step_ms=run.step_ms)
+    return None if gain is None else (gain, cause, message("ho407.change_breaks"))
 
 
 def _states(*frames: int, breaks: int = 0) -> tuple[dict[str, Any], ...]:
@@ -176,8 +185,8 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
     for one in find_graph_breaks(code):
         yield FoundInSource(
             place=one.function.module.place(one.node),
-            cause=f"`{short_text(one.node, 40)}` breaks the compiled graph of {one.function.qualified} in two",
-            change="take it out of what is compiled, or put it in a function with @torch.compiler.disable",
+            cause=message("ho407.source_cause", code=short_text(one.node, 40), function=one.function.qualified),
+            change=message("ho407.source_change"),
             related=(one.compiled,),
         )
 

@@ -28,9 +28,9 @@ from flatout.problems.cases import Case, on_gpu, run
 from flatout.problems.found import FoundInRun
 from flatout.problems.prediction import by_step, device_work_ms, feed_ms
 from flatout.records.evidence import Evidence
+from flatout.records.message import Message, message, verbatim
 
 CODE = "HO401"
-TITLE = "The GPU waits for its work to be launched"
 REMEDY = "compile.model"
 COMES_FROM = ("HO402", "HO403", "HO404", "HO405", "HO406", "HO407", "SY304", "TR202", "CO512")
 _DRY = 0.5
@@ -52,11 +52,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     low_ms, mid_ms, high_ms = (
         max(run.step_ms - part * idle_ms, work_ms, feed_ms(run)) for part in (_CAUTIOUS, _LIKELY, _REPLAYED)
     )
-    words = (
-        f"launching takes {passes_ms:.3g} ms, the device computes {work_ms:.3g} ms: fusion removes half of what is"
-        " between, a graph more"
-    )
-    gain = by_step(run, low_ms, mid_ms, high_ms, words)
+    gain = by_step(run, low_ms, mid_ms, high_ms, message("ho401.gain", passes_ms=passes_ms, work_ms=work_ms))
     if gain is None:
         return
     compiled = _is_compiled(run)
@@ -69,17 +65,14 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             **_activity(run),
             "compiled": "yes" if compiled else "no",
         },
-        cause=f"the host launches work for {passes_ms:.3g} of each {run.step_ms:.3g} ms step, the device needs"
-        f" {work_ms:.3g} ms for it",
+        cause=message("ho401.cause", passes_ms=passes_ms, step_ms=run.step_ms, work_ms=work_ms),
         change=_change(compiled),
         predicted_gain=gain,
     )
 
 
-def _change(compiled: bool) -> str:
-    if compiled:
-        return 'torch.compile(model, mode="reduce-overhead")'
-    return "model = torch.compile(model); without compiling, graphs.model where shapes stay the same"
+def _change(compiled: bool) -> Message:
+    return verbatim('torch.compile(model, mode="reduce-overhead")') if compiled else message("ho401.change")
 
 
 def _is_dry(run: Evidence) -> bool:

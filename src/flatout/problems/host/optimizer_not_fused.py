@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from flatout.problems.cases import SourceCase
 from flatout.problems.found import FoundInSource
 from flatout.problems.host.optimizers import Optimizer, find_optimizers
+from flatout.records.message import message, verbatim
 from flatout.records.source import Fix
 from flatout.source.code import Code
 from flatout.source.syntax.edits import add_keyword
@@ -32,7 +33,6 @@ from flatout.source.syntax.nodes import has_star_arguments
 from flatout.source.training.jobs import TrainingJob, text_pattern
 
 CODE = "HO409"
-TITLE = "The optimizer could be one kernel"
 _WORTH_FUSING = ("AdamW", "Adam", "SGD")
 _CHOSEN = ("fused", "foreach", "capturable", "differentiable")
 # Fused already, or wrapped in something that has its own kernels or its own ideas.
@@ -56,8 +56,8 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         yield FoundInSource(
             severity="hint",
             place=module.place(one.call),
-            cause=f"{one.name} updates all parameters in several rounds of kernels; fused, it is one",
-            change="fused=True",
+            cause=message("ho409.source_cause", optimizer=one.name),
+            change=verbatim("fused=True"),
             fix=None if edit is None else Fix("fused=True", (edit,), is_safe=False),
         )
 

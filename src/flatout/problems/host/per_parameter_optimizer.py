@@ -25,21 +25,21 @@ from collections.abc import Iterator
 from typing import Any
 
 from flatout.problems.cases import Case, SourceCase, on_gpu, run
-from flatout.problems.found import FoundInRun, FoundInSource
+from flatout.problems.found import FoundInRun, FoundInSource, step_of
 from flatout.problems.host.optimizers import FUSED, Optimizer, ParameterUpdate, find_optimizers, find_updates
 from flatout.problems.hot_lines import host_lines, text_at
 from flatout.problems.prediction import WORTH, by_sparing_host
 from flatout.records.evidence import Evidence
+from flatout.records.message import Message, message, verbatim
 from flatout.records.report import LineCost, Location
 from flatout.records.source import Fix
-from flatout.source.code import Code, call_path, every_step
+from flatout.source.code import Code, call_path
 from flatout.source.loops import find_text_loops
 from flatout.source.syntax.edits import replace_node
 from flatout.source.syntax.nodes import short_text
 from flatout.source.training.jobs import loop_header
 
 CODE = "HO403"
-TITLE = "The optimizer goes over parameters one by one"
 REMEDY = "optimizer.fused"
 # What torch takes by itself is only reported where fusing would clearly show.
 _WORTH_FUSING = 1.05
@@ -66,8 +66,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     spared_ms = min(phase_ms, on_device_ms) * (0.5 if fuses else 0.0)
     if how == "many":
         saved_ms += _around_ms(run)
-    words = f"of {phase_ms:.3g} ms in the optimizer, and what goes with it, {saved_ms:.3g} go"
-    gain = by_sparing_host(run, saved_ms, words, device_ms=spared_ms)
+    method = message("ho403.gain", phase_ms=phase_ms, saved_ms=saved_ms)
+    gain = by_sparing_host(run, saved_ms, method, device_ms=spared_ms)
     if gain is None or (how == "foreach" and gain.mid < _WORTH_FUSING):
         return
     yield FoundInRun(
@@ -128,21 +128,20 @@ def _line(run: Evidence) -> Location | None:
     return lines[0].location if lines else None
 
 
-def _cause(run: Evidence, how: str, name: str, parameters: int) -> str:
-    took = f"{run.phase('optimizer').ms:.3g} of each {run.step_ms:.3g} ms step"
+def _cause(run: Evidence, how: str, name: str, parameters: int) -> Message:
+    took = {"phase_ms": run.phase("optimizer").ms, "step_ms": run.step_ms}
     if how == "many":
-        return f"{run.optimizers_met} optimizers of {parameters} parameter{'s' * (parameters > 1)} each take {took}"
-    way = "one by one" if how in ("loop", "own") else "in several rounds"
-    return f"{name} updates {parameters} parameters {way}, which takes {took}"
+        return message("ho403.cause_many", optimizers=run.optimizers_met, parameters=parameters, **took)
+    way = message("ho403.one_by_one" if how in ("loop", "own") else "ho403.in_rounds")
+    return message("ho403.cause", optimizer=name, parameters=parameters, way=way, **took)
 
 
-def _change(how: str, name: str, fuses: bool) -> str:
-    fused = ", fused=True" if fuses else ""
+def _change(how: str, name: str, fuses: bool) -> Message:
     if how == "own":
-        return "torch._foreach_* operations over all parameters at once, or the fused optimizer of torch.optim"
+        return message("ho403.change_own")
     if how == "many":
-        return f"one {name}(model.parameters(){fused}) for all parameters"
-    return f"{name}(..., fused=True)" if fuses else f"{name}(...) without foreach=False"
+        return message("ho403.change_many", call=f"{name}(model.parameters(){', fused=True' if fuses else ''})")
+    return verbatim(f"{name}(..., fused=True)") if fuses else message("ho403.change_foreach", optimizer=name)
 
 
 def _with(met: int = 1, kind: str = "torch.optim.adamw.AdamW", **changes: Any) -> dict[str, Any]:
@@ -199,22 +198,23 @@ def _without_foreach(one: Optimizer, code: Code) -> FoundInSource | None:
     module, better = one.function.module, "fused=True" if one.name in FUSED else "foreach=True"
     return FoundInSource(
         place=module.place(one.call),
-        cause=f"foreach=False makes {one.name} launch its dozen operations for each parameter by itself",
-        change=f"{one.name}(..., {better})",
+        cause=message("ho403.source_cause_foreach", optimizer=one.name),
+        change=verbatim(f"{one.name}(..., {better})"),
         # Sums are rounded in another order, and `foreach` keeps more in memory at once.
         fix=Fix(f"{better} for foreach=False", (replace_node(module, given, better),), is_safe=False),
     )
 
 
 def _one_by_one(update: ParameterUpdate) -> FoundInSource:
-    region, clips = update.region, update.done == "clipped"
-    when = f"in {every_step(region)}" if region is not None else f"at each {update.function.qualified}()"
+    region = update.region
+    if region is None:
+        when = message("problems.at_each_call", function=update.function.qualified)
+    else:
+        when = message("problems.in_step", step=step_of(region))
     return FoundInSource(
         place=loop_header(update.loop, update.function.module),
-        cause=f"`{short_text(update.node, 40)}` is launched for each parameter by itself, {when}",
-        change="one clip_grad_norm_(model.parameters(), ...) for all of them"
-        if clips
-        else "torch._foreach_* operations over lists of all tensors, such as torch._foreach_lerp_(old, new, 0.01)",
+        cause=message("ho403.source_cause", code=short_text(update.node, 40), when=when),
+        change=message("ho403.source_change_clip" if update.done == "clipped" else "ho403.source_change"),
         related=() if region is None else call_path(region),
     )
 

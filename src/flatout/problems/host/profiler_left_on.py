@@ -31,6 +31,7 @@ from flatout.problems.cases import Case, SourceCase, run
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.host.bodies import around_training
 from flatout.records.evidence import Evidence
+from flatout.records.message import message
 from flatout.records.report import LineCost, Location
 from flatout.source.code import Code
 from flatout.source.flow.guards import walk_main_path
@@ -38,23 +39,19 @@ from flatout.source.syntax.module import Function, Module, full_name
 from flatout.source.syntax.nodes import LOOPS, argument, called_name, dotted_name, has_star_arguments, walk_scope
 
 CODE = "HO406"
-TITLE = "A profiler records every step"
 _PROFILERS = ("profiler.profile", "profile", "profiler.emit_nvtx", "emit_nvtx")
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
     opened = around_training(run, _opens)
-    if opened is not None:
-        yield _finding(run, opened)
-
-
-def _finding(run: Evidence, location: Location) -> FoundInRun:
-    return FoundInRun(
+    if opened is None:
+        return
+    yield FoundInRun(
         severity="medium",
-        location=location,
+        location=opened,
         evidence={"steps": run.report.run.steps, "step_ms": round(run.step_ms, 2)},
-        cause=f"all {run.report.run.steps} steps run inside a profiler without a schedule",
-        change="remove it, or give it schedule=torch.profiler.schedule(wait=10, warmup=2, active=5, repeat=1)",
+        cause=message("ho406.cause", steps=run.report.run.steps),
+        change=message("ho406.change"),
         # What the operations cost without it was not measured in this run.
         predicted_gain=None,
     )
@@ -102,8 +99,8 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
     for one in find_profilers(code):
         yield FoundInSource(
             place=one.module.place(one.call),
-            cause=f"`{one.what}` writes down every operation of every step",
-            change="delete it, or record a few steps: schedule=schedule(wait=10, warmup=2, active=5, repeat=1)",
+            cause=message("ho406.source_cause", profiler=one.what),
+            change=message("ho406.source_change"),
         )
 
 

@@ -29,18 +29,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from flatout.problems.cases import Case, SourceCase, on_gpu, run
-from flatout.problems.found import FoundInRun, FoundInSource
+from flatout.problems.found import FoundInRun, FoundInSource, step_of
 from flatout.problems.hot_lines import host_lines, named
 from flatout.problems.prediction import by_sparing_host, device_work_ms
 from flatout.records.evidence import Evidence
+from flatout.records.message import message
 from flatout.records.report import LineCost, Location, RemedyState
-from flatout.source.code import Code, call_path, every_step
+from flatout.source.code import Code, call_path
 from flatout.source.loops import TextLoop, find_text_functions, find_text_loops
 from flatout.source.syntax.nodes import bound_names, called_name, dotted_name, names_in
 from flatout.source.training.regions import Region
 
 CODE = "HO402"
-TITLE = "Python goes over elements one at a time"
 REMEDY = "memo.function"
 COMES_FROM = ("CA604", "HO405", "IN109", "SY304")
 _WORTH = 0.05
@@ -75,14 +75,12 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     saved_ms = (hot.ms + again_ms) * (_SAVED_IF_HEAVY if hot.loop.heavy else _SAVED[hot.loop.kind])
     # The device follows the host here: the loop's kernels are as large a part of its work.
     kernels_ms = part * (device_work_ms(run) or 0.0)
-    words = (
-        f"the loop takes {hot.ms:.3g} of {run.step_ms:.3g} ms and {again_ms:.3g} ms of backward: {saved_ms:.3g} ms go"
-    )
-    gain = by_sparing_host(run, saved_ms, words, device_ms=kernels_ms)
+    method = message("ho402.gain", loop_ms=hot.ms, step_ms=run.step_ms, backward_ms=again_ms, saved_ms=saved_ms)
+    gain = by_sparing_host(run, saved_ms, method, device_ms=kernels_ms)
     if gain is None:
         return
     dearest = hot.lines[0]
-    what = hot.loop.kind
+    kind = message(f"ho402.{hot.loop.kind}")
     yield FoundInRun(
         location=_place(hot),
         evidence={
@@ -92,10 +90,15 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "loop_lines": f"{hot.loop.first}-{hot.loop.last}",
             "function": dearest.function,
         },
-        cause=f"a Python loop over {what} in {dearest.function}, {named(run, dearest.location)}, takes {hot.ms:.3g} of"
-        f" each {run.step_ms:.3g} ms step",
-        change=f"replace the loop in lines {hot.loop.first}-{hot.loop.last} by tensor operations over all {what}, or"
-        " make its result in the dataset",
+        cause=message(
+            "ho402.cause",
+            kind=kind,
+            function=dearest.function,
+            line=named(run, dearest.location),
+            loop_ms=hot.ms,
+            step_ms=run.step_ms,
+        ),
+        change=message("ho402.change", first=hot.loop.first, last=hot.loop.last, kind=kind),
         predicted_gain=gain,
     )
 
@@ -274,8 +277,8 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         yield FoundInSource(
             severity="high",
             place=region.module.at(loop.lineno, loop.col_offset + 1),
-            cause=f"nested loops write one element at a time in {every_step(region)}: each is a launch of its own",
-            change="say it once for all elements: torch.arange and broadcasting, index_put_, scatter_",
+            cause=message("ho402.source_cause", step=step_of(region)),
+            change=message("ho402.source_change"),
             related=call_path(region),
         )
 

@@ -26,13 +26,13 @@ from collections.abc import Iterator
 from flatout.problems.cases import SourceCase
 from flatout.problems.found import FoundInSource
 from flatout.problems.measuring.clocks import Interval, find_intervals
+from flatout.records.message import message
 from flatout.records.source import Related
 from flatout.source.code import Code
 from flatout.source.syntax.nodes import called_name, dotted_name
 from flatout.source.training.regions import Region
 
 CODE = "MS001"
-TITLE = "The data timer starts when the batch is there"
 
 _DATA = re.compile(r"data|load(ing|er)?(?![a-z])|fetch|batch_?(wait|load)|input_?(time|wait)|(^|_)io(_|$)", re.I)
 # Says itself that it is about something else.
@@ -60,8 +60,8 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
 def _found(one: Interval, region: Region) -> FoundInSource:
     return FoundInSource(
         place=region.module.place(one.ends),
-        cause=f"`{one.called.split(' ')[-1]}` is measured after the batch has arrived: the wait for it is left out",
-        change="read the clock at the end of the loop's body, and before the loop; take the difference first thing",
+        cause=message("ms001.source_cause", name=one.called.split(" ")[-1]),
+        change=message("ms001.source_change"),
         related=(Related(region.module.place(one.begins), "the clock starts here, with the batch in hand"),),
     )
 

@@ -25,6 +25,7 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import SourceCase
 from flatout.problems.found import FoundInSource
+from flatout.records.message import message, verbatim
 from flatout.records.source import Edit, Fix, Place
 from flatout.source.code import Code
 from flatout.source.syntax.edits import replace_node
@@ -32,7 +33,6 @@ from flatout.source.syntax.module import Module
 from flatout.source.syntax.nodes import dotted_name
 
 CODE = "MS003"
-TITLE = "A profiler that torch no longer has, or no longer heeds"
 
 _GONE = "torch.utils.bottleneck"
 _COMMAND = re.compile(r"-m\s+torch\.utils\.bottleneck")
@@ -56,8 +56,8 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
 def _of_bottleneck(place: Place) -> FoundInSource:
     return FoundInSource(
         place=place,
-        cause="torch has no torch.utils.bottleneck any more: this fails",
-        change="flatout run SCRIPT, or torch.profiler.profile over a few steps",
+        cause=message("ms003.source_cause_bottleneck"),
+        change=message("ms003.source_change_bottleneck"),
     )
 
 
@@ -89,8 +89,8 @@ def _keywords(module: Module) -> Iterator[FoundInSource]:
         if whose == "torch.profiler.profile":
             yield FoundInSource(
                 place=module.place(given),
-                cause="torch.profiler.profile no longer heeds use_cuda: `activities` says what is recorded",
-                change="activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], or nothing: both is the default",
+                cause=message("ms003.source_cause_profile"),
+                change=message("ms003.source_change_profile"),
                 severity="low",
                 fix=_left_out(call, given, module),
             )
@@ -99,8 +99,8 @@ def _keywords(module: Module) -> Iterator[FoundInSource]:
             edit = replace_node(module, given, 'use_device="cuda"')
             yield FoundInSource(
                 place=module.place(given),
-                cause="use_cuda of autograd's profiler is deprecated",
-                change='use_device="cuda"',
+                cause=message("ms003.source_cause_autograd"),
+                change=verbatim('use_device="cuda"'),
                 severity="low",
                 fix=Fix('use_device="cuda"', (edit,), is_safe=True) if is_plain else None,
             )

@@ -26,6 +26,7 @@ from collections.abc import Iterable, Iterator
 from flatout.problems.cases import SourceCase
 from flatout.problems.found import FoundInSource
 from flatout.problems.measuring.clocks import Interval, find_intervals
+from flatout.records.message import message
 from flatout.records.source import Related
 from flatout.source.code import Code
 from flatout.source.syntax.nodes import LOOPS, called_name, dotted_name, root_name
@@ -33,7 +34,6 @@ from flatout.source.training.regions import Region
 from flatout.source.training.tensors import Tensors
 
 CODE = "MS002"
-TITLE = "A part of the step is timed while the device works on it"
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
@@ -45,8 +45,8 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         seen.add((place.file, place.line))
         yield FoundInSource(
             place=place,
-            cause="nothing waits for the device before the clock is read: this is the time of the launches",
-            change="torch.cuda.Event(enable_timing=True) around it; while searching, synchronize before each reading",
+            cause=message("ms002.source_cause"),
+            change=message("ms002.source_change"),
             severity="low",
             related=(Related(one.region.module.place(one.begins), "the clock starts here"),),
         )

@@ -30,6 +30,7 @@ from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import by_step
 from flatout.records.evidence import Evidence
+from flatout.records.message import message
 from flatout.records.resources import GpuState
 from flatout.source.code import Code
 from flatout.source.flow.guards import is_evaluation
@@ -37,7 +38,6 @@ from flatout.source.syntax.module import Class, Function, Module
 from flatout.source.syntax.nodes import argument, called_name, dotted_name, parameters
 
 CODE = "RA904"
-TITLE = "One process drives several GPUs with DataParallel"
 # Even well fed GPUs are not busy all the time.
 _REACHED = 0.95
 
@@ -50,7 +50,9 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     # What idles now is idle for want of batches as well: only the rest of it is DataParallel's doing.
     rest_ms = run.step_ms - run.starved_ms
     best_ms = run.starved_ms + rest_ms * min(1.0, share / _REACHED)
-    gain = by_step(run, run.step_ms - 0.25 * (run.step_ms - best_ms), 0.5 * (run.step_ms + best_ms), best_ms, _METHOD)
+    gain = by_step(
+        run, run.step_ms - 0.25 * (run.step_ms - best_ms), 0.5 * (run.step_ms + best_ms), best_ms, message("ra904.gain")
+    )
     if gain is None:
         return
     yield FoundInRun(
@@ -60,13 +62,10 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "util_percent_mean": round(100 * share, 1),
             "util_percent_least": round(100 * min(busy), 1),
         },
-        cause=f"one process launches the work of {len(run.gpus)} GPUs, which are busy {share:.0%} of the time",
-        change=f"torchrun --nproc-per-node {len(run.gpus)}, DistributedDataParallel and a DistributedSampler",
+        cause=message("ra904.cause", gpus=len(run.gpus), share=share),
+        change=message("ra904.change", gpus=len(run.gpus)),
         predicted_gain=gain,
     )
-
-
-_METHOD = "half of what the GPUs' utilisation leaves, waiting for batches aside"
 
 
 def _gpus(*util: float) -> tuple[GpuState, ...]:
@@ -114,8 +113,8 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             yield FoundInSource(
                 severity="low" if offers_better else "medium",
                 place=module.place(call),
-                cause="one process copies the model to all GPUs in each forward pass and launches their work in turn",
-                change="torchrun --nproc-per-node N, DistributedDataParallel and a DistributedSampler",
+                cause=message("ra904.source_cause"),
+                change=message("ra904.change", gpus="N"),
             )
 
 

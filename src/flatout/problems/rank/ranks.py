@@ -7,6 +7,7 @@ from statistics import median
 from typing import Any
 
 from flatout.records.evidence import Evidence
+from flatout.records.message import Message, message
 from flatout.records.phases import PHASES
 from flatout.records.report import RankUse
 
@@ -25,9 +26,11 @@ class Times:
     waiting_ms: float
     own_ms: float
 
-    @property
-    def name(self) -> str:
-        return f"rank {self.rank.rank}" if self.rank.rank is not None else f"process {self.rank.pid}"
+
+def name_of(rank: RankUse) -> Message:
+    if rank.rank is None:
+        return message("rank.process", pid=rank.pid)
+    return message("rank.number", rank=rank.rank)
 
 
 def times(run: Evidence) -> list[Times]:

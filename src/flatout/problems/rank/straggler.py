@@ -22,12 +22,12 @@ from collections.abc import Iterator
 from flatout.problems.cases import Case, on_gpu, run
 from flatout.problems.found import FoundInRun
 from flatout.problems.prediction import by_removing, processors_floor_ms
-from flatout.problems.rank.ranks import Times, delays_ms, made_rank, others, times, together, typical
+from flatout.problems.rank.ranks import Times, delays_ms, made_rank, name_of, others, times, together, typical
 from flatout.records.evidence import Evidence
+from flatout.records.message import Message, message
 from flatout.records.report import Location
 
 CODE = "RA901"
-TITLE = "One rank keeps the others waiting"
 COMES_FROM = ("RA902",)
 _WORTH = 0.05
 # Of its delay, this much must show as waiting of the others: else they do not wait for it.
@@ -36,11 +36,6 @@ _ALL_ALONG = 0.6
 _ALL_AT_WORK = 1.08
 # What one rank does for all is a matter of how often, not of a slow rank.
 _CADENCE = ("eval", "checkpoint", "logging")
-_CHANGE = {
-    "data": "give {name} the same loader as the others: workers, storage, share of the processors",
-    "starved": "give {name} the same loader as the others: workers, storage, share of the processors",
-    "other": "take the work that only {name} does out of the step",
-}
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
@@ -57,8 +52,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if not run.on_gpu and any(part_ms < _ALL_ALONG * delay_ms for part_ms in delays_ms(run, late)):
         return
     phase, more_ms = _where(late, rest)
-    words = f"a step without the {delay_ms:.3g} ms of waiting"
-    gain = by_removing(run, min(delay_ms, 0.95 * run.step_ms), words, floor_ms=_together_ms(run))
+    method = message("ra901.gain", delay_ms=delay_ms)
+    gain = by_removing(run, min(delay_ms, 0.95 * run.step_ms), method, floor_ms=_together_ms(run))
     if gain is None or phase in _CADENCE:
         return
     yield FoundInRun(
@@ -71,9 +66,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "backward_ms": round(late.waiting_ms, 2),
             "backward_ms_others": round(typical([one.waiting_ms for one in rest]), 2),
         },
-        cause=f"{late.name} takes {delay_ms:.3g} ms a step longer than the others, {more_ms:.3g} ms of it in {phase}, "
-        "and they wait for it in backward",
-        change=_CHANGE.get(phase, "find what {name} does longer in " + phase).format(name=late.name),
+        cause=message("ra901.cause", rank=name_of(late.rank), delay_ms=delay_ms, phase_ms=more_ms, phase=phase),
+        change=_change(phase, late),
         predicted_gain=gain,
     )
 
@@ -81,6 +75,17 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
 def _together_ms(run: Evidence) -> float:
     """Ranks that no longer wait compute at the same time: processors that do it then share caches and memory."""
     return 0.0 if run.on_gpu else _ALL_AT_WORK * processors_floor_ms(run)
+
+
+def _change(phase: str, late: Times) -> Message:
+    rank = name_of(late.rank)
+    if phase in ("data", "starved"):
+        return message("ra901.change_loader", rank=rank)
+    return (
+        message("ra901.change_other", rank=rank)
+        if phase == "other"
+        else message("ra901.change", rank=rank, phase=phase)
+    )
 
 
 def _where(late: Times, rest: list[Times]) -> tuple[str, float]:

@@ -18,29 +18,30 @@ When it is fine: devices of different speed that were given work to match.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
 
 from flatout.problems.cases import Case, run
 from flatout.problems.found import FoundInRun
 from flatout.problems.prediction import by_step
-from flatout.problems.rank.ranks import Times, samples_per_step, times, together
+from flatout.problems.rank.ranks import Times, name_of, samples_per_step, times, together
 from flatout.records.evidence import Evidence
+from flatout.records.message import message
 from flatout.records.report import Gain, RankUse
 
 CODE = "RA902"
-TITLE = "Ranks get unequal shares of the data"
 _WORTH = 0.05
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
     ranks = run.report.ranks
-    shares = {_name(rank): work for rank in ranks if (work := _work(rank)) is not None}
+    shares = [(work, rank) for rank in ranks if (work := _work(rank)) is not None]
     if len(ranks) < 2 or len(shares) < len(ranks) or not all(rank.ended for rank in ranks) or not times(run):
         return
-    most, least, mean = max(shares.values()), min(shares.values()), sum(shares.values()) / len(shares)
+    (most, busiest), (least, idlest) = max(shares, key=itemgetter(0)), min(shares, key=itemgetter(0))
+    mean = sum(work for work, _ in shares) / len(shares)
     gain = _gain(run)
     if most < (1 + _WORTH) * mean or gain is None:
         return
-    first, last = max(shares, key=lambda name: shares[name]), min(shares, key=lambda name: shares[name])
     use = run.training_loader
     yield FoundInRun(
         location=use.made_at if use is not None else None,
@@ -51,14 +52,10 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "steps_most": max(rank.steps for rank in ranks),
             "steps_least": min(rank.steps for rank in ranks),
         },
-        cause=f"{first} trained on {most:.0f} samples, {last} on {least:.0f}; all wait for the busiest",
-        change="DistributedSampler(dataset, drop_last=True) and the same batch_size on every rank",
+        cause=message("ra902.cause", busiest=name_of(busiest), most=most, idlest=name_of(idlest), least=least),
+        change=message("ra902.change"),
         predicted_gain=gain,
     )
-
-
-def _name(rank: RankUse) -> str:
-    return f"rank {rank.rank}" if rank.rank is not None else f"process {rank.pid}"
 
 
 def _work(rank: RankUse) -> float | None:
@@ -77,8 +74,8 @@ def _gain(run: Evidence) -> Gain | None:
     # No more can be spared than the samples that go elsewhere.
     spared_ms = min(spared_ms, run.step_ms * (1 - sum(per_step) / len(per_step) / max(per_step)))
     after_ms = fewer * (run.step_ms - spared_ms)
-    words = f"{spared_ms:.3g} ms less for the busiest rank in a step, and {fewer:.0%} of its steps"
-    return by_step(run, 0.5 * (run.step_ms + after_ms), after_ms, after_ms, words)
+    method = message("ra902.gain", spared_ms=spared_ms, steps=fewer)
+    return by_step(run, 0.5 * (run.step_ms + after_ms), after_ms, after_ms, method)
 
 
 def _more_ms(busiest: Times, ranks: list[Times]) -> float:

@@ -26,10 +26,10 @@ from flatout.problems.cases import Case, loader, run
 from flatout.problems.found import FoundInRun
 from flatout.problems.rank.ranks import together
 from flatout.records.evidence import Evidence
+from flatout.records.message import message
 from flatout.records.report import HostUse
 
 CODE = "RA903"
-TITLE = "Workers of all ranks outnumber the processors"
 REMEDY = "loader.workers"
 COMES_FROM = ("IN103",)
 _BUSY = 0.85
@@ -57,9 +57,15 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "busy_cpus": round(host.cpu_cores, 2),
             "workers": workers,
         },
-        cause=f"{here} ranks with {use.workers} workers each are {processes} processes on {run.cpus:g} processors, "
-        f"of which {host.cpu_cores:.3g} are busy",
-        change=f"num_workers={workers} for each rank",
+        cause=message(
+            "ra903.cause",
+            ranks=here,
+            workers=use.workers,
+            processes=processes,
+            cpus=run.cpus,
+            busy=host.cpu_cores,
+        ),
+        change=message("ra903.change", workers=workers),
         predicted_gain=None,
     )
 

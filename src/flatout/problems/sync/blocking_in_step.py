@@ -25,19 +25,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
-from flatout.problems.found import FoundInRun, FoundInSource
+from flatout.problems.found import FoundInRun, FoundInSource, step_of
 from flatout.problems.hot_lines import host_lines, text_at
 from flatout.problems.prediction import by_sparing_host
 from flatout.records.evidence import Evidence
+from flatout.records.message import Message, message
 from flatout.records.report import LineCost, Location
-from flatout.source.code import Code, call_path, every_step
+from flatout.source.code import Code, call_path
 from flatout.source.syntax.module import Function, full_name
 from flatout.source.syntax.nodes import argument, called_name, dotted_name, parameters, short_text
 from flatout.source.training.cadence import iterates_batches, runs_each_step
 from flatout.source.training.regions import Region
 
 CODE = "SY305"
-TITLE = "The step waits for somebody else"
 REMEDY = "cadence.throttle"
 _BLOCKS = re.compile(
     r"\.(recv|recv_into|recvfrom|recv_json|recv_pyobj|recv_string|recv_multipart|accept|readline|urlopen|communicate)\("
@@ -53,17 +53,19 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     wait_ms = sum(line.ms for line in waits)
     if not waits or wait_ms < _WORTH * run.step_ms:
         return
-    words = f"{wait_ms:.3g} of {run.step_ms:.3g} ms go by in a blocking call"
-    gain = by_sparing_host(run, wait_ms, words)
+    gain = by_sparing_host(run, wait_ms, message("sy305.gain", wait_ms=wait_ms, step_ms=run.step_ms))
     if gain is None:
         return
     dearest = waits[0]
-    said = text_at(run, dearest.location)
     yield FoundInRun(
         location=dearest.location,
-        evidence={"wait_ms_per_step": round(wait_ms, 2), "call": said[:80], "function": dearest.function},
-        cause=f"the training thread is held up in {dearest.function}, {wait_ms:.3g} of each {run.step_ms:.3g} ms step",
-        change="take the call off the training thread, or poll without waiting every hundredth step",
+        evidence={
+            "wait_ms_per_step": round(wait_ms, 2),
+            "call": text_at(run, dearest.location)[:80],
+            "function": dearest.function,
+        },
+        cause=message("sy305.cause", function=dearest.function, wait_ms=wait_ms, step_ms=run.step_ms),
+        change=message("sy305.change"),
         predicted_gain=gain,
     )
 
@@ -101,8 +103,13 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         yield FoundInSource(
             severity="high" if one.is_certain and called_name(one.call) != "barrier" else "medium",
             place=one.region.module.place(one.call),
-            cause=f"`{short_text(one.call, 40)}` waits for {one.waits_for}, in {every_step(one.region)}",
-            change="take it out of the loop, or off the training thread",
+            cause=message(
+                "sy305.source_cause",
+                code=short_text(one.call, 40),
+                waits_for=one.waits_for,
+                step=step_of(one.region),
+            ),
+            change=message("sy305.source_change"),
             related=call_path(one.region),
         )
 
@@ -186,7 +193,7 @@ class BlockingCall:
 
     region: Region
     call: ast.Call
-    waits_for: str
+    waits_for: Message
     # Whatever the settings are, it happens at each step.
     is_certain: bool
 
@@ -200,36 +207,36 @@ def find_blocking_calls(code: Code) -> Iterator[BlockingCall]:
             yield BlockingCall(region, call, waits_for, runs_each_step(region, call))
 
 
-def _waits_for(call: ast.Call, function: Function) -> str | None:
+def _waits_for(call: ast.Call, function: Function) -> Message | None:
     name, whole = called_name(call), full_name(call.func, function.module)
     root = whole.split(".")[0]
     first = argument(call, "interval" if name == "cpu_percent" else "secs", 0)
     if whole == "time.sleep":
-        return None if first is None or _is_nothing(first) else "a clock"
+        return None if first is None or _is_nothing(first) else message("sy305.clock")
     if whole == "psutil.cpu_percent":
-        return None if first is None or _is_nothing(first) else "psutil's clock"
+        return None if first is None or _is_nothing(first) else message("sy305.psutil")
     if name == "input" and isinstance(call.func, ast.Name):
         own = function.definition is not None and "input" in parameters(function.definition)
-        return None if own or "input" in function.bindings or whole != "input" else "someone at the keyboard"
+        return None if own or "input" in function.bindings or whole != "input" else message("sy305.keyboard")
     if whole == "os.system" or (root == "subprocess" and name in _RUNS):
-        return "another process"
+        return message("sy305.process")
     if root in _WEB and (name in _ASKS or name in ("urlopen", "urlretrieve")):
-        return "a server"
+        return message("sy305.server")
     if whole in ("torch.distributed.barrier", "dist.barrier") or name == "wait_for_everyone":
-        return "all other ranks, which backward does already"
+        return message("sy305.ranks")
     if name in _RECEIVES and isinstance(call.func, ast.Attribute):
         return _of_socket(name, call.func, function)
     return None
 
 
-def _of_socket(name: str, func: ast.Attribute, function: Function) -> str | None:
+def _of_socket(name: str, func: ast.Attribute, function: Function) -> Message | None:
     text = function.module.text
     if "socket" not in text and "zmq" not in text:
         return None
     is_peer = _PEER.search(dotted_name(func.value).split(".")[-1]) or _is_socket(func.value, function)
     if not is_peer or (name == "accept" and _NON_BLOCKING.search(text)):
         return None
-    return "whoever is at the other end of the connection"
+    return message("sy305.peer")
 
 
 def _is_socket(node: ast.expr, function: Function) -> bool:

@@ -24,20 +24,20 @@ import re
 from collections.abc import Iterator
 
 from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
-from flatout.problems.found import FoundInRun, FoundInSource
+from flatout.problems.found import FoundInRun, FoundInSource, step_of
 from flatout.problems.prediction import by_sparing_host
 from flatout.problems.sync.waits import EXPLICIT, listed, sites_of, timed_ms
 from flatout.records.evidence import Evidence
+from flatout.records.message import message
 from flatout.records.report import SyncSite
 from flatout.records.source import Fix
-from flatout.source.code import Code, call_path, every_step
+from flatout.source.code import Code, call_path
 from flatout.source.flow.guards import PathNode
 from flatout.source.syntax.edits import remove_statement
 from flatout.source.syntax.nodes import dotted_name, short_text
 from flatout.source.training.regions import Region
 
 CODE = "SY303"
-TITLE = "The step calls synchronize"
 REMEDY = "sync.skip"
 _WHOLE_DEVICE = re.compile(r"(^|\.)(cuda|accelerator|xpu|mps)\.synchronize$")
 # Clocks, other streams, and copies to the host that are read later.
@@ -52,8 +52,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     sites = sites_of(run, EXPLICIT)
     waits_ms = timed_ms(run, sites)
     count = sum(site.per_step for site in sites)
-    words = f"{waits_ms:.3g} of {run.step_ms:.3g} ms are waits; then the slower of host and device binds"
-    gain = by_sparing_host(run, waits_ms, words)
+    gain = by_sparing_host(run, waits_ms, message("sy303.gain", wait_ms=waits_ms, step_ms=run.step_ms))
     if gain is None:
         return
     yield FoundInRun(
@@ -63,8 +62,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "sync_ms_per_step": round(waits_ms, 2),
             "lines": listed(run, sites),
         },
-        cause=f"synchronize is called {count:.3g} times a step and waits {waits_ms:.3g} of {run.step_ms:.3g} ms",
-        change=f"delete the call, time with CUDA events: {listed(run, sites)}",
+        cause=message("sy303.cause", count=count, wait_ms=waits_ms, step_ms=run.step_ms),
+        change=message("sy303.change", lines=listed(run, sites)),
         predicted_gain=gain,
     )
 
@@ -101,8 +100,8 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             continue
         yield FoundInSource(
             place=region.module.place(call),
-            cause=f"`{short_text(call, 40)}` makes the host wait for the device in {every_step(region)}",
-            change="delete it; to time parts of a step, record torch.cuda.Event pairs and read them later",
+            cause=message("sy303.source_cause", code=short_text(call, 40), step=step_of(region)),
+            change=message("sy303.source_change"),
             related=call_path(region),
             fix=_fix(region, turn, call),
         )

@@ -29,13 +29,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
-from flatout.problems.found import FoundInRun, FoundInSource
+from flatout.problems.found import FoundInRun, FoundInSource, step_of
 from flatout.problems.hot_lines import ms_at
 from flatout.problems.prediction import by_sparing_host
 from flatout.problems.sync.waits import HIDDEN, hidden_ms, listed, over_parameters, sites_of, timed_ms
 from flatout.records.evidence import Evidence
+from flatout.records.message import Message, message
 from flatout.records.report import LineCost, SyncSite
-from flatout.source.code import Code, call_path, every_step
+from flatout.source.code import Code, call_path
 from flatout.source.flow.devices import uses_device
 from flatout.source.flow.guards import PathNode
 from flatout.source.syntax.module import Function, full_name
@@ -53,7 +54,6 @@ from flatout.source.training.regions import Region
 from flatout.source.training.tensors import Tensors
 
 CODE = "SY302"
-TITLE = "An operation waits for the device unseen"
 COMES_FROM = ("HO405",)
 
 
@@ -63,8 +63,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     sites = [site for site in sites_of(run, HIDDEN) if not over_parameters(run, site)]
     waits_ms = hidden_ms(run, sites) + timed_ms(run, [site for site in sites if site.ms is not None])
     count = sum(site.per_step for site in sites)
-    words = f"{waits_ms:.3g} of {run.step_ms:.3g} ms go by at lines that wait; then the slower of host and device binds"
-    gain = by_sparing_host(run, waits_ms, words)
+    gain = by_sparing_host(run, waits_ms, message("sy302.gain", wait_ms=waits_ms, step_ms=run.step_ms))
     if gain is None:
         return
     dearest = sorted(sites, key=lambda site: -(site.ms or ms_at(run, site.location)))
@@ -75,9 +74,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "wait_ms_per_step": round(waits_ms, 2),
             "lines": listed(run, dearest),
         },
-        cause=f"{count:.3g} operations a step wait for the device to learn a shape or a value, about {waits_ms:.3g} of"
-        f" {run.step_ms:.3g} ms",
-        change=f"torch.where or a weighted sum instead of a mask, sizes from the host: {listed(run, dearest)}",
+        cause=message("sy302.cause", count=count, wait_ms=waits_ms, step_ms=run.step_ms),
+        change=message("sy302.change", lines=listed(run, dearest)),
         predicted_gain=gain,
     )
 
@@ -104,7 +102,12 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
     for one in find_hidden_reads(code):
         yield FoundInSource(
             place=one.region.module.place(one.node),
-            cause=f"`{short_text(one.node, 40)}` waits for the device to know {one.why}, in {every_step(one.region)}",
+            cause=message(
+                "sy302.source_cause",
+                code=short_text(one.node, 40),
+                unknown=one.unknown,
+                step=step_of(one.region),
+            ),
             change=one.instead,
             related=call_path(one.region),
         )
@@ -215,8 +218,8 @@ class HiddenRead:
 
     region: Region
     node: ast.expr
-    why: str
-    instead: str
+    unknown: Message
+    instead: Message
 
 
 def find_hidden_reads(code: Code) -> Iterator[HiddenRead]:
@@ -230,50 +233,52 @@ def find_hidden_reads(code: Code) -> Iterator[HiddenRead]:
             found = _of(turn, known)
             if found is None:
                 continue
-            node, why, instead = found
+            node, unknown, instead = found
             key = (id(region.module), node.lineno)
             if key not in seen:
                 seen.add(key)
-                yield HiddenRead(region, node, why, instead)
+                yield HiddenRead(region, node, unknown, instead)
 
 
 def _lines(node: ast.expr) -> range:
     return range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
 
-_FIXED = "keep the shape: torch.where(mask, x, 0), or a sum weighted by the mask"
-_FROM_HOST = "take the number from the host (len, shape, or a value that is known before the copy)"
-_ON_IT = "decide on the device (torch.where), or look only every k-th step"
+_FIXED = message("sy302.keep_shape")
+_FROM_HOST = message("sy302.from_host")
+_ON_IT = message("sy302.decide_on_device")
+# A node, what the host has to know of it, and what to write instead.
+_Found = tuple[ast.expr, Message, Message]
 
 
-def _of(turn: PathNode, known: _Certain) -> tuple[ast.expr, str, str] | None:
+def _of(turn: PathNode, known: _Certain) -> _Found | None:
     node = turn.node
     if isinstance(node, ast.Subscript):
         return _of_subscript(node, turn, known)
     if isinstance(node, ast.Call):
         return _of_call(node, known)
     if isinstance(node, ast.IfExp) and known.is_asked(node.test):
-        return node.test, "which branch to take", _ON_IT
+        return node.test, message("sy302.branch"), _ON_IT
     if (
         isinstance(turn.statement, ast.If | ast.While | ast.Assert)
         and turn.statement.test is node
         and known.is_asked(turn.statement.test)
     ):
-        return turn.statement.test, "which way to go", _ON_IT
+        return turn.statement.test, message("sy302.direction"), _ON_IT
     return None
 
 
-def _of_subscript(node: ast.Subscript, turn: PathNode, known: _Certain) -> tuple[ast.expr, str, str] | None:
+def _of_subscript(node: ast.Subscript, turn: PathNode, known: _Certain) -> _Found | None:
     parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     for part in parts:
         if isinstance(part, ast.Slice):
             if any(end is not None and known.is_number(end) for end in (part.lower, part.upper)):
-                return node, "where to cut", _FROM_HOST
+                return node, message("sy302.cut"), _FROM_HOST
         elif known.is_mask(part) and known.tensors.of(node.value) in _ON_DEVICE:
             if isinstance(node.ctx, ast.Load) or _writes_tensor(node, turn, known):
-                return node, "how many elements the mask keeps", _FIXED
+                return node, message("sy302.mask"), _FIXED
         elif isinstance(node.ctx, ast.Load) and known.is_list(node.value) and known.is_number(part):
-            return node, "which element of a list is meant", "index a stacked tensor instead of a list"
+            return node, message("sy302.list_element"), message("sy302.stack_index")
     return None
 
 
@@ -289,30 +294,30 @@ def _writes_tensor(node: ast.Subscript, turn: PathNode, known: _Certain) -> bool
     )
 
 
-def _of_call(call: ast.Call, known: _Certain) -> tuple[ast.expr, str, str] | None:
+def _of_call(call: ast.Call, known: _Certain) -> _Found | None:
     name, func = called_name(call), call.func
     of_torch = known.is_of_torch(func)
     subject = _subject(call, of_torch)
     if subject is not None and known.is_on_device(subject):
         if name in _SIZED_BY_VALUES or (name == "where" and of_torch and len(call.args) == 1 and not call.keywords):
-            return call, "how large the result is", _FIXED
+            return call, message("sy302.size"), _FIXED
         if name in _GIVE_TRUTH:
-            return call, "the answer", _ON_IT
+            return call, message("sy302.answer"), _ON_IT
         if name == "repeat_interleave" and argument(call, "output_size") is None:
             repeats = argument(call, "repeats", 1 if of_torch else 0)
             if repeats is not None and known.tensors.of(repeats) in _ON_DEVICE:
-                return call, "how large the result is", "give it output_size=, a number the host knows"
+                return call, message("sy302.size"), message("sy302.output_size")
     sizes = [one for given in call.args for one in (given.elts if isinstance(given, ast.Tuple | ast.List) else [given])]
     is_sized = name in _MADE_OF_SIZES if of_torch else name in _SHAPED and subject is not None
     if is_sized and any(known.is_number(one) for one in sizes):
-        return call, "how large the result is", _FROM_HOST
+        return call, message("sy302.size"), _FROM_HOST
     if name == "tensor" and of_torch and call.args and known.holds_numbers(call.args[0]):
-        return call, "each of the numbers", "torch.stack(...) keeps them on the device"
+        return call, message("sy302.numbers"), message("sy302.stack")
     if isinstance(func, ast.Name) and name == "range" and any(known.is_number(one) for one in call.args):
-        return call, "how often to go round", _FROM_HOST
+        return call, message("sy302.rounds"), _FROM_HOST
     chooses = isinstance(func, ast.Name) and name in ("max", "min") and len(call.args) > 1
     if chooses and any(known.is_tensor(one) for one in call.args):
-        return call, "which one is larger", "torch.maximum or torch.minimum, which stay on the device"
+        return call, message("sy302.larger"), message("sy302.maximum")
     return None
 
 

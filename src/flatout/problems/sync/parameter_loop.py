@@ -23,17 +23,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
-from flatout.problems.found import FoundInRun, FoundInSource
+from flatout.problems.found import FoundInRun, FoundInSource, step_of
 from flatout.problems.hot_lines import ms_at, named
 from flatout.problems.prediction import by_sparing_host
 from flatout.problems.sync.waits import RESULTS, over_parameters, timed_ms
 from flatout.records.evidence import Evidence
+from flatout.records.message import message
 from flatout.records.report import LineCost, SyncSite
-from flatout.source.code import Code, call_path, every_step
+from flatout.source.code import Code, call_path
 from flatout.source.syntax.nodes import short_text
 
 CODE = "SY304"
-TITLE = "Every parameter is waited for in turn"
 _OPS = (*RESULTS, "hidden", "nonzero")
 _SAVED = 0.8
 
@@ -49,9 +49,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     # Lines are sampled, phases are timed: the loop is within what was timed.
     loop_ms = min(timed_ms(run, sites) + launches_ms, run.phase("sync").ms + run.phase("other").ms)
     count = sum(site.per_step for site in sites)
-    words = f"waits and launches of the loop take {loop_ms:.3g} of {run.step_ms:.3g} ms; one check of all is left"
     # Its kernels are tiny, and go with it.
-    gain = by_sparing_host(run, _SAVED * loop_ms, words)
+    gain = by_sparing_host(run, _SAVED * loop_ms, message("sy304.gain", loop_ms=loop_ms, step_ms=run.step_ms))
     if gain is None:
         return
     dearest = max(sites, key=lambda site: site.ms or 0.0)
@@ -62,9 +61,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "loop_ms_per_step": round(loop_ms, 2),
             "lines": ", ".join(named(run, place) for place in places[:5]),
         },
-        cause=f"a loop over parameters waits for the device {count:.3g} times a step, {loop_ms:.3g} of"
-        f" {run.step_ms:.3g} ms",
-        change="one torch._foreach_norm (or get_total_norm) over all gradients, read once in many steps",
+        cause=message("sy304.cause", count=count, loop_ms=loop_ms, step_ms=run.step_ms),
+        change=message("sy304.change"),
         predicted_gain=gain,
     )
 
@@ -108,9 +106,8 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         yield FoundInSource(
             severity="high",
             place=sync.region.module.place(sync.node),
-            cause=f"reading `{short_text(sync.of, 40)}` for each parameter waits for the device as often in "
-            f"{every_step(sync.region)}",
-            change="one result for all and one read: torch.nn.utils.get_total_norm(grads), torch._foreach_norm(grads)",
+            cause=message("sy304.source_cause", code=short_text(sync.of, 40), step=step_of(sync.region)),
+            change=message("sy304.source_change"),
             related=call_path(sync.region),
         )
 

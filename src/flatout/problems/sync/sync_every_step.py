@@ -26,20 +26,20 @@ import ast
 from collections.abc import Iterator
 
 from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
-from flatout.problems.found import FoundInRun, FoundInSource
+from flatout.problems.found import FoundInRun, FoundInSource, step_of
 from flatout.problems.prediction import by_sparing_host
 from flatout.problems.sync.waits import RESULTS, listed, over_parameters, sites_of, timed_ms
 from flatout.records.evidence import Evidence
+from flatout.records.message import message
 from flatout.records.report import Location, SyncSite
 from flatout.records.source import Edit, Fix
-from flatout.source.code import Code, call_path, every_step
+from flatout.source.code import Code, call_path
 from flatout.source.syntax.edits import replace_node, source_text
 from flatout.source.syntax.module import Function
 from flatout.source.syntax.nodes import called_name, short_text, walk_scope
 from flatout.source.training.syncs import Sync
 
 CODE = "SY301"
-TITLE = "The host waits for a result in every step"
 REMEDY = "sync.defer"
 
 
@@ -49,8 +49,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     sites = [site for site in sites_of(run, RESULTS) if not over_parameters(run, site)]
     waits_ms = timed_ms(run, sites)
     count = sum(site.per_step for site in sites)
-    words = f"{waits_ms:.3g} of {run.step_ms:.3g} ms are waits for results; then the slower of host and device binds"
-    gain = by_sparing_host(run, waits_ms, words)
+    gain = by_sparing_host(run, waits_ms, message("sy301.gain", wait_ms=waits_ms, step_ms=run.step_ms))
     if gain is None:
         return
     yield FoundInRun(
@@ -61,8 +60,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "drained_share": round(run.drained_share or 0.0, 3),
             "lines": listed(run, sites),
         },
-        cause=f"{count:.3g} calls a step wait {waits_ms:.3g} of {run.step_ms:.3g} ms for the device's results",
-        change=f"keep the results on the device (.detach()) and read them every 100 steps: {listed(run, sites)}",
+        cause=message("sy301.cause", count=count, wait_ms=waits_ms, step_ms=run.step_ms),
+        change=message("sy301.change", lines=listed(run, sites)),
         predicted_gain=gain,
     )
 
@@ -100,24 +99,19 @@ CASES = (
 )
 
 
-_CHANGES = {
-    "print": "print or log every k-th step, from a value that stays on the device until then (.detach())",
-    "format": "print or log every k-th step, from a value that stays on the device until then (.detach())",
-    "bool": "decide on the device (torch.where), or look only every k-th step",
-    "cpu": "keep it on the device until it is needed; or .to('cpu', non_blocking=True), read a step later",
-}
-_USUAL = "keep it on the device (.detach()) and read it every 100 steps, or after the loop"
+# By the operation that waits; the words of cause and change have these names.
+_KINDS = {"print": "written", "format": "written", "bool": "compared", "cpu": "copied"}
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
     for sync in code.syncs:
         if sync.over_parameters:
             continue  # said as what it is: a loop over parameters
-        what = "comparing" if sync.op == "bool" else "writing" if sync.op in ("print", "format") else "reading"
+        kind = _KINDS.get(sync.op, "read")
         yield FoundInSource(
             place=sync.region.module.place(sync.node),
-            cause=f"{what} `{short_text(sync.of, 40)}` waits for the device in {every_step(sync.region)}",
-            change=_CHANGES.get(sync.op, _USUAL),
+            cause=message(f"sy301.source_cause_{kind}", code=short_text(sync.of, 40), step=step_of(sync.region)),
+            change=message(f"sy301.source_change_{kind}"),
             related=call_path(sync.region),
             fix=_fix(sync, code),
         )
