@@ -9,17 +9,16 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from flatout.app.session import session
-    from flatout.feed.again import autotune
     from flatout.feed.cache.dataset import cached
-    from flatout.feed.device import prefetch
-    from flatout.feed.loader import DataLoader
+    from flatout.feed.device_prefetch import prefetch
+    from flatout.feed.loader import DataLoader, autotune
 
 # Each is imported when it is first asked for: the command line and a report need no torch.
 _HOMES = {
     "DataLoader": "flatout.feed.loader",
-    "autotune": "flatout.feed.again",
+    "autotune": "flatout.feed.loader",
     "cached": "flatout.feed.cache.dataset",
-    "prefetch": "flatout.feed.device",
+    "prefetch": "flatout.feed.device_prefetch",
     "session": "flatout.app.session",
 }
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from flatout.feed.cache.lru import Lru
+from flatout.feed.cache.policy import Lru
 from flatout.feed.cache.segment import TABLE_AT, Counter, open_segment
 from flatout.feed.cache.table import MISS, Table
 

@@ -21,7 +21,7 @@ from torch.utils.data import IterableDataset
 
 from flatout.feed.iterator import FeedIterator
 from flatout.feed.loader import DataLoader
-from flatout.feed.refusals import refusal
+from flatout.feed.refusals import why_no_workers
 
 SRC = str(Path(__file__).parents[2] / "src")
 ENVIRON = {k: v for k, v in os.environ.items() if not k.startswith("FLATOUT_")} | {"PYTHONPATH": SRC}
@@ -283,9 +283,9 @@ def test_what_cannot_be_sent_to_spawned_workers_is_refused_with_the_reason() -> 
     with pytest.raises(TypeError, match=r"cannot be started by 'spawn'.*top level of a module"):
         iter(DataLoader(local, num_workers=1, multiprocessing_context="spawn"))
 
-    why = refusal(local, None, None, "spawn")
+    why = why_no_workers(local, None, None, "spawn")
     assert why is not None and "dataset cannot be sent" in why
-    assert refusal(local, None, None, "fork") is None
+    assert why_no_workers(local, None, None, "fork") is None
     assert not children()
 
 
@@ -310,10 +310,10 @@ class Sharded(IterableDataset[int]):
 
 
 def test_more_workers_are_refused_where_samples_would_come_twice() -> None:
-    why = refusal(Stream(), None, None, "fork")
+    why = why_no_workers(Stream(), None, None, "fork")
 
     assert why is not None and "get_worker_info" in why
-    assert refusal(Sharded(), None, None, "fork") is None
+    assert why_no_workers(Sharded(), None, None, "fork") is None
 
 
 class Hanging(Deadly):

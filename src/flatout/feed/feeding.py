@@ -12,13 +12,12 @@ import torch
 from torch.utils.data import IterDataPipe, MapDataPipe
 from torch.utils.data.dataloader import _DatasetKind
 
-from .costs import Costs
 from .crew import Crew
+from .host_memory import Relief, Shortage
 from .iterator import FeedIterator
 from .memory import Memory
 from .messages import Answer
-from .shortage import Relief, Shortage
-from .tuning import Tuner
+from .tuning import Costs, Tuner
 from .worker import Orders
 
 _START_METHODS = ("fork", "spawn", "forkserver")

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import math
 import os
+import queue
+import select
+import threading
 import time
 import warnings
 import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch._utils import ExceptionWrapper
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _MultiProcessingDataLoaderIter
 
+from . import packing
 from .crew import Crew, Member
-from .inbox import Arrival, Inbox, PinningInbox
-from .messages import SLOW, UNSENDABLE
+from .leaves import pin_batch
+from .memory import NO_SEGMENT
+from .messages import SLOW, UNSENDABLE, Answer, read_answer
 from .schedule import Epoch, Schedule
-from .stuck import describe
 
 _LOOK_AROUND_S = 1.0
 # Batches that have come are taken in at least so often: how many there are is asked by those who judge a loader's pace.
@@ -179,7 +186,7 @@ class FeedIterator(_MultiProcessingDataLoaderIter):
     def _tell_if_stuck(self, waited_s: float) -> None:
         if waited_s > self.STUCK_AFTER_S and not self._told_stuck:
             self._told_stuck = True
-            warnings.warn(describe(self._crew, self._schedule, waited_s), RuntimeWarning, stacklevel=4)
+            warnings.warn(describe_stuck(self._crew, self._schedule, waited_s), RuntimeWarning, stacklevel=4)
 
     def _take(self, arrival: Arrival) -> None:
         answer = arrival.answer
@@ -264,3 +271,149 @@ def _at(indices: list[Any]) -> str:
     if not indices:
         return "between two samples"
     return f"while it loaded sample{'s' if len(indices) > 1 else ''} {', '.join(map(repr, indices))}"
+
+
+# Batches as they arrive: read by the loop that waits for them, or by a thread that pins them first.
+
+# Batches that the caller keeps are copied out when there are so many that workers would run out of segments.
+_MOST_HELD = 256
+_POLL_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """An answer and the object that came with it."""
+
+    answer: Answer
+    batch: Any
+
+
+def _receive(crew: Crew) -> Arrival | None:
+    try:
+        packet = crew.answers.recv(4096)
+    except BlockingIOError:
+        return None
+    answer = read_answer(packet)
+    if answer.place.number == NO_SEGMENT:
+        return Arrival(answer, None)
+    memory = crew.memory
+    buffer = memory.open(answer.place) if memory.held < _MOST_HELD else memory.copy(answer.place)
+    try:
+        return Arrival(answer, packing.unpack(buffer, answer.place))
+    except Exception:
+        # As when a worker's error: it is raised where the batch is asked for.
+        return Arrival(answer, ExceptionWrapper(where="while a batch was received"))
+
+
+class Inbox:
+    """Read when a batch is asked for."""
+
+    def __init__(self, crew: Crew) -> None:
+        self._crew = crew
+
+    def get(self, timeout_s: float, tasks_too: bool) -> list[Arrival]:
+        """What has arrived. Comes back early when a worker has ended or a task can be sent."""
+        arrivals = self.now()
+        if not arrivals and self._crew.wait(timeout_s, tasks_too):
+            arrivals = self.now()
+        return arrivals
+
+    def now(self) -> list[Arrival]:
+        """What is there already."""
+        arrivals = []
+        while (arrival := _receive(self._crew)) is not None:
+            arrivals.append(arrival)
+        return arrivals
+
+    def close(self) -> None:
+        return
+
+
+class PinningInbox:
+    """Read by a thread, which pins every batch."""
+
+    def __init__(self, crew: Crew, device: int | None, pin: Callable[[Any], Any] = pin_batch) -> None:
+        self._crew = crew
+        self._pin = pin
+        self._device = device
+        self._arrived: queue.SimpleQueue[Arrival] = queue.SimpleQueue()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="flatout-pin", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        torch.set_num_threads(1)
+        if self._device is not None:
+            torch.cuda.set_device(self._device)
+        poller = select.poll()
+        poller.register(self._crew.answers, select.POLLIN)
+        while not self._closed.is_set():
+            if not poller.poll(_POLL_S * 1000):
+                continue
+            arrival = _receive(self._crew)
+            if arrival is not None:
+                self._arrived.put(self._pinned(arrival))
+                del arrival  # or the segment would stay taken until the next batch comes
+
+    def _pinned(self, arrival: Arrival) -> Arrival:
+        if isinstance(arrival.batch, ExceptionWrapper):
+            return arrival
+        try:
+            return Arrival(arrival.answer, self._pin(arrival.batch))
+        except Exception:
+            return Arrival(arrival.answer, ExceptionWrapper(where="in pin memory thread"))
+
+    def get(self, timeout_s: float, tasks_too: bool) -> list[Arrival]:
+        try:
+            first = self._arrived.get(timeout=min(max(timeout_s, 0.001), _POLL_S))
+        except queue.Empty:
+            return []
+        return [first, *self.now()]
+
+    def now(self) -> list[Arrival]:
+        arrivals = []
+        try:
+            while True:
+                arrivals.append(self._arrived.get_nowait())
+        except queue.Empty:
+            return arrivals
+
+    def close(self) -> None:
+        self._closed.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(5.0)
+
+
+# Names a worker that makes no progress: a lock inherited by fork, a network that does not answer.
+
+_LOCKED = (
+    "it waits for a lock and computes nothing: perhaps one that a thread held when the worker was forked, as OpenMP's "
+    "and OpenCV's do (cv2.setNumThreads(0), or multiprocessing_context='forkserver')"
+)
+_WAITING = "it waits and computes nothing: a file system or network that does not answer?"
+_WORKING = "it is computing"
+_STOPPED = "it was stopped by a signal"
+
+
+def describe_stuck(crew: Crew, schedule: Schedule, waited_s: float) -> str:
+    """One sentence per worker that is in the middle of something."""
+    told = []
+    for member in crew.members.values():
+        work = schedule.work_of(member.seat)
+        if work is not None:
+            samples = ", ".join(map(repr, work.indices))
+            pid = member.process.pid
+            told.append(f"worker {member.worker} (pid {pid}) is loading sample {samples}: {_doing(pid)}")
+    return f"DataLoader has waited {waited_s:.0f} s for a batch; " + ("; ".join(told) or "no worker has taken a sample")
+
+
+def _doing(pid: int, proc: Path = Path("/proc")) -> str:
+    try:
+        state = (proc / str(pid) / "stat").read_text().rpartition(")")[2].split()[0]
+        if state in "Tt":
+            return _STOPPED
+        if state == "R":
+            return _WORKING
+        return _LOCKED if "futex" in (proc / str(pid) / "wchan").read_text() else _WAITING
+    except OSError:
+        return _WAITING

@@ -31,18 +31,18 @@ def leaves(batch: Any, path: Path = ()) -> Iterator[tuple[Path, torch.Tensor]]:
             yield from leaves(value, (*path, f".{name}"))
 
 
-def replaced(batch: Any, change: Callable[[Path, torch.Tensor], torch.Tensor], path: Path = ()) -> Any:
+def map_tensors(batch: Any, change: Callable[[Path, torch.Tensor], torch.Tensor], path: Path = ()) -> Any:
     """The same batch with every tensor changed. What holds none, or cannot be made anew, is given back as it is."""
     if isinstance(batch, torch.Tensor):
         return change(path, batch)
     if isinstance(batch, _PLAIN) or len(path) >= _DEEPEST:
         return batch
     if isinstance(batch, Mapping):
-        return _mapping(batch, {key: replaced(value, change, (*path, key)) for key, value in batch.items()})
+        return _mapping(batch, {key: map_tensors(value, change, (*path, key)) for key, value in batch.items()})
     if isinstance(batch, Sequence):
-        return _sequence(batch, [replaced(value, change, (*path, place)) for place, value in enumerate(batch)])
+        return _sequence(batch, [map_tensors(value, change, (*path, place)) for place, value in enumerate(batch)])
     own = _attributes(batch)
-    new = {name: replaced(value, change, (*path, f".{name}")) for name, value in own.items()}
+    new = {name: map_tensors(value, change, (*path, f".{name}")) for name, value in own.items()}
     if all(new[name] is own[name] for name in own):
         return batch
     try:
@@ -59,17 +59,17 @@ def wants_pinning() -> bool:
     return True
 
 
-def pinned(batch: Any) -> Any:
+def pin_batch(batch: Any) -> Any:
     """`batch` as torch pins it; of an object that torch hands on as it is, a copy with its tensors pinned."""
     if not wants_pinning():
         return batch
     # Asked for by name: whoever wants to know what was pinned stands there.
-    return all_pinned(torch_pinning.pin_memory(batch))
+    return pin_all(torch_pinning.pin_memory(batch))
 
 
-def all_pinned(batch: Any) -> Any:
+def pin_all(batch: Any) -> Any:
     """What torch has pinned, with the rest pinned as well."""
-    return replaced(batch, lambda path, tensor: tensor if tensor.is_pinned() else tensor.pin_memory())
+    return map_tensors(batch, lambda path, tensor: tensor if tensor.is_pinned() else tensor.pin_memory())
 
 
 def _attributes(batch: Any) -> dict[str, Any]:

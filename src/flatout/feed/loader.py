@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader as TorchLoader
+from torch.utils.data import IterableDataset
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _DatasetKind, _MultiProcessingDataLoaderIter
 
-from . import position
 from .crew import Crew
 from .feeding import Feed, why_not_fed
 from .iterator import FeedIterator
-from .seeded import SeededIterator
-from .seeding import SEEDINGS, set_states, states
+from .seeding import SEEDINGS, SeededIterator, set_states, states
 
 
 class DataLoader(TorchLoader[Any]):
@@ -55,7 +56,7 @@ class DataLoader(TorchLoader[Any]):
         self._warm: Crew | None = None
         self._resumed: dict[str, Any] | None = None
         self._start: dict[str, Any] | None = None
-        self._skipping: position.Skipping | None = None
+        self._skipping: SkippingSampler | None = None
         self._current: weakref.ref[Any] | None = None
         super().__init__(*args, **kwargs)
         if tune and self._is_batched_map():
@@ -76,7 +77,7 @@ class DataLoader(TorchLoader[Any]):
             self._feed.skipped = 0
             if self._skipping is not None:
                 self._skipping.stop()
-            self._start = position.random_state(self._generators())
+            self._start = random_state(self._generators())
             iterator = super().__iter__()
         self._current = weakref.ref(iterator)
         return iterator
@@ -133,9 +134,9 @@ class DataLoader(TorchLoader[Any]):
         if self._resumed is not None:
             return self._resumed
         if iterator is None or self._is_over(batches):
-            now = position.random_state(self._generators())
-            return {"version": position.VERSION, "epoch": self._feed.epoch + 1, "batches": 0, "start": now}
-        return {"version": position.VERSION, "epoch": self._feed.epoch, "batches": batches, "start": self._start}
+            now = random_state(self._generators())
+            return {"version": STATE_VERSION, "epoch": self._feed.epoch + 1, "batches": 0, "start": now}
+        return {"version": STATE_VERSION, "epoch": self._feed.epoch, "batches": batches, "start": self._start}
 
     def _is_over(self, batches: int) -> bool:
         try:
@@ -145,8 +146,8 @@ class DataLoader(TorchLoader[Any]):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next `iter()` goes on from there."""
-        if state.get("version") != position.VERSION:
-            raise ValueError(f"this loader reads states of version {position.VERSION}, got {state.get('version')!r}")
+        if state.get("version") != STATE_VERSION:
+            raise ValueError(f"this loader reads states of version {STATE_VERSION}, got {state.get('version')!r}")
         self._resumed = state
         self._feed.epoch = state["epoch"] - 1
         self._iterator = None
@@ -158,15 +159,15 @@ class DataLoader(TorchLoader[Any]):
         """Draw as at the epoch's start, then leave out what was taken. The process's own random state stays."""
         before = states()
         self._start = state["start"]
-        position.set_random_state(self._generators(), state["start"])
+        set_random_state(self._generators(), state["start"])
         self._feed.skipped = state["batches"]
         iterable = self._dataset_kind == _DatasetKind.Iterable
         if not iterable:
-            self._skipping = position.Skipping(super()._index_sampler, self._feed.skipped)
+            self._skipping = SkippingSampler(super()._index_sampler, self._feed.skipped)
         try:
             iterator = super().__iter__()
             if not iterable and not isinstance(iterator, _MultiProcessingDataLoaderIter):
-                position.draw_first(iterator)
+                draw_first(iterator)
         finally:
             if not self.persistent_workers:
                 self._skipping = None
@@ -186,3 +187,92 @@ class _Compensating(_MultiProcessingDataLoaderIter):
             iter(self._index_sampler)
             self._base_seed = int(torch.empty((), dtype=torch.int64).random_(generator=loader.generator).item())
         super()._reset(loader, first_iter)
+
+
+# A loader made again from an existing one, with other settings.
+
+_SAME = ("dataset", "collate_fn", "pin_memory", "timeout", "worker_init_fn", "generator", "pin_memory_device")
+_OURS = ("per_sample", "seeding", "compensate", "restarts", "tune")
+
+
+def remake_loader(loader: TorchLoader[Any], **changes: Any) -> DataLoader:
+    """A loader of ours over the same dataset and the same sampler, with `changes`."""
+    settings = {name: getattr(loader, name) for name in _SAME}
+    settings |= {name: getattr(loader, name) for name in _OURS if hasattr(loader, name)}
+    settings["num_workers"] = loader.num_workers
+    settings["in_order"] = getattr(loader, "in_order", True)
+    if loader.num_workers:
+        settings["prefetch_factor"] = loader.prefetch_factor
+        settings["persistent_workers"] = loader.persistent_workers
+        settings["multiprocessing_context"] = loader.multiprocessing_context
+    if isinstance(loader.dataset, IterableDataset):
+        settings |= {"batch_size": loader.batch_size, "drop_last": loader.drop_last}
+    elif loader.batch_size is None and loader.batch_sampler is not None:
+        settings["batch_sampler"] = loader.batch_sampler
+    else:
+        settings |= {"batch_size": loader.batch_size, "sampler": loader.sampler, "drop_last": loader.drop_last}
+    settings |= changes
+    if not settings["num_workers"]:
+        # torch refuses these without workers.
+        for name in ("prefetch_factor", "persistent_workers", "multiprocessing_context"):
+            settings.pop(name, None)
+    if not hasattr(loader, "in_order"):
+        del settings["in_order"]  # an older torch
+    return DataLoader(**settings)
+
+
+def autotune(loader: TorchLoader[Any]) -> DataLoader:
+    """The same batches from a loader that finds its number of workers, and of batches ahead, while it runs."""
+    return remake_loader(loader, tune=True)
+
+
+# The position in the data, so that a resumed run goes on with the next batch.
+
+STATE_VERSION = 1
+
+
+class SkippingSampler:
+    """A sampler without its first entries, for the one epoch that is resumed."""
+
+    def __init__(self, sampler: Any, entries: int) -> None:
+        self._sampler = sampler
+        self._entries = entries
+
+    def __iter__(self) -> Iterator[Any]:
+        # The sampler's own `__iter__` runs now, as it does without us; what it gives is drawn when it is asked for.
+        return _without(iter(self._sampler), self._take_entries())
+
+    def _take_entries(self) -> int:
+        return self._entries
+
+    def stop(self) -> None:
+        """From the next epoch on nothing is skipped."""
+        self._entries = 0
+
+    def __len__(self) -> int:
+        return len(self._sampler)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sampler, name)
+
+
+def _without(entries: Iterator[Any], skipped: int) -> Iterator[Any]:
+    return itertools.islice(entries, skipped, None)
+
+
+def draw_first(iterator: Any) -> None:
+    """Have an iterator without workers draw its first index now, as one with workers does."""
+    entries = iterator._sampler_iter
+    first = list(itertools.islice(entries, 1))
+    iterator._sampler_iter = itertools.chain(first, entries)
+
+
+def random_state(generators: list[torch.Generator]) -> dict[str, Any]:
+    """All that a sampler may draw from."""
+    return {"process": states(), "generators": [generator.get_state() for generator in generators]}
+
+
+def set_random_state(generators: list[torch.Generator], state: dict[str, Any]) -> None:
+    set_states(state["process"])
+    for generator, saved in zip(generators, state["generators"], strict=True):
+        generator.set_state(saved)

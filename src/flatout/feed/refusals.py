@@ -26,7 +26,7 @@ _SHARDING = {
 }
 
 
-def refusal(dataset: Any, collate_fn: Any, worker_init_fn: Any, start_method: str) -> str | None:
+def why_no_workers(dataset: Any, collate_fn: Any, worker_init_fn: Any, start_method: str) -> str | None:
     """The reason in one sentence, None when workers can be started by `start_method`."""
     if isinstance(dataset, IterableDataset) and not _is_sharded(dataset, worker_init_fn):
         return (

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .costs import Costs
 from .crew import MAIN_SEAT, Crew
 from .memory import MOST_PARTS, SLOTS, Area, Memory, Place, Segment
 from .messages import LARGEST, NO_SLOT, Task, read_task, write_retire, write_task
+from .tuning import Costs
 
 # Of the workers, for slow samples that are begun early; and of one batch's samples.
 _EARLY_SHARE = 0.75

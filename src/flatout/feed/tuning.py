@@ -8,10 +8,13 @@ more than it brings makes that pace slower, and goes again.
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
-from .cpus import cpus_of_rank
 from .host_memory import free_bytes
+from .memory import MOST_PARTS
+from .messages import Tally
+from .processors import cpus_of_rank
 
 MOST_WORKERS = 32
 _FIRST_STEPS = 4
@@ -31,7 +34,7 @@ _LEAST_AHEAD = 3
 _MOST_AHEAD = 512
 
 
-class Costs(Protocol):
+class LoadingCosts(Protocol):
     """What loading has cost so far."""
 
     @property
@@ -95,7 +98,7 @@ class Tuner:
         self._wall_s = self._wait_s = 0.0
         self._made_then: int | None = None
 
-    def step(self, asked_s: float, arrived_s: float, made: int, costs: Costs, batch: int) -> bool:
+    def step(self, asked_s: float, arrived_s: float, made: int, costs: LoadingCosts, batch: int) -> bool:
         """A batch was asked for and has arrived; `made` have been made in all, taken or not.
 
         True: workers or batches ahead are others from now on.
@@ -129,7 +132,7 @@ class Tuner:
             return False
         return self._judge(costs, batch)
 
-    def _guess(self, costs: Costs, batch: int) -> bool:
+    def _guess(self, costs: LoadingCosts, batch: int) -> bool:
         """As many workers as make a batch in the time the script takes for one."""
         if not costs.sample_ns:
             return False
@@ -138,11 +141,11 @@ class Tuner:
         wanted = math.ceil(_SPARE * batch * costs.sample_ns / 1e9 / busy_s)
         return self._try(max(1, min(wanted, self._most(costs))), costs, batch)
 
-    def _most(self, costs: Costs) -> int:
+    def _most(self, costs: LoadingCosts) -> int:
         """More workers than that would only share the same CPUs."""
         return max(1, min(self._most_of_use, round(self._cpus / max(costs.cpu_share, 0.01))))
 
-    def _try(self, workers: int, costs: Costs, batch: int) -> bool:
+    def _try(self, workers: int, costs: LoadingCosts, batch: int) -> bool:
         ahead = self._ahead_for(workers, costs, batch)
         changes = (workers, ahead) != (self.workers, self.ahead)
         self._tried.add(workers)
@@ -151,7 +154,7 @@ class Tuner:
         self.workers, self.ahead = workers, ahead
         return changes
 
-    def _ahead_for(self, workers: int, costs: Costs, batch: int) -> int:
+    def _ahead_for(self, workers: int, costs: LoadingCosts, batch: int) -> int:
         """Batches for every worker, and enough to go on with while one is held up by a slow sample."""
         ahead = max(2.0 * workers, _LEAST_AHEAD)
         if costs.sample_ns:
@@ -162,7 +165,7 @@ class Tuner:
                 ahead = min(ahead, _MEMORY_SHARE * free / costs.batch_bytes)
         return max(_LEAST_AHEAD, min(math.ceil(ahead), _MOST_AHEAD))
 
-    def _judge(self, costs: Costs, batch: int) -> bool:
+    def _judge(self, costs: LoadingCosts, batch: int) -> bool:
         pace = self._made / self._wall_s if self._wall_s else math.inf
         better = self._best is None or pace > _BETTER * self._best[0]
         if better:
@@ -180,7 +183,7 @@ class Tuner:
             return self._settle(costs, batch)
         return self._try(following, costs, batch)
 
-    def _keeps_up(self, costs: Costs, batch: int) -> bool:
+    def _keeps_up(self, costs: LoadingCosts, batch: int) -> bool:
         """Nobody waits as long as batches lie ready: it counts whether they become fewer.
 
         They do so at the end of an epoch as well, where none are left to be made; then workers are not too slow.
@@ -189,7 +192,7 @@ class Tuner:
         busy_s = (self._wall_s - self._wait_s) / self._steps
         return self._made >= _KEEPS_UP * self._steps or loading_s <= busy_s
 
-    def _next(self, workers: int, costs: Costs) -> int | None:
+    def _next(self, workers: int, costs: LoadingCosts) -> int | None:
         """The number to try after `workers`, None when none is left."""
         # So many times as many would do, if they got in nobody's way.
         short = self._wall_s / max(self._wall_s - self._wait_s, 1e-9)
@@ -211,7 +214,92 @@ class Tuner:
             return down
         return None
 
-    def _settle(self, costs: Costs, batch: int) -> bool:
+    def _settle(self, costs: LoadingCosts, batch: int) -> bool:
         assert self._best is not None
         self.settled_at = self.steps
         return self._try(self._best[1], costs, batch)
+
+
+# What loading costs, learnt while it goes on, and how many parts a batch is best cut into.
+
+# A part may cost this share of the work in it; more where slow samples hold batches up.
+_CHEAP_SHARE = 0.01
+_WORTHWHILE_SHARE = 0.04
+_STRAGGLING_SHARE = 0.05
+# All tasks must fit into the channel: the loader sends them only when a batch is asked for.
+_MOST_PACKETS = 256
+_FIRST_PART_NS = 300_000.0
+_FORGET = 0.95
+_MOST_KNOWN = 1 << 16
+
+
+class Costs:
+    """What samples, parts and batches have cost so far, and what follows from it for cutting batches into parts."""
+
+    def __init__(self) -> None:
+        self.may_split = True
+        self.part_ns = _FIRST_PART_NS
+        self.slowest_ns = 0.0
+        self.batch_bytes = 0.0
+        # Indices of samples far slower than most: of the epochs before, of this one, and those asked for in this one.
+        self._known_slow: set[int] = set()
+        self._slow_now: set[int] = set()
+        self._asked: set[int] = set()
+        self._samples = self._fetch_ns = self._slow_ns = self._cpu_ns = 0.0
+
+    def learn(self, tally: Tally, batch_bytes: int) -> None:
+        """Old figures count less and less."""
+        # A straggler is rare: it is remembered for long.
+        self.slowest_ns = max(0.998 * self.slowest_ns, float(tally.slowest_ns))
+        self.batch_bytes = max(0.99 * self.batch_bytes, float(batch_bytes))
+        self._samples = _FORGET * self._samples + tally.samples
+        self._fetch_ns = _FORGET * self._fetch_ns + tally.fetch_ns
+        self._slow_ns = _FORGET * self._slow_ns + tally.slow_ns
+        self._cpu_ns = _FORGET * self._cpu_ns + tally.cpu_ns
+        # The first parts touch fresh memory: what they cost is forgotten, and tried again.
+        measured = tally.parts_ns / tally.parts if tally.parts else _FIRST_PART_NS
+        self.part_ns += (0.2 if tally.parts else 0.02) * (min(measured, 4 * self.part_ns) - self.part_ns)
+
+    def note_slow(self, index: int) -> None:
+        """This sample took far longer than most."""
+        if len(self._slow_now) < _MOST_KNOWN:
+            self._slow_now.add(index)
+
+    def begin_epoch(self) -> None:
+        """A sample that was slow is taken to be so again, until it is not."""
+        self._known_slow = self._slow_now | (self._known_slow - self._asked)
+        self._slow_now, self._asked = set(), set()
+
+    def slow_ones(self, indices: Sequence[Any]) -> list[int]:
+        """Places of samples that are known to be slow."""
+        if not self._known_slow:
+            return []
+        found = [place for place, index in enumerate(indices) if type(index) is int and index in self._known_slow]
+        self._asked.update(indices[place] for place in found)
+        return found
+
+    @property
+    def sample_ns(self) -> float:
+        return self._fetch_ns / self._samples if self._samples else 0.0
+
+    @property
+    def cpu_share(self) -> float:
+        """How much of its time a worker computes, the rest it waits for files or the network."""
+        return min(1.0, self._cpu_ns / self._fetch_ns) if self._fetch_ns else 1.0
+
+    @property
+    def has_stragglers(self) -> bool:
+        return self._slow_ns > _STRAGGLING_SHARE * self._fetch_ns
+
+    def parts_for(self, samples: int, workers: int, ahead: int, is_last: bool) -> int:
+        """For a batch of `samples`, of which `ahead` may be under way; `is_last`: hardly any follow it."""
+        if not self.may_split or samples < 2 or workers < 2:
+            return 1
+        most = min(samples, MOST_PARTS, max(1, _MOST_PACKETS // ahead))
+        if not self.sample_ns:
+            # Nothing is known yet: the first batch comes soonest when all load it.
+            return min(workers, most)
+        # At an epoch's end workers have nothing else to do than to help with what is left.
+        share = _WORTHWHILE_SHARE if self.has_stragglers or is_last else _CHEAP_SHARE
+        size = self.part_ns / (share * self.sample_ns)
+        return max(1, min(most, int(samples / max(1.0, size))))

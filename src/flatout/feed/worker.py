@@ -15,14 +15,14 @@ from typing import Any
 
 import torch
 from torch._utils import ExceptionWrapper
+from torch.utils.data._utils import collate as torch_collate
 from torch.utils.data._utils import fetch
+from torch.utils.data._utils import worker as torch_worker
 
 from . import packing
-from .collating import Collator
-from .cpus import CpuClock
-from .memory import NO_SEGMENT, Area, Memory, Place
+from .memory import NO_SEGMENT, Area, Memory, Place, Segment
 from .messages import BATCH, LOOK, SLOW, UNSENDABLE, Answer, Tally, Task, read_task, write_answer
-from .numbers import Number
+from .processors import CpuClock
 from .seeding import limit_threads, seed_collation, seed_sample, seed_worker, states
 
 LOOK_FOR_PARENT_S = 2
@@ -122,7 +122,7 @@ class _Worker:
         self._failed: ExceptionWrapper | None = None
         self._to_check = _CHECKED_TASKS if orders.seeding == "worker" else 0
         self._random = False
-        self._number = Number(orders.worker, orders.workers, orders.known_workers, orders.dataset)
+        self._number = WorkerNumber(orders.worker, orders.workers, orders.known_workers, orders.dataset)
         if orders.base_seed is not None:
             self._begin(orders.base_seed)
 
@@ -354,3 +354,90 @@ class _Worker:
 
 def _as_they_are(samples: Any) -> Any:
     return samples
+
+
+# Collation into the shared memory that the batch is sent from.
+
+
+class Collator:
+    """Calls a loader's `collate_fn` in a worker.
+
+    Only torch's own collation writes right into shared memory: one of the user's may keep what it made, and a segment
+    is written anew. Inside a worker torch would take fresh shared memory for every batch; this spares that as well.
+    """
+
+    def __init__(self, collate_fn: Callable[[Any], Any]) -> None:
+        self._collate_fn = collate_fn
+        self._segment: Segment | None = None
+        self.is_default = collate_fn is torch_collate.default_collate
+        self._stack = torch_collate.default_collate_fn_map.get(torch.Tensor)
+        if self._stack is torch_collate.collate_tensor_fn:
+            torch_collate.default_collate_fn_map[torch.Tensor] = self._stack_tensors
+
+    def __call__(self, samples: Any, segment: Segment | None) -> Any:
+        self._segment = segment
+        try:
+            return self._collate_fn(samples)
+        finally:
+            self._segment = None
+
+    def _stack_tensors(self, samples: Any, *, collate_fn_map: Any = None) -> Any:
+        first = samples[0]
+        if type(first) is not torch.Tensor or first.layout != torch.strided or first.is_nested:
+            return torch_collate.collate_tensor_fn(samples, collate_fn_map=collate_fn_map)
+        return torch.stack(samples, 0, out=self._memory_for(first, len(samples)))
+
+    def _memory_for(self, first: torch.Tensor, count: int) -> torch.Tensor | None:
+        size = count * first.nbytes
+        at = self._segment.reserve(size) if self._segment is not None and size and first.device.type == "cpu" else None
+        if at is None:
+            return None
+        assert self._segment is not None
+        memory = torch.frombuffer(self._segment.mapped, dtype=torch.uint8, count=size, offset=at)
+        shape = (count, *first.size())
+        stride = torch.empty(shape, dtype=first.dtype, device="meta").stride()
+        return torch.empty(0, dtype=first.dtype).set_(memory.untyped_storage(), 0, shape, stride)
+
+
+# The worker number that the script's code sees: `torch.utils.data.get_worker_info()`. A dataset may have room for as
+# many workers as the script asks for: a row of statistics each, a list of seeds. With more workers, one with an
+# unexpected number fails there. It then shows a number that the script knows; since another worker may show the same
+# one at the same time, this is done only after a failure.
+
+
+class WorkerNumber:
+    """Of one worker. `known`: how many workers the script asked for, None where it got as many."""
+
+    def __init__(self, worker: int, workers: int, known: int | None, dataset: Any) -> None:
+        self._own = (worker, workers)
+        self._known = known
+        self._dataset = dataset
+        self._seed = 0
+        self.is_changed = False
+
+    @property
+    def shown(self) -> int:
+        return self._own[0] % self._known if self.is_changed and self._known else self._own[0]
+
+    def show(self, seed: int | None = None) -> None:
+        """From now on the script sees it."""
+        self._seed = self._seed if seed is None else seed
+        if self.is_changed and not self._known:
+            torch_worker._worker_info = None  # as in the process that trains, where it made its samples itself
+            return
+        workers = self._known if self.is_changed and self._known else self._own[1]
+        torch_worker._worker_info = torch_worker.WorkerInfo(
+            id=self.shown, num_workers=workers, seed=self._seed, dataset=self._dataset
+        )
+
+    def change(self) -> bool:
+        """Show one that the script knows; False where it does already."""
+        if self.is_changed or self._known is None or (self._known and self._own[0] < self._known):
+            return False
+        self.is_changed = True
+        self.show()
+        return True
+
+    def change_back(self) -> None:
+        self.is_changed = False
+        self.show()

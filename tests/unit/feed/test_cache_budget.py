@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flatout.feed.cache.budget import default_budget_bytes, folder_free_bytes, parse_bytes
+from flatout.feed.cache.place import default_budget_bytes, folder_free_bytes, parse_bytes
 from tests.unit.feed.trees import tree
 
 GB = 10**9

@@ -14,9 +14,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flatout.feed.cache import decode as cache_decode
-from flatout.feed.cache.decode import decode
-from flatout.feed.cache.format import NotFlat, encode
+from flatout.feed.cache import format as cache_format
+from flatout.feed.cache.format import NotFlat, decode, encode
 from flatout.feed.cache.randomness import alike
 
 Point = collections.namedtuple("Point", "x y")
@@ -131,7 +130,7 @@ def test_changing_a_sample_does_not_change_the_payload() -> None:
 
 
 def test_memory_is_used_again_only_when_nobody_holds_it() -> None:
-    if cache_decode._holders is None:
+    if cache_format._holders is None:
         pytest.skip("this torch does not tell who holds memory")
     payload = stored((torch.arange(5000),))
     held = [decode(*payload)[0] for _ in range(4)]
@@ -186,11 +185,11 @@ def test_a_tensor_moved_to_shared_memory_is_never_written_again() -> None:
 
 
 def test_idle_memory_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache_decode, "_MOST_IDLE_BYTES", cache_decode._idle_bytes)
+    monkeypatch.setattr(cache_format, "_MOST_IDLE_BYTES", cache_format._idle_bytes)
     payload = stored((torch.arange(77, dtype=torch.int16),))
-    before = cache_decode._idle_bytes
+    before = cache_format._idle_bytes
 
     tensors = [decode(*payload)[0] for _ in range(5)]
 
-    assert cache_decode._idle_bytes == before
+    assert cache_format._idle_bytes == before
     assert all(torch.equal(tensor, torch.arange(77, dtype=torch.int16)) for tensor in tensors)

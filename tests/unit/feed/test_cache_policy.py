@@ -12,12 +12,9 @@ import pytest
 import torch
 import torch.utils.data as data
 
-from flatout.feed.cache import keep as cache_keep
-from flatout.feed.cache import lru as cache_lru
 from flatout.feed.cache import place as cache_place
-from flatout.feed.cache.clairvoyant import foreseen_hits
 from flatout.feed.cache.dataset import cached, foresee, is_cached
-from flatout.feed.cache.policy import choose
+from flatout.feed.cache.policy import _belady, choose, foreseen_hits, keep_hit_rate, lru_hit_rate
 from flatout.feed.cache.segment import TABLE_AT
 from flatout.feed.cache.shared import release_all
 from flatout.feed.cache.wrap import unwrap, wrap
@@ -85,22 +82,20 @@ def hit_rate(wrapped: Any, order: list[int]) -> float:
 def test_keep_and_lru_reach_their_theory_under_shuffling(fraction: float) -> None:
     shuffle = np.random.default_rng(0).permutation
     orders = [shuffle(SAMPLES).tolist() for _ in range(7)]
-    for policy, theory in (("keep", cache_keep), ("lru", cache_lru)):
+    for policy, theory in (("keep", keep_hit_rate), ("lru", lru_hit_rate)):
         wrapped = cached(Constant(), budget_for(int(fraction * SAMPLES)), policy=policy)
         hit_rate(wrapped, orders[0])
 
         rates = [hit_rate(wrapped, order) for order in orders[1:]]
 
         # A finite shuffle scatters about LRU's limit; that it is exactly LRU is shown elsewhere.
-        assert np.mean(rates) == pytest.approx(
-            theory.predicted_hit_rate(fraction), abs=0.01 if policy == "keep" else 0.03
-        )
+        assert np.mean(rates) == pytest.approx(theory(fraction), abs=0.01 if policy == "keep" else 0.03)
         release_all()
 
 
 def test_lru_s_limit_is_the_known_one() -> None:
-    assert cache_lru.predicted_hit_rate(0.5) == pytest.approx(0.5 + 0.5 * math.log(0.5))
-    assert cache_lru.predicted_hit_rate(1.0) == 1.0
+    assert lru_hit_rate(0.5) == pytest.approx(0.5 + 0.5 * math.log(0.5))
+    assert lru_hit_rate(1.0) == 1.0
 
 
 def test_foreseeing_a_weighted_order_comes_close_to_belady() -> None:
@@ -124,10 +119,9 @@ def test_foreseeing_a_weighted_order_comes_close_to_belady() -> None:
 
 def test_long_orders_are_foreseen_by_a_choice_of_samples() -> None:
     order = np.random.default_rng(1).integers(0, 20_000, 150_000).tolist()
-    from flatout.feed.cache import clairvoyant as cache_clairvoyant
 
     hits, again = foreseen_hits(order, 4_000)
-    exact_hits, exact_again = cache_clairvoyant._belady(order, 4_000, (), set())
+    exact_hits, exact_again = _belady(order, 4_000, (), set())
 
     assert hits / again == pytest.approx(exact_hits / exact_again, abs=0.01)
 

@@ -13,10 +13,8 @@ import numpy as np
 import pytest
 import torch
 
-from flatout.feed.cache.decode import labelled
-from flatout.feed.cache.keep import Keep
-from flatout.feed.cache.lru import Lru
-from flatout.feed.cache.policy import Policy
+from flatout.feed.cache.format import labelled
+from flatout.feed.cache.policy import Keep, Lru, Policy
 from flatout.feed.cache.randomness import alike
 from flatout.feed.cache.segment import TABLE_AT, Counter, Segment, Word, open_segment
 from flatout.feed.cache.table import MISS, Field, Table

@@ -10,10 +10,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from flatout.feed.ahead import BringAhead
-from flatout.feed.device import prefetch
-from flatout.feed.first_use import FirstUse
-from flatout.feed.leaves import leaves, replaced
+from flatout.feed.device_prefetch import BringAhead, FirstUse, prefetch
+from flatout.feed.leaves import leaves, map_tensors
 
 Pair = namedtuple("Pair", "image label")
 
@@ -30,7 +28,7 @@ def test_tensors_are_found_wherever_they_are() -> None:
 
     assert {path for path, _ in leaves(batch)} == {("a", 0), ("b", 0), ("c", ".images")}
 
-    doubled = replaced(batch, lambda path, tensor: tensor * 2)
+    doubled = map_tensors(batch, lambda path, tensor: tensor * 2)
 
     assert doubled["b"].image.tolist() == [2, 2] and isinstance(doubled["b"], Pair)
     assert doubled["c"].images.tolist() == [2, 2] and doubled["c"].name == "views"
@@ -40,7 +38,7 @@ def test_tensors_are_found_wherever_they_are() -> None:
 def test_a_batch_without_tensors_stays_the_same_object() -> None:
     batch = {"a": ["x", 3], "b": (1, 2)}
 
-    assert replaced(batch, lambda path, tensor: tensor + 1) is batch
+    assert map_tensors(batch, lambda path, tensor: tensor + 1) is batch
 
 
 def test_prefetched_batches_come_in_order_and_all() -> None:

@@ -16,16 +16,14 @@ from torch.utils.data import DataLoader as TorchLoader
 
 from flatout.attach.loader import _queue_depth
 from flatout.feed import DataLoader, autotune, packing
-from flatout.feed.again import like
-from flatout.feed.costs import Costs
-from flatout.feed.cpus import cpus_of_rank
-from flatout.feed.inbox import PinningInbox
-from flatout.feed.iterator import FeedIterator
-from flatout.feed.leaves import pinned
+from flatout.feed.iterator import FeedIterator, PinningInbox
+from flatout.feed.leaves import pin_batch
+from flatout.feed.loader import remake_loader
 from flatout.feed.memory import Area, Memory
 from flatout.feed.messages import Tally
+from flatout.feed.processors import cpus_of_rank
 from flatout.feed.schedule import _cuts
-from flatout.feed.tuning import Tuner
+from flatout.feed.tuning import Costs, Tuner
 
 MS = 1_000_000
 
@@ -293,7 +291,7 @@ def test_the_tensors_of_a_custom_batch_are_pinned_in_a_copy(monkeypatch: pytest.
     monkeypatch.setattr(torch.Tensor, "is_pinned", lambda tensor: bool((tensor == 1).all()))
     batch = {"sample": Sample(), "n": (torch.zeros(1), "text")}
 
-    copied = pinned(batch)
+    copied = pin_batch(batch)
 
     assert copied["sample"] is not batch["sample"]
     assert (copied["sample"].image == 1).all() and copied["sample"].names == ["a"]
@@ -341,7 +339,7 @@ def test_a_loader_is_made_again_with_all_it_has() -> None:
         list(range(30)), 4, True, num_workers=2, collate_fn=collate, drop_last=True, generator=generator
     )
 
-    after = like(before, seeding="sample")
+    after = remake_loader(before, seeding="sample")
 
     assert isinstance(after, TorchLoader) and after.sampler is before.sampler and after.generator is generator
     assert (after.batch_size, after.drop_last, after.collate_fn) == (4, True, collate)

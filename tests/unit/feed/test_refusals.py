@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.utils.data as data
 
-from flatout.feed.refusals import refusal
+from flatout.feed.refusals import why_no_workers
 from flatout.remedies.loader.arguments import LeftAlone
 from flatout.remedies.loader.workers import refuse_hazards
 
@@ -62,21 +62,21 @@ def seed(worker: int) -> None:
 
 @pytest.mark.parametrize("kind", [InAStaticMethod, InANestedFunction, InAnArgument, Inherited])
 def test_a_stream_that_speaks_of_workers_may_have_them(kind: type[Stream]) -> None:
-    assert refusal(kind(), None, None, "fork") is None
+    assert why_no_workers(kind(), None, None, "fork") is None
 
 
 @pytest.mark.parametrize(("first", "is_refused"), [(None, True), (seed, True), (share, False)])
 def test_what_every_worker_calls_first_may_share_the_stream_out(first: Any, is_refused: bool) -> None:
-    assert (refusal(Stream(), None, first, "fork") is not None) == is_refused
+    assert (why_no_workers(Stream(), None, first, "fork") is not None) == is_refused
     if first is not None:
-        assert (refusal(Stream(), None, functools.partial(first), "fork") is not None) == is_refused
+        assert (why_no_workers(Stream(), None, functools.partial(first), "fork") is not None) == is_refused
 
 
 def test_whatever_is_raised_when_it_is_pickled_is_the_reason() -> None:
-    why = refusal(Odd(), None, None, "spawn")
+    why = why_no_workers(Odd(), None, None, "spawn")
 
     assert why == "its dataset cannot be sent to workers started by 'spawn': RuntimeError: no copies"
-    assert refusal(Odd(), None, None, "fork") is None
+    assert why_no_workers(Odd(), None, None, "fork") is None
 
 
 @pytest.mark.parametrize("context", ["spawn", torch.multiprocessing.get_context("spawn")])

@@ -12,8 +12,7 @@ from torch.utils.data import Dataset
 
 from flatout.feed import feeding
 from flatout.feed.feeding import Feed
-from flatout.feed.host_memory import Memory
-from flatout.feed.shortage import Relief, Shortage
+from flatout.feed.host_memory import Memory, Relief, Shortage
 
 
 class Clock:

@@ -8,15 +8,21 @@ its end is equal to itself alone.
 
 from __future__ import annotations
 
+import argparse
 import functools
 import hashlib
 import inspect
+import io
 import logging
 import marshal
 import os
+import secrets
 import sys
+import sysconfig
+import threading
 import types
-from collections.abc import Callable, Iterable
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +30,6 @@ import numpy as np
 import torch
 
 from .format import signature
-from .hidden import glimpse, has_hidden_state, hidden_parts, mark_of
-from .reads import globals_of, is_of_library, settings_of
 
 _DEEPEST = 24
 _MOST_FILES = 4096
@@ -276,3 +280,126 @@ def _constants(code: types.CodeType) -> list[str]:
 def _constant(value: Any) -> str:
     # A set's order depends on the process's hash seed.
     return repr(sorted(map(repr, value)) if isinstance(value, frozenset) else value)
+
+
+# State that Python's attributes do not show, of types written in C: `range(50)` and `range(50, 100)`, two pandas
+# tables, two compiled patterns. What pickle would write tells them apart. What cannot be pickled (an open database)
+# gets a mark: it is then equal to itself only, in this process and those forked from it.
+
+_HEAP, _IMMUTABLE = 1 << 9, 1 << 8  # Py_TPFLAGS_HEAPTYPE, Py_TPFLAGS_IMMUTABLETYPE
+# Of a class made in Python: its dictionary and its weak references.
+_USUAL_BYTES, _SLOT_BYTES = 16, 8
+_marks: dict[int, tuple[weakref.ref[Any], str]] = {}
+_GLIMPSED = 1024
+_LOCKS = (type(threading.Lock()), type(threading.RLock()))
+
+
+def has_hidden_state(kind: type) -> bool:
+    return any(_is_of_c(one) for one in kind.__mro__ if one is not object)
+
+
+def _is_of_c(kind: type) -> bool:
+    if not kind.__flags__ & _HEAP or kind.__flags__ & _IMMUTABLE:
+        return True
+    slots = kind.__dict__.get("__slots__", ())
+    own = _USUAL_BYTES + _SLOT_BYTES * (1 if isinstance(slots, str) else len(slots))
+    return bool(kind.__basicsize__ - (kind.__base__ or object).__basicsize__ > own)
+
+
+def hidden_parts(value: Any) -> tuple[Any, ...]:
+    """Values that tell it from others of its type."""
+    if isinstance(value, _LOCKS):
+        return ()
+    if isinstance(value, logging.Logger):
+        return (value.name,)
+    if isinstance(value, io.IOBase) and not isinstance(value, io.BytesIO | io.StringIO):
+        return (str(getattr(value, "name", "")),)
+    try:
+        reduced = value.__reduce_ex__(4)
+    except Exception:  # whatever a type may say that cannot be pickled
+        return (mark_of(value),)
+    if isinstance(reduced, str):
+        return (reduced,)
+    made, arguments, *rest = reduced
+    # A state, and what has to be added item by item.
+    items = [None if part is None else list(part) for part in rest[1:3]]
+    return (getattr(made, "__qualname__", type(made).__name__), arguments, rest[:1], items)
+
+
+def mark_of(value: Any) -> str:
+    """The same for this object as long as it lives, and for no other."""
+    found = _marks.get(id(value))
+    if found is not None and found[0]() is value:
+        return found[1]
+    mark = secrets.token_hex(8)
+    number = id(value)
+    try:
+        _marks[number] = (weakref.ref(value, lambda gone: _forget(number, gone)), mark)
+    except TypeError:
+        pass  # then it is new every time
+    return mark
+
+
+def glimpse(array: Any) -> str:
+    """Of a large array: what torch counts its changes by; of numpy's, which has no such count, some of its values."""
+    if hasattr(array, "_version"):
+        return f"{array.data_ptr()} {array._version}"
+    some = array.reshape(-1) if array.flags.c_contiguous else array
+    return f"{array.ctypes.data} {some[:: max(1, len(some) // _GLIMPSED)].tobytes().hex()}"
+
+
+def _forget(number: int, gone: Any) -> None:
+    if number in _marks and _marks[number][0] is gone:
+        del _marks[number]
+
+
+# What the user's own classes and functions read besides their arguments: class settings, and globals.
+
+_FOLDERS = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_PLAIN = (int, float, complex, bool, str, bytes, type(None), tuple, list, dict, set, frozenset)
+
+
+def is_of_library(module: types.ModuleType | None) -> bool:
+    """Python's own, or installed: its code is what its name says."""
+    if module is None or module.__name__ == "__main__":
+        return False
+    file = getattr(module, "__file__", None)
+    return file is None or file.startswith(_FOLDERS) or "-packages" in file
+
+
+def settings_of(kind: type) -> Iterator[tuple[str, Any]]:
+    """Plain values of the class, and its functions, which may read more."""
+    for name, value in sorted(vars(kind).items()):
+        function = _function_of(value)
+        if function is not None:
+            yield name, function
+        elif type(value) in _PLAIN and not name.startswith("__"):
+            yield name, value
+
+
+def _function_of(value: Any) -> Any:
+    if isinstance(value, (staticmethod, classmethod)):
+        value = value.__func__
+    elif isinstance(value, property):
+        value = value.fget
+    elif isinstance(value, functools.cached_property):
+        value = value.func
+    return value if isinstance(value, types.FunctionType) else None
+
+
+def globals_of(code: types.CodeType, namespace: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Of a command line's arguments only those that are named: others, such as the rank, may differ harmlessly."""
+    names = set(_names(code))
+    for name in sorted(names & namespace.keys()):
+        value = namespace[name]
+        if isinstance(value, (argparse.Namespace, types.SimpleNamespace)):
+            yield from ((f"{name}.{part}", vars(value)[part]) for part in sorted(names & vars(value).keys()))
+        elif not isinstance(value, types.ModuleType):
+            yield name, value
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names(constant)

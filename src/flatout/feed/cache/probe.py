@@ -19,8 +19,7 @@ from typing import Any
 import torch
 
 from .cut import Cut, NoCut, Reader, find_cut
-from .decode import decode
-from .format import Payload, encode
+from .format import Payload, decode, encode
 from .randomness import is_deterministic
 
 LIMIT_S = 60.0

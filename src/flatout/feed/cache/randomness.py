@@ -10,8 +10,11 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
+import pickle
 import random
+import sys
 import time
+import types
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +23,7 @@ import numpy as np
 import torch
 
 from .format import NotFlat, encode
-from .generators import OwnGenerators
+from .key import globals_of, is_of_library, settings_of
 
 _SEEDS = (20_011, 911_003)
 
@@ -118,3 +121,47 @@ def alike(one: Any, other: Any) -> bool:
 
 def _bytes_equal(one: Any, other: Any) -> bool:
     return bool(one.tobytes() == other.tobytes())
+
+
+# Random generators that a dataset holds itself, in its attributes and transforms. A sample that is flipped every
+# other time looks the same in one of two reads; the generator has moved in both.
+
+_KINDS = (np.random.Generator, np.random.RandomState, random.Random, torch.Generator)
+_DEEPEST = 6
+_MOST_PARTS = 200
+
+
+class OwnGenerators:
+    def __init__(self, dataset: Any) -> None:
+        self._found = list({id(one): one for one in _find_generators(dataset, _DEEPEST, set())}.values())
+
+    def states(self) -> list[bytes]:
+        return [
+            bytes(one.get_state().numpy()) if isinstance(one, torch.Generator) else pickle.dumps(one)
+            for one in self._found
+        ]
+
+
+def _find_generators(value: Any, depth: int, seen: set[int]) -> Iterator[Any]:
+    if isinstance(value, _KINDS):
+        yield value
+    if not depth or id(value) in seen or isinstance(value, (int, str, bytes, torch.Tensor, np.ndarray)):
+        return
+    seen.add(id(value))
+    for part in _parts(value):
+        yield from _find_generators(part, depth - 1, seen)
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    if isinstance(value, (list, tuple)):
+        yield from value[:_MOST_PARTS]
+    elif isinstance(value, dict):
+        yield from list(value.values())[:_MOST_PARTS]
+    elif isinstance(value, types.FunctionType):
+        yield from (one for _, one in globals_of(value.__code__, value.__globals__))
+        yield from (cell.cell_contents for cell in value.__closure__ or () if cell != types.CellType())
+    elif hasattr(value, "__dict__") and not isinstance(value, (type, types.ModuleType)):
+        yield from list(vars(value).values())[:_MOST_PARTS]
+        for kind in type(value).__mro__:
+            if not is_of_library(sys.modules.get(kind.__module__)):
+                yield from (one for _, one in settings_of(kind))

@@ -6,15 +6,15 @@ import atexit
 import os
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from .clairvoyant import Clairvoyant, foreseen_hits
-from .keep import Keep
-from .lru import Lru
+from . import policy as keep
+from . import policy as lru
 from .place import Place, may_take
 from .plan import PlanWatch, publish
-from .policy import MOST_WORTH, Policy
-from .segment import Segment, Word, open_segment
+from .policy import MOST_WORTH, Clairvoyant, Keep, Lru, Policy, foreseen_hits
+from .segment import Counter, Segment, Word, open_segment
 from .table import Field, Table
 
 POLICIES = ("keep", "lru", "clairvoyant")
@@ -84,3 +84,79 @@ def release_all() -> None:
 
 
 atexit.register(release_all)
+
+# What the cache did, over all processes, and what was expected of it.
+
+
+@dataclass(frozen=True, slots=True)
+class CacheStats:
+    """Counts since the cache was made. `warm_hit_rate` is of the readings of samples that had been read before."""
+
+    dataset: str
+    policy: str
+    items: int
+    used_bytes: int
+    budget_bytes: int
+    hits: int
+    misses: int
+    first_reads: int
+    evictions: int
+    corrupt: int
+    not_admitted: int
+    not_flat: int
+    lock_timeouts: int
+    predicted_hit_rate: float | None
+
+    @property
+    def hit_rate(self) -> float:
+        return self.hits / max(1, self.hits + self.misses)
+
+    @property
+    def warm_hit_rate(self) -> float | None:
+        again = self.hits + self.misses - self.first_reads
+        return self.hits / again if again > 0 else None
+
+    def __str__(self) -> str:
+        warm = "none read twice yet" if self.warm_hit_rate is None else f"{100 * self.warm_hit_rate:.2f}%"
+        foreseen = "" if self.predicted_hit_rate is None else f", {100 * self.predicted_hit_rate:.2f}% predicted"
+        return (
+            f"[{self.dataset}] Cache Stats:\n"
+            f"  - Size: {self.items} items\n"
+            f"  - Memory: {self.used_bytes / 1e6:.1f} / {self.budget_bytes / 1e6:.1f} MB\n"
+            f"  - Hit Rate: {100 * self.hit_rate:.2f}% ({self.hits} hits / {self.misses} misses)\n"
+            f"  - Of samples read before: {warm}{foreseen} ({self.policy}, {self.evictions} evictions)"
+        )
+
+
+def read_stats(dataset: str, policy: str, sample_bytes: float, segment: Segment | None) -> CacheStats:
+    """Zeros where this process has no cache."""
+    if segment is None:
+        return CacheStats(dataset, policy, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, None)
+    words, total = segment.words, segment.total
+    budget = words[Word.DATA_BYTES]
+    return CacheStats(
+        dataset,
+        policy,
+        items=words[Word.ITEMS],
+        used_bytes=words[Word.LIVE_BYTES],
+        budget_bytes=budget,
+        hits=total(Counter.HITS),
+        misses=total(Counter.MISSES),
+        first_reads=total(Counter.FIRST_READS),
+        evictions=total(Counter.EVICTIONS),
+        corrupt=total(Counter.CORRUPT),
+        not_admitted=total(Counter.NOT_ADMITTED),
+        not_flat=total(Counter.NOT_FLAT),
+        lock_timeouts=total(Counter.LOCK_TIMEOUTS),
+        predicted_hit_rate=predicted_hit_rate(policy, sample_bytes, segment),
+    )
+
+
+def predicted_hit_rate(policy: str, sample_bytes: float, segment: Segment) -> float | None:
+    """Of samples read before: by simulation of the plans so far, else for reading each once an epoch in a new order."""
+    words = segment.words
+    if policy == "clairvoyant":
+        again = words[Word.FORESEEN_AGAIN]
+        return words[Word.FORESEEN_HITS] / again if again else None
+    fraction = words[Word.DATA_BYTES] / max(1.0, segment.samples * sample_bytes)
+    return keep.keep_hit_rate(fraction) if policy == "keep" else lru.lru_hit_rate(fraction)

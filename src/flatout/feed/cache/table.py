@@ -21,8 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from .decode import decode, label_of, labelled
-from .format import ALIGN_BYTES, NotFlat, Payload, encode
+from .format import ALIGN_BYTES, NotFlat, Payload, decode, encode, label_of, labelled
 from .policy import Policy
 from .segment import TABLE_AT, WORDS_PER_LINE, Counter, Segment, Word
 

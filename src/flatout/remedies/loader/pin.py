@@ -47,14 +47,14 @@ def apply(site: Site, value: Any) -> None:
 
 
 def _pin_unknown_classes(site: Site, module: Any) -> None:
-    from ...feed.leaves import all_pinned
+    from ...feed.leaves import pin_all
 
     def make(original: Any) -> Any:
         def pin_memory(data: Any, device: Any = None) -> Any:
             if site.is_resting:
                 return data
             pinned = original(data, device)
-            return all_pinned(pinned) if site.in_force else pinned
+            return pin_all(pinned) if site.in_force else pinned
 
         return pin_memory
 

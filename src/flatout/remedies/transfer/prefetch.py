@@ -41,7 +41,7 @@ def apply(site: Site, value: Any) -> None:
 
 
 def _install(site: Site, module: Any) -> None:
-    from ...feed.ahead import BringAhead
+    from ...feed.device_prefetch import BringAhead
 
     bring = BringAhead(site.torch, _LOOKS, site.tell, site.give_up)
 
