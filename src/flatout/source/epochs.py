@@ -9,13 +9,18 @@ from collections.abc import Iterable, Iterator
 from flatout.source.code import Code
 from flatout.source.loops import enclosing_loops
 from flatout.source.syntax.module import Function, own_nodes
-from flatout.source.syntax.nodes import arguments_by_parameter, called_name, dotted_name, parameters, walk_scope
+from flatout.source.syntax.nodes import (
+    MAX_HOPS,
+    called_name,
+    dotted_name,
+    last_name,
+    walk_scope,
+)
 from flatout.source.training.loaders import Loader, loader_setting
 from flatout.source.training.regions import Loop
 
 _LOADER = re.compile(r"loader|(^|_)dl$|batches|train_iter|data_iter", re.I)
 _BY_A_FRAMEWORK = "train_dataloader"
-_DEEPEST = 5
 _MOST = 60
 
 
@@ -67,37 +72,15 @@ def _is_of(over: ast.expr, function: Function, loader: Loader, code: Code) -> bo
         return id(loader.call) in made
     if not code.training.are_together(function.module, loader.function.module):
         return False
-    return any(_LOADER.search(dotted_name(one).split(".")[-1]) for one in names)
+    return any(_LOADER.search(last_name(one)) for one in names)
 
 
 def _loaders_of(name: str, function: Function, code: Code, depth: int, seen: set[tuple[str, int]]) -> list[ast.Call]:
     """The calls of DataLoader that a name stands for."""
-    if depth > _DEEPEST or (name, id(function)) in seen:
+    if depth > MAX_HOPS or (name, id(function)) in seen:
         return []
     seen.add((name, id(function)))
-    if name.startswith("self.") and function.owner is not None:
-        found = [(v, m) for m in function.owner.methods.values() for v in m.bindings.get(name, ())]
-        return _in_values(found, code, depth, seen)
-    inside: Function | None = function
-    while inside is not None:
-        if values := inside.bindings.get(name):
-            return _in_values([(one, inside) for one in values], code, depth, seen)
-        plain = inside.definition
-        if plain is not None and name in parameters(plain):
-            given = [
-                (value, caller)
-                for call, caller in code.project.callers(inside)[:10]
-                if (
-                    value := arguments_by_parameter(call, plain, inside.is_method or inside.name == "__init__").get(
-                        name
-                    )
-                )
-                is not None
-            ]
-            return _in_values(given, code, depth, seen)
-        inside = inside.parent
-    body = function.module.body
-    return _in_values([(one, body) for one in body.bindings.get(name, ())], code, depth, seen)
+    return _in_values(code.project.sources(name, function), code, depth, seen)
 
 
 def _in_values(
@@ -111,8 +94,8 @@ def _in_values(
                     found.append(one)
                     continue
                 for callee in code.project.resolve(one, function):
-                    returned = [n.value for n in own_nodes(callee) if isinstance(n, ast.Return) and n.value is not None]
-                    if depth < _DEEPEST and ("return", id(callee)) not in seen:
+                    returned = [value for value in callee.returned() if value is not None]
+                    if depth < MAX_HOPS and ("return", id(callee)) not in seen:
                         seen.add(("return", id(callee)))
                         found += _in_values([(r, callee) for r in returned], code, depth + 1, seen)
             elif isinstance(one, ast.Name | ast.Attribute) and isinstance(one.ctx, ast.Load) and dotted_name(one):
@@ -143,7 +126,7 @@ def _innermost_around(node: ast.AST, function: Function, code: Code, depth: int)
     around = enclosing_loops(node, function)
     if around:
         return around[-1], function
-    if function.definition is None or depth > _DEEPEST:
+    if function.definition is None or depth > MAX_HOPS:
         return None
     for call, caller in code.project.callers(function)[:10]:
         found = _innermost_around(call, caller, code, depth + 1)

@@ -13,11 +13,10 @@ from flatout.source.code import Code
 from flatout.source.flow.guards import is_evaluation
 from flatout.source.syntax.module import Function, full_name
 from flatout.source.syntax.nodes import (
-    callable_of,
+    all_names_in,
     called_name,
     dotted_name,
-    names_in,
-    parameters,
+    has_decorator,
     short_text,
     walk_scope,
 )
@@ -143,8 +142,7 @@ def _prints(call: ast.Call) -> bool:
 
 def _hands_on(call: ast.Call, function: Function) -> bool:
     """`def log(text): print(text)`: whoever calls it says what is written, and how often."""
-    plain = function.definition
-    names = set(parameters(plain)) if plain is not None else set()
+    names = function.parameters
     return bool(call.args) and all(
         isinstance(one, ast.Starred) or (isinstance(one, ast.Name) and one.id in names) for one in call.args
     )
@@ -182,22 +180,16 @@ def _calls_evaluation(call: ast.Call, function: Function, code: Code) -> bool:
 
 def _is_evaluation_loop(loop: ast.For) -> bool:
     """`for x, y in val_loader:` in the body of the training loop."""
-    return _goes_over_data(loop) and any(is_evaluation(name) for name in _names(loop.iter))
+    return _goes_over_data(loop) and any(is_evaluation(name) for name in all_names_in(loop.iter))
 
 
 def _goes_over_data(loop: ast.For) -> bool:
     """Over a whole loader: it does not leave at the first batches."""
     leaves = any(isinstance(one, ast.Break | ast.Return) for part in loop.body for one in walk_scope(part))
-    return not leaves and any(_LOADER.search(name) for name in _names(loop.iter))
+    return not leaves and any(_LOADER.search(name) for name in all_names_in(loop.iter))
 
 
 def _is_without_gradients(function: Function) -> bool:
-    plain = function.definition
-    assert plain is not None
-    if any(dotted_name(callable_of(one)).split(".")[-1] in _NO_GRADIENTS for one in plain.decorator_list):
+    if has_decorator(function.definition, _NO_GRADIENTS):
         return True
     return any(called_name(call) in (*_NO_GRADIENTS, "eval", "set_grad_enabled") for call in function.calls)
-
-
-def _names(node: ast.expr) -> set[str]:
-    return names_in(node) | {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)}

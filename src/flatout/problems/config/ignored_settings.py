@@ -12,7 +12,7 @@ from flatout.source.flow.values import Values
 from flatout.source.project.settings import is_settings_name
 from flatout.source.syntax.config_files import torch_setting
 from flatout.source.syntax.module import Function
-from flatout.source.syntax.nodes import argument, called_name, parameters
+from flatout.source.syntax.nodes import argument, called_name
 from flatout.source.training.job_settings import DeclaredSetting, JobSettings
 from flatout.source.training.loaders import Loader, Setting, accepts_setting, loader_argument, loader_setting
 
@@ -134,7 +134,7 @@ def _ignored_parameter(name: str, loader: Loader, state: Setting, values: Values
     """A parameter of the function that makes the loader, which nothing in it reads."""
     function = loader.function
     plain = function.definition
-    for one in parameters(plain) if plain is not None else ():
+    for one in function.parameters:
         if torch_setting((one,), on_command_line=True) != name or _is_loaded(one, function):
             continue
         known = values.of(ast.Name(one, ast.Load()), function)
@@ -162,8 +162,7 @@ def _reached(one: DeclaredSetting, function: Function) -> str | None:
     """`args.num_workers`, where the options are at hand in the function that makes the loader."""
     if one.option is None or one.option.kind != "argparse":
         return None
-    plain = function.definition
-    names = [*(parameters(plain) if plain is not None else ()), *function.bindings]
+    names = [*function.parameters, *function.bindings]
     if function.definition is None or not any(is_settings_name(name) for name in names):
         names += list(function.module.body.bindings)
     holding = [name for name in names if is_settings_name(name) and "." not in name and name not in ("c", "params")]

@@ -15,11 +15,10 @@ from flatout.source.syntax.module import Function, Module
 from flatout.source.syntax.nodes import (
     LOOPS,
     bound_names,
-    callable_of,
     called_name,
     children,
+    decorator_names,
     dotted_name,
-    parameters,
     walk_scope,
 )
 from flatout.source.training.cadence import runs_each_step_if_enabled
@@ -30,7 +29,6 @@ _MAKERS = {*_FROM_HOST, "arange", "linspace", "hann_window", "meshgrid", "array"
 # Can be made on the device as well, where nothing of theirs is on the host.
 _OF_SIZES = {"zeros", "ones", "arange", "eye", "full", "linspace"}
 _SHAPING = {"float", "long", "int", "half", "double", "view", "unsqueeze", "squeeze", "reshape", "repeat", "expand"}
-_ON_DEVICE = ("graph", "device")
 # Classes that live as long as the training does.
 _HOLDING_SETTINGS = ("Module", "Model", "Loss", "Trainer")
 _DEEPEST, _ROUNDS = 2, 3
@@ -128,7 +126,7 @@ def _copies(call: ast.Call, region: Region, code: Code) -> bool:
     given = any(one.arg == "device" for one in call.keywords) and called_name(call) in _FROM_HOST
     made = call.func.value if moves and isinstance(call.func, ast.Attribute) else call
     is_empty = isinstance(made, ast.Call) and _literal(made) in ([], ())
-    new = _is_new_list(call) and code.kinds.of(region).of(call) in _ON_DEVICE
+    new = _is_new_list(call) and code.kinds.of(region).is_on_device(call)
     return (moves or given or new) and not is_empty and not isinstance(made, ast.Attribute)
 
 
@@ -136,7 +134,7 @@ def _follows(call: ast.Call, region: Region, code: Code) -> bool:
     """`weights.to(x)`: to wherever a tensor of the device is."""
     if called_name(call) != "to" or len(call.args) != 1 or not isinstance(call.args[0], ast.Name):
         return False
-    return code.kinds.of(region).of(call.args[0]) in _ON_DEVICE
+    return code.kinds.of(region).is_on_device(call.args[0])
 
 
 def _is_new_list(call: ast.Call) -> bool:
@@ -161,7 +159,7 @@ def _computes(call: ast.Call, turn: PathNode, region: Region, project: Project) 
     callees = project.resolve(call, region.function)
     if len(callees) != 1 or callees[0].owner is not None or callees[0].definition is None:
         return False
-    kept = any("cache" in dotted_name(callable_of(one)) for one in callees[0].definition.decorator_list)
+    kept = any("cache" in name for name in decorator_names(callees[0].definition))
     return not kept and any(called_name(inner) in _MAKERS for inner in callees[0].calls)
 
 
@@ -179,8 +177,7 @@ def _changing(function: Function) -> set[str]:
 
     Parameters may be constant all the same, but seldom are.
     """
-    plain = function.definition
-    names = set() if plain is None else set(parameters(plain)) - {"self", "cls"}
+    names = set(function.parameters) - {"self", "cls"}
     for statement in function.node.body:
         for one in walk_scope(statement):
             if isinstance(one, LOOPS) and not isinstance(one, ast.While):

@@ -11,9 +11,19 @@ from flatout.source.code import Code
 from flatout.source.flow.devices import moves_to, uses_device
 from flatout.source.project.project import Project
 from flatout.source.syntax.module import Function, Module, full_name, own_nodes
-from flatout.source.syntax.nodes import bound_names, called_name, dotted_name, names_in, parameters, root_name
+from flatout.source.syntax.nodes import (
+    FEW_HOPS,
+    bound_names,
+    called_name,
+    dotted_name,
+    last_name,
+    names_in,
+    parameters,
+    root_name,
+)
 from flatout.source.training.loaders import has_device_samples
 from flatout.source.training.regions import Region
+from flatout.source.training.tensors import ON_DEVICE
 
 _NOT_A_BATCH = re.compile(
     r"model|net\d*$|module|criterion|loss|self$|encoder|decoder|head|backbone|metric|generator|discriminator|optim|ema|torch",
@@ -48,8 +58,8 @@ def find_copies(code: Code) -> list[BatchCopy]:
         if id(call) in seen or moves_to(call) != "device" or not uses_device(region.module):
             continue
         kind = code.kinds.of(region).of(of)
-        name = dotted_name(of).split(".")[-1] or root_name(of)
-        if kind in ("graph", "device") or _NOT_A_BATCH.search(name) or _is_made_here(of, region):
+        name = last_name(of) or root_name(of)
+        if kind in ON_DEVICE or _NOT_A_BATCH.search(name) or _is_made_here(of, region):
             continue
         if kind is None and not dotted_name(of) and not isinstance(of, ast.Subscript) and not _is_next(of, region):
             continue  # the result of some call: it may be anything
@@ -166,7 +176,6 @@ _CHANGING = {
     "expand", "narrow", "flip", "roll", "sum", "mean", "abs", "clamp", "sort", "gather", "sample",
 }  # fmt: skip
 _FETCHING = re.compile(r"next|batch|fetch|load|iter|queue|prefetch|unpack|collate|data", re.I)
-_DEEPEST = 4
 
 
 def is_unchanged_since_load(node: ast.expr, function: Function, project: Project) -> bool:
@@ -183,7 +192,7 @@ class _Made:
         self.before = before
 
     def is_made(self, node: ast.expr, depth: int, seen: frozenset[str]) -> bool:
-        if depth > _DEEPEST:
+        if depth > FEW_HOPS:
             return False
         if isinstance(node, ast.Name):
             return node.id not in seen and self._is_named(node.id, depth, seen | {node.id})
@@ -242,7 +251,7 @@ class _Made:
 
 def _computes(function: Function) -> bool:
     plain = function.definition
-    returned = [one.value for one in own_nodes(function) if isinstance(one, ast.Return) and one.value is not None]
+    returned = [value for value in function.returned() if value is not None]
     made = {name for value in returned for name in names_in(value)}
     values = [*returned, *(value for name in made for value in function.bindings.get(name, ()))]
     if plain is None:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from flatout.source.project.project import Project
 from flatout.source.syntax.module import Function, Module, own_nodes
-from flatout.source.syntax.nodes import arguments_by_parameter, called_name, defaults, dotted_name, parameters
+from flatout.source.syntax.nodes import MAX_HOPS, called_name, defaults, dotted_name
 
-_DEEPEST = 8
-_MOST_CALLERS = 20
+# Callers that are asked what they hand over: where so many agree, the others do as well.
+MOST_CALLERS = 20
 # They make an object of the entries they are given.
 _NAMESPACES = {
     "dict", "SimpleNamespace", "Namespace", "EasyDict", "edict", "AttrDict", "DotMap", "ConfigDict", "Munch",
@@ -30,7 +30,7 @@ class Definitions:
 
     def of(self, node: ast.expr, function: Function, depth: int = 0) -> Definition | None:
         """The expression whose value this is, with the function it stands in."""
-        if depth > _DEEPEST:
+        if depth > MAX_HOPS:
             return None
         if isinstance(node, ast.Name):
             return self._name(node.id, function, depth)
@@ -88,38 +88,20 @@ class Definitions:
     # Names.
 
     def _name(self, name: str, function: Function, depth: int) -> Definition | None:
-        inside: Function | None = function
-        while inside is not None:
-            plain = inside.definition
-            is_parameter = plain is not None and name in parameters(plain)
-            if name in inside.bindings:
-                # What is given may hold, or what is written here in its place.
-                return None if is_parameter else self._single(inside.bindings[name], inside, depth)
-            if is_parameter:
-                return self._parameter(name, inside, depth)
-            inside = inside.parent
-        body = function.module.body
-        if name in body.bindings:
-            return self._single(body.bindings[name], body, depth)
-        return self._imported(name, function.module, depth)
-
-    def _single(self, values: list[ast.expr], function: Function, depth: int) -> Definition | None:
-        return self.of(values[0], function, depth + 1) if len(values) == 1 else None
-
-    def _imported(self, name: str, module: Module, depth: int) -> Definition | None:
-        brought = module.imports.get(name)
-        source = self.project.module_from(brought.module, module) if brought is not None and brought.attribute else None
-        if brought is None or brought.attribute is None or source is None or source is module:
-            return None
-        return self._name(brought.attribute, source.body, depth + 1)
+        found = self.project.binding(name, function)
+        if found is None or (found.is_parameter and found.values):
+            return None  # what is given may hold, or what is written here in its place
+        if found.is_parameter:
+            return self._parameter(name, found.function, depth)
+        return self.of(found.values[0], found.function, depth + 1) if len(found.values) == 1 else None
 
     def _parameter(self, name: str, function: Function, depth: int) -> Definition | None:
         plain = function.definition
         assert plain is not None
         default = defaults(plain).get(name)
         found: list[Definition | None] = []
-        for call, caller in self.project.callers(function)[:_MOST_CALLERS]:
-            given = arguments_by_parameter(call, plain, function.is_method or function.name == "__init__").get(name)
+        for call, caller in self.project.callers(function)[:MOST_CALLERS]:
+            given = function.arguments(call).get(name)
             if given is not None:
                 found.append(self.of(given, caller, depth + 1))
             else:
@@ -134,8 +116,8 @@ class Definitions:
     def _attribute(self, node: ast.Attribute, function: Function, depth: int) -> Definition | None:
         base = node.value
         if isinstance(base, ast.Name) and base.id == "self" and function.owner is not None:
-            values = [(v, m) for m in function.owner.methods.values() for v in m.bindings.get(f"self.{node.attr}", ())]
-            return self.of(values[0][0], values[0][1], depth + 1) if len(values) == 1 else None
+            values = function.owner.assigned(node.attr)
+            return self.of(*values[0], depth + 1) if len(values) == 1 else None
         meant = self.project.lookup(base.id, function) if isinstance(base, ast.Name) else None
         if isinstance(meant, Module):
             return self._name(node.attr, meant.body, depth + 1)
@@ -151,7 +133,7 @@ class Definitions:
             return call, function
         made = self.project.resolve(call, function)
         if len(made) == 1 and made[0].name != "__init__":
-            returned = [one.value for one in own_nodes(made[0]) if isinstance(one, ast.Return)]
+            returned = made[0].returned()
             if len(returned) == 1 and returned[0] is not None:
                 return self.of(returned[0], made[0], depth + 1)
         return call, function

@@ -7,7 +7,7 @@ import re
 from typing import Literal
 
 from flatout.source.syntax.module import Module
-from flatout.source.syntax.nodes import called_name, dotted_name
+from flatout.source.syntax.nodes import called_name, last_name
 
 _DEVICE_WORDS = re.compile(r"\bcuda\b|\.to\(|\bdevice\b|accelerat|[Ff]abric|[Ll]ightning|\bxpu\b|\bmps\b")
 _DEVICE_NAME = re.compile(r"device|dev$|gpu|cuda|rank|accelerator", re.I)
@@ -42,7 +42,7 @@ def moves_to(call: ast.Call) -> Literal["device", "host"] | None:
         return "host" if _begins(given).startswith("cpu") else "device"
     if isinstance(given, ast.Call) and called_name(given) in ("get_device", "current_device"):
         return "device"
-    name = dotted_name(given).split(".")[-1] if given is not None else ""
+    name = last_name(given) if given is not None else ""
     if _HOST_NAME.search(name):
         return "host"
     if not name or (_DTYPE.search(name) and not _DEVICE_NAME.search(name)):

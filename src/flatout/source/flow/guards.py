@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from flatout.source.syntax.module import Function
-from flatout.source.syntax.nodes import DEFINITIONS, LOOPS, called_name, children, dotted_name, names_in, walk_scope
+from flatout.source.syntax.nodes import (
+    DEFINITIONS,
+    LOOPS,
+    all_names_in,
+    called_name,
+    children,
+    dotted_name,
+    walk_scope,
+)
 
 # always: at each turn (a setting may turn it off for a whole run); seldom: every k-th turn, once, or when something
 # is wrong; evaluates: with a model that is not being trained.
@@ -77,7 +85,7 @@ def _block(body: Sequence[ast.stmt], function: Function, loops: Loops) -> Iterat
                 yield from _block(statement.body, function, loops)
             if otherwise == "always":
                 yield from _block(statement.orelse, function, loops)
-            if _leaves(statement.body) and otherwise != "always":
+            if leaves_block(statement.body) and otherwise != "always":
                 return  # `if step % 100: continue`: what follows is for the other turns
             continue
         if isinstance(statement, ast.Expr) and _is_switch_to_eval(statement.value):
@@ -259,10 +267,10 @@ def _is_broken(node: ast.AST) -> bool:
 
 def _iterated(node: ast.expr) -> str:
     """The names that a loop goes over: `val_loader` of `enumerate(tqdm(val_loader))`."""
-    return " ".join(sorted(names_in(node) | {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)}))
+    return " ".join(sorted(all_names_in(node)))
 
 
-def _leaves(body: Sequence[ast.stmt]) -> bool:
+def leaves_block(body: Sequence[ast.stmt]) -> bool:
     return bool(body) and isinstance(body[-1], ast.Continue | ast.Return | ast.Break)
 
 

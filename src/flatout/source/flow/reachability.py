@@ -9,9 +9,8 @@ from flatout.source.flow.guards import is_evaluation
 from flatout.source.flow.values import Values
 from flatout.source.project.project import Project
 from flatout.source.syntax.module import Function
-from flatout.source.syntax.nodes import called_name, children, dotted_name
+from flatout.source.syntax.nodes import FEW_HOPS, called_name, children, dotted_name
 
-_DEEPEST = 4
 # Tests that hold for the process in question: it has a GPU, and it is the one that is looked at.
 _HELD = re.compile(r"cuda|gpu|rank|is_main|distributed|nccl|torch\.version", re.I)
 _STARTED = re.compile(
@@ -30,7 +29,7 @@ def runs_by_default(node: ast.AST, function: Function, project: Project, values:
         return True
     if is_evaluation(function.name):
         return False  # it does not train
-    if depth >= _DEEPEST:
+    if depth >= FEW_HOPS:
         return False
     callers = project.callers(function)
     if not callers:

@@ -10,9 +10,15 @@ from dataclasses import dataclass
 from flatout.source.project.project import Project
 from flatout.source.project.settings import is_settings_name
 from flatout.source.syntax.module import Class, Function, Module
-from flatout.source.syntax.nodes import DEFINITIONS, called_name, children, dotted_name, has_star_arguments, parameters
+from flatout.source.syntax.nodes import (
+    FEW_HOPS,
+    all_arguments,
+    called_name,
+    children,
+    dotted_name,
+    has_star_arguments,
+)
 
-_DEEPEST = 4
 # They show a value to people.
 _SHOWING = re.compile(
     r"^(print|pprint|info|debug|warn|warning|error|log|logger|critical|exception|echo|format|write|dump|dumps|init"
@@ -41,13 +47,17 @@ _COPYING = {
 }  # fmt: skip
 
 
+_READING = (ast.Name, ast.Attribute, ast.Subscript, ast.Call, ast.Constant)
+
+
 @dataclass(frozen=True, slots=True)
-class _Spot:
-    """A place where a value is read."""
+class _Read:
+    """A place where a value is read under a name, so many hops from the setting itself."""
 
     node: ast.expr
-    module: Module
     function: Function
+    name: str
+    hops: int
 
 
 class SettingUses:
@@ -61,27 +71,21 @@ class SettingUses:
         self.modules = modules
         self._as_whole = as_whole
         self._ignored = {id(one) for one in ignored}
-        self._parents: dict[int, dict[int, ast.AST]] = {}
         self._inside: dict[int, list[tuple[ast.expr, Function]]] = {}
         self._known: dict[str, bool] = {}
 
-    def is_used(self, name: str, depth: int = 0) -> bool:
+    def is_used(self, name: str, hops: int = 0) -> bool:
         """Does anything depend on an attribute, key or name of this name?"""
         if name not in self._known:
             self._known[name] = False  # while it is being looked at
-            self._known[name] = any(self._counts(spot, name, depth) for spot in self.spots(name))
+            self._known[name] = any(self._counts(read) for read in self._reads(name, hops))
         return self._known[name]
 
-    def is_read(self, name: str) -> bool:
-        return any(True for _ in self.spots(name))
-
-    def spots(self, name: str) -> Iterator[_Spot]:
-        """Every place where something of this name is read."""
+    def _reads(self, name: str, hops: int) -> Iterator[_Read]:
         for module in self.modules:
-            if name in module.text:
-                for node, function in self._nodes(module):
-                    if _reads(node, name) and (not self._as_whole or _is_of_settings(node)):
-                        yield _Spot(node, module, function)
+            for node, function in self._nodes(module) if name in module.text else ():
+                if _is_read(node, name) and (not self._as_whole or _is_of_settings(node)):
+                    yield _Read(node, function, name, hops)
 
     def takes_whole(self) -> bool:
         """Are settings handed on as a whole to code that is not here, and may read any of them?"""
@@ -96,7 +100,7 @@ class SettingUses:
         name = called_name(call)
         if name == "getattr":
             return len(call.args) > 1 and not isinstance(call.args[1], ast.Constant) and _is_whole(call.args[0])
-        given = [*call.args, *(one.value for one in call.keywords)]
+        given = all_arguments(call)
         whole = [one for one in given if _is_whole(one) and not self._is_class(one, function)]
         if not whole or _SHOWING.match(name) or name in _COPYING or self.project.resolve(call, function):
             return False
@@ -109,112 +113,88 @@ class SettingUses:
 
     # What becomes of a value.
 
-    def _counts(self, spot: _Spot, name: str, depth: int) -> bool:
+    def _counts(self, read: _Read) -> bool:
         """Climbs from where it is read to what it is read for."""
-        parents = self._parents_of(spot.module)
-        node: ast.AST = spot.node
+        parents = read.function.module.parents
+        node: ast.AST = read.node
         while (parent := parents.get(id(node))) is not None:
             if self._as_whole and _is_of_part(node, parent):
                 return False
-            if isinstance(parent, ast.JoinedStr | ast.FormattedValue | ast.Assert | ast.Raise | ast.Expr):
-                return False
             if isinstance(parent, ast.Assign | ast.AnnAssign | ast.NamedExpr):
-                return self._is_stored_and_counts(parent, node, name, spot, depth)
+                targets = parent.targets if isinstance(parent, ast.Assign) else [parent.target]
+                return any(self._target_counts(target, parent.value, read) for target in targets)
             if isinstance(parent, ast.keyword):
                 call = parents.get(id(parent))
-                return isinstance(call, ast.Call) and self._goes_into(call, parent, name, spot, depth)
+                return isinstance(call, ast.Call) and self._goes_into(call, parent, read)
             if isinstance(parent, ast.Call) and node is not parent.func:
                 if isinstance(parents.get(id(parent)), ast.Raise):
                     return False
-                if called_name(parent) in _SAME and isinstance(parent.func, ast.Name):
-                    node = parent
-                    continue
-                return self._goes_into(parent, node, name, spot, depth)
-            if isinstance(parent, ast.Dict):
-                keys = [key for key, item in zip(parent.keys, parent.values, strict=True) if item is node]
-                if keys and isinstance(keys[0], ast.Constant) and keys[0].value == name:
-                    return False  # put by: what reads it from there is looked at by itself
-            if (
-                isinstance(parent, ast.Compare)
-                and node is not parent.left
-                and isinstance(parent.ops[0], ast.In | ast.NotIn)
-            ):
-                return False  # one of the names that something is compared with
-            if isinstance(parent, ast.If | ast.While):
-                return not _only_complains(parent.body)
-            if isinstance(parent, ast.IfExp) and node is parent.test and name in ast.dump(parent.body):
-                return False  # `workers if workers is not None else 4`
-            if isinstance(parent, ast.stmt | ast.comprehension | ast.Starred | ast.Lambda):
-                return True
+                if called_name(parent) not in _SAME or not isinstance(parent.func, ast.Name):
+                    return self._goes_into(parent, node, read)
+            elif (known := _is_use(node, parent, read.name)) is not None:
+                return known
             node = parent
         return False
 
-    def _is_stored_and_counts(
-        self, kept: ast.Assign | ast.AnnAssign | ast.NamedExpr, node: ast.AST, name: str, spot: _Spot, depth: int
-    ) -> bool:
-        targets = kept.targets if isinstance(kept, ast.Assign) else [kept.target]
-        return any(self._target_counts(target, kept.value, node, name, spot, depth) for target in targets)
-
-    def _target_counts(
-        self, target: ast.expr, value: ast.AST | None, node: ast.AST, name: str, spot: _Spot, depth: int
-    ) -> bool:
+    def _target_counts(self, target: ast.expr, value: ast.AST | None, read: _Read) -> bool:
         if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
-            parts = [to for to, one in zip(target.elts, value.elts, strict=True) if _holds(one, spot.node)]
-            return any(self._target_counts(to, None, node, name, spot, depth) for to in parts)
+            pairs = zip(target.elts, value.elts, strict=True)
+            return any(self._target_counts(to, None, read) for to, part in pairs if _holds(part, read.node))
         if isinstance(target, ast.Name):
-            return self._local_counts(target.id, name, spot.function, depth)
+            return self._local_counts(target.id, read.function, read)
         if isinstance(target, ast.Attribute):
-            return target.attr != name and (depth >= _DEEPEST or self.is_used(target.attr, depth + 1))
+            return self._renamed_counts(target.attr, read)
         if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
-            return target.slice.value != name
+            return target.slice.value != read.name
         return True
 
-    def _local_counts(self, local: str, name: str, function: Function, depth: int) -> bool:
+    def _renamed_counts(self, name: str, read: _Read) -> bool:
+        """What becomes of an attribute or key that the value is kept under; its own places are looked at anyway."""
+        return name != read.name and (read.hops >= FEW_HOPS or self.is_used(name, read.hops + 1))
+
+    def _local_counts(self, local: str, function: Function, read: _Read) -> bool:
         """What becomes of a name within the function, or of a module's name within all files."""
-        if local == name:
+        if local == read.name:
             return False  # its own places are looked at by themselves
-        if depth >= _DEEPEST:
+        if read.hops >= FEW_HOPS:
             return True
         if function.definition is None:
-            return self.is_used(local, depth + 1)
+            return self.is_used(local, read.hops + 1)
         return any(
-            self._counts(_Spot(node, function.module, inside), local, depth + 1)
+            self._counts(_Read(node, inside, local, read.hops + 1))
             for node, inside in self._nodes(function.module)
             if isinstance(node, ast.Name)
             and node.id == local
             and isinstance(node.ctx, ast.Load)
-            and _is_in(inside, function)
+            and any(scope is function for scope in inside.scopes())
         )
 
-    def _goes_into(self, call: ast.Call, given: ast.AST, name: str, spot: _Spot, depth: int) -> bool:
+    def _goes_into(self, call: ast.Call, given: ast.AST, read: _Read) -> bool:
         called = called_name(call)
         if id(call) in self._ignored or _SHOWING.match(called):
             return False
         keyword = given.arg if isinstance(given, ast.keyword) else None
         if called in _KEEPING and keyword is not None:
-            return keyword != name and (depth >= _DEEPEST or self.is_used(keyword, depth + 1))
+            return self._renamed_counts(keyword, read)
         if isinstance(given, ast.keyword) and keyword is None:
             return True
-        meant = self.project.lookup(called, spot.function) if isinstance(call.func, ast.Name) else None
+        meant = self.project.lookup(called, read.function) if isinstance(call.func, ast.Name) else None
         if isinstance(meant, Class) and self._is_here(meant.module) and not self.project.methods(meant, "__init__"):
             # A record: what is read of it is looked at by itself.
-            return keyword is None or (keyword != name and self.is_used(keyword, depth + 1))
-        callees = self.project.resolve(call, spot.function)
-        return not callees or any(self._parameter_counts(one, call, given, name, depth) for one in callees)
+            return keyword is None or (keyword != read.name and self.is_used(keyword, read.hops + 1))
+        callees = self.project.resolve(call, read.function)
+        return not callees or any(self._parameter_counts(callee, call, given, read) for callee in callees)
 
-    def _parameter_counts(self, callee: Function, call: ast.Call, given: ast.AST, name: str, depth: int) -> bool:
-        plain = callee.definition
-        if plain is None or not self._is_here(callee.module):
+    def _parameter_counts(self, callee: Function, call: ast.Call, given: ast.AST, read: _Read) -> bool:
+        if callee.definition is None or not self._is_here(callee.module):
             return True  # what becomes of it there is not looked at
-        if has_star_arguments(call) and not isinstance(given, ast.keyword):
-            return True
-        names = parameters(plain)[1 if callee.is_method or callee.name == "__init__" else 0 :]
         if isinstance(given, ast.keyword):
-            to = given.arg if given.arg in names else None
+            to = given.arg if given.arg in callee.parameters else None
+        elif has_star_arguments(call):
+            return True
         else:
-            at = next((n for n, one in enumerate(call.args) if one is given), len(names))
-            to = names[at] if at < len(names) else None
-        return to is None or self._local_counts(to, name, callee, depth)
+            to = next((name for name, value in callee.arguments(call).items() if value is given), None)
+        return to is None or self._local_counts(to, callee, read)
 
     def _is_here(self, module: Module) -> bool:
         return any(one is module for one in self.modules)
@@ -224,34 +204,39 @@ class SettingUses:
     def _nodes(self, module: Module) -> list[tuple[ast.expr, Function]]:
         """What may read a setting, with the function it stands in."""
         if id(module) not in self._inside:
-            self._take_apart(module)
+            functions = {id(function.node): function for function in module.functions}
+            found: list[tuple[ast.expr, Function]] = []
+            stack: list[tuple[ast.AST, Function]] = [(module.tree, module.body)]
+            while stack:
+                node, function = stack.pop()
+                for child in children(node):
+                    if isinstance(child, _READING) and not _is_part_of_read(child, node):
+                        found.append((child, function))
+                    stack.append((child, functions.get(id(child), function)))
+            self._inside[id(module)] = found
         return self._inside[id(module)]
 
-    def _parents_of(self, module: Module) -> dict[int, ast.AST]:
-        if id(module) not in self._parents:
-            self._take_apart(module)
-        return self._parents[id(module)]
 
-    def _take_apart(self, module: Module) -> None:
-        functions = {id(one.node): one for one in module.functions}
-        parents: dict[int, ast.AST] = {}
-        found: list[tuple[ast.expr, Function]] = []
-        stack: list[tuple[ast.AST, Function]] = [(module.tree, module.body)]
-        while stack:
-            node, function = stack.pop()
-            for child in children(node):
-                parents[id(child)] = node
-                if isinstance(child, ast.Name | ast.Attribute | ast.Subscript | ast.Call | ast.Constant):
-                    found.append((child, function))
-                inside = functions.get(id(child), function) if isinstance(child, DEFINITIONS) else function
-                stack.append((child, inside))
-        self._parents[id(module)] = parents
-        self._inside[id(module)] = [
-            (node, function) for node, function in found if not _is_part_of_read(node, parents.get(id(node)))
-        ]
+def _is_use(node: ast.AST, parent: ast.AST, name: str) -> bool | None:
+    """Is a value used where it is part of `parent`? None where that depends on what is around it."""
+    if isinstance(parent, ast.JoinedStr | ast.FormattedValue | ast.Assert | ast.Raise | ast.Expr):
+        return False
+    if isinstance(parent, ast.Dict):
+        keys = [key for key, item in zip(parent.keys, parent.values, strict=True) if item is node]
+        # Kept under its name: what reads it from there is looked at by itself.
+        return False if keys and isinstance(keys[0], ast.Constant) and keys[0].value == name else None
+    if isinstance(parent, ast.Compare):
+        # One of the names that something is compared with.
+        return False if node is not parent.left and isinstance(parent.ops[0], ast.In | ast.NotIn) else None
+    if isinstance(parent, ast.If | ast.While):
+        return not _only_complains(parent.body)
+    if isinstance(parent, ast.IfExp):
+        # `workers if workers is not None else 4`
+        return False if node is parent.test and name in ast.dump(parent.body) else None
+    return True if isinstance(parent, ast.stmt | ast.comprehension | ast.Starred | ast.Lambda) else None
 
 
-def _reads(node: ast.expr, name: str) -> bool:
+def _is_read(node: ast.expr, name: str) -> bool:
     if isinstance(node, ast.Attribute):
         return node.attr == name and isinstance(node.ctx, ast.Load)
     if isinstance(node, ast.Name):
@@ -322,11 +307,3 @@ def _only_complains(body: Sequence[ast.stmt]) -> bool:
 
 def _holds(node: ast.AST, wanted: ast.AST) -> bool:
     return any(one is wanted for one in ast.walk(node))
-
-
-def _is_in(inside: Function | None, function: Function) -> bool:
-    while inside is not None:
-        if inside is function:
-            return True
-        inside = inside.parent
-    return False

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from flatout.records.source import Place
-from flatout.source.flow.definitions import Definitions
+from flatout.source.flow.definitions import MOST_CALLERS, Definitions
 from flatout.source.flow.guards import is_evaluation
 from flatout.source.project.project import Project
 from flatout.source.project.settings import (
@@ -31,15 +31,13 @@ from flatout.source.project.settings import (
 )
 from flatout.source.syntax.module import Class, Function, Module
 from flatout.source.syntax.nodes import (
-    arguments_by_parameter,
+    MAX_HOPS,
     called_name,
     defaults,
     dotted_name,
+    has_decorator,
     has_star_arguments,
-    parameters,
 )
-
-_DEEPEST = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +65,7 @@ class Values:
 
     def of(self, node: ast.expr, function: Function, depth: int = 0) -> Value | None:
         """The value of an expression; None where it cannot be told."""
-        return self._of(node, function, depth) if depth <= _DEEPEST else None
+        return self._of(node, function, depth) if depth <= MAX_HOPS else None
 
     def _of(self, node: ast.expr, function: Function, depth: int) -> Value | None:
         if isinstance(node, ast.Constant):
@@ -118,31 +116,12 @@ class Values:
         return first
 
     def _name(self, name: str, function: Function, depth: int) -> Value | None:
-        plain = function.definition
-        is_parameter = plain is not None and name in parameters(plain)
-        if name in function.bindings:
-            # What is given may hold, or what is written here in its place.
-            return None if is_parameter else self._single(function.bindings[name], function, depth)
-        if is_parameter:
-            return self._parameter(name, function, depth)
-        if function.parent is not None:
-            return self._name(name, function.parent, depth + 1)
-        body = function.module.body
-        if body is not function and name in body.bindings:
-            return self._single(body.bindings[name], body, depth)
-        return self._imported(name, function.module, depth)
-
-    def _single(self, values: list[ast.expr], function: Function, depth: int) -> Value | None:
-        return self.of(values[0], function, depth + 1) if len(values) == 1 else None
-
-    def _imported(self, name: str, module: Module, depth: int) -> Value | None:
-        brought = module.imports.get(name)
-        if brought is None or brought.attribute is None:
-            return None
-        source = self.project.module_from(brought.module, module)
-        if source is None or source is module:
-            return None
-        return self._name(brought.attribute, source.body, depth + 1)
+        found = self.project.binding(name, function)
+        if found is None or (found.is_parameter and found.values):
+            return None  # what is given may hold, or what is written here in its place
+        if found.is_parameter:
+            return self._parameter(name, found.function, depth)
+        return self.of(found.values[0], found.function, depth + 1) if len(found.values) == 1 else None
 
     def _parameter(self, name: str, function: Function, depth: int) -> Value | None:
         """What all callers pass, or leave to the default; what click says of a command's parameter."""
@@ -157,8 +136,8 @@ class Values:
         callers = sorted(
             self.project.callers(function), key=lambda one: is_evaluation(one[1].module.name.split(".")[-1])
         )
-        for call, caller in callers[:20]:
-            given = arguments_by_parameter(call, plain, function.is_method or function.name == "__init__").get(name)
+        for call, caller in callers[:MOST_CALLERS]:
+            given = function.arguments(call).get(name)
             if given is not None:
                 found.append(self.of(given, caller, depth + 1))
             elif has_star_arguments(call) or default is None:
@@ -226,16 +205,16 @@ class Values:
         return None
 
     def _of_self(self, attr: str, owner: Class, depth: int) -> Value | None:
-        values = [(v, m) for m in owner.methods.values() for v in m.bindings.get(f"self.{attr}", ())]
+        values = owner.assigned(attr)
         if len(values) == 1:
-            return self.of(values[0][0], values[0][1], depth + 1)
+            return self.of(*values[0], depth + 1)
         return self.field(owner, attr, depth) if not values else None
 
     def _of_property(self, attr: str, cls: Class, depth: int) -> Value | None:
         """`return self._entries.get("workers", 0)` in a property of that name."""
         for made in self.project.methods(cls, attr):
             plain = made.definition
-            if plain is None or not any(dotted_name(one) == "property" for one in plain.decorator_list):
+            if plain is None or not has_decorator(plain, ("property",)):
                 continue
             returned = [one.value for one in plain.body if isinstance(one, ast.Return)]
             if len(returned) == 1 and returned[0] is not None:
@@ -245,7 +224,7 @@ class Values:
 
     def field(self, cls: Class, attr: str, depth: int = 0) -> Value | None:
         """A field of a dataclass, or an attribute of a class of settings, its own or a base class's."""
-        if depth > _DEEPEST:
+        if depth > MAX_HOPS:
             return None
         found = field_of(cls, attr)
         if found is not None:

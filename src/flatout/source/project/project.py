@@ -6,12 +6,13 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 from flatout.source.syntax import files
 from flatout.source.syntax.config_files import Reader
 from flatout.source.syntax.module import Class, Function, Module
-from flatout.source.syntax.nodes import called_name, dotted_name
+from flatout.source.syntax.nodes import MAX_HOPS, called_name, dotted_name
 
 # From the end of a line on and without going back: these look through every file there is.
 _DEFINED = re.compile(r"\n[ \t]*+(?:async[ \t]++)?(?:def|class)[ \t]++(\w++)")
@@ -32,13 +33,22 @@ _WRAPPERS = {
     "convert_sync_batchnorm", "script", "setup", "setup_module", "DataParallelModel",
 }  # fmt: skip
 _SAME = {"to", "cuda", "train", "eval", "float", "half", "double", "bfloat16", "requires_grad_", "type"}
-_DEEPEST = 6
 _MOST_OVERRIDES = 8
+_MOST_CALLERS = 10
 
 
 # Workers of a loader that a fix writes: few enough for any machine that trains, and most of the way where samples are
 # dear. Where a search has measured how many are best, it is that number instead.
 MODEST_WORKERS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """The scope that binds a name, and the values it is given there; a parameter may be given others as well."""
+
+    function: Function
+    values: tuple[ast.expr, ...]
+    is_parameter: bool
 
 
 class Project:
@@ -116,12 +126,37 @@ class Project:
 
     def lookup(self, name: str, function: Function, depth: int = 0) -> Function | Class | Module | None:
         """The function, class or module that a name means in a function, as definitions and imports say."""
-        inside: Function | None = function
-        while inside is not None:
-            if name in inside.inner:
-                return inside.inner[name]
-            inside = inside.parent
+        for scope in function.scopes():
+            if name in scope.inner:
+                return scope.inner[name]
         return self._in_module(function.module, name, depth)
+
+    def binding(self, name: str, function: Function, depth: int = 0) -> Binding | None:
+        """What a name of a function is bound to: there, around it, or in the file that it is imported from."""
+        for scope in function.scopes():
+            is_parameter = name in scope.parameters
+            if is_parameter or name in scope.bindings:
+                return Binding(scope, tuple(scope.bindings.get(name, ())), is_parameter)
+        brought = function.module.imports.get(name)
+        if brought is None or brought.attribute is None or depth > MAX_HOPS:
+            return None
+        source = self.module_from(brought.module, function.module)
+        if source is None or source is function.module:
+            return None
+        return self.binding(brought.attribute, source.body, depth + 1)
+
+    def sources(self, name: str, function: Function) -> list[tuple[ast.expr, Function]]:
+        """Expressions that a name of this file may stand for: assigned to it, or handed over by callers."""
+        if name.startswith("self.") and function.owner is not None:
+            return function.owner.assigned(name.removeprefix("self."))
+        for scope in function.scopes():
+            if values := scope.bindings.get(name):
+                return [(value, scope) for value in values]
+            if name in scope.parameters:
+                calls = self.callers(scope)[:_MOST_CALLERS]
+                given = [(scope.arguments(call).get(name), caller) for call, caller in calls]
+                return [(value, caller) for value, caller in given if value is not None]
+        return []
 
     def _in_module(self, module: Module, name: str, depth: int = 0) -> Function | Class | Module | None:
         if name in module.body.inner:
@@ -129,7 +164,7 @@ class Project:
         if name in module.classes:
             return module.classes[name]
         brought = module.imports.get(name)
-        if depth > _DEEPEST:
+        if depth > MAX_HOPS:
             return None
         if brought is None:
             sources = [self.module_from(one, module) for one in module.stars]
@@ -149,21 +184,25 @@ class Project:
     def resolve(self, call: ast.Call, function: Function) -> list[Function]:
         """The functions of the project that a call may run; none where that cannot be told."""
         func = call.func
-        if isinstance(func, ast.Name):
-            meant = self.lookup(func.id, function)
-            if isinstance(meant, Function):
-                return [meant]
-            if isinstance(meant, Class):
-                return self.methods(meant, "__init__")
-            return self._aliased(func.id, function) or self._of_instance(func, function)
-        if not isinstance(func, ast.Attribute):
+        if isinstance(func, ast.Attribute):
+            return self._resolve_method(func, function)
+        if not isinstance(func, ast.Name):
             return []
-        if isinstance(func.value, ast.Call) and called_name(func.value) == "super" and function.owner is not None:
-            return [m for base in self._bases(function.owner) for m in self.methods(base, func.attr)][:1]
-        if isinstance(func.value, ast.Name) and func.value.id in ("self", "cls") and function.owner is not None:
+        meant = self.lookup(func.id, function)
+        if isinstance(meant, Function):
+            return [meant]
+        if isinstance(meant, Class):
+            return self.methods(meant, "__init__")
+        return self._aliased(func.id, function) or self._of_instance(func, function)
+
+    def _resolve_method(self, func: ast.Attribute, function: Function) -> list[Function]:
+        owner = function.owner
+        if owner is not None and isinstance(func.value, ast.Call) and called_name(func.value) == "super":
+            return [m for base in self._bases(owner) for m in self.methods(base, func.attr)][:1]
+        if owner is not None and isinstance(func.value, ast.Name) and func.value.id in ("self", "cls"):
             # What a subclass puts in its place may run as well; what is left open to them does nothing.
-            own = [one for one in self.methods(function.owner, func.attr) if not _is_left_open(one)]
-            found = own + [one for one in self._overrides(function.owner, func.attr) if one not in own]
+            own = [method for method in self.methods(owner, func.attr) if not _is_left_open(method)]
+            found = own + [method for method in self._overrides(owner, func.attr) if method not in own]
             return found or self._of_instance(func, function)
         if name := dotted_name(func.value):
             meant = self._chain(name, function)
@@ -241,7 +280,7 @@ class Project:
         """The class's own method, else the first that a base class has."""
         if name in cls.methods:
             return [cls.methods[name]]
-        if depth > _DEEPEST:
+        if depth > MAX_HOPS:
             return []
         for base in self._bases(cls):
             if base is not cls and (found := self.methods(base, name, depth + 1)):
@@ -271,14 +310,14 @@ class Project:
         """Does a base class, of the project or not, have a name that ends so?"""
         if any(base.split(".")[-1].endswith(ending) for base in cls.bases):
             return True
-        return depth < _DEEPEST and any(self.is_a(b, ending, depth + 1) for b in self._bases(cls) if b is not cls)
+        return depth < MAX_HOPS and any(self.is_a(b, ending, depth + 1) for b in self._bases(cls) if b is not cls)
 
     def class_of(self, node: ast.expr, function: Function, depth: int = 0) -> Class | None:
         """The class of the project that an expression's value is an instance of."""
         key = (id(node), id(function))
         if key not in self._classes:
             self._classes[key] = None  # while it is being looked at
-            self._classes[key] = self._class_of(node, function, depth) if depth <= _DEEPEST else None
+            self._classes[key] = self._class_of(node, function, depth) if depth <= MAX_HOPS else None
         return self._classes[key]
 
     def _class_of(self, node: ast.expr, function: Function, depth: int) -> Class | None:
@@ -295,26 +334,19 @@ class Project:
             return function.owner
         if name.startswith("self.") and function.owner is not None:
             return self._class_of_attribute(function.owner, name, depth)
-        inside: Function | None = function
-        while inside is not None:
-            for value in inside.bindings.get(name, ()):
-                if (found := self.class_of(value, inside, depth + 1)) is not None:
+        for scope in function.scopes():
+            for value in scope.bindings.get(name, ()):
+                if (found := self.class_of(value, scope, depth + 1)) is not None:
                     return found
-            if (annotated := self._annotated(name, inside)) is not None:
+            if (annotated := self._annotated(name, scope)) is not None:
                 return annotated
-            inside = inside.parent
-        body = function.module.body
-        for value in body.bindings.get(name, ()) if body is not function else ():
-            if (found := self.class_of(value, body, depth + 1)) is not None:
-                return found
         return None
 
     def _class_of_attribute(self, owner: Class, name: str, depth: int) -> Class | None:
         for cls in (owner, *self._bases(owner)):
-            for method in cls.methods.values():
-                for value in method.bindings.get(name, ()):
-                    if (found := self.class_of(value, method, depth + 1)) is not None:
-                        return found
+            for value, method in cls.assigned(name.removeprefix("self.")):
+                if (found := self.class_of(value, method, depth + 1)) is not None:
+                    return found
         return None
 
     def _class_of_call(self, call: ast.Call, function: Function, depth: int) -> Class | None:

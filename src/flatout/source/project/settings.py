@@ -16,9 +16,9 @@ from flatout.source.syntax.module import Class, Function, Module
 from flatout.source.syntax.nodes import (
     Def,
     argument,
-    callable_of,
     called_name,
     dotted_name,
+    has_decorator,
     has_star_arguments,
     parameters,
 )
@@ -42,9 +42,7 @@ def is_settings_class(cls: Class) -> bool:
 
 
 def is_dataclass(cls: Class) -> bool:
-    return any(
-        dotted_name(callable_of(one)).split(".")[-1] in ("dataclass", "define") for one in cls.node.decorator_list
-    )
+    return has_decorator(cls.node, ("dataclass", "define"))
 
 
 def field_of(cls: Class, name: str) -> ast.Assign | ast.AnnAssign | None:

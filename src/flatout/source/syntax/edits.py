@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from flatout.errors import FlatoutError
 from flatout.records.source import Edit, Place
 from flatout.source.syntax.module import Module
-from flatout.source.syntax.nodes import bound_names, children
+from flatout.source.syntax.nodes import all_arguments, bound_names, children
 
 
 def add_keyword(module: Module, call: ast.Call, text: str) -> Edit | None:
@@ -22,7 +22,7 @@ def add_keyword(module: Module, call: ast.Call, text: str) -> Edit | None:
     if not _stands_there(module, call):
         return None
     close = _offset(module, call.end_lineno or call.lineno, call.end_col_offset or 0) - 1
-    given = [*call.args, *(one.value for one in call.keywords)]
+    given = all_arguments(call)
     if not given:
         return _put(module, close, close, text)
     last = max(given, key=lambda node: (node.end_lineno or 0, node.end_col_offset or 0))

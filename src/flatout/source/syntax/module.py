@@ -13,7 +13,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from flatout.records.source import Place
-from flatout.source.syntax.nodes import Def, bound_names, called_name, children, dotted_name, walk_scope
+from flatout.source.syntax.nodes import (
+    Def,
+    bound_names,
+    called_name,
+    children,
+    decorator_names,
+    dotted_name,
+    parameters,
+    walk_scope,
+)
 from flatout.source.syntax.notebook import Cells
 
 _FROM = re.compile(r"^[ \t]*from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)", re.M)
@@ -53,8 +62,36 @@ class Function:
             self.owner is not None
             and self.parent is None
             and plain is not None
-            and not any(dotted_name(one) == "staticmethod" for one in plain.decorator_list)
+            and "staticmethod" not in decorator_names(plain)
         )
+
+    @property
+    def parameters(self) -> list[str]:
+        """Names of all parameters but `*args` and `**kwargs`; none for the module's body."""
+        return [] if isinstance(self.node, ast.Module) else parameters(self.node)
+
+    def arguments(self, call: ast.Call) -> dict[str, ast.expr]:
+        """Which argument of a call goes to which parameter, as far as the call shows it."""
+        names = self.parameters[1 if self.is_method or self.name == "__init__" else 0 :]
+        given: dict[str, ast.expr] = {}
+        for name, value in zip(names, call.args, strict=False):
+            if isinstance(value, ast.Starred):
+                break
+            given[name] = value
+        return given | {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg is not None}
+
+    def scopes(self) -> Iterator[Function]:
+        """Where its names may be bound: itself, the functions around it, the module's body."""
+        scope: Function | None = self
+        while scope is not None:
+            yield scope
+            scope = scope.parent
+        if self.definition is not None:
+            yield self.module.body
+
+    def returned(self) -> list[ast.expr | None]:
+        """What its own `return` statements give; None for a bare one."""
+        return [node.value for node in own_nodes(self) if isinstance(node, ast.Return)]
 
     @property
     def bindings(self) -> dict[str, list[ast.expr]]:
@@ -74,6 +111,11 @@ class Class:
     name: str
     bases: tuple[str, ...]
     methods: dict[str, Function] = field(default_factory=dict)
+
+    def assigned(self, attribute: str) -> list[tuple[ast.expr, Function]]:
+        """Values that methods give to `self.attribute`, each with its method."""
+        name = f"self.{attribute}"
+        return [(value, method) for method in self.methods.values() for value in method.bindings.get(name, ())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +262,18 @@ class Module:
             for call in function.calls:
                 found[called_name(call)].append((call, function))
         return dict(found)
+
+    @cached_property
+    def parents(self) -> dict[int, ast.AST]:
+        """What each node of the tree is part of, by the node's id."""
+        found: dict[int, ast.AST] = {}
+        stack: list[ast.AST] = [self.tree]
+        while stack:
+            node = stack.pop()
+            below = children(node)
+            found.update(dict.fromkeys(map(id, below), node))
+            stack += below
+        return found
 
     @cached_property
     def lines(self) -> list[str]:

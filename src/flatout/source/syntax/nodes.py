@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 Def = ast.FunctionDef | ast.AsyncFunctionDef
 
+
+# How many names, calls or base classes are followed one after the other. Real code hardly ever needs more than five;
+# the limit ends circles, and what lies further away is not certain any more.
+MAX_HOPS = 8
+# The same for questions that are asked of every node of a step, or whose answer is a guess after a few hops.
+FEW_HOPS = 4
 
 # Fields whose nodes say how, not what: nobody looks for them by walking.
 _SIGNS = {"ctx", "op", "ops"}
@@ -61,6 +67,21 @@ def dotted_name(node: ast.AST) -> str:
     return ".".join([node.id, *reversed(parts)])
 
 
+def last_name(node: ast.AST) -> str:
+    """`synchronize` of `torch.cuda.synchronize`; empty for what is no plain chain of names."""
+    return dotted_name(node).rpartition(".")[2]
+
+
+def decorator_names(node: Def | ast.ClassDef) -> list[str]:
+    """Dotted names of its decorators, with or without arguments."""
+    return [dotted_name(callable_of(decorator)) for decorator in node.decorator_list]
+
+
+def has_decorator(node: Def | ast.ClassDef | None, names: Container[str]) -> bool:
+    """Is one of its decorators called so, wherever it comes from?"""
+    return node is not None and any(name.rpartition(".")[2] in names for name in decorator_names(node))
+
+
 def root_name(node: ast.AST) -> str:
     """The name an expression begins with: `x` of `x[0].grad.norm()`."""
     while isinstance(node, ast.Attribute | ast.Subscript | ast.Call | ast.Starred):
@@ -72,9 +93,20 @@ def names_in(node: ast.AST) -> set[str]:
     return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
 
 
+def all_names_in(node: ast.AST) -> set[str]:
+    """Names, and names of attributes."""
+    found = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    return found | {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
+
+
 def bound_names(target: ast.AST) -> set[str]:
     """Names that an assignment to this target binds."""
     return {one.id for one in ast.walk(target) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+
+
+def all_arguments(call: ast.Call) -> list[ast.expr]:
+    """What a call gives by place, then what it gives by name."""
+    return [*call.args, *(keyword.value for keyword in call.keywords)]
 
 
 def argument(call: ast.Call, name: str, position: int | None = None) -> ast.expr | None:
@@ -105,20 +137,6 @@ def defaults(function: Def) -> dict[str, ast.expr]:
     last = ordered[len(ordered) - len(given.defaults) :]
     pairs = [*zip(last, given.defaults, strict=True), *zip(given.kwonlyargs, given.kw_defaults, strict=True)]
     return {one.arg: value for one, value in pairs if value is not None}
-
-
-def arguments_by_parameter(call: ast.Call, function: Def, is_method: bool) -> dict[str, ast.expr]:
-    """Which argument goes to which parameter, as far as the call shows it."""
-    names = parameters(function)
-    if is_method:
-        names = names[1:]
-    given: dict[str, ast.expr] = {}
-    for name, value in zip(names, call.args, strict=False):
-        if isinstance(value, ast.Starred):
-            break
-        given[name] = value
-    given.update({one.arg: one.value for one in call.keywords if one.arg is not None})
-    return given
 
 
 def assigned_names(node: ast.AST) -> set[str]:

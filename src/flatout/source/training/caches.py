@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from flatout.source.flow.reachability import enclosing_tests
 from flatout.source.flow.values import Values
 from flatout.source.project.project import Project
 from flatout.source.syntax.module import Class, Function, own_nodes
@@ -15,9 +16,8 @@ from flatout.source.syntax.nodes import (
     callable_of,
     called_name,
     dotted_name,
+    last_name,
     names_in,
-    parameters,
-    walk_scope,
 )
 from flatout.source.training.datasets import Dataset
 
@@ -74,7 +74,7 @@ def _of(dataset: Dataset, values: Values) -> Iterator[Cache]:
                 if _is_cache(name, function, dataset) and _is_a_sample(name, value, function):
                     if _is_of_a_device(key):
                         continue  # one entry for each device: no samples
-                    if any(_is_off(test, function, values) for test in _tests_around(node, function)):
+                    if any(_is_off(test, function, values) for test in _tests_before(node, function)):
                         continue
                     yield _cache(dataset, function, node, name, key)
 
@@ -146,9 +146,9 @@ def _around(function: Function, dataset: Dataset) -> list[Function]:
 def _made(name: str, function: Function) -> list[ast.expr]:
     first, _, attribute = name.partition(".")
     if first in ("self", "cls") and attribute and function.owner is not None:
-        found = [v for m in function.owner.methods.values() for v in m.bindings.get(f"self.{attribute}", ())]
+        found = [value for value, _ in function.owner.assigned(attribute)]
         return found or _of_class_body(function.owner, attribute)
-    if "." in name or name in function.bindings or (function.definition and name in parameters(function.definition)):
+    if "." in name or name in function.bindings or name in function.parameters:
         return []
     return function.module.body.bindings.get(name, [])
 
@@ -219,14 +219,14 @@ def _is_a_sample(name: str, value: ast.expr, function: Function) -> bool:
 
 def _decorated(dataset: Dataset, function: Function) -> Iterator[Cache]:
     plain = function.definition
-    if plain is None or len(parameters(plain)) < (2 if function.is_method else 1):
+    if plain is None or len(function.parameters) < (2 if function.is_method else 1):
         return
     if not any(isinstance(one, ast.Call) and _READS.search(called_name(one)) for one in own_nodes(function)):
         return
     for decorator in plain.decorator_list:
-        if dotted_name(callable_of(decorator)).split(".")[-1] in _KEEPING:
+        if last_name(callable_of(decorator)) in _KEEPING:
             is_limited = _has_size(decorator)
-            keys = parameters(plain)[1 if function.is_method else 0 :]
+            keys = function.parameters[1 if function.is_method else 0 :]
             by_index = len(keys) == 1 and bool(_INDEX.search(keys[0]))
             yield Cache(dataset, function, decorator, f"{function.name}()", is_limited, is_limited, by_index)
 
@@ -238,14 +238,14 @@ def _wrapped(dataset: Dataset) -> Iterator[Cache]:
         for name, values in method.bindings.items():
             for value in values if name.startswith("self.") and name in asked else ():
                 keeps = value.func if isinstance(value, ast.Call) else None
-                if keeps is not None and dotted_name(callable_of(keeps)).split(".")[-1] in _KEEPING:
+                if keeps is not None and last_name(callable_of(keeps)) in _KEEPING:
                     is_limited = _has_size(keeps)
                     yield Cache(dataset, method, value, f"{name}()", is_limited, is_limited, False)
 
 
 def _has_size(decorator: ast.expr) -> bool:
     """`lru_cache` keeps 128 unless told otherwise, `cache` everything."""
-    if dotted_name(callable_of(decorator)).split(".")[-1] != "lru_cache":
+    if last_name(callable_of(decorator)) != "lru_cache":
         return False
     given = argument(decorator, "maxsize", 0) if isinstance(decorator, ast.Call) else None
     return not (isinstance(given, ast.Constant) and given.value is None)
@@ -270,7 +270,7 @@ def _made_limited(name: str, function: Function) -> bool:
 
 def _is_measured(name: str, node: ast.AST, function: Function) -> bool:
     """Filled only while it is small enough: `if len(self.cache) < self.most`, `if self.has_room()`."""
-    for test in _tests_around(node, function):
+    for test in _tests_before(node, function):
         text = ast.unparse(test)
         if f"len({name})" in text or _LIMIT.search(text):
             return True
@@ -283,13 +283,9 @@ def _of_owner(function: Function) -> Iterator[ast.AST]:
         yield from own_nodes(one)
 
 
-def _tests_around(node: ast.AST, function: Function) -> list[ast.expr]:
-    """Of the `if`s whose body a node lies in."""
-    return [
-        one.test
-        for one in own_nodes(function)
-        if isinstance(one, ast.If) and any(inner is node for part in one.body for inner in walk_scope(part))
-    ]
+def _tests_before(node: ast.AST, function: Function) -> list[ast.expr]:
+    """Tests that hold where a node runs."""
+    return [test for test, expected in enclosing_tests(node, function) if expected]
 
 
 def _is_off(test: ast.expr, function: Function, values: Values) -> bool:
@@ -306,11 +302,9 @@ def _is_off(test: ast.expr, function: Function, values: Values) -> bool:
 
 
 def _is_index(key: ast.expr, function: Function) -> bool:
-    plain = function.definition
     return (
         isinstance(key, ast.Name)
         and bool(_INDEX.search(key.id))
-        and plain is not None
-        and key.id in parameters(plain)
+        and key.id in function.parameters
         and key.id not in function.bindings
     ) or (isinstance(key, ast.Subscript) and bool({n for n in names_in(key.slice) if _INDEX.search(n)}))

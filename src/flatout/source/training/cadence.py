@@ -11,17 +11,17 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from flatout.source.flow.guards import branch_frequency
+from flatout.source.flow.guards import branch_frequency, leaves_block
 from flatout.source.flow.values import Values
 from flatout.source.syntax.module import Function
 from flatout.source.syntax.nodes import (
     DEFINITIONS,
     LOOPS,
+    all_names_in,
     bound_names,
     called_name,
     children,
-    dotted_name,
-    names_in,
+    last_name,
     walk_scope,
 )
 from flatout.source.training.regions import Region
@@ -85,7 +85,7 @@ def iterates_batches(root: Region) -> bool:
         # Run by a framework, or by somebody outside: `train` may be all of a training, `train_step` is a step.
         return bool(_STEP.search(root.function.name))
     head: ast.expr = loop.test if isinstance(loop, ast.While) else loop.iter
-    named = names_in(head) | _attributes(head)
+    named = all_names_in(head)
     if isinstance(loop, ast.For | ast.AsyncFor):
         named |= bound_names(loop.target)
     if any(_LONG_TURNS.search(name) for name in named) and not any(_LOADER.search(name) for name in named):
@@ -109,7 +109,7 @@ def _block(body: Sequence[ast.stmt], function: Function, values: Values, period:
             yield from _block(statement.body, function, values, period)
         elif (every := _every(statement.test, function, values)) is not None:
             yield from _block(statement.body, function, values, period * every)
-        elif _leaves(statement.body) and branch_frequency(statement.test, function)[1] == "seldom":
+        elif leaves_block(statement.body) and branch_frequency(statement.test, function)[1] == "seldom":
             # `if step % 100: continue`: what follows is for the other turns.
             rest = _every(ast.UnaryOp(ast.Not(), statement.test), function, values)
             if rest is None:
@@ -151,11 +151,11 @@ def _holds_all_along(test: ast.expr) -> bool:
         return all(_holds_all_along(one) for one in test.values)
     if isinstance(test, ast.UnaryOp):
         return _holds_all_along(test.operand)
-    names = names_in(test) | _attributes(test)
+    names = all_names_in(test)
     if any(_OF_RANK.search(name) for name in names):
         return not any(isinstance(one, ast.Mod) for one in ast.walk(test))
     if isinstance(test, ast.Name | ast.Attribute):
-        return bool(_WRITER.search(dotted_name(test).split(".")[-1]))
+        return bool(_WRITER.search(last_name(test)))
     is_there = isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is | ast.IsNot)
     return is_there and any(_WRITER.search(name) for name in names)
 
@@ -201,16 +201,8 @@ def _holds(outer: ast.AST, node: ast.AST) -> bool:
 def _adds_up(node: ast.AST) -> bool:
     """A loop that runs backward within the turn: the turn is a pass over many batches, tasks or parts."""
     head = node.iter if isinstance(node, ast.For | ast.AsyncFor) else None
-    if head is not None and any(_ACCUMULATES.search(name) for name in names_in(head) | _attributes(head)):
+    if head is not None and any(_ACCUMULATES.search(name) for name in all_names_in(head)):
         return False  # several batches to one step
     return isinstance(node, LOOPS) and any(
         isinstance(one, ast.Call) and called_name(one) == "backward" for one in walk_scope(node)
     )
-
-
-def _attributes(node: ast.AST) -> set[str]:
-    return {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)}
-
-
-def _leaves(body: Sequence[ast.stmt]) -> bool:
-    return bool(body) and isinstance(body[-1], ast.Continue | ast.Return | ast.Break)

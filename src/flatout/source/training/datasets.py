@@ -9,16 +9,19 @@ from dataclasses import dataclass
 from flatout.source.flow.guards import is_evaluation
 from flatout.source.project.project import Project
 from flatout.source.syntax.module import Class, Function
-from flatout.source.syntax.nodes import arguments_by_parameter, called_name, dotted_name, parameters
+from flatout.source.syntax.nodes import (
+    MAX_HOPS,
+    all_arguments,
+    called_name,
+    dotted_name,
+)
 from flatout.source.training.loaders import Loader
 from flatout.source.training.regions import Training
 
 _MAKES = ("__getitem__", "__getitems__", "__iter__")
 # Give back parts of, or hand on, the datasets they are given.
 _WRAPPERS = {"random_split", "Subset", "ConcatDataset", "ChainDataset", "StackDataset", "list", "tuple", "dict"}
-_DEEPEST = 6
 _MOST_FUNCTIONS = 60
-_MOST_CALLERS = 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,11 +37,9 @@ class Dataset:
     def trains(self) -> tuple[Loader, ...]:
         return tuple(one for one in self.loaders if one.trains)
 
-    def holds(self, attribute: str) -> Iterator[tuple[ast.expr, Function]]:
+    def holds(self, attribute: str) -> list[tuple[ast.expr, Function]]:
         """What an attribute of the dataset is bound to, and where."""
-        for method in self.cls.methods.values():
-            for value in method.bindings.get(f"self.{attribute}", ()):
-                yield value, method
+        return self.cls.assigned(attribute)
 
 
 def find_datasets(project: Project, training: Training, loaders: Iterable[Loader]) -> Iterator[Dataset]:
@@ -72,7 +73,7 @@ def _making(cls: Class, project: Project) -> tuple[Function, ...]:
         if id(function) in found:
             continue
         found[id(function)] = function
-        if depth < _DEEPEST:
+        if depth < MAX_HOPS:
             callees = [callee for call in function.calls for callee in project.resolve(call, function)]
             waiting += [(one, depth + 1) for one in callees if one.name != "__init__"]
     return tuple(found.values())
@@ -92,7 +93,7 @@ class _Giving:
         return list({id(one): one for one in makes}.values())
 
     def _of(self, node: ast.expr, function: Function, depth: int) -> list[Class]:
-        if depth > _DEEPEST or (id(node), id(function)) in self._seen:
+        if depth > MAX_HOPS or (id(node), id(function)) in self._seen:
             return []
         self._seen.add((id(node), id(function)))
         if isinstance(node, ast.IfExp):
@@ -116,7 +117,7 @@ class _Giving:
 
     def _of_call(self, call: ast.Call, function: Function, depth: int) -> list[Class]:
         if called_name(call) in _WRAPPERS:
-            return self._all([*call.args, *(one.value for one in call.keywords)], function, depth)
+            return self._all(all_arguments(call), function, depth)
         made = self.project.class_of(call, function)
         if made is not None:
             return [made]
@@ -127,28 +128,6 @@ class _Giving:
         return found
 
     def _of_name(self, name: str, function: Function, depth: int) -> list[Class]:
-        if name.startswith("self.") and function.owner is not None:
-            return [
-                cls
-                for method in function.owner.methods.values()
-                for cls in self._all(method.bindings.get(name, ()), method, depth)
-            ]
-        inside: Function | None = function
-        while inside is not None:
-            if values := inside.bindings.get(name):
-                return self._all(values, inside, depth)
-            if inside.definition is not None and name in parameters(inside.definition):
-                return self._of_parameter(name, inside, depth)
-            inside = inside.parent
-        body = function.module.body
-        return self._all(body.bindings.get(name, ()), body, depth)
-
-    def _of_parameter(self, name: str, function: Function, depth: int) -> list[Class]:
-        assert function.definition is not None
-        found = []
-        for call, caller in self.project.callers(function)[:_MOST_CALLERS]:
-            given = arguments_by_parameter(
-                call, function.definition, function.is_method or function.name == "__init__"
-            ).get(name)
-            found += self._of(given, caller, depth + 1) if given is not None else []
-        return found
+        return [
+            cls for value, scope in self.project.sources(name, function) for cls in self._of(value, scope, depth + 1)
+        ]

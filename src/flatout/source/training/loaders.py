@@ -14,15 +14,16 @@ from flatout.source.flow.values import Value, Values
 from flatout.source.project.project import Project
 from flatout.source.syntax.module import Class, Function, Module, own_nodes
 from flatout.source.syntax.nodes import (
+    FEW_HOPS,
     argument,
-    arguments_by_parameter,
     bound_names,
     callable_of,
     called_name,
     defaults,
     dotted_name,
+    has_decorator,
+    last_name,
     names_in,
-    parameters,
     walk_scope,
 )
 
@@ -116,8 +117,10 @@ def loader_argument(loader: Loader, name: str) -> ast.expr | None:
 
 def accepts_setting(loader: Loader, name: str) -> bool:
     """Can the call be given one more of the loader's settings?"""
-    plain = loader.made_by.definition if loader.made_by is not None else None
-    return plain is None or plain.args.kwarg is not None or name in parameters(plain)
+    made_by = loader.made_by
+    if made_by is None or made_by.definition is None:
+        return True
+    return made_by.definition.args.kwarg is not None or name in made_by.parameters
 
 
 def loader_setting(loader: Loader, name: str, values: Values) -> Setting:
@@ -126,8 +129,7 @@ def loader_setting(loader: Loader, name: str, values: Values) -> Setting:
         return _through(loader, handed, values)
     given = loader_argument(loader, name)
     if given is not None:
-        value = values.of(given, loader.function)
-        return Setting("unknown") if value is None else Setting("known", value)
+        return _known_setting(values.of(given, loader.function))
     for keyword in loader.call.keywords:
         if keyword.arg is not None:
             continue
@@ -137,23 +139,27 @@ def loader_setting(loader: Loader, name: str, values: Values) -> Setting:
         if name in more:
             made = ast.Subscript(keyword.value, ast.Constant(name), ast.Load())
             ast.fix_missing_locations(ast.copy_location(made, keyword.value))
-            value = values.of(made, loader.function)
-            return Setting("unknown") if value is None else Setting("known", value)
+            return _known_setting(values.of(made, loader.function))
     if any(isinstance(one, ast.Starred) for one in loader.call.args):
         return Setting("unknown")
     return Setting("missing")
 
 
+def _known_setting(value: Value | None) -> Setting:
+    return Setting("unknown") if value is None else Setting("known", value)
+
+
 def _through(loader: Loader, handed: ast.expr, values: Values) -> Setting:
     """What a class of the project's hands on to torch's: a parameter of its own, as this call gives or leaves it."""
-    plain = loader.made_by.definition if loader.made_by is not None else None
-    if plain is None or not isinstance(handed, ast.Name) or handed.id not in parameters(plain):
+    made_by = loader.made_by
+    if made_by is None or made_by.definition is None:
         return Setting("unknown")
-    given = arguments_by_parameter(loader.call, plain, True).get(handed.id)
+    if not isinstance(handed, ast.Name) or handed.id not in made_by.parameters:
+        return Setting("unknown")
+    given = made_by.arguments(loader.call).get(handed.id)
     if given is not None:
-        value = values.of(given, loader.function)
-        return Setting("unknown") if value is None else Setting("known", value)
-    left = defaults(plain).get(handed.id)
+        return _known_setting(values.of(given, loader.function))
+    left = defaults(made_by.definition).get(handed.id)
     is_open = any(one.arg is None for one in loader.call.keywords)
     off = isinstance(left, ast.Constant) and not left.value and not is_open
     # What is off unless the call says otherwise is said, or not, by the call.
@@ -170,7 +176,6 @@ _MAY_LIE_ELSEWHERE = {"load", "memmap", "open_memmap", "fromfile"}
 _OF_ARRAYS = re.compile(r"^(typing\.)?(List|list|Tuple|tuple)\b|(^|\.)(ndarray|Tensor)$")
 # Of data only: elsewhere it is a device.
 _DEV = re.compile(r"(^|_)dev(_?(set|data|loader|dataset|dataloader|dl|ds))?$", re.I)
-_DEEPEST = 4
 
 
 def serves_training(call: ast.Call, function: Function, project: Project) -> bool:
@@ -219,7 +224,7 @@ def _collating(call: ast.Call, function: Function, project: Project) -> list[Fun
 
 
 def _in_memory(node: ast.expr, function: Function, project: Project, depth: int) -> bool:
-    if depth > _DEEPEST:
+    if depth > FEW_HOPS:
         return False
     if isinstance(node, ast.Call):
         return _is_made_in_memory(node, function, project, depth)
@@ -246,7 +251,7 @@ def _is_made_in_memory(call: ast.Call, function: Function, project: Project, dep
         return bool(several) and all(_in_memory(one, function, project, depth + 1) for one in several)
     made = project.resolve(call, function)
     if len(made) == 1 and made[0].name != "__init__":
-        returned = [one.value for one in own_nodes(made[0]) if isinstance(one, ast.Return)]
+        returned = made[0].returned()
         # Of several that are returned together it cannot be told which this is.
         return bool(returned) and all(
             one is not None and not isinstance(one, ast.Tuple) and _in_memory(one, made[0], project, depth + 1)
@@ -257,17 +262,11 @@ def _is_made_in_memory(call: ast.Call, function: Function, project: Project, dep
 
 def _named_in_memory(name: str, function: Function, project: Project, depth: int) -> bool | None:
     """None: nothing here says where it is."""
-    inside: Function | None = function
-    while inside is not None:
-        values, plain = inside.bindings.get(name, []), inside.definition
-        given = plain is not None and name in parameters(plain)
+    for scope in function.scopes():
+        values, given = scope.bindings.get(name, []), name in scope.parameters
         if values or given:
-            in_memory = not given or _is_noted_in_memory(name, inside)
-            return in_memory and all(_in_memory(one, inside, project, depth + 1) for one in values)
-        inside = inside.parent
-    body = function.module.body
-    if values := body.bindings.get(name, []):
-        return all(_in_memory(one, body, project, depth + 1) for one in values)
+            in_memory = not given or _is_noted_in_memory(name, scope)
+            return in_memory and all(_in_memory(value, scope, project, depth + 1) for value in values)
     return None
 
 
@@ -326,12 +325,10 @@ def _evaluates(call: ast.Call, function: Function) -> bool:
         id(one)
         for block in own_nodes(function)
         if isinstance(block, ast.With | ast.AsyncWith)
-        and any(dotted_name(callable_of(item.context_expr)).split(".")[-1] in _NO_GRADIENTS for item in block.items)
+        and any(last_name(callable_of(item.context_expr)) in _NO_GRADIENTS for item in block.items)
         for one in walk_scope(block)
     }
-    all_of_it = any(
-        dotted_name(callable_of(one)).split(".")[-1] in _NO_GRADIENTS for one in function.definition.decorator_list
-    )
+    all_of_it = has_decorator(function.definition, _NO_GRADIENTS)
     served = [
         *(
             all_of_it or id(node) in without_gradients

@@ -12,10 +12,13 @@ from flatout.source.project.project import Project
 from flatout.source.syntax.module import Function, Module
 from flatout.source.syntax.nodes import (
     LOOPS,
-    callable_of,
+    MAX_HOPS,
+    all_arguments,
     called_name,
     children,
+    decorator_names,
     dotted_name,
+    last_name,
     registers_hook,
     root_name,
     walk_scope,
@@ -47,7 +50,6 @@ _LOGGING = re.compile(r"(^|_)(save|dump|write)_(logs?|losses|metrics?|scalars?|s
 _SCORES = re.compile(r"^(decision_function|score|predict\w*|encode|transform|embed\w*)$", re.I)
 # Run by calling an object, under whatever name it has.
 _CALLED_UNNAMED = {"forward", "__call__"}
-_DEEPEST = 8
 _MOST_REGIONS = 400
 
 Loop = ast.For | ast.AsyncFor | ast.While
@@ -128,7 +130,7 @@ class Training:
             hot[id(function)] = function
             # A closure is run by whoever is given it, in the function around it.
             above = [function.parent] if function.parent is not None else []
-            if depth < _DEEPEST:
+            if depth < MAX_HOPS:
                 callers = [inside for _, inside in self.project.callers(function)]
                 waiting += [(one, depth + 1) for one in (*callers, *above)]
         self._hot = {f.owner.name if f.name == "__init__" and f.owner else f.name for f in hot.values()}
@@ -139,7 +141,7 @@ class Training:
         """What one call of it does outside of training loops of its own: backward, step, both or neither."""
         if id(function) not in self._effects:
             self._effects[id(function)] = frozenset()  # while it is being looked at
-            if depth <= _DEEPEST:
+            if depth <= MAX_HOPS:
                 done: set[str] = set()
                 for statement in function.node.body:
                     done |= self._of(statement, function, depth)
@@ -181,7 +183,7 @@ class Training:
     def _handed(self, call: ast.Call, function: Function) -> list[Function]:
         """Functions that are handed over by name, to be called there: only those defined right here, and hooks."""
         found = []
-        for given in (*call.args, *(one.value for one in call.keywords)):
+        for given in all_arguments(call):
             if isinstance(given, ast.Name):
                 meant = self.project.lookup(given.id, function)
                 if isinstance(meant, Function) and (meant.parent is function or registers_hook(call)):
@@ -192,7 +194,7 @@ class Training:
         for one in walk_scope(node):
             if isinstance(one, ast.Call):
                 for callee in (*self.project.resolve(one, function), *self._handed(one, function)):
-                    if self._effects.get(id(callee)) and id(callee) not in self._absorbed and depth < _DEEPEST:
+                    if self._effects.get(id(callee)) and id(callee) not in self._absorbed and depth < MAX_HOPS:
                         self._absorbed.add(id(callee))
                         self._absorb(callee.node, callee, depth + 1)
 
@@ -237,7 +239,7 @@ class Training:
         while at < len(regions) and len(regions) < _MOST_REGIONS:
             region = regions[at]
             at += 1
-            if region.depth >= _DEEPEST:
+            if region.depth >= MAX_HOPS:
                 continue
             for call in [turn.node for turn in region.turns() if isinstance(turn.node, ast.Call)]:
                 for callee in (*self.project.resolve(call, region.function), *self._handed(call, region.function)):
@@ -291,7 +293,7 @@ class Training:
 
 def _is_over_hooks(loop: Loop) -> bool:
     """Goes over all that is to be done in one step: the training loop is further out."""
-    return isinstance(loop, ast.For) and bool(_HOOKS.search(dotted_name(loop.iter).split(".")[-1]))
+    return isinstance(loop, ast.For) and bool(_HOOKS.search(last_name(loop.iter)))
 
 
 def _is_scoring(loop: Loop, function: Function) -> bool:
@@ -322,4 +324,4 @@ def _goes_on(function: Function) -> bool:
     if is_evaluation(function.name) or (_ASIDE.search(function.name) and not _LOGGING.search(function.name)):
         return False
     plain = function.definition
-    return plain is None or not any("cache" in dotted_name(callable_of(one)) for one in plain.decorator_list)
+    return plain is None or not any("cache" in name for name in decorator_names(plain))

@@ -9,12 +9,19 @@ from dataclasses import dataclass
 
 from flatout.source.flow.devices import moves_to, uses_device
 from flatout.source.flow.guards import PathNode
-from flatout.source.syntax.nodes import argument, bound_names, called_name, dotted_name, root_name
+from flatout.source.syntax.nodes import (
+    all_arguments,
+    argument,
+    bound_names,
+    called_name,
+    dotted_name,
+    last_name,
+    root_name,
+)
 from flatout.source.training.cadence import enclosing_tests
 from flatout.source.training.regions import Region, Training
 from flatout.source.training.tensors import Kind, RegionTensors, Tensors
 
-_ON_DEVICE = ("graph", "device")
 # Write, or turn into text, whatever they are given.
 _WRITERS = {
     "print", "info", "warning", "write", "set_description", "set_postfix", "set_postfix_str", "add_scalar",
@@ -133,7 +140,7 @@ def _goes_to_an_environment(node: ast.expr, turn: PathNode, region: Region) -> b
             and isinstance(call.func, ast.Attribute)
             and _PLAYS.search(dotted_name(call.func))
         ):
-            given = [part for one in (*call.args, *(k.value for k in call.keywords)) for part in ast.walk(one)]
+            given = [part for one in all_arguments(call) for part in ast.walk(one)]
             if any(one is node or (isinstance(one, ast.Name) and one.id in made) for one in given):
                 return True
     return False
@@ -141,7 +148,7 @@ def _goes_to_an_environment(node: ast.expr, turn: PathNode, region: Region) -> b
 
 def _written(call: ast.Call) -> Iterator[ast.expr]:
     """What a writer turns into text: its arguments, and the values of dicts among them."""
-    for given in (*call.args, *(one.value for one in call.keywords)):
+    for given in all_arguments(call):
         if isinstance(given, ast.Dict):
             yield from given.values
         elif isinstance(given, ast.Name | ast.BinOp | ast.Subscript | ast.Call) or (
@@ -154,10 +161,10 @@ def _may_be(kind: Kind, of: ast.expr, certain: bool = False) -> bool:
     if kind == "host":
         return False
     if kind is not None:
-        return not _MODULE.search(dotted_name(of).split(".")[-1] if dotted_name(of) else "")
+        return not _MODULE.search(last_name(of) if dotted_name(of) else "")
     root = root_name(of)
     # `.item()` and `.cpu()` are what one calls on a tensor; an array's name, or a model, is something else.
-    return not certain and not _NOT_A_TENSOR.search(root) and not _MODULE.search(dotted_name(of).split(".")[-1])
+    return not certain and not _NOT_A_TENSOR.search(root) and not _MODULE.search(last_name(of))
 
 
 def _is_without_wait(call: ast.Call) -> bool:
@@ -169,7 +176,7 @@ def _is_without_wait(call: ast.Call) -> bool:
 
 def _is_on_device(node: ast.expr, tensors: Tensors) -> bool:
     """Certainly a tensor there. A model has a place as well, but nothing that is waited for."""
-    return tensors.of(node) in _ON_DEVICE and not _MODULE.search(dotted_name(node).split(".")[-1])
+    return tensors.is_on_device(node) and not _MODULE.search(last_name(node))
 
 
 def _is_test(turn: PathNode, node: ast.expr) -> bool:
@@ -195,8 +202,8 @@ def _asks(test: ast.expr, tensors: Tensors) -> bool:
     if isinstance(test, ast.Call) and called_name(test) in _ASKING:
         each = test.args[0] if test.args and isinstance(test.func, ast.Name) else None
         if isinstance(each, ast.GeneratorExp | ast.ListComp):
-            return _asks(each.elt, tensors) or tensors.of(each.elt) in _ON_DEVICE
-        return tensors.of(test) in _ON_DEVICE
+            return _asks(each.elt, tensors) or tensors.is_on_device(each.elt)
+        return tensors.is_on_device(test)
     return False
 
 

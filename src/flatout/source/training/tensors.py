@@ -16,25 +16,27 @@ from flatout.source.flow.devices import moves_to
 from flatout.source.project.project import Project
 from flatout.source.syntax.module import Class, Function
 from flatout.source.syntax.nodes import (
-    arguments_by_parameter,
+    DEFINITIONS,
     assigned_names,
     bound_names,
     callable_of,
     called_name,
     dotted_name,
-    parameters,
+    last_name,
     registers_hook,
 )
-from flatout.source.training.regions import Region
+from flatout.source.training.regions import Loop, Region
 
 Kind = Literal["graph", "device", "host"] | None
 Kinds = dict[str, Kind]
+ON_DEVICE = ("graph", "device")
 # What functions return for the kinds they are given, so that each is followed once: the kind of the whole, and of each
 # part where it is a tuple.
 Given = tuple[int, tuple[tuple[str, Kind], ...]]
 Returns = dict[Given, tuple[Kind, tuple[Kind, ...]]]
 
-_DEEPEST = 3
+# Calls are followed for each combination of kinds they are given: deeper costs more than it tells.
+_MAX_CALL_DEPTH = 3
 
 
 def join_kinds(*kinds: Kind) -> Kind:
@@ -80,6 +82,10 @@ class Tensors:
         """The kind of an expression of this function where it stands."""
         return self._of.get(id(node))
 
+    def is_on_device(self, node: ast.AST) -> bool:
+        """Certainly."""
+        return self._of.get(id(node)) in ON_DEVICE
+
     # Statements.
 
     def _block(self, body: Sequence[ast.stmt], env: Kinds) -> None:
@@ -87,51 +93,53 @@ class Tensors:
             self._statement(statement, env)
 
     def _statement(self, node: ast.stmt, env: Kinds) -> None:
-        if isinstance(node, ast.Assign):
-            kind = self._kind(node.value, env)
-            for target in node.targets:
-                self._assign(target, node.value, kind, env)
-        elif isinstance(node, ast.AnnAssign):
-            if node.value is not None:
-                self._assign(node.target, node.value, self._kind(node.value, env), env)
-        elif isinstance(node, ast.AugAssign):
-            # A name that nothing is known of begins as a number; an object may hold anything.
-            before = env.get(dotted_name(node.target), "host" if isinstance(node.target, ast.Name) else None)
-            kind = join_kinds(self._kind(node.value, env), before)
-            self._assign(node.target, node.value, kind, env)
-        elif isinstance(node, ast.For | ast.AsyncFor):
-            self._for(node, env)
-        elif isinstance(node, ast.While):
-            self._carry(node, env)
-            self._kind(node.test, env)
-            self._block(node.body, env)
-            self._left[id(node)] = dict(env)
-            self._block(node.orelse, env)
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            self._assignment(node, env)
+        elif isinstance(node, ast.For | ast.AsyncFor | ast.While):
+            self._loop(node, env)
         elif isinstance(node, ast.If):
             self._kind(node.test, env)
             self._branches(node.body, node.orelse, env)
         elif isinstance(node, ast.With | ast.AsyncWith):
             self._with(node, env)
         elif isinstance(node, ast.Return) and node.value is not None:
-            kind = self._kind(node.value, env)
-            if self.returns and self.returned != kind:
-                # Now a number, now a tensor: that cannot be told.
-                kind = None if "host" in (self.returned, kind) else join_kinds(self.returned, kind)
-            parts = tuple(self.of(one) for one in node.value.elts) if isinstance(node.value, ast.Tuple) else ()
-            # Ways through it that do not agree leave nothing that holds for each part.
-            self.parts = parts if not self.returns or self.parts == parts else ()
-            self.returned, self.returns = kind, True
+            self._return(node.value, env)
         elif isinstance(node, ast.Expr):
             self._expression(node.value, env)
-        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            for name, part in ast.iter_fields(node):
-                if name in ("body", "orelse", "finalbody"):
-                    self._block(part, env)
-                elif name in ("handlers", "cases"):
-                    for one in part:
-                        self._block(one.body, env)
-                elif isinstance(part, ast.expr):
-                    self._kind(part, env)
+        elif not isinstance(node, DEFINITIONS):
+            self._parts(node, env)
+
+    def _assignment(self, node: ast.Assign | ast.AnnAssign | ast.AugAssign, env: Kinds) -> None:
+        if node.value is None:
+            return
+        kind = self._kind(node.value, env)
+        if isinstance(node, ast.AugAssign):
+            # A name that nothing is known of begins as a number; an object may hold anything.
+            before = env.get(dotted_name(node.target), "host" if isinstance(node.target, ast.Name) else None)
+            kind = join_kinds(kind, before)
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            self._assign(target, node.value, kind, env)
+
+    def _return(self, value: ast.expr, env: Kinds) -> None:
+        kind = self._kind(value, env)
+        if self.returns and self.returned != kind:
+            # Now a number, now a tensor: that cannot be told.
+            kind = None if "host" in (self.returned, kind) else join_kinds(self.returned, kind)
+        parts = tuple(self.of(part) for part in value.elts) if isinstance(value, ast.Tuple) else ()
+        # Ways through it that do not agree leave nothing that holds for each part.
+        self.parts = parts if not self.returns or self.parts == parts else ()
+        self.returned, self.returns = kind, True
+
+    def _parts(self, node: ast.stmt, env: Kinds) -> None:
+        """Of any other statement: `try`, `match`, `assert` …"""
+        for name, part in ast.iter_fields(node):
+            if name in ("body", "orelse", "finalbody"):
+                self._block(part, env)
+            elif name in ("handlers", "cases"):
+                for branch in part:
+                    self._block(branch.body, env)
+            elif isinstance(part, ast.expr):
+                self._kind(part, env)
 
     def _expression(self, value: ast.expr, env: Kinds) -> None:
         self._kind(value, env)
@@ -145,10 +153,14 @@ class Tensors:
             if kind != "host":
                 env[owner] = kind
 
-    def _for(self, node: ast.For | ast.AsyncFor, env: Kinds) -> None:
-        kind = self._kind(node.iter, env)
-        self._carry(node, env)
-        self._iterate(node.target, node.iter, kind, env)
+    def _loop(self, node: Loop, env: Kinds) -> None:
+        if isinstance(node, ast.While):
+            self._carry(node, env)
+            self._kind(node.test, env)
+        else:
+            kind = self._kind(node.iter, env)
+            self._carry(node, env)
+            self._iterate(node.target, node.iter, kind, env)
         self._block(node.body, env)
         self._left[id(node)] = dict(env)
         self._block(node.orelse, env)
@@ -157,7 +169,7 @@ class Tensors:
         """What begins as a number, and is a result from the first turn on: `loss = 0` before the loop."""
         left = self._left.get(id(node), {})
         for name in assigned_names(node) if left else ():
-            if env.get(name) == "host" and left.get(name) in ("graph", "device"):
+            if env.get(name) == "host" and left.get(name) in ON_DEVICE:
                 env[name] = left[name]
 
     def _iterate(self, target: ast.expr, over: ast.expr, kind: Kind, env: Kinds) -> None:
@@ -182,7 +194,7 @@ class Tensors:
                 kind = "graph"
             elif name == "range":
                 kind = "host"
-        elif words.LOADER.search(dotted_name(over).split(".")[-1]):
+        elif words.LOADER.search(last_name(over)):
             kind = None if self._moved_by_framework else "host"
         self._put(target, kind, env)
 
@@ -192,7 +204,7 @@ class Tensors:
             if item.optional_vars is not None:
                 self._put(item.optional_vars, kind, env)
         self._block(node.body, env)
-        heads = {dotted_name(callable_of(item.context_expr)).split(".")[-1] for item in node.items}
+        heads = {last_name(callable_of(item.context_expr)) for item in node.items}
         if heads & {"no_grad", "inference_mode"}:
             for one in node.body:
                 for name in bound_names(one):
@@ -222,7 +234,7 @@ class Tensors:
         elif isinstance(target, ast.Subscript):
             self._kind(target, env)
             name = dotted_name(target.value)
-            if name and kind in ("graph", "device"):
+            if name and kind in ON_DEVICE:
                 env[name] = kind
         else:
             self._put(target, kind, env)
@@ -245,11 +257,11 @@ class Tensors:
     # Expressions.
 
     def _kind(self, node: ast.expr, env: Kinds) -> Kind:
-        kind = self._found(node, env)
+        kind = self._kind_of(node, env)
         self._of[id(node)] = kind
         return kind
 
-    def _found(self, node: ast.expr, env: Kinds) -> Kind:
+    def _kind_of(self, node: ast.expr, env: Kinds) -> Kind:
         if isinstance(node, ast.Constant):
             return "host"
         if isinstance(node, ast.Name):
@@ -262,22 +274,24 @@ class Tensors:
             return self._comprehension(node, env)
         if isinstance(node, ast.Lambda):
             return None
-        parts = [self._kind(one, env) for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr)]
+        parts = [self._kind(part, env) for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
+        if isinstance(node, ast.NamedExpr):
+            env[node.target.id] = parts[-1]
+            return parts[-1]
+        return self._combined(node, parts)
+
+    def _combined(self, node: ast.expr, parts: list[Kind]) -> Kind:
+        """Of an expression whose kind follows from those of its parts."""
         if isinstance(node, ast.JoinedStr | ast.FormattedValue):
             return "host"
         if isinstance(node, ast.Subscript):
             return parts[0]
-        if isinstance(node, ast.Compare) and any(
-            isinstance(o, ast.Is | ast.IsNot | ast.In | ast.NotIn) for o in node.ops
-        ):
-            return "host"
-        if isinstance(node, ast.IfExp):
-            parts = [self._of.get(id(node.body)), self._of.get(id(node.orelse))]
         if isinstance(node, ast.Compare):
-            return "device" if join_kinds(*parts) in ("graph", "device") else join_kinds(*parts)
-        if isinstance(node, ast.NamedExpr):
-            env[node.target.id] = parts[-1]
-            return parts[-1]
+            if any(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in node.ops):
+                return "host"
+            return "device" if join_kinds(*parts) in ON_DEVICE else join_kinds(*parts)
+        if isinstance(node, ast.IfExp):
+            return join_kinds(self.of(node.body), self.of(node.orelse))
         return join_kinds(*parts) if parts else None
 
     def _attribute(self, node: ast.Attribute, env: Kinds) -> Kind:
@@ -289,7 +303,7 @@ class Tensors:
             return "host"
         if node.attr in ("data", "grad"):
             # Gradients lie where the step computes them.
-            return "device" if inner in ("graph", "device") or (node.attr == "grad" and inner is None) else inner
+            return "device" if inner in ON_DEVICE or (node.attr == "grad" and inner is None) else inner
         return inner
 
     def _comprehension(self, node: ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp, env: Kinds) -> Kind:
@@ -348,7 +362,7 @@ class Tensors:
 
     def _followed(self, call: ast.Call) -> tuple[Kind, tuple[Kind, ...]] | None:
         callees = self.project.resolve(call, self.function)
-        if not callees or self._depth >= _DEEPEST:
+        if not callees or self._depth >= _MAX_CALL_DEPTH:
             return None
         callee = callees[0]
         if callee.definition is None or callee.name == "__init__":
@@ -380,7 +394,7 @@ class Tensors:
         if words.MODEL.search(name) and name[:1].islower():
             return "graph"
         if isinstance(func, ast.Attribute):
-            if receiver in ("graph", "device"):
+            if receiver in ON_DEVICE:
                 return receiver
             if dotted_name(func).startswith("self.") and ("device" in given or "graph" in given):
                 return "graph"  # a part of the model that cannot be followed
@@ -399,15 +413,11 @@ def parameter_kinds(call: ast.Call, callee: Function, tensors: Tensors) -> Kinds
     """Kinds of a callee's parameters, as one call gives them."""
     if callee.definition is None:
         return {}
-    return {
-        name: tensors.of(value)
-        for name, value in arguments_by_parameter(call, callee.definition, callee.is_method).items()
-    }
+    return {name: tensors.of(value) for name, value in callee.arguments(call).items()}
 
 
 # The kinds of tensors in every region of a training, handed from the loop down to what it calls.
 
-_ON_DEVICE = ("graph", "device")
 # An object holds its model and much else besides; results are known by their names.
 _RESULTS = re.compile(r"loss|logits?$|output|pred|score|prob|error|acc(uracy)?$", re.I)
 
@@ -432,8 +442,7 @@ class RegionTensors:
     def _given(self, region: Region) -> Kinds:
         assert region.hop is not None
         if registers_hook(region.hop.call):
-            plain = region.function.definition
-            return dict.fromkeys(parameters(plain), "device") if plain is not None else {}  # it is given gradients
+            return dict.fromkeys(region.function.parameters, "device")  # it is given gradients
         return parameter_kinds(region.hop.call, region.function, self.of(region.hop.caller))
 
     def _of_object(self, function: Function) -> Kinds:
@@ -460,5 +469,5 @@ class RegionTensors:
         return {
             name: "graph" if "graph" in kinds else "device"
             for name, kinds in found.items()
-            if kinds & set(_ON_DEVICE) and "host" not in kinds
+            if kinds & set(ON_DEVICE) and "host" not in kinds
         }
