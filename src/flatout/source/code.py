@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from flatout.records.source import Place, Related
-from flatout.source.flow.guards import PathNode
+from flatout.source.flow.guards import ProgramPoint
 from flatout.source.flow.values import Values
 from flatout.source.project.project import Project
 from flatout.source.syntax.module import Module
@@ -37,13 +37,15 @@ class Code:
         return Values(self.project)
 
     @cached_property
-    def kinds(self) -> RegionTensors:
+    def tensors(self) -> RegionTensors:
         return RegionTensors(self.project)
 
     @cached_property
     def loaders(self) -> tuple[Loader, ...]:
         """Those of files that take part in a training."""
-        return tuple(one for one in find_loaders(self.project) if self.training.takes_part(one.function.module))
+        return tuple(
+            loader for loader in find_loaders(self.project) if self.training.takes_part(loader.function.module)
+        )
 
     @cached_property
     def datasets(self) -> tuple[Dataset, ...]:
@@ -57,32 +59,32 @@ class Code:
 
     @cached_property
     def syncs(self) -> tuple[Sync, ...]:
-        return tuple(find_syncs(self.training, self.kinds))
+        return tuple(find_syncs(self.training, self.tensors))
 
     @cached_property
-    def wholes(self) -> tuple[TrainingJob, ...]:
+    def jobs(self) -> tuple[TrainingJob, ...]:
         """Each training with all its files, to ask what it leaves out."""
         return find_jobs(self.training)
 
     @cached_property
-    def groups(self) -> tuple[JobSettings, ...]:
+    def job_settings(self) -> tuple[JobSettings, ...]:
         """The trainings with what can be set for them."""
-        return tuple(find_job_settings(self.wholes, self.training, self.values, self.loaders))
+        return tuple(find_job_settings(self.jobs, self.training, self.values, self.loaders))
 
-    def each_step(self) -> Iterator[tuple[Region, PathNode]]:
+    def each_step(self) -> Iterator[tuple[Region, ProgramPoint]]:
         """Every node that runs in every training step."""
         for region in self.training.regions:
-            for turn in region.turns():
-                yield region, turn
+            for point in region.main_path():
+                yield region, point
 
-    def calls_each_step(self, *names: str) -> Iterator[tuple[Region, PathNode, ast.Call]]:
+    def calls_each_step(self, *names: str) -> Iterator[tuple[Region, ProgramPoint, ast.Call]]:
         """Calls of functions of these names in every training step, each once."""
         seen: set[int] = set()
-        for region, turn in self.each_step():
-            node = turn.node
+        for region, point in self.each_step():
+            node = point.node
             if isinstance(node, ast.Call) and called_name(node) in names and id(node) not in seen:
                 seen.add(id(node))
-                yield region, turn, node
+                yield region, point, node
 
 
 def every_step(region: Region) -> str:
@@ -98,13 +100,13 @@ def every_step(region: Region) -> str:
 def call_path(region: Region) -> tuple[Related, ...]:
     """The calls that lead from the training loop to a region, the loop first."""
     hops: list[Related] = []
-    one = region
-    while one.hop is not None:
-        caller = one.hop.caller
-        hops.append(Related(place_of(caller.module, one.hop.call), f"calls {one.function.qualified}"))
-        one = caller
-    if one.loop is not None and hops:
-        hops.append(Related(one.module.at(one.loop.lineno), "the training loop"))
+    current = region
+    while current.call_site is not None:
+        caller = current.call_site.caller
+        hops.append(Related(place_of(caller.module, current.call_site.call), f"calls {current.function.qualified}"))
+        current = caller
+    if current.loop is not None and hops:
+        hops.append(Related(current.module.at(current.loop.lineno), "the training loop"))
     return tuple(reversed(hops))
 
 

@@ -45,13 +45,13 @@ def known_workers(loader: Loader, code: Code) -> int | None:
         return 0
     if given.value is not None:
         return given.value.value if isinstance(given.value.value, int) else None
-    node = next((one.value for one in loader.call.keywords if one.arg == "num_workers"), None)
+    node = next((keyword.value for keyword in loader.call.keywords if keyword.arg == "num_workers"), None)
     return 1 if node is not None and counts_processors(node) else None
 
 
 def counts_processors(node: ast.expr) -> bool:
     """`os.cpu_count()` and what is made of it."""
-    return any(isinstance(one, ast.Call) and called_name(one) == "cpu_count" for one in ast.walk(node))
+    return any(isinstance(call, ast.Call) and called_name(call) == "cpu_count" for call in ast.walk(node))
 
 
 def find_loops_over(loader: Loader, code: Code) -> Iterator[tuple[Loop, Function]]:
@@ -66,13 +66,13 @@ def _is_of(over: ast.expr, function: Function, loader: Loader, code: Code) -> bo
     """Does a loop over this go through the loader? Where its names lead nowhere, their sound has to do."""
     if isinstance(over, ast.Call) and called_name(over) == "range":
         return False
-    names = [one for one in ast.walk(over) if isinstance(one, ast.Name | ast.Attribute) and dotted_name(one)]
-    made = {id(call) for one in names for call in _loaders_of(dotted_name(one), function, code, 0, set())}
+    names = [node for node in ast.walk(over) if isinstance(node, ast.Name | ast.Attribute) and dotted_name(node)]
+    made = {id(call) for node in names for call in _loaders_of(dotted_name(node), function, code, 0, set())}
     if made:
         return id(loader.call) in made
     if not code.training.are_together(function.module, loader.function.module):
         return False
-    return any(_LOADER.search(last_name(one)) for one in names)
+    return any(_LOADER.search(last_name(name)) for name in names)
 
 
 def _loaders_of(name: str, function: Function, code: Code, depth: int, seen: set[tuple[str, int]]) -> list[ast.Call]:
@@ -88,18 +88,18 @@ def _in_values(
 ) -> list[ast.Call]:
     found = []
     for value, function in values:
-        for one in ast.walk(value):
-            if isinstance(one, ast.Call):
-                if called_name(one) == "DataLoader":
-                    found.append(one)
+        for node in ast.walk(value):
+            if isinstance(node, ast.Call):
+                if called_name(node) == "DataLoader":
+                    found.append(node)
                     continue
-                for callee in code.project.resolve(one, function):
+                for callee in code.project.resolve(node, function):
                     returned = [value for value in callee.returned() if value is not None]
                     if depth < MAX_HOPS and ("return", id(callee)) not in seen:
                         seen.add(("return", id(callee)))
                         found += _in_values([(r, callee) for r in returned], code, depth + 1, seen)
-            elif isinstance(one, ast.Name | ast.Attribute) and isinstance(one.ctx, ast.Load) and dotted_name(one):
-                found += _loaders_of(dotted_name(one), function, code, depth + 1, seen)
+            elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load) and dotted_name(node):
+                found += _loaders_of(dotted_name(node), function, code, depth + 1, seen)
     return found
 
 
@@ -117,9 +117,9 @@ def _loops_of_generators(loader: Loader, code: Code) -> Iterator[tuple[Loop, Fun
 
 
 def _yielding_loops(function: Function) -> Iterator[ast.For]:
-    for one in own_nodes(function):
-        if isinstance(one, ast.For) and any(isinstance(inner, ast.Yield) for inner in walk_scope(one)):
-            yield one
+    for node in own_nodes(function):
+        if isinstance(node, ast.For) and any(isinstance(inner, ast.Yield) for inner in walk_scope(node)):
+            yield node
 
 
 def _innermost_around(node: ast.AST, function: Function, code: Code, depth: int) -> tuple[Loop, Function] | None:
@@ -138,10 +138,10 @@ def _innermost_around(node: ast.AST, function: Function, code: Code, depth: int)
 def _makes(around: tuple[Loop, Function], loader: Loader, code: Code) -> bool:
     """Is the loader made in this loop, in its body or by what that calls?"""
     loop, function = around
-    nodes = [one for part in loop.body for one in walk_scope(part)]
-    if any(isinstance(one, ast.Call) and called_name(one) == "DataLoader" for one in nodes):
+    nodes = [child for part in loop.body for child in walk_scope(part)]
+    if any(isinstance(node, ast.Call) and called_name(node) == "DataLoader" for node in nodes):
         return True  # this one, or one in its place
-    waiting = [(one, function) for one in nodes if isinstance(one, ast.Call)]
+    waiting = [(call, function) for call in nodes if isinstance(call, ast.Call)]
     seen: set[int] = set()
     while waiting and len(seen) < _MOST:
         call, inside = waiting.pop()
@@ -150,5 +150,5 @@ def _makes(around: tuple[Loop, Function], loader: Loader, code: Code) -> bool:
                 return True
             if id(callee) not in seen:
                 seen.add(id(callee))
-                waiting += [(one, callee) for one in callee.calls]
+                waiting += [(inner, callee) for inner in callee.calls]
     return False

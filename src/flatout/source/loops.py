@@ -90,10 +90,10 @@ def _is_loop(node: ast.AST) -> bool:
 
 def _loop(node: ast.AST, defined: set[str], light: set[str]) -> TextLoop:
     inside = list(walk_scope(node))
-    calls = [one for one in inside if isinstance(one, ast.Call)]
+    calls = [inner for inner in inside if isinstance(inner, ast.Call)]
     names = {called_name(call) for call in calls}
     trains = any(isinstance(call.func, ast.Attribute) and call.func.attr in _STEP_CALLS for call in calls)
-    nested = any(_is_loop(one) for one in inside if one is not node)
+    nested = any(_is_loop(part) for part in inside if part is not node)
     heavy = any(_is_heavy(call, light) for call in calls)
     return TextLoop(
         first=node.lineno,  # type: ignore[attr-defined]
@@ -114,9 +114,9 @@ def _kind(node: ast.AST, inside: list[ast.AST], nested: bool, heavy: bool) -> Ki
         return "other"
     if _PARAMETERS.search(over):
         return "parameters"
-    called = {one.func.id for one in inside if isinstance(one, ast.Call) and isinstance(one.func, ast.Name)}
+    called = {call.func.id for call in inside if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)}
     called |= {
-        root_name(one.func) for one in inside if isinstance(one, ast.Call) and isinstance(one.func, ast.Subscript)
+        root_name(part.func) for part in inside if isinstance(part, ast.Call) and isinstance(part.func, ast.Subscript)
     }
     if called & targets or _HEAVY.search(over) or _is_recurrent(inside):
         return "other"
@@ -130,26 +130,26 @@ def _only_gathers(node: ast.AST, inside: list[ast.AST]) -> bool:
     """A comprehension that lists tensors, or views of them, for one operation on all: that is how it should be."""
     if isinstance(node, ast.For):
         return False
-    works = (one for one in inside if isinstance(one, ast.Call | ast.BinOp))
-    return all(isinstance(one, ast.Call) and called_name(one) in _GATHERS for one in works)
+    works = (part for part in inside if isinstance(part, ast.Call | ast.BinOp))
+    return all(isinstance(call, ast.Call) and called_name(call) in _GATHERS for call in works)
 
 
 def _over(node: ast.AST) -> str:
     iters = [node.iter] if isinstance(node, ast.For) else [part.iter for part in getattr(node, "generators", ())]
-    return " ".join(ast.unparse(one) for one in iters)
+    return " ".join(ast.unparse(iterated) for iterated in iters)
 
 
 def _targets(node: ast.AST) -> set[str]:
     bound = [node.target] if isinstance(node, ast.For) else [part.target for part in getattr(node, "generators", ())]
-    return {one.id for target in bound for one in ast.walk(target) if isinstance(one, ast.Name)}
+    return {inner.id for target in bound for inner in ast.walk(target) if isinstance(inner, ast.Name)}
 
 
 def _picks_by(inside: list[ast.AST], targets: set[str]) -> bool:
     """Is something picked one at a time by the loop's own variable: `x[i]`, `x[i:i + 1]`, `x[b, y]`?"""
-    for one in inside:
-        if not isinstance(one, ast.Subscript):
+    for node in inside:
+        if not isinstance(node, ast.Subscript):
             continue
-        parts = one.slice.elts if isinstance(one.slice, ast.Tuple) else [one.slice]
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         for part in parts:
             if isinstance(part, ast.Slice):
                 low, high = (ast.unparse(end) if end is not None else "" for end in (part.lower, part.upper))
@@ -163,21 +163,21 @@ def _picks_by(inside: list[ast.AST], targets: set[str]) -> bool:
 def _goes_over_values(node: ast.AST) -> bool:
     """`for a, b in zip(pred, target)`, `for v in values`, `.tolist()`: one value or row at a time."""
     iters = [node.iter] if isinstance(node, ast.For) else [part.iter for part in getattr(node, "generators", ())]
-    for one in iters:
-        text = ast.unparse(one)
-        if text.startswith(("zip(", "enumerate(")) or text.endswith(".tolist()") or isinstance(one, ast.Name):
+    for iterated in iters:
+        text = ast.unparse(iterated)
+        if text.startswith(("zip(", "enumerate(")) or text.endswith(".tolist()") or isinstance(iterated, ast.Name):
             return True
     return False
 
 
 def _is_recurrent(inside: list[ast.AST]) -> bool:
     """`h = cell(x[t], h)`: each turn needs the one before, so the turns cannot be made one."""
-    for one in inside:
-        if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call):
-            made = {name.id for target in one.targets for name in ast.walk(target) if isinstance(name, ast.Name)}
-            given = [*one.value.args, *(keyword.value for keyword in one.value.keywords)]
+    for node in inside:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            made = {name.id for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+            given = [*node.value.args, *(keyword.value for keyword in node.value.keywords)]
             taken = {name.id for value in given for name in ast.walk(value) if isinstance(name, ast.Name)}
-            stacked = isinstance(one.value.func, ast.Attribute) and root_name(one.value.func) in _LIGHT_OWNERS
+            stacked = isinstance(node.value.func, ast.Attribute) and root_name(node.value.func) in _LIGHT_OWNERS
             if made & taken and not stacked:
                 return True
     return False
@@ -188,20 +188,20 @@ def _sums_up(inside: list[ast.AST], calls: list[ast.Call]) -> bool:
     plain = {call.func.id for call in calls if isinstance(call.func, ast.Name)} & {"float", "int"}
     if plain or names & {"item", "tolist", "detach"}:
         return False  # plain numbers, of which autograd knows nothing
-    for one in inside:
-        if isinstance(one, ast.AugAssign) and isinstance(one.target, ast.Name):
+    for node in inside:
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             return True
-        if isinstance(one, ast.Assign) and isinstance(one.value, ast.BinOp) and isinstance(one.targets[0], ast.Name):
-            taken = {name.id for name in ast.walk(one.value) if isinstance(name, ast.Name)}
-            if one.targets[0].id in taken:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp) and isinstance(node.targets[0], ast.Name):
+            taken = {name.id for name in ast.walk(node.value) if isinstance(name, ast.Name)}
+            if node.targets[0].id in taken:
                 return True
     return "append" in names
 
 
 def _fills(inside: list[ast.AST]) -> bool:
     return any(
-        isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Subscript) and isinstance(one.value, ast.Call)
-        for one in inside
+        isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript) and isinstance(node.value, ast.Call)
+        for node in inside
     )
 
 
@@ -222,22 +222,22 @@ def _is_heavy(call: ast.Call, light: set[str]) -> bool:
 def enclosing_loops(node: ast.AST, function: Function) -> list[Loop]:
     """The loops of the function that a node lies in, outer first."""
     found: list[Loop] = []
-    for one in (n for statement in function.node.body for n in walk_scope(statement)):
-        if isinstance(one, LOOPS) and any(inner is node for part in one.body for inner in walk_scope(part)):
-            found.append(one)
+    for child in (n for statement in function.node.body for n in walk_scope(statement)):
+        if isinstance(child, LOOPS) and any(inner is node for part in child.body for inner in walk_scope(part)):
+            found.append(child)
     return found
 
 
 def repeats_training(loop: Loop, function: Function, code: Code) -> bool:
     """Does it lead through a training loop, or is it one?"""
-    loops = {id(one): of for one, of in code.training.loops}
+    loops = {id(training_loop): of for training_loop, of in code.training.loops}
     if id(loop) in loops:
         return True
     holders = {id(of) for of in loops.values()}
-    for one in walk_scope(loop):
-        if id(one) in loops:
+    for node in walk_scope(loop):
+        if id(node) in loops:
             return True
-        if isinstance(one, ast.Call) and any(id(f) in holders for f in code.project.resolve(one, function)):
+        if isinstance(node, ast.Call) and any(id(f) in holders for f in code.project.resolve(node, function)):
             return True
     return False
 
@@ -249,12 +249,12 @@ def names_changed_in(loops: Sequence[Loop]) -> set[str]:
         if isinstance(loop, ast.For | ast.AsyncFor):
             names |= bound_names(loop.target)
         for _ in range(2):
-            for one in walk_scope(loop):
-                if isinstance(one, ast.AugAssign):
-                    names |= bound_names(one.target)
-                elif isinstance(one, ast.Assign) and names_in(one.value) & names:
-                    for target in one.targets:
+            for node in walk_scope(loop):
+                if isinstance(node, ast.AugAssign):
+                    names |= bound_names(node.target)
+                elif isinstance(node, ast.Assign) and names_in(node.value) & names:
+                    for target in node.targets:
                         names |= bound_names(target)
-                elif isinstance(one, ast.For | ast.AsyncFor) and one is not loop and names_in(one.iter) & names:
-                    names |= bound_names(one.target)
+                elif isinstance(node, ast.For | ast.AsyncFor) and node is not loop and names_in(node.iter) & names:
+                    names |= bound_names(node.target)
     return names

@@ -72,13 +72,13 @@ def _often(code: Code, wanted: Callable[[ast.Call, Function, Code], bool]) -> It
     """Calls of a kind at each step, or at every few; none within another."""
     seen: set[int] = set()
     for region in code.training.regions:
-        for one in find_frequent_nodes(region, code.values, _OFTEN):
-            node = one.node
+        for inner in find_frequent_nodes(region, code.values, _OFTEN):
+            node = inner.node
             if isinstance(node, ast.Call) and id(node) not in seen and wanted(node, region.function, code):
                 seen |= {id(part) for part in walk_scope(node)}
                 # What it calls to do so is the same one.
                 seen |= {id(call) for callee in code.project.resolve(node, region.function) for call in callee.calls}
-                yield Pause(region, node, one.period)
+                yield Pause(region, node, inner.period)
 
 
 def _saves(call: ast.Call, function: Function, code: Code) -> bool:
@@ -112,9 +112,9 @@ def find_printed_lines(code: Code) -> Iterator[Pause]:
     A wait is said as what it is.
     """
     waits = {
-        (id(one.region.module), line)
-        for one in code.syncs
-        for line in range(one.node.lineno, (one.node.end_lineno or one.node.lineno) + 1)
+        (id(sync.region.module), line)
+        for sync in code.syncs
+        for line in range(sync.node.lineno, (sync.node.end_lineno or sync.node.lineno) + 1)
     }
     said: set[int] = set()
     for region, node in _each_step(code, "print", "info", "write"):
@@ -133,7 +133,7 @@ def _prints(call: ast.Call) -> bool:
     func = call.func
     if isinstance(func, ast.Name):
         # `print()` to a file is no output to watch.
-        return func.id == "print" and not any(one.arg == "file" for one in call.keywords)
+        return func.id == "print" and not any(keyword.arg == "file" for keyword in call.keywords)
     owner = dotted_name(func.value) if isinstance(func, ast.Attribute) else ""
     if called_name(call) == "write":
         return owner in ("sys.stdout", "sys.stderr", "tqdm", "tqdm.tqdm")
@@ -144,7 +144,7 @@ def _hands_on(call: ast.Call, function: Function) -> bool:
     """`def log(text): print(text)`: whoever calls it says what is written, and how often."""
     names = function.parameters
     return bool(call.args) and all(
-        isinstance(one, ast.Starred) or (isinstance(one, ast.Name) and one.id in names) for one in call.args
+        isinstance(given, ast.Starred) or (isinstance(given, ast.Name) and given.id in names) for given in call.args
     )
 
 
@@ -158,21 +158,21 @@ def find_evaluations(code: Code) -> Iterator[Pause]:
     """Whole passes over the data without gradients, at each step or at every few."""
     seen: set[int] = set()
     for region in code.training.regions:
-        for one in find_frequent_nodes(region, code.values, _OFTEN) if region.loop is not None else ():
-            node = one.node
+        for inner in find_frequent_nodes(region, code.values, _OFTEN) if region.loop is not None else ():
+            node = inner.node
             if id(node) not in seen and (
                 (isinstance(node, ast.Call) and _calls_evaluation(node, region.function, code))
                 or (isinstance(node, ast.For) and _is_evaluation_loop(node))
             ):
                 seen |= {id(part) for part in walk_scope(node)}
-                yield Pause(region, node, one.period)
+                yield Pause(region, node, inner.period)
 
 
 def _calls_evaluation(call: ast.Call, function: Function, code: Code) -> bool:
     for callee in code.project.resolve(call, function):
         if callee.definition is None or not is_evaluation(callee.name):
             continue
-        loops = [one for part in callee.node.body for one in walk_scope(part) if isinstance(one, ast.For)]
+        loops = [node for part in callee.node.body for node in walk_scope(part) if isinstance(node, ast.For)]
         if any(_goes_over_data(loop) for loop in loops) and _is_without_gradients(callee):
             return True
     return False
@@ -185,7 +185,7 @@ def _is_evaluation_loop(loop: ast.For) -> bool:
 
 def _goes_over_data(loop: ast.For) -> bool:
     """Over a whole loader: it does not leave at the first batches."""
-    leaves = any(isinstance(one, ast.Break | ast.Return) for part in loop.body for one in walk_scope(part))
+    leaves = any(isinstance(node, ast.Break | ast.Return) for part in loop.body for node in walk_scope(part))
     return not leaves and any(_LOADER.search(name) for name in all_names_in(loop.iter))
 
 

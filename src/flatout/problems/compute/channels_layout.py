@@ -165,26 +165,26 @@ _FEW = 2
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
-    for whole in code.wholes:
-        if not whole.is_on_gpu or whole.says(_SAID) or whole.says(_COMPILED):
+    for job in code.jobs:
+        if not job.is_on_gpu or job.says(_SAID) or job.says(_COMPILED):
             continue
-        if is_of_an_agent(whole) or not _is_of_convolutions_in_half(whole):
+        if is_of_an_agent(job) or not _is_of_convolutions_in_half(job):
             continue
-        made = find_model_call(whole)
+        made = find_model_call(job)
         yield FoundInSource(
-            place=whole.place if made is None else whole.module.place(made),
+            place=job.place if made is None else job.module.place(made),
             cause=message("co506.source_cause"),
             change=message("co506.change"),
             severity="hint",
         )
 
 
-def _is_of_convolutions_in_half(whole: TrainingJob) -> bool:
-    files = nearby_modules(whole)
-    if not any(whole.texts.say(HALF, one) for one in files) or any(whole.texts.say(_OTHERWISE, one) for one in files):
+def _is_of_convolutions_in_half(job: TrainingJob) -> bool:
+    files = nearby_modules(job)
+    if not any(job.texts.say(HALF, one) for one in files) or any(job.texts.say(_OTHERWISE, one) for one in files):
         return False
     written = sum(len(_CONVOLUTION.findall(one.text)) for one in files)
-    return written > _FEW or any(whole.texts.say(_KNOWN, one) for one in files)
+    return written > _FEW or any(job.texts.say(_KNOWN, one) for one in files)
 
 
 _NET = """

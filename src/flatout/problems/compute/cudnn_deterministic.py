@@ -254,10 +254,10 @@ class Switch:
 def find_switches(code: Code) -> Iterator[tuple[Switch, ...]]:
     """Those of one function together, the weightiest first."""
     concerned: dict[int, tuple[Module, bool]] = {}
-    for whole in code.wholes:
-        if whole.is_on_gpu:
-            convolves = whole.says(_CONVOLUTIONS)
-            for one in whole.modules:
+    for job in code.jobs:
+        if job.is_on_gpu:
+            convolves = job.says(_CONVOLUTIONS)
+            for one in job.modules:
                 if is_test_module(one):
                     continue
                 concerned[id(one)] = (one, convolves or concerned.get(id(one), (one, False))[1])

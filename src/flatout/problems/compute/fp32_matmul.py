@@ -111,24 +111,24 @@ CASES = (
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
-    for whole in code.wholes:
-        if not whole.is_on_gpu or any(whole.says(one) for one in (DECIDED, HALF, WIDE)):
+    for job in code.jobs:
+        if not job.is_on_gpu or any(job.says(one) for one in (DECIDED, HALF, WIDE)):
             continue
-        if whole.is_given("tf32", "bf16", "fp16", "precision") or is_of_an_agent(whole):
+        if job.is_given("tf32", "bf16", "fp16", "precision") or is_of_an_agent(job):
             continue
-        if not has_large_products(whole):
+        if not has_large_products(job):
             continue
         yield FoundInSource(
-            place=whole.place,
+            place=job.place,
             cause=message("co501.source_cause"),
             change=message("co501.source_change"),
             severity="hint",
-            fix=_fix(whole),
+            fix=_fix(job),
         )
 
 
-def _fix(whole: TrainingJob) -> Fix | None:
-    edit = insert_after_imports(whole.module, _HIGH)
+def _fix(job: TrainingJob) -> Fix | None:
+    edit = insert_after_imports(job.module, _HIGH)
     return None if edit is None else Fix(f"add {_HIGH} behind the imports", (edit,), is_safe=False)
 
 

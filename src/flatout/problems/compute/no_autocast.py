@@ -154,27 +154,27 @@ _KEYWORDS = {"lightning": 'precision="bf16-mixed"', "transformers": "bf16=True"}
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
-    for whole in code.wholes:
-        if not whole.is_on_gpu or whole.is_launched or whole.says(HALF) or whole.says(WIDE):
+    for job in code.jobs:
+        if not job.is_on_gpu or job.is_launched or job.says(HALF) or job.says(WIDE):
             continue
-        if whole.is_given("precision", "bf16", "fp16", "plugins", "args") or is_of_an_agent(whole):
+        if job.is_given("precision", "bf16", "fp16", "plugins", "args") or is_of_an_agent(job):
             continue
-        keyword = _KEYWORDS.get(whole.kind)
+        keyword = _KEYWORDS.get(job.kind)
         yield FoundInSource(
-            place=whole.place,
+            place=job.place,
             cause=message("co502.source_cause"),
             change=message("co502.change") if keyword is None else verbatim(keyword),
             severity="hint",
-            fix=_fix(whole, keyword),
+            fix=_fix(job, keyword),
             title=message("co502.source_title"),
         )
 
 
-def _fix(whole: TrainingJob, keyword: str | None) -> Fix | None:
+def _fix(job: TrainingJob, keyword: str | None) -> Fix | None:
     """Of a framework's trainer; in a loop nobody but its author knows where forward and loss begin and end."""
-    if keyword is None or not isinstance(whole.node, ast.Call):
+    if keyword is None or not isinstance(job.node, ast.Call):
         return None
-    edit = add_keyword(whole.module, whole.node, keyword)
+    edit = add_keyword(job.module, job.node, keyword)
     return None if edit is None else Fix(f"add {keyword}", (edit,), is_safe=False)
 
 

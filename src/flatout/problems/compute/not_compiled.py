@@ -43,15 +43,15 @@ _SHAPELESS = text_pattern(
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
-    for whole in code.wholes:
-        if not whole.is_on_gpu or whole.is_launched or whole.says(_COMPILED) or whole.says(_SHAPELESS):
+    for job in code.jobs:
+        if not job.is_on_gpu or job.is_launched or job.says(_COMPILED) or job.says(_SHAPELESS):
             continue
-        if whole.is_given("torch_compile", "args"):
+        if job.is_given("torch_compile", "args"):
             continue
         yield FoundInSource(
-            place=whole.place,
+            place=job.place,
             cause=message("co509.source_cause"),
-            change=verbatim("torch_compile=True") if whole.kind == "transformers" else message("co509.source_change"),
+            change=verbatim("torch_compile=True") if job.kind == "transformers" else message("co509.source_change"),
             severity="hint",
         )
 

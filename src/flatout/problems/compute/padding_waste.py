@@ -244,7 +244,7 @@ class FixedPadding:
 
 
 def find_padding(code: Code) -> Iterator[FixedPadding]:
-    modules = {id(m): m for whole in code.wholes if whole.is_on_gpu for m in nearby_modules(whole)}
+    modules = {id(m): m for job in code.jobs if job.is_on_gpu for m in nearby_modules(job)}
     for module in modules.values():
         text = module.text
         if _ASIDE.search(module.shown) or any(one in text for one in _CONDITIONED):

@@ -38,10 +38,10 @@ _AGENT = text_pattern(
 )  # fmt: skip
 
 
-def is_of_an_agent(whole: TrainingJob) -> bool:
-    return whole.says(_AGENT)
+def is_of_an_agent(job: TrainingJob) -> bool:
+    return job.says(_AGENT)
 
 
-def has_large_products(whole: TrainingJob) -> bool:
+def has_large_products(job: TrainingJob) -> bool:
     """Matrix products other than a convolutional network's last layer: convolutions may use TF32 as it is."""
-    return whole.says(_PRODUCTS) or (whole.says(_LINEAR) and not whole.says(_CONVOLUTIONS))
+    return job.says(_PRODUCTS) or (job.says(_LINEAR) and not job.says(_CONVOLUTIONS))

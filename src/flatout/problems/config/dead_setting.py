@@ -65,7 +65,7 @@ _OF_MMCV_1 = ("optimizer_config", "samples_per_gpu", "workers_per_gpu", "checkpo
 def in_source(code: Code) -> Iterator[FoundInSource]:
     dead = {
         one.place: (one, group)
-        for group in code.groups
+        for group in code.job_settings
         for one in group.declared_like(_SPEED, _STEMS)
         if one.meaning not in SWITCHES and _is_sure(one, group) and group.is_dead(one)
     }
@@ -108,8 +108,8 @@ def _found(one: DeclaredSetting, group: JobSettings) -> FoundInSource:
 def _step_of_every_batch(group: JobSettings) -> Place | None:
     ours = {id(one) for one in group.modules}
     for region in group.training.regions:
-        for turn in region.turns() if id(region.module) in ours else ():
-            call = turn.node
+        for point in region.main_path() if id(region.module) in ours else ():
+            call = point.node
             if isinstance(call, ast.Call) and called_name(call) == "step" and _STEPPING.search(dotted_name(call.func)):
                 return region.module.place(call)
     return None

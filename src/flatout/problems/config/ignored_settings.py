@@ -44,7 +44,7 @@ class IgnoredSetting:
     @property
     def is_cheaper(self) -> bool:
         """Is less configured than the loader has, so that nothing is lost?"""
-        known = [one.value for one in self.declared if isinstance(one.value, int)]
+        known = [setting.value for setting in self.declared if isinstance(setting.value, int)]
         return bool(known) and isinstance(self.value, int) and max(known) < self.value
 
 
@@ -59,7 +59,7 @@ class IgnoredSettings:
 def find_ignored_settings(code: Code) -> Iterator[IgnoredSettings]:
     """Each loader once; those of two trainings are judged with the first."""
     seen: set[int] = set()
-    for group in code.groups:
+    for group in code.job_settings:
         fixed = {name: _fixed(name, group, code.values) for name in _DEFAULTS}
         for loader in group.loaders:
             if not loader.trains or id(loader.call) in seen:
@@ -83,7 +83,7 @@ def _fixed(name: str, group: JobSettings, values: Values) -> tuple[DeclaredSetti
     if not any(loader.trains for loader in group.loaders):
         return ()
     found = group.declared_as(name)
-    if any(group.uses.is_used(one.name) or group.is_handed_on(one) for one in found):
+    if any(group.uses.is_used(setting.name) or group.is_handed_on(setting) for setting in found):
         return ()
     return tuple(found)
 
@@ -101,12 +101,14 @@ def _missed(
         return None
     has = _DEFAULTS[name] if state.value is None else state.value.value
     ignored = _ignored_parameter(name, loader, state, values)
-    found = [one for one in declared if one.value != has and _is_plausible(name, one.value)]
+    found = [setting for setting in declared if setting.value != has and _is_plausible(name, setting.value)]
     if ignored is not None:
         found.insert(0, ignored)
     if not found:
         return None
-    found.sort(key=lambda one: one.value is None and one.kind != "parameter")  # those that say a number first
+    found.sort(
+        key=lambda setting: setting.value is None and setting.kind != "parameter"
+    )  # those that say a number first
     handed = ignored.name if ignored is not None else _reached(found[0], loader.function)
     return IgnoredSetting(name, has, loader_argument(loader, name), tuple(found[:_MOST_PLACES]), handed)
 
@@ -134,46 +136,46 @@ def _ignored_parameter(name: str, loader: Loader, state: Setting, values: Values
     """A parameter of the function that makes the loader, which nothing in it reads."""
     function = loader.function
     plain = function.definition
-    for one in function.parameters:
-        if torch_setting((one,), on_command_line=True) != name or _is_loaded(one, function):
+    for parameter in function.parameters:
+        if torch_setting((parameter,), on_command_line=True) != name or _is_loaded(parameter, function):
             continue
-        known = values.of(ast.Name(one, ast.Load()), function)
+        known = values.of(ast.Name(parameter, ast.Load()), function)
         has = _DEFAULTS[name] if state.value is None else state.value.value
         if known is not None and (known.value == has or known.value is None):
             return None
         assert plain is not None
-        node = next(arg for arg in ast.walk(plain.args) if isinstance(arg, ast.arg) and arg.arg == one)
-        words = f"{one} of {function.name}()"
+        node = next(arg for arg in ast.walk(plain.args) if isinstance(arg, ast.arg) and arg.arg == parameter)
+        words = f"{parameter} of {function.name}()"
         return DeclaredSetting(
-            one, words, None if known is None else known.value, function.module.place(node), "parameter"
+            parameter, words, None if known is None else known.value, function.module.place(node), "parameter"
         )
     return None
 
 
 def _is_loaded(name: str, function: Function) -> bool:
     return any(
-        (isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Load))
-        or (isinstance(one, ast.Call) and called_name(one) in ("locals", "vars"))
-        for one in ast.walk(function.node)
+        (isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load))
+        or (isinstance(node, ast.Call) and called_name(node) in ("locals", "vars"))
+        for node in ast.walk(function.node)
     )
 
 
-def _reached(one: DeclaredSetting, function: Function) -> str | None:
+def _reached(setting: DeclaredSetting, function: Function) -> str | None:
     """`args.num_workers`, where the options are at hand in the function that makes the loader."""
-    if one.option is None or one.option.kind != "argparse":
+    if setting.option is None or setting.option.kind != "argparse":
         return None
     names = [*function.parameters, *function.bindings]
     if function.definition is None or not any(is_settings_name(name) for name in names):
         names += list(function.module.body.bindings)
     holding = [name for name in names if is_settings_name(name) and "." not in name and name not in ("c", "params")]
     plainly = [name for name in holding if name in ("args", "opt", "opts", "options")]
-    return f"{plainly[0]}.{one.name}" if plainly else None
+    return f"{plainly[0]}.{setting.name}" if plainly else None
 
 
 def _alike(loader: Loader, missed: tuple[IgnoredSetting, ...], group: JobSettings) -> Iterator[Loader]:
     for other in group.loaders:
-        for one in missed:
-            given = loader_argument(other, one.name)
-            if other is not loader and isinstance(given, ast.Constant) and given.value == one.value:
+        for ignored in missed:
+            given = loader_argument(other, ignored.name)
+            if other is not loader and isinstance(given, ast.Constant) and given.value == ignored.value:
                 yield other
                 break

@@ -290,7 +290,7 @@ class Overruled:
 
 def find_overruled(code: Code) -> Iterator[Overruled]:
     seen: set[Place] = set()
-    for group in code.groups:
+    for group in code.job_settings:
         for one in group.declared_as(*SWITCHES):
             found = None if one.place in seen else _overruled(one, group)
             if found is not None:
@@ -303,7 +303,7 @@ def _overruled(one: DeclaredSetting, group: JobSettings) -> Overruled | None:
     wanted = None if name is None else _wanted(name, one)
     if name is None or wanted is None or not group.is_dead(one):
         return None
-    if name in _OF_LAUNCHERS and group.whole.is_launched:
+    if name in _OF_LAUNCHERS and group.job.is_launched:
         return None
     if name in _SWITCHES:
         turned = list(_turned(_SWITCHES[name], group.modules))

@@ -154,14 +154,14 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         if "detect_anomaly" not in module.text or not code.training.takes_part(module):
             continue
         for function in module.functions:
-            for turn in walk_main_path(function.node.body, function):
-                if isinstance(turn.node, ast.Call) and _turns_on(turn.node, function, code):
+            for point in walk_main_path(function.node.body, function):
+                if isinstance(point.node, ast.Call) and _turns_on(point.node, function, code):
                     yield FoundInSource(
                         severity="high",
-                        place=module.place(turn.node),
+                        place=module.place(point.node),
                         cause=message("ho405.source_cause"),
                         change=message("ho405.source_change"),
-                        fix=_fix(turn.node, function, code),
+                        fix=_fix(point.node, function, code),
                     )
 
 

@@ -98,10 +98,12 @@ class _Known:
             self._fixed_parameters[id(function)] = set.intersection(*fixed)
 
     def _fixed_by(self, call: ast.Call, function: Scope, caller: Scope) -> set[str]:
-        if any(isinstance(arg, ast.Starred) for arg in call.args) or any(one.arg is None for one in call.keywords):
+        if any(isinstance(arg, ast.Starred) for arg in call.args) or any(
+            keyword.arg is None for keyword in call.keywords
+        ):
             return set()
         given = dict(zip(function.parameters, call.args, strict=False))
-        given |= {one.arg: one.value for one in call.keywords if one.arg is not None}
+        given |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg is not None}
         env = self._names[id(caller)]
         left = {name for name in function.defaults if name not in given}
         return left | {name for name, value in given.items() if self._is_constant(value, env, caller)}
@@ -145,9 +147,9 @@ class _Known:
             for part in node.generators:
                 if not self._is_constant(part.iter, inner, scope):
                     return False
-                inner |= {one.id for one in ast.walk(part.target) if isinstance(one, ast.Name)}
+                inner |= {child.id for child in ast.walk(part.target) if isinstance(child, ast.Name)}
             tests = [test for part in node.generators for test in part.ifs]
-            return all(self._is_constant(one, inner, scope) for one in (node.elt, *tests))
+            return all(self._is_constant(part, inner, scope) for part in (node.elt, *tests))
         if isinstance(node, _PLAIN):
             return all(self._is_constant(part, env, scope) for part in single_values(node))
         return False
@@ -172,9 +174,9 @@ class _Known:
         name, func = called_name(call), call.func
         if any(part in name for part in _BY_CHANCE):
             return False
-        if any(one.arg == "requires_grad" or one.arg is None for one in call.keywords):
+        if any(given.arg == "requires_grad" or given.arg is None for given in call.keywords):
             return False
-        values = [*call.args, *(one.value for one in call.keywords if one.arg not in _PLACES)]
+        values = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg not in _PLACES)]
         if isinstance(func, ast.Attribute) and name in _MOVES:
             return self._is_constant(func.value, env, scope)
         if not all(self._is_constant(value, env, scope) for value in values):
@@ -220,7 +222,7 @@ class _Known:
                 found = _built(scope, statement, whole=True)
             if found is not None:
                 yield found
-                feeding |= {one.id for one in ast.walk(value) if isinstance(one, ast.Name)} if found.whole else set()
+                feeding |= {node.id for node in ast.walk(value) if isinstance(node, ast.Name)} if found.whole else set()
 
     def _in_statement(
         self, statement: ast.stmt, value: ast.expr, env: set[str], scope: Scope
@@ -230,7 +232,7 @@ class _Known:
         if kept and self._is_constant(value, env, scope) and self._makes_tensor(value, env, scope):
             return _built(scope, statement, whole=True)
         # Or a part of it, or the beginning of something that is changed later on: then its copy at least.
-        moved = [one for one in ast.walk(value) if isinstance(one, ast.Call) and called_name(one) in ("to", "cuda")]
+        moved = [call for call in ast.walk(value) if isinstance(call, ast.Call) and called_name(call) in ("to", "cuda")]
         if len(moved) == 1 and self._is_constant(moved[0], env, scope) and self._makes_tensor(moved[0], env, scope):
             return _built(scope, statement, whole=False)
         return None
@@ -247,12 +249,12 @@ class _Known:
                     return True
                 function = self._functions.get(name)
                 if function is not None and any(
-                    self._makes_tensor(one, set(), function, depth + 1) for one in _values_of(function)
+                    self._makes_tensor(made, set(), function, depth + 1) for made in _values_of(function)
                 ):
                     return True
             elif isinstance(node, ast.Name) and node.id in env:
-                given = [one for name, one, _ in scope.bindings if name == node.id and not _names(one, node.id)]
-                if any(self._makes_tensor(one, env - {node.id}, scope, depth + 1) for one in given):
+                given = [bound for name, bound, _ in scope.bindings if name == node.id and not _names(bound, node.id)]
+                if any(self._makes_tensor(bound, env - {node.id}, scope, depth + 1) for bound in given):
                     return True
         return False
 
@@ -287,7 +289,7 @@ def _built(scope: Scope, statement: ast.stmt, whole: bool) -> ConstantStatement:
 
 def _targets(statement: ast.stmt) -> set[str]:
     targets = statement.targets if isinstance(statement, ast.Assign) else ()
-    return {one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)}
+    return {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
 
 
 def _values_of(function: Scope) -> list[ast.AST]:
@@ -295,7 +297,7 @@ def _values_of(function: Scope) -> list[ast.AST]:
 
 
 def _names(node: ast.AST, name: str) -> bool:
-    return any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(node))
+    return any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(node))
 
 
 def _in_library(func: ast.AST, scope: Scope) -> bool:

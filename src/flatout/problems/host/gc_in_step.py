@@ -32,7 +32,7 @@ from flatout.records.message import Message, message
 from flatout.records.report import LineCost, Location
 from flatout.records.source import Fix
 from flatout.source.code import Code, call_path
-from flatout.source.flow.guards import PathNode
+from flatout.source.flow.guards import ProgramPoint
 from flatout.source.syntax.edits import remove_statement
 from flatout.source.syntax.nodes import called_name, dotted_name
 from flatout.source.training.regions import Region
@@ -142,7 +142,7 @@ CASES = (
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
-    for region, turn, call in code.calls_each_step("collect", "empty_cache"):
+    for region, point, call in code.calls_each_step("collect", "empty_cache"):
         emptying = called_name(call) == "empty_cache"
         if not emptying and dotted_name(call.func) != "gc.collect":
             continue
@@ -152,13 +152,13 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             cause=message(cause, call=dotted_name(call.func), step=step_of(region)),
             change=_change(emptying, asked=True),
             related=call_path(region),
-            fix=_fix(region, turn, call),
+            fix=_fix(region, point, call),
         )
 
 
-def _fix(region: Region, turn: PathNode, call: ast.Call) -> Fix | None:
+def _fix(region: Region, point: ProgramPoint, call: ast.Call) -> Fix | None:
     """Not a safe one: a run that barely fits into memory may need it."""
-    statement = turn.statement
+    statement = point.statement
     if not isinstance(statement, ast.Expr) or statement.value is not call:
         return None
     edit = remove_statement(region.module, statement)

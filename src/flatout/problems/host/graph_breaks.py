@@ -349,8 +349,8 @@ def _is_left_out(function: Function) -> bool:
 
 
 def _breaking(function: Function) -> Iterator[ast.expr]:
-    for turn in walk_main_path(function.node.body, function):
-        node = turn.node
+    for point in walk_main_path(function.node.body, function):
+        node = point.node
         if not isinstance(node, ast.Call):
             continue
         name = called_name(node)

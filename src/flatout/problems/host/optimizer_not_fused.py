@@ -44,10 +44,10 @@ _OTHERWISE = text_pattern(
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
     said: set[int] = set()
-    for whole in code.wholes:
-        if whole.kind == "transformers" or not whole.is_on_gpu or whole.says(_OTHERWISE):
+    for job in code.jobs:
+        if job.kind == "transformers" or not job.is_on_gpu or job.says(_OTHERWISE):
             continue
-        one = _plain(whole)
+        one = _plain(job)
         if one is None or id(one.function.module) in said:
             continue
         module = one.function.module
@@ -62,12 +62,12 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         )
 
 
-def _plain(whole: TrainingJob) -> Optimizer | None:
+def _plain(job: TrainingJob) -> Optimizer | None:
     """The training's own optimizer: of its file, else the only one of what it imports."""
-    here = _plain_in([whole.module])
+    here = _plain_in([job.module])
     if here:
         return here[0]
-    others = _plain_in([one for one in whole.modules if one is not whole.module])
+    others = _plain_in([one for one in job.modules if one is not job.module])
     return others[0] if len(others) == 1 else None
 
 

@@ -30,7 +30,7 @@ class Optimizer:
         return called_name(self.call)
 
     def given(self, *names: str) -> ast.keyword | None:
-        return next((one for one in self.call.keywords if one.arg in names), None)
+        return next((keyword for keyword in self.call.keywords if keyword.arg in names), None)
 
 
 def find_optimizers(module: Module) -> Iterator[Optimizer]:
@@ -74,14 +74,14 @@ def find_updates(code: Code) -> Iterator[ParameterUpdate]:
     """One for each loop: the innermost one over parameters."""
     seen: set[int] = set()
     for region in code.training.regions:
-        for turn in region.turns():
-            loop = turn.loops[-1] if turn.loops else None
+        for point in region.main_path():
+            loop = point.loops[-1] if point.loops else None
             if not isinstance(loop, ast.For) or id(loop) in seen or not goes_over_parameters(loop):
                 continue
-            done = _done_by(turn.node, bound_names(loop.target))
+            done = _done_by(point.node, bound_names(loop.target))
             if done is not None and runs_each_step_if_enabled(region, loop):
                 seen.add(id(loop))
-                yield ParameterUpdate(region, loop, turn.node, done, region.function)
+                yield ParameterUpdate(region, loop, point.node, done, region.function)
     for function, loop, node in _own_optimizers(code):
         if id(loop) not in seen:
             yield ParameterUpdate(None, loop, node, "changed", function)
@@ -89,26 +89,26 @@ def find_updates(code: Code) -> Iterator[ParameterUpdate]:
 
 def _own_optimizers(code: Code) -> Iterator[tuple[Function, ast.For, ast.AST]]:
     """Optimizers of the project's own that a training makes: their `step` may be reached in a way nobody can follow."""
-    trains = {id(region.module): region.module for region in code.training.regions if region.hop is None}
+    trains = {id(region.module): region.module for region in code.training.regions if region.call_site is None}
     for module in code.project.mentioning("Optimizer"):
         if not code.training.takes_part(module) or "def step" not in module.text:
             continue
         for cls in module.classes.values():
             if "step" not in cls.methods or not code.project.is_a(cls, "Optimizer"):
                 continue
-            if any(re.search(rf"(?<!class )\b{cls.name}\b", one.text) for one in trains.values()):
+            if any(re.search(rf"(?<!class )\b{cls.name}\b", value.text) for value in trains.values()):
                 yield from _changing_in(cls.methods["step"])
 
 
 def _changing_in(function: Function) -> Iterator[tuple[Function, ast.For, ast.AST]]:
     seen: set[int] = set()
-    for turn in walk_main_path(function.node.body, function):
-        loop = turn.loops[-1] if turn.loops else None
+    for point in walk_main_path(function.node.body, function):
+        loop = point.loops[-1] if point.loops else None
         if not isinstance(loop, ast.For) or id(loop) in seen or not goes_over_parameters(loop):
             continue
-        if _done_by(turn.node, bound_names(loop.target)) == "changed":
+        if _done_by(point.node, bound_names(loop.target)) == "changed":
             seen.add(id(loop))
-            yield function, loop, turn.node
+            yield function, loop, point.node
 
 
 def goes_over_parameters(loop: ast.For) -> bool:
@@ -140,8 +140,8 @@ def _done_by_assignment(node: ast.Assign, names: set[str]) -> Done | None:
     target = node.targets[0]
     if not (isinstance(target, ast.Attribute) and target.attr in ("data", "grad") and root_name(target) in names):
         return None
-    computes = any(isinstance(one, ast.BinOp) for one in walk_scope(node.value))
-    return "changed" if computes and root_name(target) in {root_name(one) for one in walk_scope(node.value)} else None
+    computes = any(isinstance(inner, ast.BinOp) for inner in walk_scope(node.value))
+    return "changed" if computes and root_name(target) in {root_name(part) for part in walk_scope(node.value)} else None
 
 
 def _is_gradient(func: ast.expr, names: set[str]) -> bool:

@@ -198,8 +198,8 @@ def find_profilers(code: Code) -> Iterator[OpenProfiler]:
 
 def _in_function(function: Function, code: Code) -> Iterator[OpenProfiler]:
     opened: set[int] = set()
-    for turn in walk_main_path(function.node.body, function):
-        statement = turn.statement
+    for point in walk_main_path(function.node.body, function):
+        statement = point.statement
         if not isinstance(statement, ast.With | ast.AsyncWith) or id(statement) in opened:
             continue
         opened.add(id(statement))
@@ -234,7 +234,7 @@ def _trains(statement: ast.With | ast.AsyncWith, function: Function, code: Code)
                 if id(callee) in holders:
                     return not _is_short(holders[id(callee)])
     # Within the step: around its forward or backward pass.
-    in_step = any(turn.statement is statement for region in code.training.regions for turn in region.turns())
+    in_step = any(point.statement is statement for region in code.training.regions for point in region.main_path())
     return in_step and any(
         isinstance(one, ast.Call) and called_name(one) == "backward"
         for part in statement.body

@@ -297,16 +297,18 @@ def find_element_loops(code: Code) -> Iterator[tuple[Region, ast.For]]:
     """Nested loops over indices in a step that pick or write a tensor's elements by their variables; the outermost."""
     seen: set[int] = set()
     for region in code.training.regions:
-        for turn in region.turns():
-            outer = [one for one in turn.loops if isinstance(one, ast.For) and _is_counted(one)]
-            if len(outer) < 2 or not isinstance(turn.node, ast.Subscript) or id(outer[0]) in seen:
+        for point in region.main_path():
+            outer = [one for one in point.loops if isinstance(one, ast.For) and _is_counted(one)]
+            if len(outer) < 2 or not isinstance(point.node, ast.Subscript) or id(outer[0]) in seen:
                 continue
             # By the innermost variable, in a loop that calls nothing heavier: each turn is one element's.
-            if not bound_names(outer[-1].target) & names_in(turn.node.slice) or not _is_over_elements(outer[0], region):
+            if not bound_names(outer[-1].target) & names_in(point.node.slice) or not _is_over_elements(
+                outer[0], region
+            ):
                 continue
             # An array in host memory, or a list: Python goes through it as fast as through anything.
-            kind = code.kinds.of(region).of(turn.node.value)
-            if kind in ("graph", "device") or _is_torch_made(turn.node.value, region):
+            kind = code.tensors.of(region).of(point.node.value)
+            if kind in ("graph", "device") or _is_torch_made(point.node.value, region):
                 seen.add(id(outer[0]))
                 yield region, outer[0]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from flatout.problems.host.constant_statements import find_constants
 from flatout.source.code import Code
 from flatout.source.flow.devices import moves_to, uses_device
-from flatout.source.flow.guards import PathNode
+from flatout.source.flow.guards import ProgramPoint
 from flatout.source.project.project import Project
 from flatout.source.syntax.module import Function, Module
 from flatout.source.syntax.nodes import (
@@ -75,23 +75,27 @@ def _literal(call: ast.Call) -> object | None:
 
 def find_rebuilt(code: Code) -> Iterator[Rebuilt]:
     candidates = list(_candidates(code))
-    unclear = [one for one in candidates if not one.is_literal and not _is_of_data(one, code.project)]
-    modules = {id(module): module for one in unclear for module in _modules_of(one, code.project)}
+    unclear = [
+        candidate for candidate in candidates if not candidate.is_literal and not _is_of_data(candidate, code.project)
+    ]
+    modules = {id(module): module for candidate in unclear for module in _modules_of(candidate, code.project)}
     # Which statements are constant is worked out for whole files, so only for those that it may hang on.
     texts = tuple(sorted((module.shown, module.text) for module in modules.values()))
-    built = {(one.file, one.first, one.last) for one in find_constants(texts)} if texts else set()
-    known = [one for one in candidates if one.is_literal] + unclear
-    known += [one for one in candidates if one.is_of_sizes and not any(one is other for other in known)]
-    for one in known:
-        at = (one.region.module.shown, one.statement.lineno, one.statement.end_lineno or 0)
-        if (one.is_literal or one.is_of_sizes or at in built) and runs_each_step_if_enabled(one.region, one.node):
-            yield one
+    built = {(constant.file, constant.first, constant.last) for constant in find_constants(texts)} if texts else set()
+    known = [candidate for candidate in candidates if candidate.is_literal] + unclear
+    known += [part for part in candidates if part.is_of_sizes and not any(part is other for other in known)]
+    for value in known:
+        at = (value.region.module.shown, value.statement.lineno, value.statement.end_lineno or 0)
+        if (value.is_literal or value.is_of_sizes or at in built) and runs_each_step_if_enabled(
+            value.region, value.node
+        ):
+            yield value
 
 
-def _is_of_data(one: Rebuilt, project: Project) -> bool:
+def _is_of_data(rebuilt: Rebuilt, project: Project) -> bool:
     """A method of a sample or a batch: what such an object holds differs from step to step."""
-    owner = one.region.function.owner
-    if owner is None or "self" not in _made_of(one.node):
+    owner = rebuilt.region.function.owner
+    if owner is None or "self" not in _made_of(rebuilt.node):
         return False
     return not any(owner.name.endswith(end) or project.is_a(owner, end) for end in _HOLDING_SETTINGS)
 
@@ -102,14 +106,14 @@ def _candidates(code: Code) -> Iterator[Rebuilt]:
     for region in code.training.regions:
         on_device = uses_device(region.module) or uses_device(region.root.module)
         changing: set[str] | None = None
-        for turn in region.turns():
-            call, statement = turn.node, turn.statement
+        for point in region.main_path():
+            call, statement = point.node, point.statement
             if not isinstance(call, ast.Call) or statement is None or id(statement) in seen:
                 continue
             if not isinstance(getattr(statement, "value", None), ast.expr):
                 continue
             is_copied = on_device and _copies(call, region, code)
-            if not is_copied and not _computes(call, turn, region, code.project):
+            if not is_copied and not _computes(call, point, region, code.project):
                 continue
             if changing is None:
                 changing = _changing(region.function)
@@ -123,10 +127,10 @@ def _candidates(code: Code) -> Iterator[Rebuilt]:
 def _copies(call: ast.Call, region: Region, code: Code) -> bool:
     """Something is brought from the host to the device here; an empty tensor, or what an object holds, is not made."""
     moves = isinstance(call.func, ast.Attribute) and (moves_to(call) == "device" or _follows(call, region, code))
-    given = any(one.arg == "device" for one in call.keywords) and called_name(call) in _FROM_HOST
+    given = any(keyword.arg == "device" for keyword in call.keywords) and called_name(call) in _FROM_HOST
     made = call.func.value if moves and isinstance(call.func, ast.Attribute) else call
     is_empty = isinstance(made, ast.Call) and _literal(made) in ([], ())
-    new = _is_new_list(call) and code.kinds.of(region).is_on_device(call)
+    new = _is_new_list(call) and code.tensors.of(region).is_on_device(call)
     return (moves or given or new) and not is_empty and not isinstance(made, ast.Attribute)
 
 
@@ -134,7 +138,7 @@ def _follows(call: ast.Call, region: Region, code: Code) -> bool:
     """`weights.to(x)`: to wherever a tensor of the device is."""
     if called_name(call) != "to" or len(call.args) != 1 or not isinstance(call.args[0], ast.Name):
         return False
-    return code.kinds.of(region).is_on_device(call.args[0])
+    return code.tensors.of(region).is_on_device(call.args[0])
 
 
 def _is_new_list(call: ast.Call) -> bool:
@@ -147,14 +151,14 @@ def _is_of_sizes(call: ast.Call) -> bool:
     made = call.func.value if isinstance(call.func, ast.Attribute) and called_name(call) in ("to", "cuda") else None
     while isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute) and made.func.attr in _SHAPING:
         made = made.func.value
-    if not isinstance(made, ast.Call) or any(one.arg == "device" for one in made.keywords):
+    if not isinstance(made, ast.Call) or any(keyword.arg == "device" for keyword in made.keywords):
         return False
     return dotted_name(made.func) in {f"torch.{name}" for name in _OF_SIZES}
 
 
-def _computes(call: ast.Call, turn: PathNode, region: Region, project: Project) -> bool:
+def _computes(call: ast.Call, point: ProgramPoint, region: Region, project: Project) -> bool:
     """`bank = triangles(32, 129)`: all it calls is a plain function of the project, which makes tensors."""
-    if not isinstance(turn.statement, ast.Assign) or turn.statement.value is not call:
+    if not isinstance(point.statement, ast.Assign) or point.statement.value is not call:
         return False
     callees = project.resolve(call, region.function)
     if len(callees) != 1 or callees[0].owner is not None or callees[0].definition is None:
@@ -168,7 +172,7 @@ def _made_of(call: ast.Call) -> set[str]:
     if called_name(call) in ("to", "cuda") and isinstance(call.func, ast.Attribute):
         parts: list[ast.expr] = [call.func.value]
     else:
-        parts = [*call.args, *(one.value for one in call.keywords if one.arg != "device")]
+        parts = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg != "device")]
     return {name for part in parts for name in _read(part)}
 
 
@@ -179,9 +183,9 @@ def _changing(function: Function) -> set[str]:
     """
     names = set(function.parameters) - {"self", "cls"}
     for statement in function.node.body:
-        for one in walk_scope(statement):
-            if isinstance(one, LOOPS) and not isinstance(one, ast.While):
-                names |= bound_names(one.target)
+        for node in walk_scope(statement):
+            if isinstance(node, LOOPS) and not isinstance(node, ast.While):
+                names |= bound_names(node.target)
     for _ in range(_ROUNDS):
         names |= {name for name, values in function.bindings.items() if any(names & _read(value) for value in values)}
     return names
@@ -192,18 +196,18 @@ def _read(node: ast.expr) -> set[str]:
     found: set[str] = set()
     stack: list[ast.AST] = [node]
     while stack:
-        one = stack.pop()
-        if isinstance(one, ast.Name):
-            found.add(one.id)
-        elif not (isinstance(one, ast.Attribute) and one.attr in ("device", "dtype")):
-            stack += children(one)
+        here = stack.pop()
+        if isinstance(here, ast.Name):
+            found.add(here.id)
+        elif not (isinstance(here, ast.Attribute) and here.attr in ("device", "dtype")):
+            stack += children(here)
     return found
 
 
-def _modules_of(one: Rebuilt, project: Project) -> Iterator[Module]:
+def _modules_of(rebuilt: Rebuilt, project: Project) -> Iterator[Module]:
     """The file, and those of the plain functions that make what is copied."""
-    yield one.region.module
-    waiting = [(one.region.function, call, 0) for call in walk_scope(one.node) if isinstance(call, ast.Call)]
+    yield rebuilt.region.module
+    waiting = [(rebuilt.region.function, call, 0) for call in walk_scope(rebuilt.node) if isinstance(call, ast.Call)]
     while waiting:
         function, call, depth = waiting.pop()
         for callee in project.resolve(call, function):

@@ -104,14 +104,14 @@ def _of_function(
     ordered = [*given.posonlyargs, *given.args]
     last = ordered[len(ordered) - len(given.defaults) :]
     pairs = [*zip(last, given.defaults, strict=True), *zip(given.kwonlyargs, given.kw_defaults, strict=True)]
-    fixed = {one.arg for one, value in pairs if value is not None and _is_literal(value)}
+    fixed = {parameter.arg for parameter, value in pairs if value is not None and _is_literal(value)}
     scope = Scope(
         file=file,
         name=function.name,
-        parameters=[one.arg for one in (*ordered, *given.kwonlyargs)],
+        parameters=[parameter.arg for parameter in (*ordered, *given.kwonlyargs)],
         defaults=fixed,
         is_plain_function=owner is None and not given.vararg and not given.kwarg,
-        is_cached=any(ast.unparse(one).split("(")[0].endswith(_CACHES) for one in function.decorator_list),
+        is_cached=any(ast.unparse(decorator).split("(")[0].endswith(_CACHES) for decorator in function.decorator_list),
         imported=imported,
         from_libraries=from_libraries,
         class_body=owner,
@@ -137,8 +137,8 @@ def _fill(scope: Scope, body: Sequence[ast.stmt], loop: ast.stmt | None = None) 
             if name in ("body", "orelse", "finalbody"):
                 _fill(scope, part, statement if is_loop else loop)
             elif name in ("handlers", "cases"):
-                for one in part:
-                    _fill(scope, one.body, loop)
+                for branch in part:
+                    _fill(scope, branch.body, loop)
             else:
                 _mark_unclear(scope, part)
     scope.bound = {name for name, _, _ in scope.bindings} | scope.unclear
@@ -146,13 +146,13 @@ def _fill(scope: Scope, body: Sequence[ast.stmt], loop: ast.stmt | None = None) 
 
 def _mark_unclear(scope: Scope, part: object) -> None:
     """The head of a loop, a `with`, an `if`: what it binds is not followed, what it calls is known."""
-    for one in part if isinstance(part, list) else [part]:
-        if isinstance(one, ast.AST):
-            nodes = list(walk_scope(one))
+    for item in part if isinstance(part, list) else [part]:
+        if isinstance(item, ast.AST):
+            nodes = list(walk_scope(item))
             scope.nodes += nodes
             scope.unclear |= {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        elif isinstance(one, str):
-            scope.unclear.add(one)
+        elif isinstance(item, str):
+            scope.unclear.add(item)
 
 
 def _bind(scope: Scope, statement: ast.stmt) -> None:
@@ -164,14 +164,14 @@ def _bind(scope: Scope, statement: ast.stmt) -> None:
     for target in targets:
         if target is None or value is None or isinstance(target, ast.Attribute | ast.Subscript):
             continue
-        for one in ast.walk(target):
-            if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
-                scope.bindings.append((one.id, value, statement))
-    scope.unclear |= {one.target.id for one in walk_scope(statement) if isinstance(one, ast.NamedExpr)}
+        for part in ast.walk(target):
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                scope.bindings.append((part.id, value, statement))
+    scope.unclear |= {node.target.id for node in walk_scope(statement) if isinstance(node, ast.NamedExpr)}
 
 
 def is_training_loop(loop: ast.AST) -> bool:
-    return any(isinstance(one, ast.Call) and called_name(one) in _TRAINS for one in walk_scope(loop))
+    return any(isinstance(call, ast.Call) and called_name(call) in _TRAINS for call in walk_scope(loop))
 
 
 def in_training_function(scope: Scope) -> bool:
@@ -205,13 +205,13 @@ def stored_parts(scope: Scope) -> Iterator[tuple[str, list[ast.AST]]]:
         if value is None:
             continue
         for target in statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]:
-            for one in ast.walk(target) if target is not None else ():
+            for part in ast.walk(target) if target is not None else ():
                 if (
-                    isinstance(one, ast.Subscript)
-                    and isinstance(one.ctx, ast.Store)
-                    and isinstance(one.value, ast.Name)
+                    isinstance(part, ast.Subscript)
+                    and isinstance(part.ctx, ast.Store)
+                    and isinstance(part.value, ast.Name)
                 ):
-                    yield one.value.id, [one.slice, value]
+                    yield part.value.id, [part.slice, value]
     for node in scope.nodes:
         if (
             isinstance(node, ast.Call)
@@ -239,7 +239,7 @@ def settings_of_self(scope: Scope) -> set[str]:
         if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         begun = function.body if function.name == "__init__" else []
-        plain = {id(target) for one in begun if _is_setting(one) for target in _targets(one)}
+        plain = {id(target) for statement in begun if _is_setting(statement) for target in _targets(statement)}
         for node in ast.walk(function):
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and _is_self(node.value):
                 settings[node.attr] = settings.get(node.attr, True) and id(node) in plain
@@ -254,14 +254,14 @@ def _targets(statement: ast.stmt) -> list[ast.AST]:
     if not isinstance(statement, ast.Assign | ast.AnnAssign):
         return []
     targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-    return [one for target in targets for one in ast.walk(target)]
+    return [node for target in targets for node in ast.walk(target)]
 
 
 def _is_setting(statement: ast.stmt) -> bool:
     value = getattr(statement, "value", None)
     if value is None:
         return False
-    calls = [one for one in ast.walk(value) if isinstance(one, ast.Call)]
+    calls = [node for node in ast.walk(value) if isinstance(node, ast.Call)]
     return all(called_name(call) in _PLAIN_CALLS for call in calls)
 
 
@@ -270,4 +270,4 @@ def _is_literal(value: ast.AST) -> bool:
         ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.UnaryOp, ast.BinOp, ast.operator, ast.unaryop,
         ast.expr_context,
     )  # fmt: skip
-    return all(isinstance(one, allowed) for one in ast.walk(value))
+    return all(isinstance(node, allowed) for node in ast.walk(value))

@@ -86,10 +86,10 @@ def _hands_out_batches(dataset: Dataset, code: Code) -> bool:
 
 def _takes_it_apart(made: Loader, code: Code) -> bool:
     """`batch[0]`, `.squeeze(0)` in the step."""
-    for region, turn in code.each_step():
+    for region, point in code.each_step():
         if not code.training.are_together(region.module, made.function.module):
             continue
-        node = turn.node
+        node = point.node
         if isinstance(node, ast.Call) and called_name(node) in ("squeeze", "squeeze_", "flatten"):
             return True
         if isinstance(node, ast.Subscript) and getattr(node.slice, "value", None) == 0:

@@ -284,8 +284,8 @@ _FROM_ARRAYS = {"from_numpy", "as_tensor", "tensor"}
 def find_host_work(code: Code) -> Iterator[tuple[Region, ast.Call, Message]]:
     """The region, the call, and what it does; once for each line."""
     seen: set[tuple[int, int]] = set()
-    for region, turn in code.each_step():
-        call = turn.node
+    for region, point in code.each_step():
+        call = point.node
         if not isinstance(call, ast.Call) or not _takes_batches(region):
             continue
         what = _what(call, region, code)
@@ -348,7 +348,7 @@ def _is_a_round_trip(call: ast.Call, region: Region, code: Code) -> bool:
     inner = call.args[0] if call.args else None
     if not isinstance(inner, ast.Call) or called_name(inner) == "numpy" or _was_on_device(inner, region.function, 0):
         return False
-    tensors = code.kinds.of(region)
+    tensors = code.tensors.of(region)
     return any(
         isinstance(one, ast.Call)
         and called_name(one) == "numpy"

@@ -40,46 +40,46 @@ class _Body:
 
     def __init__(self, region: Region) -> None:
         self.region = region
-        self.nodes = [one for statement in region.body for one in walk_scope(statement)]
-        self.at = {id(one): place for place, one in enumerate(self.nodes)}
-        self.parents = {id(child): one for one in self.nodes for child in children(one)}
+        self.nodes = [node for statement in region.body for node in walk_scope(statement)]
+        self.at = {id(node): place for place, node in enumerate(self.nodes)}
+        self.parents = {id(child): part for part in self.nodes for child in children(part)}
         self.readings: dict[str, list[_Reading]] = {}
         self.others: dict[str, list[int]] = {}
-        for place, one in enumerate(self.nodes):
-            if isinstance(one, ast.Assign):
-                self._note(one, place)
+        for place, inner in enumerate(self.nodes):
+            if isinstance(inner, ast.Assign):
+                self._note(inner, place)
 
-    def _note(self, one: ast.Assign, place: int) -> None:
-        size = sum(1 for _ in walk_scope(one))
-        for target in one.targets:
+    def _note(self, assign: ast.Assign, place: int) -> None:
+        size = sum(1 for _ in walk_scope(assign))
+        for target in assign.targets:
             if name := dotted_name(target):
-                if is_clock(one.value, self.region.module):
-                    self.readings.setdefault(name, []).append(_Reading(one, place, place + size))
+                if is_clock(assign.value, self.region.module):
+                    self.readings.setdefault(name, []).append(_Reading(assign, place, place + size))
                 else:
                     self.others.setdefault(name, []).append(place)
 
     def reading_before(self, name: str, place: int) -> _Reading | None:
         """The reading that a name holds here, if this turn made it."""
-        known = [one for one in self.readings.get(name, ()) if one.first < place]
+        known = [reading for reading in self.readings.get(name, ()) if reading.first < place]
         if not known or any(known[-1].first < other < place for other in self.others.get(name, ())):
             return None
         return known[-1]
 
     def above(self, node: ast.AST) -> Iterator[ast.AST]:
-        one = self.parents.get(id(node))
-        while one is not None:
-            yield one
-            one = self.parents.get(id(one))
+        here = self.parents.get(id(node))
+        while here is not None:
+            yield here
+            here = self.parents.get(id(here))
 
 
 def find_intervals(region: Region) -> Iterator[Interval]:
     """Those that begin in each turn of the region and end in the same one; the end may be looked at seldom."""
-    if not any(one in region.module.text for one in _MODULES):
+    if not any(word in region.module.text for word in _MODULES):
         return
     body = _Body(region)
     if not body.readings:
         return
-    each_time = {id(turn.node) for turn in region.turns()}
+    each_time = {id(point.node) for point in region.main_path()}
     for place, node in enumerate(body.nodes):
         if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Sub):
             continue
@@ -89,11 +89,11 @@ def find_intervals(region: Region) -> Iterator[Interval]:
         until = _until(node, place, body)
         if until is None or begun.behind > until or not _are_level(begun.statement, node, body):
             continue
-        if any(isinstance(one, ast.Compare | ast.If | ast.While) for one in _to_statement(node, body)):
+        if any(isinstance(part, ast.Compare | ast.If | ast.While) for part in _to_statement(node, body)):
             continue  # asks how long it has been: a limit, no measurement
         # What the difference is handed to runs after it.
-        around = {id(one) for one in body.above(node)}
-        inside = tuple(one for one in body.nodes[begun.behind : until] if id(one) not in around)
+        around = {id(child) for child in body.above(node)}
+        inside = tuple(inner for inner in body.nodes[begun.behind : until] if id(inner) not in around)
         yield Interval(region, begun.statement, node, inside, _called(node, body))
 
 
@@ -118,40 +118,40 @@ def _until(node: ast.BinOp, place: int, body: _Body) -> int | None:
 def _are_level(statement: ast.stmt, node: ast.AST, body: _Body) -> bool:
     """Whatever the first reading lies in, the second does too; and no loop goes round between them."""
     around, above = body.parents.get(id(statement)), list(body.above(node))
-    if around is not None and not any(one is around for one in above):
+    if around is not None and not any(part is around for part in above):
         return False
-    for one in above:
-        if one is around:
+    for inner in above:
+        if inner is around:
             return True
-        if isinstance(one, LOOPS):
+        if isinstance(inner, LOOPS):
             return False
     return True
 
 
 def _to_statement(node: ast.AST, body: _Body) -> Iterator[ast.AST]:
-    for one in body.above(node):
-        yield one
-        if isinstance(one, ast.stmt):
+    for part in body.above(node):
+        yield part
+        if isinstance(part, ast.stmt):
             return
 
 
 def _called(node: ast.AST, body: _Body) -> str:
     words: list[str] = []
     below: ast.AST = node
-    for one in _to_statement(node, body):
-        if isinstance(one, ast.Assign):
-            words += [_spelled(target) for target in one.targets]
-        elif isinstance(one, ast.AugAssign | ast.AnnAssign):
-            words.append(_spelled(one.target))
-        elif isinstance(one, ast.keyword):
-            words.append(one.arg or "")
-        elif isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute):
-            words.append(_spelled(one.func.value))
-            words += [str(given.value) for given in one.args[:1] if isinstance(given, ast.Constant)]
-        elif isinstance(one, ast.Dict):
-            keys = zip(one.keys, one.values, strict=True)
+    for part in _to_statement(node, body):
+        if isinstance(part, ast.Assign):
+            words += [_spelled(target) for target in part.targets]
+        elif isinstance(part, ast.AugAssign | ast.AnnAssign):
+            words.append(_spelled(part.target))
+        elif isinstance(part, ast.keyword):
+            words.append(part.arg or "")
+        elif isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
+            words.append(_spelled(part.func.value))
+            words += [str(given.value) for given in part.args[:1] if isinstance(given, ast.Constant)]
+        elif isinstance(part, ast.Dict):
+            keys = zip(part.keys, part.values, strict=True)
             words += [str(getattr(key, "value", "")) for key, value in keys if value is below]
-        below = one
+        below = part
     return " ".join(words)
 
 

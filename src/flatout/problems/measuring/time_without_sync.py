@@ -185,7 +185,7 @@ def find_unsynced(code: Code) -> Iterator[Interval]:
         if "cuda" not in region.module.text and "cuda" not in region.root.module.text:
             continue
         for one in find_intervals(region):
-            tensors = code.kinds.of(region)
+            tensors = code.tensors.of(region)
             if not _works(one.inside, tensors, region, code) or any(isinstance(node, LOOPS) for node in one.inside):
                 continue
             if _may_wait(one, waits, tensors, code) or _is_whole_step(one, region, tensors, code):
@@ -214,9 +214,9 @@ def _waits_by_region(code: Code) -> dict[int, set[int]]:
     for sync in code.syncs:
         found.setdefault(id(sync.region), set()).add(id(sync.node))
         one: Region = sync.region
-        while one.hop is not None:
-            found.setdefault(id(one.hop.caller), set()).add(id(one.hop.call))
-            one = one.hop.caller
+        while one.call_site is not None:
+            found.setdefault(id(one.call_site.caller), set()).add(id(one.call_site.call))
+            one = one.call_site.caller
     return found
 
 
@@ -246,5 +246,5 @@ def _call_may_wait(call: ast.Call, one: Interval, tensors: Tensors, code: Code) 
 def _is_whole_step(one: Interval, region: Region, tensors: Tensors, code: Code) -> bool:
     """All of the step's work, and nothing waits: then the launches of the next steps wait, and the mean is right."""
     inside = {id(node) for node in one.inside}
-    rest = [turn.node for turn in region.turns() if id(turn.node) not in inside]
+    rest = [point.node for point in region.main_path() if id(point.node) not in inside]
     return not _works(rest, tensors, region, code) and not any(sync.region.root is region.root for sync in code.syncs)

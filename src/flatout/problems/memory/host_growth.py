@@ -188,11 +188,11 @@ class KeptGraph:
 def find_kept_graphs(code: Code) -> Iterator[KeptGraph]:
     """Only where it can be seen when the holder begins: before the loop, or outside of a function that a step calls."""
     for region in code.training.regions:
-        tensors = code.kinds.of(region)
+        tensors = code.tensors.of(region)
         losses = _backward_of(region)
         begun = _begun_in(region)
-        for turn in region.turns():
-            found = _keeps(turn.node)
+        for point in region.main_path():
+            found = _keeps(point.node)
             if found is None:
                 continue
             holder, value = found
@@ -200,7 +200,7 @@ def find_kept_graphs(code: Code) -> Iterator[KeptGraph]:
                 continue  # only what is certain: the very loss that backward starts from
             if holder.split(".")[0] in begun or holder in begun or holder in losses or not _outlives(holder, region):
                 continue
-            yield KeptGraph(region, turn.node, holder, short_text(value, 30), value)
+            yield KeptGraph(region, point.node, holder, short_text(value, 30), value)
 
 
 def _outlives(holder: str, region: Region) -> bool:
@@ -241,8 +241,8 @@ def _added_up(holder: str, sums: ast.ListComp) -> tuple[str, ast.expr] | None:
 def _backward_of(region: Region) -> set[str]:
     """Names that backward is called on; `scaler.scale(loss).backward()` and `accelerator.backward(loss)` too."""
     found = set()
-    for turn in region.turns():
-        call = turn.node
+    for point in region.main_path():
+        call = point.node
         if isinstance(call, ast.Call) and called_name(call) == "backward" and isinstance(call.func, ast.Attribute):
             of: ast.expr = call.func.value
             if isinstance(of, ast.Call) and of.args:

@@ -199,8 +199,8 @@ class BlockingCall:
 
 
 def find_blocking_calls(code: Code) -> Iterator[BlockingCall]:
-    for region, turn, call in code.calls_each_step(*_NAMES):
-        if any(isinstance(loop, ast.While) for loop in turn.loops) and called_name(call) == "sleep":
+    for region, point, call in code.calls_each_step(*_NAMES):
+        if any(isinstance(loop, ast.While) for loop in point.loops) and called_name(call) == "sleep":
             continue  # `while paused: sleep(…)` waits only if there is something to wait for
         waits_for = _waits_for(call, region.function)
         if waits_for is not None and iterates_batches(region.root):

@@ -32,7 +32,7 @@ from flatout.records.message import message
 from flatout.records.report import SyncSite
 from flatout.records.source import Fix
 from flatout.source.code import Code, call_path
-from flatout.source.flow.guards import PathNode
+from flatout.source.flow.guards import ProgramPoint
 from flatout.source.syntax.edits import remove_statement
 from flatout.source.syntax.nodes import dotted_name, short_text
 from flatout.source.training.regions import Region
@@ -95,7 +95,7 @@ _OF_RANKS = re.compile(r"optim", re.I)
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
-    for region, turn, call in code.calls_each_step("synchronize"):
+    for region, point, call in code.calls_each_step("synchronize"):
         if _OF_RANKS.search(dotted_name(call.func)):
             continue
         yield FoundInSource(
@@ -103,13 +103,13 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             cause=message("sy303.source_cause", code=short_text(call, 40), step=step_of(region)),
             change=message("sy303.source_change"),
             related=call_path(region),
-            fix=_fix(region, turn, call),
+            fix=_fix(region, point, call),
         )
 
 
-def _fix(region: Region, turn: PathNode, call: ast.Call) -> Fix | None:
+def _fix(region: Region, point: ProgramPoint, call: ast.Call) -> Fix | None:
     """Only where nothing near it can need the wait: no clock, no stream, no copy that is read later."""
-    statement = turn.statement
+    statement = point.statement
     if (
         not isinstance(statement, ast.Expr)
         or statement.value is not call

@@ -38,7 +38,7 @@ from flatout.records.message import Message, message
 from flatout.records.report import LineCost, SyncSite
 from flatout.source.code import Code, call_path
 from flatout.source.flow.devices import uses_device
-from flatout.source.flow.guards import PathNode
+from flatout.source.flow.guards import ProgramPoint
 from flatout.source.syntax.module import Function, full_name
 from flatout.source.syntax.nodes import (
     argument,
@@ -228,9 +228,9 @@ def find_hidden_reads(code: Code) -> Iterator[HiddenRead]:
     for region in code.training.regions:
         if not (uses_device(region.module) or uses_device(region.root.module)):
             continue
-        known = _Certain(code.kinds.of(region), region.function)
-        for turn in region.turns():
-            found = _of(turn, known)
+        known = _Certain(code.tensors.of(region), region.function)
+        for point in region.main_path():
+            found = _of(point, known)
             if found is None:
                 continue
             node, unknown, instead = found
@@ -251,40 +251,40 @@ _ON_IT = message("sy302.decide_on_device")
 _Found = tuple[ast.expr, Message, Message]
 
 
-def _of(turn: PathNode, known: _Certain) -> _Found | None:
-    node = turn.node
+def _of(point: ProgramPoint, known: _Certain) -> _Found | None:
+    node = point.node
     if isinstance(node, ast.Subscript):
-        return _of_subscript(node, turn, known)
+        return _of_subscript(node, point, known)
     if isinstance(node, ast.Call):
         return _of_call(node, known)
     if isinstance(node, ast.IfExp) and known.is_asked(node.test):
         return node.test, message("sy302.branch"), _ON_IT
     if (
-        isinstance(turn.statement, ast.If | ast.While | ast.Assert)
-        and turn.statement.test is node
-        and known.is_asked(turn.statement.test)
+        isinstance(point.statement, ast.If | ast.While | ast.Assert)
+        and point.statement.test is node
+        and known.is_asked(point.statement.test)
     ):
-        return turn.statement.test, message("sy302.direction"), _ON_IT
+        return point.statement.test, message("sy302.direction"), _ON_IT
     return None
 
 
-def _of_subscript(node: ast.Subscript, turn: PathNode, known: _Certain) -> _Found | None:
+def _of_subscript(node: ast.Subscript, point: ProgramPoint, known: _Certain) -> _Found | None:
     parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     for part in parts:
         if isinstance(part, ast.Slice):
             if any(end is not None and known.is_number(end) for end in (part.lower, part.upper)):
                 return node, message("sy302.cut"), _FROM_HOST
         elif known.is_mask(part) and known.tensors.of(node.value) in _ON_DEVICE:
-            if isinstance(node.ctx, ast.Load) or _writes_tensor(node, turn, known):
+            if isinstance(node.ctx, ast.Load) or _writes_tensor(node, point, known):
                 return node, message("sy302.mask"), _FIXED
         elif isinstance(node.ctx, ast.Load) and known.is_list(node.value) and known.is_number(part):
             return node, message("sy302.list_element"), message("sy302.stack_index")
     return None
 
 
-def _writes_tensor(node: ast.Subscript, turn: PathNode, known: _Certain) -> bool:
+def _writes_tensor(node: ast.Subscript, point: ProgramPoint, known: _Certain) -> bool:
     """`x[mask] = 0` fills in place without a wait; `x[mask] = y` and `x[mask] += 1` have to know how many."""
-    statement = turn.statement
+    statement = point.statement
     if isinstance(statement, ast.AugAssign):
         return statement.target is node
     return (

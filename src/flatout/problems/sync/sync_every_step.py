@@ -304,14 +304,14 @@ def defer_read(sync: Sync, code: Code) -> tuple[Edit, ...] | None:
     Numbers and tensors both can be made a number again, so it holds for a loop without a single turn as well.
     """
     function, module = sync.region.function, sync.region.module
-    statement = next((turn.statement for turn in sync.region.turns() if turn.node is sync.node), None)
+    statement = next((point.statement for point in sync.region.main_path() if point.node is sync.node), None)
     if not isinstance(statement, ast.AugAssign) or not isinstance(statement.op, ast.Add) or not _is_plain(sync, code):
         return None
     target, kind = statement.target, _kind(sync, statement.value)
     if not isinstance(target, ast.Name) or kind is None or not _begins_with(target.id, kind, function):
         return None
     reads = _find_reads(target.id, function)
-    each_step = {id(turn.node) for turn in sync.region.turns()}
+    each_step = {id(point.node) for point in sync.region.main_path()}
     if reads is None or any(id(one) in each_step for one, _ in reads):
         return None
     edits = [replace_node(module, sync.node, _detached(sync))]
@@ -325,7 +325,7 @@ def defer_read(sync: Sync, code: Code) -> tuple[Edit, ...] | None:
 
 
 def _is_plain(sync: Sync, code: Code) -> bool:
-    on_device = code.kinds.of(sync.region).of(sync.of) in ("graph", "device")
+    on_device = code.tensors.of(sync.region).of(sync.of) in ("graph", "device")
     return on_device and sync.op in ("item", "float", "int") and isinstance(sync.of, ast.expr)
 
 

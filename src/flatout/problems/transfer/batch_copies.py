@@ -50,14 +50,14 @@ class BatchCopy:
 def find_copies(code: Code) -> list[BatchCopy]:
     """Copies of what is, or may well be, on the host; what is known to be on the device is not copied."""
     found, seen = [], set()
-    there = {id(one.function) for one in code.loaders if has_device_samples(one, code.project)}
-    for region, call in (*((one, call) for one, _, call in code.calls_each_step("to", "cuda")), *_in_lambdas(code)):
+    there = {id(loader.function) for loader in code.loaders if has_device_samples(loader, code.project)}
+    for region, call in (*((where, call) for where, _, call in code.calls_each_step("to", "cuda")), *_in_lambdas(code)):
         if not isinstance(call.func, ast.Attribute) or id(region.root.function) in there:
             continue  # a function of that name; or the loader's samples are on the device already
         of = _viewed(call.func.value)
         if id(call) in seen or moves_to(call) != "device" or not uses_device(region.module):
             continue
-        kind = code.kinds.of(region).of(of)
+        kind = code.tensors.of(region).of(of)
         name = last_name(of) or root_name(of)
         if kind in ON_DEVICE or _NOT_A_BATCH.search(name) or _is_made_here(of, region):
             continue
@@ -82,14 +82,14 @@ def _moved(call: ast.Call, region: Region, code: Code) -> ast.expr:
 
 def _in_lambdas(code: Code) -> Iterator[tuple[Region, ast.Call]]:
     """`tree_map(lambda x: x.to(device), batch)`: what is done to each part of a batch."""
-    for region, turn in code.each_step():
-        given = turn.node.args if isinstance(turn.node, ast.Call) else ()
-        for one in given:
-            if not isinstance(one, ast.Lambda) or len(given) < 2:
+    for region, point in code.each_step():
+        given = point.node.args if isinstance(point.node, ast.Call) else ()
+        for function in given:
+            if not isinstance(function, ast.Lambda) or len(given) < 2:
                 continue
-            others = [code.kinds.of(region).of(other) for other in given if other is not one]
-            names = {arg.arg for arg in one.args.args}
-            for call in ast.walk(one.body):
+            others = [code.tensors.of(region).of(other) for other in given if other is not function]
+            names = {arg.arg for arg in function.args.args}
+            for call in ast.walk(function.body):
                 if (
                     isinstance(call, ast.Call)
                     and isinstance(call.func, ast.Attribute)
@@ -125,7 +125,9 @@ def takes_no_options(copy: BatchCopy, code: Code) -> bool:
         cls for module in code.project.modules if f"def {name}(" in module.text for cls in module.classes.values()
     ]
     own = [cls.methods[name].definition for cls in ([meant] if meant is not None else classes) if name in cls.methods]
-    return any(one is not None and one.args.kwarg is None and "non_blocking" not in parameters(one) for one in own)
+    return any(
+        method is not None and method.args.kwarg is None and "non_blocking" not in parameters(method) for method in own
+    )
 
 
 def may_be_no_tensor(copy: BatchCopy, code: Code) -> bool:
@@ -142,7 +144,7 @@ def may_be_no_tensor(copy: BatchCopy, code: Code) -> bool:
 def _is_made_here(node: ast.expr, region: Region) -> bool:
     """`torch.tensor(3.0).to(device)`, in one or two lines: no loader can pin that, it is another problem."""
     made = region.function.bindings.get(node.id, []) if isinstance(node, ast.Name) else [node]
-    return any(isinstance(one, ast.Call) and dotted_name(one.func).startswith(("torch.", "np.")) for one in made)
+    return any(isinstance(call, ast.Call) and dotted_name(call.func).startswith(("torch.", "np.")) for call in made)
 
 
 def _is_next(node: ast.expr, region: Region) -> bool:
@@ -152,14 +154,14 @@ def _is_next(node: ast.expr, region: Region) -> bool:
 
 
 def _is_non_blocking(call: ast.Call, region: Region, code: Code) -> bool:
-    for one in call.keywords:
-        if one.arg == "non_blocking":
-            value = code.values.of(one.value, region.function)
+    for keyword in call.keywords:
+        if keyword.arg == "non_blocking":
+            value = code.values.of(keyword.value, region.function)
             return value is None or bool(value.value)
-        if one.arg is None:
+        if keyword.arg is None:
             return True  # it may be among `**settings`
     # `.cuda(device, True)`, `.to(device, dtype, True)`.
-    return any(isinstance(one, ast.Constant) and one.value is True for one in call.args[1:])
+    return any(isinstance(given, ast.Constant) and given.value is True for given in call.args[1:])
 
 
 # Is what a training step copies still as its loader gave it? What the step makes, converts or cuts no loader pins.
@@ -212,18 +214,18 @@ class _Made:
         # `x = x.to(device)` is the copy itself.
         since, over = self._gone_over(name)
         known = self.function.bindings.get(name, ())
-        values = [one for one in known if since <= one.lineno < self.before and not _moves(one)]
-        return any(self.is_made(one, depth + 1, seen) for one in (*values, *over))
+        values = [value for value in known if since <= value.lineno < self.before and not _moves(value)]
+        return any(self.is_made(value, depth + 1, seen) for value in (*values, *over))
 
     def _gone_over(self, name: str) -> tuple[int, list[ast.expr]]:
         """What the loop or comprehension goes over that gives the name its value here, and since which line."""
         found: tuple[int, list[ast.expr]] = (0, [])
-        for one in own_nodes(self.function):
-            if not isinstance(one, ast.For | ast.AsyncFor | ast.comprehension) or name not in bound_names(one.target):
+        for node in own_nodes(self.function):
+            if not isinstance(node, ast.For | ast.AsyncFor | ast.comprehension) or name not in bound_names(node.target):
                 continue
-            until = one.end_lineno or 0 if isinstance(one, ast.stmt) else self.before
-            if one.target.lineno <= self.before <= until:
-                found = (one.target.lineno, [_counterpart(name, one.target, one.iter)])
+            until = node.end_lineno or 0 if isinstance(node, ast.stmt) else self.before
+            if node.target.lineno <= self.before <= until:
+                found = (node.target.lineno, [_counterpart(name, node.target, node.iter)])
         return found
 
     def _is_called(self, call: ast.Call, depth: int, seen: frozenset[str]) -> bool:
@@ -246,7 +248,7 @@ class _Made:
             return False  # an object that goes over a loader, and shows how far it is
         callees = self.project.resolve(call, self.function)
         # Of a function of the project: does it compute, or only sort out what it is given?
-        return not callees or any(_computes(one) for one in callees)
+        return not callees or any(_computes(callee) for callee in callees)
 
 
 def _computes(function: Function) -> bool:
@@ -256,23 +258,23 @@ def _computes(function: Function) -> bool:
     values = [*returned, *(value for name in made for value in function.bindings.get(name, ()))]
     if plain is None:
         return False
-    if any(isinstance(one, ast.Subscript) and _leaves_gaps(one) for one in own_nodes(function)):
+    if any(isinstance(node, ast.Subscript) and _leaves_gaps(node) for node in own_nodes(function)):
         return True
     return any(
-        isinstance(one, ast.BinOp)
-        or (isinstance(one, ast.Call) and (root_name(one.func) in ("torch", "np") or called_name(one) in _CHANGING))
+        isinstance(part, ast.BinOp)
+        or (isinstance(part, ast.Call) and (root_name(part.func) in ("torch", "np") or called_name(part) in _CHANGING))
         for value in values
-        for one in ast.walk(value)
+        for part in ast.walk(value)
     )
 
 
 def _leaves_gaps(node: ast.Subscript) -> bool:
     """`x[:, 0]` does; `x[0]`, `x[:8]` and `batch["x"]` do not."""
-    return isinstance(node.slice, ast.Tuple) and any(isinstance(one, ast.Slice) for one in node.slice.elts)
+    return isinstance(node.slice, ast.Tuple) and any(isinstance(element, ast.Slice) for element in node.slice.elts)
 
 
 def _moves(node: ast.expr) -> bool:
-    return any(isinstance(one, ast.Call) and moves_to(one) == "device" for one in ast.walk(node))
+    return any(isinstance(call, ast.Call) and moves_to(call) == "device" for call in ast.walk(node))
 
 
 def _counterpart(name: str, target: ast.expr, over: ast.expr) -> ast.expr:
@@ -280,7 +282,8 @@ def _counterpart(name: str, target: ast.expr, over: ast.expr) -> ast.expr:
     if isinstance(target, ast.Tuple) and isinstance(over, ast.Call):
         if called_name(over) == "zip" and len(target.elts) == len(over.args):
             return next(
-                (part for one, part in zip(target.elts, over.args, strict=True) if name in bound_names(one)), over
+                (part for element, part in zip(target.elts, over.args, strict=True) if name in bound_names(element)),
+                over,
             )
         if called_name(over) == "enumerate" and over.args and len(target.elts) == 2:
             return _counterpart(name, target.elts[1], over.args[0])

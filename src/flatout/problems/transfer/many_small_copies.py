@@ -205,18 +205,18 @@ def find_sample_copies(code: Code) -> Iterator[SampleCopy]:
 
 
 def _moving(region: Region) -> Iterator[tuple[ast.Call, _Loops]]:
-    turns = region.turns()
+    points = region.main_path()
     around: dict[int, _Loops] = {}
-    for turn in turns:
-        if isinstance(turn.node, _COMPREHENSIONS):
-            own = [(part.target, part.iter) for part in turn.node.generators]
-            for inner in walk_scope(turn.node):
+    for point in points:
+        if isinstance(point.node, _COMPREHENSIONS):
+            own = [(part.target, part.iter) for part in point.node.generators]
+            for inner in walk_scope(point.node):
                 # Comprehensions come before those inside them: inner ones add to what is there.
                 around[id(inner)] = [*around.get(id(inner), []), *own]
-    for turn in turns:
-        call = turn.node
+    for point in points:
+        call = point.node
         if isinstance(call, ast.Call) and (moves_to(call) == "device" or argument(call, "device") is not None):
-            outer = [(one.target, one.iter) for one in turn.loops if isinstance(one, ast.For) and not _trains(one)]
+            outer = [(one.target, one.iter) for one in point.loops if isinstance(one, ast.For) and not _trains(one)]
             loops = [*outer, *around.get(id(call), [])]
             if loops:
                 yield call, loops

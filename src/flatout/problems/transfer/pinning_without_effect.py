@@ -122,7 +122,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
     for region, _, call in code.calls_each_step("to", "cuda") if pinning else ():
         assert isinstance(call.func, ast.Attribute)
         changed = call.func.value
-        if moves_to(call) != "device" or not _is_new(changed) or code.kinds.of(region).of(changed) != "host":
+        if moves_to(call) != "device" or not _is_new(changed) or code.tensors.of(region).of(changed) != "host":
             continue
         if any(code.training.are_together(one.function.module, region.module) for one in pinning):
             yield FoundInSource(

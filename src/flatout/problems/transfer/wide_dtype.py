@@ -220,7 +220,7 @@ def _reaches_a_device(made: Loader, code: Code) -> bool:
     return any(
         uses_device(region.module) and code.training.are_together(region.module, made.function.module)
         for region in code.training.regions
-        if region.hop is None
+        if region.call_site is None
     )
 
 

@@ -77,13 +77,13 @@ class Definitions:
 
     def _of_call(self, call: ast.Call, function: Function, depth: int) -> Entries | None:
         found: Entries = {}
-        given = [*call.args, *(one.value for one in call.keywords if one.arg is None)]
-        for one in given:
-            more = self.entries(one, function, depth + 1)
+        given = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg is None)]
+        for value in given:
+            more = self.entries(value, function, depth + 1)
             if more is None:
                 return None
             found |= more
-        return found | {one.arg: (one.value, function) for one in call.keywords if one.arg is not None}
+        return found | {keyword.arg: (keyword.value, function) for keyword in call.keywords if keyword.arg is not None}
 
     # Names.
 
@@ -109,7 +109,7 @@ class Definitions:
         if not found:
             return None if default is None else (default, function)
         first = found[0]
-        if first is None or any(one is None or one[0] is not first[0] for one in found):
+        if first is None or any(definition is None or definition[0] is not first[0] for definition in found):
             return None
         return first
 
@@ -145,7 +145,7 @@ def is_namespace(call: ast.Call) -> bool:
 
 def _names_of(made: ast.expr, function: Function) -> Iterator[str]:
     """What the dict is called where it is made."""
-    return (name for name, values in function.bindings.items() if any(one is made for one in values))
+    return (name for name, values in function.bindings.items() if any(value is made for value in values))
 
 
 def _is_changed(name: str, function: Function) -> bool:
@@ -153,16 +153,16 @@ def _is_changed(name: str, function: Function) -> bool:
     last = name.split(".")[-1]
     if last not in function.module.text:
         return False
-    for one in own_nodes(function):
+    for node in own_nodes(function):
         if (
-            isinstance(one, ast.Call)
-            and isinstance(one.func, ast.Attribute)
-            and dotted_name(one.func.value) == name
-            and one.func.attr in ("update", "setdefault", "pop")
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and dotted_name(node.func.value) == name
+            and node.func.attr in ("update", "setdefault", "pop")
         ):
             return True
-        if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Store) and dotted_name(one.value) == name:
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and dotted_name(node.value) == name:
             return True
-        if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store) and dotted_name(one.value) == name:
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and dotted_name(node.value) == name:
             return name != "self"
     return False

@@ -31,7 +31,9 @@ def moves_to(call: ast.Call) -> Literal["device", "host"] | None:
         return "host"
     if name != "to":
         return None
-    given = next((one.value for one in call.keywords if one.arg == "device"), call.args[0] if call.args else None)
+    given = next(
+        (keyword.value for keyword in call.keywords if keyword.arg == "device"), call.args[0] if call.args else None
+    )
     if isinstance(given, ast.Constant):
         if isinstance(given.value, int) and not isinstance(given.value, bool):
             return "device"

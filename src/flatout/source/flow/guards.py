@@ -55,7 +55,7 @@ _GOES_ON = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class PathNode:
+class ProgramPoint:
     """A node that runs at each turn, and the loops around it within the turn, outer first."""
 
     node: ast.AST
@@ -64,7 +64,7 @@ class PathNode:
     statement: ast.stmt | None = None
 
 
-def walk_main_path(body: Sequence[ast.stmt], function: Function) -> Iterator[PathNode]:
+def walk_main_path(body: Sequence[ast.stmt], function: Function) -> Iterator[ProgramPoint]:
     """Every node of the block that runs at each of its turns, in the order of the text.
 
     Functions that are defined in it are left out: they run where they are called.
@@ -72,7 +72,7 @@ def walk_main_path(body: Sequence[ast.stmt], function: Function) -> Iterator[Pat
     yield from _block(body, function, ())
 
 
-def _block(body: Sequence[ast.stmt], function: Function, loops: Loops) -> Iterator[PathNode]:
+def _block(body: Sequence[ast.stmt], function: Function, loops: Loops) -> Iterator[ProgramPoint]:
     for at, statement in enumerate(body):
         if isinstance(statement, DEFINITIONS):
             continue
@@ -91,10 +91,10 @@ def _block(body: Sequence[ast.stmt], function: Function, loops: Loops) -> Iterat
         if isinstance(statement, ast.Expr) and _is_switch_to_eval(statement.value):
             # Evaluation until the model is set to train again.
             rest = list(body[at + 1 :])
-            back = next((n for n, one in enumerate(rest) if _switches_to_train(one)), None)
+            back = next((n for n, later in enumerate(rest) if _switches_to_train(later)), None)
             evaluated = rest[: len(rest) if back is None else back]
             # A pass over data is made now and then, whoever decides it; what is looked at once a turn is a part of it.
-            if not any(isinstance(one, LOOPS) for statement in evaluated for one in walk_scope(statement)):
+            if not any(isinstance(node, LOOPS) for statement in evaluated for node in walk_scope(statement)):
                 yield from _block(evaluated, function, loops)
             if back is not None:
                 yield from _block(rest[back:], function, loops)
@@ -102,7 +102,7 @@ def _block(body: Sequence[ast.stmt], function: Function, loops: Loops) -> Iterat
         yield from _compound(statement, function, loops)
 
 
-def _compound(statement: ast.stmt, function: Function, loops: Loops) -> Iterator[PathNode]:
+def _compound(statement: ast.stmt, function: Function, loops: Loops) -> Iterator[ProgramPoint]:
     if isinstance(statement, ast.For | ast.AsyncFor):
         yield from _parts(statement.iter, statement, function, loops)
         if not _EVALUATING.search(_iterated(statement.iter)):
@@ -127,18 +127,18 @@ def _compound(statement: ast.stmt, function: Function, loops: Loops) -> Iterator
         yield from _parts(statement, statement, function, loops)
 
 
-def _parts(node: ast.AST, statement: ast.stmt, function: Function, loops: Loops) -> Iterator[PathNode]:
+def _parts(node: ast.AST, statement: ast.stmt, function: Function, loops: Loops) -> Iterator[ProgramPoint]:
     stack = [node]
     while stack:
-        one = stack.pop()
-        yield PathNode(one, loops, statement)
-        below = children(one)
-        if isinstance(one, ast.IfExp):
-            now, otherwise = branch_frequency(one.test, function)
+        here = stack.pop()
+        yield ProgramPoint(here, loops, statement)
+        below = children(here)
+        if isinstance(here, ast.IfExp):
+            now, otherwise = branch_frequency(here.test, function)
             below = [
-                one.test,
-                *([one.body] if now == "always" else []),
-                *([one.orelse] if otherwise == "always" else []),
+                here.test,
+                *([here.body] if now == "always" else []),
+                *([here.orelse] if otherwise == "always" else []),
             ]
         stack += [child for child in reversed(below) if not isinstance(child, DEFINITIONS)]
 
@@ -160,7 +160,7 @@ def branch_frequency(test: ast.expr, function: Function, depth: int = 0) -> tupl
         return "always", "seldom"  # without a GPU nothing is waited for
     if isinstance(test, ast.Call):
         text = f"{dotted_name(test.func)} {called_name(test)}"
-        if _BROKEN.search(text) or _CADENCE.search(text) or any(_is_broken(one) for one in test.args):
+        if _BROKEN.search(text) or _CADENCE.search(text) or any(_is_broken(given) for given in test.args):
             return "seldom", "always"
         if called_name(test) in ("any", "all", "item", "bool") and _is_broken(test):
             return "seldom", "always"
@@ -168,22 +168,22 @@ def branch_frequency(test: ast.expr, function: Function, depth: int = 0) -> tupl
 
 
 def _of_several(test: ast.BoolOp, function: Function, depth: int) -> tuple[Frequency, Frequency]:
-    parts = [branch_frequency(one, function, depth) for one in test.values]
+    parts = [branch_frequency(operand, function, depth) for operand in test.values]
     if isinstance(test.op, ast.And):
-        now: Frequency = next((one for one, _ in parts if one != "always"), "always")
+        now: Frequency = next((frequency for frequency, _ in parts if frequency != "always"), "always")
         return now, "always"
-    rarest = [one for one, _ in parts]
+    rarest = [frequency for frequency, _ in parts]
     now = "always" if "always" in rarest else rarest[0]
     return now, "always"
 
 
 def _of_comparison(test: ast.Compare, function: Function, depth: int) -> tuple[Frequency, Frequency]:
     left, right, op = test.left, test.comparators[0], test.ops[0]
-    if any(_is_remainder(one) for one in (*ast.walk(left), *ast.walk(right))):
+    if any(_is_remainder(node) for node in (*ast.walk(left), *ast.walk(right))):
         return ("always", "seldom") if isinstance(op, ast.NotEq | ast.Gt) else ("seldom", "always")
     if isinstance(op, ast.In) and isinstance(left, ast.Constant) and left.value in ("cuda", "cpu"):
         return _of_phase(str(left.value), equal=True)
-    words = [one.value for one in (left, right) if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+    words = [side.value for side in (left, right) if isinstance(side, ast.Constant) and isinstance(side.value, str)]
     if words and isinstance(op, ast.Eq | ast.NotEq):
         return _of_phase(words[0], isinstance(op, ast.Eq))
     text = ast.unparse(test)
@@ -258,8 +258,8 @@ def _is_counter(node: ast.expr) -> bool:
 
 def _is_broken(node: ast.AST) -> bool:
     """Asks whether something has gone wrong: NaN, overflow."""
-    for one in ast.walk(node):
-        name = one.id if isinstance(one, ast.Name) else one.attr if isinstance(one, ast.Attribute) else ""
+    for part in ast.walk(node):
+        name = part.id if isinstance(part, ast.Name) else part.attr if isinstance(part, ast.Attribute) else ""
         if name and _BROKEN.search(name):
             return True
     return False
@@ -301,9 +301,9 @@ def _is_switch_to_eval(node: ast.expr) -> bool:
 
 def _switches_to_train(statement: ast.stmt) -> bool:
     return any(
-        isinstance(one, ast.Call)
-        and isinstance(one.func, ast.Attribute)
-        and one.func.attr == "train"
-        and getattr(one.args[0] if one.args else None, "value", True) is not False
-        for one in walk_scope(statement)
+        isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr == "train"
+        and getattr(call.args[0] if call.args else None, "value", True) is not False
+        for call in walk_scope(statement)
     )

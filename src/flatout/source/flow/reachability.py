@@ -41,17 +41,17 @@ def runs_by_default(node: ast.AST, function: Function, project: Project, values:
 
 def enclosing_tests(node: ast.AST, function: Function) -> list[tuple[ast.expr, bool]]:
     """Tests of the `if`s that a node lies in, each with what it must be for the node to run."""
-    stack: list[tuple[ast.AST, list[tuple[ast.expr, bool]]]] = [(one, []) for one in function.node.body]
+    stack: list[tuple[ast.AST, list[tuple[ast.expr, bool]]]] = [(part, []) for part in function.node.body]
     while stack:
-        one, around = stack.pop()
-        if one is node:
+        current, around = stack.pop()
+        if current is node:
             return around
-        if isinstance(one, ast.If) and not _is_main(one.test):
-            stack += [(child, [*around, (one.test, True)]) for child in one.body]
-            stack += [(child, [*around, (one.test, False)]) for child in one.orelse]
-            stack.append((one.test, around))
+        if isinstance(current, ast.If) and not _is_main(current.test):
+            stack += [(child, [*around, (current.test, True)]) for child in current.body]
+            stack += [(child, [*around, (current.test, False)]) for child in current.orelse]
+            stack.append((current.test, around))
         else:
-            stack += [(child, around) for child in children(one)]
+            stack += [(child, around) for child in children(current)]
     return []
 
 
@@ -61,7 +61,7 @@ def evaluate_test(test: ast.expr, function: Function, values: Values) -> bool | 
         inner = evaluate_test(test.operand, function, values)
         return None if inner is None else not inner
     if isinstance(test, ast.BoolOp):
-        parts = [evaluate_test(one, function, values) for one in test.values]
+        parts = [evaluate_test(operand, function, values) for operand in test.values]
         decisive = isinstance(test.op, ast.Or)
         if decisive in parts:
             return decisive
@@ -80,17 +80,17 @@ def _of_comparison(test: ast.Compare, function: Function, values: Values) -> boo
     left, right = values.of(test.left, function), values.of(test.comparators[0], function)
     if left is None or right is None:
         return None
-    one, other, op = left.value, right.value, test.ops[0]
+    mine, other, op = left.value, right.value, test.ops[0]
     if isinstance(op, ast.Is | ast.Eq):
-        return bool(one == other)
+        return bool(mine == other)
     if isinstance(op, ast.IsNot | ast.NotEq):
-        return bool(one != other)
-    if not isinstance(one, int | float) or not isinstance(other, int | float):
+        return bool(mine != other)
+    if not isinstance(mine, int | float) or not isinstance(other, int | float):
         return None
     if isinstance(op, ast.Gt | ast.GtE):
-        return one > other or (isinstance(op, ast.GtE) and one == other)
+        return mine > other or (isinstance(op, ast.GtE) and mine == other)
     if isinstance(op, ast.Lt | ast.LtE):
-        return one < other or (isinstance(op, ast.LtE) and one == other)
+        return mine < other or (isinstance(op, ast.LtE) and mine == other)
     return None
 
 
@@ -102,5 +102,5 @@ def _is_started_by_decorator(function: Function) -> bool:
     """Started by a framework for command lines: `@hydra.main()`, `@click.command()`."""
     plain = function.definition
     return plain is not None and any(
-        isinstance(one, ast.Call) and called_name(one) in ("main", "command") for one in plain.decorator_list
+        isinstance(call, ast.Call) and called_name(call) in ("main", "command") for call in plain.decorator_list
     )

@@ -70,7 +70,7 @@ class SettingUses:
         self.project = project
         self.modules = modules
         self._as_whole = as_whole
-        self._ignored = {id(one) for one in ignored}
+        self._ignored = {id(call) for call in ignored}
         self._inside: dict[int, list[tuple[ast.expr, Function]]] = {}
         self._known: dict[str, bool] = {}
 
@@ -101,7 +101,7 @@ class SettingUses:
         if name == "getattr":
             return len(call.args) > 1 and not isinstance(call.args[1], ast.Constant) and _is_whole(call.args[0])
         given = all_arguments(call)
-        whole = [one for one in given if _is_whole(one) and not self._is_class(one, function)]
+        whole = [value for value in given if _is_whole(value) and not self._is_class(value, function)]
         if not whole or _SHOWING.match(name) or name in _COPYING or self.project.resolve(call, function):
             return False
         meant = self.project.lookup(name, function) if isinstance(call.func, ast.Name) else None
@@ -197,7 +197,7 @@ class SettingUses:
         return to is None or self._local_counts(to, callee, read)
 
     def _is_here(self, module: Module) -> bool:
-        return any(one is module for one in self.modules)
+        return any(other is module for other in self.modules)
 
     # Syntax trees.
 
@@ -299,11 +299,11 @@ def _is_of_part(node: ast.AST, parent: ast.AST) -> bool:
 def _only_complains(body: Sequence[ast.stmt]) -> bool:
     """`if workers < 0: raise`: a check, not a use."""
     return all(
-        isinstance(one, ast.Raise | ast.Pass)
-        or (isinstance(one, ast.Expr) and isinstance(one.value, ast.Call) and called_name(one.value) in _COMPLAINING)
-        for one in body
+        isinstance(node, ast.Raise | ast.Pass)
+        or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and called_name(node.value) in _COMPLAINING)
+        for node in body
     )
 
 
 def _holds(node: ast.AST, wanted: ast.AST) -> bool:
-    return any(one is wanted for one in ast.walk(node))
+    return any(part is wanted for part in ast.walk(node))

@@ -20,7 +20,7 @@ _WORDS: dict[Any, tuple[str, ...]] = {True: ("true", "yes", "on"), False: ("fals
 
 def replace_value(project: Project, value: Value, new: bool | int, word: str) -> Edit | None:
     """`new` in the place of a value; `word` is part of what it is called there."""
-    module = next((one for one in project.modules if one.shown == value.place.file), None)
+    module = next((other for other in project.modules if other.shown == value.place.file), None)
     if module is None:
         return _in_config(project, value, new, word)
     found = _constant_at(module, value)
@@ -55,11 +55,13 @@ def _is_the_only_one(project: Project, value: Value, node: ast.Constant, above: 
         if not value.how:
             # Somebody hands it over; others may hand over something else.
             name = called_name(holder)
-            return sum(len(one.calls.get(name, ())) for one in project.mentioning(name)) == 1
+            return sum(len(module.calls.get(name, ())) for module in project.mentioning(name)) == 1
     elif not isinstance(holder, ast.Assign | ast.AnnAssign | ast.Dict | ast.arguments):
         return False
     option = re.fullmatch(r"the default of (-\S+)", value.how)
-    return option is None or sum(bool(re.search(rf"[\"']{option[1]}[\"']", one.text)) for one in project.modules) == 1
+    return (
+        option is None or sum(bool(re.search(rf"[\"']{option[1]}[\"']", other.text)) for other in project.modules) == 1
+    )
 
 
 def _in_config(project: Project, value: Value, new: bool | int, word: str) -> Edit | None:

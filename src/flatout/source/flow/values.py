@@ -95,7 +95,7 @@ class Values:
         if inside is None:
             return None
         known = {key: self.of(item, of, depth + 1) for key, (item, of) in inside.items()}
-        return Value({key: one and one.value for key, one in known.items()}, function.module.place(node))
+        return Value({key: value and value.value for key, value in known.items()}, function.module.place(node))
 
     def _either(self, node: ast.IfExp, function: Function, depth: int) -> Value | None:
         """The branch that a known test leads to; else what both have in common."""
@@ -109,8 +109,8 @@ class Values:
     def _or(self, node: ast.BoolOp, function: Function, depth: int) -> Value | None:
         """`workers or 0`: the first that holds, if all before it are known."""
         first = None
-        for one in node.values:
-            first = self.of(one, function, depth + 1)
+        for operand in node.values:
+            first = self.of(operand, function, depth + 1)
             if first is None or bool(first.value) == isinstance(node.op, ast.Or):
                 return first
         return first
@@ -134,7 +134,7 @@ class Values:
         found: list[Value | None] = []
         # Where several agree, the place to be named is that of the training.
         callers = sorted(
-            self.project.callers(function), key=lambda one: is_evaluation(one[1].module.name.split(".")[-1])
+            self.project.callers(function), key=lambda caller: is_evaluation(caller[1].module.name.split(".")[-1])
         )
         for call, caller in callers[:MOST_CALLERS]:
             given = function.arguments(call).get(name)
@@ -198,8 +198,8 @@ class Values:
         if not isinstance(made, ast.Call) or called_name(made) not in ("cli", "parse", "structured", "wrap"):
             return None
         assert origin is not None
-        for one in made.args:
-            meant = self.project.lookup(one.id, origin[1]) if isinstance(one, ast.Name) else None
+        for given in made.args:
+            meant = self.project.lookup(given.id, origin[1]) if isinstance(given, ast.Name) else None
             if isinstance(meant, Class):
                 return meant
         return None
@@ -216,7 +216,7 @@ class Values:
             plain = made.definition
             if plain is None or not has_decorator(plain, ("property",)):
                 continue
-            returned = [one.value for one in plain.body if isinstance(one, ast.Return)]
+            returned = [node.value for node in plain.body if isinstance(node, ast.Return)]
             if len(returned) == 1 and returned[0] is not None:
                 known = self.of(returned[0], made, depth + 1)
                 return None if known is None else replace(known, how=known.how or f"the default of {attr}", is_set=True)
@@ -322,7 +322,7 @@ class Values:
         origin = self.origins.of(node, function)
         if origin is None or not isinstance(origin[0], ast.Call) or not called_name(origin[0]).startswith("DEFINE_"):
             return None
-        return next((one for one in find_options(origin[1].module) if one.node is origin[0]), None)
+        return next((option for option in find_options(origin[1].module) if option.node is origin[0]), None)
 
     def default_of(self, option: Option) -> Value | None:
         """What an option is if nobody gives it."""
@@ -378,6 +378,6 @@ def _literal(node: ast.expr, function: Function) -> Value | None:
 def _agreed(values: list[Value | None]) -> Value | None:
     """The one value of all; None if one is not known or two differ."""
     first = values[0] if values else None
-    if first is None or any(one is None or one.value != first.value for one in values):
+    if first is None or any(value is None or value.value != first.value for value in values):
         return None
     return first

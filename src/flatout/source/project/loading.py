@@ -30,9 +30,9 @@ def load(paths: Sequence[Path], exclude: Iterable[str] = ()) -> Project:
             trouble.append(f"{shown}: {error}")
             continue
         modules.append(Module(shown, _dotted_name(path), text if cells is None else cells.text, cells))
-    of_interest = [one for one in modules if any(word in one.text for word in _OF_INTEREST)]
-    known = {id(one) for one in of_interest}
-    wait = start_syntax_check([one for one in modules if id(one) not in known])
+    of_interest = [module for module in modules if any(word in module.text for word in _OF_INTEREST)]
+    known = {id(module) for module in of_interest}
+    wait = start_syntax_check([other for other in modules if id(other) not in known])
     for module in of_interest:
         assert module.tree is not None  # parsed now, so that its errors are known
     wait()
@@ -112,7 +112,7 @@ def _tell(modules: Sequence[Module], reading: int, writing: int) -> None:
     try:
         os.close(reading)
         _check(modules)
-        said = json.dumps([(at, one.error) for at, one in enumerate(modules) if one.error is not None])
+        said = json.dumps([(at, module.error) for at, module in enumerate(modules) if module.error is not None])
         with os.fdopen(writing, "w") as out:
             out.write(said)
         status = 0

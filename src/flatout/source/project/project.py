@@ -167,9 +167,13 @@ class Project:
         if depth > MAX_HOPS:
             return None
         if brought is None:
-            sources = [self.module_from(one, module) for one in module.stars]
-            meant = (self._in_module(one, name, depth + 1) for one in sources if one is not None and one is not module)
-            return next((one for one in meant if one is not None), None)
+            sources = [self.module_from(star, module) for star in module.stars]
+            meant = (
+                self._in_module(source, name, depth + 1)
+                for source in sources
+                if source is not None and source is not module
+            )
+            return next((found for found in meant if found is not None), None)
         if brought.attribute is None:
             return self.module_from(brought.module, module)
         inner = f"{brought.module}.{brought.attribute}" if brought.module else brought.attribute
@@ -225,12 +229,12 @@ class Project:
         found = []
         for value in function.bindings.get(name, ()):
             parts = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
-            for one in parts:
-                if isinstance(one, ast.Call) and called_name(one) == "partial" and one.args:
-                    one = one.args[0]
-                elif isinstance(one, ast.Call):
-                    found += self._closures(one, function)
-                meant = self._chain(dotted_name(one), function) if dotted_name(one) not in ("", name) else None
+            for node in parts:
+                if isinstance(node, ast.Call) and called_name(node) == "partial" and node.args:
+                    node = node.args[0]
+                elif isinstance(node, ast.Call):
+                    found += self._closures(node, function)
+                meant = self._chain(dotted_name(node), function) if dotted_name(node) not in ("", name) else None
                 if isinstance(meant, Function):
                     found.append(meant)
         return found
@@ -240,8 +244,8 @@ class Project:
         made = self._chain(dotted_name(call.func), function) if dotted_name(call.func) else None
         if not isinstance(made, Function) or not made.inner:
             return []
-        returned = [one.value for one in ast.walk(made.node) if isinstance(one, ast.Return)]
-        names = [one.id for one in returned if isinstance(one, ast.Name)]
+        returned = [node.value for node in ast.walk(made.node) if isinstance(node, ast.Return)]
+        names = [value.id for value in returned if isinstance(value, ast.Name)]
         return [made.inner[name] for name in names if name in made.inner]
 
     def _chain(self, name: str, function: Function) -> Function | Class | Module | None:
@@ -269,7 +273,7 @@ class Project:
         if len(classes) == 1:
             return [classes[0].methods[name]]
         # Hooks, callbacks: all of one kind, whose first leaves it open.
-        roots = [one for one in classes if not any(base in classes for base in self._bases(one))]
+        roots = [cls for cls in classes if not any(base in classes for base in self._bases(cls))]
         if len(roots) != 1 or not _is_left_open(roots[0].methods[name]):
             return []
         return [cls.methods[name] for cls in classes if cls is not roots[0]]
@@ -357,10 +361,10 @@ class Project:
             return meant
         if isinstance(meant, Function):
             values = [
-                one.value for one in ast.walk(meant.node) if isinstance(one, ast.Return) and one.value is not None
+                node.value for node in ast.walk(meant.node) if isinstance(node, ast.Return) and node.value is not None
             ]
             classes = (self.class_of(value, meant, depth + 1) for value in values)
-            return next((one for one in classes if one is not None), None)
+            return next((cls for cls in classes if cls is not None), None)
         if name in _SAME and isinstance(func, ast.Attribute):
             return self.class_of(func.value, function, depth + 1)
         if name in _WRAPPERS:
@@ -373,9 +377,9 @@ class Project:
         plain = function.definition
         if plain is None:
             return None
-        for one in (*plain.args.posonlyargs, *plain.args.args, *plain.args.kwonlyargs):
-            if one.arg == name and one.annotation is not None:
-                note = one.annotation
+        for parameter in (*plain.args.posonlyargs, *plain.args.args, *plain.args.kwonlyargs):
+            if parameter.arg == name and parameter.annotation is not None:
+                note = parameter.annotation
                 text = (
                     note.value if isinstance(note, ast.Constant) and isinstance(note.value, str) else dotted_name(note)
                 )
@@ -401,6 +405,6 @@ class Project:
 def _is_left_open(function: Function) -> bool:
     """Only there to be overridden: `raise NotImplementedError`, `pass` or `...`, behind a docstring."""
     body = [
-        one for one in function.node.body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
+        part for part in function.node.body if not (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant))
     ]
-    return all(isinstance(one, ast.Raise | ast.Pass) for one in body)
+    return all(isinstance(node, ast.Raise | ast.Pass) for node in body)

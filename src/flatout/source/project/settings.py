@@ -54,7 +54,7 @@ def field_of(cls: Class, name: str) -> ast.Assign | ast.AnnAssign | None:
             targets = node.targets  # type: ignore[assignment]
         else:
             continue
-        if any(isinstance(one, ast.Name) and one.id == name for one in targets):
+        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
             return node
     return None
 
@@ -134,7 +134,7 @@ def find_set_defaults(module: Module) -> Iterator[tuple[str, ast.expr, Function]
     """`parser.set_defaults(workers=0)`."""
     if "set_defaults" in module.text:
         for call, function in module.calls.get("set_defaults", ()):
-            yield from ((one.arg, one.value, function) for one in call.keywords if one.arg is not None)
+            yield from ((keyword.arg, keyword.value, function) for keyword in call.keywords if keyword.arg is not None)
 
 
 def find_click_options(function: Function) -> Iterator[Option]:
@@ -159,7 +159,7 @@ def _argparse(call: ast.Call, function: Function) -> Iterator[Option]:
     if not flags or not isinstance(call.func, ast.Attribute):
         return
     given, action, kind = argument(call, "dest"), argument(call, "action"), argument(call, "type")
-    long = next((one for one in flags if one.startswith("--")), flags[0])
+    long = next((flag for flag in flags if flag.startswith("--")), flags[0])
     name = str(given.value) if isinstance(given, ast.Constant) else long.lstrip("-").replace("-", "_")
     switch = _SWITCHES.get(str(action.value)) if isinstance(action, ast.Constant) else None
     default = argument(call, "default")
@@ -182,7 +182,7 @@ def _click(call: ast.Call, flags: list[str], function: Function) -> Option:
     name = _parameter_of(flags, plain)
     is_flag = argument(call, "is_flag")
     switch = False if isinstance(is_flag, ast.Constant) and is_flag.value else None
-    if any("/" in one for one in flags):
+    if any("/" in flag for flag in flags):
         switch = False  # `--amp/--no-amp` without a default
     written = max(flags, key=len).split("/")[0]
     return Option(name, written, call, function, "click", argument(call, "default"), switch, of=function)
@@ -190,14 +190,14 @@ def _click(call: ast.Call, flags: list[str], function: Function) -> Option:
 
 def _parameter_of(flags: list[str], plain: Def) -> str:
     """click takes a plain word as the parameter's name, else the longest flag."""
-    plainly = [one for one in flags if not one.startswith("-")]
-    name = plainly[0] if plainly else max((one.split("/")[0] for one in flags), key=len)
+    plainly = [flag for flag in flags if not flag.startswith("-")]
+    name = plainly[0] if plainly else max((flag.split("/")[0] for flag in flags), key=len)
     name = name.lstrip("-").replace("-", "_").lower()
-    return next((one for one in parameters(plain) if one.lower() == name), name)
+    return next((parameter for parameter in parameters(plain) if parameter.lower() == name), name)
 
 
 def _words(nodes: Sequence[ast.expr]) -> list[str]:
-    return [one.value for one in nodes if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+    return [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
 
 
 # The config files of a project: their values by path, and which of them a piece of code loads.
@@ -259,9 +259,9 @@ def is_config_load(node: ast.expr) -> bool:
 
 
 def _names(node: ast.expr) -> Iterator[str]:
-    for one in ast.walk(node):
-        if isinstance(one, ast.Constant) and isinstance(one.value, str) and one.value.endswith(_SUFFIXES):
-            yield one.value
+    for part in ast.walk(node):
+        if isinstance(part, ast.Constant) and isinstance(part.value, str) and part.value.endswith(_SUFFIXES):
+            yield part.value
 
 
 def _is_called(file: str, name: str) -> bool:

@@ -32,7 +32,7 @@ def encode_texts(file: str, data: bytes, changed: Mapping[int | None, str]) -> b
     """The file with other texts."""
     text = _decoded(file, data)
     if file.endswith(".ipynb"):
-        text = replace_cell_sources(text, {cell: one for cell, one in changed.items() if cell is not None})
+        text = replace_cell_sources(text, {cell: source for cell, source in changed.items() if cell is not None})
     else:
         text = changed.get(None, text)
     try:

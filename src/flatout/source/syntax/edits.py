@@ -40,7 +40,7 @@ def remove_statement(module: Module, statement: ast.stmt) -> Edit | None:
     body = _block_of(module.tree, statement)
     first, last = statement.lineno, statement.end_lineno or statement.lineno
     if body is None or any(
-        one is not statement and one.lineno <= last and (one.end_lineno or one.lineno) >= first for one in body
+        node is not statement and node.lineno <= last and (node.end_lineno or node.lineno) >= first for node in body
     ):
         return None  # it shares a line with others
     before = module.lines[first - 1].encode()[: statement.col_offset].decode(errors="ignore")
@@ -90,7 +90,7 @@ def _tail(text: str, at: int, close: int) -> _Tail | None:
 
 
 def _joined(module: Module, call: ast.Call, last: ast.expr, tail: _Tail, text: str) -> Edit:
-    named = next((one for one in call.keywords if one.value is last), None)
+    named = next((keyword for keyword in call.keywords if keyword.value is last), None)
     first = named or last
     line = module.lines[first.lineno - 1]
     indent = line[: len(line) - len(line.lstrip())]
@@ -141,7 +141,7 @@ def _block_of(tree: ast.Module, statement: ast.stmt) -> list[ast.stmt] | None:
         node = stack.pop()
         for name in ("body", "orelse", "finalbody"):
             block = getattr(node, name, None)
-            if isinstance(block, list) and any(one is statement for one in block):
+            if isinstance(block, list) and any(node is statement for node in block):
                 return block
         stack += children(node)
     return None
@@ -157,7 +157,7 @@ def add_import(module: Module, statement: str) -> Edit | tuple[()] | None:
     wanted = ast.parse(statement).body[0]
     assert isinstance(wanted, ast.Import | ast.ImportFrom), statement
     brought = set(_brought(wanted))
-    if brought <= {pair for one in _at_the_top(module.tree.body) for pair in _brought(one)}:
+    if brought <= {pair for node in _at_the_top(module.tree.body) for pair in _brought(node)}:
         return ()
     names = {name for name, _ in brought}
     if any(name in names and (name, meaning) not in brought for name, meaning in _bound(module)):
@@ -168,33 +168,33 @@ def add_import(module: Module, statement: str) -> Edit | tuple[()] | None:
 def _beside(module: Module, wanted: _Import, statement: str) -> Edit:
     """Behind the import that is most like it: of the same package, else the last of the first block of them."""
     head = _head(module.tree.body)
-    imports = [one for one in head if isinstance(one, ast.Import | ast.ImportFrom)]
-    plain = [one for one in imports if not _is_future(one)]
-    same = [one for one in plain if _package(one) == _package(wanted)]
+    imports = [node for node in head if isinstance(node, ast.Import | ast.ImportFrom)]
+    plain = [node for node in imports if not _is_future(node)]
+    same = [part for part in plain if _package(part) == _package(wanted)]
     after = (same or plain or imports or head)[-1:]
     if after:
         line = after[0].end_lineno or after[0].lineno
         return Edit(module.at(line, len(module.lines[line - 1]) + 1), f"\n{statement}")
     first = module.tree.body[0]
     decorators = getattr(first, "decorator_list", [])
-    return Edit(module.at(min([first.lineno, *(one.lineno for one in decorators)])), f"{statement}\n")
+    return Edit(module.at(min([first.lineno, *(decorator.lineno for decorator in decorators)])), f"{statement}\n")
 
 
 def insert_after_imports(module: Module, statement: str) -> Edit | None:
     """The statement on a line of its own behind the imports that a script begins with; None if it is no script."""
-    is_script = "__main__" in module.text or any(isinstance(one, ast.For | ast.While) for one in module.tree.body)
+    is_script = "__main__" in module.text or any(isinstance(node, ast.For | ast.While) for node in module.tree.body)
     if not is_script:
         return None
     last: ast.stmt | None = None
     has_torch = False
-    for one in module.tree.body:
-        if isinstance(one, ast.Import | ast.ImportFrom):
-            last = one
-            has_torch |= isinstance(one, ast.Import) and any(
+    for part in module.tree.body:
+        if isinstance(part, ast.Import | ast.ImportFrom):
+            last = part
+            has_torch |= isinstance(part, ast.Import) and any(
                 name.name.split(".")[0] == "torch" and (name.asname is None or name.name == name.asname)
-                for name in one.names
+                for name in part.names
             )
-        elif not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)):
+        elif not (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)):
             break
     if last is None or not has_torch or _shares_a_line(module, last):
         return None
@@ -204,60 +204,62 @@ def insert_after_imports(module: Module, statement: str) -> Edit | None:
 
 def _shares_a_line(module: Module, statement: ast.stmt) -> bool:
     end = statement.end_lineno or statement.lineno
-    return any(one is not statement and one.lineno == end for one in module.tree.body)
+    return any(node is not statement and node.lineno == end for node in module.tree.body)
 
 
 def _head(body: list[ast.stmt]) -> list[ast.stmt]:
     """The docstring and the first block of imports."""
     found: list[ast.stmt] = []
-    for at, one in enumerate(body):
-        is_docstring = at == 0 and isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)
-        if not isinstance(one, ast.Import | ast.ImportFrom) and not is_docstring:
+    for at, node in enumerate(body):
+        is_docstring = at == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if not isinstance(node, ast.Import | ast.ImportFrom) and not is_docstring:
             break
-        found.append(one)
+        found.append(node)
     return found
 
 
 def _at_the_top(body: list[ast.stmt]) -> Iterator[_Import]:
     """Imports that run with the file: also in `try` and `if`, not those in functions."""
-    for one in body:
-        if isinstance(one, ast.Import | ast.ImportFrom):
-            yield one
-        elif isinstance(one, ast.Try | ast.If | ast.With):
+    for node in body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        elif isinstance(node, ast.Try | ast.If | ast.With):
             for name in ("body", "orelse", "finalbody"):
-                yield from _at_the_top(getattr(one, name, []))
+                yield from _at_the_top(getattr(node, name, []))
 
 
 def _brought(node: _Import) -> list[tuple[str, str]]:
     """Names that an import binds, each with what it means."""
     if isinstance(node, ast.ImportFrom):
-        return [(one.asname or one.name, f"{'.' * node.level}{node.module or ''}.{one.name}") for one in node.names]
+        return [
+            (alias.asname or alias.name, f"{'.' * node.level}{node.module or ''}.{alias.name}") for alias in node.names
+        ]
     found = []
-    for one in node.names:
-        if one.asname:
-            found.append((one.asname, one.name))
+    for name in node.names:
+        if name.asname:
+            found.append((name.asname, name.name))
         else:
             # `import torch.nn` binds torch, as `import torch` does, and loads more.
-            parts = one.name.split(".")
+            parts = name.name.split(".")
             found += [(parts[0], ".".join(parts[: at + 1])) for at in range(len(parts))]
     return found
 
 
 def _bound(module: Module) -> Iterator[tuple[str, str]]:
     """Names of the file that an import may take the place of, with what they mean where that is an import."""
-    for one in ast.walk(module.tree):
-        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield one.name, ""
-        elif isinstance(one, ast.Import):
-            for alias in one.names:
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name, ""
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
                 top = alias.name.split(".")[0]
                 yield (alias.asname, alias.name) if alias.asname else (top, top)
-        elif isinstance(one, ast.ImportFrom):
-            yield from _brought(one)
-        elif isinstance(one, ast.arg):
-            yield one.arg, ""
-        elif isinstance(one, ast.Name):
-            yield from ((name, "") for name in bound_names(one))
+        elif isinstance(node, ast.ImportFrom):
+            yield from _brought(node)
+        elif isinstance(node, ast.arg):
+            yield node.arg, ""
+        elif isinstance(node, ast.Name):
+            yield from ((name, "") for name in bound_names(node))
 
 
 def _package(node: _Import) -> str:
@@ -291,8 +293,8 @@ class Text:
     def __init__(self, text: str) -> None:
         self.text = text
         ends = list(_END.finditer(text))
-        self._starts = [0, *(one.end() for one in ends)]
-        self._stops = [*(one.start() for one in ends), len(text)]
+        self._starts = [0, *(end.end() for end in ends)]
+        self._stops = [*(end.start() for end in ends), len(text)]
         self._usual = ends[0][0] if ends else "\n"
 
     def change(self, edit: Edit) -> Change:
@@ -328,15 +330,15 @@ class Text:
         return ends or self._usual
 
 
-def has_conflict(one: Change, other: Change) -> bool:
+def has_conflict(change: Change, other: Change) -> bool:
     """Do two changes touch the same text, or put something in at the same place?"""
-    return one.first == other.first or (one.first < other.last and other.first < one.last)
+    return change.first == other.first or (change.first < other.last and other.first < change.last)
 
 
 def apply_changes(text: str, changes: Iterable[Change]) -> str:
     """All of them, which must not clash, from the end on: so that the places before stay right."""
-    for one in sorted(changes, reverse=True):
-        text = text[: one.first] + one.text + text[one.last :]
+    for change in sorted(changes, reverse=True):
+        text = text[: change.first] + change.text + text[change.last :]
     return text
 
 
@@ -344,10 +346,10 @@ def shift_place(text: Text, changes: Sequence[Change], place: Place) -> tuple[in
     """Line and column at which what stood at a place begins after the changes."""
     at = text.offset(place.line, place.column)
     shift = 0
-    for one in sorted(changes):
-        if one.last <= at:
-            shift += len(one.text) - (one.last - one.first)
-        elif one.first <= at:
-            at = one.first
+    for change in sorted(changes):
+        if change.last <= at:
+            shift += len(change.text) - (change.last - change.first)
+        elif change.first <= at:
+            at = change.first
             break
     return Text(apply_changes(text.text, changes)).where(at + shift)

@@ -52,7 +52,7 @@ def find_files(paths: Sequence[Path], exclude: Iterable[str] = ()) -> FoundFiles
                 code.setdefault(file, shown)
             elif len(configs) < _MOST_CONFIGS:
                 configs.setdefault(file, shown)
-    return FoundFiles(*(tuple(sorted(kind.items(), key=lambda one: one[1])) for kind in (code, configs)))
+    return FoundFiles(*(tuple(sorted(kind.items(), key=lambda item: item[1])) for kind in (code, configs)))
 
 
 def _above(folder: Path) -> list[Pattern]:
@@ -62,7 +62,7 @@ def _above(folder: Path) -> list[Pattern]:
         if chain[-1].parent == chain[-1]:
             return []  # no repository: the folder's own .gitignore is read while walking
         chain.append(chain[-1].parent)
-    return [rule for one in reversed(chain[1:]) for rule in read_gitignore(one)]
+    return [rule for above in reversed(chain[1:]) for rule in read_gitignore(above)]
 
 
 def _walk(folder: Path, rules: list[Pattern]) -> Iterator[Path]:

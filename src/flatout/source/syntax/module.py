@@ -98,8 +98,8 @@ class Function:
         """Values that names are given here: `x = …`, `self.x = …`; a tuple's names all get the whole value."""
         if self._bindings is None:
             found: dict[str, list[ast.expr]] = defaultdict(list)
-            for one in sorted(self._assigned, key=lambda node: node.lineno):  # type: ignore[attr-defined]
-                _bind(one, found)
+            for statement in sorted(self._assigned, key=lambda node: node.lineno):  # type: ignore[attr-defined]
+                _bind(statement, found)
             self._bindings = dict(found)
         return self._bindings
 
@@ -160,7 +160,7 @@ class Module:
         self._functions = [top]
         self._classes: dict[str, Class] = {}
         self._collect(self.tree, top, None)
-        self._functions[1:] = sorted(self._functions[1:], key=lambda one: one.node.lineno)  # type: ignore[union-attr]
+        self._functions[1:] = sorted(self._functions[1:], key=lambda function: function.node.lineno)  # type: ignore[union-attr]
         for function in self._functions:
             function.calls.sort(key=lambda call: (call.lineno, call.col_offset))
         return top
@@ -212,13 +212,13 @@ class Module:
         assert self.body is not None  # which takes the file apart
         for node in self._imports:
             if isinstance(node, ast.Import):
-                for one in node.names:
-                    name = one.asname or one.name.split(".")[0]
-                    found[name] = Import(one.name if one.asname else name, None)
+                for alias in node.names:
+                    name = alias.asname or alias.name.split(".")[0]
+                    found[name] = Import(alias.name if alias.asname else name, None)
             else:
                 base = self._absolute(node)
-                for one in node.names:
-                    found[one.asname or one.name] = Import(base, one.name)
+                for alias in node.names:
+                    found[alias.asname or alias.name] = Import(base, alias.name)
         return found
 
     @cached_property
@@ -228,7 +228,7 @@ class Module:
         return [
             self._absolute(node)
             for node in self._imports
-            if isinstance(node, ast.ImportFrom) and any(one.name == "*" for one in node.names)
+            if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names)
         ]
 
     def _absolute(self, node: ast.ImportFrom) -> str:
@@ -389,4 +389,4 @@ def _comments(text: str) -> list[tuple[int, int, str]]:
         tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
     except (tokenize.TokenError, SyntaxError, ValueError):
         return []
-    return [(one.start[0], one.start[1], one.string) for one in tokens if one.type == tokenize.COMMENT]
+    return [(token.start[0], token.start[1], token.string) for token in tokens if token.type == tokenize.COMMENT]

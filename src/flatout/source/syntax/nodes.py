@@ -31,7 +31,7 @@ def children(node: ast.AST) -> list[ast.AST]:
         if value is None or name in _SIGNS:
             continue
         if value.__class__ is list:
-            found += [one for one in value if isinstance(one, ast.AST)]
+            found += [child for child in value if isinstance(child, ast.AST)]
         elif isinstance(value, ast.AST):
             found.append(value)
     return found
@@ -41,9 +41,9 @@ def walk_scope(node: ast.AST) -> Iterator[ast.AST]:
     """The node and all below it in the order of the text, but not what lies in functions and classes defined there."""
     stack = [node]
     while stack:
-        one = stack.pop()
-        yield one
-        stack += [child for child in reversed(children(one)) if not isinstance(child, DEFINITIONS)]
+        here = stack.pop()
+        yield here
+        stack += [child for child in reversed(children(here)) if not isinstance(child, DEFINITIONS)]
 
 
 def called_name(call: ast.Call) -> str:
@@ -90,7 +90,7 @@ def root_name(node: ast.AST) -> str:
 
 
 def names_in(node: ast.AST) -> set[str]:
-    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
 def all_names_in(node: ast.AST) -> set[str]:
@@ -101,7 +101,7 @@ def all_names_in(node: ast.AST) -> set[str]:
 
 def bound_names(target: ast.AST) -> set[str]:
     """Names that an assignment to this target binds."""
-    return {one.id for one in ast.walk(target) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+    return {node.id for node in ast.walk(target) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
 
 
 def all_arguments(call: ast.Call) -> list[ast.expr]:
@@ -116,19 +116,21 @@ def argument(call: ast.Call, name: str, position: int | None = None) -> ast.expr
             return keyword.value
     if position is not None and len(call.args) > position:
         before = call.args[: position + 1]
-        return None if any(isinstance(one, ast.Starred) for one in before) else call.args[position]
+        return None if any(isinstance(value, ast.Starred) for value in before) else call.args[position]
     return None
 
 
 def has_star_arguments(call: ast.Call) -> bool:
     """Does it hand on more than it shows, by `*args` or `**kwargs`?"""
-    return any(one.arg is None for one in call.keywords) or any(isinstance(one, ast.Starred) for one in call.args)
+    return any(keyword.arg is None for keyword in call.keywords) or any(
+        isinstance(given, ast.Starred) for given in call.args
+    )
 
 
 def parameters(function: Def) -> list[str]:
     """Names of all parameters but `*args` and `**kwargs`, those by position first."""
     given = function.args
-    return [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+    return [parameter.arg for parameter in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
 
 
 def defaults(function: Def) -> dict[str, ast.expr]:
@@ -136,14 +138,20 @@ def defaults(function: Def) -> dict[str, ast.expr]:
     ordered = [*given.posonlyargs, *given.args]
     last = ordered[len(ordered) - len(given.defaults) :]
     pairs = [*zip(last, given.defaults, strict=True), *zip(given.kwonlyargs, given.kw_defaults, strict=True)]
-    return {one.arg: value for one, value in pairs if value is not None}
+    return {parameter.arg: value for parameter, value in pairs if value is not None}
 
 
 def assigned_names(node: ast.AST) -> set[str]:
     """Names and attributes that are given a value as a whole below a node; not those that only a part is put into."""
     found: set[str] = set()
-    for one in walk_scope(node):
-        targets = one.targets if isinstance(one, ast.Assign) else [one.target] if isinstance(one, ast.AnnAssign) else []
+    for inner in walk_scope(node):
+        targets = (
+            inner.targets
+            if isinstance(inner, ast.Assign)
+            else [inner.target]
+            if isinstance(inner, ast.AnnAssign)
+            else []
+        )
         for target in targets:
             parts = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
             found |= {dotted_name(part) for part in parts if not isinstance(part, ast.Subscript)}

@@ -80,7 +80,7 @@ def _of(dataset: Dataset, values: Values) -> Iterator[Cache]:
 
 
 def _is_of_a_device(key: ast.expr) -> bool:
-    return any(isinstance(one, ast.Attribute) and one.attr in ("device", "dtype") for one in ast.walk(key))
+    return any(isinstance(node, ast.Attribute) and node.attr in ("device", "dtype") for node in ast.walk(key))
 
 
 def _lives_on(function: Function, dataset: Dataset, project: Project) -> bool:
@@ -88,8 +88,14 @@ def _lives_on(function: Function, dataset: Dataset, project: Project) -> bool:
     owner = function.owner
     if owner is None or owner is dataset.cls or project.is_a(dataset.cls, owner.name):
         return True
-    own = [one for one in dataset.functions if one.owner is not None and project.is_a(dataset.cls, one.owner.name)]
-    family = {id(one): one for one in (dataset.cls, *(one.owner for one in own if one.owner is not None))}
+    own = [
+        function
+        for function in dataset.functions
+        if function.owner is not None and project.is_a(dataset.cls, function.owner.name)
+    ]
+    family = {
+        id(cls): cls for cls in (dataset.cls, *(function.owner for function in own if function.owner is not None))
+    }
     return any(
         project.class_of(value, method) is owner
         for cls in family.values()
@@ -132,7 +138,7 @@ def _called_on(node: ast.AST, names: set[str]) -> str:
 def _is_cache(name: str, function: Function, dataset: Dataset) -> bool:
     """It begins empty, and is asked whether it has something before that is made."""
     made = _made(name, function)
-    if not made or not all(_begins_empty(one) for one in made):
+    if not made or not all(_begins_empty(value) for value in made):
         return False
     return any(_asks(node, name, function) for function in _around(function, dataset) for node in own_nodes(function))
 
@@ -140,7 +146,7 @@ def _is_cache(name: str, function: Function, dataset: Dataset) -> bool:
 def _around(function: Function, dataset: Dataset) -> list[Function]:
     """All that may speak of the same attribute."""
     own = list(function.owner.methods.values()) if function.owner is not None else []
-    return [*own, *(one for one in dataset.functions if one.owner is function.owner and one not in own)]
+    return [*own, *(other for other in dataset.functions if other.owner is function.owner and other not in own)]
 
 
 def _made(name: str, function: Function) -> list[ast.expr]:
@@ -156,10 +162,10 @@ def _made(name: str, function: Function) -> list[ast.expr]:
 def _of_class_body(cls: Class, attribute: str) -> list[ast.expr]:
     """`cache = {}` in the class itself."""
     found = []
-    for one in cls.node.body:
-        if isinstance(one, ast.Assign | ast.AnnAssign) and one.value is not None:
-            targets = one.targets if isinstance(one, ast.Assign) else [one.target]
-            found += [one.value for target in targets if dotted_name(target) == attribute]
+    for node in cls.node.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found += [node.value for target in targets if dotted_name(target) == attribute]
     return found
 
 
@@ -197,19 +203,23 @@ def _asks(node: ast.AST, name: str, function: Function) -> bool:
 
 def _is_taken_from(node: ast.expr, name: str, function: Function) -> bool:
     taken = [node, *(function.bindings.get(node.id, ()) if isinstance(node, ast.Name) else ())]
-    return any(isinstance(one, ast.Subscript) and dotted_name(one.value) == name for one in taken)
+    return any(isinstance(value, ast.Subscript) and dotted_name(value.value) == name for value in taken)
 
 
 def _is_a_sample(name: str, value: ast.expr, function: Function) -> bool:
     if _SMALL.search(name.split(".")[-1]) or isinstance(value, ast.Constant | ast.Compare | ast.JoinedStr):
         return False
     made = [value, *(function.bindings.get(value.id, ()) if isinstance(value, ast.Name) else ())]
-    for one in made:
-        if isinstance(one, ast.Constant | ast.Compare | ast.JoinedStr) and one is not value and len(made) == 2:
+    for candidate in made:
+        if (
+            isinstance(candidate, ast.Constant | ast.Compare | ast.JoinedStr)
+            and candidate is not value
+            and len(made) == 2
+        ):
             return False
-        if isinstance(one, ast.Call):
-            is_image = dotted_name(one.func).startswith("Image.")
-            if (called_name(one) in _HANDLES and not is_image) or argument(one, "mmap_mode") is not None:
+        if isinstance(candidate, ast.Call):
+            is_image = dotted_name(candidate.func).startswith("Image.")
+            if (called_name(candidate) in _HANDLES and not is_image) or argument(candidate, "mmap_mode") is not None:
                 return False
     return True
 
@@ -221,7 +231,7 @@ def _decorated(dataset: Dataset, function: Function) -> Iterator[Cache]:
     plain = function.definition
     if plain is None or len(function.parameters) < (2 if function.is_method else 1):
         return
-    if not any(isinstance(one, ast.Call) and _READS.search(called_name(one)) for one in own_nodes(function)):
+    if not any(isinstance(call, ast.Call) and _READS.search(called_name(call)) for call in own_nodes(function)):
         return
     for decorator in plain.decorator_list:
         if last_name(callable_of(decorator)) in _KEEPING:
@@ -259,13 +269,13 @@ def _throws_out(name: str, function: Function) -> bool:
         if _called_on(node, _DROPS) == name:
             return True
         targets = node.targets if isinstance(node, ast.Delete) else []
-        if any(isinstance(one, ast.Subscript) and dotted_name(one.value) == name for one in targets):
+        if any(isinstance(target, ast.Subscript) and dotted_name(target.value) == name for target in targets):
             return True
     return _made_limited(name, function)
 
 
 def _made_limited(name: str, function: Function) -> bool:
-    return any(isinstance(one, ast.Call) and _LIMITED.search(called_name(one)) for one in _made(name, function))
+    return any(isinstance(call, ast.Call) and _LIMITED.search(called_name(call)) for call in _made(name, function))
 
 
 def _is_measured(name: str, node: ast.AST, function: Function) -> bool:
@@ -279,8 +289,8 @@ def _is_measured(name: str, node: ast.AST, function: Function) -> bool:
 
 def _of_owner(function: Function) -> Iterator[ast.AST]:
     own = function.owner.methods.values() if function.owner is not None else function.module.functions
-    for one in own:
-        yield from own_nodes(one)
+    for method in own:
+        yield from own_nodes(method)
 
 
 def _tests_before(node: ast.AST, function: Function) -> list[ast.expr]:
@@ -291,7 +301,7 @@ def _tests_before(node: ast.AST, function: Function) -> list[ast.expr]:
 def _is_off(test: ast.expr, function: Function, values: Values) -> bool:
     """A setting that is known to be off, so that this cache is never filled."""
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
-        return any(_is_off(one, function, values) for one in test.values)
+        return any(_is_off(operand, function, values) for operand in test.values)
     if isinstance(test, ast.Name | ast.Attribute):
         known = values.of(test, function)
         return known is not None and not known.value and not isinstance(known.value, dict | list)

@@ -1,7 +1,7 @@
-"""How often something in a training step happens for certain: at each step, at each k-th, or when a test says so.
+"""How often a node of a training step certainly runs: at each step, at each k-th, or when a test says so.
 
-`Region.turns()` takes a setting such as `if args.images:` for on. Here only what nothing stands in the way of counts:
-the checks of rank, and of whether there is a writer at all, hold for the whole run.
+`Region.main_path()` takes a setting such as `if args.images:` for on. Here only what runs whatever the settings are
+counts; checks of rank, and of whether there is a writer at all, have the same answer for the whole run.
 """
 
 from __future__ import annotations
@@ -47,35 +47,35 @@ class PeriodicNode:
 
 def runs_each_step(region: Region, node: ast.AST) -> bool:
     """Does a node of the region run at each step, whatever the settings and the losses are?"""
-    wanted, one = node, region
+    wanted, current = node, region
     while True:
-        if not all(_holds_all_along(test) for test in enclosing_tests(one, wanted)):
+        if not all(_holds_all_along(test) for test in enclosing_tests(current, wanted)):
             return False
-        if one.hop is None:
-            return iterates_batches(one)
-        wanted, one = one.hop.call, one.hop.caller
+        if current.call_site is None:
+            return iterates_batches(current)
+        wanted, current = current.call_site.call, current.call_site.caller
 
 
 def runs_each_step_if_enabled(region: Region, node: ast.AST) -> bool:
     """Does a node run at each step as long as settings say so, and not only when some number is large or small?"""
-    wanted, one = node, region
+    wanted, here = node, region
     while True:
-        if not all(_holds_all_along(test) or _is_of_settings(test) for test in enclosing_tests(one, wanted)):
+        if not all(_holds_all_along(test) or _is_of_settings(test) for test in enclosing_tests(here, wanted)):
             return False
-        if one.hop is None:
+        if here.call_site is None:
             return True
-        wanted, one = one.hop.call, one.hop.caller
+        wanted, here = here.call_site.call, here.call_site.caller
 
 
 def find_frequent_nodes(region: Region, values: Values, most: int) -> Iterator[PeriodicNode]:
     """All nodes of the region that certainly run at every `most`-th step at least."""
     if not iterates_batches(region.root) or (
-        region.hop is not None and not runs_each_step(region.hop.caller, region.hop.call)
+        region.call_site is not None and not runs_each_step(region.call_site.caller, region.call_site.call)
     ):
         return
-    for one in find_periodic_nodes(region, values):
-        if one.period <= most:
-            yield one
+    for node in find_periodic_nodes(region, values):
+        if node.period <= most:
+            yield node
 
 
 def iterates_batches(root: Region) -> bool:
@@ -90,7 +90,7 @@ def iterates_batches(root: Region) -> bool:
         named |= bound_names(loop.target)
     if any(_LONG_TURNS.search(name) for name in named) and not any(_LOADER.search(name) for name in named):
         return False
-    return not any(_adds_up(one) for statement in loop.body for one in walk_scope(statement))
+    return not any(_adds_up(node) for statement in loop.body for node in walk_scope(statement))
 
 
 def find_periodic_nodes(region: Region, values: Values) -> Iterator[PeriodicNode]:
@@ -120,9 +120,9 @@ def _block(body: Sequence[ast.stmt], function: Function, values: Values, period:
 def _parts(statement: ast.stmt, function: Function, values: Values, period: int) -> Iterator[PeriodicNode]:
     stack: list[ast.AST] = [statement]
     while stack:
-        one = stack.pop()
-        yield PeriodicNode(one, period)
-        below = [child for child in children(one) if not isinstance(child, DEFINITIONS)]
+        here = stack.pop()
+        yield PeriodicNode(here, period)
+        below = [child for child in children(here) if not isinstance(child, DEFINITIONS)]
         plain = [child for child in below if not isinstance(child, ast.stmt | ast.IfExp | ast.ExceptHandler)]
         inner = [child for child in below if isinstance(child, ast.stmt)]
         yield from _block(inner, function, values, period)
@@ -148,12 +148,12 @@ def _every(test: ast.expr, function: Function, values: Values) -> int | None:
 def _holds_all_along(test: ast.expr) -> bool:
     """A check of rank, or of whether there is somebody to write to: it has the same answer all along."""
     if isinstance(test, ast.BoolOp):
-        return all(_holds_all_along(one) for one in test.values)
+        return all(_holds_all_along(operand) for operand in test.values)
     if isinstance(test, ast.UnaryOp):
         return _holds_all_along(test.operand)
     names = all_names_in(test)
     if any(_OF_RANK.search(name) for name in names):
-        return not any(isinstance(one, ast.Mod) for one in ast.walk(test))
+        return not any(isinstance(node, ast.Mod) for node in ast.walk(test))
     if isinstance(test, ast.Name | ast.Attribute):
         return bool(_WRITER.search(last_name(test)))
     is_there = isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is | ast.IsNot)
@@ -163,7 +163,7 @@ def _holds_all_along(test: ast.expr) -> bool:
 def _is_of_settings(test: ast.expr) -> bool:
     """`if self.kind == "adam"`, `if args.ema`, `if p.grad is None`; not `if norm > 1`, or a flag of the step's own."""
     if isinstance(test, ast.BoolOp):
-        return all(_holds_all_along(one) or _is_of_settings(one) for one in test.values)
+        return all(_holds_all_along(operand) or _is_of_settings(operand) for operand in test.values)
     if isinstance(test, ast.UnaryOp):
         return _is_of_settings(test.operand)
     if isinstance(test, ast.Compare):
@@ -176,7 +176,7 @@ def enclosing_tests(region: Region, node: ast.AST) -> list[ast.expr]:
     found: list[ast.expr] = []
     body: Sequence[ast.AST] = region.body
     while True:
-        inside = next((one for one in body if _holds(one, node)), None)
+        inside = next((part for part in body if _holds(part, node)), None)
         if inside is None or inside is node:
             return found
         if isinstance(inside, ast.If | ast.IfExp) and not _holds(inside.test, node):
@@ -190,7 +190,7 @@ def _holds(outer: ast.AST, node: ast.AST) -> bool:
     """By their places, which is quicker than looking for it."""
     first, last = getattr(outer, "lineno", None), getattr(outer, "end_lineno", None)
     if first is None or last is None:
-        return any(_holds(one, node) for one in children(outer))
+        return any(_holds(part, node) for part in children(outer))
     at, to = node.lineno, node.end_lineno  # type: ignore[attr-defined]
     return bool(
         (first, outer.col_offset) <= (at, node.col_offset)  # type: ignore[attr-defined]
@@ -204,5 +204,5 @@ def _adds_up(node: ast.AST) -> bool:
     if head is not None and any(_ACCUMULATES.search(name) for name in all_names_in(head)):
         return False  # several batches to one step
     return isinstance(node, LOOPS) and any(
-        isinstance(one, ast.Call) and called_name(one) == "backward" for one in walk_scope(node)
+        isinstance(call, ast.Call) and called_name(call) == "backward" for call in walk_scope(node)
     )

@@ -35,7 +35,7 @@ class Dataset:
 
     @property
     def trains(self) -> tuple[Loader, ...]:
-        return tuple(one for one in self.loaders if one.trains)
+        return tuple(loader for loader in self.loaders if loader.trains)
 
     def holds(self, attribute: str) -> list[tuple[ast.expr, Function]]:
         """What an attribute of the dataset is bound to, and where."""
@@ -55,7 +55,7 @@ def find_datasets(project: Project, training: Training, loaders: Iterable[Loader
     for cls, of in given.values():
         yield Dataset(cls, _making(cls, project), tuple(of), True)
     for module in project.mentioning("__getitem__") if open_loaders else ():
-        together = [one for one in open_loaders if training.are_together(one.function.module, module)]
+        together = [other for other in open_loaders if training.are_together(other.function.module, module)]
         for cls in module.classes.values() if together else ():
             if id(cls) not in given and _is_dataset(cls, project) and not is_evaluation(cls.name):
                 yield Dataset(cls, _making(cls, project), tuple(together), False)
@@ -67,7 +67,7 @@ def _is_dataset(cls: Class, project: Project) -> bool:
 
 def _making(cls: Class, project: Project) -> tuple[Function, ...]:
     found: dict[int, Function] = {}
-    waiting = [(one, 0) for name in _MAKES for one in project.methods(cls, name)]
+    waiting = [(method, 0) for name in _MAKES for method in project.methods(cls, name)]
     while waiting and len(found) < _MOST_FUNCTIONS:
         function, depth = waiting.pop(0)
         if id(function) in found:
@@ -75,7 +75,7 @@ def _making(cls: Class, project: Project) -> tuple[Function, ...]:
         found[id(function)] = function
         if depth < MAX_HOPS:
             callees = [callee for call in function.calls for callee in project.resolve(call, function)]
-            waiting += [(one, depth + 1) for one in callees if one.name != "__init__"]
+            waiting += [(callee, depth + 1) for callee in callees if callee.name != "__init__"]
     return tuple(found.values())
 
 
@@ -89,8 +89,8 @@ class _Giving:
     def classes(self, loader: Loader) -> list[Class]:
         node = loader.dataset
         found = self._of(node, loader.function, 0) if node is not None else []
-        makes = [one for one in found if any(self.project.methods(one, name) for name in _MAKES)]
-        return list({id(one): one for one in makes}.values())
+        makes = [cls for cls in found if any(self.project.methods(cls, name) for name in _MAKES)]
+        return list({id(make): make for make in makes}.values())
 
     def _of(self, node: ast.expr, function: Function, depth: int) -> list[Class]:
         if depth > MAX_HOPS or (id(node), id(function)) in self._seen:
@@ -113,7 +113,7 @@ class _Giving:
         return self._of_name(dotted_name(node), function, depth)
 
     def _all(self, nodes: Iterable[ast.expr], function: Function, depth: int) -> list[Class]:
-        return [cls for one in nodes for cls in self._of(one, function, depth + 1)]
+        return [cls for node in nodes for cls in self._of(node, function, depth + 1)]
 
     def _of_call(self, call: ast.Call, function: Function, depth: int) -> list[Class]:
         if called_name(call) in _WRAPPERS:
@@ -123,8 +123,8 @@ class _Giving:
             return [made]
         found = []
         for callee in self.project.resolve(call, function):
-            returned = [one.value for one in ast.walk(callee.node) if isinstance(one, ast.Return)]
-            found += self._all([one for one in returned if one is not None], callee, depth)
+            returned = [node.value for node in ast.walk(callee.node) if isinstance(node, ast.Return)]
+            found += self._all([value for value in returned if value is not None], callee, depth)
         return found
 
     def _of_name(self, name: str, function: Function, depth: int) -> list[Class]:

@@ -88,38 +88,38 @@ class JobSettings:
 
     def __init__(
         self,
-        whole: TrainingJob,
+        job: TrainingJob,
         training: Training,
         values: Values,
         loaders: Sequence[Loader],
         declared: dict[int, tuple[DeclaredSetting, ...]],
     ) -> None:
         """`declared` is what is known of the files that this training shares with others."""
-        self.whole = whole
+        self.job = job
         self.training = training
         self.project = training.project
         self.values = values
-        self.modules = whole.modules
-        ours = {id(one) for one in self.modules}
-        self.loaders = tuple(one for one in loaders if id(one.function.module) in ours)
+        self.modules = job.modules
+        ours = {id(module) for module in self.modules}
+        self.loaders = tuple(loader for loader in loaders if id(loader.function.module) in ours)
         self._declared = declared
 
     def declared_as(self, *meanings: str) -> list[DeclaredSetting]:
         """What can be set with one of these meanings."""
         stems = [stem for name in meanings for stem in _STEMS.get(name, (name,))]
-        return self._found(lambda one: one.meaning in meanings, stems)
+        return self._found(lambda meaning: meaning.meaning in meanings, stems)
 
     def declared_like(self, name: re.Pattern[str], stems: Sequence[str]) -> list[DeclaredSetting]:
         """What can be set under a name like this; `stems` are parts of such names, in small letters."""
-        return self._found(lambda one: bool(name.search(one.name)), stems)
+        return self._found(lambda setting: bool(name.search(setting.name)), stems)
 
     def _found(self, is_wanted: Callable[[DeclaredSetting], bool], stems: Sequence[str]) -> list[DeclaredSetting]:
         """Files without any of the stems are not taken apart."""
         written = [*stems, *(stem.upper() for stem in stems)]
         modules = [module for module in self._declaring if any(stem in module.text for stem in written)]
-        found = [one for module in modules for one in self._of_module(module) if is_wanted(one)]
+        found = [setting for module in modules for setting in self._of_module(module) if is_wanted(setting)]
         for leaves in (*self.values.configs.files.values(), *self._python_files):
-            keys = [one for one in _keys(leaves) if is_wanted(one)]
+            keys = [key for key in _keys(leaves) if is_wanted(key)]
             found += keys if keys and self._loads(leaves) else []
         return found
 
@@ -130,7 +130,7 @@ class JobSettings:
     @cached_property
     def uses(self) -> SettingUses:
         """What goes to a loader that evaluates is not of use to the training."""
-        return SettingUses(self.project, self.modules, [one.call for one in self.loaders if not one.trains])
+        return SettingUses(self.project, self.modules, [loader.call for loader in self.loaders if not loader.trains])
 
     @cached_property
     def _uses_of_sections(self) -> SettingUses:
@@ -141,13 +141,13 @@ class JobSettings:
         """Does code that is not here get all settings at once?"""
         return self.uses.takes_whole()
 
-    def is_handed_on(self, one: DeclaredSetting) -> bool:
+    def is_handed_on(self, setting: DeclaredSetting) -> bool:
         """Is a section around it handed on as a whole, to be read by whoever gets it?"""
-        return any(self._uses_of_sections.is_used(section) for section in one.sections)
+        return any(self._uses_of_sections.is_used(section) for section in setting.sections)
 
-    def is_dead(self, one: DeclaredSetting) -> bool:
+    def is_dead(self, setting: DeclaredSetting) -> bool:
         """Nothing that is here, or may be elsewhere, depends on it."""
-        return not self.uses.is_used(one.name) and not self.is_handed_on(one) and not self.takes_whole
+        return not self.uses.is_used(setting.name) and not self.is_handed_on(setting) and not self.takes_whole
 
     def says(self, pattern: re.Pattern[str]) -> bool:
         """Does the code, comments and config files aside?"""
@@ -201,7 +201,7 @@ class JobSettings:
             yield self._of_option(option)
         if ".option(" in module.text:
             for function in module.functions:
-                yield from (self._of_option(one) for one in find_click_options(function))
+                yield from (self._of_option(option) for option in find_click_options(function))
         for cls in module.classes.values() if _CLASSES.search(module.text) else ():
             if not is_settings_class(cls) or any(base.split(".")[-1] not in _PLAIN_BASES for base in cls.bases):
                 continue
@@ -249,16 +249,16 @@ class JobSettings:
 
 
 def find_job_settings(
-    wholes: Sequence[TrainingJob], training: Training, values: Values, loaders: Sequence[Loader]
+    jobs: Sequence[TrainingJob], training: Training, values: Values, loaders: Sequence[Loader]
 ) -> Iterator[JobSettings]:
     """One for each training; two that share all their files are one."""
     seen: set[frozenset[int]] = set()
     declared: dict[int, tuple[DeclaredSetting, ...]] = {}
-    for whole in wholes:
-        key = frozenset(id(one) for one in whole.modules)
+    for job in jobs:
+        key = frozenset(id(module) for module in job.modules)
         if key not in seen:
             seen.add(key)
-            yield JobSettings(whole, training, values, loaders, declared)
+            yield JobSettings(job, training, values, loaders, declared)
 
 
 def _keys(leaves: ConfigValues) -> Iterator[DeclaredSetting]:
@@ -277,7 +277,7 @@ def _entries(node: ast.expr, sections: KeyPath, module: Module) -> Iterator[Decl
             (key.value, item) for key, item in zip(node.keys, node.values, strict=True) if isinstance(key, ast.Constant)
         ]
     elif isinstance(node, ast.Call) and called_name(node) in ("dict", "SimpleNamespace", "EasyDict", "edict", "create"):
-        pairs = [(one.arg, one.value) for one in node.keywords if one.arg is not None]
+        pairs = [(keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg is not None]
         for given in node.args:
             yield from _entries(given, sections, module)
     else:

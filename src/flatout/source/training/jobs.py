@@ -120,7 +120,7 @@ class TrainingJob:
 
     def says(self, what: TextPattern) -> bool:
         """Does the text of one of its files, comments aside, or of the project's config files?"""
-        return any(self.texts.say(what, one) for one in self.modules) or self.texts.configs_say(what, self.module)
+        return any(self.texts.say(what, module) for module in self.modules) or self.texts.configs_say(what, self.module)
 
     @property
     def is_on_gpu(self) -> bool:
@@ -144,7 +144,7 @@ class TrainingJob:
             return False
         # Where only the trainer itself is made here, its arguments come from a command line or another file.
         is_elsewhere = self.kind == "transformers" and called_name(node).endswith("Trainer")
-        return is_elsewhere or has_star_arguments(node) or any(one.arg in names for one in node.keywords)
+        return is_elsewhere or has_star_arguments(node) or any(keyword.arg in names for keyword in node.keywords)
 
 
 def _anchor(name: str) -> PurePath:
@@ -175,11 +175,11 @@ def find_jobs(training: Training) -> tuple[TrainingJob, ...]:
     project = training.project
     begun: dict[int, tuple[Kind, Function, Loop | ast.Call]] = {}
     for region in training.regions:
-        if region.hop is None and region.loop is not None and _trains(region.loop, region.function):
+        if region.call_site is None and region.loop is not None and _trains(region.loop, region.function):
             begun.setdefault(id(region.module), ("loop", region.function, region.loop))
     for kind, function, call in _trainers_in(project):
         begun.setdefault(id(function.module), (kind, function, call))
-    texts = JobTexts({one: project.read(one) for one in project.configs} if begun else {})
+    texts = JobTexts({config: project.read(config) for config in project.configs} if begun else {})
     return tuple(
         TrainingJob(kind, function.module, function, node, _files_of(function.module, training, texts), texts)
         for kind, function, node in begun.values()
@@ -209,7 +209,7 @@ def _trainers_in(project: Project) -> Iterator[tuple[Kind, Function, ast.Call]]:
             if _origin(call, module).split(".")[0] in ("lightning", "pytorch_lightning"):
                 yield "lightning", function, call
     for module in project.modules:
-        if ".train(" not in module.text or not any(one in module.text for one in _OF_TRANSFORMERS):
+        if ".train(" not in module.text or not any(library in module.text for library in _OF_TRANSFORMERS):
             continue
         for makes in (_TRAINER_ARGUMENTS, _TRAINER):
             for name, found in module.calls.items():
@@ -228,51 +228,52 @@ def _origin(call: ast.Call, module: Module) -> str:
 def _files_of(module: Module, training: Training, texts: JobTexts) -> tuple[Module, ...]:
     """Those that take part in the same training, and those that import its file, with what they import."""
     project = training.project
-    found = {id(one): one for one in project.modules if training.are_together(module, one)}
+    found = {id(other): other for other in project.modules if training.are_together(module, other)}
     found[id(module)] = module
-    waiting = [(one, 1) for one in _importers(module, project, texts)]
+    waiting = [(importer, 1) for importer in _importers(module, project, texts)]
     while waiting and len(found) < _MOST:
-        one, distance = waiting.pop()
-        if id(one) in found:
+        current, distance = waiting.pop()
+        if id(current) in found:
             continue
-        found[id(one)] = one
+        found[id(current)] = current
         if distance < _FARTHEST:
             waiting += [
-                (other, distance + 1) for other in (*_imported(one, project, texts), *_importers(one, project, texts))
+                (other, distance + 1)
+                for other in (*_imported(current, project, texts), *_importers(current, project, texts))
             ]
     return tuple(found.values())
 
 
 def _imported(module: Module, project: Project, texts: JobTexts) -> list[Module]:
-    return [one for name in texts.imported(module) if (one := project.module_named(name)) is not None]
+    return [value for name in texts.imported(module) if (value := project.module_named(name)) is not None]
 
 
 def _importers(module: Module, project: Project, texts: JobTexts) -> list[Module]:
     name = module.name.split(".")[-1]
     return [
-        one
-        for one in project.mentioning(name)
-        if one is not module and any(project.module_named(brought) is module for brought in texts.imported(one))
+        other
+        for other in project.mentioning(name)
+        if other is not module and any(project.module_named(brought) is module for brought in texts.imported(other))
     ]
 
 
-def nearby_modules(whole: TrainingJob) -> tuple[Module, ...]:
+def nearby_modules(job: TrainingJob) -> tuple[Module, ...]:
     """The file that trains, and those that it imports or that import it; a library has more than is trained here."""
-    module, ending = whole.module, whole.module.name.split(".")[-1]
-    brought = set(whole.texts.imported(module))
+    module, ending = job.module, job.module.name.split(".")[-1]
+    brought = set(job.texts.imported(module))
     found = [module]
-    for one in whole.modules:
-        is_brought = any(one.name == name or one.name.endswith(f".{name}") for name in brought)
-        if one is not module and (is_brought or ending in whole.texts.last_imported(one)):
-            found.append(one)
+    for other in job.modules:
+        is_brought = any(other.name == name or other.name.endswith(f".{name}") for name in brought)
+        if other is not module and (is_brought or ending in job.texts.last_imported(other)):
+            found.append(other)
     return tuple(found)
 
 
-def find_model_call(whole: TrainingJob) -> ast.expr | None:
+def find_model_call(job: TrainingJob) -> ast.expr | None:
     """The call that makes the model, or puts it on the device, in the file that trains."""
-    for function in (whole.function, whole.module.body, *whole.module.functions):
+    for function in (job.function, job.module.body, *job.module.functions):
         for name in _MODELS:
-            made = [one for one in function.bindings.get(name, ()) if isinstance(one, ast.Call)]
+            made = [call for call in function.bindings.get(name, ()) if isinstance(call, ast.Call)]
             if made:
                 return made[-1]
     return None

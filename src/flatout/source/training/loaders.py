@@ -87,7 +87,9 @@ def find_loaders(project: Project) -> Iterator[Loader]:
                 if argument(call, "dataset", 0) is None or not _is_torch_own(name, own, module):
                     continue
                 makes = own.methods.get("__init__") if own is not None else None
-                handed = next((one for one in makes.calls if called_name(one) == "__init__"), None) if makes else None
+                handed = (
+                    next((inner for inner in makes.calls if called_name(inner) == "__init__"), None) if makes else None
+                )
                 yield Loader(call, function, serves_training(call, function, project), makes, handed)
 
 
@@ -140,7 +142,7 @@ def loader_setting(loader: Loader, name: str, values: Values) -> Setting:
             made = ast.Subscript(keyword.value, ast.Constant(name), ast.Load())
             ast.fix_missing_locations(ast.copy_location(made, keyword.value))
             return _known_setting(values.of(made, loader.function))
-    if any(isinstance(one, ast.Starred) for one in loader.call.args):
+    if any(isinstance(value, ast.Starred) for value in loader.call.args):
         return Setting("unknown")
     return Setting("missing")
 
@@ -160,7 +162,7 @@ def _through(loader: Loader, handed: ast.expr, values: Values) -> Setting:
     if given is not None:
         return _known_setting(values.of(given, loader.function))
     left = defaults(made_by.definition).get(handed.id)
-    is_open = any(one.arg is None for one in loader.call.keywords)
+    is_open = any(keyword.arg is None for keyword in loader.call.keywords)
     off = isinstance(left, ast.Constant) and not left.value and not is_open
     # What is off unless the call says otherwise is said, or not, by the call.
     return Setting("missing") if off else Setting("unknown")
@@ -209,8 +211,8 @@ def _made_of(dataset: ast.expr, function: Function) -> Iterator[ast.AST]:
     """The dataset as it is made here: `TensorDataset(x.to(device))`, in one or two lines."""
     yield from ast.walk(dataset)
     made = function.bindings.get(dataset.id, ()) if isinstance(dataset, ast.Name) else ()
-    for one in made if len(made) == 1 else ():
-        yield from ast.walk(one)
+    for value in made if len(made) == 1 else ():
+        yield from ast.walk(value)
 
 
 def _collating(call: ast.Call, function: Function, project: Project) -> list[Function]:
@@ -248,14 +250,14 @@ def _is_made_in_memory(call: ast.Call, function: Function, project: Project, dep
         several = (
             of.elts if isinstance(of, ast.List | ast.Tuple) else [of.elt] if isinstance(of, ast.ListComp) else [of]
         )
-        return bool(several) and all(_in_memory(one, function, project, depth + 1) for one in several)
+        return bool(several) and all(_in_memory(dataset, function, project, depth + 1) for dataset in several)
     made = project.resolve(call, function)
     if len(made) == 1 and made[0].name != "__init__":
         returned = made[0].returned()
         # Of several that are returned together it cannot be told which this is.
         return bool(returned) and all(
-            one is not None and not isinstance(one, ast.Tuple) and _in_memory(one, made[0], project, depth + 1)
-            for one in returned
+            value is not None and not isinstance(value, ast.Tuple) and _in_memory(value, made[0], project, depth + 1)
+            for value in returned
         )
     return _hands_out(call, function, project)
 
@@ -274,7 +276,7 @@ def _is_noted_in_memory(name: str, function: Function) -> bool:
     """`samples: list[Tensor]`, `x: np.ndarray`."""
     plain = function.definition
     given = (*plain.args.posonlyargs, *plain.args.args, *plain.args.kwonlyargs) if plain is not None else ()
-    noted = next((one.annotation for one in given if one.arg == name), None)
+    noted = next((parameter.annotation for parameter in given if parameter.arg == name), None)
     return noted is not None and bool(_OF_ARRAYS.search(ast.unparse(noted).split("[")[0]))
 
 
@@ -282,7 +284,7 @@ def _hands_out(node: ast.expr, function: Function, project: Project) -> bool:
     """Without a single call there is no reading, decoding or transforming."""
     cls = project.class_of(node, function)
     makes = project.methods(cls, "__getitem__") if cls is not None else []
-    return bool(makes) and not any(isinstance(one, ast.Call) for one in own_nodes(makes[0]))
+    return bool(makes) and not any(isinstance(call, ast.Call) for call in own_nodes(makes[0]))
 
 
 # For training.
@@ -293,10 +295,12 @@ def _is_named_for_training(call: ast.Call, function: Function) -> bool:
     names = [*_bound_to(call, function)]
     dataset = argument(call, "dataset", 0)
     if dataset is not None:
-        names += [one.id for one in ast.walk(dataset) if isinstance(one, ast.Name)]
-        names += [one.attr for one in ast.walk(dataset) if isinstance(one, ast.Attribute)]
+        names += [node.id for node in ast.walk(dataset) if isinstance(node, ast.Name)]
+        names += [part.attr for part in ast.walk(dataset) if isinstance(part, ast.Attribute)]
         names += [
-            str(one.value) for one in ast.walk(dataset) if isinstance(one, ast.Constant) and isinstance(one.value, str)
+            str(inner.value)
+            for inner in ast.walk(dataset)
+            if isinstance(inner, ast.Constant) and isinstance(inner.value, str)
         ]
     names.append(function.name)
     return not any(is_evaluation(name) or _DEV.search(name) for name in names)
@@ -304,15 +308,15 @@ def _is_named_for_training(call: ast.Call, function: Function) -> bool:
 
 def _bound_to(call: ast.Call, function: Function) -> Iterator[str]:
     for node in own_nodes(function):
-        if isinstance(node, ast.Assign) and any(one is call for one in ast.walk(node.value)):
+        if isinstance(node, ast.Assign) and any(child is call for child in ast.walk(node.value)):
             for target in node.targets:
                 yield from bound_names(target)
-                yield from (one.attr for one in ast.walk(target) if isinstance(one, ast.Attribute))
+                yield from (inner.attr for inner in ast.walk(target) if isinstance(inner, ast.Attribute))
         elif isinstance(node, ast.keyword) and node.arg is not None and node.value is call:
             yield node.arg
         elif isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):
-                if isinstance(key, ast.Constant) and any(one is call for one in ast.walk(value)):
+                if isinstance(key, ast.Constant) and any(part is call for part in ast.walk(value)):
                     yield str(key.value)
 
 
@@ -322,11 +326,11 @@ def _evaluates(call: ast.Call, function: Function) -> bool:
     if name is None or function.definition is None:
         return False
     without_gradients = {
-        id(one)
+        id(part)
         for block in own_nodes(function)
         if isinstance(block, ast.With | ast.AsyncWith)
         and any(last_name(callable_of(item.context_expr)) in _NO_GRADIENTS for item in block.items)
-        for one in walk_scope(block)
+        for part in walk_scope(block)
     }
     all_of_it = has_decorator(function.definition, _NO_GRADIENTS)
     served = [
@@ -336,10 +340,10 @@ def _evaluates(call: ast.Call, function: Function) -> bool:
             if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension) and name in names_in(node.iter)
         ),
         *(
-            is_evaluation(called_name(one))
-            for one in function.calls
-            if any(isinstance(given, ast.Name) and given.id == name for given in one.args)
-            and called_name(one) not in _LOOKING
+            is_evaluation(called_name(inner))
+            for inner in function.calls
+            if any(isinstance(given, ast.Name) and given.id == name for given in inner.args)
+            and called_name(inner) not in _LOOKING
         ),
         # What it is given to beyond these is out of sight.
         *(
@@ -355,7 +359,7 @@ def _hands_back(name: str, value: ast.expr) -> bool:
     several = (
         value.elts if isinstance(value, ast.Tuple | ast.List) else value.values if isinstance(value, ast.Dict) else ()
     )
-    return any(isinstance(one, ast.Name) and one.id == name for one in (value, *several))
+    return any(isinstance(part, ast.Name) and part.id == name for part in (value, *several))
 
 
 _NO_GRADIENTS = {"no_grad", "inference_mode"}

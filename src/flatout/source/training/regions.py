@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from flatout.source.flow.guards import PathNode, is_evaluation, walk_main_path
+from flatout.source.flow.guards import ProgramPoint, is_evaluation, walk_main_path
 from flatout.source.project.project import Project
 from flatout.source.syntax.module import Function, Module
 from flatout.source.syntax.nodes import (
@@ -72,8 +72,8 @@ class Region:
     # The training loop, where the region is its body.
     loop: Loop | None = None
     # How it is reached from such a loop; None for the loop itself, and for what a framework calls.
-    hop: CallSite | None = None
-    _turns: list[PathNode] | None = None
+    call_site: CallSite | None = None
+    _main_path: list[ProgramPoint] | None = None
 
     @property
     def module(self) -> Module:
@@ -81,20 +81,20 @@ class Region:
 
     @property
     def root(self) -> Region:
-        one = self
-        while one.hop is not None:
-            one = one.hop.caller
-        return one
+        current = self
+        while current.call_site is not None:
+            current = current.call_site.caller
+        return current
 
     @property
     def depth(self) -> int:
-        return 0 if self.hop is None else self.hop.caller.depth + 1
+        return 0 if self.call_site is None else self.call_site.caller.depth + 1
 
-    def turns(self) -> list[PathNode]:
+    def main_path(self) -> list[ProgramPoint]:
         """Every node that runs in every step."""
-        if self._turns is None:
-            self._turns = list(walk_main_path(self.body, self.function))
-        return self._turns
+        if self._main_path is None:
+            self._main_path = list(walk_main_path(self.body, self.function))
+        return self._main_path
 
 
 class Training:
@@ -118,7 +118,10 @@ class Training:
     def _search(self) -> None:
         """From the functions that run backward or a step up to all that call them, then down again."""
         seeds = [
-            f for module in self.project.modules if any(one in module.text for one in _SEEDS) for f in module.functions
+            f
+            for module in self.project.modules
+            if any(seed in module.text for seed in _SEEDS)
+            for f in module.functions
         ]
         self._seeds = seeds
         waiting = [(f, 0) for f in seeds if any(_direct(call) for call in f.calls)]
@@ -132,7 +135,7 @@ class Training:
             above = [function.parent] if function.parent is not None else []
             if depth < MAX_HOPS:
                 callers = [inside for _, inside in self.project.callers(function)]
-                waiting += [(one, depth + 1) for one in (*callers, *above)]
+                waiting += [(node, depth + 1) for node in (*callers, *above)]
         self._hot = {f.owner.name if f.name == "__init__" and f.owner else f.name for f in hot.values()}
         for function in hot.values():
             self.effects(function)
@@ -191,9 +194,9 @@ class Training:
         return found
 
     def _absorb(self, node: ast.AST, function: Function, depth: int) -> None:
-        for one in walk_scope(node):
-            if isinstance(one, ast.Call):
-                for callee in (*self.project.resolve(one, function), *self._handed(one, function)):
+        for part in walk_scope(node):
+            if isinstance(part, ast.Call):
+                for callee in (*self.project.resolve(part, function), *self._handed(part, function)):
                     if self._effects.get(id(callee)) and id(callee) not in self._absorbed and depth < MAX_HOPS:
                         self._absorbed.add(id(callee))
                         self._absorb(callee.node, callee, depth + 1)
@@ -234,18 +237,18 @@ class Training:
         )
 
     def _expanded(self, regions: list[Region]) -> list[Region]:
-        known = {id(one.function.node) for one in regions if one.loop is None}
+        known = {id(region.function.node) for region in regions if region.loop is None}
         at = 0
         while at < len(regions) and len(regions) < _MOST_REGIONS:
             region = regions[at]
             at += 1
             if region.depth >= MAX_HOPS:
                 continue
-            for call in [turn.node for turn in region.turns() if isinstance(turn.node, ast.Call)]:
+            for call in [point.node for point in region.main_path() if isinstance(point.node, ast.Call)]:
                 for callee in (*self.project.resolve(call, region.function), *self._handed(call, region.function)):
                     if id(callee.node) not in known and _goes_on(callee):
                         known.add(id(callee.node))
-                        regions.append(Region(callee, callee.node.body, hop=CallSite(call, region)))
+                        regions.append(Region(callee, callee.node.body, call_site=CallSite(call, region)))
         return regions
 
     # Who takes part.
@@ -254,14 +257,14 @@ class Training:
         """Is it a file of a training: one with a training loop, or one that such a file imports?"""
         return bool(self._trainings_of(module))
 
-    def are_together(self, one: Module, other: Module) -> bool:
+    def are_together(self, module: Module, other: Module) -> bool:
         """Do two files take part in the same training?"""
-        return not self._trainings_of(one).isdisjoint(self._trainings_of(other))
+        return not self._trainings_of(module).isdisjoint(self._trainings_of(other))
 
     def _trainings_of(self, module: Module) -> set[int]:
         if self._of_module is None:
-            self._of_module = {id(one): set() for one in self.project.modules}
-            roots = {id(region.module): region.module for region in self.regions if region.hop is None}
+            self._of_module = {id(other): set() for other in self.project.modules}
+            roots = {id(region.module): region.module for region in self.regions if region.call_site is None}
             # Lightning's loaders may lie in a file that only the user's command line brings to the module.
             roots |= {id(m): m for m in self.project.mentioning("train_dataloader") if "def train_dataloader" in m.text}
             # Whoever makes an optimizer and a loader trains, though the loop may be a library's.
@@ -274,21 +277,21 @@ class Training:
         assert self._of_module is not None
         waiting = [root, *self._that_run(root)]
         while waiting:
-            one = waiting.pop()
-            if number not in self._of_module[id(one)]:
-                self._of_module[id(one)].add(number)
-                waiting += self._imported(one)
+            here = waiting.pop()
+            if number not in self._of_module[id(here)]:
+                self._of_module[id(here)].add(number)
+                waiting += self._imported(here)
 
     def _imported(self, module: Module) -> list[Module]:
         if id(module) not in self._imports:
             found = (self.project.module_from(name, module) for name in module.imported())
-            self._imports[id(module)] = [one for one in found if one is not None]
+            self._imports[id(module)] = [imported for imported in found if imported is not None]
         return self._imports[id(module)]
 
     def _that_run(self, module: Module) -> list[Module]:
         """Scripts that call a training function of this module."""
         inside = {id(f): f for _, f in self.loops if f.module is module and f.definition is not None}
-        return [caller.module for one in inside.values() for _, caller in self.project.callers(one)]
+        return [caller.module for node in inside.values() for _, caller in self.project.callers(node)]
 
 
 def _is_over_hooks(loop: Loop) -> bool:
@@ -300,7 +303,7 @@ def _is_scoring(loop: Loop, function: Function) -> bool:
     """A loop that evaluates, though what it calls may fit something on the way: by its function's name and `eval()`."""
     if not (is_evaluation(function.name) or _SCORES.search(function.name)):
         return False
-    return any(one.lineno < loop.lineno and called_name(one) == "eval" for one in function.calls)
+    return any(call.lineno < loop.lineno and called_name(call) == "eval" for call in function.calls)
 
 
 def _direct(call: ast.Call) -> set[str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from flatout.source.flow.devices import moves_to, uses_device
-from flatout.source.flow.guards import PathNode
+from flatout.source.flow.guards import ProgramPoint
 from flatout.source.syntax.nodes import (
     all_arguments,
     argument,
@@ -57,13 +57,13 @@ def find_syncs(training: Training, kinds: RegionTensors) -> Iterator[Sync]:
         if not (uses_device(region.module) or uses_device(region.root.module)):
             continue
         tensors = kinds.of(region)
-        turns = region.turns()
-        inside = _in_comprehensions([turn.node for turn in turns])
-        for turn in turns:
-            for op, of in _reads(turn, tensors):
-                node = turn.node
+        points = region.main_path()
+        inside = _in_comprehensions([point.node for point in points])
+        for point in points:
+            for op, of in _reads(point, tensors):
+                node = point.node
                 assert isinstance(node, ast.expr)
-                if _goes_to_an_environment(node, turn, region):
+                if _goes_to_an_environment(node, point, region):
                     continue
                 # What a value decides on is hardly ever reached; that it is asked for is said there.
                 if op in ("print", "format") and any(_asks(test, tensors) for test in enclosing_tests(region, node)):
@@ -71,7 +71,7 @@ def find_syncs(training: Training, kinds: RegionTensors) -> Iterator[Sync]:
                 line = _line(node, op)
                 if (id(region.module), line) not in seen:
                     seen.add((id(region.module), line))
-                    yield Sync(region, node, op, of, id(node) in inside or _goes_over_parameters(turn))
+                    yield Sync(region, node, op, of, id(node) in inside or _goes_over_parameters(point))
 
 
 def _line(node: ast.expr, op: str) -> int:
@@ -79,8 +79,8 @@ def _line(node: ast.expr, op: str) -> int:
     return (node.end_lineno or node.lineno) if op in ("item", "tolist", "cpu", "numpy") else node.lineno
 
 
-def _reads(turn: PathNode, tensors: Tensors) -> Iterator[tuple[str, ast.expr]]:
-    node = turn.node
+def _reads(point: ProgramPoint, tensors: Tensors) -> Iterator[tuple[str, ast.expr]]:
+    node = point.node
     if isinstance(node, ast.Call):
         yield from _of_call(node, tensors)
     elif isinstance(node, ast.FormattedValue) and _is_on_device(node.value, tensors):
@@ -91,7 +91,7 @@ def _reads(turn: PathNode, tensors: Tensors) -> Iterator[tuple[str, ast.expr]]:
             if _is_on_device(given, tensors):
                 yield "format", given
                 return
-    if isinstance(node, ast.expr) and _is_test(turn, node) and _asks(node, tensors):
+    if isinstance(node, ast.expr) and _is_test(point, node) and _asks(node, tensors):
         yield "bool", node
 
 
@@ -131,17 +131,17 @@ def _is_true(node: ast.expr | None) -> bool:
     return isinstance(node, ast.Constant) and node.value is True
 
 
-def _goes_to_an_environment(node: ast.expr, turn: PathNode, region: Region) -> bool:
+def _goes_to_an_environment(node: ast.expr, point: ProgramPoint, region: Region) -> bool:
     """`env.step(action.item())`: what plays on the host needs the action before anything can go on."""
-    made = bound_names(turn.statement) if isinstance(turn.statement, ast.Assign) else set()
+    made = bound_names(point.statement) if isinstance(point.statement, ast.Assign) else set()
     for call in region.function.calls:
         if (
             called_name(call) == "step"
             and isinstance(call.func, ast.Attribute)
             and _PLAYS.search(dotted_name(call.func))
         ):
-            given = [part for one in all_arguments(call) for part in ast.walk(one)]
-            if any(one is node or (isinstance(one, ast.Name) and one.id in made) for one in given):
+            given = [part for value in all_arguments(call) for part in ast.walk(value)]
+            if any(part is node or (isinstance(part, ast.Name) and part.id in made) for part in given):
                 return True
     return False
 
@@ -169,8 +169,8 @@ def _may_be(kind: Kind, of: ast.expr, certain: bool = False) -> bool:
 
 def _is_without_wait(call: ast.Call) -> bool:
     return any(
-        one.arg == "non_blocking" and not (isinstance(one.value, ast.Constant) and one.value.value is False)
-        for one in call.keywords
+        keyword.arg == "non_blocking" and not (isinstance(keyword.value, ast.Constant) and keyword.value.value is False)
+        for keyword in call.keywords
     )
 
 
@@ -179,8 +179,8 @@ def _is_on_device(node: ast.expr, tensors: Tensors) -> bool:
     return tensors.is_on_device(node) and not _MODULE.search(last_name(node))
 
 
-def _is_test(turn: PathNode, node: ast.expr) -> bool:
-    statement = turn.statement
+def _is_test(point: ProgramPoint, node: ast.expr) -> bool:
+    statement = point.statement
     return isinstance(statement, ast.If | ast.While | ast.Assert) and statement.test is node
 
 
@@ -189,15 +189,15 @@ def _asks(test: ast.expr, tensors: Tensors) -> bool:
     if isinstance(test, ast.UnaryOp):
         return _asks(test.operand, tensors)
     if isinstance(test, ast.BoolOp):
-        return any(_asks(one, tensors) for one in test.values)
+        return any(_asks(operand, tensors) for operand in test.values)
     if isinstance(test, ast.Compare):
         if not all(isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for op in test.ops):
             return False
         sides = [test.left, *test.comparators]
         return any(
-            tensors.of(one) == "graph" or (tensors.of(one) == "device" and isinstance(one, ast.Name))
-            for one in sides
-            if not isinstance(one, ast.Attribute)
+            tensors.of(side) == "graph" or (tensors.of(side) == "device" and isinstance(side, ast.Name))
+            for side in sides
+            if not isinstance(side, ast.Attribute)
         )
     if isinstance(test, ast.Call) and called_name(test) in _ASKING:
         each = test.args[0] if test.args and isinstance(test.func, ast.Name) else None
@@ -207,10 +207,10 @@ def _asks(test: ast.expr, tensors: Tensors) -> bool:
     return False
 
 
-def _goes_over_parameters(turn: PathNode) -> bool:
+def _goes_over_parameters(point: ProgramPoint) -> bool:
     return any(
         isinstance(loop, ast.For | ast.AsyncFor) and bool(_PARAMETERS.search(ast.unparse(loop.iter)))
-        for loop in turn.loops
+        for loop in point.loops
     )
 
 
@@ -221,5 +221,5 @@ def _in_comprehensions(nodes: list[ast.AST]) -> set[int]:
         if isinstance(node, ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp) and any(
             _PARAMETERS.search(ast.unparse(part.iter)) for part in node.generators
         ):
-            found |= {id(one) for one in ast.walk(node)} - {id(node)}
+            found |= {id(inner) for inner in ast.walk(node)} - {id(node)}
     return found

@@ -180,8 +180,8 @@ class Tensors:
                 self._iterate(target.elts[1], over.args[0], self.of(over.args[0]), env)
                 return
             if name == "zip" and isinstance(target, ast.Tuple) and len(target.elts) == len(over.args):
-                for one, part in zip(target.elts, over.args, strict=True):
-                    self._iterate(one, part, self.of(part), env)
+                for element, part in zip(target.elts, over.args, strict=True):
+                    self._iterate(element, part, self.of(part), env)
                 return
             if name in ("tqdm", "trange", "track", "iter", "log_every", "progress_bar", "islice") and over.args:
                 self._iterate(target, over.args[0], self.of(over.args[0]), env)
@@ -206,17 +206,17 @@ class Tensors:
         self._block(node.body, env)
         heads = {last_name(callable_of(item.context_expr)) for item in node.items}
         if heads & {"no_grad", "inference_mode"}:
-            for one in node.body:
-                for name in bound_names(one):
+            for part in node.body:
+                for name in bound_names(part):
                     if env.get(name) == "graph":
                         env[name] = "device"
 
     def _branches(self, body: Sequence[ast.stmt], orelse: Sequence[ast.stmt], env: Kinds) -> None:
-        one, other = dict(env), dict(env)
-        self._block(body, one)
+        current, other = dict(env), dict(env)
+        self._block(body, current)
         self._block(orelse, other)
-        for name in one.keys() | other.keys():
-            kinds = [env_[name] for env_ in (one, other) if name in env_]
+        for name in current.keys() | other.keys():
+            kinds = [env_[name] for env_ in (current, other) if name in env_]
             env[name] = kinds[0] if len(set(kinds)) == 1 else join_kinds(*(k for k in kinds if k != "host"))
 
     def _assign(self, target: ast.expr, value: ast.expr, kind: Kind, env: Kinds) -> None:
@@ -225,12 +225,12 @@ class Tensors:
             and isinstance(value, ast.Tuple | ast.List)
             and len(target.elts) == len(value.elts)
         ):
-            for one, part in zip(target.elts, value.elts, strict=True):
-                self._put(one, self.of(part), env)
+            for element, part in zip(target.elts, value.elts, strict=True):
+                self._put(element, self.of(part), env)
         elif isinstance(target, ast.Tuple | ast.List) and isinstance(value, ast.Call):
             kinds = self._parts_of(value, len(target.elts), kind)
-            for one, each in zip(target.elts, kinds, strict=True):
-                self._put(one, each, env)
+            for element, each in zip(target.elts, kinds, strict=True):
+                self._put(element, each, env)
         elif isinstance(target, ast.Subscript):
             self._kind(target, env)
             name = dotted_name(target.value)
@@ -320,8 +320,8 @@ class Tensors:
     def _call(self, call: ast.Call, env: Kinds) -> Kind:
         func, name = call.func, called_name(call)
         receiver = self._kind(func.value, env) if isinstance(func, ast.Attribute) else None
-        given = [self._kind(one, env) for one in call.args]
-        given += [self._kind(one.value, env) for one in call.keywords]
+        given = [self._kind(value, env) for value in call.args]
+        given += [self._kind(keyword.value, env) for keyword in call.keywords]
         moved = moves_to(call)
         if moved == "device":
             return "graph" if receiver == "graph" else "device"
@@ -343,7 +343,7 @@ class Tensors:
 
     def _of_torch(self, call: ast.Call, name: str, given: list[Kind]) -> Kind:
         if name in words.MAKERS:
-            place = next((one.value for one in call.keywords if one.arg == "device"), None)
+            place = next((keyword.value for keyword in call.keywords if keyword.arg == "device"), None)
             if place is None:
                 return "host"
             return "host" if isinstance(place, ast.Constant) and str(place.value).startswith("cpu") else "device"
@@ -375,7 +375,7 @@ class Tensors:
         ):
             return "graph", ()
         kinds = parameter_kinds(call, callee, self)
-        key = (id(callee), tuple(sorted(kinds.items(), key=lambda one: one[0])))
+        key = (id(callee), tuple(sorted(kinds.items(), key=lambda item: item[0])))
         if key not in self._returns:
             self._returns[key] = None, ()  # while it is being followed: one that calls itself is not
             result = Tensors(self.project, callee, kinds, self._returns, self._depth + 1)
@@ -406,7 +406,7 @@ class Tensors:
 
 def _nothing(function: Function) -> Kind:
     """Of a function that returns nothing. One that raises, or does nothing, is made to be overridden."""
-    return None if any(isinstance(one, ast.Raise | ast.Pass) for one in function.node.body) else "host"
+    return None if any(isinstance(node, ast.Raise | ast.Pass) for node in function.node.body) else "host"
 
 
 def parameter_kinds(call: ast.Call, callee: Function, tensors: Tensors) -> Kinds:
@@ -434,16 +434,16 @@ class RegionTensors:
     def of(self, region: Region) -> Tensors:
         if id(region) not in self._known:
             given = dict(self._of_object(region.function))
-            if region.hop is not None:
+            if region.call_site is not None:
                 given |= self._given(region)
             self._known[id(region)] = Tensors(self._project, region.function, given, self._returns)
         return self._known[id(region)]
 
     def _given(self, region: Region) -> Kinds:
-        assert region.hop is not None
-        if registers_hook(region.hop.call):
+        assert region.call_site is not None
+        if registers_hook(region.call_site.call):
             return dict.fromkeys(region.function.parameters, "device")  # it is given gradients
-        return parameter_kinds(region.hop.call, region.function, self.of(region.hop.caller))
+        return parameter_kinds(region.call_site.call, region.function, self.of(region.call_site.caller))
 
     def _of_object(self, function: Function) -> Kinds:
         """Attributes that other methods leave results in: `self.losses = losses`, to be shown by another."""
@@ -464,8 +464,8 @@ class RegionTensors:
                 continue
             kinds = Tensors(self._project, method, {}, self._returns, 1)
             for name in names:
-                values = [one for one in method.bindings[name] if not isinstance(one, ast.Constant)]
-                found.setdefault(name, set()).update(kinds.of(one) for one in values)
+                values = [given for given in method.bindings[name] if not isinstance(given, ast.Constant)]
+                found.setdefault(name, set()).update(kinds.of(value) for value in values)
         return {
             name: "graph" if "graph" in kinds else "device"
             for name, kinds in found.items()

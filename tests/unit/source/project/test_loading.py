@@ -24,7 +24,7 @@ STEPS = "model(x).backward()\n    optimizer.step()\n    utils.show(x)"
 
 def reached(code: Code) -> set[str]:
     """Functions that run in every step."""
-    return {region.function.name for region in code.training.regions if region.hop is not None}
+    return {region.function.name for region in code.training.regions if region.call_site is not None}
 
 
 def test_a_package_deep_below_finds_its_way_back(tmp_path: Path) -> None:

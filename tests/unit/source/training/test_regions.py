@@ -15,8 +15,8 @@ def marked(**files: str) -> list[str]:
     """The names that calls `mark_…()` in every step are known by, sorted; a file is given by its name without `.py`."""
     code = Code(load_texts({f"{name}.py": textwrap.dedent(text) for name, text in files.items()}))
     found = set()
-    for _, turn in code.each_step():
-        node = turn.node
+    for _, point in code.each_step():
+        node = point.node
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id.startswith("mark_"):
             found.add(node.func.id.removeprefix("mark_"))
     return sorted(found)
