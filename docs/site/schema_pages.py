@@ -20,6 +20,16 @@ _SCHEMA = "reference/report.schema.json"
 _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean"}
 # What `to_json` adds to the record itself.
 _NEXT = {"type": "string", "description": "The command to go on with."}
+_FACTS = {
+    "type": "object",
+    "additionalProperties": {
+        "type": "object",
+        "properties": {"id": {"type": "string"}, "args": {"type": "object"}},
+        "required": ["id", "args"],
+    },
+    "description": "What the sentences of this report consist of: the message behind each, by the JSON pointer of the "
+    "sentence. Absent where there are none.",
+}
 _FIELD = re.compile(r"    (\w+): ")
 
 
@@ -31,7 +41,7 @@ def schema() -> dict[str, Any]:
     """Of `flatout run --json` and `flatout diagnose --json`; keys may be added, so unknown ones are allowed."""
     definitions: dict[str, Any] = {}
     whole = _record(RunReport, definitions)
-    whole["properties"] |= {"schema": {"const": SCHEMA}, "next": _NEXT}
+    whole["properties"] |= {"schema": {"const": SCHEMA}, "next": _NEXT, "facts": _FACTS}
     whole["required"] = [*whole["required"], "next"]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -150,5 +160,5 @@ def _words(value: dict[str, Any]) -> str:
     if value.get("type") == "array":
         return f"list of {_words(value['items'])}"
     if value.get("type") == "object":
-        return f"object of {_words(value['additionalProperties'])}"
+        return f"object of {_words(value['additionalProperties'])}" if "additionalProperties" in value else "object"
     return str(value.get("type", "anything"))

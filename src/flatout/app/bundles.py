@@ -18,7 +18,7 @@ from typing import IO, Any
 from flatout.diagnose.summary import examine
 from flatout.errors import FlatoutError
 from flatout.records.report import Location, RunReport, Snippet
-from flatout.report.json import to_dict
+from flatout.report.json import to_json
 from flatout.store.bundle import Limits, look_through, pack, unpack
 from flatout.store.directory import DEFAULT_ROOT, SUMMARY, find_run
 from flatout.store.manifest import SCHEMA, Manifest, write_json, write_manifest
@@ -72,7 +72,7 @@ def _stored(bundle: IO[bytes], file: Path, root: Path, name: str | None, limits:
     try:
         unpack(bundle, str(file), folder, limits)
         write_manifest(folder, manifest)
-        write_json(folder / SUMMARY, redact(to_dict(_judged(folder, file, contents.summary))))
+        write_json(folder / SUMMARY, redact(to_json(_judged(folder, file, contents.summary))))
         os.rename(folder, target)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)

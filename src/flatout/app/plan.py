@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flatout.errors import FlatoutError
+from flatout.records.message import Message
 from flatout.records.plan import LeftOut, Plan, Planned
 from flatout.records.report import Finding, Gain, RunReport
 from flatout.remedies.catalogue import SAFETIES, Remedy, known, remedies
@@ -93,7 +94,7 @@ def together(remedies: Sequence[Planned]) -> list[list[Planned]]:
     return groups
 
 
-def _planned(remedy: Remedy, value: Any, why: str, findings: Sequence[Finding]) -> Planned:
+def _planned(remedy: Remedy, value: Any, why: Message | str, findings: Sequence[Finding]) -> Planned:
     answered = [one for one in findings if one.remedy == remedy.id or one.code in remedy.answers]
     gains = [finding.predicted_gain for finding in answered if finding.predicted_gain is not None]
     best: Gain | None = max(gains, key=lambda gain: gain.mid, default=None)

@@ -14,7 +14,7 @@ from flatout.app.terminal import Terminal, say
 from flatout.diagnose.merging import merged
 from flatout.diagnose.summary import examine
 from flatout.records.report import RunReport
-from flatout.report.json import to_dict
+from flatout.report.json import to_json
 from flatout.report.terminal import render
 from flatout.store.directory import RunDirectory
 from flatout.store.run import StoredRun
@@ -42,7 +42,7 @@ def publish(
     report: RunReport, run: RunDirectory, screen: Terminal, *, json_file: str | None, quiet: bool, verbose: bool
 ) -> None:
     """Store the report and show it."""
-    run.write_summary(to_dict(report))
+    run.write_summary(to_json(report))
     show(report, run.path, screen, json_file=json_file, quiet=quiet, verbose=verbose)
 
 
@@ -50,7 +50,7 @@ def show(report: RunReport, path: Path, screen: Terminal, *, json_file: str | No
     """The report of the run at `path`. A JSON file that cannot be written costs a line, not the verdict."""
     if json_file is not None:
         try:
-            _write_json(json_file, to_dict(report))
+            _write_json(json_file, to_json(report))
         except OSError as error:
             words = _SAY["no_json"].format(file=json_file, error=error, path=path)
             report = replace(report, notices=(words, *report.notices))

@@ -7,6 +7,8 @@ from pathlib import Path
 import click
 
 from flatout.cli.options import section
+from flatout.records.message import Message
+from flatout.words import english
 
 _FORMATS = ("full", "concise", "json", "sarif", "github")
 
@@ -63,6 +65,7 @@ def check(
         "ignore": [*_split(ignore), *settings.get("ignore", [])],
         "exclude": [*exclude, *settings.get("exclude", [])],
     }
+    obstacles: tuple[Message | str, ...]
     if diff:
         changes, words, report, obstacles = app.would_fix(paths, unsafe=unsafe_fixes, **choice)
         if not quiet:
@@ -70,7 +73,6 @@ def check(
             click.echo(words, nl=False, err=True)
             _complain(report.trouble, report.files, verbose, obstacles)
         return 1 if changes else 0
-    obstacles = ()
     if fix:
         text, report, obstacles = app.fix(paths, unsafe=unsafe_fixes, output=form, statistics=statistics, **choice)
     else:
@@ -86,13 +88,15 @@ def _split(words: tuple[str, ...]) -> list[str]:
     return [one.strip() for word in words for one in word.split(",") if one.strip()]
 
 
-def _complain(trouble: tuple[str, ...], files: int, verbose: bool, obstacles: tuple[str, ...] = ()) -> None:
+def _complain(
+    trouble: tuple[Message | str, ...], files: int, verbose: bool, obstacles: tuple[Message | str, ...] = ()
+) -> None:
     for line in obstacles:
-        click.echo(f"flatout: {line}".encode(errors="surrogateescape"), err=True)
+        click.echo(f"flatout: {english(line)}".encode(errors="surrogateescape"), err=True)
     if not files and not trouble:
         click.echo("flatout: no Python file or notebook found there", err=True)
     if trouble and verbose:
         for line in trouble:
-            click.echo(f"flatout: {line}".encode(errors="surrogateescape"), err=True)
+            click.echo(f"flatout: {english(line)}".encode(errors="surrogateescape"), err=True)
     elif trouble:
         click.echo(f"flatout: {len(trouble)} files or problems were passed over (-v names them)", err=True)

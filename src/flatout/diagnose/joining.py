@@ -20,6 +20,7 @@ from flatout.records.report import Finding, Location
 from flatout.records.source import SYNTAX, UNUSED, CheckReport, Measured, MeasuredRun, Severity, SourceFinding
 from flatout.source.project.project import Project
 from flatout.store.run import StoredRun
+from flatout.words import english
 
 # Of a step: two equal runs differ by as much.
 FREE = 0.01
@@ -155,7 +156,7 @@ class Judge:
 
     def _feed(self, one: SourceFinding) -> Measured:
         use = self._loader_of(one)
-        if use is None and _LOADERS.search(one.change or ""):
+        if use is None and _LOADERS.search(english(one.change or "")):
             return self._not_seen(one) if self._run.loaders else _not_measured("other")
         if use is None:
             return self._at_lines(one)
@@ -229,7 +230,7 @@ class Judge:
 
     def _live(self, one: SourceFinding, use: LoaderUse) -> Measured | None:
         """A setting that the source leaves off may have come from the command line."""
-        named = _LOADERS.search(one.change or "")
+        named = _LOADERS.search(english(one.change or ""))
         value = use.settings.get(named[1]) if named is not None and named[1] in _SWITCHES else None
         if named is None or not value:
             return None

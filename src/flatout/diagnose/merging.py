@@ -27,6 +27,7 @@ from flatout.source.project.loading import load
 from flatout.source.project.project import Project
 from flatout.source.syntax.module import Module
 from flatout.store.run import StoredRun
+from flatout.words import english
 
 # A hundredth of a second each, on a slow machine.
 _MOST_FILES, _MOST_BYTES = 24, 400_000
@@ -169,20 +170,20 @@ def _explained(finding: Finding, judged: Sequence[SourceFinding], judge: Judge, 
     if is_here:
         related = finding.related or _way_there(one)
         return replace(finding, location=finding.location or _location(one), related=related, fix=fix)
-    if any(word.replace("_", "-") in _given(run) for word in _OPTION.findall(one.cause)):
+    if any(word.replace("_", "-") in _given(run) for word in _OPTION.findall(english(one.cause))):
         return finding  # the command line said so, whatever the default is
-    return replace(finding, related=(RelatedLine(_location(one), one.cause.partition(": ")[0]),), fix=fix)
+    return replace(finding, related=(RelatedLine(_location(one), english(one.cause).partition(": ")[0]),), fix=fix)
 
 
 def _way_there(one: SourceFinding) -> tuple[RelatedLine, ...]:
     """From where in the loop it is called, and from where in what that calls: these name what could be left out."""
-    calls = [other for other in one.related if other.words.startswith(_CALLS)]
+    calls = [other for other in one.related if english(other.words).startswith(_CALLS)]
     return tuple(RelatedLine(Location(other.place.file, other.place.line), other.words) for other in calls[:2])
 
 
 def _effect(one: SourceFinding) -> Location | None:
     """Where the value takes effect that is written at another place; None where it is written where it does."""
-    places = (other.place for other in one.related if other.words.startswith(_REACHES))
+    places = (other.place for other in one.related if english(other.words).startswith(_REACHES))
     return next((Location(place.file, place.line) for place in places), None)
 
 

@@ -67,10 +67,10 @@ class Problem:
                 severity=found.severity or ("medium" if gain is None else severity(gain)),
                 location=found.location,
                 evidence=found.evidence,
-                cause=plain(english(found.cause)),
+                cause=_plain(found.cause),
                 remedy=found.remedy or self.remedy,
-                change=None if found.change is None else english(found.change),
-                predicted_gain=None if gain is None else replace(gain, method=plain(english(gain.method))),
+                change=found.change,
+                predicted_gain=None if gain is None else replace(gain, method=_plain(gain.method)),
             )
 
     def found_in_source(self, code: Code) -> Iterator[SourceFinding]:
@@ -81,8 +81,8 @@ class Problem:
                 title=self.title if found.title is None else english(found.title),
                 severity=found.severity,
                 place=found.place,
-                cause=english(found.cause),
-                change=english(found.change),
+                cause=found.cause,
+                change=found.change,
                 related=found.related,
                 fix=found.fix,
             )
@@ -132,3 +132,7 @@ def _of(family: str) -> list[Problem]:
             )
         )
     return found
+
+
+def _plain(words: Message | str) -> Message | str:
+    return plain(words) if isinstance(words, str) else words

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from flatout.records.message import Message
+
 State = Literal["met", "missed", "not measured"]
 
 
@@ -13,6 +15,6 @@ class Check:
     """One line of the checklist: what is asked for, whether it is met, and the figure that says so."""
 
     group: str
-    asked: str
+    asked: Message | str
     state: State
-    figure: str
+    figure: Message | str

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from flatout.records.message import Message
 from flatout.records.proof import MeasuredGain
 from flatout.records.report import Finding
 
@@ -33,7 +34,7 @@ class Arm:
     samples_per_step: float | None
     # What bounds its first run.
     bound: str
-    sentence: str
+    sentence: Message | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class Comparison:
     before: Arm
     after: Arm
     judgement: Judgement
-    sentence: str
+    sentence: Message | str
     # Rate after over rate before: of all the time there was, and of the training without evaluations, checkpoints and
     # other rare long steps.
     gain: MeasuredGain | None
@@ -79,7 +80,7 @@ class Comparison:
     # In both, as the later run has them.
     stayed: tuple[Finding, ...]
     # One line each on how far the two can be compared at all.
-    notices: tuple[str, ...] = ()
+    notices: tuple[Message | str, ...] = ()
 
     @property
     def same_batch(self) -> bool:

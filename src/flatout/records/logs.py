@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from flatout.records.message import Message
+
 SCHEMA = 1
 
 PauseKind = Literal["evaluation", "checkpoint", "pause"]
@@ -73,7 +75,7 @@ class LogSummary:
     whole_samples_per_s: float | None
     batch_size: float | None
     # Where the batch size is from, in words.
-    batch_from: str | None
+    batch_from: Message | str | None
     step_ms: float | None
     data_ms: float | None
     data_share: float | None
@@ -95,5 +97,5 @@ class LogComparison:
     high: float
     it_ratio: float | None
     same_batch: bool | None
-    sentence: str
-    hint: str | None = None
+    sentence: Message | str
+    hint: Message | str | None = None

@@ -5,6 +5,7 @@ Code makes messages and decides by their ids; only the renderer turns one into a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,10 +48,14 @@ def from_plain(value: Any) -> Message:
 def _plain(value: Any) -> Any:
     if isinstance(value, Message):
         return to_plain(value)
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": str(value)}  # JSON has no such numbers
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
 def _restored(value: Any) -> Any:
-    if isinstance(value, dict) and value.keys() == {"id", "args"}:
-        return from_plain(value)
+    if isinstance(value, dict):
+        return float(value["float"]) if value.keys() == {"float"} else from_plain(value)
     return tuple(_restored(item) for item in value) if isinstance(value, list) else value

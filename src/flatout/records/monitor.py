@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from flatout.records.message import Message
+
 # How a GPU's utilisation compares with the usual targets; "light" is busy by the clock, yet far from its power.
 GpuStatus = Literal["on target", "light", "unsteady", "room", "idle", "too short", "not measured"]
 
@@ -30,7 +32,7 @@ class GpuSummary:
     gpu: int
     name: str | None
     status: GpuStatus
-    sentence: str
+    sentence: Message | str
     util_percent: Spread | None = None
     fluctuation_points: float | None = None
     memory_util_percent: Spread | None = None
@@ -68,6 +70,6 @@ class MonitorSummary:
     readings: int
     gpus: tuple[GpuSummary, ...]
     host: HostSummary
-    notes: tuple[str, ...] = ()
-    reason: str | None = None
+    notes: tuple[Message | str, ...] = ()
+    reason: Message | str | None = None
     skipped_lines: int = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from flatout.records.message import Message
 from flatout.records.report import Gain
 
 
@@ -23,7 +24,7 @@ class Planned:
     value: Any
     safety: str
     title: str
-    why: str
+    why: Message | str
     codes: tuple[str, ...] = ()
     predicted: Gain | None = None
 
@@ -35,7 +36,7 @@ class Planned:
 @dataclass(frozen=True, slots=True)
 class LeftOut:
     id: str
-    why: str
+    why: Message | str
 
 
 @dataclass(frozen=True, slots=True)

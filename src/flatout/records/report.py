@@ -76,7 +76,7 @@ class RemedyState:
     safety: str
     value: object
     state: str
-    why: str = ""
+    why: Message | str = ""
     step: int = 0
     # Where it took effect, as read from the living objects.
     live: dict[str, object] = field(default_factory=dict)
@@ -117,7 +117,7 @@ class Verdict:
 
     bound: Bound
     healthy: bool
-    sentence: str
+    sentence: Message | str
     # None where no step was seen.
     grounds: Grounds | None = None
 
@@ -143,7 +143,7 @@ class RelatedLine:
     """Another place that a finding has to do with: where the value is written that arrives at its line."""
 
     location: Location
-    words: str
+    words: Message | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +154,9 @@ class Finding:
     severity: str
     location: Location | None
     evidence: dict[str, float | int | str]
-    cause: str
+    cause: Message | str
     remedy: str | None
-    change: str | None
+    change: Message | str | None
     predicted_gain: Gain | None
     related: tuple[RelatedLine, ...] = ()
     # The command that makes the change in the source, where flatout can.
@@ -324,7 +324,7 @@ class RunReport:
     live: dict[str, object] = field(default_factory=dict)
     environment: dict[str, object] = field(default_factory=dict)
     # One line each on what was not measured, lost, or noteworthy about the recording itself.
-    notices: tuple[str, ...] = ()
+    notices: tuple[Message | str, ...] = ()
     pauses: tuple[PauseSite, ...] = ()
     ranks: tuple[RankUse, ...] = ()
     # Steps at the start that are in no rate and no share, because the run had not settled; the most of any rank.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ..records.message import Message
     from ..records.report import RunReport
 
 
@@ -14,23 +15,23 @@ class Answer:
     """`value` is what to apply, None for no; `why` is one sentence without its full stop."""
 
     value: Any
-    why: str
+    why: Message | str
 
     @property
     def is_yes(self) -> bool:
         return self.value is not None
 
 
-def yes(value: Any, why: str) -> Answer:
+def yes(value: Any, why: Message | str) -> Answer:
     return Answer(value, why)
 
 
-def no(why: str) -> Answer:
+def no(why: Message | str) -> Answer:
     return Answer(None, why)
 
 
 def by_finding(
-    report: RunReport, remedy: str, otherwise: str, evidence: str | None = None, value: Any = True
+    report: RunReport, remedy: str, otherwise: Message | str, evidence: str | None = None, value: Any = True
 ) -> Answer:
     """Yes if a finding of the run names this remedy, with the value that its evidence has under `evidence`."""
     for finding in report.findings:

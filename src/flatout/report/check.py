@@ -10,6 +10,7 @@ from rich.text import Text
 from flatout.records.source import SYNTAX, CheckReport, Place, SourceFinding
 from flatout.report import measured, text
 from flatout.report.page import drawn
+from flatout.words import english
 
 _STYLE = {"high": "bold red", "medium": "bold yellow", "low": "bold cyan", "hint": "bold blue", "error": "bold red"}
 _LONGEST = 160
@@ -26,7 +27,7 @@ def full(report: CheckReport, *, color: bool, unicode: bool) -> str:
 
 def concise(report: CheckReport, *, color: bool, unicode: bool) -> str:
     """One line each."""
-    lines = [_head(one).append(f": {text.clean(one.cause)}{_cost(one, report)}") for one in report.findings]
+    lines = [_head(one).append(f": {text.clean(english(one.cause))}{_cost(one, report)}") for one in report.findings]
     return drawn([*lines, *_summary(report)], 100, color, unicode)
 
 
@@ -77,16 +78,18 @@ def _shown(one: SourceFinding, report: CheckReport) -> Iterator[Text]:
             yield Text.assemble(
                 (f" {gutter} | ", "blue"), " " * before, ("^" * min(wide, _LONGEST - before), _STYLE[one.severity])
             )
-    yield Text.assemble((f" {gutter} = ", "blue"), text.clean(one.cause))
+    yield Text.assemble((f" {gutter} = ", "blue"), text.clean(english(one.cause)))
     if one.measured is not None and report.run is not None:
         words = text.clean(measured.in_words(one.measured, report.run))
         yield Text.assemble((f" {gutter} = ", "blue"), ("measured: ", "bold magenta"), words)
     if one.change is not None:
-        yield Text.assemble((f" {gutter} = ", "blue"), ("help: ", "bold cyan"), text.clean(one.change))
+        yield Text.assemble((f" {gutter} = ", "blue"), ("help: ", "bold cyan"), text.clean(english(one.change)))
     if one.fix is not None:
-        yield Text.assemble((f" {gutter} = ", "blue"), (f"fix {_mark(one)}: ", "bold green"), text.clean(one.fix.words))
+        yield Text.assemble(
+            (f" {gutter} = ", "blue"), (f"fix {_mark(one)}: ", "bold green"), text.clean(english(one.fix.words))
+        )
     for other in one.related:
-        yield Text.assemble((f" {gutter} = ", "blue"), (where(other.place), "dim"), f": {other.words}")
+        yield Text.assemble((f" {gutter} = ", "blue"), (where(other.place), "dim"), f": {english(other.words)}")
 
 
 def counted(number: int, word: str) -> str:

@@ -8,6 +8,8 @@ from typing import Any
 
 from flatout.records.source import CheckReport, Fix, Place
 from flatout.report import measured
+from flatout.words import english
+from flatout.words.codec import encode
 
 SCHEMA = 1
 _LEVELS = {"error": "error", "high": "error", "medium": "warning", "low": "notice", "hint": "notice"}
@@ -40,7 +42,7 @@ def to_json(report: CheckReport) -> str:
         whole["fixed"] = {"findings": report.fixed, "files": report.fixed_files}
     if report.run is not None:
         whole |= {"run": measured.run_to_dict(report.run), "notices": list(report.notices)}
-    return json.dumps(whole, indent=1) + "\n"
+    return json.dumps(encode(whole), indent=1) + "\n"
 
 
 def _fix(fix: Fix | None) -> dict[str, Any] | None:
@@ -71,7 +73,7 @@ def _commands(report: CheckReport) -> Iterator[str]:
         facts = {"file": place.file, "line": place.line, "col": place.column, "title": f"{one.code} {one.title}"}
         if place.end_line:
             facts |= {"endLine": place.end_line}
-        words = one.cause if one.change is None else f"{one.cause}\nhelp: {one.change}"
+        words = english(one.cause) if one.change is None else f"{english(one.cause)}\nhelp: {english(one.change)}"
         if one.measured is not None and report.run is not None:
             words += f"\nmeasured: {measured.in_words(one.measured, report.run)}"
         given = ",".join(f"{key}={_escaped(str(value), in_value=True)}" for key, value in facts.items())

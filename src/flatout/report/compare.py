@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from rich.text import Text
@@ -12,9 +11,9 @@ from rich.text import Text
 from flatout.records.comparison import Arm, Compared, Comparison, PhaseChange, SettingChange
 from flatout.records.proof import MeasuredGain
 from flatout.records.report import Finding
-from flatout.report.json import plain
 from flatout.report.page import LABEL, PHASE_STYLE, drawn, labelled, spaced, wrapped
 from flatout.report.text import clean, figure, milliseconds, percent, shorten
+from flatout.words.codec import encode
 
 _SAY = {
     "passed": "passed: none is surely below {least} of the first ({why})",
@@ -39,7 +38,7 @@ _LONGER_IN_ASCII = 6
 
 def to_json(compared: Compared) -> dict[str, Any]:
     """Additive from schema 1 on. What is not measured is null."""
-    value: dict[str, Any] = plain(asdict(compared))
+    value: dict[str, Any] = encode(compared)
     return {"schema": value.pop("schema"), **value}
 
 

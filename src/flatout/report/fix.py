@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from rich.text import Text
@@ -13,6 +12,8 @@ from flatout.records.plan import Plan, Planned
 from flatout.records.proof import Hours, MeasuredGain
 from flatout.report.page import drawn, labelled, spaced, wrapped
 from flatout.report.text import clean, figure
+from flatout.words import english
+from flatout.words.codec import encode
 
 _SAY = {
     "healthy": "Nothing was kept: no remedy surely gains over 1% here.",
@@ -33,7 +34,7 @@ _COLUMNS = ("remedy", "class", "predicted", "measured", "")
 
 
 def to_json(fix: Fix) -> dict[str, Any]:
-    return {"schema": SCHEMA, **asdict(fix)}
+    return {"schema": SCHEMA, **encode(fix, only_finite=False)}
 
 
 def render(fix: Fix, *, width: int, color: bool, unicode: bool, verbose: bool = False) -> str:
@@ -48,10 +49,12 @@ def render_plan(plan: Plan, *, width: int, color: bool, unicode: bool) -> str:
     if plan.remedies:
         lines.append(Text(" " + _SAY["plan"], "bold"))
         for one in plan.remedies:
-            lines += wrapped(one.priority, f"{written(one)} ({one.safety}, {_prediction(one)}): {one.why}", width)
+            lines += wrapped(
+                one.priority, f"{written(one)} ({one.safety}, {_prediction(one)}): {english(one.why)}", width
+            )
     else:
         lines.append(Text(" " + _SAY["no_plan"]))
-    left = [line for one in plan.left_out for line in wrapped("", f"{one.id}: {one.why}", width)]
+    left = [line for one in plan.left_out for line in wrapped("", f"{one.id}: {english(one.why)}", width)]
     parts = [lines, [Text(" " + _SAY["left_out"], "bold"), *left] if left else []]
     return drawn(spaced(parts), width, color, unicode)
 
@@ -102,21 +105,21 @@ def _quality(fix: Fix, width: int) -> Iterator[Text]:
 
 def said(quality: Quality) -> list[str]:
     """What is known of the results, a sentence each."""
-    words = [one.sentence for one in (quality.identity, quality.envelope) if one is not None]
+    words = [english(one.sentence) for one in (quality.identity, quality.envelope) if one is not None]
     if (metric := quality.metric) is not None:
         doubt = f"{_SAY['unverified']}: " if metric.verdict == "not verified" else ""
-        words.append(f"{_SAY['metric']}: {doubt}{metric.sentence}")
+        words.append(f"{_SAY['metric']}: {doubt}{english(metric.sentence)}")
     return words
 
 
 def _why(fix: Fix, width: int, verbose: bool) -> Iterator[Text]:
-    words = _SAY["head"].format(trials=fix.trials, took=_duration(fix.took_s), ended=fix.ended)
+    words = _SAY["head"].format(trials=fix.trials, took=_duration(fix.took_s), ended=english(fix.ended))
     yield from wrapped("Search", words, width)
     for notice in fix.notices:
         yield from wrapped("", notice, width)
     if verbose:
         for one in fix.left_out:
-            yield from wrapped("", f"{one.id} was not tried: {one.why}", width)
+            yield from wrapped("", f"{one.id} was not tried: {english(one.why)}", width)
 
 
 def written(one: Planned) -> str:

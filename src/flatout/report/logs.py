@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from rich.text import Text
@@ -11,17 +10,15 @@ from rich.text import Text
 from flatout.records.logs import SCHEMA, LogComparison, LogPoint, LogSummary, Pauses
 from flatout.report import text
 from flatout.report.page import LABEL, drawn, labelled, wrapped
+from flatout.words import english
+from flatout.words.codec import encode
 
 _LEVELS = "▁▂▃▄▅▆▇█"
 _PLAIN_LEVELS = "_.-:=+*#"
 
 
 def to_json(logs: Sequence[LogSummary], comparison: LogComparison | None) -> dict[str, Any]:
-    return {
-        "schema": SCHEMA,
-        "logs": [asdict(log) for log in logs],
-        "comparison": None if comparison is None else asdict(comparison),
-    }
+    return encode({"schema": SCHEMA, "logs": logs, "comparison": comparison})
 
 
 def render(
@@ -90,7 +87,7 @@ def _speed(log: LogSummary) -> str:
 
 def _of_batch(log: LogSummary) -> str:
     if log.batch_size is not None:
-        return f" (batch {log.batch_size:g}: {log.batch_from})"
+        return f" (batch {log.batch_size:g}: {english(log.batch_from or '')})"
     if log.samples_per_s is None:
         return " (give --batch-size for samples/s)"
     return ""
@@ -142,6 +139,6 @@ def _pauses(pauses: Pauses) -> str:
 def _comparison(comparison: LogComparison, width: int) -> Iterator[Text]:
     ends = f" (95% interval {100 * (comparison.low - 1):+.1f}% to {100 * (comparison.high - 1):+.1f}%)"
     wide = comparison.low != comparison.high
-    yield from wrapped("Compared", comparison.sentence + (ends if wide else ""), width)
+    yield from wrapped("Compared", english(comparison.sentence) + (ends if wide else ""), width)
     if comparison.hint:
         yield from wrapped("", comparison.hint, width)

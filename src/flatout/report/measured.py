@@ -6,6 +6,7 @@ from typing import Any
 
 from flatout.records.source import Measured, MeasuredRun
 from flatout.report import text
+from flatout.words import english
 
 
 def in_short(measured: Measured, run: MeasuredRun) -> str:
@@ -27,17 +28,18 @@ def in_words(measured: Measured, run: MeasuredRun) -> str:
         said = f"free in this run, {amount}"
     else:
         said = "not reached in this run" if measured.state == "not_reached" else "not in this run"
-    return ": ".join(part for part in (said, measured.words) if part)
+    return ": ".join(part for part in (said, english(measured.words)) if part)
 
 
-def to_dict(measured: Measured | None) -> dict[str, Any] | None:
+def to_dict(measured: Measured | None, words: str | None = None) -> dict[str, Any] | None:
+    """`words` are those to write instead of the message."""
     if measured is None:
         return None
     return {
         "state": measured.state,
         "ms_per_step": _rounded(measured.ms_per_step),
         "share": _rounded(measured.share),
-        "words": measured.words,
+        "words": measured.words if words is None else words,
     }
 
 

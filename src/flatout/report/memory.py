@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any
 
 from rich.text import Text
@@ -11,12 +10,14 @@ from rich.text import Text
 from flatout.records.memory import SCHEMA, LoaderPlan, MemoryVerdict
 from flatout.report.page import drawn, labelled, wrapped
 from flatout.report.text import figure, percent
+from flatout.words import english
+from flatout.words.codec import encode
 
 _STEPS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
 
 def to_json(verdict: MemoryVerdict) -> dict[str, Any]:
-    value = asdict(verdict)
+    value = encode(verdict)
     value["need"]["ram_bytes"] = verdict.need.ram_bytes
     if verdict.safe_need is not None:
         value["safe_need"]["ram_bytes"] = verdict.safe_need.ram_bytes
@@ -42,7 +43,7 @@ def _settings(plan: LoaderPlan) -> str:
 
 def _needs(verdict: MemoryVerdict, width: int) -> Iterator[Text]:
     plan, wanted, limits = verdict.plan, verdict.need, verdict.limits
-    yield from wrapped("A sample", f"{_bytes(plan.sample_bytes)} ({verdict.sample_from})", width)
+    yield from wrapped("A sample", f"{_bytes(plan.sample_bytes)} ({english(verdict.sample_from)})", width)
     in_flight = f"{wanted.batches_in_flight} batches of {_bytes(wanted.batch_bytes)} under way"
     if plan.ranks > 1:
         in_flight += " in each rank"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -11,6 +10,8 @@ from rich.text import Text
 
 from flatout.records.monitor import GpuSummary, HostSummary, MonitorSummary, Spread
 from flatout.records.sample import GpuSample, Tick, throttle_names
+from flatout.words import english
+from flatout.words.codec import encode
 
 _GIB = 1 << 30
 _NONE = "–"
@@ -114,12 +115,12 @@ def print_summary(summary: MonitorSummary, console: Console) -> None:
     for gpu in summary.gpus:
         _print_gpu(gpu, console)
     if not summary.gpus:
-        console.print(summary.reason or "GPU not measured", highlight=False)
+        console.print(english(summary.reason or "GPU not measured"), highlight=False)
     elif summary.reason:
-        console.print(summary.reason, style="yellow", highlight=False)
+        console.print(english(summary.reason), style="yellow", highlight=False)
     _print_host(summary.host, console)
     for note in summary.notes:
-        console.print(f"- {note}", highlight=False, markup=False)
+        console.print(f"- {english(note)}", highlight=False, markup=False)
     if summary.skipped_lines:
         skipped = _count(summary.skipped_lines, "line")
         console.print(f"{skipped} could not be read: skipped", style="yellow", highlight=False)
@@ -130,8 +131,8 @@ def print_summary(summary: MonitorSummary, console: Console) -> None:
 def verdict_line(summary: MonitorSummary) -> str:
     """The one line that is left under --quiet."""
     if not summary.gpus:
-        return summary.reason or "GPU not measured"
-    return "; ".join(f"GPU {gpu.gpu}: {gpu.status}: {gpu.sentence}" for gpu in summary.gpus)
+        return english(summary.reason or "GPU not measured")
+    return "; ".join(f"GPU {gpu.gpu}: {gpu.status}: {english(gpu.sentence)}" for gpu in summary.gpus)
 
 
 def _print_gpu(gpu: GpuSummary, console: Console) -> None:
@@ -148,7 +149,7 @@ def _print_gpu(gpu: GpuSummary, console: Console) -> None:
     for name, value in rows.items():
         if not value.startswith("not measured"):
             console.print(f"  {name:<14}{value}", highlight=False)
-    console.print(Text(f"  {gpu.status}: ", style=_STYLES.get(gpu.status, "")) + Text(gpu.sentence, style=""))
+    console.print(Text(f"  {gpu.status}: ", style=_STYLES.get(gpu.status, "")) + Text(english(gpu.sentence), style=""))
 
 
 def _memory(gpu: GpuSummary) -> str:
@@ -177,7 +178,7 @@ def _print_host(host: HostSummary, console: Console) -> None:
 
 
 def summary_json(summary: MonitorSummary) -> str:
-    return json.dumps({"schema": 1, **asdict(summary)}, indent=2, allow_nan=False)
+    return json.dumps({"schema": 1, **encode(summary)}, indent=2, allow_nan=False)
 
 
 def _seconds(duration_s: float) -> str:

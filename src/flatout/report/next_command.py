@@ -6,6 +6,7 @@ import shlex
 
 from flatout.records.fix import Fix
 from flatout.records.report import RunReport
+from flatout.words import english
 
 # Where the usual ten minutes were too short.
 _LONGER = "30m"
@@ -33,6 +34,6 @@ def next_after_fix(fix: Fix, profile: str = "flatout.toml") -> str:
         return f"flatout run --with {profile} {command}"
     if any(one.state == "not measured" for one in fix.tried):
         return f"flatout fix --budget {_LONGER} {command}"
-    if any("--allow numeric" in one.why for one in fix.left_out):
+    if any("--allow numeric" in english(one.why) for one in fix.left_out):
         return f"flatout fix --allow numeric {command}"
     return f"flatout run {command}"

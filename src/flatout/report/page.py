@@ -11,8 +11,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from flatout.records.message import Message
 from flatout.records.report import RunReport
 from flatout.report import text
+from flatout.words import english
 
 LABEL = 11  # cells of the left column
 PHASE_STYLE = {
@@ -85,8 +87,10 @@ def labelled(label: str, body: Text, style: str = "bold") -> Text:
     return Text.assemble(" ", (label.ljust(LABEL), style), " ", body)
 
 
-def paragraph(label: str, words: str, page: Page, style: str = "", label_style: str = "bold") -> Iterator[Text]:
-    wrapped = Text(text.clean(words), style).wrap(Console(width=page.width), page.width - LABEL - 2)
+def paragraph(
+    label: str, words: Message | str, page: Page, style: str = "", label_style: str = "bold"
+) -> Iterator[Text]:
+    wrapped = Text(text.clean(english(words)), style).wrap(Console(width=page.width), page.width - LABEL - 2)
     for n, line in enumerate(wrapped):
         line.rstrip()
         yield labelled(label if n == 0 else "", line, label_style)
@@ -98,7 +102,7 @@ def command(label: str, words: str, page: Page, style: str) -> Iterator[Text]:
         yield labelled(label if n == 0 else "", Text(line, style))
 
 
-def wrapped(label: str, words: str, width: int, style: str = "bold") -> list[Text]:
+def wrapped(label: str, words: Message | str, width: int, style: str = "bold") -> list[Text]:
     """A label at the left and a sentence beside it. Names of runs and options have hyphens: they stay whole."""
-    lines = textwrap.wrap(text.clean(words), max(20, width - LABEL - 2), break_on_hyphens=False) or [""]
+    lines = textwrap.wrap(text.clean(english(words)), max(20, width - LABEL - 2), break_on_hyphens=False) or [""]
     return [labelled(label if n == 0 else "", Text(line), style) for n, line in enumerate(lines)]

@@ -10,6 +10,8 @@ import re
 from functools import cache
 
 from flatout.problems.chinese.said import EVERY as SAID
+from flatout.records.message import Message
+from flatout.words import chinese
 
 _GAPS = {"{n}": r"([-+]?[\d.,]+(?:e[-+]?\d+)?)", "{}": "(.+?)"}
 PHRASES = {
@@ -207,13 +209,15 @@ PHRASES = {
 }
 
 
-def phrase(words: str) -> str | None:
+def phrase(words: Message | str) -> str | None:
     """The same in Chinese, None where it is not listed."""
+    if isinstance(words, Message):
+        return chinese(words)
     if (whole := PHRASES.get(words) or SAID.get(words)) is not None:
         return whole
-    for pattern, chinese in _patterns():
+    for pattern, translated in _patterns():
         if (found := pattern.fullmatch(words)) is not None:
-            return chinese.format(*(phrase(gap) or gap for gap in found.groups()))
+            return translated.format(*(phrase(gap) or gap for gap in found.groups()))
     return None
 
 
@@ -221,7 +225,7 @@ def phrase(words: str) -> str | None:
 def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
     """The most particular first: one that is nearly all gaps takes what others say better."""
     listed = sorted({**SAID, **PHRASES}.items(), key=lambda both: -len(re.sub(r"\{n?\}", "", both[0])))
-    return tuple((_pattern(english), chinese) for english, chinese in listed if "{" in english)
+    return tuple((_pattern(english), translated) for english, translated in listed if "{" in english)
 
 
 def _pattern(english: str) -> re.Pattern[str]:

@@ -9,6 +9,7 @@ from rich.text import Text
 from flatout.records.report import RemedyState
 from flatout.report import text
 from flatout.report.page import Page, paragraph
+from flatout.words import english
 
 _SAY = {
     "head": "Remedies in this run",
@@ -32,7 +33,7 @@ def applied(page: Page) -> Iterator[Text]:
 def in_words(one: RemedyState) -> str:
     """What became of it, in one line."""
     words = _SAY.get(one.state, _SAY["failed"])
-    return words.format(id=one.id, value=_value(one.value), live=_live(one), why=one.why, step=one.step)
+    return words.format(id=one.id, value=_value(one.value), live=_live(one), why=english(one.why), step=one.step)
 
 
 def _value(value: object) -> str:

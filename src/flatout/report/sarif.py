@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
+from flatout.records.message import Message
 from flatout.records.report import Finding, Location, RunReport
 from flatout.records.source import CheckReport, Edit, Fix, Place, Related, Severity, SourceFinding
 from flatout.report import measured
 from flatout.words import english
+from flatout.words.codec import encode
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {"error": "error", "high": "warning", "medium": "warning", "low": "note", "hint": "note"}
@@ -27,14 +30,14 @@ def run_sarif(report: RunReport, cwd: str, version: str, texts: Mapping[str, str
     located = [one for one in report.findings if one.location is not None]
     more = [{"properties": _of_run(one, report.run.id)} for one in located]
     elsewhere = [one for one in report.findings if one.location is None]
-    trouble = [f"{one.code} {one.title}: {one.cause} (no place in the source)" for one in elsewhere]
+    trouble = [f"{one.code} {one.title}: {english(one.cause)} (no place in the source)" for one in elsewhere]
     return _document([_as_source(one, cwd) for one in located], more, trouble, version, texts)
 
 
 def _document(
     findings: Sequence[SourceFinding],
     more: Sequence[dict[str, Any]],
-    trouble: Sequence[str],
+    trouble: Sequence[Message | str],
     version: str,
     texts: Mapping[str, str],
 ) -> str:
@@ -51,7 +54,7 @@ def _document(
         "results": [_result(one, rules.index(one.code)) | extra for one, extra in zip(findings, more, strict=True)],
     }
     if trouble:
-        notes = [{"level": "warning", "message": {"text": line}} for line in trouble]
+        notes = [{"level": "warning", "message": {"text": english(line)}} for line in trouble]
         run["invocations"] = [{"executionSuccessful": True, "toolExecutionNotifications": notes}]
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1) + "\n"
 
@@ -73,10 +76,8 @@ def _place(location: Location, cwd: str) -> Place:
 
 def _of_run(one: Finding, run: str) -> dict[str, Any]:
     gain = one.predicted_gain
-    told = (
-        None if gain is None else {"low": gain.low, "mid": gain.mid, "high": gain.high, "method": english(gain.method)}
-    )
-    return {"run": run, "evidence": one.evidence, "predicted_gain": told, "remedy": one.remedy}
+    told = None if gain is None else replace(gain, method=english(gain.method))
+    return encode({"run": run, "evidence": one.evidence, "predicted_gain": told, "remedy": one.remedy})
 
 
 def _rule(code: str, findings: Sequence[SourceFinding], texts: Mapping[str, str]) -> dict[str, Any]:
@@ -90,7 +91,7 @@ def _rule(code: str, findings: Sequence[SourceFinding], texts: Mapping[str, str]
 
 
 def _result(one: SourceFinding, at: int) -> dict[str, Any]:
-    words = one.cause if one.change is None else f"{one.cause}. Help: {one.change}"
+    words = english(one.cause) if one.change is None else f"{english(one.cause)}. Help: {english(one.change)}"
     result: dict[str, Any] = {
         "ruleId": one.code,
         "ruleIndex": at,
@@ -99,12 +100,12 @@ def _result(one: SourceFinding, at: int) -> dict[str, Any]:
         "locations": [_location(one.place)],
     }
     if one.measured is not None:
-        result["properties"] = {"measured": measured.to_dict(one.measured)}
+        result["properties"] = {"measured": measured.to_dict(one.measured, english(one.measured.words))}
         if one.measured.share is not None:
             result["rank"] = round(100.0 * min(1.0, one.measured.share), 2)
     if one.related:
         result["relatedLocations"] = [
-            {**_location(other.place), "id": number, "message": {"text": other.words}}
+            {**_location(other.place), "id": number, "message": {"text": english(other.words)}}
             for number, other in enumerate(one.related)
         ]
     # The regions of a replacement count in the file; those of a cell count in the cell.
@@ -117,7 +118,7 @@ def _fix(fix: Fix) -> dict[str, Any]:
     by_file: dict[str, list[Edit]] = {}
     for edit in fix.edits:
         by_file.setdefault(edit.place.file, []).append(edit)
-    words = fix.words if fix.is_safe else f"{fix.words} (may change what the script computes or prints)"
+    words = english(fix.words) + ("" if fix.is_safe else " (may change what the script computes or prints)")
     return {
         "description": {"text": words},
         "artifactChanges": [

@@ -17,6 +17,7 @@ from flatout.records.report import RunReport
 from flatout.report import text
 from flatout.report.live import LiveFigures, status_text
 from flatout.report.page import PHASE_STYLE
+from flatout.words import english
 
 _SAY = {
     "output": "output",
@@ -125,7 +126,7 @@ def _with_findings(log: Layout, report: RunReport) -> Layout:
 def _findings(report: RunReport) -> Group:
     """The verdict, and the findings that would gain most."""
     style = "green" if report.verdict.healthy else "red"
-    lines = [Text(text.clean(report.verdict.sentence), style)]
+    lines = [Text(text.clean(english(report.verdict.sentence)), style)]
     for finding in report.findings[:_SHOWN_FINDINGS]:
         line = Text.assemble((finding.code, "bold cyan"), f" {text.clean(finding.title)}", overflow="ellipsis")
         if finding.predicted_gain is not None:

@@ -7,9 +7,11 @@ from dataclasses import asdict
 from typing import Any
 
 from flatout.problems.chinese.catalogue import CHINESE
+from flatout.records.message import Message
 from flatout.records.report import RunReport
 from flatout.records.sentences import in_chinese
 from flatout.report.phrases import phrase
+from flatout.words import english
 
 
 def spoken(report: RunReport) -> dict[str, Any]:
@@ -24,5 +26,5 @@ def spoken(report: RunReport) -> dict[str, Any]:
     }
 
 
-def _known(said: Iterable[str]) -> dict[str, str]:
-    return {words: chinese for words in said if (chinese := phrase(words)) is not None}
+def _known(said: Iterable[Message | str]) -> dict[str, str]:
+    return {english(words): chinese for words in said if (chinese := phrase(words)) is not None}

@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from flatout.records.message import Message
 from flatout.records.phases import PHASES
 from flatout.records.report import Finding, GpuUse, HostUse, LineCost, PhaseShare, RunReport, WorkerCost
 from flatout.report import text
@@ -15,6 +16,7 @@ from flatout.report.next_command import next_command
 from flatout.report.page import LABEL, PHASE_STYLE, Page, command, drawn, paragraph, row, spaced
 from flatout.report.remedies import applied
 from flatout.report.stages import stages
+from flatout.words import english
 
 _SAY = {
     "none": "No training step was seen.",
@@ -122,7 +124,9 @@ def _headline(page: Page) -> Iterator[Text]:
     if verdict.healthy:
         word = _SAY["healthy"].format(bound=word)
     sentence = Text.assemble(
-        (word.upper(), "bold green" if verdict.healthy else "bold red"), "  ", (text.clean(verdict.sentence), "bold")
+        (word.upper(), "bold green" if verdict.healthy else "bold red"),
+        "  ",
+        (text.clean(english(verdict.sentence)), "bold"),
     )
     for line in sentence.wrap(Console(width=page.width), page.width - 2):
         line.rstrip()
@@ -255,10 +259,10 @@ def _finding(finding: Finding, page: Page) -> Iterator[Text]:
         words += " · " + _SAY["gain"].format(low=gain.low, high=gain.high)
     yield from paragraph(finding.code, words, page, label_style="bold cyan")
     if finding.change is not None:
-        yield from paragraph("", f"→ {finding.change}", page, "dim")
+        yield from paragraph("", f"→ {english(finding.change)}", page, "dim")
     for other in finding.related:
         where = text.place(other.location.file, other.location.line, page.width // 2, page.cwd)
-        yield from paragraph("", f"{where}: {other.words}", page, "dim")
+        yield from paragraph("", f"{where}: {english(other.words)}", page, "dim")
     # One that may change results is for those who ask for more.
     if finding.fix is not None and (page.verbose or "--unsafe-fixes" not in finding.fix):
         yield from command("", _SAY["fix"].format(command=finding.fix), page, "dim")
@@ -327,13 +331,13 @@ def _site(kind: str, where: str, function: str, values: tuple[str, str], page: P
     return left.append(first, "bold").append(second, "dim")
 
 
-def _notices(page: Page) -> tuple[str, ...]:
+def _notices(page: Page) -> tuple[Message | str, ...]:
     """Where the run made no use of a GPU, nobody misses its figures."""
     notices = page.report.notices
     if page.verbose:
         return notices
     if page.report.run.device == "cpu":
-        notices = tuple(notice for notice in notices if not notice.startswith("GPU not measured"))
+        notices = tuple(notice for notice in notices if not english(notice).startswith("GPU not measured"))
     return notices[:6]
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator
 from typing import Any
 
 from flatout.records.tune import Pick, Point, Tuned
 from flatout.report import text
+from flatout.words import english
+from flatout.words.codec import encode
 
 _AS_IT_IS = "as it is"
 _MOST_FAILED = 8
@@ -26,10 +26,10 @@ _SAY = {
 
 def render(tuned: Tuned, verbose: bool = False, unicode: bool = True) -> str:
     """Plain text that ends in a newline."""
-    ended = f" · {tuned.ended}" if tuned.ended else ""
+    ended = f" · {english(tuned.ended)}" if tuned.ended else ""
     head = _SAY["head"].format(method=tuned.method, trials=tuned.trials, wall=text.duration(tuned.wall_s), ended=ended)
     lines = [f" {head}", "", *_table(tuned), *_failed(tuned, verbose)]
-    lines += [""] * bool(tuned.notices) + [f" {notice}" for notice in tuned.notices]
+    lines += [""] * bool(tuned.notices) + [f" {english(notice)}" for notice in tuned.notices]
     lines += ["", *_picks(tuned)]
     page = "\n".join(lines)
     return (page if unicode else text.ascii_only(page)) + "\n"
@@ -37,7 +37,7 @@ def render(tuned: Tuned, verbose: bool = False, unicode: bool = True) -> str:
 
 def to_json(tuned: Tuned) -> dict[str, Any]:
     """What is not measured is null; NaN never appears."""
-    value: dict[str, Any] = _plain(asdict(tuned))
+    value: dict[str, Any] = encode(tuned)
     return {"schema": value.pop("schema"), **value}
 
 
@@ -113,7 +113,7 @@ def _failed(tuned: Tuned, verbose: bool) -> Iterator[str]:
     yield f" {_SAY['failed']}"
     shown = failed if verbose else failed[:_MOST_FAILED]
     for point in shown:
-        yield f"   {described(point.setting)}: {text.clean(point.why)}"
+        yield f"   {described(point.setting)}: {text.clean(english(point.why))}"
     if len(shown) < len(failed):
         yield f"   {_SAY['more'].format(n=len(failed) - len(shown))}"
 
@@ -130,20 +130,10 @@ def _picks(tuned: Tuned) -> Iterator[str]:
 
 
 def _pick(pick: Pick) -> str:
-    return pick.why if pick.point is None else f"{described(pick.point.setting)} ({pick.why})"
+    return english(pick.why) if pick.point is None else f"{described(pick.point.setting)} ({english(pick.why)})"
 
 
 def _word(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     return str(value)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(name): _plain(item) for name, item in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(item) for item in value]
-    return value if value is None or isinstance(value, str | int | bool) else str(value)

@@ -7,6 +7,7 @@ import math
 import pytest
 
 from flatout.errors import FlatoutError
+from flatout.records.message import message
 from flatout.records.phases import PHASES
 from flatout.records.report import (
     CopySite,
@@ -61,6 +62,21 @@ def test_a_report_round_trips_through_text() -> None:
     assert from_json(json.loads(json.dumps(to_json(REPORT), allow_nan=False))) == REPORT
     without_gpu = dataclasses.replace(REPORT, gpu=None, findings=())
     assert from_json(json.loads(json.dumps(to_json(without_gpu)))) == without_gpu
+
+
+def test_messages_are_sentences_and_come_back_as_messages() -> None:
+    full = message("out_of_memory")
+    (finding, *_) = REPORT.findings
+    gain = Gain(1, 2, 3, full)
+    said = dataclasses.replace(finding, cause=full, change=full, predicted_gain=gain)
+    report = dataclasses.replace(REPORT, findings=(said,), notices=(full, "two"))
+
+    value = json.loads(json.dumps(to_json(report), allow_nan=False))
+
+    assert value["findings"][0]["cause"] == value["notices"][0] == "out of memory"
+    pointers = [f"/findings/0/{name}" for name in ("cause", "change", "predicted_gain/method")]
+    assert list(value["facts"]) == [*pointers, "/notices/0"] and from_json(value) == report
+    assert "facts" not in to_json(REPORT)
 
 
 def test_the_agreed_keys_come_first_and_in_order() -> None:

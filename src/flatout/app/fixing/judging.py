@@ -18,6 +18,7 @@ from flatout.records.report import Finding
 from flatout.records.trial import Trial
 from flatout.remedies.catalogue import known
 from flatout.remedies.loader.probe import DRAWS_OTHERS
+from flatout.words import english
 
 # Remedies that wait for something to act on tell of it when it came: what each tells then, and what it means if not.
 _TELLS = {
@@ -146,6 +147,6 @@ def refusal(one: Planned, trial: Trial) -> tuple[State, str] | None:
     if state is None:
         return "failed", "it did not come into force"
     if state.state != "applied":
-        return ("refused" if state.state in ("refused", "reverted") else "failed"), state.why
+        return ("refused" if state.state in ("refused", "reverted") else "failed"), english(state.why)
     tells, why = _TELLS.get(one.id, ("", ""))
     return ("not measured", why) if tells and not state.live.get(tells) else None

@@ -17,6 +17,7 @@ from flatout.prove.figures import with_interval
 from flatout.records.plan import Planned
 from flatout.records.proof import Decision
 from flatout.records.trial import Trial
+from flatout.words import english
 
 # Those that begin within a few steps and leave nothing behind.
 _SWITCHED = frozenset(
@@ -94,7 +95,7 @@ def weighed(trials: Mapping[str, Trial], remedies: Sequence[Planned]) -> Screene
     if bare is None:
         return None
     refused = {
-        one.id: (state.state, state.why)
+        one.id: (state.state, english(state.why))
         for one in remedies
         for state in trials[one.id].states
         if state.id == one.id and state.state != "applied"

@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...records.message import Message, message
 from ..answers import Answer, no, yes
 from .known_names import BUILTINS, LIBRARIES, LIBRARY
 from .purity import Body, Impure, NamePath, fault_of, reads_of
@@ -31,7 +32,7 @@ def propose_functions(report: RunReport, remedy: str) -> Answer:
     """
     kept = [one for one in report.remedies if one.id == remedy and one.state == "applied"]
     names = [name for one in kept for name in str(one.value).split(",")]
-    found: list[str] = []
+    found: list[Message | str] = []
     refusals: list[str] = []
     for finding in report.findings:
         if finding.code in _CODES and finding.location is not None:
@@ -41,7 +42,7 @@ def propose_functions(report: RunReport, remedy: str) -> Answer:
             except Impure as reason:
                 refusals.append(str(reason))
     if found:
-        return yes(",".join(dict.fromkeys(names)), f"{found[0]}; it only computes, and the same samples come again")
+        return yes(",".join(dict.fromkeys(names)), message("memo.only_computes", cause=found[0]))
     return no(refusals[0] if refusals else _NOTHING_FOUND)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flatout.records.comparison import Arm, Compared, Comparison, PhaseChange
+from flatout.records.message import Message
 from flatout.records.proof import MeasuredGain
 from flatout.records.report import Finding
 from flatout.report import text
@@ -196,6 +197,6 @@ def _shown(value: object) -> str:
     return " ".join(str(item) for item in value) if isinstance(value, list | tuple) else str(value)
 
 
-def _finding(finding: Finding) -> tuple[str, str, str, str]:
+def _finding(finding: Finding) -> tuple[str, str, str, Message | str]:
     place = "" if finding.location is None else f"{finding.location.file}:{finding.location.line}"
     return finding.code, finding.title, place, finding.cause

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from flatout.problems.chinese.catalogue import CHINESE
+from flatout.records.message import Message
 from flatout.records.report import Finding, Location, RelatedLine
 from flatout.report import text
 from flatout.report.html.page import as_phrase, in_both, say
@@ -67,7 +68,7 @@ def _shown(one: Finding, explained: str) -> ShownFinding:
         severity=one.severity,
         gain=None if gain is None else say("gain_range", low=f"×{gain.low:.2f}", high=f"×{gain.high:.2f}"),
         by="" if gain is None else english(gain.method),
-        method=None if gain is None else as_phrase(english(gain.method)),
+        method=None if gain is None else as_phrase(gain.method),
         cause=_cause(one.cause),
         change=None if one.change is None else as_phrase(one.change),
         fix=one.fix,
@@ -80,9 +81,9 @@ def _shown(one: Finding, explained: str) -> ShownFinding:
     )
 
 
-def _cause(words: str) -> Markup:
+def _cause(words: Message | str) -> Markup:
     chinese = phrase(words)
-    return in_both(f"{_sentence(words).rstrip('.')}.", None if chinese is None else f"{chinese}。")
+    return in_both(f"{_sentence(english(words)).rstrip('.')}.", None if chinese is None else f"{chinese}。")
 
 
 def _sentence(cause: str) -> str:

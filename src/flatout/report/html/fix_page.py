@@ -9,6 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from flatout.records.fix import Fix
+from flatout.records.message import Message
 from flatout.records.proof import MeasuredGain
 from flatout.records.report import RunReport
 from flatout.records.trial import Trial
@@ -26,6 +27,7 @@ from flatout.report.html.proof_chinese import (
 from flatout.report.html.proof_drawing import arms, gains, losses
 from flatout.report.html.run_page import RunMaterial, run_context, shown_command
 from flatout.report.next_command import next_after_fix
+from flatout.words import english
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class TriedLine:
     predicted: str
     measured: str
     state: str
-    why: str
+    why: Message | str
     identity: Markup | None
 
 
@@ -77,7 +79,7 @@ def fix_page(material: FixMaterial) -> Page:
             "ended": as_phrase(fix.ended),
             "ceiling_told": None
             if fix.ceiling is None
-            else in_both(f"{fix.ceiling.sentence}.", f"{ceiling_in_chinese(fix.ceiling)}。"),
+            else in_both(f"{english(fix.ceiling.sentence)}.", f"{ceiling_in_chinese(fix.ceiling)}。"),
             "before": _rate(fix.before_per_s),
             "after": _rate(fix.after_per_s) if fix.profile else None,
             "hours_before": None if fix.hours_before is None else text.figure(fix.hours_before.mid),
@@ -153,7 +155,7 @@ def _quality(fix: Fix) -> Iterator[tuple[str, str, Markup]]:
         yield "quality_metric", _key(metric.verdict), _told(metric.sentence, metric_in_chinese(metric))
 
 
-def _told(sentence: str, chinese: str | None) -> Markup:
+def _told(sentence: Message | str, chinese: str | None) -> Markup:
     return as_phrase(sentence) if chinese is None else in_both(sentence, chinese)
 
 

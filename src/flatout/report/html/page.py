@@ -21,11 +21,13 @@ import jinja2
 from markupsafe import Markup, escape
 
 from flatout.problems.chinese.catalogue import CHINESE as PROBLEMS
+from flatout.records.message import Message
 from flatout.records.report import Verdict
 from flatout.records.sentences import in_chinese
 from flatout.report.html.chinese import ASKED, CHINESE
 from flatout.report.html.english import ENGLISH
 from flatout.report.phrases import phrase
+from flatout.words import chinese, english
 
 LANGUAGES = ("en", "zh")
 _STYLES = ("vendor/uPlot.min.css", "base.css", "report.css")
@@ -88,24 +90,24 @@ def say(name: str, **values: object) -> Markup:
     return in_both(Markup(ENGLISH[name].format(**safe)), Markup(CHINESE[name].format(**safe)))
 
 
-def in_both(english: str, chinese: str | None) -> Markup:
+def in_both(words: Message | str, chinese: str | None) -> Markup:
     """What is English in a record, and the same in Chinese; where that is not known, English for all."""
-    english = escape(english)
+    shown = escape(english(words))
     if chinese is None:
-        return Markup(f'<span lang="en">{english}</span>')
-    if english == (chinese := escape(chinese)):
-        return Markup(english)
-    return Markup(f'<span class="in-en" lang="en">{english}</span><span class="in-zh" lang="zh">{chinese}</span>')
+        return Markup(f'<span lang="en">{shown}</span>')
+    if shown == (chinese := escape(chinese)):
+        return shown
+    return Markup(f'<span class="in-en" lang="en">{shown}</span><span class="in-zh" lang="zh">{chinese}</span>')
 
 
-def as_phrase(words: str) -> Markup:
+def as_phrase(words: Message | str) -> Markup:
     """A short sentence of a record, in Chinese where it is a common one."""
     return in_both(words, phrase(words))
 
 
-def both(asked: str) -> Markup:
+def both(asked: Message | str) -> Markup:
     """A sentence of the checklist."""
-    return in_both(asked, ASKED.get(asked))
+    return in_both(asked, ASKED.get(asked) if isinstance(asked, str) else chinese(asked))
 
 
 def title(code: str, english: str) -> Markup:
