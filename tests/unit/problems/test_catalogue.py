@@ -9,6 +9,7 @@ import pytest
 from flatout.diagnose.findings import findings
 from flatout.problems.cases import Case
 from flatout.problems.catalogue import FAMILIES, HEADINGS, IN_RUN, Problem, find, problems
+from flatout.words import english
 
 _RANGES = dict(zip(FAMILIES, ("IN1", "TR2", "SY3", "HO4", "CO5", "CA6", "ME7", "CF8", "RA9", "MS0"), strict=True))
 _ALL = [pytest.param(problem, id=f"{problem.code}-{problem.slug}") for problem in problems()]
@@ -55,7 +56,7 @@ def test_its_cases_hold(problem: Problem, case: Case) -> None:
         assert one.code == problem.code and one.family == problem.family
         assert one.remedy == problem.remedy or f"`{one.remedy}`" in problem.text
         assert one.severity in ("high", "medium", "low")
-        assert one.evidence and one.cause and not one.cause.endswith(".")
+        assert one.evidence and one.cause and not english(one.cause).endswith(".")
         gain = one.predicted_gain
         assert gain is None or (1 <= gain.low <= gain.mid <= gain.high and gain.method)
 

@@ -14,6 +14,7 @@ from flatout.records.source import SourceFinding
 from flatout.source.code import Code
 from flatout.source.project.loading import load_texts
 from flatout.source.syntax.documents import soundness
+from flatout.words import english
 
 _SEEN = [problem for problem in problems() if problem.in_source is not None]
 _CASES = [
@@ -56,7 +57,8 @@ def test_its_cases_hold(problem: Problem, case: SourceCase) -> None:
     for one in found:
         assert one.code == problem.code and one.family == problem.family
         assert one.severity in ("high", "medium", "low", "hint")
-        assert one.cause and not one.cause.endswith(".") and one.change and not one.change.endswith(".")
+        assert one.cause and not english(one.cause).endswith(".")
+        assert one.change and not english(one.change).endswith(".")
 
 
 def _with_fixes() -> Iterator[object]:
