@@ -136,10 +136,10 @@ def find_waiting_call(report: RunReport) -> str | None:
 
 
 def _function_name(finding: Finding, argv: tuple[str, ...]) -> str | None:
-    hops = [one for one in finding.related if one.words.startswith(_CALLS)]
+    hops = [one for one in finding.related if isinstance(one.words, str) and one.words.startswith(_CALLS)]
     if not hops or finding.location is None or not _is_statement(hops[0].location):
         return None
-    name = hops[0].words.removeprefix(_CALLS)
+    name = str(hops[0].words).removeprefix(_CALLS)
     inside = (hops[1].location if len(hops) > 1 else finding.location).file
     return f"{module_of(inside, argv)}:{name}" if _is_plain_function(inside, name) else None
 
