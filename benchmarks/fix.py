@@ -26,7 +26,7 @@ from benchmarks.common.child import CHILDREN, ROOT
 from benchmarks.common.results import RESULTS, table, write
 from benchmarks.common.spent import by_kind, each, spent
 from benchmarks.workloads import EXPERTS, PLANS
-from flatout.app.workloads import FOLDER, SIZES
+from flatout.app.demo import FOLDER, SIZES
 
 _STEPS = 100_000
 _HEALTHY = CHILDREN / "healthy.py"

@@ -21,6 +21,7 @@ import numpy as np
 
 from benchmarks.common.results import table
 from benchmarks.common.spent import Spent, by_kind, each
+from flatout.app.demo import FOLDER
 from flatout.app.fix import seconds_in
 from flatout.app.fixing.bench import Bench
 from flatout.app.fixing.proof import concluded, proven
@@ -28,7 +29,6 @@ from flatout.app.fixing.search import Search
 from flatout.app.fixing.settings import Settings
 from flatout.app.fixing.sizes import settling
 from flatout.app.plan import Wishes
-from flatout.app.workloads import FOLDER
 from flatout.problems.cases import HERE, run
 from flatout.problems.catalogue import problems
 from flatout.records.fix import Fix, Quality

@@ -23,7 +23,7 @@ from typing import Any
 
 from benchmarks.common.child import CHILDREN, ROOT
 from benchmarks.common.results import RESULTS, table, write
-from flatout.app.workloads import FOLDER, SIZES
+from flatout.app.demo import FOLDER, SIZES
 
 EXPERTS = ROOT / "benchmarks" / "experts"
 _REPLAY, _LOADER = CHILDREN / "replay.py", CHILDREN / "loader_alone.py"

@@ -8,10 +8,10 @@ __all__ = ["DataLoader", "__version__", "autotune", "cached", "prefetch", "sessi
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from flatout.app.session import session
     from flatout.feed.cache.dataset import cached
     from flatout.feed.device_prefetch import prefetch
     from flatout.feed.loader import DataLoader, autotune
+    from flatout.launch.session import session
 
 # Each is imported when it is first asked for: the command line and a report need no torch.
 _HOMES = {
@@ -19,7 +19,7 @@ _HOMES = {
     "autotune": "flatout.feed.loader",
     "cached": "flatout.feed.cache.dataset",
     "prefetch": "flatout.feed.device_prefetch",
-    "session": "flatout.app.session",
+    "session": "flatout.launch.session",
 }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flatout.app.serving.shelf import key_of
+from flatout.dashboard.run_list import key_of
 from tests.browser.conftest import UNTRANSLATED, Browser
 from tests.dashboard import GrowingRun, Server, serving
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flatout.app.serving.shelf import key_of
+from flatout.dashboard.run_list import key_of
 from flatout.problems.chinese.catalogue import CHINESE
 from tests.browser.conftest import UNTRANSLATED, Browser
 from tests.browser.recorded import whole_run

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flatout.app.report import html_of
+from flatout.launch.run_page import run_html
 from tests.browser.conftest import Browser
 from tests.browser.recorded import long_run
 
@@ -25,7 +25,7 @@ def test_a_million_steps(browser: Browser, tmp_path: Path) -> None:
 
     # Processor time: what others do on the machine meanwhile is not ours.
     began_s = time.process_time()
-    html = html_of(run.path)
+    html = run_html(run.path)
     made_s = time.process_time() - began_s
     file.write_text(html, encoding="utf-8")
     browser.open(file)

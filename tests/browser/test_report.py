@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flatout.app.report import page_of, run_material
+from flatout.app.report import make_page, run_material
 from flatout.report.html.fix_page import FixMaterial, fix_page
 from flatout.report.html.page import drawn
 from flatout.report.html.run_page import run_page
@@ -42,7 +42,7 @@ _CHARTS = 12
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     file = folder / "page.html"
-    file.write_text(drawn(page_of(str(whole_run(folder).path))[1]), encoding="utf-8")
+    file.write_text(drawn(make_page(str(whole_run(folder).path))[1]), encoding="utf-8")
     return file
 
 
@@ -129,7 +129,7 @@ def test_both_languages_are_in_the_file(browser: Browser, page: Path) -> None:
 
 def test_it_opens_in_the_language_that_was_asked_for(browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / "page.html"
-    file.write_text(drawn(page_of(str(whole_run(tmp_path).path))[1], "zh"), encoding="utf-8")
+    file.write_text(drawn(make_page(str(whole_run(tmp_path).path))[1], "zh"), encoding="utf-8")
 
     browser.open(file)
 
@@ -158,7 +158,7 @@ def test_a_narrow_screen_needs_no_sideways_scrolling(browser: Browser, page: Pat
 def test_nor_do_long_names(browser: Browser, tmp_path: Path, language: str) -> None:
     file = tmp_path / "page.html"
     run = whole_run(tmp_path, ("train.py", "--out", f"/{'experiment' * 20}"), "function" * 20)
-    file.write_text(drawn(page_of(str(run.path))[1], language), encoding="utf-8")
+    file.write_text(drawn(make_page(str(run.path))[1], language), encoding="utf-8")
 
     browser.open(file, width=360)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flatout.diagnose.batches import narrow_copies
 from flatout.diagnose.ranks import training_ranks
+from flatout.diagnose.workers import narrow_copies
 from tests.integration.watching import Run, Watch, Watched, line_of
 
 pytestmark = pytest.mark.gpu

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flatout.app.launch import BOOTSTRAP
+from flatout.launch.process import BOOTSTRAP
 from tests.integration.watching import SCRIPTS, Run, Watch
 
 ATTACH = BOOTSTRAP.parent

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from flatout.diagnose.checking import check, chosen
+from flatout.diagnose.source_check import check, chosen
 from flatout.records.source import SYNTAX
 from flatout.source.project.loading import load, load_texts
 

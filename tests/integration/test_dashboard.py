@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from flatout.app.serving.routes import Dashboard
-from flatout.app.serving.shelf import Shelf, key_of
+from flatout.dashboard.run_list import RunList, key_of
+from flatout.dashboard.server import Dashboard
 from tests.dashboard import LIMIT_S, Event, GrowingRun, Server, events, serving
 from tests.integration.running import until
 
@@ -60,7 +60,7 @@ def paths(stored: Path) -> dict[str, str]:
 
 
 def test_the_table_names_every_route(paths: dict[str, str], tmp_path: Path) -> None:
-    routes = Dashboard(Shelf(tmp_path), "token", 1, lambda _: None).routes
+    routes = Dashboard(RunList(tmp_path), "token", 1, lambda _: None).routes
 
     assert {route.path for route in routes} == set(paths)
     assert all(route.methods == {"GET", "HEAD"} for route in routes), "the guard lets GET through alone"

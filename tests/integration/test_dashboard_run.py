@@ -71,7 +71,7 @@ def running(tmp_path: Path) -> Iterator[Server]:
 
 
 def _dashboard(parent: int) -> psutil.Process:
-    (found,) = [one for one in psutil.Process(parent).children() if "flatout.app.serving.companion" in one.cmdline()]
+    (found,) = [one for one in psutil.Process(parent).children() if "flatout.dashboard.companion" in one.cmdline()]
     return found
 
 

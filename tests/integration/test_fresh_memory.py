@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks.common.corpus import CORPUS
-from flatout.app.fresh_memory import fresh_memory_ms
+from flatout.launch.environment import fresh_memory_ms
 from tests.integration.watching import Watch, Watched
 
 _SCRIPT = str(CORPUS / "in117_frames.py")

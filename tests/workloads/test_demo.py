@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from flatout.app.workloads import WORKLOADS
+from flatout.app.demo import WORKLOADS
 from tests.workloads.projects import ROOT, Ended, start
 from tests.workloads.projects import WORKLOADS as FOLDER
 

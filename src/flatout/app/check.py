@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from flatout import __version__
-from flatout.diagnose.checking import check, chosen
-from flatout.diagnose.fixing import Fixed, fixed, with_imports
+from flatout.diagnose.source_check import check, chosen
+from flatout.diagnose.source_fixes import Fixed, fixed, with_imports
 from flatout.errors import FlatoutError
 from flatout.problems.catalogue import problems
 from flatout.records.source import CheckReport
@@ -27,7 +27,7 @@ from flatout.store.directory import find_run
 FORMATS = ("full", "concise", "json", "sarif", "github")
 
 
-def checked(
+def run_check(
     paths: Sequence[Path],
     *,
     select: Sequence[str] = (),
@@ -45,12 +45,12 @@ def checked(
         report = with_imports(check(project, looked_for), project)
         if recorded is not None:
             report = _with_costs(report, project, recorded)
-    return _shown(report, output, statistics), report
+    return _render(report, output, statistics), report
 
 
 def _with_costs(report: CheckReport, project: Project, recorded: Path) -> CheckReport:
     # These bring numpy in, which a plain check has no need of.
-    from flatout.diagnose.joining import joined
+    from flatout.diagnose.source_costs import joined
     from flatout.diagnose.summary import examine
     from flatout.store.run import StoredRun
 
@@ -58,7 +58,7 @@ def _with_costs(report: CheckReport, project: Project, recorded: Path) -> CheckR
     return joined(report, project, stored, examine(stored))
 
 
-def fix(
+def run_check_fix(
     paths: Sequence[Path],
     *,
     unsafe: bool,
@@ -69,12 +69,12 @@ def fix(
     statistics: bool = False,
 ) -> tuple[str, CheckReport, tuple[str, ...]]:
     """Writes the fixes. The text to print on what is left, the report of it, and what could not be done."""
-    done = _fixed(paths, unsafe, select, ignore, exclude, read_writable)
+    done = _fix_in_memory(paths, unsafe, select, ignore, exclude, read_writable)
     _write(done)
-    return _shown(done.left, output, statistics), done.left, done.trouble
+    return _render(done.left, output, statistics), done.left, done.trouble
 
 
-def would_fix(
+def run_check_diff(
     paths: Sequence[Path],
     *,
     unsafe: bool,
@@ -83,20 +83,20 @@ def would_fix(
     exclude: Sequence[str] = (),
 ) -> tuple[bytes, str, CheckReport, tuple[str, ...]]:
     """The diff, what it leaves, the report of that, and what could not be done. Nothing is written."""
-    done = _fixed(paths, unsafe, select, ignore, exclude, read_bytes)
+    done = _fix_in_memory(paths, unsafe, select, ignore, exclude, read_bytes)
     changes = diff(done.before, done.after, color=_color())
     words = outlook(done.first.findings, done.left.fixed, len(done.after), unsafe=unsafe)
     return changes, words, done.left, done.trouble
 
 
-def patch(paths: Sequence[Path], select: Sequence[str], workers: int | None, *, edit: bool) -> bytes:
+def make_patch(paths: Sequence[Path], select: Sequence[str], workers: int | None, *, edit: bool) -> bytes:
     """The fixes of these problems as a diff for `patch` and `git apply`; empty if there are none.
 
     All fixes, also those that are not safe in any script: they were tried in this one, and changed nothing they should
     not. `edit` makes them as well.
     """
     read = read_writable if edit else read_bytes
-    done = _fixed(paths, True, select, (), (), read, workers or MODEST_WORKERS)
+    done = _fix_in_memory(paths, True, select, (), (), read, workers or MODEST_WORKERS)
     if edit:
         _write(done)
     return diff(done.before, done.after, color=False) if done.after else b""
@@ -107,7 +107,7 @@ def _write(done: Fixed) -> None:
         replace_file(file, done.before[file], data)
 
 
-def _fixed(
+def _fix_in_memory(
     paths: Sequence[Path],
     unsafe: bool,
     select: Sequence[str],
@@ -137,7 +137,7 @@ def _no_collection() -> Iterator[None]:
         gc.enable()
 
 
-def _shown(report: CheckReport, output: str, statistics: bool) -> str:
+def _render(report: CheckReport, output: str, statistics: bool) -> str:
     if output == "json":
         return to_json(report)
     if output == "sarif":

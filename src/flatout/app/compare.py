@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flatout import __version__
-from flatout.app.profile_file import write_whole
-from flatout.diagnose.comparing import findings_changed, phases_changed, settings_changed
+from flatout.diagnose.comparison import findings_changed, phases_changed, settings_changed
 from flatout.diagnose.ranks import Rank, training_ranks
 from flatout.diagnose.summary import examine
 from flatout.errors import FlatoutError
 from flatout.prove.figures import with_interval
 from flatout.prove.ratio import gain
+from flatout.records.atomic import SHARED, write_atomic
 from flatout.records.comparison import Arm, Compared, Comparison, Gate, Judgement
 from flatout.records.phases import PHASES
 from flatout.records.proof import By, MeasuredGain
@@ -29,7 +29,7 @@ from flatout.records.report import RunReport
 from flatout.records.trial import Trial
 from flatout.report.compare import render, to_json
 from flatout.store.directory import find_run
-from flatout.store.run import StoredRun
+from flatout.store.run import StoredRun, script_name
 
 Floats = NDArray[np.float64]
 
@@ -59,7 +59,7 @@ _SENTENCES: dict[Judgement, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class _ArmRuns:
     """An arm with all that was read of its runs."""
 
     arm: Arm
@@ -68,7 +68,7 @@ class _Read:
     notices: tuple[str, ...]
 
 
-def shown(
+def run_compare(
     names: Sequence[str],
     *,
     fail_below: str | None,
@@ -79,7 +79,7 @@ def shown(
     language: str = "en",
 ) -> tuple[str, int]:
     """The text to print and the exit code: 1 if the gate fails. Files are written beside, where they are asked for."""
-    found = compare(names, fail_below, root)
+    found = compare_runs(names, fail_below, root)
     if html is not None:
         _write_html(found, html, language)
     code = 1 if found.gate is not None and found.gate.failed else 0
@@ -109,15 +109,15 @@ def _write_html(found: Compared, file: Path, language: str) -> None:
     if language not in LANGUAGES:
         raise FlatoutError(f"--lang must be one of {', '.join(LANGUAGES)}, got {language!r}")
     try:
-        write_whole(file, drawn(compare_page(found), language, __version__))
+        write_atomic(file, drawn(compare_page(found), language, __version__), mode=SHARED)
     except OSError as error:
         raise FlatoutError(f"{str(file)!r} cannot be written: {error.strerror or error}") from error
 
 
-def compare(names: Sequence[str], fail_below: str | None = None, root: Path | None = None) -> Compared:
+def compare_runs(names: Sequence[str], fail_below: str | None = None, root: Path | None = None) -> Compared:
     """Each of the others against the first. A name may be several runs joined by commas: they are one arm."""
     least = None if fail_below is None else least_ratio(fail_below)
-    arms = [_read(name, root) for name in names]
+    arms = [_read_arm(name, root) for name in names]
     seen: set[Path] = set()
     for path in (path for read in arms for path in read.arm.runs):
         # A run may be named by its name, by a path, by a link.
@@ -125,7 +125,7 @@ def compare(names: Sequence[str], fail_below: str | None = None, root: Path | No
         if place in seen:
             raise FlatoutError(_SAY["twice"].format(name=path))
         seen.add(place)
-    comparisons = tuple(_compared(arms[0], other) for other in arms[1:])
+    comparisons = tuple(_compare_arms(arms[0], other) for other in arms[1:])
     return Compared(comparisons, None if least is None else _gate(comparisons, least))
 
 
@@ -157,7 +157,7 @@ def _shorter(one: Comparison) -> str:
     return min(one.before, one.after, key=lambda arm: arm.steps).name
 
 
-def _read(name: str, root: Path | None) -> _Read:
+def _read_arm(name: str, root: Path | None) -> _ArmRuns:
     runs = [StoredRun(path) for path in _paths(name, root)]
     ranks = [training_ranks(run) for run in runs]
     for run, trained in zip(runs, ranks, strict=True):
@@ -170,7 +170,7 @@ def _read(name: str, root: Path | None) -> _Read:
     arm = Arm(
         name=runs[0].id if len(runs) == 1 else f"{runs[0].id} +{len(runs) - 1}",
         runs=tuple(str(run.path) for run in runs),
-        script=script_of(first.run.argv),
+        script=script_name(first.run.argv),
         device=first.run.device,
         ranks=first.run.ranks,
         steps=sum(trained[0].steady.total for trained in ranks),
@@ -182,7 +182,7 @@ def _read(name: str, root: Path | None) -> _Read:
         sentence=first.verdict.sentence,
     )
     trials = tuple(trial_of(run.id, trained) for run, trained in zip(runs, ranks, strict=True))
-    return _Read(arm, reports, trials, tuple(_noteworthy(runs)))
+    return _ArmRuns(arm, reports, trials, tuple(_run_notices(runs)))
 
 
 def _paths(name: str, root: Path | None) -> list[Path]:
@@ -194,7 +194,7 @@ def _paths(name: str, root: Path | None) -> list[Path]:
     return paths
 
 
-def _noteworthy(runs: Sequence[StoredRun]) -> list[str]:
+def _run_notices(runs: Sequence[StoredRun]) -> list[str]:
     found = [_SAY["running"].format(name=run.id) for run in runs if run.is_running]
     codes = [(run.id, run.manifest.exit_code) for run in runs]
     return found + [_SAY["failed"].format(name=name, code=code) for name, code in codes if code]
@@ -203,11 +203,6 @@ def _noteworthy(runs: Sequence[StoredRun]) -> list[str]:
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known and len(known) == len(values) else None
-
-
-def script_of(argv: Sequence[str]) -> str:
-    """The script's name, wherever it stands in the command."""
-    return Path(next((word for word in argv if word.endswith(".py")), argv[0] if argv else "")).name
 
 
 def trial_of(name: str, ranks: Sequence[Rank]) -> Trial:
@@ -240,7 +235,7 @@ def _even(count: Floats, *columns: Floats) -> list[Floats]:
     return [np.add.reduceat(column, starts) / steps for column in columns]
 
 
-def _compared(before: _Read, after: _Read) -> Comparison:
+def _compare_arms(before: _ArmRuns, after: _ArmRuns) -> Comparison:
     whole = _gain(before, after, "total")
     judgement: Judgement = "not measured"
     if whole is not None:
@@ -265,7 +260,7 @@ def _compared(before: _Read, after: _Read) -> Comparison:
     return _with_notices(found, (*before.notices, *after.notices))
 
 
-def _gain(before: _Read, after: _Read, by: By) -> MeasuredGain | None:
+def _gain(before: _ArmRuns, after: _ArmRuns, by: By) -> MeasuredGain | None:
     return gain(before.trials, after.trials, by=by)
 
 

@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import wrap
 
-from flatout.app.run import Options, Stage, watch
-from flatout.app.terminal import Terminal, say, terminal
-from flatout.app.workloads import SIZES, WORKLOADS, Workload, find
+from flatout.app.run import RunOptions, Stage, run_command
 from flatout.errors import FlatoutError
+from flatout.launch.terminal import Terminal, detect_terminal, write_stderr
 from flatout.report.progress import StepsBar
 from flatout.report.text import folded_command
 
@@ -34,6 +33,9 @@ _SAY = {
 }
 _TERMINATED = 128 + 15
 _FIX_BUDGET, _ENOUGH_STEPS = "2m", 1_000_000
+FOLDER = Path(__file__).resolve().parents[1] / "workloads"
+SIZES = ("tiny", "full")
+DEFAULT = "gray_cnn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class Choice:
     fix: bool = False
 
 
-def stories() -> str:
+def tell_stories() -> str:
     """Every workload with its story, two lines each."""
     blocks = []
     for workload in WORKLOADS:
@@ -57,25 +59,25 @@ def stories() -> str:
     return "\n".join(blocks)
 
 
-def demo(choice: Choice, options: Options) -> int:
+def run_demo(choice: Choice, options: RunOptions) -> int:
     """Make the workload's data, watch it train, show the verdict and what comes next."""
-    workload = find(choice.name)
+    workload = find_workload(choice.name)
     size = choice.size or default_size()
     if size not in SIZES:
         raise FlatoutError(_SAY["size"].format(size=size))
     _check_needs(workload)
-    screen = terminal(os.environ)
+    screen = detect_terminal(os.environ)
     data = (choice.data or cache_folder(os.environ)) / workload.name
     if not options.quiet:
         _introduce(workload, screen.width)
-        say(_SAY["data"].format(size=size, folder=data))
+        write_stderr(_SAY["data"].format(size=size, folder=data))
     with tempfile.TemporaryDirectory(prefix="flatout-demo-") as scratch:
         shared = ["--size", size, "--data", str(data), "--out", f"{scratch}/out"]
         arguments = [*shared, "--steps", str(workload.steps[size])]
         _make_data(workload, arguments)
-        code = _watched(workload, arguments, size, choice, options, screen, Path(scratch) / "printed.txt")
+        code = _run_watched(workload, arguments, size, choice, options, screen, Path(scratch) / "printed.txt")
         if choice.fix and not options.quiet:
-            _fixed(workload, [*shared, "--steps", str(_ENOUGH_STEPS)], data)
+            _run_fix(workload, [*shared, "--steps", str(_ENOUGH_STEPS)], data)
     if not options.quiet:
         _go_on(workload, size, data, screen.width)
     return code
@@ -103,7 +105,7 @@ def _check_needs(workload: Workload) -> None:
 def _introduce(workload: Workload, width: int) -> None:
     title, trains, idle = workload.story()
     lines = [line for words in (f"{workload.name}: {title}", trains, idle) for line in wrap(words, width - 2)]
-    say("\n" + "".join(f" {line}\n" for line in lines) + "\n")
+    write_stderr("\n" + "".join(f" {line}\n" for line in lines) + "\n")
 
 
 def _make_data(workload: Workload, arguments: list[str]) -> None:
@@ -113,28 +115,34 @@ def _make_data(workload: Workload, arguments: list[str]) -> None:
         raise _failure(workload, made.returncode, made.stdout + made.stderr)
 
 
-def _watched(
-    workload: Workload, arguments: list[str], size: str, choice: Choice, options: Options, screen: Terminal, log: Path
+def _run_watched(
+    workload: Workload,
+    arguments: list[str],
+    size: str,
+    choice: Choice,
+    options: RunOptions,
+    screen: Terminal,
+    log: Path,
 ) -> int:
-    with _opened(log) as log_fd:
+    with _open_log(log) as log_fd:
         view = None
         if screen.fd is not None and not options.quiet:
             view = StepsBar(workload.steps[size], screen.width, screen.color)
         named = replace(options, name=options.name or workload.name)
-        code = watch([str(workload.script), *arguments], named, Stage(log_fd, view, choice.limit_s))
+        code = run_command([str(workload.script), *arguments], named, Stage(log_fd, view, choice.limit_s))
     if code == _TERMINATED:
-        say(_SAY["stopped"].format(limit=choice.limit_s))
+        write_stderr(_SAY["stopped"].format(limit=choice.limit_s))
         return 0
     if code:
         raise _failure(workload, code, log.read_text(errors="replace"))
     return code
 
 
-def _fixed(workload: Workload, arguments: list[str], data: Path) -> None:
+def _run_fix(workload: Workload, arguments: list[str], data: Path) -> None:
     """Before → after: the same script, made faster from outside."""
     from flatout.app.fix import Asked, fixed
 
-    say(_SAY["fix"].format(name=workload.name))
+    write_stderr(_SAY["fix"].format(name=workload.name))
     command = (str(workload.script), *arguments)
     fixed(Asked(command, allow=("numeric",), budget=_FIX_BUDGET, profile=data / "flatout.toml", fresh=True))
 
@@ -148,13 +156,13 @@ def _go_on(workload: Workload, size: str, data: Path, width: int) -> None:
         for flags, why in workload.tries
     ]
     commands.append(("flatout fix train.py", _SAY["own"]))
-    say(_SAY["next"])
+    write_stderr(_SAY["next"])
     for words, why in commands:
-        say(f"   {folded_command(words, width - 3, '     ')}\n     {why}\n")
+        write_stderr(f"   {folded_command(words, width - 3, '     ')}\n     {why}\n")
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[int]:
+def _open_log(path: Path) -> Iterator[int]:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         yield fd
@@ -165,3 +173,69 @@ def _opened(path: Path) -> Iterator[int]:
 def _failure(workload: Workload, code: int, printed: str) -> FlatoutError:
     tail = "\n".join(printed.rstrip().splitlines()[-8:])
     return FlatoutError(_SAY["failed"].format(name=workload.name, code=code, tail=tail))
+
+
+# The bundled training projects: where they are, what their story is, and what to try on them.
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A project with a `train.py`. `steps` by size fill about half a minute; `tries` are flags worth a second run."""
+
+    name: str
+    needs: tuple[str, ...]
+    steps: dict[str, int]
+    tries: tuple[tuple[str, str], ...]
+
+    @property
+    def script(self) -> Path:
+        return FOLDER / self.name / "train.py"
+
+    def story(self) -> tuple[str, str, str]:
+        """Its title, what it trains, and what keeps the GPU idle: the first lines of its README."""
+        text = (FOLDER / self.name / "README.md").read_text(encoding="utf-8")
+        title, trains, idle = [line.strip() for line in text.splitlines() if line.strip()][:3]
+        return title.lstrip("# ").partition(": ")[2], trains, idle
+
+
+WORKLOADS = (
+    Workload(
+        "gray_cnn",
+        needs=("PIL",),
+        steps={"tiny": 120, "full": 250},
+        tries=(("--num-workers 2", "let two processes prepare the batches"),),
+    ),
+    Workload(
+        "heatmap_npy",
+        needs=("yaml",),
+        steps={"tiny": 30, "full": 20},
+        tries=(),
+    ),
+    Workload(
+        "bev_seg",
+        needs=("PIL",),
+        steps={"tiny": 40, "full": 250},
+        tries=(),
+    ),
+    Workload(
+        "spike_deblur",
+        needs=("PIL", "yaml", "psutil"),
+        steps={"tiny": 30, "full": 60},
+        tries=(),
+    ),
+    Workload(
+        "avatar_splat",
+        needs=("PIL", "tensorboard"),
+        steps={"tiny": 40, "full": 250},
+        tries=(("--viewer paused", "do not wait for the viewer"),),
+    ),
+)
+
+
+def find_workload(name: str) -> Workload:
+    """The workload of this name."""
+    for workload in WORKLOADS:
+        if workload.name == name.replace("-", "_"):
+            return workload
+    known = ", ".join(workload.name for workload in WORKLOADS)
+    raise FlatoutError(f"no workload is called {name!r}; there are {known}")

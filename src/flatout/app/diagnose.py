@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from flatout.app.terminal import say, terminal
-from flatout.app.verdict import show
-from flatout.diagnose.checklist import checklist
-from flatout.diagnose.merging import merged
+from flatout.diagnose.source_join import merged
 from flatout.diagnose.summary import examine
+from flatout.diagnose.verdict import checklist
+from flatout.launch.terminal import detect_terminal, write_stderr
+from flatout.launch.verdict import show_report
 from flatout.report import checklist as reporter
 from flatout.store.directory import find_run
 from flatout.store.run import StoredRun
@@ -17,11 +17,11 @@ from flatout.store.run import StoredRun
 _SOURCE_S = 5.0
 
 
-def judge(name: str | None, *, as_checklist: bool, json_file: str | None, quiet: bool, verbose: bool) -> int:
+def run_diagnose(name: str | None, *, as_checklist: bool, json_file: str | None, quiet: bool, verbose: bool) -> int:
     """Show what the run comes to. The stored summary stays as it is."""
     run = StoredRun(find_run(name or "last"))
-    found, screen = merged(run, examine(run), limit_s=_SOURCE_S), terminal(os.environ)
-    show(found.report, run.path, screen, json_file=json_file, quiet=quiet or as_checklist, verbose=verbose)
+    found, screen = merged(run, examine(run), limit_s=_SOURCE_S), detect_terminal(os.environ)
+    show_report(found.report, run.path, screen, json_file=json_file, quiet=quiet or as_checklist, verbose=verbose)
     if as_checklist and not quiet:
-        say(reporter.render(checklist(found), screen.unicode))
+        write_stderr(reporter.render(checklist(found), screen.unicode))
     return 0

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from flatout.app import environment
-from flatout.app.launch import child_environment, interpreter
+from flatout.launch import environment
+from flatout.launch.process import child_environment, interpreter
 from flatout.records.sample import GpuReading
 from flatout.telemetry.cgroup import CgroupSampler
 from flatout.telemetry.disk import filesystem_of
@@ -59,7 +59,7 @@ class Check:
     advice: str = ""
 
 
-def examine(python: str | None, cwd: Path) -> list[Check]:
+def run_doctor(python: str | None, cwd: Path) -> list[Check]:
     """Everything, in the order it is shown."""
     return [*_interpreter(interpreter(python)), *_gpus(), *_host(cwd)]
 
@@ -169,7 +169,7 @@ def _gpu_reading() -> GpuReading:
 
 
 def _host(cwd: Path) -> Iterator[Check]:
-    facts, limits = environment.machine(), CgroupSampler().sample()
+    facts, limits = environment.machine_facts(), CgroupSampler().sample()
     yield _cpus(facts, limits.cpu_quota_cores)
     total, limit = facts["memory_bytes"], limits.memory_limit_bytes
     if isinstance(total, int):

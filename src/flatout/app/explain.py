@@ -35,7 +35,7 @@ _SAY = {
 }
 
 
-def listed(as_json: bool = False, language: str = "en") -> str:
+def list_catalogue(as_json: bool = False, language: str = "en") -> str:
     """Every problem by family, with its code, name and title, and every remedy."""
     _check(language)
     found = [_in(language, problem) for problem in problems()]
@@ -51,11 +51,11 @@ def listed(as_json: bool = False, language: str = "en") -> str:
     return "\n\n".join([*blocks, _SAY[language]["more"]])
 
 
-def explained(name: str, as_json: bool = False, language: str = "en") -> str:
+def run_explain(name: str, as_json: bool = False, language: str = "en") -> str:
     """All about one problem, or one remedy."""
     _check(language)
     if name in known():
-        return _remedy_explained(known()[name], as_json)
+        return _explain_remedy(known()[name], as_json)
     problem = _in(language, find(name))
     if as_json:
         return json.dumps({**_facts(problem), "text": problem.text.strip()}, indent=1)
@@ -80,10 +80,10 @@ def _in(language: str, problem: Problem) -> Problem:
         return problem
     words = CHINESE[problem.code]
     parts = [words.title, f"{_WHAT_IT_IS}: {words.what_it_is}", f"{_WHAT_TO_DO}: {words.what_to_do}"]
-    return replace(problem, title=words.title, text="\n\n".join(map(_wrapped, parts)))
+    return replace(problem, title=words.title, text="\n\n".join(map(_wrap_chinese, parts)))
 
 
-def _wrapped(text: str) -> str:
+def _wrap_chinese(text: str) -> str:
     """Chinese has no spaces to break at: a line ends anywhere but in code, in a word, or before a stop."""
     lines = [""]
     for piece in _PIECES.findall(text):
@@ -103,7 +103,7 @@ def _facts(problem: Problem) -> dict[str, object]:
     }
 
 
-def _remedy_explained(remedy: Remedy, as_json: bool) -> str:
+def _explain_remedy(remedy: Remedy, as_json: bool) -> str:
     if as_json:
         return json.dumps({**_remedy_facts(remedy), "text": remedy.text.strip()}, indent=1)
     lines = [f" {remedy.id} · {remedy.safety}", f" {remedy.title}", ""]

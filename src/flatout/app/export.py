@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from flatout import __version__
-from flatout.diagnose.merging import merged
-from flatout.diagnose.scalars import scalars
+from flatout.diagnose.source_join import merged
 from flatout.diagnose.summary import examine
-from flatout.diagnose.tables import tables
-from flatout.diagnose.tracing import trace
+from flatout.diagnose.tables import scalars, tables
+from flatout.diagnose.trace import trace
 from flatout.errors import FlatoutError
 from flatout.problems.catalogue import problems
+from flatout.records.atomic import atomic_file
 from flatout.report.metrics import check_tool, write_metrics
 from flatout.report.sarif import run_sarif
 from flatout.report.tables import check_parquet, csv_blocks, write_parquet
@@ -27,49 +25,50 @@ from flatout.store.run import StoredRun
 _SOURCE_S = 5.0
 
 
-def opened(name: str | None) -> StoredRun:
+def open_run(name: str | None) -> StoredRun:
     return StoredRun(find_run(name or "last"))
 
 
-def exported_trace(name: str | None, steps: str | None, file: Path) -> tuple[str, int]:
+def export_trace(name: str | None, steps: str | None, file: Path) -> tuple[str, int]:
     """Which steps were written, in words, and how many bytes."""
-    found = trace(opened(name), steps)
+    found = trace(open_run(name), steps)
     text = to_chrome(found, __version__)
-    written(file, text.encode())
+    with open_atomic(file) as temporary:
+        temporary.write_text(text, encoding="utf-8")
     return ", ".join(f"{first} to {last}" for first, last in found.steps), len(text)
 
 
-def exported_tables(name: str | None, folder: Path, as_parquet: bool) -> list[Path]:
+def export_tables(name: str | None, folder: Path, as_parquet: bool) -> list[Path]:
     """A file for each table, in the order of their names."""
     if as_parquet:
         check_parquet()
-    found = tables(opened(name))
-    made(folder)
+    found = tables(open_run(name))
+    make_folder(folder)
     files = []
     for title, table in found.items():
         file = folder / f"{title}.{'parquet' if as_parquet else 'csv'}"
         if as_parquet:
-            with whole(file) as temporary:
+            with open_atomic(file) as temporary:
                 write_parquet(table, temporary)
         else:
-            with whole(file) as temporary, temporary.open("wb") as out:
+            with open_atomic(file) as temporary, temporary.open("wb") as out:
                 out.writelines(csv_blocks(table))
         files.append(file)
     return files
 
 
-def exported_sarif(name: str | None) -> str:
-    run = opened(name)
+def export_sarif(name: str | None) -> str:
+    run = open_run(name)
     report = merged(run, examine(run), limit_s=_SOURCE_S).report
     return run_sarif(report, run.manifest.cwd, __version__, {one.code: one.text for one in problems()})
 
 
-def exported_metrics(name: str | None, tool: str, folder: Path) -> int:
+def export_metrics(name: str | None, tool: str, folder: Path) -> int:
     """How many curves were written."""
     check_tool(tool)
-    run = opened(name)
+    run = open_run(name)
     found = scalars(run)
-    made(folder)
+    make_folder(folder)
     manifest = run.manifest
     facts = {"run": run.id, "command": " ".join(manifest.argv), "flatout": __version__}
     try:
@@ -79,38 +78,18 @@ def exported_metrics(name: str | None, tool: str, folder: Path) -> int:
     return len(found)
 
 
-def made(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FlatoutError(f"{str(folder)!r} cannot be made: {error.strerror or error}") from error
 
 
-def written(file: Path, data: bytes) -> None:
-    with whole(file) as temporary:
-        temporary.write_bytes(data)
-
-
 @contextmanager
-def whole(file: Path) -> Iterator[Path]:
-    """A file to write to that takes its place when all went well: the whole of it or nothing."""
-    temporary: Path | None = None
+def open_atomic(file: Path) -> Iterator[Path]:
+    """A file to write to that takes the place of `file` when all went well."""
     try:
-        fd, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-        os.close(fd)
-        temporary = Path(name)
-        yield temporary
-        # As any other file of the user's: a temporary one is for its owner alone.
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(file)
+        with atomic_file(file) as temporary:
+            yield temporary
     except OSError as error:
         raise FlatoutError(f"{str(file)!r} cannot be written: {error.strerror or error}") from error
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -12,18 +12,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flatout.app.ending import INTERRUPTED, ended_politely
 from flatout.app.fixing.bench import Bench
 from flatout.app.fixing.progress import Progress
 from flatout.app.fixing.proof import concluded, proven
 from flatout.app.fixing.search import Search
 from flatout.app.fixing.settings import Settings
-from flatout.app.launch import command_line
 from flatout.app.plan import Wishes
-from flatout.app.profile_file import toml, write_whole
-from flatout.app.terminal import Terminal, say, terminal
 from flatout.app.trials import made_ahead
 from flatout.errors import FlatoutError
+from flatout.launch.process import INTERRUPTED, command_line, sigterm_interrupts
+from flatout.launch.profile import profile_toml
+from flatout.launch.terminal import Terminal, detect_terminal, write_stderr
+from flatout.records.atomic import SHARED, write_atomic
 from flatout.records.fix import Fix, Quality
 from flatout.records.report import RunReport
 from flatout.records.trial import Trial
@@ -84,11 +84,11 @@ def fixed(asked: Asked) -> int:
     command_line(asked.cmd, asked.python)  # a mistake in the command is told before anything starts
     _check_places(asked)
     folder = _folder(asked)
-    progress = Progress(terminal(os.environ), asked.quiet, settings.budget_s)
+    progress = Progress(detect_terminal(os.environ), asked.quiet, settings.budget_s)
     made = len(list(folder.glob("*/trial.json")))
     if made:
         progress.say(_SAY["resumed"].format(count=made))
-    with ended_politely(), made_ahead(folder, asked.python, progress.begins) as maker:
+    with sigterm_interrupts(), made_ahead(folder, asked.python, progress.begins) as maker:
         bench = Bench(settings, maker)
         search = Search(bench, maker.report, maker.in_turns, progress.found)
         try:
@@ -191,9 +191,9 @@ def _folder(asked: Asked) -> Path:
 def _show_plan(search: Search, report: RunReport, progress: Progress, looks: Sequence[Trial]) -> int:
     progress.end()
     screen = progress.screen
-    say(render_plan(search.plan(report), width=screen.width, color=screen.color, unicode=screen.unicode))
+    write_stderr(render_plan(search.plan(report), width=screen.width, color=screen.color, unicode=screen.unicode))
     for notice in _on_written([file for look in looks for file in look.written]):
-        say(f" {notice}\n")
+        write_stderr(f" {notice}\n")
     return 0
 
 
@@ -213,21 +213,23 @@ def _on_written(written: Sequence[str]) -> list[str]:
 
 def _publish(fix: Fix, asked: Asked, folder: Path, screen: Terminal) -> int:
     text = json.dumps(to_json(fix), indent=2, default=str) + "\n"
-    write_whole(folder / _DONE, text)
+    write_atomic(folder / _DONE, text, mode=SHARED)
     if asked.json == "-":
         print(text, end="", flush=True)
     elif asked.json is not None:
-        write_whole(Path(asked.json), text)
+        write_atomic(Path(asked.json), text, mode=SHARED)
     if fix.profile:
-        write_whole(asked.profile, _profile(fix))
+        write_atomic(asked.profile, _profile(fix), mode=SHARED)
         fix = _with_patch(fix, asked)
     if not asked.quiet:
-        say(render(fix, width=screen.width, color=screen.color, unicode=screen.unicode, verbose=asked.verbose))
+        write_stderr(render(fix, width=screen.width, color=screen.color, unicode=screen.unicode, verbose=asked.verbose))
         if fix.profile:
             command = next_after_fix(fix, shlex.quote(str(asked.profile)))
-            say(_SAY["wrote"].format(profile=asked.profile, command=folded_command(command, screen.width - 3, "     ")))
+            write_stderr(
+                _SAY["wrote"].format(profile=asked.profile, command=folded_command(command, screen.width - 3, "     "))
+            )
         else:
-            say(_SAY["kept"].format(folder=folder))
+            write_stderr(_SAY["kept"].format(folder=folder))
     return 0 if fix.profile else 1
 
 
@@ -241,11 +243,11 @@ def _with_patch(fix: Fix, asked: Asked) -> Fix:
         return fix
     place = asked.profile.with_suffix(".patch")
     try:
-        changes = check.patch(files, codes, fix.workers, edit=False)
+        changes = check.make_patch(files, codes, fix.workers, edit=False)
         if changes:
             place.write_bytes(changes)
             if asked.edit:
-                check.patch(files, codes, fix.workers, edit=True)
+                check.make_patch(files, codes, fix.workers, edit=True)
     except (FlatoutError, OSError) as error:
         return replace(fix, notices=(*fix.notices, _SAY["no_patch"].format(error=error)))
     if not changes:
@@ -263,4 +265,4 @@ def _profile(fix: Fix) -> str:
         for one in fix.tried
         if one.state == "kept" and one.gain is not None
     }
-    return toml(fix.profile, comments, notes)
+    return profile_toml(fix.profile, comments, notes)

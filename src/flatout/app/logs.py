@@ -10,15 +10,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from flatout.diagnose.logs.compare import compared
-from flatout.diagnose.logs.parsing import read_log
-from flatout.diagnose.logs.pattern import Pattern
-from flatout.diagnose.logs.summary import summarised
+from flatout.diagnose.logs.reader import read_log
+from flatout.diagnose.logs.readings import Pattern
+from flatout.diagnose.logs.summary import compared, summarised
 from flatout.errors import FlatoutError
 from flatout.report.logs import render, to_json
 
 
-def analysed(
+def run_logs(
     files: Sequence[Path],
     pattern: str | None,
     batch_sizes: Sequence[float],

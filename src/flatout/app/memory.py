@@ -24,7 +24,7 @@ from flatout.telemetry.host import HostSampler
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class MemoryRequest:
     """What was given on the command line; None where the run, or a default, has to do."""
 
     sample_bytes: str | None = None
@@ -39,7 +39,7 @@ class Asked:
     pinned: bool | None = None
 
 
-def examined(run: str | None, asked: Asked, *, as_json: bool, quiet: bool) -> tuple[str, int]:
+def run_memory(run: str | None, asked: MemoryRequest, *, as_json: bool, quiet: bool) -> tuple[str, int]:
     """The text to print and the exit code: 0 if it fits, 1 if not."""
     verdict = _verdict(run, asked)
     code = 0 if fits(verdict) else 1
@@ -55,7 +55,7 @@ def examined(run: str | None, asked: Asked, *, as_json: bool, quiet: bool) -> tu
     return page, code
 
 
-def _verdict(run: str | None, asked: Asked) -> MemoryVerdict:
+def _verdict(run: str | None, asked: MemoryRequest) -> MemoryVerdict:
     _check(asked)
     report = None if run is None else summarise(StoredRun(find_run(run)))
     settings = {} if report is None else _training_loader(report)
@@ -76,7 +76,7 @@ def _verdict(run: str | None, asked: Asked) -> MemoryVerdict:
     return replace(verdict, sample_from=sample_from, measured_peak_bytes=peak)
 
 
-def _check(asked: Asked) -> None:
+def _check(asked: MemoryRequest) -> None:
     least = {"batch": 1, "workers": 0, "prefetch": 1, "ranks": 1, "dataset_len": 1}
     for name, bound in least.items():
         value = getattr(asked, name)
@@ -90,7 +90,7 @@ def _first(*values: Any, default: int) -> int:
     return int(next((value for value in values if value is not None), default))
 
 
-def _sample(asked: Asked, report: RunReport | None) -> tuple[float, str]:
+def _sample(asked: MemoryRequest, report: RunReport | None) -> tuple[float, str]:
     if asked.sample_bytes is not None:
         value = size(asked.sample_bytes, "--sample-bytes")
         if value <= 0:

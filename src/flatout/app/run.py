@@ -16,22 +16,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flatout import __version__
-from flatout.app.launch import Child, child_environment, command_line, verdict_first
-from flatout.app.leftovers import reap_shared_memory
-from flatout.app.notices import Notices
-from flatout.app.terminal import say, terminal
 from flatout.errors import FlatoutError
+from flatout.launch.notices import Notices
+from flatout.launch.process import Child, child_environment, command_line, hold_end_signals, reap_shared_memory
+from flatout.launch.terminal import detect_terminal, write_stderr
 from flatout.store.directory import RunDirectory, create_run
 from flatout.store.manifest import Manifest
 
 # What takes long to import is imported beside the running script.
 if TYPE_CHECKING:
-    from flatout.app.beside import Beside
-    from flatout.app.exposing import Exposed
-    from flatout.app.live import View
-    from flatout.app.output import Output
-    from flatout.app.profile import Profile
-    from flatout.app.serving.companion import Companion
+    from flatout.dashboard.companion import Companion
+    from flatout.launch.live import View
+    from flatout.launch.metrics_server import MetricsServer
+    from flatout.launch.observer import Observer
+    from flatout.launch.profile import Profile
+    from flatout.launch.terminal import CapturedOutput
 
 # What the bootstrap reads them from.
 REMEDIES = "FLATOUT_REMEDIES"
@@ -53,7 +52,7 @@ _LAUNCHERS = ("torch.distributed.run", "torch.distributed.launch", "accelerate.c
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class RunOptions:
     """What the user chose. `out` is the run's own directory, `json` a file or "-"."""
 
     out: Path | None = None
@@ -71,7 +70,7 @@ class Options:
     # The dashboard that goes along (--serve): it listens already.
     companion: Companion | None = None
     # The figures for Prometheus (--metrics-port): the same.
-    exposed: Exposed | None = None
+    exposed: MetricsServer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,18 +82,18 @@ class Stage:
     limit_s: float
 
 
-def watch(cmd: Sequence[str], options: Options, stage: Stage | None = None) -> int:
+def run_command(cmd: Sequence[str], options: RunOptions, stage: Stage | None = None) -> int:
     """Run `cmd` to its end under observation and return its exit code."""
     argv = command_line(cmd, options.python)
     try:
         run = create_run(run_name(cmd, options.name), out=options.out)
         manifest = run.begin(Manifest(run.id, tuple(cmd), os.getcwd(), time.time(), flatout=__version__))
     except OSError as error:
-        say(_SAY["unwatched"].format(error=error))
+        write_stderr(_SAY["unwatched"].format(error=error))
         with Child(argv, os.environ) as child:
             return child.wait()
-    with verdict_first():
-        return _Watch(run, manifest, options, stage).to_the_end(argv)
+    with hold_end_signals():
+        return _WatchedRun(run, manifest, options, stage).to_the_end(argv)
 
 
 def run_name(cmd: Sequence[str], wished: str | None) -> str:
@@ -108,15 +107,15 @@ def run_name(cmd: Sequence[str], wished: str | None) -> str:
     return script or cmd[0]
 
 
-class _Watch:
+class _WatchedRun:
     """One run from its start to its verdict."""
 
-    def __init__(self, run: RunDirectory, manifest: Manifest, options: Options, stage: Stage | None) -> None:
+    def __init__(self, run: RunDirectory, manifest: Manifest, options: RunOptions, stage: Stage | None) -> None:
         self._run = run
         self._stage = stage
         self._manifest = manifest
         self._options = options
-        self._terminal = terminal(os.environ)
+        self._terminal = detect_terminal(os.environ)
         self._notices = Notices()
 
     def to_the_end(self, argv: Sequence[str]) -> int:
@@ -144,11 +143,11 @@ class _Watch:
             self._options.companion.stop()
         return code
 
-    def _invite(self, output: Output | None) -> None:
+    def _invite(self, output: CapturedOutput | None) -> None:
         """The address of the dashboard, also where the full screen would hide it."""
         if self._options.companion is not None:
             words = self._options.companion.invitation(self._run.path)
-            say(words)
+            write_stderr(words)
             if output is not None:
                 # Broken where the screen would cut it off: all of it is needed.
                 columns, _ = output.screen.log_size
@@ -168,7 +167,7 @@ class _Watch:
     def _time_limit(self, child: Child) -> AbstractContextManager[object]:
         return child.limited_to(self._stage.limit_s) if self._stage is not None else nullcontext()
 
-    def _catch_output(self) -> Output | None:
+    def _catch_output(self) -> CapturedOutput | None:
         """For the full screen the script's output has to be caught; else it goes where it always went."""
         if not self._options.live or self._options.quiet or self._stage is not None:
             return None
@@ -176,12 +175,12 @@ class _Watch:
             self._notices.append(_SAY["no_screen"])
             return None
         with self._notices.unless(_SAY["no_output"]):
-            from flatout.app.output import Output
+            from flatout.launch.terminal import CapturedOutput
 
-            return Output()
+            return CapturedOutput()
         return None
 
-    def _begin_beside(self, pid: int, output: Output | None) -> Beside | None:
+    def _begin_beside(self, pid: int, output: CapturedOutput | None) -> Observer | None:
         """Telemetry and view; the script is running already and must not notice if they fail."""
         if output is not None:
             output.started()
@@ -189,9 +188,9 @@ class _Watch:
             with self._notices.unless(_SAY["no_dashboard"]):
                 self._options.companion.start(self._run.path)
         with self._notices.unless(_SAY["unobserved"]):
-            from flatout.app.beside import Beside
+            from flatout.launch.observer import Observer
 
-            beside = Beside(self._run, self._manifest, self._notices)
+            beside = Observer(self._run, self._manifest, self._notices)
             if self._stage is not None:
                 if self._stage.view is not None:
                     beside.show(self._stage.view)
@@ -207,7 +206,7 @@ class _Watch:
             return beside
         return None
 
-    def _end_beside(self, beside: Beside | None, output: Output | None) -> None:
+    def _end_beside(self, beside: Observer | None, output: CapturedOutput | None) -> None:
         if beside is not None:
             with self._notices.unless(_SAY["unfinished"]):
                 beside.stop()
@@ -215,26 +214,26 @@ class _Watch:
             with self._notices.unless(_SAY["no_replay"]):
                 output.replay()
 
-    def _conclude(self, argv: Sequence[str], code: int, wall_s: float, beside: Beside | None) -> None:
+    def _conclude(self, argv: Sequence[str], code: int, wall_s: float, beside: Observer | None) -> None:
         """The script has ended: a Ctrl-C from here on is for us."""
         try:
             ended = replace(self._manifest, ended_unix_s=time.time(), exit_code=code, wall_s=wall_s)
             environment = beside.environment() if beside is not None else {}
             notices = (*ended.notices, *self._notices)
             self._run.finish(replace(ended, environment=environment, notices=notices))
-            from flatout.app.verdict import publish, summarised
+            from flatout.launch.verdict import judge_finished_run, publish_report
 
             options = self._options
-            publish(
-                summarised(self._run.path, argv),
+            publish_report(
+                judge_finished_run(self._run.path, argv),
                 self._run,
-                terminal(os.environ),  # looked at again: its size may have changed meanwhile
+                detect_terminal(os.environ),  # looked at again: its size may have changed meanwhile
                 json_file=options.json,
                 quiet=options.quiet,
                 verbose=options.verbose,
             )
             reap_shared_memory()
         except KeyboardInterrupt:
-            say(_SAY["interrupted"].format(path=self._run.path))
+            write_stderr(_SAY["interrupted"].format(path=self._run.path))
         except Exception as error:
-            say(_SAY["failed"].format(error=f"{type(error).__name__}: {error}", path=self._run.path))
+            write_stderr(_SAY["failed"].format(error=f"{type(error).__name__}: {error}", path=self._run.path))

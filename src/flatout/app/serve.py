@@ -6,22 +6,24 @@ import json
 import sys
 from pathlib import Path
 
-from flatout.app.serving.address import listen
-from flatout.app.serving.shelf import Shelf
-from flatout.app.terminal import say
+from flatout.dashboard.address import listen
+from flatout.dashboard.companion import give_way
+from flatout.dashboard.run_list import RunList
+from flatout.launch.terminal import write_stderr
 
 
-def serve_runs(host: str, port: int | None, root: Path | None, as_json: bool) -> None:
+def run_serve(host: str, port: int | None, root: Path | None, as_json: bool) -> None:
     """Show all runs under `root` until Ctrl-C."""
     address = listen(host, port)
     if as_json:
         sys.stdout.write(json.dumps({"schema": 1, "url": address.url(), "port": address.port}) + "\n")
         sys.stdout.flush()
     else:
-        say(address.invitation())
-    from flatout.app.serving.server import serve  # brings starlette and uvicorn in: `listen` has looked for them
+        write_stderr(address.invitation())
+    from flatout.dashboard.server import serve  # brings starlette and uvicorn in: `listen` has looked for them
 
+    give_way()
     try:
-        serve(address, Shelf(root))
+        serve(address, RunList(root))
     except KeyboardInterrupt:
         pass

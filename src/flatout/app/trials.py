@@ -21,24 +21,23 @@ from typing import Any
 import numpy as np
 
 from flatout import __version__
-from flatout.app.beside import Beside
 from flatout.app.each_step import each_step
 from flatout.app.fixing.sizes import settling
 from flatout.app.in_turns import in_turns
-from flatout.app.launch import child_environment, command_line
-from flatout.app.leftovers import reap_shared_memory
-from flatout.app.live import Follower
 from flatout.app.loaders_alone import NOT_FED, fed
-from flatout.app.notices import Notices
 from flatout.app.run import REMEDIES
 from flatout.app.stock import used_up
 from flatout.app.trial_ending import OUTPUT_BYTES, how_it_ended, tail
 from flatout.attach.contained.overlay import MIRROR
 from flatout.attach.trial import compiler_variables
-from flatout.diagnose.merging import merged
 from flatout.diagnose.ranks import Rank, training_ranks
+from flatout.diagnose.source_join import merged
 from flatout.diagnose.summary import examine, summarise
 from flatout.feed.host_memory import free_bytes
+from flatout.launch.live import Follower
+from flatout.launch.notices import Notices
+from flatout.launch.observer import Observer
+from flatout.launch.process import child_environment, command_line, reap_shared_memory
 from flatout.records.report import RemedyState, RunReport
 from flatout.records.trial import Trial, from_plain
 from flatout.remedies.checkpoint.target_file import target_of
@@ -114,7 +113,7 @@ class Maker:
         scratch = (place if started is None else started.place).absolute() / _SCRATCH
         environ = self._environ(request, run.work, scratch)
         with Process(argv, environ, place / _OUTPUT, started) as process:
-            beside = Beside(run, manifest, notices)
+            beside = Observer(run, manifest, notices)
             beside.sample(process.pid, self.interval_s)
             beside.capture_environment(Path.cwd())
             follower = Follower(run.work / "proc")

@@ -12,17 +12,16 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flatout.app.ending import ended_politely
-from flatout.app.launch import command_line
-from flatout.app.profile import Profile
 from flatout.app.run import run_name
-from flatout.app.terminal import say, terminal
 from flatout.app.trials import Maker
 from flatout.app.tuning.knobs import knobs_of
 from flatout.app.tuning.picks import written
 from flatout.app.tuning.trials import Trials, same_search, write
 from flatout.diagnose.summary import summarise
 from flatout.errors import FlatoutError
+from flatout.launch.process import command_line, sigterm_interrupts
+from flatout.launch.profile import Profile
+from flatout.launch.terminal import detect_terminal, write_stderr
 from flatout.records.tune import Ask, Goal, Metric, Pick, Point, Tuned
 from flatout.report import tune as report
 from flatout.report.text import duration
@@ -92,7 +91,7 @@ def tune(cmd: Sequence[str], options: Options) -> int:
     """Search, print, write. 0 where a setting was chosen, 1 where none can be used, 130 where the user ended it."""
     tuned = searched(cmd, options)
     if not options.quiet:
-        say("\n" + report.render(tuned, options.verbose, terminal(os.environ).unicode))
+        write_stderr("\n" + report.render(tuned, options.verbose, detect_terminal(os.environ).unicode))
     if options.json is not None:
         _write_json(options.json, json.dumps(report.to_json(tuned), indent=2) + "\n")
     if tuned.ended == _SAY["interrupted"]:
@@ -135,7 +134,7 @@ def searched(cmd: Sequence[str], options: Options) -> Tuned:
         metric=options.metric,
         allow_writes=options.allow_writes,
     )
-    with ended_politely(), _place(options) as place, Journal(folder, options.limit_s) as journal:
+    with sigterm_interrupts(), _place(options) as place, Journal(folder, options.limit_s) as journal:
         if options.fresh:
             journal.clear()
             shutil.rmtree(folder / _TRIALS, ignore_errors=True)
@@ -253,7 +252,7 @@ class _Tuning:
 
     def _say(self, what: str, **words: object) -> None:
         if not self._options.quiet:
-            say(_SAY[what].format(**words))
+            write_stderr(_SAY[what].format(**words))
 
     def _concluded(self, lengths: Lengths, ended: str) -> Tuned:
         wanted, knobs = self._objective, self._trials.knobs

@@ -9,19 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from flatout.app.ending import INTERRUPTED, ended_politely
 from flatout.app.fix import seconds_in, with_written
 from flatout.app.fixing.bench import Bench
 from flatout.app.fixing.progress import Progress
 from flatout.app.fixing.proof import concluded, confirm, quality_of
 from flatout.app.fixing.search import Search
 from flatout.app.fixing.settings import Settings
-from flatout.app.launch import command_line
-from flatout.app.profile import profile
-from flatout.app.profile_file import write_whole
-from flatout.app.terminal import say, terminal
 from flatout.app.trials import made_ahead
 from flatout.errors import FlatoutError
+from flatout.launch.process import INTERRUPTED, command_line, sigterm_interrupts
+from flatout.launch.profile import read_profile
+from flatout.launch.terminal import detect_terminal, write_stderr
+from flatout.records.atomic import SHARED, write_atomic
 from flatout.records.fix import Fix
 from flatout.report.fix import render, to_json
 
@@ -50,7 +49,7 @@ class Asked:
 
 def verified(asked: Asked) -> int:
     """0 if the profile still gains and still changes nothing it should not; 1 if not."""
-    values = profile(asked.file, ()).values
+    values = read_profile(asked.file, ()).values
     if not values:
         raise FlatoutError(f"{asked.file} asks for no remedy, so there is nothing to verify")
     command_line(asked.cmd, asked.python)
@@ -61,13 +60,13 @@ def verified(asked: Asked) -> int:
         higher=asked.higher,
         allow_writes=asked.allow_writes,
     )
-    progress = Progress(terminal(os.environ), asked.quiet, settings.budget_s)
+    progress = Progress(detect_terminal(os.environ), asked.quiet, settings.budget_s)
     try:
-        with ended_politely():
+        with sigterm_interrupts():
             fix = _measured(settings, values, progress, asked.python)
     except KeyboardInterrupt:
         progress.end()
-        say(_SAY["interrupted"])
+        write_stderr(_SAY["interrupted"])
         return INTERRUPTED
     progress.end()
     return _show(fix, asked)
@@ -88,16 +87,16 @@ def _measured(settings: Settings, values: Mapping[str, object], progress: Progre
 
 
 def _show(fix: Fix, asked: Asked) -> int:
-    screen = terminal(os.environ)
+    screen = detect_terminal(os.environ)
     why = _objection(fix)
     text = json.dumps({**to_json(fix), "holds": why is None}, indent=2, default=str) + "\n"
     if asked.json == "-":
         print(text, end="", flush=True)
     elif asked.json is not None:
-        write_whole(Path(asked.json), text)
+        write_atomic(Path(asked.json), text, mode=SHARED)
     if not asked.quiet:
-        say(render(fix, width=screen.width, color=screen.color, unicode=screen.unicode))
-        say(_SAY["holds"] if why is None else _SAY["gone"].format(why=why))
+        write_stderr(render(fix, width=screen.width, color=screen.color, unicode=screen.unicode))
+        write_stderr(_SAY["holds"] if why is None else _SAY["gone"].format(why=why))
     return 0 if why is None else 1
 
 

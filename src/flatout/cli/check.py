@@ -67,16 +67,18 @@ def check(
     }
     obstacles: tuple[Message | str, ...]
     if diff:
-        changes, words, report, obstacles = app.would_fix(paths, unsafe=unsafe_fixes, **choice)
+        changes, words, report, obstacles = app.run_check_diff(paths, unsafe=unsafe_fixes, **choice)
         if not quiet:
             click.echo(changes, nl=False)
             click.echo(words, nl=False, err=True)
             _complain(report.trouble, report.files, verbose, obstacles)
         return 1 if changes else 0
     if fix:
-        text, report, obstacles = app.fix(paths, unsafe=unsafe_fixes, output=form, statistics=statistics, **choice)
+        text, report, obstacles = app.run_check_fix(
+            paths, unsafe=unsafe_fixes, output=form, statistics=statistics, **choice
+        )
     else:
-        text, report = app.checked(paths, output=form, statistics=statistics, run=run, **choice)
+        text, report = app.run_check(paths, output=form, statistics=statistics, run=run, **choice)
         obstacles = report.notices
     if not quiet:
         click.echo(text, nl=False)

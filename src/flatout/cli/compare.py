@@ -41,11 +41,11 @@ def compare(
     not be compared.
     """
     # Imported here, because completion and --help have no need of it.
-    from flatout.app.compare import shown
+    from flatout.app.compare import run_compare
 
     if len(runs) < 2:
         raise click.UsageError(f"compare needs at least two runs, got {runs[0]!r}")
-    text, code = shown(
+    text, code = run_compare(
         runs, fail_below=fail_below, root=root, json_file=json, quiet=quiet, html=html, language=language
     )
     click.echo(text, nl=False)

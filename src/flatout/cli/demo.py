@@ -34,13 +34,12 @@ def demo(
     minute, shows the verdict, then what `flatout fix` makes of it in two minutes more.
     """
     # Imported here, because completion and --help have no need of it.
-    from flatout.app.demo import Choice, stories
-    from flatout.app.demo import demo as show
-    from flatout.app.run import Options
-    from flatout.app.workloads import DEFAULT
+    from flatout.app.demo import DEFAULT, Choice, tell_stories
+    from flatout.app.demo import run_demo as show
+    from flatout.app.run import RunOptions
 
     if show_list:
-        click.echo(stories(), nl=False)
+        click.echo(tell_stories(), nl=False)
         return 0
-    options = Options(out=Path(out) if out else None, json=json, quiet=quiet, verbose=verbose)
+    options = RunOptions(out=Path(out) if out else None, json=json, quiet=quiet, verbose=verbose)
     return show(Choice(name or DEFAULT, size, Path(data) if data else None, fix=fix), options)

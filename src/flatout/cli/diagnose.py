@@ -18,6 +18,6 @@ def diagnose(run: str | None, json: str | None, as_checklist: bool, quiet: bool,
     torch nor a GPU.
     """
     # Imported here, because completion and --help have no need of it.
-    from flatout.app.diagnose import judge
+    from flatout.app.diagnose import run_diagnose
 
-    return judge(run, as_checklist=as_checklist, json_file=json, quiet=quiet, verbose=verbose)
+    return run_diagnose(run, as_checklist=as_checklist, json_file=json, quiet=quiet, verbose=verbose)

@@ -32,12 +32,12 @@ def doctor(python: str | None, json: str | None, quiet: bool, verbose: bool) -> 
 
     Starts a child interpreter to see whether flatout really reaches it. Exit code 1 if something essential is broken.
     """
-    from flatout.app.doctor import Check, examine
+    from flatout.app.doctor import Check, run_doctor
 
     if json is not None and not Path(json).parent.is_dir():
         raise FlatoutError(f"--json {json!r} cannot be written: there is no such folder")
     chosen = resolve({"python": python}, os.environ, Path.cwd()).get("python")
-    checks = examine(None if chosen is None else str(chosen), Path.cwd())
+    checks = run_doctor(None if chosen is None else str(chosen), Path.cwd())
     code = 1 if any(check.state == "broken" for check in checks) else 0
 
     def line(check: Check) -> str:

@@ -17,6 +17,6 @@ def explain(code: str | None, as_json: bool, language: str) -> None:
     CODE is a code (IN101), a name (no-workers) or a remedy (loader.workers).
     """
     # Imported here, because completion and --help have no need of it.
-    from flatout.app.explain import explained, listed
+    from flatout.app.explain import list_catalogue, run_explain
 
-    click.echo(explained(code, as_json, language) if code else listed(as_json, language))
+    click.echo(run_explain(code, as_json, language) if code else list_catalogue(as_json, language))

@@ -29,9 +29,9 @@ def bundle(run: str | None, file: Path | None, quiet: bool) -> None:
     It holds what is stored and nothing else: the command line without its secrets, figures, names of files and hosts,
     and the text of the slowest lines. `tar -tzf FILE` lists it.
     """
-    from flatout.app.bundles import packed
+    from flatout.app.bundle import export_bundle
 
-    written, size = packed(run, file)
+    written, size = export_bundle(run, file)
     if not quiet:
         click.echo(f"{written} ({size / 1e6:.2f} MB); `flatout import {written.name}` takes it in elsewhere")
 
@@ -47,9 +47,9 @@ def trace(run: str | None, steps: str | None, file: Path, quiet: bool) -> None:
     Every rank with its steps and their phases, pauses, loaders, what the device did in sampled steps, waits and copies
     a step, workers, and what was sampled of GPU, CPU and memory meanwhile.
     """
-    from flatout.app.export import exported_trace
+    from flatout.app.export import export_trace
 
-    shown, size = exported_trace(run, steps, file)
+    shown, size = export_trace(run, steps, file)
     if not quiet:
         click.echo(f"{file} ({size / 1e6:.2f} MB): steps {shown}; open it at ui.perfetto.dev")
 
@@ -77,9 +77,9 @@ def parquet(run: str | None, folder: Path, quiet: bool) -> None:
 
 
 def _tables(run: str | None, folder: Path, as_parquet: bool, quiet: bool) -> None:
-    from flatout.app.export import exported_tables
+    from flatout.app.export import export_tables
 
-    for file in exported_tables(run, folder, as_parquet):
+    for file in export_tables(run, folder, as_parquet):
         if not quiet:
             click.echo(f"{file} ({file.stat().st_size / 1e6:.2f} MB)")
 
@@ -92,13 +92,14 @@ def sarif(run: str | None, file: Path | None) -> None:
 
     For code scanning. Findings without a place are told as notifications.
     """
-    from flatout.app.export import exported_sarif, written
+    from flatout.app.export import export_sarif, open_atomic
 
-    text = exported_sarif(run)
+    text = export_sarif(run)
     if file is None:
         click.echo(text, nl=False)
     else:
-        written(file, text.encode())
+        with open_atomic(file) as temporary:
+            temporary.write_text(text, encoding="utf-8")
 
 
 @export.command()
@@ -135,8 +136,8 @@ def mlflow(run: str | None, folder: Path, quiet: bool) -> None:
 
 
 def _metrics(run: str | None, tool: str, folder: Path, quiet: bool) -> None:
-    from flatout.app.export import exported_metrics
+    from flatout.app.export import export_metrics
 
-    count = exported_metrics(run, tool, folder)
+    count = export_metrics(run, tool, folder)
     if not quiet:
         click.echo(f"{count} curves written to {folder}")

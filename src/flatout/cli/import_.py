@@ -25,9 +25,9 @@ def import_(
     run has are let in, none of them is ever executed, and its verdict is made anew from its records.
     """
     # Imported here, because completion and --help have no need of it.
-    from flatout.app.bundles import brought_in
+    from flatout.app.bundle import import_bundle
 
-    run = brought_in(file, root, name, max_gb)
+    run = import_bundle(file, root, name, max_gb)
     if as_json:
         click.echo(jsonlib.dumps({"schema": 1, "id": run.id, "path": str(run.path)}, indent=2))
     elif not quiet:

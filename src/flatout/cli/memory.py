@@ -43,9 +43,11 @@ def memory(
     RUN is a stored run whose loader and sample size are taken where you give none. Exit code 1 if it does not fit.
     """
     # Imported here, because completion and --help have no need of it.
-    from flatout.app.memory import Asked, examined
+    from flatout.app.memory import MemoryRequest, run_memory
 
-    asked = Asked(sample_bytes, shapes, batch, workers, prefetch, ranks, cache, shared_cache, dataset_len, pinned)
-    text, code = examined(run, asked, as_json=as_json, quiet=quiet)
+    asked = MemoryRequest(
+        sample_bytes, shapes, batch, workers, prefetch, ranks, cache, shared_cache, dataset_len, pinned
+    )
+    text, code = run_memory(run, asked, as_json=as_json, quiet=quiet)
     click.echo(text, nl=False)
     return code

@@ -17,6 +17,6 @@ def report(run: str | None, out: str | None, language: str, quiet: bool) -> int:
     folder or fix.json of a `flatout fix`, which is in .flatout/fix. Needs neither torch nor a GPU.
     """
     # Imported here, because completion and --help have no need of it.
-    from flatout.app.report import write_report
+    from flatout.app.report import run_report
 
-    return write_report(run, out=out, language=language, quiet=quiet)
+    return run_report(run, out=out, language=language, quiet=quiet)

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flatout.cli.command import UpToTheScript
-from flatout.cli.options import resolve
+from flatout.cli.options import UpToTheScript, resolve
 from flatout.errors import FlatoutError
 
 if TYPE_CHECKING:
-    from flatout.app.exposing import Exposed
-    from flatout.app.profile import Profile
-    from flatout.app.serving.companion import Companion
+    from flatout.dashboard.companion import Companion
+    from flatout.launch.metrics_server import MetricsServer
+    from flatout.launch.profile import Profile
 
 
 @click.command(
@@ -59,16 +58,16 @@ def run(
     untouched, and the exit code is the script's. The verdict goes to stderr; stdout holds what the script printed.
     """
     # Imported here, because completion and --help have no need of it.
-    from flatout.app.run import Options, watch
+    from flatout.app.run import RunOptions, run_command
 
     values = resolve(flags, os.environ, Path.cwd())
     interval_s = float(values.pop("interval", 0.2))
     if not 0.01 <= interval_s <= 3600:
         raise FlatoutError(f"--interval must be between 0.01 and 3600 seconds, got {interval_s:g}")
     texts = {k: str(v) for k, v in values.items() if isinstance(v, str)}
-    return watch(
+    return run_command(
         cmd,
-        Options(
+        RunOptions(
             out=Path(texts["out"]) if "out" in texts else None,
             json=texts.get("json"),
             python=texts.get("python"),
@@ -93,19 +92,19 @@ def _companion(serve: bool, port: int | None) -> Companion | None:
         if port is not None:
             raise FlatoutError(f"--port {port} goes with --serve")
         return None
-    from flatout.app.serving.address import listen
-    from flatout.app.serving.companion import Companion
+    from flatout.dashboard.address import listen
+    from flatout.dashboard.companion import Companion
 
     return Companion(listen(port=port))
 
 
-def _exposed(port: int | None, quiet: bool) -> Exposed | None:
+def _exposed(port: int | None, quiet: bool) -> MetricsServer | None:
     """Listens before the script starts, for the same reason."""
     if port is None:
         return None
-    from flatout.app.exposing import Exposed
+    from flatout.launch.metrics_server import MetricsServer
 
-    exposed = Exposed(port)
+    exposed = MetricsServer(port)
     if not quiet:
         click.echo(f"flatout: metrics at {exposed.address}", err=True)
     return exposed
@@ -118,6 +117,6 @@ def _profile(file: str | None, words: tuple[str, ...], throttled: tuple[str, ...
         words = (*words, f"cadence.throttle={','.join(plain)}")
     if file is None and not words:
         return None  # most runs: the remedies are not even imported
-    from flatout.app.profile import profile
+    from flatout.launch.profile import read_profile
 
-    return profile(Path(file) if file is not None else None, words)
+    return read_profile(Path(file) if file is not None else None, words)

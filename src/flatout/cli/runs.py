@@ -13,8 +13,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from flatout.app.runs import RunLine, prune_runs, stored_runs
+from flatout.app.runs import list_runs, prune_runs
 from flatout.report.text import clean
+from flatout.store.run import RunLine
 
 
 @click.command()
@@ -37,7 +38,7 @@ def runs(root: Path | None, as_json: bool, prune: bool, keep: int | None, older_
         else:
             click.echo(f"{len(gone)} run{'' if len(gone) == 1 else 's'} deleted")
         return
-    lines = stored_runs(root)
+    lines = list_runs(root)
     if as_json:
         click.echo(jsonlib.dumps({"schema": 1, "runs": [asdict(line) for line in lines]}, indent=2))
     elif not lines:

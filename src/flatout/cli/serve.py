@@ -19,6 +19,6 @@ def serve(port: int | None, host: str, root: Path | None, as_json: bool) -> None
     ssh line that is printed too brings it to another one. Recordings are only read, so a run does not notice. Ctrl-C
     ends it. `flatout run --serve train.py` shows one run for as long as it lasts.
     """
-    from flatout.app.serve import serve_runs
+    from flatout.app.serve import run_serve
 
-    serve_runs(host, port, root, as_json)
+    run_serve(host, port, root, as_json)

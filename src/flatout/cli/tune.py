@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from flatout.cli.command import UpToTheScript
-from flatout.cli.options import resolve
+from flatout.cli.options import UpToTheScript, resolve
 from flatout.errors import FlatoutError
 
 _PRESETS = ("conservative", "balanced", "aggressive", "low-memory")
@@ -62,9 +61,9 @@ def tune(cmd: tuple[str, ...], **given: Any) -> int:
     each preset, is written as a profile, config copies and a command line. Exit code 1 if none can be used.
     """
     # Imported here, because completion and --help have no need of it.
-    from flatout.app.profile import profile
     from flatout.app.tune import Options
     from flatout.app.tune import tune as search
+    from flatout.launch.profile import read_profile
 
     flags = {name: given[name] for name in ("out", "json", "python", "quiet", "verbose")}
     values = resolve(flags, os.environ, Path.cwd())
@@ -84,7 +83,7 @@ def tune(cmd: tuple[str, ...], **given: Any) -> int:
             budget_s=_seconds("--budget", given["budget"]),
             limit_s=_seconds("--limit", given["limit"]) or 600.0,
             on=given["on"],
-            profile=profile(Path(file) if file else None, words) if file or words else None,
+            profile=read_profile(Path(file) if file else None, words) if file or words else None,
             allow_writes=given["allow_writes"],
             fresh=given["fresh"],
             # A run's own folder, as the files and FLATOUT_OUT may name one, is none for a search.
@@ -106,10 +105,10 @@ def _at_least(name: str, value: int | None, least: int) -> int | None:
 def _seconds(name: str, text: str | None) -> float | None:
     if text is None:
         return None
-    from flatout.app.runs import seconds
+    from flatout.app.runs import parse_duration_s
 
     try:
-        found = seconds(text)
+        found = parse_duration_s(text)
     except FlatoutError:
         raise FlatoutError(f"{name} must be a number with s, m or h, such as 10m; got {text!r}") from None
     if found <= 0:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from flatout.cli.command import UpToTheScript
-from flatout.cli.options import resolve
+from flatout.cli.options import UpToTheScript, resolve
 
 
 @click.command(

@@ -12,12 +12,12 @@ import click
 from rich.console import Console
 from rich.live import Live
 
-from flatout.app.monitor import Gathering, watch_ticks
 from flatout.errors import FlatoutError
 from flatout.records.monitor import MonitorSummary
 from flatout.records.sample import Tick
 from flatout.report.gpu_csv import HEADER, CsvFile, csv_lines
 from flatout.report.monitor import live_view, plain_lines, print_summary, summary_json, verdict_line
+from flatout.telemetry.monitor import MonitorTotals, watch_ticks
 
 _Show = Callable[[Tick], None]
 
@@ -75,7 +75,7 @@ def _check(interval_s: float, duration_s: float | None, pid: int | None) -> None
 def _read(path: Path) -> MonitorSummary:
     file = CsvFile(path)
     # The file may come from another machine: this one's cores are not its.
-    gathering = Gathering(with_host_limits=False)
+    gathering = MonitorTotals(with_host_limits=False)
     for tick in file.ticks():
         gathering.add(tick)
     return gathering.summary(file.skipped_lines)
@@ -89,7 +89,7 @@ def _watch(
     expose: _Show,
     is_silent: bool,
 ) -> MonitorSummary:
-    gathering = Gathering(pid)
+    gathering = MonitorTotals(pid)
     with _csv(csv_path) as write, _display(is_silent) as show:
         try:
             for tick in watch_ticks(interval_s, duration_s, pid):
@@ -108,9 +108,9 @@ def _exposed(port: int | None, is_silent: bool) -> Iterator[_Show]:
     if port is None:
         yield lambda _: None
         return
-    from flatout.app.exposing import Exposed
+    from flatout.launch.metrics_server import MetricsServer
 
-    exposed = Exposed(port)
+    exposed = MetricsServer(port)
     if not is_silent:
         click.echo(f"flatout: metrics at {exposed.address}", err=True)
     exposed.start()

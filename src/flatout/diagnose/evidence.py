@@ -9,11 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from flatout.diagnose.batches import bytes_from_workers, narrow_copies, own_stream_copies, padding
-from flatout.diagnose.configured.reading import configured
-from flatout.diagnose.host import totals
-from flatout.diagnose.lines import looks, slowest_lines
-from flatout.diagnose.loaders import same_loaders
+from flatout.diagnose.loaders import main_cpu_share, process_use, same_loaders, waits, worker_pids
 from flatout.diagnose.ranks import Floats, Rank
 from flatout.diagnose.resources import (
     device_ms_by_rank,
@@ -22,10 +18,20 @@ from flatout.diagnose.resources import (
     memory_by_role,
     oom_kill,
     parts_ms_by_rank,
+    totals,
 )
-from flatout.diagnose.source import DATA_PARALLEL, first_match, source_lines, whole_file
-from flatout.diagnose.waiting import main_cpu_share, process_use, waits, worker_pids
-from flatout.diagnose.workers import caches, file_bytes, worker_lines
+from flatout.diagnose.settings import configured
+from flatout.diagnose.sites import looks, slowest_lines
+from flatout.diagnose.source_text import DATA_PARALLEL, first_match, source_lines, whole_file
+from flatout.diagnose.workers import (
+    bytes_from_workers,
+    caches,
+    file_bytes,
+    narrow_copies,
+    own_stream_copies,
+    padding,
+    worker_lines,
+)
 from flatout.records.evidence import Evidence, LoaderUse, Series
 from flatout.records.phases import PHASES
 from flatout.records.report import LineCost, Location, RunReport

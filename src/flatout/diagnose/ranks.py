@@ -11,7 +11,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from flatout.diagnose.steady import warmup_length
 from flatout.records.phases import PHASES
 from flatout.store.recording import Recording
 from flatout.store.rows import Rows
@@ -20,8 +19,16 @@ from flatout.store.run import StoredRun
 _UNKNOWN_SAMPLES = 0xFFFFFFFF
 # A negative duration written as unsigned: the clock stepped back.
 _NEGATIVE = 1 << 63
-
 Floats = NDArray[np.float64]
+# A report asks more than once, and a million steps take half a second to arrange.
+_ARRANGED: WeakKeyDictionary[StoredRun, tuple[Rank, ...]] = WeakKeyDictionary()
+_FEWEST = 4
+_WINDOW = 5
+_MOST_OF_RUN = 0.2
+_CLOSE = 0.25
+_SLOW = 2.0
+# The typical step is known well enough from this many.
+_TYPICAL_FROM = 20_000
 
 
 @dataclass(frozen=True)
@@ -133,10 +140,6 @@ class Rank:
         return max(ends)
 
 
-# A report asks more than once, and a million steps take half a second to arrange.
-_ARRANGED: WeakKeyDictionary[StoredRun, tuple[Rank, ...]] = WeakKeyDictionary()
-
-
 def training_ranks(run: StoredRun) -> tuple[Rank, ...]:
     """Every process that took steps, by rank. A launcher and a loader's workers took none."""
     if run not in _ARRANGED:
@@ -209,3 +212,31 @@ def during_steps(rows: Rows, ranks: Sequence[Rank], looks_back_s: float = 0.0, o
     t_s = rows.column("t_s")
     inside = (t_s >= start_s + min(looks_back_s, 0.5 * (end_s - start_s))) & (t_s <= end_s)
     return rows if or_all and not inside.any() else Rows(rows.columns, rows.values[inside], rows.lost)
+
+
+# Where a run has settled: the steps before that (first batch, compilation, allocator, autotuning) are warm-up.
+
+
+def warmup_length(step_s: NDArray[np.float64]) -> int:
+    """How many steps at the beginning are warm-up.
+
+    The typical step is the median of the second half. Leading steps are warm-up while they take over twice that, or
+    while the median of five steps from there is over a quarter off it. At most a fifth of the run is warm-up (but a
+    slow first step always may be); a run that has not settled by then varies by nature and only loses its slow head.
+    Fewer than four steps are all kept.
+    """
+    count = len(step_s)
+    if count < _FEWEST:
+        return 0
+    typical = float(np.median(step_s[count // 2 :][-_TYPICAL_FROM:]))
+    most = max(1, int(count * _MOST_OF_RUN))
+    slow_head = 0
+    while slow_head < most and step_s[slow_head] > _SLOW * typical:
+        slow_head += 1
+    for first in range(slow_head, most + 1):
+        window = step_s[first : first + _WINDOW]
+        if abs(float(np.median(window)) - typical) <= _CLOSE * typical and window[0] <= _SLOW * typical:
+            return first
+        if first >= _TYPICAL_FROM:
+            break
+    return slow_head

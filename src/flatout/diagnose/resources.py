@@ -7,11 +7,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from flatout.diagnose.evaluating import evaluated_at
-from flatout.diagnose.host import totals
+from flatout.diagnose.evaluations import evaluated_at
 from flatout.diagnose.ranks import Floats, Rank, during_steps
 from flatout.records.phases import PHASES
-from flatout.records.report import LineCost
+from flatout.records.report import GpuUse, HostUse, LineCost
 from flatout.records.resources import Evaluations, GpuState, OomKill
 from flatout.records.sample import ROLES, THROTTLE_REASONS, Role, throttle_names
 from flatout.store.rows import Rows
@@ -22,6 +21,22 @@ _KILLED_WITHIN_S = 3.0
 _POWER_CAP = 0x004
 # A reading of activity tells of the time before it.
 _LOOKS_BACK_S = 0.4
+_PARTS = 5
+_TIMES = ("starved", "forward", "backward", "optimizer", "other", "step")
+# Memory that is not ours but the driver's. Another process has a context of its own, which is more.
+_NOBODY_ELSE_BYTES = 200 << 20
+_MOSTLY = 0.9
+_FEWEST_READINGS = 5
+# Names a column may have, the one in use first.
+_COLUMNS = {
+    "util_percent": ("util_percent", "util_gpu_percent"),
+    "power_w": ("power_w",),
+    "power_limit_w": ("power_limit_w",),
+    "sm_active": ("sm_active_share", "sm_active"),
+    "tensor_active": ("tensor_active_share", "tensor_active"),
+    "own_memory_bytes": ("own_memory_bytes",),
+    "memory_used_bytes": ("memory_used_bytes",),
+}
 
 
 def evaluations(run: StoredRun, ranks: Sequence[Rank], lines: Sequence[LineCost]) -> Evaluations | None:
@@ -173,5 +188,109 @@ def _phase_ms(rank: Rank, part: Any) -> dict[str, float]:
     return dict(zip(PHASES, means.tolist(), strict=True))
 
 
-_PARTS = 5
-_TIMES = ("starved", "forward", "backward", "optimizer", "other", "step")
+# How busy the GPU was: from the device timeline of sampled steps, and from what the parent process sampled.
+
+
+def gpu_use(run: StoredRun, ranks: Sequence[Rank]) -> GpuUse | None:
+    """None where there is no GPU, or nothing of it was measured."""
+    rows = run.rows("gpu")
+    rows = _own(during_steps(rows, ranks, looks_back_s=_LOOKS_BACK_S)) if rows is not None else None
+    has_rows = rows is not None and len(rows.values) > 0
+    timed = any(rank.recording.count("device") for rank in ranks)
+    if not has_rows and not timed:
+        return None
+    column = {name: _sampled(rows, names) for name, names in _COLUMNS.items()}
+    own, used = column["own_memory_bytes"], column["memory_used_bytes"]
+    peak = _max(own) if np.isfinite(own).any() else _max(used)
+    starved, drained, device_ms = _timeline(ranks)
+    util = _mean_of(column["util_percent"])
+    is_alone = len(used) >= _FEWEST_READINGS and (used - own < _NOBODY_ELSE_BYTES).mean() > _MOSTLY
+    return GpuUse(
+        starved_share=starved,
+        util_mean=util,
+        util_spread=_spread(column["util_percent"]),
+        power_share=_mean_of(column["power_w"] / column["power_limit_w"]),
+        sm_active=_mean_of(column["sm_active"]),
+        tensor_active=_mean_of(column["tensor_active"]),
+        memory_peak=None if peak is None else int(peak),
+        drained_share=drained,
+        device_ms=device_ms,
+        busy_share=util / 100 if is_alone and util is not None else None,
+    )
+
+
+def _sampled(rows: Rows | None, names: Sequence[str]) -> Floats:
+    if rows is None:
+        return np.empty(0)
+    return rows.column(next((name for name in names if name in rows.columns), names[0]))
+
+
+def _timeline(ranks: Sequence[Rank]) -> tuple[float | None, float | None, dict[str, float]]:
+    """Starved share, drained share, and milliseconds a step on the device, over all ranks' sampled steady steps."""
+    times: dict[str, list[Floats]] = {name: [] for name in _TIMES}
+    boundaries = drained = 0.0
+    for rank in ranks:
+        recording = rank.recording
+        if not recording.count("device") or not len(rank.steady):
+            continue
+        first = int(rank.steady.index[0]) - int(rank.steady.count[0]) + 1
+        steady = recording.column("device", "index") >= first
+        for name in _TIMES:
+            times[name].append(np.asarray(recording.column("device", f"{name}_ms")[steady], np.float64))
+        boundaries += float(np.nansum(recording.column("device", "boundaries")[steady]))
+        drained += float(np.nansum(recording.column("device", "drained")[steady]))
+    joined = {name: np.concatenate(parts) if parts else np.empty(0) for name, parts in times.items()}
+    both = np.isfinite(joined["starved"]) & np.isfinite(joined["step"])
+    step_ms = float(joined["step"][both].sum())
+    starved = min(1.0, float(joined["starved"][both].sum()) / step_ms) if step_ms > 0 else None
+    means = {name: _mean_of(values) for name, values in joined.items()}
+    return starved, drained / boundaries if boundaries else None, {k: v for k, v in means.items() if v is not None}
+
+
+def _own(rows: Rows) -> Rows:
+    """Only the GPUs on which our processes hold memory, where that is known."""
+    gpu, own = rows.column("gpu"), rows.column("own_memory_bytes")
+    used = np.unique(gpu[own > 0])
+    return Rows(rows.columns, rows.values[np.isin(gpu, used)], rows.lost) if len(used) else rows
+
+
+def _mean_of(values: Floats) -> float | None:
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if len(finite) else None
+
+
+def _spread(values: Floats) -> float | None:
+    finite = values[np.isfinite(values)]
+    return float(finite.std()) if len(finite) else None
+
+
+def _max(values: Floats) -> float | None:
+    finite = values[np.isfinite(values)]
+    return float(finite.max()) if len(finite) else None
+
+
+# What the watched processes took of the host, from what the parent process sampled.
+
+
+def host_use(run: StoredRun, ranks: Sequence[Rank]) -> HostUse | None:
+    """None where no process was sampled. The peak is of the whole run: memory is also lost to an evaluation."""
+    rows = run.rows("processes")
+    if rows is None or not len(rows.values):
+        return None
+    pss, rss = rows.column("pss_bytes"), rows.column("rss_bytes")
+    _, memory = totals(rows.column("t_s"), np.where(np.isfinite(pss), pss, rss))
+    steady = during_steps(rows, ranks)
+    _, cores = totals(steady.column("t_s"), steady.column("cpu_share"))
+    return HostUse(
+        cpu_cores=float(cores.mean()) if len(cores) else None,
+        memory_peak=int(memory.max()) if len(memory) else None,
+    )
+
+
+def totals(t_s: Floats, values: Floats) -> tuple[Floats, Floats]:
+    """Moments of sampling and the sum over all rows of each; moments without any value are left out."""
+    known = np.isfinite(values)
+    if not known.any():
+        return np.empty(0), np.empty(0)
+    moments, moment = np.unique(t_s[known], return_inverse=True)
+    return moments, np.bincount(moment, weights=values[known]).astype(np.float64)

@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import signal
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from flatout.diagnose.bound import verdict, with_findings
 from flatout.diagnose.evidence import gathered
 from flatout.diagnose.findings import findings
-from flatout.diagnose.gpu import gpu_use
-from flatout.diagnose.host import host_use
-from flatout.diagnose.lines import slowest_lines
 from flatout.diagnose.loaders import same_loaders, worker_costs
-from flatout.diagnose.notices import notices
 from flatout.diagnose.ranks import Rank, first_recordings, training_ranks
-from flatout.diagnose.remedies import remedy_states
-from flatout.diagnose.sites import call_sites
-from flatout.diagnose.stages import stage_costs, stage_notices
+from flatout.diagnose.resources import gpu_use, host_use
+from flatout.diagnose.sites import call_sites, slowest_lines, stage_costs, stage_notices
+from flatout.diagnose.verdict import verdict, with_findings
 from flatout.records.evidence import Evidence
 from flatout.records.phases import PHASES
-from flatout.records.report import Overhead, PhaseShare, RankUse, RunFacts, RunReport, Snippet, Throughput
+from flatout.records.report import (
+    GpuUse,
+    Overhead,
+    PhaseShare,
+    RankUse,
+    RemedyState,
+    RunFacts,
+    RunReport,
+    Snippet,
+    Throughput,
+)
 from flatout.store.run import StoredRun
 
 _WORKER_LINES = 10
 # Of a step's time: the text of lines below it is of no use.
 _TOLD = 0.001
 _MOST_SNIPPETS = 200
+_LIVE = ("torch", "loader", "optimizer")
 
 
 def summarise(run: StoredRun) -> RunReport:
@@ -170,9 +177,6 @@ def _live(run: StoredRun, ranks: Sequence[Rank]) -> dict[str, Any]:
     }
 
 
-_LIVE = ("torch", "loader", "optimizer")
-
-
 def _rank_use(rank: Rank) -> RankUse:
     steady = rank.steady
     per_step = 1e3 / steady.total if steady.total else 0.0
@@ -186,3 +190,100 @@ def _rank_use(rank: Rank) -> RankUse:
         phase_ms=dict(zip(PHASES, (steady.phase_total_s * per_step).tolist(), strict=True)),
         ended=rank.exit is not None,
     )
+
+
+# What the reader of a report must know about the recording: not measured, lost, broken off.
+
+
+def notices(run: StoredRun, ranks: Sequence[Rank], gpu: GpuUse | None, on_gpu: bool) -> tuple[str, ...]:
+    """One line each; the same line from many processes appears once."""
+    lines = [*run.manifest.notices, *_recorded(run), *_broken_off(run, ranks), *_not_measured(ranks, gpu, on_gpu)]
+    # Last, because reading the files is what finds the unreadable ones.
+    lines += [*_losses(run), *(f"left out: {why}" for why in run.unreadable)]
+    return tuple(dict.fromkeys(lines))
+
+
+def _recorded(run: StoredRun) -> Iterator[str]:
+    for recording in run.recordings:
+        yield from (str(value) for value in recording.values("notice"))
+
+
+def _broken_off(run: StoredRun, ranks: Sequence[Rank]) -> Iterator[str]:
+    if run.manifest.exit_code in (None, 0) or len(ranks) < 2:
+        return
+    failed = [rank for rank in ranks if rank.exit is None or rank.exit.get("error")]
+    if not failed:
+        return
+    if len({rank.host for rank in failed}) > 1:
+        # Clocks of different hosts do not compare, so none can be called the first.
+        yield f"{_names(failed)} did not come to a normal end"
+        return
+    first = min(failed, key=_broke_off_ns)
+    error = f": {first.exit['error']}" if first.exit and first.exit.get("error") else ""
+    code = run.manifest.exit_code
+    yield f"{first.name} failed first, after {first.steps.total} steps{error} (the run ended with {_exit_words(code)})"
+
+
+def _broke_off_ns(rank: Rank) -> int:
+    return int(rank.exit["end_ns"]) if rank.exit and rank.exit.get("end_ns") else rank.last_seen_ns()
+
+
+def _exit_words(code: int | None) -> str:
+    if code is not None and code > 128:
+        try:
+            return f"exit code {code}, {signal.Signals(code - 128).name}"
+        except ValueError:
+            pass
+    return f"exit code {code}"
+
+
+def _names(ranks: Sequence[Rank]) -> str:
+    return ", ".join(rank.name for rank in ranks)
+
+
+def _not_measured(ranks: Sequence[Rank], gpu: GpuUse | None, on_gpu: bool) -> Iterator[str]:
+    unknown = [rank for rank in ranks if rank.steady.samples_per_s is None]
+    if unknown:
+        yield f"samples/s not measured: the batch size could not be told ({_names(unknown)})"
+    if ranks and all(rank.lines is None for rank in ranks):
+        yield "slow lines not measured: the line sampler recorded nothing (too short a run, or switched off)"
+    if ranks and on_gpu and (gpu is None or gpu.starved_share is None):
+        yield "GPU starvation not measured: no step was timed on the device"
+    if ranks and on_gpu and (gpu is None or gpu.util_mean is None):
+        yield "GPU utilisation not measured"
+
+
+def _losses(run: StoredRun) -> Iterator[str]:
+    for recording in run.recordings:
+        lost, name = recording.lost, f"process {recording.facts.get('pid', recording.path.stem)}"
+        if lost.dropped_records:
+            gaps = recording.count("gap")
+            when = f" in {gaps} gap(s)" if gaps else ""
+            yield f"{name}: {lost.dropped_records} records could not be written{when} (disk full?)"
+        if lost.damaged_slots or lost.broken_texts:
+            yield f"{name}: {lost.damaged_slots} records and {lost.broken_texts} texts are damaged and left out"
+    for source in ("gpu", "host", "processes"):
+        rows = run.rows(source)
+        if rows is not None and rows.lost:
+            yield f"telemetry: {rows.lost} rows of {source} are lost"
+
+
+# What became of the remedies that a profile asked for: the last word of the first rank on each.
+
+
+def remedy_states(run: StoredRun, ranks: Sequence[Rank]) -> tuple[RemedyState, ...]:
+    latest: dict[str, RemedyState] = {}
+    for recording in first_recordings(run, ranks):
+        for value in recording.values("remedy"):
+            if isinstance(value, dict) and isinstance(value.get("id"), str):
+                live = value.get("live")
+                latest[value["id"]] = RemedyState(
+                    id=value["id"],
+                    safety=str(value.get("safety", "")),
+                    value=value.get("value"),
+                    state=str(value.get("state", "")),
+                    why=str(value.get("why", "")),
+                    step=int(value.get("step") or 0),
+                    live=live if isinstance(live, dict) else {},
+                )
+    return tuple(latest.values())

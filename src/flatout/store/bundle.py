@@ -13,7 +13,6 @@ import os
 import re
 import stat
 import tarfile
-import tempfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from flatout.errors import FlatoutError
+from flatout.records.atomic import PRIVATE, atomic_file
 from flatout.store.directory import SUMMARY
 from flatout.store.manifest import NAME as MANIFEST
 from flatout.store.run import StoredRun
@@ -69,25 +69,18 @@ class Contents:
 def pack(run: StoredRun, file: Path) -> int:
     """Write the run's files to `file` at one stroke and return its size. Nothing else in the run's folder is taken."""
     try:
-        fd, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    except OSError as error:
-        raise FlatoutError(f"{str(file)!r} cannot be written: {error.strerror}") from error
-    try:
         with (
-            os.fdopen(fd, "wb") as out,
+            atomic_file(file, mode=PRIVATE) as temporary,
+            temporary.open("wb") as out,
             # Without a name and a time in it, so that the same run gives the same bytes.
             gzip.GzipFile("", "wb", 6, out, mtime=0) as zipped,
             tarfile.open(fileobj=zipped, mode="w", format=tarfile.USTAR_FORMAT) as tar,
         ):
             for name, path in _files(run):
                 _add(tar, name, path, int(run.manifest.started_unix_s))
-        os.replace(temporary, file)
     except (OSError, ValueError) as error:
-        Path(temporary).unlink(missing_ok=True)
-        raise FlatoutError(f"{str(file)!r} cannot be written: {error}") from error
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+        words = (error.strerror if isinstance(error, OSError) else None) or error
+        raise FlatoutError(f"{str(file)!r} cannot be written: {words}") from error
     return file.stat().st_size
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from flatout.errors import FlatoutError
-from flatout.store.liveness import is_alive, process_start
 from flatout.store.manifest import Manifest, read_manifest, write_json, write_manifest
 from flatout.store.mounts import filesystem_of, is_network
 from flatout.store.redaction import redact
@@ -26,6 +25,7 @@ _PARTS = ("proc", "telemetry")
 # What an id begins with.
 _TIME = "%Y%m%d-%H%M%S"
 _DATED = re.compile(r"\d{8}-\d{6}-")
+_BLOCK_BYTES = 1 << 20
 
 
 @dataclass(slots=True)
@@ -59,8 +59,6 @@ class RunDirectory:
 
     def finish(self, manifest: Manifest) -> Manifest:
         """Bring the records home, cut their unused tails, and write the manifest of an ended run."""
-        from flatout.store.compaction import compact  # brings numpy in: not before the script has started
-
         for recording in sorted((self.work / "proc").glob("*.rec")):
             compact(recording)
         if self.work != self.path:
@@ -249,3 +247,79 @@ def _new_id(script: str, clock: Callable[[], float], root: Path) -> str:
 def _recorded_pids(recordings: Iterable[Path]) -> set[int]:
     found = (re.match(r"(\d+)-", path.name) for path in recordings)
     return {int(match[1]) for match in found if match}
+
+
+# Whether the process that writes a run is still alive.
+
+
+def process_start(pid: int) -> str | None:
+    """A mark that tells this process from a later one with the same number: its start in kernel ticks."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            # The command's name is in parentheses and may hold anything.
+            return file.read().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return None
+
+
+def is_alive(pid: int, start: str | None = None) -> bool:
+    """Is this process running? With `start`, a later process of the same number does not count."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    if _is_zombie(pid):
+        return False
+    now = process_start(pid)
+    return start is None or now is None or now == start
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] == "Z"
+    except (OSError, IndexError):
+        return False
+
+
+# Gives back the room that a recording reserved and never used.
+
+
+def compact(path: Path) -> int:
+    """Cut the unused tail of a dead process's recording and return the bytes gained.
+
+    The file of a process that may be alive is left alone: cutting it under the writer's mapping would be a SIGBUS.
+    """
+    # Brings numpy in: not before the script has started.
+    from flatout.store.recording import MAX_HEADER_BYTES, SLOT_BYTES, parse_header
+
+    try:
+        with path.open("r+b", buffering=0) as file:
+            header = parse_header(os.pread(file.fileno(), MAX_HEADER_BYTES + SLOT_BYTES, 0), str(path))
+            if header is None or not _writer_is_dead(header.facts):
+                return 0
+            size = os.fstat(file.fileno()).st_size
+            end = _end_of_use(file.fileno(), header.slots_at, size, SLOT_BYTES)
+            os.ftruncate(file.fileno(), end)
+            return size - end
+    except (OSError, FlatoutError):
+        return 0
+
+
+def _writer_is_dead(facts: dict[str, object]) -> bool:
+    pid = facts.get("pid")
+    return isinstance(pid, int) and facts.get("host") == socket.gethostname() and not is_alive(pid)
+
+
+def _end_of_use(fd: int, start: int, size: int, slot_bytes: int) -> int:
+    """Where the last slot ends that is not zero."""
+    at = size
+    while at > start:
+        begin = max(start, at - _BLOCK_BYTES)
+        used = len(os.pread(fd, at - begin, begin).rstrip(b"\0"))
+        if used:
+            return min(size, start + -(-(begin + used - start) // slot_bytes) * slot_bytes)
+        at = begin
+    return min(start, size)

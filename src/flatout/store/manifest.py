@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import tempfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from flatout.errors import FlatoutError
+from flatout.records.atomic import PRIVATE, write_atomic
 from flatout.store.redaction import redact, redact_argv
 
 SCHEMA = 1
@@ -65,15 +64,8 @@ def read_manifest(folder: Path) -> Manifest:
 
 def write_json(path: Path, value: object) -> None:
     """Write a JSON file so that a reader sees the old one or the new one, never half of it."""
-    fd, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(fd, "w", encoding="utf-8") as file:
-            json.dump(_finite(value), file, indent=1, allow_nan=False, default=str)
-            file.write("\n")
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    text = json.dumps(_finite(value), indent=1, allow_nan=False, default=str)
+    write_atomic(path, f"{text}\n", mode=PRIVATE)
 
 
 def _finite(value: Any) -> Any:

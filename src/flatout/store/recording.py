@@ -5,10 +5,12 @@ Files are read, never mapped: the writer may cut its file while we look at it, w
 
 from __future__ import annotations
 
+import json
 import os
+import struct
 import zlib
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -16,22 +18,30 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from flatout.store.header import (
-    BODY_BYTES,
-    MAX_HEADER_BYTES,
-    PAYLOAD_AT,
-    SLOT_BYTES,
-    Header,
-    dropped_records,
-    parse_header,
-)
-from flatout.store.texts import Text, TextAssembler
+from flatout.errors import FlatoutError
 
-_BLOCK_BYTES = 8192 * SLOT_BYTES
 # What one look at a growing file takes at most: who begins to follow a long run must not hold all of it at once.
 _MOST_BLOCKS = 8
+MAGIC = b"FLATOUT\x01"
+VERSION = 1
+SLOT_BYTES = 128
+_BLOCK_BYTES = 8192 * SLOT_BYTES
 # What it reads first. The file is longer than what is written of it, and zeros cost as much to look at as records do.
 _GLANCE_BYTES = 512 * SLOT_BYTES
+BODY_BYTES = 124
+PAYLOAD_AT = 4
+PAYLOAD_BYTES = 120
+# Headers are rounded up to the writer's page size; 64 KiB is the largest page in use.
+MAX_HEADER_BYTES = 1 << 17
+_HEAD = struct.Struct("<8sIIII")  # magic, version, header bytes, JSON length, CRC of the JSON
+_DROPPED = struct.Struct("<Q")
+_SMALLEST_PAGE = 4096
+_CODES = {"B": "u1", "b": "i1", "H": "<u2", "h": "<i2", "I": "<u4", "i": "<i4", "Q": "<u8", "q": "<i8"} | {
+    "f": "<f4",
+    "d": "<f8",
+}
+_FIRST, _LAST = 1, 2
+Text = tuple[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,3 +240,147 @@ def _checked(block: NDArray[np.uint8]) -> NDArray[np.bool_]:
     stored = np.ascontiguousarray(block[:, BODY_BYTES:]).view("<u4").reshape(-1)
     good: NDArray[np.bool_] = np.asarray(sums, np.uint32) == stored
     return good
+
+
+# The head of a recording: who wrote it, and the table by which its records are decoded.
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the payload of one kind of record is laid out."""
+
+    name: str
+    dtype: np.dtype[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    facts: dict[str, Any]
+    phases: tuple[str, ...]
+    layouts: dict[int, Layout]
+    slots_at: int
+    damaged: bool
+
+    @property
+    def text_kind(self) -> int:
+        return next((number for number, layout in self.layouts.items() if layout.name == "text"), 1)
+
+
+def parse_header(data: bytes, path: str, like: Header | None = None) -> Header | None:
+    """The header at the start of `data`, or None if its writer has not got that far.
+
+    A header whose JSON is damaged borrows its table from `like`, the header of another recording of the same run.
+    """
+    if len(data) < _HEAD.size or not any(data[: _HEAD.size]):
+        return None
+    magic, version, header_bytes, length, crc = _HEAD.unpack_from(data)
+    text = data[_HEAD.size : _HEAD.size + length]
+    whole = len(text) == length and zlib.crc32(text) == crc
+    if magic != MAGIC and not whole:
+        raise FlatoutError(f"{path} is not a flatout recording (it starts with {magic!r})")
+    if version != VERSION:
+        raise FlatoutError(
+            f"{path} has recording version {version}, this flatout reads {VERSION}: open it with the one that wrote it"
+        )
+    if whole:
+        return _from_json(json.loads(text), _first_slot(data, header_bytes, _HEAD.size + length), magic != MAGIC)
+    if like is None:
+        raise FlatoutError(
+            f"{path} has a damaged header, so its records cannot be told apart; the file is left as it is"
+        )
+    return Header({}, like.phases, like.layouts, _first_slot(data, header_bytes, like.slots_at - 64), True)
+
+
+def dropped_records(data: bytes, header: Header) -> int:
+    """How many records the writer could not write since its last "gap" record (kept in the header's last bytes)."""
+    at = header.slots_at - _DROPPED.size
+    if len(data) < header.slots_at:
+        return 0
+    return int(_DROPPED.unpack_from(data, at)[0])
+
+
+def _from_json(value: dict[str, Any], slots_at: int, damaged: bool) -> Header:
+    kinds: dict[str, Any] = value.pop("kinds", {})
+    phases = tuple(value.pop("phases", ()))
+    layouts = {}
+    for name, kind in kinds.items():
+        dtype = _dtype(kind.get("fields", []))
+        if dtype is not None:
+            layouts[int(kind["id"])] = Layout(name, dtype)
+    return Header(value, phases, layouts, slots_at, damaged)
+
+
+def _dtype(fields: list[list[str]]) -> np.dtype[Any] | None:
+    """The packed numpy type of these fields, or None if a newer writer uses a code that is unknown here."""
+    parts: list[Any] = []
+    for name, code in fields:
+        count, letter = code[:-1], code[-1:]
+        if letter not in _CODES or (count and not count.isdigit()):
+            return None
+        parts.append((name, _CODES[letter], (int(count),)) if count else (name, _CODES[letter]))
+    dtype = np.dtype(parts)
+    return dtype if dtype.itemsize <= PAYLOAD_BYTES else None
+
+
+def _first_slot(data: bytes, declared: int, used: int) -> int:
+    """Where the slots begin. The declared place has no checksum, so a whole slot found earlier is believed first."""
+    smallest = -(-(used + 64) // _SMALLEST_PAGE) * _SMALLEST_PAGE
+    if declared < smallest or declared % _SMALLEST_PAGE or declared > MAX_HEADER_BYTES:
+        declared = smallest
+    for at in range(smallest, declared, _SMALLEST_PAGE):
+        slot = data[at : at + SLOT_BYTES]
+        if (
+            len(slot) == SLOT_BYTES
+            and any(slot)
+            and zlib.crc32(slot[:BODY_BYTES]).to_bytes(4, "little") == slot[BODY_BYTES:]
+        ):
+            return at
+    return declared
+
+
+# Texts of a recording: JSON values spread over several slots, put together again.
+
+
+class TextAssembler:
+    """Feed it text slots in file order; it gives back the texts that are whole and counts those that are not."""
+
+    def __init__(self) -> None:
+        self.lost = 0
+        self._state: Literal["none", "open", "broken"] = "none"
+        self._breaks = 0
+        self._pieces: list[bytes] = []
+
+    @property
+    def unfinished(self) -> bool:
+        return self._state != "none"
+
+    def feed(self, slots: Iterable[bytes], breaks_before: Iterable[int]) -> list[Text]:
+        """`breaks_before` counts, for each slot, the lost slots before it: a text may not span one."""
+        whole: list[Text] = []
+        for slot, breaks in zip(slots, breaks_before, strict=True):
+            flags = slot[1]
+            if flags & _FIRST:
+                self.lost += self._state != "none"
+                self._state, self._breaks, self._pieces = "open", breaks, []
+            elif self._state != "open" or breaks != self._breaks:
+                self._state = "broken"
+            self._pieces.append(slot[PAYLOAD_AT : PAYLOAD_AT + min(PAYLOAD_BYTES, slot[2] | slot[3] << 8)])
+            if flags & _LAST:
+                self._end(whole)
+        return whole
+
+    def _end(self, whole: list[Text]) -> None:
+        text = _decode(b"".join(self._pieces)) if self._state == "open" else None
+        self._state, self._pieces = "none", []
+        if text is None:
+            self.lost += 1
+        else:
+            whole.append(text)
+
+
+def _decode(data: bytes) -> Text | None:
+    try:
+        value = json.loads(data)
+        return str(value["what"]), value["value"]
+    except (ValueError, KeyError, TypeError):
+        return None

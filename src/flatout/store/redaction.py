@@ -12,10 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flatout.store.secret_names import is_doubtful_name, is_secret_name, is_surely_secret_name
-
 REDACTED = "[redacted]"
-
 _NOTHING = ("", "None", "null", "True", "False", "true", "false", "none", REDACTED)
 _SHORT_NUMBER = re.compile(r"[+-]?\d{1,6}(?:\.\d*)?(?:[eE][+-]?\d{1,3})?")
 # A token of a vocabulary: <pad>, [SEP], <|audio|>, ##.
@@ -24,7 +21,6 @@ _SPECIAL = re.compile(r"<[^<>]*>|\[[^\[\]]*\]|\|[^|]*\||\W{1,4}")
 _REFERENCE = re.compile(r"\$\{[^{}]*\}")
 _RANDOM = re.compile(r"[A-Za-z0-9+/=_%.~-]{16,}")
 _RANDOM_BITS_PER_CHARACTER = 3.0
-
 _SHAPES = re.compile(
     r"(?<![A-Za-z0-9])(?:"
     r"hf_[A-Za-z0-9]{16,}|api_org_[A-Za-z0-9]{16,}|nvapi-[A-Za-z0-9_-]{16,}"
@@ -48,7 +44,6 @@ _BEARER = re.compile(
     r"(?P<value>[A-Za-z0-9._~+/=-]{3,})",
     re.IGNORECASE,
 )
-
 # How a value is given to a name: name=, name: , "name": , ["name"] = , name: str = , name%3D. Not name ==, nor https://.
 _NAME = r"(?<![A-Za-z0-9_])(?P<name>[A-Za-z_][A-Za-z0-9_.-]*)"
 _END_OF_NAME = r"(?:\\*[\"']\]?)?"
@@ -79,7 +74,6 @@ _OPTION = re.compile(
     r"(?P<value>\"[^\"]*\"|'[^']*'|\[redacted\]|[^\s\"'`-][^\s\"'`]*)"
 )
 _WHOLE = re.compile(r"(?P<head>[+~]*(?P<name>[A-Za-z_][A-Za-z0-9_.-]*)(?:=|:\s+))(?P<value>\S.*)", re.DOTALL)
-
 # Code, not text: a call or a subscript, something in brackets, a value held by something else.
 _WORKED_OUT = re.compile(
     r"(?P<call>[A-Za-z_][\w.]*[(\[].*|\{.*)|[(\[].*"
@@ -93,6 +87,15 @@ _TYPE = re.compile(
 )
 _WIDTH = re.compile(r"[<>^.]\S*")
 _NAMES = re.compile(r"[a-z_]+(?:\.[a-z_]+)*")
+# … and as the end of one that is written in one piece: PGPASSWORD.
+_SECRET_ENDINGS = ("password", "passwd", "passphrase", "apikey")
+_SECRET_PAIRS = frozenset(
+    {("api", "key"), ("access", "key"), ("secret", "key"), ("private", "key"), ("account", "key"), ("auth", "key")}
+    | {("signing", "key"), ("encryption", "key"), ("license", "key"), ("ssh", "key"), ("storage", "key")}
+    | {("connection", "string"), ("pass", "word"), ("session", "id"), ("client", "key"), ("service", "key")}
+    | {("api", "keys"), ("access", "keys"), ("private", "keys"), ("auth", "tokens"), ("access", "tokens")}
+)
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 
 def redact_text(text: str) -> str:
@@ -240,3 +243,60 @@ def _without_rest(word: str) -> str:
     """A word of a command line is one value, whatever spaces it has."""
     match = _WHOLE.fullmatch(word)
     return f"{match['head']}{REDACTED}" if match and _hides(match["name"], match["value"].strip("\"'")) else word
+
+
+# Which names hold secrets: of variables, options, keys and headers.
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Words that make a name secret, as whole parts of it: `hf_token` and `apiKey` are, `tokenizer` and `key_dim` are not.
+_SECRET_WORDS = _words(
+    "token secret secrets password passwords passwd passphrase passcode pwd apikey apikeys credential credentials "
+    "bearer authorization cookie signature dsn sshpass"
+)
+# Those that are also ordinary words of a training script: a sentence has tokens, a function a signature.
+_AMBIGUOUS_WORDS = _words("token signature")
+# Words that make a name secret only if the value looks random.
+_DOUBTFUL_WORDS = _words("key keys pass auth sig cred creds pat login tokens")
+# … unless the name goes on to say that it counts or describes tokens, keys and the like.
+_HARMLESS_AFTER = _words(
+    "id ids index type types count counts limit limits length len max min size dim dims num file path dir name names "
+    "level mode loss dropout mixer mixing per embedding embeddings embed budget prob ratio weight weights format "
+    "method classification version url uri host port user username s drop keep merge mask shape pos position "
+    "positions counter label labels pooling pool emb grid accuracy acc labeling map columns"
+)
+_HARMLESS_BEFORE = _words("num max min n pad eos bos mask unk sep cls special image per vocab total class dist")
+
+
+def is_secret_name(name: str) -> bool:
+    """Does a variable, option or key of this name hold a secret?"""
+    return _secret_word(name) is not None
+
+
+def is_surely_secret_name(name: str) -> bool:
+    """The same, of a name that is never used for anything else."""
+    word = _secret_word(name)
+    return word is not None and word not in _AMBIGUOUS_WORDS
+
+
+def is_doubtful_name(name: str) -> bool:
+    """Might it, so that the value has to tell?"""
+    words = _WORD.findall(name)
+    return bool(words) and words[-1].lower() in _DOUBTFUL_WORDS
+
+
+def _secret_word(name: str) -> str | None:
+    words: list[str] = [word.lower() for word in _WORD.findall(name)]
+    for i, word in enumerate(words):
+        pair = (word, words[i + 1]) if i + 1 < len(words) else None
+        end = i + 1
+        if pair in _SECRET_PAIRS:
+            end = i + 2
+        elif word not in _SECRET_WORDS and not word.endswith(_SECRET_ENDINGS):
+            continue
+        if not (end < len(words) and words[end] in _HARMLESS_AFTER) and not (i and words[i - 1] in _HARMLESS_BEFORE):
+            return word
+    return None

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from flatout.errors import FlatoutError
 from flatout.store.directory import SUMMARY, is_running, size_bytes
-from flatout.store.header import Header
 from flatout.store.manifest import Manifest, read_manifest
-from flatout.store.recording import Recording, read_recording
+from flatout.store.recording import Header, Recording, read_recording
 from flatout.store.rows import Rows, read_rows
 
 _LINES = ".lines.rec"
@@ -123,3 +124,57 @@ def _process(recording: Recording) -> tuple[object, ...]:
 def open_run(path: Path | str) -> StoredRun:
     """The run stored at `path`. Raises FlatoutError if there is none, or one of a schema unknown here."""
     return StoredRun(path)
+
+
+@dataclass(frozen=True, slots=True)
+class RunLine:
+    """A stored run in short. `state` is "broken" where flatout was killed before the end, or cannot read the run."""
+
+    id: str
+    path: str
+    state: Literal["running", "finished", "broken"]
+    size_bytes: int
+    script: str = ""
+    argv: tuple[str, ...] = ()
+    started_unix_s: float | None = None
+    steps: int | None = None
+    samples_per_s: float | None = None
+    exit_code: int | None = None
+    bound: str | None = None
+    healthy: bool | None = None
+    problem: str | None = None
+
+
+def run_line(path: Path) -> RunLine:
+    """The run at `path`, also one that cannot be read."""
+    try:
+        run = StoredRun(path)
+    except FlatoutError as error:
+        return RunLine(path.name, str(path), "broken", 0, problem=str(error))
+    manifest, summary = run.manifest, run.summary or {}
+    verdict = _part(summary, "verdict")
+    return RunLine(
+        id=manifest.id,
+        path=str(path),
+        state="finished" if manifest.state == "finished" else "running" if run.is_running else "broken",
+        size_bytes=run.size_bytes,
+        script=script_name(manifest.argv),
+        argv=manifest.argv,
+        started_unix_s=manifest.started_unix_s,
+        steps=_part(summary, "run").get("steps"),
+        samples_per_s=_part(summary, "throughput").get("samples_per_s"),
+        exit_code=manifest.exit_code,
+        bound=verdict.get("bound"),
+        healthy=verdict.get("healthy"),
+    )
+
+
+def _part(summary: dict[str, Any], name: str) -> dict[str, Any]:
+    part = summary.get(name)
+    return part if isinstance(part, dict) else {}
+
+
+def script_name(argv: Sequence[str]) -> str:
+    """The script's name, wherever it stands in the command."""
+    named = next((word for word in argv if word.endswith(".py")), argv[0] if argv else "")
+    return Path(named).name

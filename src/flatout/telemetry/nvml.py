@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Set
-from dataclasses import replace
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from flatout.records.sample import GpuFacts, GpuReading, GpuSample
-from flatout.telemetry.gpm import Gpm
-from flatout.telemetry.visible import Listed, visible_gpus
 
 _T = TypeVar("_T")
 _KIB = 1 << 10
@@ -24,6 +23,7 @@ _PCIE_S = 1.0
 _STALE_S = 3.0
 _SM_CLOCK, _MEMORY_CLOCK = 1, 2
 _PCIE_TX, _PCIE_RX = 0, 1
+_MIB = 1 << 20
 
 
 class _Device:
@@ -303,3 +303,113 @@ def _why_absent(error: Exception) -> str:
 
 def _text(value: str | bytes) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+# GPM: how much of a Hopper or newer GPU really worked between two moments (SMs, tensor cores, DRAM, PCIe).
+
+
+class Gpm:
+    """The activity of one GPU since the last `read`. `lib` is pynvml; raises its errors where GPM is not supported."""
+
+    def __init__(self, lib: Any, handle: Any) -> None:
+        if not lib.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice:
+            raise lib.NVMLError(lib.NVML_ERROR_NOT_SUPPORTED)
+        self._lib = lib
+        self._handle = handle
+        self._metrics = {
+            "sm_active_share": (lib.NVML_GPM_METRIC_SM_UTIL, 0.01),
+            "sm_occupancy_share": (lib.NVML_GPM_METRIC_SM_OCCUPANCY, 0.01),
+            "tensor_active_share": (lib.NVML_GPM_METRIC_ANY_TENSOR_UTIL, 0.01),
+            "dram_active_share": (lib.NVML_GPM_METRIC_DRAM_BW_UTIL, 0.01),
+            "pcie_rx_bytes_per_s": (lib.NVML_GPM_METRIC_PCIE_RX_PER_SEC, _MIB),
+            "pcie_tx_bytes_per_s": (lib.NVML_GPM_METRIC_PCIE_TX_PER_SEC, _MIB),
+        }
+        self._before, self._now = lib.nvmlGpmSampleAlloc(), lib.nvmlGpmSampleAlloc()
+        self._has_before = False
+
+    def read(self) -> dict[str, float | None]:
+        """Field of GpuSample → value. Empty at first: activity is a difference of two samples."""
+        self._before, self._now = self._now, self._before
+        had_before, self._has_before = self._has_before, False
+        self._lib.nvmlGpmSampleGet(self._handle, self._now)
+        self._has_before = True
+        if not had_before:
+            return {}
+        request = self._lib.c_nvmlGpmMetricsGet_t()
+        request.version = self._lib.NVML_GPM_METRICS_GET_VERSION
+        request.sample1, request.sample2 = self._before, self._now
+        request.numMetrics = len(self._metrics)
+        for place, (metric, _) in enumerate(self._metrics.values()):
+            request.metrics[place].metricId = metric
+        self._lib.nvmlGpmMetricsGet(request)
+        return {
+            name: request.metrics[place].value * scale if request.metrics[place].nvmlReturn == 0 else None
+            for place, (name, (_, scale)) in enumerate(self._metrics.items())
+        }
+
+    def close(self) -> None:
+        for sample in (self._before, self._now):
+            self._lib.nvmlGpmSampleFree(sample)
+
+
+# Which GPUs a process sees, in its own order: CUDA_VISIBLE_DEVICES matched against what NVML lists.
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A GPU (or MIG slice) as NVML lists it. `parent` is the NVML index of the card a slice belongs to."""
+
+    uuid: str
+    nvml_index: int | None
+    parent: int | None = None
+
+
+def visible_gpus(listed: Sequence[Listed], setting: str | None) -> list[Listed]:
+    """The GPUs behind cuda:0, cuda:1 …  As in CUDA, everything from the first entry that names no GPU on is hidden."""
+    cards = [gpu for gpu in listed if gpu.parent is None]
+    if setting is None:
+        return cards
+    chosen: list[Listed] = []
+    for entry in setting.split(","):
+        gpu = _named(listed, cards, entry.strip())
+        if gpu is None:
+            break
+        if gpu in chosen:
+            # CUDA treats a GPU named twice as an error and shows none.
+            return []
+        chosen.append(gpu)
+    return chosen
+
+
+def _named(listed: Sequence[Listed], cards: Sequence[Listed], entry: str) -> Listed | None:
+    if entry.isdigit():
+        return next((gpu for gpu in cards if gpu.nvml_index == int(entry)), None)
+    if not entry.startswith(("GPU-", "MIG-")):
+        return None
+    if entry.startswith("MIG-GPU-"):
+        return _old_mig_name(listed, cards, entry)
+    # A UUID may be shortened as long as it is unambiguous.
+    matches = [gpu for gpu in listed if gpu.uuid.lower().startswith(entry.lower())]
+    return matches[0] if len(matches) == 1 else None
+
+
+def _old_mig_name(listed: Sequence[Listed], cards: Sequence[Listed], entry: str) -> Listed | None:
+    """Drivers before 470 name a slice MIG-GPU-<card's uuid>/<gpu instance>/<compute instance>."""
+    exact = [gpu for gpu in listed if gpu.uuid.lower() == entry.lower()]
+    if exact:
+        return exact[0]
+    card_uuid = entry.removeprefix("MIG-").split("/", 1)[0].lower()
+    return next((gpu for gpu in cards if gpu.uuid.lower() == card_uuid), None)
+
+
+def setting_of(pid: int, proc: Path = Path("/proc")) -> str | None:
+    """CUDA_VISIBLE_DEVICES as that process was started with. No other variable is looked at."""
+    try:
+        environment = (proc / str(pid) / "environ").read_bytes()
+    except OSError:
+        return None
+    name = b"CUDA_VISIBLE_DEVICES="
+    for variable in environment.split(b"\0"):
+        if variable.startswith(name):
+            return variable[len(name) :].decode(errors="replace")
+    return None

@@ -14,9 +14,8 @@ from flatout.records.sample import CgroupSample, DiskSample, GpuFacts, NetworkFs
 from flatout.telemetry.cgroup import CgroupSampler
 from flatout.telemetry.disk import DiskSampler, NetworkFsSampler, open_data_files
 from flatout.telemetry.host import HostSampler
-from flatout.telemetry.nvml import NvmlSampler
+from flatout.telemetry.nvml import NvmlSampler, setting_of
 from flatout.telemetry.processes import ProcessSampler
-from flatout.telemetry.visible import setting_of
 
 _Sample = TypeVar("_Sample", covariant=True)
 # (from this age of the run on, seconds between ticks at least): a week's record stays in the tens of megabytes.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flatout.app.compare import compare, least_ratio, shown, trial_of
+from flatout.app.compare import compare_runs, least_ratio, run_compare, trial_of
 from flatout.diagnose.ranks import training_ranks
 from flatout.errors import FlatoutError
 from flatout.store.run import StoredRun
@@ -37,7 +37,7 @@ def _names(*runs: StoredRun) -> list[str]:
 def test_twice_as_fast_is_told_with_an_interval_around_two(tmp_path: Path) -> None:
     slow, fast = make(tmp_path, step_ms=10), make(tmp_path, step_ms=5, seed=1)
 
-    (one,) = compare(_names(slow, fast)).comparisons
+    (one,) = compare_runs(_names(slow, fast)).comparisons
 
     assert one.judgement == "faster"
     assert one.gain is not None and one.ordinary_gain is not None
@@ -48,7 +48,7 @@ def test_twice_as_fast_is_told_with_an_interval_around_two(tmp_path: Path) -> No
 
 
 def test_two_runs_of_the_same_are_no_sure_difference_and_one_process_each_is_said(tmp_path: Path) -> None:
-    (one,) = compare(_names(make(tmp_path), make(tmp_path, seed=1))).comparisons
+    (one,) = compare_runs(_names(make(tmp_path), make(tmp_path, seed=1))).comparisons
 
     assert one.judgement == "no sure difference"
     assert one.gain is not None and one.gain.low < 1 < one.gain.high
@@ -60,7 +60,7 @@ def test_two_runs_of_the_same_are_no_sure_difference_and_one_process_each_is_sai
 def test_batches_of_different_size_are_compared_by_samples(tmp_path: Path) -> None:
     small, large = make(tmp_path, step_ms=10, batch=32), make(tmp_path, step_ms=15, batch=64, seed=1)
 
-    (one,) = compare(_names(small, large)).comparisons
+    (one,) = compare_runs(_names(small, large)).comparisons
 
     assert one.judgement == "faster" and not one.same_batch
     assert one.gain is not None and one.gain.mid == pytest.approx(4 / 3, rel=0.05)
@@ -70,7 +70,7 @@ def test_batches_of_different_size_are_compared_by_samples(tmp_path: Path) -> No
 def test_without_known_samples_steps_are_compared_and_that_is_said(tmp_path: Path) -> None:
     known, unknown = make(tmp_path), make(tmp_path, batch=UNKNOWN, seed=1)
 
-    (one,) = compare(_names(known, unknown)).comparisons
+    (one,) = compare_runs(_names(known, unknown)).comparisons
 
     assert one.gain is not None and one.gain.unit == "step"
     assert any("steps are compared" in notice for notice in one.notices)
@@ -80,8 +80,8 @@ def test_several_runs_of_an_arm_show_what_processes_differ_by(tmp_path: Path) ->
     steady = [make(tmp_path, step_ms=10, seed=n) for n in range(2)]
     moody = [make(tmp_path, step_ms=ms, seed=2 + n) for n, ms in enumerate((9.0, 11.0))]
 
-    (alike,) = compare([str(steady[0].path), str(make(tmp_path, step_ms=9.5, seed=9).path)]).comparisons
-    (unlike,) = compare([",".join(_names(*steady)), ",".join(_names(*moody))]).comparisons
+    (alike,) = compare_runs([str(steady[0].path), str(make(tmp_path, step_ms=9.5, seed=9).path)]).comparisons
+    (unlike,) = compare_runs([",".join(_names(*steady)), ",".join(_names(*moody))]).comparisons
 
     assert unlike.gain is not None and alike.gain is not None
     assert unlike.gain.trials == (2, 2)
@@ -94,7 +94,7 @@ def test_several_runs_of_an_arm_show_what_processes_differ_by(tmp_path: Path) ->
 def test_all_others_are_compared_with_the_first(tmp_path: Path) -> None:
     runs = [make(tmp_path, step_ms=ms, seed=n) for n, ms in enumerate((10, 5, 20))]
 
-    found = compare(_names(*runs)).comparisons
+    found = compare_runs(_names(*runs)).comparisons
 
     assert [one.before.name for one in found] == [runs[0].id] * 2
     assert [one.judgement for one in found] == ["faster", "slower"]
@@ -113,7 +113,7 @@ def test_all_others_are_compared_with_the_first(tmp_path: Path) -> None:
 def test_the_gate_fails_only_what_is_surely_below(tmp_path: Path, step_ms: float, limit: str, code: int) -> None:
     names = _names(make(tmp_path), make(tmp_path, step_ms=step_ms, seed=1))
 
-    text, found = shown(names, fail_below=limit, root=None, json_file=None, quiet=True)
+    text, found = run_compare(names, fail_below=limit, root=None, json_file=None, quiet=True)
 
     assert found == code
     assert ("failed" in text) == bool(code)
@@ -130,7 +130,7 @@ def test_slower_steps_fail_though_a_rare_evaluation_hides_them_in_the_whole_time
         process.end()
         runs.append(making.stored())
 
-    found = compare(_names(*runs), "-3%")
+    found = compare_runs(_names(*runs), "-3%")
 
     (one,) = found.comparisons
     assert one.gain is not None and one.gain.high > 0.97
@@ -147,23 +147,23 @@ def test_a_run_without_steps_and_a_run_against_itself_are_refused(tmp_path: Path
     run, empty = make(tmp_path), Making(tmp_path).stored()
 
     with pytest.raises(FlatoutError, match="no training step"):
-        compare(_names(run, empty))
+        compare_runs(_names(run, empty))
     with pytest.raises(FlatoutError, match="named twice"):
-        compare(_names(run, run))
+        compare_runs(_names(run, run))
     link = tmp_path / "link"
     link.symlink_to(run.path)
     with pytest.raises(FlatoutError, match="named twice"):
-        compare([str(run.path), str(link)])
+        compare_runs([str(run.path), str(link)])
     with pytest.raises(FlatoutError, match="',' names no run"):
-        compare([",", str(run.path)])
+        compare_runs([",", str(run.path)])
 
 
 def test_too_few_steps_give_no_rate_and_no_passing_gate(tmp_path: Path) -> None:
     names = _names(make(tmp_path), make(tmp_path, steps=3))
 
-    assert compare(names).comparisons[0].judgement == "not measured"
+    assert compare_runs(names).comparisons[0].judgement == "not measured"
     with pytest.raises(FlatoutError, match="too few steps"):
-        compare(names, "-3%")
+        compare_runs(names, "-3%")
 
 
 def test_samples_of_all_ranks_add_up(tmp_path: Path) -> None:
@@ -196,8 +196,8 @@ def test_json_is_plain_and_goes_to_a_file_or_alone_to_stdout(tmp_path: Path) -> 
     names = _names(make(tmp_path), make(tmp_path, step_ms=8, seed=1, argv=("train.py", "--fast")))
     file = tmp_path / "compared.json"
 
-    page, _ = shown(names, fail_below=None, root=None, json_file=str(file), quiet=False)
-    alone, _ = shown(names, fail_below=None, root=None, json_file="-", quiet=False)
+    page, _ = run_compare(names, fail_below=None, root=None, json_file=str(file), quiet=False)
+    alone, _ = run_compare(names, fail_below=None, root=None, json_file="-", quiet=False)
 
     value = json.loads(file.read_text())
     assert value == json.loads(alone)
@@ -214,7 +214,7 @@ def test_what_is_just_at_the_limit_fails_in_one_of_twenty_at_most(tmp_path: Path
         luck = np.exp(rng.normal(0.0, 0.01, 2))  # what processes differ by
         before = make(tmp_path, step_ms=10.0 * luck[0], seed=2 * seed, steps=120)
         after = make(tmp_path, step_ms=10.0 / 0.97 * luck[1], seed=2 * seed + 1, steps=120)
-        found = compare(_names(before, after), "-3%")
+        found = compare_runs(_names(before, after), "-3%")
         failed += bool(found.gate and found.gate.failed)
 
     # Two are expected at the most; more than six would be a chance of one in a hundred.

@@ -7,7 +7,7 @@ import json
 import pytest
 from rich.cells import cell_len
 
-from flatout.app.explain import explained, listed
+from flatout.app.explain import list_catalogue, run_explain
 from flatout.errors import FlatoutError
 from flatout.problems.catalogue import problems
 from flatout.problems.chinese.catalogue import CHINESE
@@ -15,7 +15,7 @@ from flatout.problems.chinese.catalogue import CHINESE
 
 @pytest.mark.parametrize("code", CHINESE)
 def test_a_problem_in_chinese_says_all_of_it_in_lines_that_fit(code: str) -> None:
-    page = explained(code, language="zh")
+    page = run_explain(code, language="zh")
 
     words = CHINESE[code]
     joined = "".join(page.split())
@@ -27,18 +27,18 @@ def test_a_problem_in_chinese_says_all_of_it_in_lines_that_fit(code: str) -> Non
 
 
 def test_the_list_has_every_title() -> None:
-    page = listed(language="zh")
+    page = list_catalogue(language="zh")
 
     assert all(f"{problem.code}  " in page and CHINESE[problem.code].title in page for problem in problems())
-    assert all(problem.title in listed() for problem in problems())
+    assert all(problem.title in list_catalogue() for problem in problems())
 
 
 def test_json_has_the_words_of_the_language() -> None:
-    assert json.loads(explained("IN101", as_json=True, language="zh"))["title"] == CHINESE["IN101"].title
-    assert json.loads(listed(as_json=True))[0]["title"] == problems()[0].title
+    assert json.loads(run_explain("IN101", as_json=True, language="zh"))["title"] == CHINESE["IN101"].title
+    assert json.loads(list_catalogue(as_json=True))[0]["title"] == problems()[0].title
 
 
 @pytest.mark.parametrize("name", ["IN101", "loader.workers"])
 def test_another_language_is_a_mistake(name: str) -> None:
     with pytest.raises(FlatoutError, match="--lang must be one of en, zh, got 'fr'"):
-        explained(name, language="fr")
+        run_explain(name, language="fr")

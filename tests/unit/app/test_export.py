@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from flatout.app.export import exported_metrics, exported_tables, whole
-from flatout.diagnose.scalars import MOST_POINTS, scalars
-from flatout.diagnose.tables import tables
+from flatout.app.export import export_metrics, export_tables, open_atomic
+from flatout.diagnose.tables import MOST_POINTS, scalars, tables
 from flatout.errors import FlatoutError
 from flatout.records.phases import PHASES
 from flatout.records.scalars import Scalar
@@ -46,7 +45,7 @@ def _rows(file: Path) -> list[dict[str, str]]:
 def test_every_step_and_sample_is_a_row_of_csv(tmp_path: Path) -> None:
     run = make(tmp_path)
 
-    files = exported_tables(str(run.path), tmp_path / "new" / "tables", as_parquet=False)
+    files = export_tables(str(run.path), tmp_path / "new" / "tables", as_parquet=False)
 
     assert [file.name for file in files] == [
         "steps.csv",
@@ -79,7 +78,7 @@ def test_parquet_holds_the_same_where_pyarrow_is_there(tmp_path: Path) -> None:
     parquet: Any = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed: make setup")
     run = make(tmp_path)
 
-    files = exported_tables(str(run.path), tmp_path / "tables", as_parquet=True)
+    files = export_tables(str(run.path), tmp_path / "tables", as_parquet=True)
 
     read = parquet.read_table(files[0])
     assert read.column_names == list(tables(run)["steps"])
@@ -92,10 +91,10 @@ def test_what_is_not_installed_is_one_line_and_makes_nothing(tmp_path: Path, mon
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
 
     with pytest.raises(FlatoutError, match="pip install pyarrow, or export csv"):
-        exported_tables(str(run.path), tmp_path / "out", as_parquet=True)
+        export_tables(str(run.path), tmp_path / "out", as_parquet=True)
     for tool in metrics.TOOLS:
         with pytest.raises(FlatoutError, match=f"{tool} is not installed here: pip install {tool}"):
-            exported_metrics(str(run.path), tool, tmp_path / "out")
+            export_metrics(str(run.path), tool, tmp_path / "out")
 
     assert not (tmp_path / "out").exists()
 
@@ -114,11 +113,11 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     file = tmp_path / "a.csv"
     file.write_text("before")
 
-    with pytest.raises(FlatoutError, match=r"a\.csv.*cannot be written"), whole(file) as temporary:
+    with pytest.raises(FlatoutError, match=r"a\.csv.*cannot be written"), open_atomic(file) as temporary:
         temporary.write_text("half")
         raise OSError(28, "No space left on device")
     with pytest.raises(FlatoutError, match="cannot be made"):
-        exported_tables(str(make(tmp_path / "runs").path), file / "below", as_parquet=False)
+        export_tables(str(make(tmp_path / "runs").path), file / "below", as_parquet=False)
 
     assert file.read_text() == "before"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "runs"]
@@ -164,7 +163,7 @@ def test_tensorboard_reads_what_was_written(tmp_path: Path) -> None:
     loading: Any = pytest.importorskip(name, reason="tensorboard is not installed: make setup")
     run = make(tmp_path)
 
-    count = exported_metrics(str(run.path), "tensorboard", tmp_path / "logs")
+    count = export_metrics(str(run.path), "tensorboard", tmp_path / "logs")
 
     (folder,) = (tmp_path / "logs").iterdir()
     read = loading.EventAccumulator(str(folder), size_guidance={"scalars": 0})
@@ -181,8 +180,8 @@ def test_mlflow_reads_what_was_written(tmp_path: Path) -> None:
     pytest.importorskip("mlflow", reason="mlflow brings much along: make soak installs it apart and runs this")
     run = make(tmp_path)
 
-    exported_metrics(str(run.path), "mlflow", tmp_path / "mlruns")
-    exported_metrics(str(run.path), "mlflow", tmp_path / "mlruns")
+    export_metrics(str(run.path), "mlflow", tmp_path / "mlruns")
+    export_metrics(str(run.path), "mlflow", tmp_path / "mlruns")
 
     tracking: Any = importlib.import_module("mlflow.tracking")
     client = tracking.MlflowClient(tracking_uri=(tmp_path / "mlruns").as_uri())
@@ -196,7 +195,7 @@ def test_mlflow_reads_what_was_written(tmp_path: Path) -> None:
 def test_wandb_gets_an_offline_run(tmp_path: Path) -> None:
     pytest.importorskip("wandb", reason="wandb brings much along: make soak installs it apart and runs this")
 
-    exported_metrics(str(make(tmp_path).path), "wandb", tmp_path / "logs")
+    export_metrics(str(make(tmp_path).path), "wandb", tmp_path / "logs")
 
     (file,) = (tmp_path / "logs" / "wandb").glob("offline-run-*/run-*.wandb")
     assert b"flatout/step_ms" in file.read_bytes()

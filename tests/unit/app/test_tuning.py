@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from flatout.app.profile import profile
 from flatout.app.tuning.knobs import knobs_of
 from flatout.app.tuning.picks import written
 from flatout.app.tuning.trials import Trials, same_search
 from flatout.errors import FlatoutError
+from flatout.launch.profile import read_profile
 from flatout.records.trial import Trial
 from flatout.records.tune import Ask, Pick, Point
 from flatout.trials.request import Request
@@ -132,7 +132,7 @@ def test_a_pick_is_a_profile_its_copies_and_a_command(folder: Path) -> None:
 
     pick = written(Pick("balanced", point, "as measured"), trials, folder / "tune" / "balanced", "3.00 samples/s")
 
-    assert profile(folder / "tune" / "balanced" / "flatout.toml", ()).values == {"loader.workers": 4}
+    assert read_profile(folder / "tune" / "balanced" / "flatout.toml", ()).values == {"loader.workers": 4}
     assert tomllib.loads((folder / "tune/balanced/flatout.toml").read_text()) == {
         "remedies": {"loader": {"workers": 4}}
     }

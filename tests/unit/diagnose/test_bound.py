@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flatout.diagnose.bound import removable, verdict
+from flatout.diagnose.verdict import removable, verdict
 from flatout.records.phases import PHASES
 from flatout.records.report import GpuUse, PhaseShare
 

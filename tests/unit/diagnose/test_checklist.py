@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flatout.diagnose.checklist import checklist
+from flatout.diagnose.verdict import checklist
 from flatout.problems.cases import on_gpu, run
 from flatout.records.checklist import Check
 from flatout.records.evidence import Evidence, Series

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flatout.diagnose.host import host_use
 from flatout.diagnose.ranks import training_ranks
+from flatout.diagnose.resources import host_use
 from tests.unit.making import Making
 
 _COLUMNS = ("t_s", "pid", "role", "cpu_share", "rss_bytes", "pss_bytes")

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flatout.diagnose.logs.compare import compared
-from flatout.diagnose.logs.parsing import read_log
-from flatout.diagnose.logs.pattern import Pattern
-from flatout.diagnose.logs.summary import summarised
+from flatout.diagnose.logs.reader import read_log
+from flatout.diagnose.logs.readings import Pattern
+from flatout.diagnose.logs.summary import compared, summarised
 from flatout.errors import FlatoutError
 from flatout.records.logs import LogSummary
 from tests.unit.diagnose import log_texts as logs

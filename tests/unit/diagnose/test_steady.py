@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flatout.diagnose.steady import warmup_length
+from flatout.diagnose.ranks import warmup_length
 
 
 def steps(*parts: tuple[int, float]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flatout.attach import wire
-from flatout.diagnose.excerpts import excerpts
 from flatout.diagnose.settings import setting_lines
+from flatout.diagnose.source_text import excerpts
 from flatout.diagnose.summary import examine
-from flatout.diagnose.thinning import BUCKETS, bucket_starts, peaks
-from flatout.diagnose.timeline import timeline
+from flatout.diagnose.timeline import BUCKETS, bucket_starts, peaks, timeline
 from flatout.problems.config.loader_settings import CASES
 from flatout.records.report import Location
 from flatout.store.run import StoredRun

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from flatout.diagnose.fixing import fixed
+from flatout.diagnose.source_fixes import fixed
 from flatout.problems.cases import SourceCase
 from flatout.problems.catalogue import HEADINGS, IN_SOURCE, Problem, problems
 from flatout.records.source import SourceFinding

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flatout.diagnose.bound import verdict, with_findings
+from flatout.diagnose.verdict import verdict, with_findings
 from flatout.records.phases import PHASES
 from flatout.records.report import Bound, Cost, Finding, Gain, GpuUse, Grounds, PhaseShare, Verdict
 from flatout.records.sentences import in_chinese, in_english

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from flatout.app.explain import explained
+from flatout.app.explain import run_explain
 from flatout.attach import imports
 from flatout.attach.patching import Patches
 from flatout.problems.cases import on_gpu, run
@@ -100,7 +100,7 @@ def test_a_problem_names_it(remedy: Remedy) -> None:
     answered = answered_by(remedy.id)
 
     assert answered
-    assert explained(remedy.id).endswith(f" Answers: {', '.join(problem.code for problem in answered)}")
+    assert run_explain(remedy.id).endswith(f" Answers: {', '.join(problem.code for problem in answered)}")
 
 
 @pytest.mark.parametrize("remedy", remedies(), ids=lambda remedy: remedy.id)

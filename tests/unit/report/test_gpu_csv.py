@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from flatout.app.monitor import summarise
 from flatout.errors import FlatoutError
 from flatout.records.sample import GpuFacts, GpuReading, GpuSample, HostSample, ProcessSample, Tick
 from flatout.report.gpu_csv import HEADER, CsvFile, csv_lines
+from flatout.telemetry.monitor import summarise_ticks
 
 SMI_HEADER = "timestamp, utilization.gpu [%], utilization.memory [%], memory.used [MiB], memory.total [MiB]"
 WHEN = datetime(2025, 11, 15, 12, 0, 0, 123456)
@@ -80,7 +80,7 @@ def test_two_gpus_in_one_round_are_told_apart(tmp_path):
 
     ticks, _ = read(tmp_path, "\n".join(lines))
 
-    summary = summarise(ticks)
+    summary = summarise_ticks(ticks)
     assert [gpu.util_percent.mean for gpu in summary.gpus] == [90, 10]
 
 
@@ -90,7 +90,7 @@ def test_gpus_are_told_apart_by_uuid(tmp_path):
 
     ticks, _ = read(tmp_path, header + "\n".join(lines))
 
-    assert [gpu.util_percent.mean for gpu in summarise(ticks).gpus] == [80, 20]
+    assert [gpu.util_percent.mean for gpu in summarise_ticks(ticks).gpus] == [80, 20]
 
 
 def test_what_we_write_reads_back_to_the_same_summary(tmp_path):
@@ -118,7 +118,7 @@ def test_what_we_write_reads_back_to_the_same_summary(tmp_path):
 
     ticks, skipped = read(tmp_path, "\n".join(lines))
 
-    before, after = summarise(written), summarise(ticks)
+    before, after = summarise_ticks(written), summarise_ticks(ticks)
     assert skipped == 0 and after.gpus[0].util_percent == before.gpus[0].util_percent
     assert after.gpus[0].power_share.mean == pytest.approx(before.gpus[0].power_share.mean)
     assert after.gpus[0].status == before.gpus[0].status and after.host.workers == 2

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from flatout.app.report import html_of
 from flatout.attach import wire
+from flatout.launch.run_page import run_html
 from tests.unit.making import MS, UNKNOWN, Making, body
 
 _KEYS = ("t_s", "pid", "gpu", "role", "major", "minor")
@@ -35,7 +35,7 @@ def test_any_recording_has_a_page(tmp_path: Path, seed: int) -> None:
             making.rows(source, kept, [[_value(name, n, chance) for name in kept] for n in range(count)])
     stored = making.stored(exit_code=chance.choice((0, 1, None)), wall_s=chance.choice((None, 5.0)))
 
-    html = html_of(stored.path)
+    html = run_html(stored.path)
 
     assert html.rstrip().endswith("</html>") and "nan" not in html[html.index("<main>") : html.index("</main>")].split()
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import flatout
-from flatout.diagnose.checklist import checklist
+from flatout.diagnose.verdict import checklist
 from flatout.problems.cases import on_gpu
 from flatout.problems.cases import run as evidence_of
 from flatout.problems.chinese.catalogue import CHINESE
@@ -179,7 +179,7 @@ def _literals() -> str:
     root = Path(flatout.__file__).parent
     files = (
         file
-        for name in ("app", "diagnose", "feed", "prove", "remedies", "telemetry")
+        for name in ("app", "diagnose", "feed", "launch", "prove", "remedies", "telemetry")
         for file in (root / name).rglob("*.py")
     )
     trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files]

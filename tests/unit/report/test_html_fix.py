@@ -11,7 +11,7 @@ import pytest
 
 from flatout.app.fixing import bench
 from flatout.app.fixing.proof import PROFILE as PROFILE_ARM
-from flatout.app.report import page_of
+from flatout.app.report import make_page
 from flatout.errors import FlatoutError
 from flatout.records.fix import Fix
 from flatout.records.proof import Envelope, MetricVerdict
@@ -190,8 +190,8 @@ def test_the_trials_and_the_look_are_found_beside_the_record(tmp_path: Path) -> 
         (folder / f"arm-{n}").mkdir()
         (folder / f"arm-{n}" / "trial.json").write_text(json.dumps(asdict(trial)))
 
-    stem, page = page_of(str(folder))
+    stem, page = make_page(str(folder))
 
     html = drawn(page)
-    assert stem == "fix-20260101-a" and page_of(str(folder / "fix.json"))[0] == stem
+    assert stem == "fix-20260101-a" and make_page(str(folder / "fix.json"))[0] == stem
     assert "Step times of every arm" in html and "The run over time" in html and 'id="findings"' in html

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flatout.diagnose.checklist import checklist
+from flatout.diagnose.verdict import checklist
 from flatout.problems.cases import run as evidence_of
 from flatout.records.report import Finding, Gain, LineCost, Location, RemedyState, SourceSide, Unmeasured
 from flatout.records.timeline import Curves, Excerpt, Mark, ProcessUse, SettingLine, StepTimes, Timeline

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from flatout.app.report import html_of, page_of, write_report
-from flatout.app.verdict import summarised
+from flatout.app.report import make_page, run_report
 from flatout.errors import FlatoutError
+from flatout.launch.run_page import run_html
+from flatout.launch.verdict import judge_finished_run
 from flatout.records.report import Finding, RunReport
 from flatout.report import text
 from flatout.report.html.page import drawn
@@ -111,10 +112,10 @@ def test_a_stored_run_becomes_a_file(tmp_path: Path, capsys: pytest.CaptureFixtu
     run = whole_run(tmp_path)
     file = tmp_path / "page.html"
 
-    code = write_report(str(run.path), out=str(file), language="zh", quiet=False)
+    code = run_report(str(run.path), out=str(file), language="zh", quiet=False)
 
     page = file.read_text()
-    report = summarised(run.path, run.manifest.argv)
+    report = judge_finished_run(run.path, run.manifest.argv)
     assert code == 0 and f"wrote {file}" in capsys.readouterr().err
     assert 'data-lang="zh"' in page
     assert _element(page, "sentence") == report.verdict.sentence
@@ -127,18 +128,18 @@ def test_a_stored_run_becomes_a_file(tmp_path: Path, capsys: pytest.CaptureFixtu
         charts
     )
     assert [mark[0] for mark in data["marks"]] == ["eval", "checkpoint", "eval", "checkpoint"]
-    assert '<html lang="en"' in html_of(run.path)
+    assert '<html lang="en"' in run_html(run.path)
 
 
 def test_mistakes_are_one_line(tmp_path: Path) -> None:
     run = whole_run(tmp_path)
 
     with pytest.raises(FlatoutError, match="--lang must be one of en, zh, got 'fr'"):
-        write_report(str(run.path), out=None, language="fr", quiet=True)
+        run_report(str(run.path), out=None, language="fr", quiet=True)
     with pytest.raises(FlatoutError, match="could not be written"):
-        write_report(str(run.path), out=str(tmp_path / "no" / "page.html"), language="en", quiet=True)
+        run_report(str(run.path), out=str(tmp_path / "no" / "page.html"), language="en", quiet=True)
     with pytest.raises(FlatoutError, match="no single run"):
-        page_of(str(tmp_path / "nothing"))
+        make_page(str(tmp_path / "nothing"))
     (tmp_path / "fix.json").write_text("[]")
     with pytest.raises(FlatoutError, match="is not the record of a fix"):
-        page_of(str(tmp_path / "fix.json"))
+        make_page(str(tmp_path / "fix.json"))

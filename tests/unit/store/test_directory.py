@@ -11,8 +11,7 @@ import pytest
 
 from flatout.attach.recorder import Recorder
 from flatout.errors import FlatoutError
-from flatout.store.compaction import compact
-from flatout.store.directory import create_run, find_run, is_running, prune, run_paths, size_bytes
+from flatout.store.directory import compact, create_run, find_run, is_running, prune, run_paths, size_bytes
 from flatout.store.manifest import Manifest, read_manifest, write_manifest
 from flatout.store.mounts import filesystem_of, is_network
 from flatout.store.recording import read_recording

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flatout.store.growing import GrowingRows
-from flatout.store.rows import RowWriter, read_rows
+from flatout.store.rows import GrowingRows, RowWriter, read_rows
 
 
 def test_each_row_is_seen_once(tmp_path: Path) -> None:

@@ -14,8 +14,7 @@ from flatout.attach import wire
 from flatout.attach.recorder import Recorder
 from flatout.errors import FlatoutError
 from flatout.store import recording as recording_module
-from flatout.store.header import SLOT_BYTES
-from flatout.store.recording import Recording, Tail, read_recording
+from flatout.store.recording import SLOT_BYTES, Recording, Tail, read_recording
 from tests.unit.making import body, facts, step_body
 
 STEPS = 40

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from flatout.store.redaction import (
     REDACTED,
+    is_secret_name,
     redact,
     redact_argv,
     redact_environment,
     redact_text,
 )
-from flatout.store.secret_names import is_secret_name
 
 LETTERS = string.ascii_letters + string.digits
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"

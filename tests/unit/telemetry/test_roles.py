@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from flatout.telemetry.roles import Known, roles_of
+from flatout.telemetry.processes import Known, roles_of
 
 PY = b"/usr/bin/python3\0"
 TRAIN = PY + b"train.py\0--epochs\x003\0"

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from flatout.telemetry.visible import Listed, setting_of, visible_gpus
+from flatout.telemetry.nvml import Listed, setting_of, visible_gpus
 
 GPUS = [
     Listed("GPU-11111111-aa", 0),

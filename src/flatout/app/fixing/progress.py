@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from flatout.app.terminal import Terminal, say
+from flatout.launch.terminal import Terminal, write_stderr
 from flatout.records.fix import Tried
 from flatout.report.fix import with_bounds, written
 from flatout.trials.request import Request
@@ -50,10 +50,10 @@ class Progress:
         if not self._is_shown:
             return
         if self._is_line:
-            say(f"\r\x1b[Kflatout: {words}" + ("\n" if stays else ""))
+            write_stderr(f"\r\x1b[Kflatout: {words}" + ("\n" if stays else ""))
         else:
-            say(f"flatout: {words}\n")
+            write_stderr(f"flatout: {words}\n")
 
     def end(self) -> None:
         if self._is_shown and self._is_line:
-            say("\r\x1b[K")
+            write_stderr("\r\x1b[K")

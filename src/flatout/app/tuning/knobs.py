@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from flatout.app.profile import profile
 from flatout.errors import FlatoutError
 from flatout.feed.processors import processors
+from flatout.launch.profile import read_profile
 from flatout.records.tune import Knob
 from flatout.remedies.catalogue import known
 from flatout.source.syntax.config_files import torch_setting
@@ -86,7 +86,7 @@ def _remedy(one: Written, is_alone: bool) -> Knob:
     knob = Knob(name, "remedy", target, values, known()[target].safety, meaning=_MEANINGS.get(target, ""))
     for value in values:
         try:
-            profile(None, remedies_for(knob, value))
+            read_profile(None, remedies_for(knob, value))
         except FlatoutError as error:
             raise FlatoutError(f"--knob {one.name}: {error}") from None
     return knob

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from flatout.app.profile_file import toml
 from flatout.app.tuning.trials import Trials, write
+from flatout.launch.profile import profile_toml
 from flatout.records.tune import Pick
 from flatout.report.tune import described
 
@@ -23,7 +23,7 @@ def written(pick: Pick, trials: Trials, folder: Path, figures: str) -> Pick:
     remedies = trials.profile(pick.point.setting).values
     comments = [f"{pick.name}: {described(pick.point.setting)}", figures, pick.why]
     if remedies:
-        write(folder / PROFILE, toml(remedies, [one for one in comments if one]))
+        write(folder / PROFILE, profile_toml(remedies, [one for one in comments if one]))
     command = command_text(trials.command_for(pick.point.setting, folder), bool(remedies), folder, trials.cwd)
     write(folder / COMMAND, command + "\n")
     return replace(pick, folder=os.path.relpath(folder, trials.cwd), command=command)

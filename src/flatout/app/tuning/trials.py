@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from flatout.app.late import late_steps
-from flatout.app.profile import Profile, profile
 from flatout.app.tuning.knobs import remedies_for
+from flatout.launch.profile import Profile, read_profile
 from flatout.records.trial import Trial
 from flatout.records.tune import Ask, Knob, Setting
 from flatout.report.tune import described
@@ -72,7 +72,7 @@ class Trials:
         for knob in turned:
             wanted.pop(knob.target, None)
             wanted |= remedies_for(knob, setting[knob.name])
-        return profile(None, wanted) if wanted else Profile({})
+        return read_profile(None, wanted) if wanted else Profile({})
 
     def command_for(self, setting: Setting, folder: Path) -> tuple[str, ...]:
         """The user's words with the setting's, its config copies written into `folder`."""

@@ -1,0 +1,427 @@
+"""Joins findings in source with a run: what each costs at its lines, and which turn out to be free.
+
+Each is looked up in what the run measured of its kind: waits for the device, copies to it, pauses, the lines of the
+training thread and of a loader's worker; a finding of the run of the same code speaks for those that have no line of
+their own. What a run cannot have seen is not measured, and stays as it is.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import PurePath
+from typing import Protocol, TypeVar
+
+from flatout.problems.prediction import device_work_ms
+from flatout.records.evidence import Evidence, LoaderUse
+from flatout.records.report import Finding, Location
+from flatout.records.source import SYNTAX, UNUSED, CheckReport, Measured, MeasuredRun, Place, Severity, SourceFinding
+from flatout.source.project.project import Project
+from flatout.source.syntax.module import Module
+from flatout.source.syntax.nodes import LOOPS, children, walk_scope
+from flatout.store.run import StoredRun
+from flatout.words import english
+
+# Of a step: two equal runs differ by as much.
+FREE = 0.01
+# A line that takes more than FREE of the time is met by one of so many looks, in 19 runs of 20.
+_ENOUGH_LOOKS = 300
+_CADENCE = ("eval", "checkpoint", "logging")
+_EVALUATING = re.compile(r"eval|valid|test|infer|predict|checkpoint|load", re.I)
+# What a loader is given, as a change names it; of these, what is on or off.
+_LOADERS = re.compile(r"\b(num_workers|pin_memory|persistent_workers|prefetch_factor|batch_size|drop_last)=")
+_SWITCHES = ("num_workers", "pin_memory", "persistent_workers")
+# Told by where they are: a finding of the run at another place is another one.
+_BY_PLACE = ("sync", "transfer", "cadence")
+_ORDER = {"costs": 1, "not_measured": 2, "not_reached": 3, "free": 5}
+_SEVERITIES = ("error", "high", "medium", "low", "hint")
+_SAY = {
+    "no_steps": "run {id} has no training step, so it tells nothing of what is found here",
+    "changed": "changed since the run began, so that lines are matched by their text: {files}",
+    "no_gpu": "the run used no GPU",
+    "hidden": "of {ms:.3g} ms here most pass while the device computes",
+    "live": "{name} is {value} in this run",
+    "waits": "a step waits {ms:.2g} ms for its batch",
+    "pauses": "evaluation, checkpoints and logging take {ms:.2g} ms a step together",
+    "unseen": "in none of {looks:,.0f} looks at what runs beside it",
+    "few_looks": "too few looks at the lines of this run",
+    "other": "a run does not show what this costs",
+    "no_line": "the file was changed, and what the run saw is not in it any more",
+}
+# A file and a line of it, as the check names them.
+Spot = tuple[str, int]
+# File systems round their times.
+_GRACE_S = 1.0
+# From so many parts of a path on, two that end alike mean the same file on two machines.
+_ALIKE = 2
+
+
+class _Located(Protocol):
+    @property
+    def location(self) -> Location: ...
+
+
+_Site = TypeVar("_Site", bound=_Located)
+
+
+def joined(report: CheckReport, project: Project, run: StoredRun, evidence: Evidence) -> CheckReport:
+    """The findings with what the run says of each: the dearest first, those that are free last and of low severity."""
+    facts = MeasuredRun(run.id, evidence.step_ms, evidence.report.run.device)
+    if not evidence.step_ms:
+        return replace(report, run=facts, notices=(*report.notices, _SAY["no_steps"].format(id=run.id)))
+    judge = Judge(project, run, evidence)
+    found = [judge.with_cost(one, report.findings) for one in report.findings]
+    notices = report.notices
+    if changed := judge.standing.changed:
+        notices = (*notices, _SAY["changed"].format(files=", ".join(changed)))
+    return replace(report, findings=tuple(sorted(found, key=_weight)), run=facts, notices=notices)
+
+
+def _weight(one: SourceFinding) -> tuple[int, float, int]:
+    severity = _SEVERITIES.index(one.severity)
+    if one.measured is None:
+        return (0 if one.code == SYNTAX else 4), 0.0, severity
+    return _ORDER[one.measured.state], -(one.measured.ms_per_step or 0.0), severity
+
+
+class Judge:
+    """What one run says of the findings in one project."""
+
+    def __init__(self, project: Project, run: StoredRun, evidence: Evidence) -> None:
+        self._run = evidence
+        self.standing = Standing(project, run.manifest.started_unix_s, _snippets(run, evidence))
+        report = evidence.report
+        self._syncs = self._by_spot(report.syncs)
+        self._copies = self._by_spot(report.copies)
+        self._pauses = self._by_spot(report.pauses)
+        self._lines = self._by_spot(evidence.all_lines)
+        self._in_workers = self._by_spot(evidence.worker_lines)
+        self._judges: dict[str, Callable[[SourceFinding], Measured]] = {
+            "sync": self._wait,
+            "transfer": self._copy,
+            "input": self._feed,
+            "cadence": self._pause,
+            "host": self._at_lines,
+        }
+
+    def with_cost(self, one: SourceFinding, among: Sequence[SourceFinding]) -> SourceFinding:
+        if one.code in (SYNTAX, UNUSED):
+            return one
+        measured = self._measured(one, among)
+        return replace(one, measured=measured, severity=_severity(one, measured))
+
+    def _measured(self, one: SourceFinding, among: Sequence[SourceFinding]) -> Measured:
+        judge = self._judges.get(one.family, self._unknown)
+        judged = judge(one) if one.place.cell is None else _not_measured("other")
+        if judged.state != "costs" and (same := self.same(one, among)) is not None:
+            return self._as_found(same)
+        return judged
+
+    def same(self, one: SourceFinding, among: Sequence[SourceFinding]) -> Finding | None:
+        """The finding of the run that is this one: of its code and at one of its places, or the only one of it."""
+        alike = [finding for finding in self._run.report.findings if finding.code == one.code]
+        places = self.spots(one)
+        for finding in alike:
+            if finding.location is not None and self.standing.now(finding.location) in places:
+                return finding
+        is_only = sum(other.code == one.code for other in among) == 1
+        return alike[0] if alike and is_only and one.family not in _BY_PLACE else None
+
+    def spots(self, one: SourceFinding) -> set[Spot]:
+        """The lines of a finding and of all places it names."""
+        places = (one.place, *(other.place for other in one.related))
+        return set().union(*(self.standing.lines_of(place) for place in places))
+
+    # What the evidence of one kind says.
+
+    def _wait(self, one: SourceFinding) -> Measured:
+        if not self._run.on_gpu:
+            return _not_measured("no_gpu")
+        own = self.standing.lines_of(one.place)
+        sites = [site for spot in own for site in self._syncs.get(spot, ())]
+        if not sites:
+            return self._not_seen(one)
+        timed_ms = min(sum(site.ms or 0.0 for site in sites), self._run.phase("sync").ms)
+        # Hidden waits are counted, not timed: the line has to stand for them.
+        hidden = {spot for spot in own for site in self._syncs.get(spot, ()) if site.ms is None}
+        return self._cost(timed_ms + self._lines_ms(hidden))
+
+    def _copy(self, one: SourceFinding) -> Measured:
+        if not self._run.on_gpu:
+            return _not_measured("no_gpu")
+        sites = [site for spot in self.standing.lines_of(one.place) for site in self._copies.get(spot, ())]
+        use = self._loader_of(one)
+        if not sites and use is not None:
+            if (live := self._live(one, use)) is not None:
+                return live
+            # What the loader hands out is copied somewhere else.
+            sites = [site for site in self._run.report.copies if not _EVALUATING.search(site.function)]
+        if not sites:
+            return self._not_seen(one)
+        return self._cost(min(sum(site.ms for site in sites), self._run.phase("h2d").ms))
+
+    def _feed(self, one: SourceFinding) -> Measured:
+        use = self._loader_of(one)
+        if use is None and _LOADERS.search(english(one.change or "")):
+            return self._not_seen(one) if self._run.loaders else _not_measured("other")
+        if use is None:
+            return self._at_lines(one)
+        if (live := self._live(one, use)) is not None:
+            return live
+        waits_ms = self._run.starved_ms
+        words = _SAY["waits"].format(ms=waits_ms)
+        if use.trains and waits_ms < FREE * self._run.step_ms:
+            return Measured("free", waits_ms, waits_ms / self._run.step_ms, words)
+        return Measured("not_measured", words=words if use.trains else _SAY["other"])
+
+    def _pause(self, one: SourceFinding) -> Measured:
+        spots = self.standing.lines_of(one.place)
+        steps = max(1, self._run.report.run.steps)
+        ms = sum(site.total_s * 1e3 / steps for spot in spots for site in self._pauses.get(spot, ()))
+        ms = ms or sum(line.ms for spot in spots for line in self._lines.get(spot, ()) if line.phase in _CADENCE)
+        if ms:
+            # The device may be busy meanwhile, but not with the training.
+            return self._cost(ms, may_hide=False)
+        most_ms = sum(self._run.phase(name).ms for name in _CADENCE)
+        if most_ms < FREE * self._run.step_ms:
+            words = _SAY["pauses"].format(ms=most_ms)
+            return Measured("free", most_ms, most_ms / self._run.step_ms, words)
+        return _not_measured("other")
+
+    def _at_lines(self, one: SourceFinding) -> Measured:
+        spots = self.standing.lines_of(one.place)
+        in_workers = sum(line.share for spot in spots for line in self._in_workers.get(spot, ()))
+        ms = self._lines_ms(spots) + in_workers * self._run.starved_ms
+        if ms:
+            return self._cost(ms)
+        if self._run.line_looks < _ENOUGH_LOOKS:
+            return _not_measured("few_looks")
+        beside = self.standing.beside(one.place)
+        if beside is None:
+            return _not_measured("other")
+        if any(spot in self._lines or spot in self._in_workers for spot in beside):
+            return Measured("free", 0.0, 0.0, _SAY["unseen"].format(looks=self._run.line_looks))
+        return self._not_seen(one)
+
+    def _unknown(self, one: SourceFinding) -> Measured:
+        return _not_measured("no_gpu" if one.family == "compute" and not self._run.on_gpu else "other")
+
+    # What they have in common.
+
+    def _cost(self, ms: float, may_hide: bool = True) -> Measured:
+        """Time at a place; of that, what passes while the device computes anyway costs nothing."""
+        step_ms = self._run.step_ms
+        busy_ms = device_work_ms(self._run) if may_hide else 0.0
+        exposed_ms = min(ms, max(0.0, step_ms - (busy_ms or 0.0)))
+        words = _SAY["hidden"].format(ms=ms) if exposed_ms < 0.5 * ms else ""
+        return Measured("costs" if exposed_ms >= FREE * step_ms else "free", exposed_ms, exposed_ms / step_ms, words)
+
+    def _not_seen(self, one: SourceFinding) -> Measured:
+        if one.place.file in self.standing.changed:
+            return _not_measured("no_line")
+        return Measured("not_reached")
+
+    def _as_found(self, finding: Finding) -> Measured:
+        gain = finding.predicted_gain
+        if gain is None:
+            return Measured("costs", words=finding.cause)
+        share = 1 - 1 / gain.mid
+        return Measured("costs", share * self._run.step_ms, share, finding.cause)
+
+    def _loader_of(self, one: SourceFinding) -> LoaderUse | None:
+        """The loader, as it lived, that the finding is about."""
+        spots = self.spots(one)
+        made = [use for use in self._run.loaders if use.made_at and self.standing.now(use.made_at) in spots]
+        return next((use for use in made if use.trains), made[0] if made else None)
+
+    def _live(self, one: SourceFinding, use: LoaderUse) -> Measured | None:
+        """A setting that the source leaves off may have come from the command line."""
+        named = _LOADERS.search(english(one.change or ""))
+        value = use.settings.get(named[1]) if named is not None and named[1] in _SWITCHES else None
+        if named is None or not value:
+            return None
+        return Measured("free", 0.0, 0.0, _SAY["live"].format(name=named[1], value=value))
+
+    def _lines_ms(self, spots: Iterable[Spot]) -> float:
+        return sum(line.ms for spot in spots for line in self._lines.get(spot, ()))
+
+    def _by_spot(self, sites: Iterable[_Site]) -> dict[Spot, list[_Site]]:
+        found: dict[Spot, list[_Site]] = defaultdict(list)
+        for one in sites:
+            spot = self.standing.now(one.location)
+            if spot is not None:
+                found[spot].append(one)
+        return found
+
+
+def _severity(one: SourceFinding, measured: Measured) -> Severity:
+    """What is free is of no weight; a cost that was measured may be graver than the source alone could tell."""
+    if measured.state == "free":
+        return "hint" if one.severity == "hint" else "low"
+    if measured.state != "costs" or measured.share is None:
+        return one.severity
+    ratio = 1 / (1 - min(measured.share, 0.99))
+    by_cost: Severity = "high" if ratio >= 1.2 else "medium" if ratio >= 1.05 else "low"
+    return max(one.severity, by_cost, key=lambda each: -_SEVERITIES.index(each))
+
+
+def _not_measured(why: str) -> Measured:
+    return Measured("not_measured", words=_SAY[why])
+
+
+def _snippets(run: StoredRun, evidence: Evidence) -> dict[Location, str]:
+    """Those written down when the run ended, and those of files that are still as they were."""
+    found = {}
+    for item in (run.summary or {}).get("snippets", ()):
+        found[Location(item["location"]["file"], item["location"]["line"])] = item["text"]
+    return found | {one.location: one.text for one in evidence.report.snippets}
+
+
+# Where the lines that a run saw stand in the source as it is now.
+
+
+class Standing:
+    """Finds a run's lines again. `changed` are the files that were written since the run began."""
+
+    def __init__(self, project: Project, begun_unix_s: float, snippets: Mapping[Location, str]) -> None:
+        self._modules = {module.shown: module for module in project.modules if module.cells is None}
+        self._by_path = {os.path.realpath(shown): shown for shown in self._modules}
+        self._begun_unix_s = begun_unix_s
+        self._snippets = snippets
+        self._files: dict[str, str | None] = {}
+        self._is_changed: dict[str, bool] = {}
+
+    @property
+    def changed(self) -> list[str]:
+        """Of the files that were asked for."""
+        return sorted(shown for shown, is_changed in self._is_changed.items() if is_changed)
+
+    def now(self, location: Location) -> Spot | None:
+        """None for a file that is not looked at, or a line that cannot be told from others any more."""
+        if location.file not in self._files:
+            self._files[location.file] = self._same_file(location.file)
+        shown = self._files[location.file]
+        if shown is None:
+            return None
+        if not self._was_changed(shown):
+            return shown, location.line
+        line = self._by_text(self._modules[shown], location)
+        return None if line is None else (shown, line)
+
+    def _same_file(self, file: str) -> str | None:
+        known = self._by_path.get(os.path.realpath(file))
+        if known is not None or os.path.exists(file):
+            return known
+        # Recorded elsewhere: by the end of its path.
+        alike = {shown: _common_end(file, path) for path, shown in self._by_path.items()}
+        most = max(alike.values(), default=0)
+        best = [shown for shown, count in alike.items() if count == most]
+        return best[0] if len(best) == 1 and most >= _ALIKE else None
+
+    def _was_changed(self, shown: str) -> bool:
+        if shown not in self._is_changed:
+            try:
+                self._is_changed[shown] = os.stat(shown).st_mtime > self._begun_unix_s + _GRACE_S
+            except OSError:
+                self._is_changed[shown] = True
+        return self._is_changed[shown]
+
+    def _by_text(self, module: Module, location: Location) -> int | None:
+        text = self._snippets.get(location)
+        if not text:
+            return None
+        same = [number for number, line in enumerate(module.lines, start=1) if line.strip() == text]
+        if len(same) > 1 and location.line in same:
+            return location.line
+        return same[0] if len(same) == 1 else None
+
+    def lines_of(self, place: Place) -> set[Spot]:
+        """All lines of the statement that stands there; of a block's head only the head, unless the block is meant."""
+        last = max(place.line, place.end_line)
+        module = self._modules.get(place.file)
+        if module is None or place.cell is not None:
+            return set()
+        first = place.line
+        statement = _statement_at(module.tree, place)
+        if statement is not None:
+            is_meant = (statement.lineno, statement.col_offset + 1) == (place.line, place.column)
+            first = min(first, statement.lineno)
+            last = max(last, _end(statement, is_meant))
+        return {(place.file, number) for number in range(first, last + 1)}
+
+    def beside(self, place: Place) -> set[Spot] | None:
+        """Lines that run exactly as often: of the innermost loop or function around it, without the loops in there.
+
+        None where there is neither, or a function may do both: set up, and then go on for long in a loop of its own.
+        """
+        module = self._modules.get(place.file)
+        if module is None or place.cell is not None:
+            return None
+        around = _around(module.tree, place.line)
+        if not around:
+            return None
+        inner = around[-1]
+        nested = [one for one in walk_scope(inner) if isinstance(one, LOOPS) and one is not inner]
+        if nested and not isinstance(inner, LOOPS):
+            return None
+        apart = {number for one in nested for number in range(one.lineno, (one.end_lineno or one.lineno) + 1)}
+        lines = set(range(inner.lineno, (inner.end_lineno or inner.lineno) + 1)) - apart
+        return {(place.file, number) for number in lines}
+
+
+def _common_end(one: str, other: str) -> int:
+    count = 0
+    for a, b in zip(reversed(PurePath(one).parts), reversed(PurePath(other).parts), strict=False):
+        if a != b:
+            break
+        count += 1
+    return count
+
+
+def _statement_at(tree: ast.Module, place: Place) -> ast.stmt | None:
+    """The innermost statement that the place lies in."""
+    found: ast.stmt | None = None
+    waiting: list[ast.AST] = list(tree.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case):
+            if isinstance(node, ast.stmt | ast.ExceptHandler) and not _holds(node, place.line):
+                continue
+            if isinstance(node, ast.stmt) and (found is None or _is_inside(node, found)):
+                found = node
+            waiting += children(node)
+    return found
+
+
+def _around(tree: ast.Module, line: int) -> list[ast.stmt]:
+    """Functions and loops around a line, the outermost first."""
+    found: list[ast.stmt] = []
+    waiting: list[ast.AST] = list(tree.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.stmt) and not _holds(node, line):
+            continue
+        is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if isinstance(node, ast.stmt) and (is_function or (isinstance(node, LOOPS) and line >= node.body[0].lineno)):
+            found.append(node)
+        waiting += children(node)
+    return sorted(found, key=lambda one: one.lineno)
+
+
+def _is_inside(node: ast.stmt, other: ast.stmt) -> bool:
+    return (node.lineno, node.col_offset) >= (other.lineno, other.col_offset)
+
+
+def _holds(node: ast.stmt | ast.ExceptHandler, line: int) -> bool:
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
+
+
+def _end(statement: ast.stmt, whole: bool) -> int:
+    body = getattr(statement, "body", None)
+    if whole or not body:
+        return statement.end_lineno or statement.lineno
+    return max(statement.lineno, int(body[0].lineno) - 1)

@@ -1,0 +1,264 @@
+"""Brings what the source says into the picture of a run: where a value is written, and what the run cannot tell.
+
+Only files that the run executed are read, and those of the same project that they import: little enough to wait for
+at the end of a run. Nothing here may cost the verdict: where the source is gone or was changed, there is none.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+from flatout.diagnose.findings import ranked, without_consequences
+from flatout.diagnose.settings import script_of
+from flatout.diagnose.source_check import check, chosen
+from flatout.diagnose.source_costs import Judge
+from flatout.problems.catalogue import problems
+from flatout.records.evidence import Evidence
+from flatout.records.report import Finding, Location, RelatedLine, RunReport, SourceSide, Unmeasured
+from flatout.records.source import SYNTAX, UNUSED, SourceFinding
+from flatout.source.project.loading import load
+from flatout.source.project.project import Project
+from flatout.source.syntax.module import Module
+from flatout.store.run import StoredRun
+from flatout.words import english
+
+# A hundredth of a second each, on a slow machine.
+_MOST_FILES, _MOST_BYTES = 24, 400_000
+_GRACE_S = 1.0
+_INSTALLED = re.compile(r"[/\\](?:site-packages|dist-packages|lib[/\\]python3[^/\\]*)[/\\]")
+_OPTION = re.compile(r"--[\w-]+")
+# What the source says of the place at which a value written elsewhere takes effect.
+_REACHES = "reaches this"
+_CALLS = "calls "
+# Of the step: what a line has to take before the source alone makes a finding of it.
+_WORTH = 0.05
+
+
+def merged(run: StoredRun, evidence: Evidence, limit_s: float | None = None) -> Evidence:
+    """The evidence with a report that both sides have a part in, if that can be had within so many seconds."""
+    if not evidence.step_ms:
+        return evidence
+    reports: list[RunReport] = []
+
+    def work() -> None:
+        try:
+            reports.append(_merged(run, evidence))
+        except Exception:
+            pass  # a page without the source's part is better than none
+
+    # Syntax trees are many objects that all stay for as long as this takes.
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        if limit_s is None:
+            work()
+        else:
+            # Whoever is too late is not waited for, and ends with the process.
+            thread = threading.Thread(target=work, name="flatout-source", daemon=True)
+            thread.start()
+            thread.join(limit_s)
+    finally:
+        if was_on:
+            gc.enable()
+    return replace(evidence, report=reports[0]) if reports else evidence
+
+
+def _merged(run: StoredRun, evidence: Evidence) -> RunReport:
+    report = evidence.report
+    files = own_files(run, evidence)
+    if not files:
+        return report
+    project, found = _checked(tuple((file, *_mark(file)) for file in files))
+    judge = Judge(project, run, evidence)
+    judged = [judge.with_cost(one, found) for one in found]
+    findings = tuple(_explained(one, judged, judge, run) for one in report.findings)
+    more = [_as_finding(one, evidence) for one in _unsaid(judged, report, judge)]
+    if more:
+        findings = tuple(ranked(without_consequences([*findings, *more])))
+    return replace(report, findings=findings, source=_side(judged, report.findings, project, run))
+
+
+@lru_cache(maxsize=1)  # a run that goes on is judged again and again, and its source stays as it was
+def _checked(files: tuple[tuple[Path, int, int], ...]) -> tuple[Project, tuple[SourceFinding, ...]]:
+    """These files and what stands in them; they are told apart by what changes when one is written."""
+    project = load([file for file, *_ in files])
+    found = check(project, chosen((), ())).findings
+    return project, tuple(one for one in found if one.code not in (SYNTAX, UNUSED))
+
+
+def _mark(file: Path) -> tuple[int, int]:
+    facts = file.stat()
+    return facts.st_mtime_ns, facts.st_size
+
+
+# Which files.
+
+
+def own_files(run: StoredRun, evidence: Evidence) -> list[Path]:
+    """The user's own files that the run executed, or may have through their imports, and that are as they were."""
+    begun_s = run.source_until_unix_s + _GRACE_S
+    found: dict[Path, int] = {}
+    waiting = [Path(name) for name in _seen(run, evidence) if not _INSTALLED.search(name)]
+    roots = list(dict.fromkeys(path.parent for path in waiting))
+    while waiting:
+        path = waiting.pop(0)
+        if path in found or path.suffix != ".py" or len(found) >= _MOST_FILES:
+            continue
+        try:
+            facts = path.stat()
+        except OSError:
+            continue
+        if facts.st_mtime > begun_s or sum(found.values()) + facts.st_size > _MOST_BYTES:
+            continue
+        found[path] = facts.st_size
+        waiting += _imported(path, roots)
+    return list(found)
+
+
+def _seen(run: StoredRun, evidence: Evidence) -> list[str]:
+    places = [line.location for line in (*evidence.all_lines, *evidence.worker_lines)]
+    places += evidence.report.sites
+    places += [use.made_at for use in evidence.loaders if use.made_at is not None]
+    script = script_of(run.manifest.argv)
+    named = [] if script is None else [os.path.join(run.manifest.cwd, script)]
+    return list(dict.fromkeys(os.path.normpath(name) for name in (*named, *(place.file for place in places))))
+
+
+def _imported(path: Path, roots: Sequence[Path]) -> Iterator[Path]:
+    """Files of the project that this one imports: looked for beside it, and beside what the run executed."""
+    for name in _named_in(path, *_mark(path)):
+        parts = [part for part in name.split(".") if part]
+        for root in (path.parent, *roots) if parts else ():
+            for file in (root.joinpath(*parts).with_suffix(".py"), root.joinpath(*parts, "__init__.py")):
+                if file.is_file():
+                    yield file
+
+
+@lru_cache(maxsize=_MOST_FILES)
+def _named_in(path: Path, *mark: int) -> tuple[str, ...]:
+    """What a file imports, as it is since `mark`."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    return tuple(dict.fromkeys(Module(str(path), path.stem, text).imported()))
+
+
+# What they add.
+
+
+def _explained(finding: Finding, judged: Sequence[SourceFinding], judge: Judge, run: StoredRun) -> Finding:
+    """A finding of the run with where its cause is written, and how it can be fixed."""
+    same = [one for one in judged if one.code == finding.code and judge.same(one, judged) is finding]
+    if not same:
+        return finding
+    if finding.location is None:
+        finding = replace(finding, location=_effect(same[0]))
+    here = None if finding.location is None else judge.standing.now(finding.location)
+    one = next((each for each in same if here in judge.standing.lines_of(each.place)), same[0])
+    is_here = here is None or here in judge.standing.lines_of(one.place)
+    fix = None
+    if one.fix is not None:
+        unsafe = "" if one.fix.is_safe else " --unsafe-fixes"
+        # Whatever makes it a finding has to be looked at together.
+        path = _common([one.place.file, *(other.place.file for other in one.related)], run)
+        fix = f"flatout check --fix{unsafe} --select {one.code} {path}"
+    if is_here:
+        related = finding.related or _way_there(one)
+        return replace(finding, location=finding.location or _location(one), related=related, fix=fix)
+    if any(word.replace("_", "-") in _given(run) for word in _OPTION.findall(english(one.cause))):
+        return finding  # the command line said so, whatever the default is
+    return replace(finding, related=(RelatedLine(_location(one), english(one.cause).partition(": ")[0]),), fix=fix)
+
+
+def _way_there(one: SourceFinding) -> tuple[RelatedLine, ...]:
+    """From where in the loop it is called, and from where in what that calls: these name what could be left out."""
+    calls = [other for other in one.related if english(other.words).startswith(_CALLS)]
+    return tuple(RelatedLine(Location(other.place.file, other.place.line), other.words) for other in calls[:2])
+
+
+def _effect(one: SourceFinding) -> Location | None:
+    """Where the value takes effect that is written at another place; None where it is written where it does."""
+    places = (other.place for other in one.related if english(other.words).startswith(_REACHES))
+    return next((Location(place.file, place.line) for place in places), None)
+
+
+def _unsaid(judged: Sequence[SourceFinding], report: RunReport, judge: Judge) -> list[SourceFinding]:
+    """Those that cost much at lines of which the run's own findings say nothing.
+
+    Results that are kept by now took time when they were made: lines are counted from the first step on.
+    """
+    said, remedied = report.findings, {one.id for one in report.remedies if one.live.get("hits")}
+    codes = {one.code for one in said} | {one.code for one in problems() if one.remedy in remedied}
+    spots = {judge.standing.now(one.location) for one in said if one.location is not None}
+    return [
+        one
+        for one in judged
+        if one.measured is not None
+        and one.measured.state == "costs"
+        and (one.measured.share or 0.0) >= _WORTH
+        and one.severity not in ("low", "hint")
+        and one.code not in codes
+        and not spots & judge.standing.lines_of(one.place)
+    ]
+
+
+def _as_finding(one: SourceFinding, evidence: Evidence) -> Finding:
+    assert one.measured is not None
+    ms = one.measured.ms_per_step or 0.0
+    return Finding(
+        code=one.code,
+        family=one.family,
+        title=one.title,
+        # Nothing that merely costs time endangers the run.
+        severity="medium",
+        location=_location(one),
+        evidence={"line_ms_per_step": round(ms, 2), "line_share": round(one.measured.share or 0.0, 3)},
+        cause=f"{one.cause}; this takes {ms:.3g} of each {evidence.step_ms:.3g} ms step at most",
+        remedy=None,
+        change=one.change,
+        predicted_gain=None,
+    )
+
+
+def _side(
+    judged: Sequence[SourceFinding], said: Sequence[Finding], project: Project, run: StoredRun
+) -> SourceSide | None:
+    codes = {one.code for one in said}
+    states = [(one, one.measured.state) for one in judged if one.measured is not None]
+    open_ = [
+        one
+        for one, state in states
+        if state in ("not_measured", "not_reached") and one.severity not in ("low", "hint") and one.code not in codes
+    ]
+    return SourceSide(
+        files=len(project.modules),
+        free=sum(state == "free" for _, state in states),
+        not_measured=tuple(Unmeasured(one.code, one.title, _location(one)) for one in open_),
+        path=_common([one.place.file for one in open_], run),
+    )
+
+
+def _location(one: SourceFinding) -> Location:
+    return Location(one.place.file, one.place.line)
+
+
+def _common(files: Iterable[str], run: StoredRun) -> str:
+    """The file, or the folder that all of them are in."""
+    names = sorted(set(files))
+    if not names:
+        return ""
+    return _shown(names[0] if len(names) == 1 else os.path.commonpath(names), run)
+
+
+def _shown(file: str, run: StoredRun) -> str:
+    inside = os.path.relpath(file, run.manifest.cwd)
+    return file if inside.startswith("..") else inside
+
+
+def _given(run: StoredRun) -> set[str]:
+    return {word.partition("=")[0].replace("_", "-") for word in run.manifest.argv if word.startswith("--")}

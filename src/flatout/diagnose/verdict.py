@@ -1,0 +1,205 @@
+"""What bounds a run: decided by how the step divides, not by utilisation.
+
+Each cause gets the share of the step that removing it could save at most. On a GPU the host's own division is not
+enough: a host that waits in `.item()` while the device computes loses nothing. So input counts as far as the device
+starved, and the host's phases as far as the device was found with nothing left to do (drained). Utilisation alone names
+no cause: it only bounds what copies and waits can have cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from flatout.records.checklist import Check, State
+from flatout.records.evidence import Evidence
+from flatout.records.figures import plain
+from flatout.records.report import Bound, Cost, Finding, GpuUse, Grounds, PhaseShare, Verdict
+from flatout.records.sentences import in_english
+
+# Below this a cause is not worth fixing; from `_BINDS` on the largest names the bound.
+WORTH_FIXING = 0.05
+_BINDS = 0.10
+# Two causes this close to each other share the blame.
+_EVEN = 0.8
+_HOST_PHASES = ("forward", "backward", "optimizer", "other", "gc")
+_CADENCE = ("eval", "checkpoint", "logging")
+_GIB = 1 << 30
+# What is asked for. Utilisation only says that some kernel ran, so it stands behind starving and draining.
+_MOST_STARVED, _MOST_DRAINED = 0.05, 0.2
+_LEAST_UTIL, _MOST_SPREAD = 85.0, 10.0
+_MOST_WAIT_MS, _MOST_CADENCE, _MOST_SYNC = 10.0, 0.10, 0.05
+_MOST_DEVICE_MEMORY, _MOST_HOST_MEMORY, _MOST_CPU = 0.95, 0.85, 0.9
+_MOST_OWN = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Removable:
+    """Shares of the step (0..1) that each cause costs at most; the rest is computing."""
+
+    input: float
+    transfer: float
+    sync: float
+    host: float
+    cadence: float
+
+    def ranked(self) -> list[tuple[Bound, float]]:
+        causes: list[tuple[Bound, float]] = [
+            ("input", self.input),
+            ("transfer", self.transfer),
+            ("sync", self.sync),
+            ("host", self.host),
+            ("cadence", self.cadence),
+        ]
+        return sorted(causes, key=lambda cause: -cause[1])
+
+    @property
+    def compute(self) -> float:
+        return max(0.0, 1.0 - sum(share for _, share in self.ranked()))
+
+
+def removable(phases: Mapping[str, PhaseShare], gpu: GpuUse | None, on_gpu: bool) -> Removable:
+    """What each cause costs, from the phases of the step and the device's timeline."""
+    share = {name: phase.share for name, phase in phases.items()}
+    cadence = sum(share[name] for name in _CADENCE)
+    if not on_gpu:
+        # The CPU itself computes: only what is between the passes is the host's.
+        return Removable(share["data"], share["h2d"], share["sync"], share["other"] + share["gc"], cadence)
+    starved = gpu.starved_share if gpu else None
+    drained = gpu.drained_share if gpu else None
+    waiting = share["data"] if starved is None else starved
+    if drained is None:
+        return Removable(waiting, share["h2d"], 0.0, 0.0, cadence)
+    # After every wait the device has nothing queued until the host is ahead again. That idling is the wait's doing for
+    # as long as the wait was; only what remains is a host too slow by itself.
+    exposed = drained * sum(share[name] for name in _HOST_PHASES) - waiting
+    # A wait also drains the device between the boundaries at which it was looked at: how long no kernel ran shows that.
+    busy = gpu.busy_share if gpu else None
+    idle = 0.0 if busy is None else max(0.0, 1.0 - busy - waiting - cadence)
+    transfer = max(drained * share["h2d"], min(share["h2d"], idle))
+    sync = min(share["sync"], max(0.0, exposed - transfer, idle - transfer))
+    # Where the device is looked at right after a wait it is found with nothing to do, and soon has enough again.
+    host = max(0.0, (exposed if busy is None else min(exposed, idle)) - transfer - sync)
+    return Removable(waiting, transfer, sync, host, cadence)
+
+
+def verdict(phases: Mapping[str, PhaseShare], step_ms: float | None, gpu: GpuUse | None, on_gpu: bool) -> Verdict:
+    """The bound in one word, whether anything is worth fixing, and a plain sentence."""
+    if step_ms is None:
+        return _told("balanced", False, None)
+    costs = removable(phases, gpu, on_gpu)
+    first, second = (Cost(cause, share) for cause, share in costs.ranked()[:2])
+    healthy = first.share < WORTH_FIXING
+    if first.share < _BINDS:
+        named = () if healthy else (first,)
+        return _told("compute", healthy, Grounds(on_gpu, step_ms, costs.compute, named))
+    if second.share >= _BINDS and second.share >= _EVEN * first.share:
+        return _told("balanced", healthy, Grounds(on_gpu, step_ms, None, (first, second)))
+    return _told(first.cause, healthy, Grounds(on_gpu, step_ms, None, (first,)))
+
+
+def with_findings(judged: Verdict, found: Sequence[Finding]) -> Verdict:
+    """A run with something worth fixing is not healthy, whatever its phases look like."""
+    worth = any(one.predicted_gain is not None and one.predicted_gain.mid >= 1 + WORTH_FIXING for one in found)
+    return _told(judged.bound, False, judged.grounds) if worth and judged.healthy else judged
+
+
+def _told(bound: Bound, healthy: bool, grounds: Grounds | None) -> Verdict:
+    return Verdict(bound, healthy, in_english(grounds, healthy), grounds)
+
+
+# The checklist of a run: performance, resources and the end of it, each with the figure of this run. Where common
+# advice asks for a symptom (utilisation above some figure), the cause is asked for beside it.
+
+
+def checklist(run: Evidence) -> tuple[Check, ...]:
+    """Every check, also those that could not be measured here; a run without a step has no performance."""
+    performance = tuple(_performance(run)) if run.report.run.steps else ()
+    return (*performance, *_resources(run), *_end(run))
+
+
+def _performance(run: Evidence) -> Iterator[Check]:
+    group, gpu, report = "performance", run.report.gpu, run.report
+    rate = report.throughput.samples_per_s
+    yield Check(group, "samples/s is known", _state(rate is not None), _figure(rate, "{:.3g} samples/s"))
+    worth = [one for one in report.findings if one.predicted_gain and one.predicted_gain.mid >= 1 + WORTH_FIXING]
+    said = ", ".join(f"{one.code} ×{one.predicted_gain.mid:.2f}" for one in worth[:3] if one.predicted_gain)
+    yield Check(group, "nothing would gain 5%", _state(not worth), said or "nothing found")
+    starved = gpu.starved_share if gpu else None
+    yield _below(group, "the GPU starves for less than 5% of a step", starved, _MOST_STARVED)
+    yield _below(group, "the GPU has work queued at 80% of launches", gpu.drained_share if gpu else None, _MOST_DRAINED)
+    util, spread = (gpu.util_mean, gpu.util_spread) if gpu else (None, None)
+    yield Check(group, "utilisation of 85% or more", _at_least(util, _LEAST_UTIL), _figure(util, "{:.0f}%"))
+    yield Check(
+        group, "utilisation steady within 10 points", _at_most(spread, _MOST_SPREAD), _figure(spread, "± {:.0f}")
+    )
+    wait_ms = run.phase("data").ms
+    short = wait_ms < _MOST_WAIT_MS or run.phase("data").share < _MOST_STARVED
+    yield Check(
+        group, "the wait for a batch is short (10 ms, or 5%)", _state(short), _figure(wait_ms, "{:.3g} ms a step")
+    )
+    cadence = sum(run.phase(name).share for name in ("eval", "checkpoint", "logging"))
+    yield _below(group, "evaluation, checkpoints, logging below 10%", cadence, _MOST_CADENCE)
+    sync = run.phase("sync").share if run.on_gpu else None
+    yield _below(group, "waiting for results below 5%", sync, _MOST_SYNC)
+
+
+def _resources(run: Evidence) -> Iterator[Check]:
+    group, environment = "resources", run.report.environment
+    used, whole = _peak(run, "gpu_memory_bytes"), _peak(run, "gpu_memory_total_bytes")
+    yield _below(group, "GPU memory below 95%", used / whole if used and whole else None, _MOST_DEVICE_MEMORY)
+    host = run.report.host
+    limits = [environment.get("memory_limit_bytes"), environment.get("memory_bytes")]
+    known = [float(limit) for limit in limits if isinstance(limit, int | float) and limit > 0]
+    memory = host.memory_peak if host else None
+    asked = "host memory below 85% of what there is"
+    yield _below(group, asked, memory / min(known) if memory is not None and known else None, _MOST_HOST_MEMORY)
+    cores = host.cpu_cores if host else None
+    yield _below(group, "processors below 90%", None if cores is None else cores / run.cpus, _MOST_CPU)
+    swap = _growth(run, "swap_used_bytes")
+    yield Check(group, "no swapping", _at_most(swap, _GIB / 16), _figure(swap and swap / _GIB, "{:.2f} GiB more"))
+    killed = _growth(run, "oom_kills")
+    yield Check(group, "nothing killed for want of memory", _at_most(killed, 0.5), _figure(killed, "{:.0f} killed"))
+
+
+def _end(run: Evidence) -> Iterator[Check]:
+    group, code = "the run", run.report.run.exit_code
+    yield Check(group, "the script ended well", _unknown_or(code is None, code == 0), f"exit code {code}")
+    yield _below(group, "flatout itself cost below 1%", run.report.overhead.share, _MOST_OWN)
+    # Said, not left out: whoever ticks a list wants to know what nobody has looked at.
+    yield Check(group, "the loss falls, without NaN", "not measured", "flatout does not read your loss")
+
+
+def _below(group: str, asked: str, share: float | None, most: float) -> Check:
+    return Check(group, asked, _at_most(share, most), _figure(share and 100 * share, "{:.1f}%"))
+
+
+def _figure(value: float | None, form: str) -> str:
+    return "–" if value is None else plain(form.format(value))
+
+
+def _state(met: bool) -> State:
+    return "met" if met else "missed"
+
+
+def _unknown_or(unknown: bool, met: bool) -> State:
+    return "not measured" if unknown else _state(met)
+
+
+def _at_most(value: float | None, most: float) -> State:
+    return "not measured" if value is None else _state(value <= most)
+
+
+def _at_least(value: float | None, least: float) -> State:
+    return "not measured" if value is None else _state(value >= least)
+
+
+def _peak(run: Evidence, name: str) -> float | None:
+    series = run.series.get(name)
+    return max(series.values) if series else None
+
+
+def _growth(run: Evidence, name: str) -> float | None:
+    """By how much something grew over the run."""
+    series = run.series.get(name)
+    return max(0.0, series.values[-1] - series.values[0]) if series else None

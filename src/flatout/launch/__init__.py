@@ -1,0 +1,1 @@
+"""Starts the user's command watched: its process and environment, telemetry and views beside it, and its verdict."""

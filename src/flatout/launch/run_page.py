@@ -1,0 +1,47 @@
+"""The HTML page of a stored run: everything that is known of it, judged by the catalogue of today."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from flatout.diagnose.settings import setting_lines
+from flatout.diagnose.source_join import merged
+from flatout.diagnose.source_text import excerpts
+from flatout.diagnose.summary import examine
+from flatout.diagnose.timeline import timeline
+from flatout.diagnose.verdict import checklist
+from flatout.problems.catalogue import problems
+from flatout.records.report import RunReport
+from flatout.report.html.page import LANGUAGES, drawn
+from flatout.report.html.run_page import RunMaterial, run_page
+from flatout.store.run import StoredRun
+
+# The page of a long run is to be there within seconds.
+_SOURCE_S = 2.0
+
+
+def run_html(path: Path, language: str = "en", version: str = "") -> str:
+    """The page of the run stored at `path`. Takes a while: for a thread."""
+    known = language if language in LANGUAGES else LANGUAGES[0]
+    return drawn(run_page(run_material(StoredRun(path))), known, version)
+
+
+def run_material(run: StoredRun) -> RunMaterial:
+    """Everything that is known of a run, judged by the catalogue of today."""
+    evidence = merged(run, examine(run), limit_s=_SOURCE_S)
+    return RunMaterial(
+        report=evidence.report,
+        timeline=timeline(run),
+        checks=checklist(evidence),
+        settings=setting_lines(evidence),
+        excerpts=excerpts(run, evidence),
+        explained=_explained(evidence.report),
+        cwd=Path(run.manifest.cwd) if os.path.isabs(run.manifest.cwd) else None,
+        started_unix_s=run.manifest.started_unix_s,
+    )
+
+
+def _explained(report: RunReport) -> dict[str, str]:
+    codes = {finding.code for finding in report.findings}
+    return {problem.code: problem.text for problem in problems() if problem.code in codes}

@@ -1,0 +1,103 @@
+"""From a finished run to its verdict: the summary, the JSON file, the words on the terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from flatout.diagnose.source_join import merged
+from flatout.diagnose.summary import examine
+from flatout.launch.terminal import Terminal, write_stderr
+from flatout.records.report import RunReport
+from flatout.report.json import to_json
+from flatout.report.terminal import render
+from flatout.store.directory import RunDirectory
+from flatout.store.run import StoredRun
+
+# A verdict is waited for: the source has no more than this for its part.
+_SOURCE_S = 0.3
+_SAY = {
+    "no_json": "{file!r} could not be written ({error}); the same is in {path}",
+    "isolated": "python was started with {flag}, which keeps flatout out: leave it away to watch the script",
+    "no_torch": "no Python process below this command used an optimizer or a DataLoader of torch 2.4 or newer",
+    "no_step": "torch was at work, but no optimizer made a step",
+}
+
+
+def judge_finished_run(path: Path, argv: Sequence[str]) -> RunReport:
+    """The report of the finished run at `path`; one without steps says why."""
+    stored = StoredRun(path)
+    report = merged(stored, examine(stored), limit_s=_SOURCE_S).report
+    if report.run.steps:
+        return report
+    return replace(report, notices=(explain_no_step(argv, len(stored.recordings)), *report.notices))
+
+
+def publish_report(
+    report: RunReport, run: RunDirectory, screen: Terminal, *, json_file: str | None, quiet: bool, verbose: bool
+) -> None:
+    """Store the report and show it."""
+    run.write_summary(to_json(report))
+    show_report(report, run.path, screen, json_file=json_file, quiet=quiet, verbose=verbose)
+
+
+def show_report(
+    report: RunReport, path: Path, screen: Terminal, *, json_file: str | None, quiet: bool, verbose: bool
+) -> None:
+    """The report of the run at `path`. A JSON file that cannot be written costs a line, not the verdict."""
+    if json_file is not None:
+        try:
+            _write_json(json_file, to_json(report))
+        except OSError as error:
+            words = _SAY["no_json"].format(file=json_file, error=error, path=path)
+            report = replace(report, notices=(words, *report.notices))
+            if quiet:
+                write_stderr(f"flatout: {words}\n")
+    if not quiet:
+        cwd = Path.cwd()
+        write_stderr(
+            render(
+                report,
+                width=screen.width,
+                color=screen.color,
+                unicode=screen.unicode,
+                cwd=cwd,
+                verbose=verbose,
+                kept=str(path.relative_to(cwd) if path.is_relative_to(cwd) else path),
+            )
+        )
+
+
+def explain_no_step(argv: Sequence[str], recordings: int) -> str:
+    """The likeliest reason why no step was seen."""
+    if recordings:
+        return _SAY["no_step"]
+    flag = _isolating_flag(argv)
+    return _SAY["isolated"].format(flag=flag) if flag else _SAY["no_torch"]
+
+
+def _isolating_flag(argv: Sequence[str]) -> str | None:
+    """An option of python by which it ignores PYTHONPATH or leaves out sitecustomize."""
+    if not os.path.basename(argv[0]).startswith("python"):
+        return None
+    for word in argv[1:]:
+        if not word.startswith("-") or word.startswith("--") or word[:2] in ("-m", "-c", "-"):
+            return None
+        for letter in "ISE":
+            if letter in word and word[:2] not in ("-W", "-X"):
+                return f"-{letter}"
+    return None
+
+
+def _write_json(file: str, value: dict[str, Any]) -> None:
+    text = json.dumps(value, indent=2) + "\n"
+    if file != "-":
+        Path(file).write_text(text, encoding="utf-8")
+    elif sys.stdout is not None:
+        sys.stdout.write(text)
+        sys.stdout.flush()

@@ -1,0 +1,269 @@
+"""Watching a machine from outside: ticks in, a summary with a verdict out, in memory that does not grow."""
+
+from __future__ import annotations
+
+import math
+import queue
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from flatout.records.monitor import GpuStatus, GpuSummary, HostSummary, MonitorSummary, Spread
+from flatout.records.sample import GpuSample, Role, Tick, throttle_names
+from flatout.telemetry.cgroup import cpus_allowed
+from flatout.telemetry.sampling import Sampling
+
+_UTIL_TARGET_PERCENT = 85
+_UTIL_ROOM_PERCENT = 60
+_UTIL_IDLE_PERCENT = 5
+_FLUCTUATION_TARGET_POINTS = 10
+_LIGHT_SHARE = 0.5
+_FEWEST_READINGS = 5
+NO_COMPLAINT: tuple[GpuStatus, ...] = ("on target", "too short", "not measured")
+
+
+def watch_ticks(
+    interval_s: float, duration_s: float | None, pid: int | None, load_nvml: Callable[[], Any] | None = None
+) -> Iterator[Tick]:
+    """Ticks as they come, until the duration is over or the watched process has ended."""
+    interval_s = interval_s if duration_s is None else min(interval_s, duration_s)
+    ticks: queue.Queue[Tick] = queue.Queue()
+    # The first tick is only the start of the rates: nothing has been measured between it and an earlier one.
+    is_first = True
+    started_s = time.perf_counter()
+    with Sampling(pid, interval_s, ticks.put, stretch=False, load_nvml=load_nvml):
+        while True:
+            tick = ticks.get()
+            if pid is not None and not tick.processes:
+                return
+            if not is_first:
+                yield tick
+            is_first = False
+            if duration_s is not None and tick.t_s - started_s > duration_s - interval_s / 2:
+                return
+
+
+def summarise_ticks(ticks: Iterable[Tick], pid: int | None = None) -> MonitorSummary:
+    """The summary of ticks already taken."""
+    gathering = MonitorTotals(pid)
+    for tick in ticks:
+        gathering.add(tick)
+    return gathering.summary()
+
+
+class MonitorTotals:
+    """Takes ticks one by one and can tell the summary at any time."""
+
+    def __init__(self, pid: int | None = None, with_host_limits: bool = True) -> None:
+        self._pid = pid
+        self._with_host_limits = with_host_limits
+        self._gpus: dict[int, _Gpu] = {}
+        self._host = {name: _Running() for name in ("cpu", "iowait", "memory", "io_pressure", "main", "worker")}
+        self._workers: int | None = None
+        self._first_s: float | None = None
+        self._last_s = 0.0
+        self._readings = 0
+        self._reason: str | None = None
+
+    def add(self, tick: Tick) -> None:
+        self._first_s = tick.t_s if self._first_s is None else self._first_s
+        self._last_s = tick.t_s
+        self._readings += 1
+        if tick.gpu is not None:
+            self._reason = tick.gpu.reason
+            names = {facts.gpu: facts.name for facts in tick.gpu.facts}
+            for sample in tick.gpu.gpus if tick.gpu.fresh else ():
+                self._gpus.setdefault(sample.gpu, _Gpu(names.get(sample.gpu))).add(sample)
+        self._add_host(tick)
+
+    def _add_host(self, tick: Tick) -> None:
+        host = tick.host
+        if host is not None:
+            self._host["cpu"].add(host.cpu_share)
+            self._host["iowait"].add(host.iowait_share)
+            self._host["io_pressure"].add(host.io_pressure_percent)
+            self._host["memory"].add(_used_share(host.memory_available_bytes, host.memory_total_bytes))
+        roles: tuple[Role, ...] = ("main", "worker")
+        for role in roles:
+            for process in tick.processes:
+                if process.role == role:
+                    self._host[role].add(process.cpu_share)
+        if tick.processes:
+            workers = sum(process.role == "worker" for process in tick.processes)
+            self._workers = max(self._workers or 0, workers)
+
+    def summary(self, skipped_lines: int = 0) -> MonitorSummary:
+        gpus = tuple(gpu.summary(number) for number, gpu in sorted(self._gpus.items()))
+        host = HostSummary(
+            cpu_share=self._host["cpu"].spread(),
+            iowait_share=self._host["iowait"].spread(),
+            memory_used_share=self._host["memory"].spread(),
+            io_pressure_percent=self._host["io_pressure"].spread(),
+            main_cpu_share=self._host["main"].spread(),
+            worker_cpu_share=self._host["worker"].spread(),
+            workers=self._workers,
+            cpus_allowed=cpus_allowed(self._pid) if self._with_host_limits else None,
+        )
+        duration_s = self._last_s - (self._first_s or 0.0) if self._readings else 0.0
+        return MonitorSummary(duration_s, self._readings, gpus, host, notes_of(gpus, host), self._reason, skipped_lines)
+
+
+class _Running:
+    """Mean, spread and extremes of a stream of readings (Welford), without keeping them."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._mean = self._squares = 0.0
+        self._low, self._high = math.inf, -math.inf
+
+    def add(self, value: float | None) -> None:
+        if value is None or not math.isfinite(value):
+            return
+        self._count += 1
+        step = value - self._mean
+        self._mean += step / self._count
+        self._squares += step * (value - self._mean)
+        self._low, self._high = min(self._low, value), max(self._high, value)
+
+    def spread(self) -> Spread | None:
+        if not self._count:
+            return None
+        return Spread(self._mean, math.sqrt(self._squares / self._count), self._low, self._high, self._count)
+
+
+class _Gpu:
+    """One GPU's running figures; utilisation is a percentage, so a histogram of 101 bins gives its exact band."""
+
+    _PLAIN = (
+        *("util_percent", "memory_util_percent", "memory_used_bytes", "own_memory_bytes", "power_w", "temperature_c"),
+        *("sm_active_share", "tensor_active_share", "dram_active_share"),
+    )
+
+    def __init__(self, name: str | None) -> None:
+        self._name = name
+        self._figures = {figure: _Running() for figure in (*self._PLAIN, "power_share")}
+        self._bins = [0] * 101
+        self._memory_total_bytes: float | None = None
+        self._throttled: dict[str, int] = {}
+        self._throttle_readings = 0
+
+    def add(self, sample: GpuSample) -> None:
+        for figure in self._PLAIN:
+            self._figures[figure].add(getattr(sample, figure))
+        if sample.power_w is not None and sample.power_limit_w:
+            self._figures["power_share"].add(sample.power_w / sample.power_limit_w)
+        if sample.util_percent is not None:
+            self._bins[min(100, max(0, round(sample.util_percent)))] += 1
+        if sample.memory_total_bytes is not None:
+            self._memory_total_bytes = sample.memory_total_bytes
+        if sample.throttle_bits is not None:
+            self._throttle_readings += 1
+            for name in throttle_names(sample.throttle_bits):
+                self._throttled[name] = self._throttled.get(name, 0) + 1
+
+    def summary(self, number: int) -> GpuSummary:
+        spreads = {figure: running.spread() for figure, running in self._figures.items()}
+        fluctuation = self._fluctuation()
+        status, sentence = judge_gpu(spreads, fluctuation)
+        return GpuSummary(
+            gpu=number,
+            name=self._name,
+            status=status,
+            sentence=sentence,
+            fluctuation_points=fluctuation,
+            memory_total_bytes=self._memory_total_bytes,
+            throttled={name: count / self._throttle_readings for name, count in self._throttled.items()},
+            **spreads,
+        )
+
+    def _fluctuation(self) -> float | None:
+        total = sum(self._bins)
+        return None if total == 0 else float(self._percentile(0.9 * total) - self._percentile(0.1 * total))
+
+    def _percentile(self, rank: float) -> int:
+        seen = 0
+        for percent, count in enumerate(self._bins):
+            seen += count
+            if seen >= rank and seen:
+                return percent
+        return 100
+
+
+def _used_share(available_bytes: float | None, total_bytes: float | None) -> float | None:
+    if available_bytes is None or not total_bytes:
+        return None
+    return 1 - available_bytes / total_bytes
+
+
+# What the figures of a watch mean, in words: against the usual targets, and honest about what they cannot say.
+# Utilisation counts any kernel, however small, so a high figure is checked against power and SM activity.
+
+
+def judge_gpu(spreads: Mapping[str, Spread | None], fluctuation: float | None) -> tuple[GpuStatus, str]:
+    """One status and one sentence from utilisation, its fluctuation, power and SM activity."""
+    util = spreads["util_percent"]
+    if util is None or fluctuation is None:
+        return "not measured", "utilisation was not measured"
+    ran = f"some kernel ran {util.mean:.0f}% of the time"
+    if util.count < _FEWEST_READINGS:
+        return "too short", f"{ran} in {util.count} readings, too few for a verdict: watch longer"
+    if util.mean < _UTIL_IDLE_PERCENT:
+        return "idle", f"next to idle: {ran}"
+    if util.mean < _UTIL_ROOM_PERCENT:
+        return "idle", f"{ran}: the GPU waits for something else about {100 - util.mean:.0f}% of the time"
+    if util.mean < _UTIL_TARGET_PERCENT:
+        return "room", f"{ran}, below the usual target of 85-95%: there is room"
+    light = _light(spreads)
+    if light:
+        return "light", f"{ran}, but {light}: small kernels or memory traffic, not a fully used GPU"
+    if fluctuation >= _FLUCTUATION_TARGET_POINTS:
+        return "unsteady", f"{ran} on average, but it fluctuates by {fluctuation:.0f} points (target: below 10)"
+    return "on target", f"{ran}, steadily: within the usual targets (85-95%, fluctuation below 10 points)"
+
+
+def _light(spreads: Mapping[str, Spread | None]) -> str:
+    """Why a busy GPU is not a fully used one; empty when power and SM activity agree, or are not measured."""
+    parts = {
+        "power was {:.0f}% of its limit": spreads["power_share"],
+        "SMs were {:.0f}% active": spreads["sm_active_share"],
+    }
+    low = [text.format(s.mean * 100) for text, s in parts.items() if s is not None and s.mean < _LIGHT_SHARE]
+    return " and ".join(low)
+
+
+def notes_of(gpus: Sequence[GpuSummary], host: HostSummary) -> tuple[str, ...]:
+    """What else deserves a line: memory, heat, throttling, a busy or starved host."""
+    # A main process that waits for a busy GPU spins at a full core: that is no news.
+    is_gpu_busy = any(gpu.status in ("on target", "light", "unsteady") for gpu in gpus)
+    return tuple(note for gpu in gpus for note in _gpu_notes(gpu)) + tuple(_host_notes(host, is_gpu_busy))
+
+
+def _gpu_notes(gpu: GpuSummary) -> Iterator[str]:
+    used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
+    if used is not None and total:
+        peak = used.high / total
+        if peak >= 0.95:
+            yield f"GPU {gpu.gpu}: memory peaked at {peak:.0%}: an out-of-memory error is near"
+        elif peak < 0.5 and gpu.status not in NO_COMPLAINT:
+            yield f"GPU {gpu.gpu}: memory peaked at {peak:.0%}: a larger batch fits; whether it pays, samples/s tell"
+    if gpu.temperature_c is not None and gpu.temperature_c.high >= 80:
+        yield f"GPU {gpu.gpu}: {gpu.temperature_c.high:.0f} °C at its hottest (target: below 80)"
+    for reason, share in gpu.throttled.items():
+        # At the power cap a GPU does as much as it may: that is the target, not a fault.
+        if share >= 0.05 and reason != "power cap":
+            yield f"GPU {gpu.gpu}: clocks held down by {reason} in {share:.0%} of readings"
+
+
+def _host_notes(host: HostSummary, is_gpu_busy: bool) -> Iterator[str]:
+    if host.cpu_share is not None and host.cpu_share.mean > 0.9:
+        yield f"CPU {host.cpu_share.mean:.0%} busy on average: no cores are left; more workers will not help"
+    if host.iowait_share is not None and host.iowait_share.mean > 0.1:
+        yield f"cores waited for storage {host.iowait_share.mean:.0%} of the time: the data may be read too slowly"
+    if host.memory_used_share is not None and host.memory_used_share.high > 0.9:
+        yield f"system memory peaked at {host.memory_used_share.high:.1%}: smaller caches or fewer workers are safer"
+    if host.main_cpu_share is not None and host.main_cpu_share.mean >= 0.95 and not is_gpu_busy:
+        share = host.main_cpu_share.mean
+        yield f"the main process used {share:.0%} of a core (usual: 50-80%): Python itself may be the limit"
+    if host.worker_cpu_share is not None and host.worker_cpu_share.mean >= 0.9:
+        cores = f", {host.cpus_allowed:g} cores allowed" if host.cpus_allowed is not None else ""
+        yield f"each worker used {host.worker_cpu_share.mean:.0%} of a core: CPU-bound ({host.workers} workers{cores})"
