@@ -5,7 +5,9 @@ Code, family, title and remedy are the problem's; the catalogue adds them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Literal
 
 from flatout.records.message import Message, message
@@ -64,3 +66,8 @@ def setting_words(name: str, value: Value | None) -> Message:
     if value is None:
         return message("problems.setting_missing", setting=name)
     return message("problems.setting_is", setting=value.how or name, value=value.value)
+
+
+def join_words(parts: Sequence[Message]) -> Message:
+    """Several, of which each stands for itself, as one: with semicolons between them."""
+    return reduce(lambda first, second: message("problems.both", first=first, second=second), parts)

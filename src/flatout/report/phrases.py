@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from flatout.problems.chinese.said import EVERY as SAID
+from flatout.problems.chinese.said import SAID
 from flatout.records.message import Message
 from flatout.words import chinese
 

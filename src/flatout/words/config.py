@@ -33,4 +33,76 @@ PROBLEMS = {
         '减半：`scale = max(scale / 2, 1.0)`，或交给 `torch.amp.GradScaler("cuda")`；也可以改用不需要缩放的 bfloat16。',
     ),
 }
-TABLE = titles(PROBLEMS) | {}
+TABLE = titles(PROBLEMS) | {
+    # A setting, and both of its values.
+    "config.difference": Words(
+        "{setting} is configured as {configured} but is {live}", "{setting} 配置为 {configured}，实际是 {live}"
+    ),
+    "config.set_here": Words("set here: {setting}", "在这里设置：{setting}"),
+    "config.on_command_line": Words("command line: {option}", "命令行：{option}"),
+    "cf801.cause": Words("{differences} in the loader that trains", "训练用的加载器里，{differences}"),
+    "cf801.change": Words(
+        "pass {values} to the DataLoader here, or remove it from the config",
+        "在这里把 {values} 传给 DataLoader，或从配置里删掉它",
+    ),
+    "cf801.change_too_many": Words(
+        "{change}; {workers} workers are too many for {cpus:g} CPUs",
+        "{change}；{cpus:g} 个核用 {workers} 个 worker 太多",
+    ),
+    "cf801.source_parameter": Words("{state}, and {option} is not read", "{state}，而 {option} 没有人读"),
+    "cf801.source_unknown": Words(
+        "{state}, and {option} never reaches the loader", "{state}，而 {option} 没有传到加载器"
+    ),
+    "cf801.source_known": Words(
+        "{state}, but {option} is {value} and never reaches the loader",
+        "{state}，但 {option} 是 {value}，没有传到加载器",
+    ),
+    "cf801.source_change": Words(
+        "pass it on: {values} in this DataLoader, or remove it from the settings",
+        "传下去：在这个 DataLoader 里用 {values}，或从设置里删掉它",
+    ),
+    "cf802.cause": Words("{differences} in the training process ({place})", "训练进程里，{differences}（{place}）"),
+    "cf802.change": Words(
+        "{change}, after seeding; or remove it from the config", "设好随机种子之后：{change}；或从配置里删掉它"
+    ),
+    "cf802.autocast": Words("torch.autocast around the forward pass", "用 torch.autocast 包住前向"),
+    "cf802.source_overruled": Words(
+        "{setting}, but nothing reads it and this line sets it the other way",
+        "{setting}，但没有人读它，而这一行把它设成了相反的值",
+    ),
+    "cf802.source_unread": Words("{setting}, but no code of the training reads it", "{setting}，但训练代码没有读它"),
+    "cf802.source_change": Words(
+        "{change}, after seeding; or remove {setting}", "设好随机种子之后：{change}；或删掉 {setting}"
+    ),
+    "cf803.source_cause": Words("{setting}, and no code of the training uses it", "{setting}，而训练代码没有使用它"),
+    "cf803.source_accumulation": Words(
+        "{setting}, and nothing accumulates: the optimizer steps after every batch",
+        "{setting}，但并没有累积：每个批次之后优化器都更新一次",
+    ),
+    "cf803.source_change": Words(
+        "read {setting} where it belongs, or remove it", "在该用的地方读取 {setting}，或删掉它"
+    ),
+    "cf803.source_mmcv": Words(
+        "mmcv 1.x knows no accumulative_counts: nothing accumulates", "mmcv 1.x 没有 accumulative_counts：并不会累积"
+    ),
+    "cf804.source_raised": Words(
+        "{code} after {test}: the next step overflows as well", "{test} 之后 {code}：下一步还会溢出"
+    ),
+    "cf804.source_comment": Words(
+        "the comment advises raising the loss scale at a NaN or overflow; it has to be lowered",
+        "注释建议在出现 NaN 或溢出时调高损失缩放；应当调低",
+    ),
+    "cf804.source_growth": Words(
+        "growth_factor must be above 1, as it raises the scale, and it is {value:g}",
+        "growth_factor 用来调高缩放，必须大于 1，这里是 {value:g}",
+    ),
+    "cf804.source_backoff": Words(
+        "backoff_factor must be below 1, as it lowers the scale, and it is {value:g}",
+        "backoff_factor 用来调低缩放，必须小于 1，这里是 {value:g}",
+    ),
+    "cf804.source_leave_out": Words("leave {argument} out", "不要设 {argument}"),
+    "cf804.source_change": Words(
+        "halve the scale after an overflow, or leave it to torch.amp.GradScaler; bfloat16 needs none",
+        "溢出之后把缩放减半，或交给 torch.amp.GradScaler；bfloat16 不需要缩放",
+    ),
+}

@@ -33,6 +33,7 @@ TABLE = {
     "problems.at_each_call": Words("at each {function}()", "在每次 {function}() 中"),
     "problems.every_few_steps": Words("at every {period} steps", "每隔 {period} 步"),
     "problems.setting_missing": Words("{setting} is not given", "没有设 {setting}"),
+    "problems.both": Words("{first}; {second}", "{first}；{second}"),
     "problems.setting_is": Words("{setting} is {value}", "{setting} 是 {value}"),
 }
 

@@ -47,4 +47,139 @@ PROBLEMS = {
         "让它与当前批次的计算重叠。",
     ),
 }
-TABLE = titles(PROBLEMS) | {}
+TABLE = titles(PROBLEMS) | {
+    # What is gained when copies no longer block, for several problems.
+    "transfer.unblocked": Words(
+        "copies block the host for {blocked_ms:.3g} of {step_ms:.3g} ms; moving the bytes takes {bus_ms:.2g} ms",
+        "拷贝在每步 {step_ms:.3g} ms 中阻塞主机 {blocked_ms:.3g} ms；传输这些字节要 {bus_ms:.2g} ms",
+    ),
+    "transfer.unblocked_by_pinning": Words(
+        "copies block the host for {blocked_ms:.3g} of {step_ms:.3g} ms; moving the bytes takes {bus_ms:.2g} ms, "
+        "pinning them {pinning_ms:.3g} ms of a thread",
+        "拷贝在每步 {step_ms:.3g} ms 中阻塞主机 {blocked_ms:.3g} ms；传输这些字节要 {bus_ms:.2g} ms，"
+        "锁页要占用一个线程 {pinning_ms:.3g} ms",
+    ),
+    "tr201.cause": Words(
+        "copying {mib:.3g} MiB a step from pageable memory blocks the host for {blocked_ms:.3g} of {step_ms:.3g} ms",
+        "每步从可分页内存拷贝 {mib:.3g} MiB，{step_ms:.3g} ms 中阻塞主机 {blocked_ms:.3g} ms",
+    ),
+    "tr201.change": Words(
+        "pin_memory=True in the DataLoader and .to(device, non_blocking=True)",
+        "DataLoader 设 pin_memory=True，拷贝用 .to(device, non_blocking=True)",
+    ),
+    "tr201.source_cause": Words(
+        "{setting}: each copy to the device goes through a staging buffer of the driver and blocks the host",
+        "{setting}：每次拷贝到设备都要经过驱动的中转缓冲区，并阻塞主机",
+    ),
+    "tr201.source_change": Words(
+        "pin_memory=True, and .to(device, non_blocking=True) where the batch is copied",
+        "设 pin_memory=True，拷贝批次的地方用 .to(device, non_blocking=True)",
+    ),
+    "tr202.cause": Words(
+        "{copies:.3g} copies of small tensors a step take {copy_ms:.3g} of {step_ms:.3g} ms",
+        "每步逐个拷贝小张量 {copies:.3g} 次，占 {step_ms:.3g} ms 中的 {copy_ms:.3g} ms",
+    ),
+    "tr202.change": Words(
+        "pack them into one copy, or create them on the device: {lines}", "打包成一次拷贝，或直接在设备上生成：{lines}"
+    ),
+    "tr202.gain": Words(
+        "{copies:.3g} copies take {copy_ms:.3g} of {step_ms:.3g} ms; one is left",
+        "{copies:.3g} 次拷贝占每步 {step_ms:.3g} ms 中的 {copy_ms:.3g} ms；之后只剩一次",
+    ),
+    "tr202.source_cause": Words("each of `{code}` is copied separately in {step}", "`{code}` 在{step}里逐个拷贝"),
+    "tr202.source_change": Words(
+        "let the collate function build one padded or concatenated tensor, copy it once, split it on the device",
+        "让 collate 函数做成一个填充或拼接好的张量，只拷贝一次，到设备上再切开",
+    ),
+    "tr203.cause": Words(
+        "pin_memory=True reaches none of the {copies:.3g} copies a step, which block the host for {blocked_ms:.3g} of "
+        "{step_ms:.3g} ms",
+        "pin_memory=True 对每步的 {copies:.3g} 次拷贝都没有起作用，"
+        "它们在 {step_ms:.3g} ms 中阻塞主机 {blocked_ms:.3g} ms",
+    ),
+    "tr203.change": Words(
+        "a pin_memory() method in the batch's class (or collate to a dict), and .to(device, non_blocking=True)",
+        "给批次的类加上 pin_memory() 方法（或拼批成字典），拷贝用 .to(device, non_blocking=True)",
+    ),
+    "tr203.source_class": Words(
+        "pin_memory=True skips batches of {batch_class}: it has no pin_memory method",
+        "pin_memory=True 跳过 {batch_class} 类的批次：它没有 pin_memory 方法",
+    ),
+    "tr203.source_class_change": Words(
+        "give {batch_class} a method pin_memory that pins its tensors and returns self",
+        "给 {batch_class} 加上 pin_memory 方法：锁页其中的张量并返回 self",
+    ),
+    "tr203.source_new_tensor": Words(
+        "`{code}` makes a new tensor from the pinned one, which is copied unpinned in {step}",
+        "`{code}` 由锁页张量生成了新张量，在{step}里以非锁页方式拷贝",
+    ),
+    "tr203.source_new_tensor_change": Words(
+        "copy first, .to(device, non_blocking=True), and compute on the device",
+        "先拷贝：.to(device, non_blocking=True)，再在设备上计算",
+    ),
+    "tr204.title_not_pinned": Words("Batches are copied with a blocking call", "批次用阻塞方式拷贝"),
+    "tr204.cause": Words(
+        "copies of pinned batches wait for the device, {blocked_ms:.3g} of each {step_ms:.3g} ms step",
+        "拷贝锁页批次时等待设备，每步 {step_ms:.3g} ms 中占 {blocked_ms:.3g} ms",
+    ),
+    "tr204.change": Words(".to(device, non_blocking=True): {lines}", "使用 .to(device, non_blocking=True)：{lines}"),
+    "tr204.source_cause": Words("`{code}` waits for the device in {step}", "`{code}` 在{step}里等待设备"),
+    "tr204.source_change": Words(
+        "non_blocking=True, and pin_memory=True in the DataLoader",
+        "设 non_blocking=True，并在 DataLoader 里设 pin_memory=True",
+    ),
+    "tr205.cause": Words(
+        "{mib:.3g} MiB a step are copied as {dtype} though {narrow} holds the values, {more_mib:.3g} MiB more than "
+        "needed",
+        "每步以 {dtype} 拷贝 {mib:.3g} MiB，而 {narrow} 就放得下这些值，多拷了 {more_mib:.3g} MiB",
+    ),
+    "tr205.change_float64": Words(
+        "convert to float32 in the dataset (.astype(np.float32)); NumPy's default is float64",
+        "在数据集里转成 float32（.astype(np.float32)）；NumPy 默认是 float64",
+    ),
+    "tr205.change_integer": Words(
+        "send it as {narrow} and widen it on the device: .to(device, non_blocking=True).long()",
+        "以 {narrow} 发送，到设备上再加宽：.to(device, non_blocking=True).long()",
+    ),
+    "tr205.change_half": Words(
+        "send it as float16 and widen it on the device: .to(device, non_blocking=True).float()",
+        "以 float16 发送，到设备上再加宽：.to(device, non_blocking=True).float()",
+    ),
+    "tr205.change": Words(
+        "send it as {narrow} and convert, scale and normalise it on the device, after the copy",
+        "以 {narrow} 发送，拷贝之后再在设备上转换、缩放和归一化",
+    ),
+    "tr205.gain_blocking": Words(
+        "copies block the host for {blocked_ms:.3g} of {step_ms:.3g} ms, {share:.0%} of it for bytes not needed",
+        "拷贝在每步 {step_ms:.3g} ms 中阻塞主机 {blocked_ms:.3g} ms，其中 {share:.0%} 花在不需要的字节上",
+    ),
+    "tr205.gain_queue": Words(
+        "{mib:.3g} MiB less in the device's queue, {bus_ms:.3g} ms at an assumed bus speed",
+        "设备队列里少传 {mib:.3g} MiB，按未经实测的总线速度折合 {bus_ms:.3g} ms",
+    ),
+    "tr205.gain_collate": Words(
+        "collating takes {collate_ms:.3g} ms a step, {share:.0%} of it for these bytes",
+        "拼批每步 {collate_ms:.3g} ms，其中 {share:.0%} 花在这些字节上",
+    ),
+    "tr205.source_cause": Words(
+        "`{code}` turns bytes into floats on the host: four times as much to pin and copy",
+        "`{code}` 在主机上把字节转成浮点数：锁页和拷贝的数据量是四倍",
+    ),
+    "tr205.source_change": Words(
+        "return uint8, and .to(device, non_blocking=True).float().div_(255) in the step",
+        "返回 uint8，在训练步里再 .to(device, non_blocking=True).float().div_(255)",
+    ),
+    "tr206.cause": Words(
+        "{mib:.3g} MiB a step are copied in turn with the kernels, about {copying_ms:.3g} of {step_ms:.3g} ms",
+        "每步有 {mib:.3g} MiB 经总线拷贝，与 kernel 轮流执行，约占 {step_ms:.3g} ms 中的 {copying_ms:.3g} ms",
+    ),
+    "tr206.change": Words(
+        "copy the next batch on a torch.cuda.Stream of its own while this one is computed",
+        "计算当前批次时，在单独的 torch.cuda.Stream 上拷贝下一个批次",
+    ),
+    "tr206.gain": Words(
+        "copying takes {copying_ms:.3g} ms at an assumed bus speed, computing {computing_ms:.3g} ms; the longer of the "
+        "two is left",
+        "按未经实测的总线速度，拷贝要 {copying_ms:.3g} ms，计算要 {computing_ms:.3g} ms；重叠之后只剩较长的一个",
+    ),
+}

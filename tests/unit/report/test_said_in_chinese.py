@@ -2,46 +2,22 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from dataclasses import replace
-from functools import cache
-from pathlib import Path
 
 import pytest
 
-import flatout
 from flatout.problems.catalogue import Problem, problems
-from flatout.problems.chinese.said import SAID
 from flatout.report.html.page import drawn
 from flatout.report.html.run_page import RunMaterial, run_page
 from flatout.report.phrases import phrase
 from flatout.words import english
 from tests.unit.report.test_terminal import STARVED
 
-_GAP = re.compile(r"\{n?\}")
 # A change with one of these is a sentence; one without is code, the same in every language.
 _WORDS = re.compile(
     r"\b(and|or|the|of|to|a|it|instead|once|out|each|every|before|after|find|see|keep|make|fewer|meanwhile|without)\b"
 )
-
-
-@cache
-def _literals() -> str:
-    """Every text of the detectors, pieces of a formatted one apart."""
-    root = Path(flatout.__file__).parent
-    files = [file for file in (root / "problems").rglob("*.py") if "chinese" not in file.parts]
-    files += [root / "diagnose" / "batches.py", root / "records" / "sample.py"]  # names of what was seen
-    nodes = (node for file in files for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
-    said = "\n".join(node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
-    return re.sub(r"\{[^{}]*\}", "\n", said)
-
-
-@pytest.mark.parametrize("template", SAID)
-def test_every_template_is_one_that_is_said(template: str) -> None:
-    assert [part for part in _GAP.split(template) if part.strip() and part not in _literals()] == []
-    gaps = sorted(int(number) for number in re.findall(r"\{(\d+)\}", SAID[template]))
-    assert gaps == list(range(len(_GAP.findall(template))))
 
 
 def _figures(text: str) -> list[str]:

@@ -1,23 +1,15 @@
-"""What all detectors say of a run, in Chinese: templates with gaps, by their English ones.
+"""What all detectors say, in Chinese: templates with gaps, by their English ones, from the tables of `flatout.words`.
 
-A gap {n} takes a number, {} whatever stands there; what a gap takes may be one of these again.
+A gap {n} takes a number, {} whatever stands there; what a gap takes may be one of these again. Needed until findings
+hold messages, and pages render these.
 """
 
 from __future__ import annotations
 
 import string
 
-from flatout.problems.chinese.said_config import SAID_CONFIG
-from flatout.problems.chinese.said_memory import SAID_MEMORY
-from flatout.problems.chinese.said_transfer import SAID_TRANSFER
 from flatout.words.problems import detector_words
 from flatout.words.table import Words
-
-SAID: dict[str, str] = {
-    **SAID_CONFIG,
-    **SAID_MEMORY,
-    **SAID_TRANSFER,
-}
 
 
 def _gaps(words: Words) -> tuple[str, str]:
@@ -34,5 +26,4 @@ def _gaps(words: Words) -> tuple[str, str]:
     return english, chinese
 
 
-# With what has its words in `flatout.words` already: until findings hold messages, and pages render these.
-EVERY: dict[str, str] = {**SAID, **dict(map(_gaps, detector_words().values()))}
+SAID: dict[str, str] = dict(map(_gaps, detector_words().values()))

@@ -33,6 +33,7 @@ from flatout.problems.cases import SourceCase
 from flatout.problems.config.ignored_settings import find_ignored_settings
 from flatout.problems.config.precision_settings import SWITCHES
 from flatout.problems.found import FoundInSource
+from flatout.records.message import message, verbatim
 from flatout.records.source import Place, Related
 from flatout.source.code import Code
 from flatout.source.syntax.config_files import UncertainConfig, parse_config
@@ -64,49 +65,49 @@ _OF_MMCV_1 = ("optimizer_config", "samples_per_gpu", "workers_per_gpu", "checkpo
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
     dead = {
-        one.place: (one, group)
+        setting.place: (setting, group)
         for group in code.job_settings
-        for one in group.declared_like(_SPEED, _STEMS)
-        if one.meaning not in SWITCHES and _is_sure(one, group) and group.is_dead(one)
+        for setting in group.declared_like(_SPEED, _STEMS)
+        if setting.meaning not in SWITCHES and _is_sure(setting, group) and group.is_dead(setting)
     }
-    # Those of a loader are said at the loader, which tells more.
-    if any(one.meaning is not None for one, _ in dead.values()):
+    # Those of a loader are reported at the loader, which tells more.
+    if any(setting.meaning is not None for setting, _ in dead.values()):
         for found in find_ignored_settings(code):
             for missed in found.missed:
-                for said in missed.declared:
-                    dead.pop(said.place, None)
-    for one, group in dead.values():
-        yield _found(one, group)
+                for declared in missed.declared:
+                    dead.pop(declared.place, None)
+    for setting, group in dead.values():
+        yield _found(setting, group)
     yield from _of_mmcv(code)
 
 
-def _is_sure(one: DeclaredSetting, group: JobSettings) -> bool:
+def _is_sure(setting: DeclaredSetting, group: JobSettings) -> bool:
     """An option can be given anything; of the others only those that ask for something."""
-    if one.kind == "option":
+    if setting.kind == "option":
         return True
-    if one.value in _NOTHING or (one.kind == "constant" and not one.name.isupper()):
+    if setting.value in _NOTHING or (setting.kind == "constant" and not setting.name.isupper()):
         return False
     # A framework takes its Python configs as a whole, without any code of the project that could be seen to.
-    return not one.place.file.endswith(".py") or any(one.place.file == module.shown for module in group.modules)
+    file = setting.place.file
+    return not file.endswith(".py") or any(file == module.shown for module in group.modules)
 
 
-def _found(one: DeclaredSetting, group: JobSettings) -> FoundInSource:
-    value = "" if one.value is None or one.kind == "option" else f" is {one.value}"
-    step = _step_of_every_batch(group) if _ACCUMULATION.search(one.name) else None
-    if step is None:
-        cause = f"{one.written}{value}, and no code of the training does anything with it"
+def _found(setting: DeclaredSetting, group: JobSettings) -> FoundInSource:
+    if setting.value is None or setting.kind == "option":
+        words = verbatim(setting.written)
     else:
-        cause = f"{one.written}{value}, and nothing accumulates: the optimizer steps after every batch"
+        words = message("problems.setting_is", setting=setting.written, value=setting.value)
+    step = _step_of_every_batch(group) if _ACCUMULATION.search(setting.name) else None
     return FoundInSource(
-        place=one.place,
-        cause=cause,
-        change=f"read {one.name} where it belongs, or take it out",
+        place=setting.place,
+        cause=message("cf803.source_cause" if step is None else "cf803.source_accumulation", setting=words),
+        change=message("cf803.source_change", setting=setting.name),
         related=() if step is None else (Related(step, "steps after every batch"),),
     )
 
 
 def _step_of_every_batch(group: JobSettings) -> Place | None:
-    ours = {id(one) for one in group.modules}
+    ours = {id(module) for module in group.modules}
     for region in group.training.regions:
         for point in region.main_path() if id(region.module) in ours else ():
             call = point.node
@@ -130,8 +131,10 @@ def _of_mmcv(code: Code) -> Iterator[FoundInSource]:
             if path[-1] == "accumulative_counts" and leaf.line is not None:
                 yield FoundInSource(
                     place=module.at(leaf.line),
-                    cause="mmcv 1.x knows no accumulative_counts: nothing accumulates",
-                    change='optimizer_config = dict(type="GradientCumulativeOptimizerHook", cumulative_iters=…)',
+                    cause=message("cf803.source_mmcv"),
+                    change=verbatim(
+                        'optimizer_config = dict(type="GradientCumulativeOptimizerHook", cumulative_iters=…)'
+                    ),
                 )
 
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from flatout.records.configured import Setting, Value
+from flatout.records.message import Message, message, verbatim
+from flatout.words import english
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,28 +21,35 @@ class Difference:
         return self.setting.name
 
 
-def place(found: Setting) -> str:
-    """Where it is configured, in words."""
-    if found.location is None:
-        return f"command line: {found.written}"
-    file = os.path.basename(found.location.file)
-    return f"{file}:{found.location.line}" if found.location.line else f"{file}: {found.written}"
+def place(setting: Setting) -> Message:
+    """Where it is configured."""
+    if setting.location is None:
+        return message("config.on_command_line", option=setting.written)
+    file = os.path.basename(setting.location.file)
+    line = setting.location.line
+    return verbatim(f"{file}:{line}" if line else f"{file}: {setting.written}")
 
 
 def evidence(found: Sequence[Difference]) -> dict[str, float | int | str]:
     """Every item with both values and where the first comes from, and all of them as a table."""
     values: dict[str, float | int | str] = {}
-    for one in found:
-        values[f"{one.item}_configured"] = _shown(one.setting.value)
-        values[f"{one.item}_live"] = _shown(one.live)
-        values[f"{one.item}_configured_at"] = place(one.setting)
-    rows = [f"{one.item} | {_shown(one.setting.value)} | {_shown(one.live)}" for one in found]
+    for differs in found:
+        values[f"{differs.item}_configured"] = _shown(differs.setting.value)
+        values[f"{differs.item}_live"] = _shown(differs.live)
+        values[f"{differs.item}_configured_at"] = english(place(differs.setting))
+    rows = [f"{differs.item} | {_shown(differs.setting.value)} | {_shown(differs.live)}" for differs in found]
     return {**values, "table": "\n".join(["item | configured | live", *rows])}
 
 
-def describe(found: Sequence[Difference]) -> str:
-    return ", ".join(
-        f"{one.item} is configured as {_shown(one.setting.value)} but is {_shown(one.live)}" for one in found
+def describe(found: Sequence[Difference]) -> tuple[Message, ...]:
+    return tuple(
+        message(
+            "config.difference",
+            setting=differs.item,
+            configured=_shown(differs.setting.value),
+            live=_shown(differs.live),
+        )
+        for differs in found
     )
 
 

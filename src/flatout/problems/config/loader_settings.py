@@ -32,7 +32,7 @@ from collections.abc import Iterator
 from flatout.problems.cases import HERE, Case, SourceCase, loader, on_gpu, run, worker_cost
 from flatout.problems.config.differences import Difference, describe, evidence
 from flatout.problems.config.ignored_settings import IgnoredSetting, IgnoredSettings, find_ignored_settings
-from flatout.problems.found import FoundInRun, FoundInSource
+from flatout.problems.found import FoundInRun, FoundInSource, join_words
 from flatout.problems.input.symptoms import is_count, live_workers_if_missing
 from flatout.problems.input.throughput import (
     BUSY,
@@ -45,6 +45,7 @@ from flatout.problems.input.throughput import (
 from flatout.problems.prediction import WORTH
 from flatout.records.configured import Configured, Setting, Value
 from flatout.records.evidence import Evidence, LoaderUse
+from flatout.records.message import Message, message
 from flatout.records.report import Gain, Location
 from flatout.records.source import Edit, Fix, Related
 from flatout.source.code import Code
@@ -69,20 +70,20 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         severity=None if is_worth else "low",
         location=use.made_at,
         evidence=evidence(found) | ({"workers": workers} if is_worth else {}),
-        cause=f"{describe(found)} in the loader that trains",
+        cause=message("cf801.cause", differences=describe(found)),
         change=_change(run, found),
         predicted_gain=gain,
         remedy="loader.workers" if is_worth else None,
     )
 
 
-def _change(run: Evidence, found: list[Difference]) -> str:
-    values = ", ".join(f"{one.item}={one.setting.value}" for one in found)
-    words = f"pass {values} to the DataLoader here, or take it out of the config"
-    workers = next((one.setting.value for one in found if one.item == "num_workers"), 0)
+def _change(run: Evidence, found: list[Difference]) -> Message:
+    values = ", ".join(f"{differs.item}={differs.setting.value}" for differs in found)
+    change = message("cf801.change", values=values)
+    workers = next((differs.setting.value for differs in found if differs.item == "num_workers"), 0)
     if isinstance(workers, int) and workers > run.cpus:
-        words += f"; {workers} workers are too many for {run.cpus:g} processors"
-    return words
+        return message("cf801.change_too_many", change=change, workers=workers, cpus=run.cpus)
+    return change
 
 
 def _differences(run: Evidence, use: LoaderUse) -> Iterator[Difference]:
@@ -135,7 +136,7 @@ def _persistence(run: Evidence, use: LoaderUse, wanted: Value) -> Value | None:
 
 def _workers(run: Evidence, use: LoaderUse, found: list[Difference]) -> int:
     """Of the configured ones, as many as the training needs; 0 where workers are not what is wanting."""
-    wanted = next((one.setting.value for one in found if one.item == "num_workers"), None)
+    wanted = next((differs.setting.value for differs in found if differs.item == "num_workers"), None)
     if not isinstance(wanted, int) or wanted <= use.workers or steady_wait_ms(run) < WORTH * run.step_ms:
         return 0
     busy = busy_share(run, use)
@@ -217,22 +218,25 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         costs = any(missed.name in ("num_workers", "pin_memory") and not missed.is_cheaper for missed in one.missed)
         yield FoundInSource(
             place=one.loader.function.module.place(one.loader.call),
-            cause="; ".join(_missed_words(missed) for missed in one.missed),
-            change=f"hand it on: {handed} in this DataLoader, or take it out of the settings",
+            cause=join_words([_missed_words(missed) for missed in one.missed]),
+            change=message("cf801.source_change", values=handed),
             severity="medium" if costs else "low",
             related=tuple(_both_places(one)),
             fix=_fix(one),
         )
 
 
-def _missed_words(missed: IgnoredSetting) -> str:
+def _missed_words(missed: IgnoredSetting) -> Message:
     first = missed.declared[0]
-    is_so = f"{missed.name} is {missed.value}" if missed.given is not None else f"{missed.name} is not given"
+    if missed.given is not None:
+        state = message("problems.setting_is", setting=missed.name, value=missed.value)
+    else:
+        state = message("problems.setting_missing", setting=missed.name)
     if first.kind == "parameter":
-        return f"{is_so}, and {first.written} is not read"
+        return message("cf801.source_parameter", state=state, option=first.written)
     if first.value is None:
-        return f"{is_so}, and {first.written} never reaches the loader"
-    return f"{is_so}, but {first.written} is {first.value} and never reaches the loader"
+        return message("cf801.source_unknown", state=state, option=first.written)
+    return message("cf801.source_known", state=state, option=first.written, value=first.value)
 
 
 def _both_places(one: IgnoredSettings) -> Iterator[Related]:

@@ -32,6 +32,7 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import SourceCase
 from flatout.problems.found import FoundInSource
+from flatout.records.message import Message, message
 from flatout.records.source import Place
 from flatout.source.code import Code
 from flatout.source.flow.values import Values
@@ -40,7 +41,6 @@ from flatout.source.syntax.nodes import argument, called_name, short_text, walk_
 
 CODE = "CF804"
 
-_CHANGE = "halve the scale after an overflow, or leave it to torch.amp.GradScaler; bfloat16 needs none"
 _SCALE = re.compile(
     r"(^|_)(loss_?scale|grad_?scale|amp_?scale|cur_?scale|scale|loss_?scaling|scaling|scale_factor)$", re.I
 )
@@ -99,23 +99,26 @@ def _advised(text: str) -> Iterator[int]:
 def _advice(place: Place) -> FoundInSource:
     return FoundInSource(
         place=place,
-        cause="the comment advises to raise the loss scale at a NaN or overflow; it has to be lowered",
-        change=_CHANGE,
+        cause=message("cf804.source_comment"),
+        change=message("cf804.source_change"),
         severity="low",
     )
 
 
 def _swapped_factors(module: Module, values: Values) -> Iterator[FoundInSource]:
     for call, function in module.calls.get("GradScaler", ()):
-        for name, sign, words in (
-            ("growth_factor", 1, "growth_factor must be above 1: it raises the scale"),
-            ("backoff_factor", -1, "backoff_factor must be below 1: it lowers the scale"),
+        for name, sign, cause in (
+            ("growth_factor", 1, "cf804.source_growth"),
+            ("backoff_factor", -1, "cf804.source_backoff"),
         ):
             given = argument(call, name)
             known = None if given is None else _number(given, function, values)
             if given is not None and known is not None and sign * (known - 1) <= 0:
-                cause = f"{words}, and it is {known:g}"
-                yield FoundInSource(place=module.place(given), cause=cause, change=f"leave {name} out")
+                yield FoundInSource(
+                    place=module.place(given),
+                    cause=Message(cause, {"value": known}),
+                    change=message("cf804.source_leave_out", argument=name),
+                )
 
 
 def _number(node: ast.expr, function: Function, values: Values) -> float | None:
@@ -134,9 +137,10 @@ def _raised_in(module: Module, values: Values) -> Iterator[FoundInSource]:
                     if _raises(one, function, values):
                         yield FoundInSource(
                             place=module.place(one),
-                            cause=f"{short_text(one, 40)} after {short_text(node.test, 40)}: "
-                            "the next step overflows as well",
-                            change=_CHANGE,
+                            cause=message(
+                                "cf804.source_raised", code=short_text(one, 40), test=short_text(node.test, 40)
+                            ),
+                            change=message("cf804.source_change"),
                         )
 
 

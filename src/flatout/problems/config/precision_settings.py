@@ -37,27 +37,29 @@ from typing import Any
 
 from flatout.problems.cases import Case, SourceCase, on_gpu, run
 from flatout.problems.config.differences import Difference, describe, evidence, place
-from flatout.problems.found import FoundInRun, FoundInSource
+from flatout.problems.found import FoundInRun, FoundInSource, join_words
 from flatout.records.configured import Configured, Setting, Value
 from flatout.records.evidence import Evidence
+from flatout.records.message import Message, message, verbatim
 from flatout.records.report import Location
 from flatout.records.source import Place, Related
 from flatout.source.code import Code
 from flatout.source.syntax.module import Module
 from flatout.source.training.job_settings import DeclaredSetting, JobSettings
+from flatout.words import english
 
 CODE = "CF802"
 REMEDY = None
 _REDUCED = ("float16", "bfloat16", "half")
 _NAMED = {"16": True, "fp16": True, "bf16": True, "float16": True, "bfloat16": True, "16-mixed": True}
 _NAMED |= {"bf16-mixed": True, "32": False, "fp32": False, "float32": False, "no": False, "32-true": False}
-_CHANGES = {
-    "cudnn_benchmark": "torch.backends.cudnn.benchmark = {value}",
-    "cudnn_deterministic": "torch.backends.cudnn.deterministic = {value}",
-    "tf32": "torch.backends.cuda.matmul.allow_tf32 = {value}",
-    "amp": "torch.autocast around the forward pass",
-    "precision": "torch.autocast around the forward pass",
+# What torch knows a setting as; the others are autocast's.
+_TORCH_NAMES = {
+    "cudnn_benchmark": "torch.backends.cudnn.benchmark",
+    "cudnn_deterministic": "torch.backends.cudnn.deterministic",
+    "tf32": "torch.backends.cuda.matmul.allow_tf32",
 }
+_AUTOCAST = ("amp", "precision")
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
@@ -65,19 +67,26 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     live: dict[str, Any] = run.report.live.get("torch", {})  # type: ignore[assignment]
     if not run.on_gpu or not live:
         return
-    found = [one for name in _CHANGES if (one := _difference(run, name, live)) is not None]
+    known = (_difference(run, name, live) for name in (*_TORCH_NAMES, *_AUTOCAST))
+    found = [differs for differs in known if differs is not None]
     if not found:
         return
-    changes = "; ".join(dict.fromkeys(_CHANGES[one.item].format(value=one.setting.value) for one in found))
-    where = next((one.setting.location for one in found if one.setting.location and one.setting.location.line), None)
+    changes = list(dict.fromkeys(_change(differs.item, differs.setting.value) for differs in found))
+    locations = (differs.setting.location for differs in found)
     yield FoundInRun(
         severity="medium",
-        location=where,
+        location=next((location for location in locations if location is not None and location.line), None),
         evidence=evidence(found),
-        cause=f"{describe(found)} in the process that trains ({place(found[0].setting)})",
-        change=f"{changes}, after seeding; or take it out of the config",
+        cause=message("cf802.cause", differences=describe(found), place=place(found[0].setting)),
+        change=message("cf802.change", change=join_words(changes)),
         predicted_gain=None,
     )
+
+
+def _change(name: str, value: object) -> Message:
+    if name in _AUTOCAST:
+        return message("cf802.autocast")
+    return verbatim(f"{_TORCH_NAMES[name]} = {value}" if name in _TORCH_NAMES else "torch.compile(model)")
 
 
 def _difference(run: Evidence, name: str, live: dict[str, Any]) -> Difference | None:
@@ -173,25 +182,23 @@ CASES = (
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
-    for one in find_overruled(code):
-        change = _CHANGES.get(one.name, "torch.compile(model)").format(value=one.declared.written)
+    for overruled in find_overruled(code):
+        declared, place = overruled.declared, overruled.place
+        cause = "cf802.source_unread" if place is None else "cf802.source_overruled"
+        change = _change(overruled.name, declared.written)
         yield FoundInSource(
-            place=one.declared.place if one.place is None else one.place,
-            cause=_overruled_words(one),
-            change=f"{change}, after seeding; or take {one.declared.written} out",
-            severity="low" if one.name == "cudnn_deterministic" and one.place is None else "medium",
-            related=() if one.place is None else (Related(one.declared.place, f"set here: {_shown(one.declared)}"),),
+            place=declared.place if place is None else place,
+            cause=Message(cause, {"setting": _shown(declared)}),
+            change=message("cf802.source_change", change=change, setting=declared.written),
+            severity="low" if overruled.name == "cudnn_deterministic" and place is None else "medium",
+            related=() if place is None else (Related(declared.place, f"set here: {english(_shown(declared))}"),),
         )
 
 
-def _overruled_words(one: Overruled) -> str:
-    if one.place is not None:
-        return f"{_shown(one.declared)}, but nothing reads it and this line sets it the other way"
-    return f"{_shown(one.declared)}, but no code of the training reads it"
-
-
-def _shown(one: DeclaredSetting) -> str:
-    return one.written if one.value in (None, False) else f"{one.written} is {one.value}"
+def _shown(declared: DeclaredSetting) -> Message:
+    if declared.value in (None, False):
+        return verbatim(declared.written)
+    return message("problems.setting_is", setting=declared.written, value=declared.value)
 
 
 _LOOP = """

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from flatout.problems.cases import Case, on_gpu, run
 from flatout.problems.found import FoundInRun
 from flatout.records.evidence import Evidence
+from flatout.records.message import message
 
 CODE = "ME704"
 COMES_FROM = ("ME710",)
@@ -38,8 +39,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         severity="high" if per_step >= 0.01 else "medium",
         location=None,
         evidence={"alloc_retries": int(retries), "retries_per_step": round(per_step, 5)},
-        cause=f"{int(retries)} times in {run.report.run.steps} steps torch had to give back all cached GPU memory",
-        change="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or a smaller batch",
+        cause=message("me704.cause", retries=int(retries), steps=run.report.run.steps),
+        change=message("me704.change"),
         predicted_gain=None,
     )
 

@@ -29,11 +29,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import EMPTY_QUEUE, STARVED, STARVED_MS, Case, SourceCase, loader, on_gpu, run, worker_cost
-from flatout.problems.found import FoundInRun, FoundInSource
+from flatout.problems.found import FoundInRun, FoundInSource, join_words
 from flatout.problems.input.symptoms import same_part
 from flatout.problems.input.throughput import BUSY, batch_ms, busy_share, gain_by_cheaper, steady_wait_ms
 from flatout.problems.prediction import WORTH
 from flatout.records.evidence import CacheUse, Evidence, LoaderUse
+from flatout.records.message import Message, message, verbatim
 from flatout.records.report import Gain, HostUse
 from flatout.records.source import Related
 from flatout.source.code import Code
@@ -84,7 +85,7 @@ def _finding(use: LoaderUse, cache: CacheUse, reach: float, gain: Gain) -> Found
             "num_workers": use.workers,
             "started": cache.processes,
         },
-        cause=f"of what is asked of {cache.name}, {cache.hit_rate:.0%} is there: {_why(use, cache)}",
+        cause=message("me709.cause", cache=cache.name, hit_rate=cache.hit_rate, why=_why(use, cache)),
         change=_change(use, cache),
         predicted_gain=gain,
     )
@@ -111,24 +112,25 @@ def _reach(use: LoaderUse, cache: CacheUse) -> float:
     return min(1.0, (cache.capacity or cache.entries) * max(1, use.workers) / keys)
 
 
-def _why(use: LoaderUse, cache: CacheUse) -> str:
+def _why(use: LoaderUse, cache: CacheUse) -> Message:
     if _dies(use, cache):
-        return f"it was empty again each of the {cache.processes} times that a worker was started"
-    workers = f" in each of {use.workers} workers" if use.workers > 1 else ""
-    return f"it holds {cache.entries:.0f} entries{workers} and throws out those that come next"
-
-
-def _change(use: LoaderUse, cache: CacheUse) -> str:
-    steps = []
-    if _dies(use, cache):
-        steps.append("persistent_workers=True")
-    if cache.kind == "lru_cache" and (cache.evicts or cache.capacity):
-        steps.append("lru_cache(maxsize=None) if memory allows, else a cache that never evicts")
-    elif cache.evicts:
-        steps.append("stop adding when the cache is full instead of evicting")
+        return message("me709.emptied", starts=cache.processes)
     if use.workers > 1:
-        steps.append(f"one cache shared by the {use.workers} workers")
-    return "; ".join(steps) or "keep all samples"
+        return message("me709.evicts_in_workers", entries=cache.entries, workers=use.workers)
+    return message("me709.evicts", entries=cache.entries)
+
+
+def _change(use: LoaderUse, cache: CacheUse) -> Message:
+    changes = []
+    if _dies(use, cache):
+        changes.append(verbatim("persistent_workers=True"))
+    if cache.kind == "lru_cache" and (cache.evicts or cache.capacity):
+        changes.append(message("me709.unbounded_lru"))
+    elif cache.evicts:
+        changes.append(message("me709.stop_adding"))
+    if use.workers > 1:
+        changes.append(message("me709.share", workers=use.workers))
+    return join_words(changes or [message("me709.keep_all")])
 
 
 def _gain(run: Evidence, use: LoaderUse, cache: CacheUse, reach: float) -> Gain | None:
@@ -142,8 +144,8 @@ def _gain(run: Evidence, use: LoaderUse, cache: CacheUse, reach: float) -> Gain 
     expected = _SAVED if same is None else min(same, _SAVED_AT_BEST)
     shares = (min(_SAVED_AT_WORST, expected), expected, _SAVED_AT_BEST)
     left = [work_ms - more * share * fetch_ms for share in shares]
-    words = f"{reach:.0%} instead of {cache.hit_rate:.0%} are hits, which save {expected:.0%} of a sample's making"
-    return gain_by_cheaper(run, use, (left[0], left[1], left[2]), words, keeps_workers=_dies(use, cache))
+    method = message("me709.gain", reach=reach, hit_rate=cache.hit_rate, saved=expected)
+    return gain_by_cheaper(run, use, (left[0], left[1], left[2]), method, keeps_workers=_dies(use, cache))
 
 
 _FULL = HostUse(cpu_cores=4.8, memory_peak=8 << 30)
@@ -194,16 +196,16 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             if known_workers(made, code) and loader_setting(made, "persistent_workers", code.values).is_off():
                 yield FoundInSource(
                     place=place,
-                    cause=f"{cache.name} ends with its worker after each epoch, before any sample comes a second time",
-                    change="persistent_workers=True; better one cache for all workers, or one filled before they start",
+                    cause=message("me709.source_dies", cache=cache.name),
+                    change=message("me709.source_dies_change"),
                     related=(filled,),
                 )
             elif cache.throws_out and _shuffles(made, code):
                 yield FoundInSource(
                     severity="low",
                     place=filled.place,
-                    cause=f"{cache.name} throws out samples that a shuffled epoch needs as soon as those it keeps",
-                    change="keep what came first and throw out nothing: no other policy is hit more often",
+                    cause=message("me709.source_evicts", cache=cache.name),
+                    change=message("me709.source_evicts_change"),
                     related=(Related(place, "shuffles"),),
                 )
 

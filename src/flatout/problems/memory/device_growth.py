@@ -21,13 +21,12 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import Case, on_gpu, run
 from flatout.problems.found import FoundInRun
-from flatout.problems.memory.growth import GIB, amount, duration, lasting_growth
+from flatout.problems.memory.growth import DAY_S, GIB, TOO_FAR_S, amount, duration, lasting_growth
 from flatout.records.evidence import Evidence, Series
+from flatout.records.message import message
 from flatout.records.resources import GpuState
 
 CODE = "ME708"
-_DAY_S = 86400.0
-_TOO_FAR_S = 7 * _DAY_S
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
@@ -37,11 +36,11 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if growth is None or not total or not steps_per_s:
         return
     left_s = max(0.0, total - growth.last_bytes) / growth.bytes_per_s
-    if left_s > _TOO_FAR_S:
+    if left_s > TOO_FAR_S:
         return
     per_step = growth.bytes_per_s / steps_per_s
     yield FoundInRun(
-        severity="high" if left_s < _DAY_S else "medium",
+        severity="high" if left_s < DAY_S else "medium",
         location=None,
         evidence={
             "bytes_per_step": round(per_step),
@@ -50,8 +49,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "total_bytes": round(total),
             "hours_left": round(left_s / 3600, 2),
         },
-        cause=f"{amount(per_step)} of each step stay on the device; its {amount(total)} are full in {duration(left_s)}",
-        change="find what is kept across steps: losses and outputs in lists need .detach(), or .cpu(), and a bound",
+        cause=message("me708.cause", kept=amount(per_step), size=amount(total), left=duration(left_s)),
+        change=message("me708.change"),
         predicted_gain=None,
     )
 

@@ -29,6 +29,7 @@ from flatout.problems.cases import Case, on_gpu, run
 from flatout.problems.found import FoundInRun
 from flatout.problems.memory.growth import GIB, amount
 from flatout.records.evidence import Evidence
+from flatout.records.message import message, verbatim
 from flatout.records.resources import GpuState
 
 CODE = "ME710"
@@ -57,6 +58,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     retries = int(state.get("alloc_retries") or 0)
     if not retries and (filled is None or filled < _NEAR):
         return
+    cause = message("me710.cause", reserved=amount(reserved), allocated=amount(allocated), split=amount(split))
     yield FoundInRun(
         severity="high" if retries / max(1, run.report.run.steps) >= 0.01 else "medium",
         location=None,
@@ -67,10 +69,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "alloc_retries": retries,
             "device_share": "not measured" if filled is None else round(filled, 3),
         },
-        cause=f"torch holds {amount(reserved)} on the device for {amount(allocated)} of tensors at most; up to "
-        f"{amount(split)} lie in pieces between them"
-        + (f", and {retries} times it had to start over" if retries else ""),
-        change="PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+        cause=message("me710.cause_retries", cause=cause, retries=retries) if retries else cause,
+        change=verbatim("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"),
         predicted_gain=None,
     )
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 from statistics import median
 
 from flatout.records.evidence import Evidence, Series
+from flatout.records.message import Message, message
 
 # A trend needs this many samples over this long.
 _FEWEST = 16
@@ -18,6 +19,9 @@ _LASTING = 0.5
 _LEAST_BYTES = 24 << 20
 _LEAST_SHARE = 0.02
 GIB = 1 << 30
+DAY_S = 86400.0
+# Growth that takes longer than this to fill the memory is not reported: hardly any run lasts so long.
+TOO_FAR_S = 7 * DAY_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +57,21 @@ def lasting_growth(series: Series | None) -> Growth | None:
     return Growth(gained_bytes, rate, series.values[-1])
 
 
-def memory_limit(run: Evidence) -> tuple[float, str] | None:
+@dataclass(frozen=True, slots=True)
+class MemoryLimit:
     """Bytes the run may take, and whose limit it is."""
+
+    bytes: float
+    words: Message
+
+
+def memory_limit(run: Evidence) -> MemoryLimit | None:
     total, limit = run.report.environment.get("memory_bytes"), run.report.environment.get("memory_limit_bytes")
     if isinstance(limit, int | float) and limit > 0 and (not isinstance(total, int | float) or limit < total):
-        return float(limit), "the container's limit"
-    return (float(total), "the machine's memory") if isinstance(total, int | float) and total > 0 else None
+        return MemoryLimit(float(limit), message("memory.container_limit"))
+    if isinstance(total, int | float) and total > 0:
+        return MemoryLimit(float(total), message("memory.machine_memory"))
+    return None
 
 
 def room_bytes(run: Evidence, limit_bytes: float) -> float:
@@ -82,7 +95,9 @@ def amount(size_bytes: float) -> str:
     return f"{size_bytes / (1 << 20):.3g} MiB" if size_bytes >= 1 << 20 else f"{size_bytes / 1024:.3g} KiB"
 
 
-def duration(seconds: float) -> str:
+def duration(seconds: float) -> Message:
     if seconds < 5400:
-        return f"{seconds / 60:.2g} min"
-    return f"{seconds / 3600:.2g} h" if seconds < 2 * 86400 else f"{seconds / 86400:.2g} days"
+        return message("memory.minutes", time=seconds / 60)
+    if seconds < 2 * DAY_S:
+        return message("memory.hours", time=seconds / 3600)
+    return message("memory.days", time=seconds / DAY_S)

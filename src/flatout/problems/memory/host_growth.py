@@ -27,18 +27,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from flatout.problems.cases import Case, SourceCase, loader, run, worker_cost
-from flatout.problems.found import FoundInRun, FoundInSource
-from flatout.problems.memory.growth import amount, duration, lasting_growth, memory_limit, room_bytes
+from flatout.problems.found import FoundInRun, FoundInSource, step_of
+from flatout.problems.memory.growth import DAY_S, TOO_FAR_S, amount, duration, lasting_growth, memory_limit, room_bytes
 from flatout.records.evidence import Evidence, Series
+from flatout.records.message import message
 from flatout.records.source import Fix
-from flatout.source.code import Code, call_path, every_step
+from flatout.source.code import Code, call_path
 from flatout.source.syntax.edits import replace_node, source_text
 from flatout.source.syntax.nodes import bound_names, called_name, dotted_name, parameters, short_text, walk_scope
 from flatout.source.training.regions import Region
 
 CODE = "ME701"
-_DAY_S = 86400.0
-_TOO_FAR_S = 7 * _DAY_S
 # Datasets of torch's own that keep nothing they have handed out.
 _KEEP_NOTHING = ("TensorDataset", "IterableDataset")
 
@@ -48,23 +47,28 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     steps_per_s = run.report.throughput.steps_per_s
     if growth is None or limit is None or not steps_per_s:
         return
-    left_s = room_bytes(run, limit[0]) / growth.bytes_per_s
-    if left_s > _TOO_FAR_S or _may_be_a_cache(run, growth.bytes_per_s, room_bytes(run, limit[0])):
+    left_s = room_bytes(run, limit.bytes) / growth.bytes_per_s
+    if left_s > TOO_FAR_S or _may_be_a_cache(run, growth.bytes_per_s, room_bytes(run, limit.bytes)):
         return
     per_step = growth.bytes_per_s / steps_per_s
     yield FoundInRun(
-        severity="high" if left_s < _DAY_S else "medium",
+        severity="high" if left_s < DAY_S else "medium",
         location=None,
         evidence={
             "bytes_per_step": round(per_step),
             "gained_bytes": round(growth.gained_bytes),
             "resident_bytes": round(growth.last_bytes),
-            "limit_bytes": round(limit[0]),
+            "limit_bytes": round(limit.bytes),
             "hours_left": round(left_s / 3600, 2),
         },
-        cause=f"the training process keeps {amount(per_step)} of each step; {limit[1]} of {amount(limit[0])} is "
-        f"reached in {duration(left_s)}",
-        change="find what is kept across steps: lists of losses or outputs need .detach() or .item(), and a bound",
+        cause=message(
+            "me701.cause",
+            kept=amount(per_step),
+            limit=limit.words,
+            size=amount(limit.bytes),
+            left=duration(left_s),
+        ),
+        change=message("me701.change"),
         predicted_gain=None,
     )
 
@@ -102,11 +106,11 @@ CASES = (
 def in_source(code: Code) -> Iterator[FoundInSource]:
     for kept in find_kept_graphs(code):
         yield FoundInSource(
-            title="A graph is kept alive by every step",
+            title=message("me701.source_title"),
             severity="high",
             place=kept.region.module.place(kept.node),
-            cause=f"{kept.holder} keeps `{kept.what}` and all that autograd needs for it in {every_step(kept.region)}",
-            change=f"keep {kept.what}.detach(), or read {kept.what}.item() now and then",
+            cause=message("me701.source_cause", holder=kept.holder, value=kept.what, step=step_of(kept.region)),
+            change=message("me701.source_change", value=kept.what),
             related=call_path(kept.region),
             fix=_fix(kept),
         )

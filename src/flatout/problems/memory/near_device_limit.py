@@ -23,6 +23,7 @@ from flatout.problems.cases import Case, on_gpu, run
 from flatout.problems.found import FoundInRun
 from flatout.problems.memory.growth import GIB, amount
 from flatout.records.evidence import Evidence
+from flatout.records.message import message
 from flatout.records.resources import GpuState
 
 CODE = "ME703"
@@ -37,6 +38,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         return
     used, total, own = worst.memory_used_bytes or 0.0, worst.memory_total_bytes or 0.0, worst.own_memory_bytes
     others = max(0.0, used - own) if own is not None else 0.0
+    figures = {"used": amount(used), "size": amount(total), "gpu": worst.gpu}
     yield FoundInRun(
         severity="medium",
         location=None,
@@ -47,9 +49,10 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "other_processes_bytes": round(others),
             "used_share": round(shares[worst.gpu], 3),
         },
-        cause=f"{amount(used)} of the {amount(total)} of GPU {worst.gpu} are taken"
-        + (f", {amount(others)} of it by other processes" if others > 0.05 * total else ""),
-        change="a smaller batch, bf16 or activation checkpointing; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+        cause=message("me703.cause_others", **figures, others=amount(others))
+        if others > 0.05 * total
+        else message("me703.cause", **figures),
+        change=message("me703.change"),
         predicted_gain=None,
     )
 

@@ -23,6 +23,7 @@ from flatout.problems.cases import Case, run
 from flatout.problems.found import FoundInRun
 from flatout.problems.memory.growth import amount, memory_limit
 from flatout.records.evidence import Evidence, Series
+from flatout.records.message import message
 from flatout.records.report import HostUse
 
 CODE = "ME702"
@@ -33,23 +34,21 @@ _DANGER = 0.95
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
     limit, peak = memory_limit(run), _peak_bytes(run)
-    if limit is None or peak is None or peak < _NEAR * limit[0]:
+    if limit is None or peak is None or peak < _NEAR * limit.bytes:
         return
     workers, each = _last(run, "workers_alive"), _most(run, "worker_rss_bytes")
     yield FoundInRun(
-        severity="high" if peak >= _DANGER * limit[0] else "medium",
+        severity="high" if peak >= _DANGER * limit.bytes else "medium",
         location=None,
         evidence={
             "peak_bytes": round(peak),
-            "limit_bytes": round(limit[0]),
-            "peak_share": round(peak / limit[0], 3),
+            "limit_bytes": round(limit.bytes),
+            "peak_share": round(peak / limit.bytes, 3),
             "worker_processes": round(workers),
             "worker_resident_bytes": round(each),
         },
-        cause=f"the run took {amount(peak)} of {limit[1]} of {amount(limit[0])}",
-        change="fewer workers, a smaller prefetch_factor or a smaller cache in the dataset"
-        if workers
-        else "keep less in memory: a smaller cache, memory-mapped files, narrower types",
+        cause=message("me702.cause", peak=amount(peak), limit=limit.words, size=amount(limit.bytes)),
+        change=message("me702.change_workers" if workers else "me702.change"),
         predicted_gain=None,
     )
 

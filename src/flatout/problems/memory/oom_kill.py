@@ -24,14 +24,15 @@ from flatout.problems.cases import Case, run
 from flatout.problems.found import FoundInRun
 from flatout.problems.memory.growth import amount, memory_limit
 from flatout.records.evidence import Evidence
+from flatout.records.message import message
 from flatout.records.resources import OomKill
 
 CODE = "ME705"
-_WHO = {"main": "the training process", "worker": "a loader worker", "other": "a process of the run"}
+_WHO = {"main": message("me705.main"), "worker": message("me705.worker"), "other": message("me705.other")}
 _CHANGE = {
-    "main": "keep less in the training process: lists that grow, a cache, the whole dataset in memory",
-    "worker": "fewer workers, a smaller cache in the dataset, a smaller prefetch_factor",
-    "other": "keep less in memory, or give the run more",
+    "main": message("me705.change_main"),
+    "worker": message("me705.change_worker"),
+    "other": message("me705.change_other"),
 }
 
 
@@ -40,8 +41,11 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if kill is None or kill.kills < 1:
         return
     role, limit = kill.role or "other", memory_limit(run)
-    held = f", which held {amount(kill.rss_bytes)}" if kill.rss_bytes else ""
-    of = f" ({limit[1]} is {amount(limit[0])})" if limit is not None else ""
+    process = _WHO[role]
+    if kill.rss_bytes:
+        process = message("me705.process_held", process=process, size=amount(kill.rss_bytes))
+    if limit is not None:
+        process = message("me705.process_limit", process=process, limit=limit.words, size=amount(limit.bytes))
     yield FoundInRun(
         severity="high",
         location=None,
@@ -51,7 +55,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "role": role,
             "resident_bytes": round(kill.rss_bytes or 0.0),
         },
-        cause=f"the kernel killed {_WHO[role]}{held}{of}",
+        cause=message("me705.cause", process=process),
         change=_CHANGE[role],
         predicted_gain=None,
     )

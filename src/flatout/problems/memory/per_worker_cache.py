@@ -28,15 +28,23 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import Case, SourceCase, loader, run
 from flatout.problems.found import FoundInRun, FoundInSource
-from flatout.problems.memory.growth import Growth, amount, duration, lasting_growth, memory_limit, room_bytes
+from flatout.problems.memory.growth import (
+    DAY_S,
+    TOO_FAR_S,
+    Growth,
+    amount,
+    duration,
+    lasting_growth,
+    memory_limit,
+    room_bytes,
+)
 from flatout.records.evidence import Evidence, Series
+from flatout.records.message import message
 from flatout.records.source import Related
 from flatout.source.code import Code
 from flatout.source.epochs import known_workers
 
 CODE = "ME706"
-_DAY_S = 86400.0
-_TOO_FAR_S = 7 * _DAY_S
 _DANGEROUS = 0.5
 
 
@@ -46,27 +54,33 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if growth is None or limit is None or alive is None:
         return
     workers = max(alive.values)
-    room = room_bytes(run, limit[0])
+    room = room_bytes(run, limit.bytes)
     most = _most_bytes(run, growth, workers)
     left_s = room / (growth.bytes_per_s * workers)
     # All that the workers can ever keep fits well: no harm done.
-    if left_s > _TOO_FAR_S or (most is not None and most < _DANGEROUS * room):
+    if left_s > TOO_FAR_S or (most is not None and most < _DANGEROUS * room):
         return
     use = run.training_loader
     yield FoundInRun(
-        severity="high" if left_s < _DAY_S else "medium",
+        severity="high" if left_s < DAY_S else "medium",
         location=use.made_at if use is not None else None,
         evidence={
             "workers": round(workers),
             "bytes_per_s_each": round(growth.bytes_per_s),
             "gained_bytes_each": round(growth.gained_bytes),
-            "limit_bytes": round(limit[0]),
+            "limit_bytes": round(limit.bytes),
             "hours_left": round(left_s / 3600, 2),
             "most_bytes_all": round(most or 0.0),
         },
-        cause=f"each of {workers:.0f} workers grows by {amount(growth.bytes_per_s * 60)} a minute; {limit[1]} of "
-        f"{amount(limit[0])} is reached in {duration(left_s)}",
-        change=f"keep samples once for all workers, not in the dataset; a bound holds per worker, so × {workers:.0f}",
+        cause=message(
+            "me706.cause",
+            workers=workers,
+            per_minute=amount(growth.bytes_per_s * 60),
+            limit=limit.words,
+            size=amount(limit.bytes),
+            left=duration(left_s),
+        ),
+        change=message("me706.change", workers=workers),
         predicted_gain=None,
     )
 
@@ -114,17 +128,16 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             continue
         first = loaders[0]
         count = known_workers(first, code)
-        who = f"each of the {count} workers" if count is not None and count > 1 else "each worker"
-        if cache.is_limited:
-            cause = f"{who} has a {cache.name} of its own: its limit counts once for every worker and every rank"
-        else:
-            cause = f"{who} fills a {cache.name} of its own, which nothing bounds but the dataset, once for every rank"
+        several = count is not None and count > 1
+        who = message("me706.each_of_workers", workers=count) if several else message("me706.each_worker")
         yield FoundInSource(
             severity="low" if cache.is_limited else "medium",
-            title="Every loader worker keeps a cache of its own",
+            title=message("me706.source_title"),
             place=cache.function.module.place(cache.node),
-            cause=cause,
-            change="one cache for all workers (shared memory, a memory-mapped file), or a limit over workers x ranks",
+            cause=message(
+                "me706.source_limited" if cache.is_limited else "me706.source_unlimited", who=who, cache=cache.name
+            ),
+            change=message("me706.source_change"),
             related=(Related(first.function.module.place(first.call), "the workers' DataLoader"),),
         )
 

@@ -23,6 +23,7 @@ from flatout.problems.cases import Case, run
 from flatout.problems.found import FoundInRun
 from flatout.problems.memory.growth import amount
 from flatout.records.evidence import Evidence, Series
+from flatout.records.message import message
 
 CODE = "ME707"
 COMES_FROM = ("ME705",)
@@ -42,8 +43,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         severity="high",
         location=None,
         evidence={"swapped_bytes": round(grown), "major_faults_per_s": round(rate, 1)},
-        cause=f"{amount(grown)} went to swap during the run, and {rate:.0f} pages a second were read back from disk",
-        change="fewer workers, a smaller cache in the dataset, or more memory",
+        cause=message("me707.cause", swapped=amount(grown), faults=rate),
+        change=message("me707.change"),
         predicted_gain=None,
     )
 

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import SourceCase
 from flatout.problems.found import FoundInSource
+from flatout.records.message import message
 from flatout.records.source import Related
 from flatout.source.code import Code
 from flatout.source.epochs import known_workers
@@ -40,8 +41,8 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         yield FoundInSource(
             severity="low",
             place=cache.function.module.place(cache.node),
-            cause=f"{cache.name} takes in each sample and is never emptied: only the dataset's size bounds it",
-            change="count its bytes, and keep nothing more beyond a limit",
+            cause=message("me711.source_cause", cache=cache.name),
+            change=message("me711.source_change"),
             related=(Related(first.function.module.place(first.call), "its DataLoader"),),
         )
 

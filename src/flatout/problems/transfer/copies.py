@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from flatout.problems.hot_lines import named
 from flatout.problems.prediction import by_sparing_host
 from flatout.records.evidence import Evidence
+from flatout.records.message import message
 from flatout.records.report import CopySite, Gain
 
 # What copies of pinned memory move in practice over the bus that a card comes with: PCIe 5, 4 or 3 of 16 lanes. 55 GB/s
@@ -68,11 +69,12 @@ def gain_unblocked(run: Evidence, sites: Sequence[CopySite], to_pin: bool) -> Ga
     bytes_ = sum(site.bytes_per_step for site in sites)
     bus_ms = moving_ms(run, bytes_)
     pinning_ms = bytes_ / _PINNING_BYTES_PER_MS if to_pin else 0.0
-    words = (
-        f"copies hold the host up for {held_ms:.3g} of {run.step_ms:.3g} ms; moving the bytes takes {bus_ms:.2g} ms"
-        + (f", pinning them {pinning_ms:.3g} ms of a thread" if to_pin else "")
-    )
-    return by_sparing_host(run, held_ms, words, device_ms=-bus_ms, floor_ms=pinning_ms)
+    figures = {"blocked_ms": held_ms, "step_ms": run.step_ms, "bus_ms": bus_ms}
+    if to_pin:
+        method = message("transfer.unblocked_by_pinning", **figures, pinning_ms=pinning_ms)
+    else:
+        method = message("transfer.unblocked", **figures)
+    return by_sparing_host(run, held_ms, method, device_ms=-bus_ms, floor_ms=pinning_ms)
 
 
 def listed(run: Evidence, sites: Sequence[CopySite], most: int = 4) -> str:

@@ -31,6 +31,7 @@ from flatout.problems.found import FoundInRun
 from flatout.problems.prediction import by_step
 from flatout.problems.transfer.copies import copies, is_small, listed, moving_ms
 from flatout.records.evidence import Evidence
+from flatout.records.message import message
 from flatout.records.report import CopySite, RunFacts
 
 CODE = "TR206"
@@ -55,11 +56,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         return
     computing_ms = run.step_ms - copying_ms
     left_ms = _SIDE_BY_SIDE * max(copying_ms, computing_ms)
-    words = (
-        f"copying takes {copying_ms:.3g} ms of a bus that was not measured, computing {computing_ms:.3g} ms; the longer"
-        " is left"
-    )
-    gain = by_step(run, 0.5 * (run.step_ms + left_ms), left_ms, max(copying_ms, computing_ms), words)
+    method = message("tr206.gain", copying_ms=copying_ms, computing_ms=computing_ms)
+    gain = by_step(run, 0.5 * (run.step_ms + left_ms), left_ms, max(copying_ms, computing_ms), method)
     if gain is None:
         return
     mebibytes = sum(site.bytes_per_step for site in sites) / 2**20
@@ -71,9 +69,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "drained_share": round(drained, 3),
             "lines": listed(run, sites),
         },
-        cause=f"{mebibytes:.3g} MiB a step come over the bus in turn with the kernels, about {copying_ms:.3g} of"
-        f" {run.step_ms:.3g} ms",
-        change="copy the next batch on a torch.cuda.Stream of its own while this one is computed",
+        cause=message("tr206.cause", mib=mebibytes, copying_ms=copying_ms, step_ms=run.step_ms),
+        change=message("tr206.change"),
         predicted_gain=gain,
     )
 

@@ -25,13 +25,14 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
-from flatout.problems.found import FoundInRun, FoundInSource
+from flatout.problems.found import FoundInRun, FoundInSource, step_of
 from flatout.problems.transfer.batch_copies import BatchCopy, find_copies, may_be_no_tensor, takes_no_options
 from flatout.problems.transfer.copies import blocked_ms, copies, gain_unblocked, listed, unblocked_part
 from flatout.records.evidence import Evidence
+from flatout.records.message import message, verbatim
 from flatout.records.report import CopySite
 from flatout.records.source import Edit, Fix
-from flatout.source.code import Code, call_path, every_step
+from flatout.source.code import Code, call_path
 from flatout.source.syntax.edits import add_keyword, replace_node
 from flatout.source.syntax.nodes import has_star_arguments, short_text
 from flatout.source.training.loaders import loader_setting
@@ -57,8 +58,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "non_blocking_share": round(unblocked_part(sites), 2),
             "lines": listed(run, sites),
         },
-        cause=f"copies of pinned batches wait for the device, {held_ms:.3g} of each {run.step_ms:.3g} ms step",
-        change=f".to(device, non_blocking=True): {listed(run, sites)}",
+        cause=message("tr204.cause", blocked_ms=held_ms, step_ms=run.step_ms),
+        change=message("tr204.change", lines=listed(run, sites)),
         predicted_gain=gain,
     )
 
@@ -94,11 +95,11 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
     for copy, *others in by_line.values():
         pinned = any(code.training.are_together(one.function.module, copy.region.module) for one in pinning)
         yield FoundInSource(
-            title=None if pinned else "Batches are copied with a blocking call",
+            title=None if pinned else message("tr204.title_not_pinned"),
             severity="medium" if pinned else "low",
             place=copy.region.module.place(copy.call),
-            cause=f"`{short_text(copy.call)}` waits for the device in {every_step(copy.region)}",
-            change="non_blocking=True" if pinned else "non_blocking=True, and pin_memory=True in the DataLoader",
+            cause=message("tr204.source_cause", code=short_text(copy.call), step=step_of(copy.region)),
+            change=verbatim("non_blocking=True") if pinned else message("tr204.source_change"),
             related=call_path(copy.region),
             fix=_fix([copy, *others], code),
         )

@@ -29,13 +29,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
-from flatout.problems.found import FoundInRun, FoundInSource
+from flatout.problems.found import FoundInRun, FoundInSource, step_of
 from flatout.problems.prediction import by_sparing_host
 from flatout.problems.transfer.batch_copies import find_copies
 from flatout.problems.transfer.copies import copies, is_small, listed
 from flatout.records.evidence import Evidence
+from flatout.records.message import message
 from flatout.records.report import CopySite
-from flatout.source.code import Code, call_path, every_step
+from flatout.source.code import Code, call_path
 from flatout.source.flow.devices import moves_to
 from flatout.source.syntax.nodes import (
     argument,
@@ -62,8 +63,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     took_ms = min(sum(site.ms for site in sites), run.phase("h2d").ms)
     # One copy of all of it is left, at the mean cost of one.
     saved_ms = took_ms * (1 - 1 / count)
-    words = f"{count:.3g} copies take {took_ms:.3g} of {run.step_ms:.3g} ms; one is left"
-    gain = by_sparing_host(run, saved_ms, words)
+    method = message("tr202.gain", copies=count, copy_ms=took_ms, step_ms=run.step_ms)
+    gain = by_sparing_host(run, saved_ms, method)
     if gain is None:
         return
     yield FoundInRun(
@@ -74,8 +75,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "bytes_each": int(sum(site.bytes_per_step for site in sites) / count),
             "lines": listed(run, sites),
         },
-        cause=f"{count:.3g} copies of small tensors a step take {took_ms:.3g} of {run.step_ms:.3g} ms",
-        change=f"pack them into one copy, or make them on the device: {listed(run, sites)}",
+        cause=message("tr202.cause", copies=count, copy_ms=took_ms, step_ms=run.step_ms),
+        change=message("tr202.change", lines=listed(run, sites)),
         predicted_gain=gain,
     )
 
@@ -107,8 +108,8 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
     for copy in find_sample_copies(code):
         yield FoundInSource(
             place=copy.region.module.place(copy.call),
-            cause=f"a copy of its own for each of `{short_text(copy.over, 40)}` in {every_step(copy.region)}",
-            change="let the collate function make one padded or concatenated tensor, copy it once, cut it up there",
+            cause=message("tr202.source_cause", code=short_text(copy.over, 40), step=step_of(copy.region)),
+            change=message("tr202.source_change"),
             related=call_path(copy.region),
         )
 

@@ -24,10 +24,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import HERE, Case, SourceCase, loader, on_gpu, run
-from flatout.problems.found import FoundInRun, FoundInSource
+from flatout.problems.found import FoundInRun, FoundInSource, setting_words
 from flatout.problems.transfer.batch_copies import find_copies
 from flatout.problems.transfer.copies import blocked_ms, copies, gain_unblocked, is_small, listed, pinned_part
 from flatout.records.evidence import Evidence
+from flatout.records.message import message
 from flatout.records.report import CopySite
 from flatout.records.source import Edit, Fix, Related
 from flatout.source.code import Code
@@ -59,9 +60,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "pinned_share": round(pinned_part(sites), 2),
             "lines": listed(run, sites),
         },
-        cause=f"copying {mebibytes:.3g} MiB a step from pageable memory blocks the host for {held_ms:.3g} of"
-        f" {run.step_ms:.3g} ms",
-        change="pin_memory=True in the DataLoader and .to(device, non_blocking=True)",
+        cause=message("tr201.cause", mib=mebibytes, blocked_ms=held_ms, step_ms=run.step_ms),
+        change=message("tr201.change"),
         predicted_gain=gain,
     )
 
@@ -108,11 +108,10 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         value = pins.value
         written = here if value is None or value.is_direct else value.place
         first = copies[0].region.module.place(copies[0].call)
-        said = "pin_memory is not given" if value is None else f"{value.how or 'pin_memory'} is {value.value}"
         yield FoundInSource(
             place=value.place if value is not None and value.is_direct else written,
-            cause=f"{said}: each copy to the device goes through a buffer of the driver's and holds the host up",
-            change="pin_memory=True, and .to(device, non_blocking=True) where the batch is copied",
+            cause=message("tr201.source_cause", setting=setting_words("pin_memory", value)),
+            change=message("tr201.source_change"),
             related=(
                 *(() if written == here else (Related(here, "reaches this DataLoader"),)),
                 Related(first, "copies to the device"),

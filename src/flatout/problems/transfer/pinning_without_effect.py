@@ -29,12 +29,13 @@ import ast
 from collections.abc import Iterator
 
 from flatout.problems.cases import HERE, Case, SourceCase, loader, on_gpu, run
-from flatout.problems.found import FoundInRun, FoundInSource
+from flatout.problems.found import FoundInRun, FoundInSource, step_of
 from flatout.problems.transfer.copies import blocked_ms, copies, gain_unblocked, listed, pinned_part
 from flatout.records.evidence import Evidence
+from flatout.records.message import message
 from flatout.records.report import CopySite
 from flatout.records.source import Related
-from flatout.source.code import Code, call_path, every_step
+from flatout.source.code import Code, call_path
 from flatout.source.flow.devices import moves_to
 from flatout.source.syntax.module import Class, Function, own_nodes
 from flatout.source.syntax.nodes import argument, called_name, dotted_name, short_text
@@ -67,9 +68,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "collate_fn": str(use.settings.get("collate_fn")),
             "lines": listed(run, sites),
         },
-        cause=f"pin_memory=True reaches none of the {count:.3g} copies a step, which block the host for"
-        f" {held_ms:.3g} of {run.step_ms:.3g} ms",
-        change="a pin_memory() method in the batch's class (or collate to a dict), and .to(device, non_blocking=True)",
+        cause=message("tr203.cause", copies=count, blocked_ms=held_ms, step_ms=run.step_ms),
+        change=message("tr203.change"),
         predicted_gain=gain,
     )
 
@@ -115,8 +115,8 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         if batch is not None:
             yield FoundInSource(
                 place=made.function.module.place(made.call),
-                cause=f"pin_memory=True passes over batches of {batch.name}: it has no pin_memory method",
-                change=f"give {batch.name} a method pin_memory that pins its tensors and returns self",
+                cause=message("tr203.source_class", batch_class=batch.name),
+                change=message("tr203.source_class_change", batch_class=batch.name),
                 related=(Related(batch.module.place(batch.node), "what the collate function returns"),),
             )
     for region, _, call in code.calls_each_step("to", "cuda") if pinning else ():
@@ -128,9 +128,8 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             yield FoundInSource(
                 severity="low",
                 place=region.module.place(call),
-                cause=f"`{short_text(changed, 40)}` makes a new tensor of the pinned one, which is copied unpinned in "
-                + every_step(region),
-                change="copy first, .to(device, non_blocking=True), and change it there",
+                cause=message("tr203.source_new_tensor", code=short_text(changed, 40), step=step_of(region)),
+                change=message("tr203.source_new_tensor_change"),
                 related=call_path(region),
             )
 

@@ -37,6 +37,7 @@ from flatout.problems.prediction import by_removing, by_sparing_host, by_step
 from flatout.problems.transfer.copies import blocked_ms, copies, is_small, moving_ms
 from flatout.records.batches import NarrowCopy
 from flatout.records.evidence import Evidence
+from flatout.records.message import Message, message
 from flatout.records.report import CopySite, Gain
 from flatout.records.source import Related
 from flatout.source.code import Code
@@ -75,8 +76,9 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "h2d_ms_per_step": round(sum(site.ms for site, _ in found), 2),
             "lines": ", ".join(f"{named(run, s.location)} {n.dtype} for {n.narrow}" for s, n in found[:4]),
         },
-        cause=f"{total / 2**20:.3g} MiB a step are copied as {narrow.dtype} though {narrow.narrow} holds the values,"
-        f" {saved / 2**20:.3g} MiB more than needed",
+        cause=message(
+            "tr205.cause", mib=total / 2**20, dtype=narrow.dtype, narrow=narrow.narrow, more_mib=saved / 2**20
+        ),
         change=_change(narrow),
         predicted_gain=gain,
     )
@@ -112,8 +114,8 @@ def _unblocking(run: Evidence, found: Sequence[_Pair]) -> Gain | None:
         return None
     held_ms = blocked_ms(run, [site for site, _ in blocking])
     part = sum(_saved(pair) for pair in blocking) / total
-    words = f"copies hold the host up for {held_ms:.3g} of {run.step_ms:.3g} ms, {part:.0%} of it for bytes not needed"
-    return by_sparing_host(run, part * held_ms, words)
+    method = message("tr205.gain_blocking", blocked_ms=held_ms, step_ms=run.step_ms, share=part)
+    return by_sparing_host(run, part * held_ms, method)
 
 
 def _shorter_queue(run: Evidence, found: Sequence[_Pair]) -> Gain | None:
@@ -125,8 +127,7 @@ def _shorter_queue(run: Evidence, found: Sequence[_Pair]) -> Gain | None:
     # The device moves what it copies and computes in turn: its own copies are no more than its step.
     bus_ms = moving_ms(run, saved)
     low_ms, mid_ms, high_ms = (max(run.step_ms - part * bus_ms, 0.3 * run.step_ms) for part in (0.75, 1.0, 1.25))
-    words = f"{saved / 2**20:.3g} MiB less in the device's queue, {bus_ms:.3g} ms of a bus that was not measured"
-    return by_step(run, low_ms, mid_ms, high_ms, words)
+    return by_step(run, low_ms, mid_ms, high_ms, message("tr205.gain_queue", mib=saved / 2**20, bus_ms=bus_ms))
 
 
 def _less_collating(run: Evidence, found: Sequence[_Pair], saved: float) -> Gain | None:
@@ -139,17 +140,17 @@ def _less_collating(run: Evidence, found: Sequence[_Pair], saved: float) -> Gain
     collate_ms = use.cost.collate_ms_per_sample * run.samples_per_step
     part = saved / max(1.0, sum(site.bytes_per_step for site in copies(run)))
     spared_ms = min(part * collate_ms, run.starved_ms)
-    return by_removing(run, spared_ms, f"collating takes {collate_ms:.3g} ms a step, {part:.0%} of it for these bytes")
+    return by_removing(run, spared_ms, message("tr205.gain_collate", collate_ms=collate_ms, share=part))
 
 
-def _change(narrow: NarrowCopy) -> str:
+def _change(narrow: NarrowCopy) -> Message:
     if narrow.narrow == "float32":
-        return "make float32 in the dataset (.astype(np.float32)); numpy's own default is float64"
+        return message("tr205.change_float64")
     if narrow.dtype.startswith("int"):
-        return f"send it as {narrow.narrow} and widen it on the device: .to(device, non_blocking=True).long()"
+        return message("tr205.change_integer", narrow=narrow.narrow)
     if narrow.narrow == "float16":
-        return "send it as float16 and widen it on the device: .to(device, non_blocking=True).float()"
-    return f"send it as {narrow.narrow} and convert, scale and normalise it on the device, after the copy"
+        return message("tr205.change_half")
+    return message("tr205.change", narrow=narrow.narrow)
 
 
 _PICTURES = (NarrowCopy(HERE, "float32", "uint8", 0.75),)
@@ -210,8 +211,8 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         yield FoundInSource(
             severity="low",
             place=function.module.place(node),
-            cause=f"`{short_text(node, 50)}` makes floats of bytes on the host: four times as much to pin and copy",
-            change="hand out uint8, and .to(device, non_blocking=True).float().div_(255) in the step",
+            cause=message("tr205.source_cause", code=short_text(node, 50)),
+            change=message("tr205.source_change"),
             related=(Related(used[0].function.module.place(used[0].call), "its DataLoader"),),
         )
 
