@@ -19,13 +19,12 @@ from typing import Any
 
 import torch
 
-from flatout.attach.patching import Patches
+from flatout.attach.patching import CMethodWrapper, Patches
 from flatout.attach.phases import Phases
 from flatout.attach.sites import Sites
-from flatout.attach.stand_in import StandIn
 from flatout.attach.steps import StepWriter
 from flatout.attach.tracer import Tracer
-from flatout.attach.transfers import TransferWatch
+from flatout.attach.watch.transfers import TransferWatch
 
 BAR = 1.25
 
@@ -97,7 +96,7 @@ class Copying:
         if self.device != "cuda":
             call = self.watch._make_move("to", stand_in_for_a_copy) if is_watched else stand_in_for_a_copy
             # Without watching there is no stand-in for the method either: a plain function is nearest to it.
-            setattr(torch.Tensor, "to", StandIn(original, call) if is_watched else call)  # noqa: B010
+            setattr(torch.Tensor, "to", CMethodWrapper(original, call) if is_watched else call)  # noqa: B010
             try:
                 yield
             finally:

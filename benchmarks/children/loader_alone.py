@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, dataloader
 
-from flatout.attach.batch import look
+from flatout.attach.batch import find_samples
 
 Iterator = dataloader._BaseDataLoaderIter
 
@@ -81,7 +81,7 @@ class LoaderAlone:
 
 def _size(batch: Any) -> int:
     try:
-        return look(batch)[1]
+        return find_samples(batch)[1]
     except Exception:
         return 1  # a batch whose size nobody can tell is one sample
 

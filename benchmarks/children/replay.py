@@ -17,7 +17,7 @@ from torch.utils.data import dataloader
 if __name__ == "__main__":
     sys.path.append(str(Path(__file__).resolve().parents[2] / "src"))
     from flatout.attach.patching import Patches
-    from flatout.attach.replay import Replay
+    from flatout.attach.trial.replay import Replay
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--batches", type=int, default=8)

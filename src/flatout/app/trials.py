@@ -28,8 +28,8 @@ from flatout.app.loaders_alone import NOT_FED, fed
 from flatout.app.run import REMEDIES
 from flatout.app.stock import used_up
 from flatout.app.trial_ending import OUTPUT_BYTES, how_it_ended, tail
-from flatout.attach.contained.overlay import MIRROR
-from flatout.attach.trial import compiler_variables
+from flatout.attach.trial.run import compiler_variables
+from flatout.attach.trial.sandbox.overlay import MIRROR
 from flatout.diagnose.ranks import Rank, training_ranks
 from flatout.diagnose.source_join import merged
 from flatout.diagnose.summary import examine, summarise

@@ -19,20 +19,20 @@ def wait_for_torch() -> None:
 
     if os.environ.get("FLATOUT_REMEDIES"):
         # Before anything else: what a loader's worker is sent may be of a class of ours.
-        from .remedying import make_importable
+        from .remedies import make_importable
 
         make_importable()
     if os.environ.get("FLATOUT_TRIAL"):
-        from . import trial
+        from .trial import run as trial
 
-        trial.ready(os.environ)
+        trial.begin_sandbox(os.environ)
     after_import("torch", lambda module: _torch_came())
 
 
 def _torch_came() -> None:
     global STARTED_NS
     if os.environ.get("FLATOUT_GATE"):
-        from . import gate
+        from .trial import gate
 
         gate.wait()
         STARTED_NS = time.perf_counter_ns()
@@ -45,11 +45,11 @@ def install() -> bool:
 
     watched = session.install(os.environ)
     if os.environ.get("FLATOUT_REMEDIES"):
-        from . import remedying
+        from . import remedies
 
-        remedying.begin(os.environ["FLATOUT_REMEDIES"])
+        remedies.begin(os.environ["FLATOUT_REMEDIES"])
     if os.environ.get("FLATOUT_TRIAL"):
-        from . import trial
+        from .trial import run as trial
 
         trial.begin(os.environ)
     return watched
@@ -57,8 +57,9 @@ def install() -> bool:
 
 def detach() -> None:
     """Put back every original that was replaced, and stop recording."""
-    from . import remedying, session, trial
+    from . import remedies, session
+    from .trial import run as trial
 
     trial.end()
-    remedying.end()
+    remedies.end()
     session.detach()

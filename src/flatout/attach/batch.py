@@ -1,11 +1,13 @@
-"""How many samples a batch holds, read off the batch itself."""
+"""What a batch holds: the number of samples, bytes of its tensors, and padding."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
+
+from .recorder import Output
 
 _MOST_TENSORS = 32
 _DEEPEST = 4
@@ -14,12 +16,12 @@ _OWN_WORD = ("num_graphs", "batch_size")
 Path = tuple[tuple[str, Any], ...]
 
 
-def size_of(batch: Any) -> int:
+def count_samples(batch: Any) -> int:
     """Number of samples, 0 if it cannot be told."""
-    return look(batch)[1]
+    return find_samples(batch)[1]
 
 
-def look(batch: Any, asked: int = 0) -> tuple[Path, int]:
+def find_samples(batch: Any, asked: int = 0) -> tuple[Path, int]:
     """The way to the telling part of a batch (empty: not worth remembering), and the number of samples.
 
     `asked` is how many samples the loader takes for a batch, 0 if that is not known.
@@ -42,7 +44,7 @@ def _is_list_of_samples(batch: Any, asked: int) -> bool:
     return len(kinds) == 1 and not hasattr(batch[0], "dtype") and not isinstance(batch[0], list | tuple)
 
 
-def follow(path: Path, batch: Any) -> int:
+def count_at(path: Path, batch: Any) -> int:
     """The number of samples, by the way found in an earlier batch. Raises where this one is built otherwise."""
     value = batch
     for how, key in path:
@@ -66,14 +68,14 @@ def _search(batch: Any) -> tuple[Path, int] | None:
     return next((path, size) for path, size in sizes if size == winner)
 
 
-def tensors(batch: Any) -> list[Any]:
+def tensors_in(batch: Any) -> list[Any]:
     """The tensors and arrays of a batch, or the first of very many."""
     return [value for _, value in islice(_arrays(batch, (), 0), _MOST_TENSORS)]
 
 
 def tensor_bytes(batch: Any) -> int:
     """Of its tensors on the host."""
-    held = [one for one in tensors(batch) if hasattr(one, "element_size") and one.device.type == "cpu"]
+    held = [one for one in tensors_in(batch) if hasattr(one, "element_size") and one.device.type == "cpu"]
     return sum(one.numel() * one.element_size() for one in held)
 
 
@@ -99,12 +101,12 @@ def _arrays(value: Any, path: Path, depth: int) -> Iterator[tuple[Path, Any]]:
 
 def _attributes(value: Any) -> list[tuple[str, Any]]:
     names = list(getattr(value, "__dict__", {})) or [
-        name for kind in type(value).__mro__ for name in _as_names(getattr(kind, "__slots__", ()))
+        name for kind in type(value).__mro__ for name in _slot_names(getattr(kind, "__slots__", ()))
     ]
     return [(name, getattr(value, name)) for name in names if hasattr(value, name)]
 
 
-def _as_names(slots: Any) -> tuple[str, ...]:
+def _slot_names(slots: Any) -> tuple[str, ...]:
     return (slots,) if isinstance(slots, str) else tuple(slots)
 
 
@@ -116,3 +118,129 @@ def _length(batch: Any) -> int:
         inner = batch[0] if batch and isinstance(batch[0], list | tuple) else batch
         return len(inner)
     return 0
+
+
+# How much of a batch of sequences is padding, by a look at a batch now and then.
+#
+# A batch is looked at only in a step whose autograd graph is looked at too: the graph tells whether the model computes
+# at the padded length, or cuts the padding off first.
+
+_MOST_ROWS, _MOST_VALUES = 64, 1 << 14
+_SHORTEST, _LONGEST = 16, 1 << 16
+# How much of the text itself may be of the value that pads, beside one for each row (an end mark, say).
+_IN_TEXT = 0.02
+# A row with one value throughout tells nothing; with more such rows than this, neither does the tensor.
+_EMPTY_ROWS = 0.25
+# Batches looked at without a backward after them (a pass for statistics, say), until that is left off.
+_MOST_UNUSED_LOOKS = 8
+_IDS = ("int64", "int32", "int16", "uint8")
+_MASKS = ("bool", *_IDS, "float32")
+
+
+class PaddingInspector:
+    """The batch looked at last, until the graph of its step has been seen. It holds no tensor."""
+
+    def __init__(self, torch: Any, output: Callable[[], Output]) -> None:
+        self._torch = torch
+        self._output = output
+        self._pending: dict[str, Any] | None = None
+        self._in_vain = 0
+
+    def look(self, loader: int, batch: Any) -> None:
+        """Called with a batch as it comes from the loader. Never raises, whatever a batch is made of."""
+        self._pending = None
+        self._in_vain += 1
+        if self._in_vain > _MOST_UNUSED_LOOKS:
+            return
+        try:
+            found = find_padding(self._torch, tensors_in(batch))
+            if found is not None:
+                self._pending = {"loader": loader, **found}
+        except Exception:
+            pass  # a batch whose parts raise when looked at
+
+    def graph_seen(self, shapes: Iterable[tuple[int, ...]]) -> None:
+        """The shapes of what the step computed: write down what was found in its batch."""
+        pending, self._pending = self._pending, None
+        self._in_vain = 0
+        if pending is not None:
+            computed = any(_has_length(shape, pending["rows"], pending["length"]) for shape in shapes)
+            self._output().text("padding", {**pending, "computed": computed})
+
+
+def _has_length(shape: tuple[int, ...], rows: int, length: int) -> bool:
+    # A model that predicts the next token leaves the last one out.
+    long = (length, length - 1)
+    if len(shape) > 2 and (shape[0] in long or shape[1] in long):
+        return True
+    return len(shape) > 1 and shape[0] in (rows * long[0], rows * long[1])
+
+
+def find_padding(torch: Any, parts: Iterable[Any]) -> dict[str, Any] | None:
+    """The lengths of the sequences in a batch, without their padding; None where it is no batch of padded sequences."""
+    plain = [part for part in parts if type(part) is torch.Tensor and part.is_cpu]
+    best: dict[str, Any] | None = None
+    for part in plain:
+        if part.dim() != 2 or part.shape[0] < 2 or not _SHORTEST <= part.shape[1] <= _LONGEST:
+            continue
+        rows, length = int(part.shape[0]), int(part.shape[1])
+        others = sum(one.numel() for one in plain if tuple(one.shape[:2]) != (rows, length))
+        if others > part.numel():
+            continue  # pictures with captions: the sequences are the lesser part
+        found = _lengths(torch, part)
+        if found is None:
+            continue
+        one = {"kind": found[0], "rows": rows, "length": length, "value": found[1], "lengths": found[2]}
+        best = one if best is None else max(best, one, key=_weight)
+    return best
+
+
+def _weight(found: dict[str, Any]) -> tuple[bool, int]:
+    """A mask says it outright; of several others the longest counts."""
+    return found["kind"] == "mask", found["length"]
+
+
+def _lengths(torch: Any, part: Any) -> tuple[str, int, list[int]] | None:
+    name = str(part.dtype).removeprefix("torch.")
+    if name not in _MASKS:
+        return None
+    # Not more than a core does in some ten microseconds.
+    most = max(2, min(_MOST_ROWS, _MOST_VALUES // part.shape[1]))
+    part = part.detach()[:: max(1, -(-part.shape[0] // most))]
+    if float(part.min()) >= 0 and float(part.max()) <= 1:
+        lengths = _of_mask(torch, part)
+        return None if lengths is None else ("mask", 0, lengths)
+    if name not in _IDS:
+        return None
+    found = _of_ids(torch, part) or _of_ids(torch, part.flip(1))
+    return None if found is None else ("ids", *found)
+
+
+def _of_mask(torch: Any, part: Any) -> list[int] | None:
+    """Ones and then zeros in every row: how many ones. The other way round it could be either kind of mask."""
+    ones = part.to(torch.int32)
+    falls = bool((ones[:, 1:] <= ones[:, :-1]).all())
+    lengths: list[int] = ones.sum(1).tolist()
+    return lengths if falls and min(lengths) > 0 else None
+
+
+def _of_ids(torch: Any, part: Any) -> tuple[int, list[int]] | None:
+    """Rows that end in a run of one and the same value, which the rest of them hardly has."""
+    length = part.shape[1]
+    differs = part != part[:, -1:]
+    mixed: list[bool] = differs.any(1).tolist()
+    if mixed.count(False) > _EMPTY_ROWS * len(mixed):
+        return None
+    runs: list[int] = differs.flip(1).to(torch.uint8).argmax(1).tolist()
+    ends: list[int] = part[:, -1].tolist()
+    rows = [(end, run) for end, run, is_mixed in zip(ends, runs, mixed, strict=True) if is_mixed]
+    common = Counter(end for end, run in rows if run > 1).most_common(1)
+    if not common:
+        return None
+    value = common[0][0]
+    lengths = [length - run if end == value else length for end, run in rows]
+    empty = length * mixed.count(False)
+    in_text = int((part == value).sum()) - sum(length - one for one in lengths) - empty
+    if in_text > _IN_TEXT * sum(lengths) + len(lengths):
+        return None
+    return value, lengths

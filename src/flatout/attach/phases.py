@@ -9,11 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from . import tracer as ev
-from .cost import Owed, OwnCost
-from .pace import rest_after, steps_per_record
-from .steps import StepWriter
+from .steps import OwnCost, StepWriter, TypicalStep, UnreportedCost, steps_per_record, steps_to_rest
 from .tracer import clock
-from .typical import TypicalStep
 from .wire import BACKWARD, CHECKPOINT, DATA, EVAL, FORWARD, GC, H2D, LOGGING, OPTIMIZER, OTHER, SYNC
 
 # Time that is `other` unless a backward follows it without a new batch: then it was a forward pass.
@@ -75,7 +72,7 @@ class Phases:
         self._ahead = 0
         self.graph_samples = 0
         self.own_s = 0.0  # of a step
-        self.owed = Owed()
+        self.owed = UnreportedCost()
         self._open: list[int] = []
         self._plain = self._optimizer_seen = False
         self._rounds = 0
@@ -133,7 +130,7 @@ class Phases:
 
     def _set_pace(self, step_s: float, plain_loop: bool, looking_s: float) -> None:
         self._steps_per_record = steps_per_record(self.index, step_s, self.on_device)
-        rest_for = rest_after(self.index, step_s, looking_s, self.on_device) if plain_loop else 0
+        rest_for = steps_to_rest(self.index, step_s, looking_s, self.on_device) if plain_loop else 0
         # Only when it is known what a step is like can others be taken to be like it.
         self.rest_for = rest_for if self._learning else 0
         self._learning = rest_for > 0

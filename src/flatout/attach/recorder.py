@@ -13,6 +13,7 @@ import os
 import struct
 import time
 import zlib
+from typing import Protocol
 
 from . import wire
 
@@ -125,3 +126,16 @@ class Recorder:
             except OSError:
                 pass
         os.close(fd)
+
+
+class Output(Protocol):
+    def append(self, body: bytes) -> int:
+        """Write one slot; returns its place, or -1 if it had to be dropped."""
+
+    def put(self, place: int, body: bytes) -> int:
+        """Write running totals over their earlier slot, or anew; returns their place."""
+
+    def text(self, what: str, value: object) -> None:
+        """Write a JSON value under a name."""
+
+    def close(self) -> None: ...

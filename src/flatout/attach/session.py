@@ -15,32 +15,27 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from . import STARTED_NS, imports
-from .autograd import BackwardWatch, GraphLook
-from .collector import CollectorWatch
-from .device import DeviceClock
-from .fetching import FetchWatch
-from .graphs import GraphWatch
-from .hidden import SyncWindows
-from .invisible import hide_from_compiler
-from .lines import DEFAULT_HZ, LineSampler, Sampler
-from .live import rank_facts, torch_state
-from .loader import LoaderWatch
-from .optimizers import OptimizerWatch
-from .outputs import OutputWatch
-from .padding import PaddingLook
-from .patching import Patches
+from .batch import PaddingInspector
+from .device_clock import DeviceClock
+from .graph import GraphInspector
+from .patching import Patches, hide_from_compiler
 from .phases import Phases
-from .recomputing import RecomputeWatch
 from .recorder import Recorder
 from .sites import Sites
+from .state import read_rank, read_torch_state
 from .steps import StepWriter
 from .tracer import EVAL_CALLED, NOBODY, Tracer, clock
-from .training_again import TrainingAgain
-from .transfers import TransferWatch
-from .worker_lines import WorkerSampler
+from .watch.backward import BackwardWatch, RecomputeWatch
+from .watch.fetch import FetchWatch
+from .watch.hidden_syncs import SyncWindows
+from .watch.interruptions import CollectorWatch, OutputWatch, TrainModeWatch
+from .watch.lines import DEFAULT_HZ, LineSampler, Sampler, WorkerSampler
+from .watch.loader import LoaderWatch
+from .watch.optimizer import GraphWatch, OptimizerWatch
+from .watch.transfers import TransferWatch
 
 if TYPE_CHECKING:
-    from .stages import StageWatch
+    from .watch.stages import StageWatch
 
 OLDEST_TORCH = (2, 4)
 _HOUSEKEEPING_S = 0.25
@@ -81,8 +76,8 @@ class Session:
         self.phases = Phases(self.writer)
         self.tracer = Tracer(self._consume)
         self.sites = Sites(self.output)
-        self.padding = PaddingLook(torch, self.output)
-        self.graph = GraphLook(torch, self.phases, self.padding)
+        self.padding = PaddingInspector(torch, self.output)
+        self.graph = GraphInspector(torch, self.phases, self.padding)
         self._patches = Patches()
         self._device: DeviceClock | None = None
         if torch.version.cuda is not None:
@@ -90,13 +85,13 @@ class Session:
         self._stages: StageWatch | None = None
         if self._settings.get("stages"):
             # Only where it is asked for: every import delays the script's start.
-            from .stages import StageWatch
+            from .watch.stages import StageWatch
 
             self._stages = StageWatch(torch, self.tracer, self._device, self.output)
         self._optimizers = OptimizerWatch(torch, self.tracer, self._device, self.output, self.trouble)
         self._collector = CollectorWatch(self.tracer)
         self._recomputing = RecomputeWatch(torch, self.tracer)
-        self._training_again = TrainingAgain(torch.nn.Module, self.tracer)
+        self._training_again = TrainModeWatch(torch.nn.Module, self.tracer)
         self._fetching = FetchWatch(self.output, self._enter_worker, self.trouble)
         self._transfers: TransferWatch | None = None
         self._windows: SyncWindows | None = None
@@ -145,7 +140,7 @@ class Session:
             "ppid": os.getppid(),
             "role": self._role,
             "thread": thread,
-            **rank_facts(),
+            **read_rank(),
             "host": socket.gethostname(),
             "start_ns": self._started_ns,
             "start_unix_ns": time.time_ns() - time.perf_counter_ns() + self._started_ns,
@@ -235,7 +230,7 @@ class Session:
             self.tracer.rest_for = 0
 
     def _note_state(self) -> None:
-        state = torch_state(self._torch, self.graph)
+        state = read_torch_state(self._torch, self.graph)
         # 0 stands for batches that no loader gave.
         if (recomputed := self._recomputing.so_far(self.phases.index)) is not None:
             state["recomputed"] = recomputed

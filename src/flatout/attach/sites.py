@@ -8,8 +8,8 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 
 from . import wire
-from .narrow import Narrowness
-from .output import Output
+from .narrow_dtype import DtypeFit
+from .recorder import Output
 
 _PACK = wire.packer("site").pack
 _KIND = wire.KINDS["site"][0]
@@ -88,7 +88,7 @@ class Site:
         self.seconds = self.longest_s = 0.0
         self.dirty = self.is_pinned = self.is_non_blocking = self.stream_asked = False
         self.place = -1
-        self.narrow: Narrowness | None = None
+        self.narrow: DtypeFit | None = None
 
     def add(self, seconds: float) -> None:
         self.count += 1

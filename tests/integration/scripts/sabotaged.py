@@ -41,14 +41,14 @@ MODULES = (
     "phases",
     "steps",
     "sites",
-    "autograd",
+    "graph",
     "batch",
-    "loader",
-    "fetching",
     "recorder",
-    "optimizers",
-    "outputs",
-    "collector",
+    "watch.backward",
+    "watch.loader",
+    "watch.fetch",
+    "watch.optimizer",
+    "watch.interruptions",
 )
 
 

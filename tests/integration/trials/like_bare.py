@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from flatout.attach import contained
+from flatout.attach.trial import sandbox
 
 _OPERATIONS = 40
 Answers = list[tuple[str, str, str, str]]
@@ -158,11 +158,11 @@ def compare(seed: int, base: str) -> str | None:
     build(own)
     os.chdir(own)
     before = untouched(own)
-    contained.begin(f"{base}/scratch", [f"{base}/contained"], lambda text: None)
+    sandbox.begin(f"{base}/scratch", [f"{base}/contained"], lambda text: None)
     try:
         found = play(seed, own), look(own)
     finally:
-        contained.end()
+        sandbox.end()
         os.chdir("/")
     if untouched(own) != before:
         return "touched"

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from flatout.app.trials import Maker
-from flatout.attach import gate
+from flatout.attach.trial import gate
 from flatout.records.trial import Trial
 from flatout.trials import ready
 from flatout.trials.ready import Ready

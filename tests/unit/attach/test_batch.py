@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from flatout.attach.batch import follow, look, size_of, tensor_bytes
+from flatout.attach.batch import count_at, count_samples, find_samples, tensor_bytes
 
 Pair = namedtuple("Pair", "image label")
 
@@ -59,18 +59,18 @@ def make(*shape: int) -> Any:
     ],
 )
 def test_the_size_is_found(batch: Any, size: int) -> None:
-    assert size_of(batch) == size
+    assert count_samples(batch) == size
 
 
 @pytest.mark.parametrize("batch", [[make(4, 4), make(8, 3), make(8)], Graphs(), Sample("x", make(8, 3), make(8, 4))])
 def test_the_way_found_is_good_for_the_next_batch(batch: Any) -> None:
-    path, size = look(batch)
+    path, size = find_samples(batch)
 
-    assert follow(path, batch) == size
+    assert count_at(path, batch) == size
 
 
 def test_the_majority_decides() -> None:
-    assert size_of([make(1), make(16, 3), make(16, 5)]) == 16
+    assert count_samples([make(1), make(16, 3), make(16, 5)]) == 16
 
 
 @pytest.mark.parametrize(
@@ -86,13 +86,13 @@ def test_the_majority_decides() -> None:
     ],
 )
 def test_a_batch_is_never_larger_than_what_the_loader_asked_for(batch: Any, asked: int, size: int) -> None:
-    assert look(batch, asked)[1] == size
+    assert find_samples(batch, asked)[1] == size
 
 
 def test_a_long_list_of_parts_counts_the_samples_that_were_asked_for() -> None:
     boxes = [(make(4), make()) for _ in range(192)]
 
-    assert look(boxes, asked=16)[1] == 16
+    assert find_samples(boxes, asked=16)[1] == 16
 
 
 def test_the_bytes_of_a_batch_are_those_of_its_tensors_on_the_host() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from flatout.attach.padding import PaddingLook, padded
+from flatout.attach.batch import PaddingInspector, find_padding
 
 LENGTHS = [40, 12, 33, 25]
 
@@ -37,7 +37,7 @@ MASK = (tokens() != 0).long()
     ],
 )
 def test_the_lengths_are_found(parts: list[Any], kind: str) -> None:
-    found = padded(torch, parts)
+    found = find_padding(torch, parts)
 
     assert found is not None and found["kind"] == kind
     assert (found["rows"], found["length"], found["lengths"]) == (4, 40, LENGTHS)
@@ -47,7 +47,7 @@ def test_an_end_mark_that_also_pads_is_no_trouble() -> None:
     rows = tokens(pad=2)
     rows[torch.arange(4), torch.tensor(LENGTHS) // 2] = 2
 
-    found = padded(torch, [rows])
+    found = find_padding(torch, [rows])
 
     assert found is not None and found["value"] == 2
 
@@ -68,7 +68,7 @@ def test_an_end_mark_that_also_pads_is_no_trouble() -> None:
     ],
 )
 def test_nothing_is_said_of_other_batches(parts: list[Any]) -> None:
-    assert padded(torch, parts) is None
+    assert find_padding(torch, parts) is None
 
 
 class Notes:
@@ -93,7 +93,7 @@ class Notes:
 )
 def test_the_graph_tells_whether_it_was_computed(shapes: set[tuple[int, ...]], computed: bool) -> None:
     notes = Notes()
-    look = PaddingLook(torch, lambda: notes)  # type: ignore[arg-type,return-value]
+    look = PaddingInspector(torch, lambda: notes)  # type: ignore[arg-type,return-value]
 
     look.look(3, {"input_ids": tokens(), "labels": torch.zeros(4)})
     look.graph_seen(shapes)
@@ -111,7 +111,7 @@ def test_a_batch_that_raises_and_a_pass_without_a_backward_are_no_trouble() -> N
             raise RuntimeError("not now")
 
     notes = Notes()
-    look = PaddingLook(torch, lambda: notes)  # type: ignore[arg-type,return-value]
+    look = PaddingInspector(torch, lambda: notes)  # type: ignore[arg-type,return-value]
 
     look.look(1, [Trap()])
     look.graph_seen(())

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flatout.attach import tracer as ev
-from flatout.attach.phase_now import phase_now
 from flatout.attach.phases import PENDING, Phases
 from flatout.attach.recorder import Recorder
 from flatout.attach.steps import StepWriter
+from flatout.attach.watch.lines import current_phase
 from flatout.attach.wire import BACKWARD, DATA, EVAL, FORWARD, GC, H2D, OPTIMIZER, OTHER, SYNC
 from flatout.store.recording import Recording, read_recording
 
@@ -291,4 +291,4 @@ def test_what_follows_a_step_is_known_from_the_one_before(tmp_path: Path, step: 
     ],
 )
 def test_one_who_looks_in_sees_the_open_phase(codes: Sequence[int], phase: int) -> None:
-    assert phase_now(codes, OTHER) == phase
+    assert current_phase(codes, OTHER) == phase

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader as TorchLoader
 
-from flatout.attach.loader import _queue_depth
+from flatout.attach.watch.loader import _queue_depth
 from flatout.feed import DataLoader, autotune, packing
 from flatout.feed.iterator import FeedIterator, PinningInbox
 from flatout.feed.leaves import pin_batch

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flatout.attach.screening import TIMED, turn_steps
+from flatout.attach.trial.screening import TIMED, turn_steps
 from flatout.prove.calibration import IN_TURNS
 from flatout.prove.decision import BAR, Candidate, judged
 from flatout.prove.figures import with_interval

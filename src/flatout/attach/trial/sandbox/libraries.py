@@ -1,0 +1,259 @@
+"""Libraries that write or read files by themselves, past Python: they are handed the path in the scratch folder.
+
+One row for each: the function or method, which argument is the path, and what the library does with it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import ModuleType
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, quote, unquote, urlsplit
+
+from ...imports import after_import
+from .open_calls import OpenCalls, prepare_parent
+from .overlay import Overlay, path_of
+from .references import References, as_builtin
+
+_READ, _ANEW, _UPDATE = "read", "anew", "update"
+_FLAGS = {_ANEW: os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _UPDATE: os.O_RDWR | os.O_CREAT}
+# A database larger than this is not copied: it is opened to be read only.
+_MOST_COPIED_BYTES = 1 << 30
+
+
+class Row(NamedTuple):
+    name: str  # within the module, `Class.method` or a function
+    position: int  # of the path, `self` counted
+    keyword: str
+    way: str | Callable[[Mapping[str, Any], tuple[Any, ...]], str]
+
+
+def _by_mode(position: int, default: str) -> Callable[[Mapping[str, Any], tuple[Any, ...]], str]:
+    """For those that have an argument like that of `open`."""
+
+    def way(kwargs: Mapping[str, Any], args: tuple[Any, ...]) -> str:
+        mode = str(kwargs.get("mode", args[position] if len(args) > position else default) or default)
+        return _READ if mode in ("r", "rb") else _UPDATE if "+" in mode or "a" in mode else _ANEW
+
+    return way
+
+
+def _shared(kwargs: Mapping[str, Any], args: tuple[Any, ...]) -> str:
+    """torch.from_file: what is shared is written back."""
+    return _UPDATE if kwargs.get("shared", args[1] if len(args) > 1 else False) else _READ
+
+
+_ROWS: dict[str, tuple[Row, ...]] = {
+    "cv2": (
+        Row("imwrite", 0, "filename", _ANEW),
+        Row("imwritemulti", 0, "filename", _ANEW),
+        Row("VideoWriter", 0, "filename", _ANEW),
+        Row("imread", 0, "filename", _READ),
+        Row("imreadmulti", 0, "filename", _READ),
+        Row("VideoCapture", 0, "filename", _READ),
+    ),
+    "h5py._hl.files": (Row("File.__init__", 1, "name", _by_mode(2, "r")),),
+    "safetensors": (Row("serialize_file", 1, "filename", _ANEW), Row("safe_open", 0, "filename", _READ)),
+    "pyarrow.parquet.core": (
+        Row("ParquetWriter.__init__", 1, "where", _ANEW),
+        Row("ParquetFile.__init__", 1, "source", _READ),
+        Row("ParquetDataset.__init__", 1, "path_or_paths", _READ),
+        Row("read_table", 0, "source", _READ),
+        Row("read_schema", 0, "where", _READ),
+        Row("read_metadata", 0, "where", _READ),
+    ),
+    "torchvision.io.image": (
+        Row("write_file", 0, "filename", _ANEW),
+        Row("read_file", 0, "path", _READ),
+    ),
+    "soundfile": (Row("SoundFile.__init__", 1, "file", _by_mode(2, "r")),),
+    "imageio_ffmpeg": (Row("write_frames", 0, "path", _ANEW), Row("read_frames", 0, "path", _READ)),
+    "matplotlib.animation": (
+        Row("MovieWriter.setup", 2, "outfile", _ANEW),
+        Row("FileMovieWriter.setup", 2, "outfile", _ANEW),
+    ),
+    "pyarrow.feather": (Row("write_feather", 1, "dest", _ANEW), Row("read_table", 0, "source", _READ)),
+    "polars.dataframe.frame": tuple(
+        Row(f"DataFrame.write_{kind}", 1, "file", _ANEW) for kind in ("csv", "parquet", "ipc", "ndjson")
+    ),
+    "tables": (Row("open_file", 0, "filename", _by_mode(1, "r")),),
+    "SimpleITK": (Row("WriteImage", 1, "fileName", _ANEW), Row("ReadImage", 0, "fileName", _READ)),
+    "av": (Row("open", 0, "file", _by_mode(1, "r")),),
+    "torch": (
+        Row("_C.PyTorchFileWriter.__init__", 1, "file_name", _ANEW),
+        Row("_C.PyTorchFileReader.__init__", 1, "file_name", _READ),
+        Row("_C.import_ir_module", 1, "filename", _READ),
+        Row("from_file", 0, "filename", _shared),
+        Row("UntypedStorage.from_file", 0, "filename", _shared),
+    ),
+    "torch.jit._script": (Row("RecursiveScriptModule.save", 1, "f", _ANEW),),
+    "torch.autograd.profiler": (Row("profile.export_chrome_trace", 1, "path", _ANEW),),
+    "torch.distributed": (Row("FileStore.__init__", 1, "file_name", _UPDATE),),
+}
+
+
+class Libraries:
+    def __init__(self, overlay: Overlay, opening: OpenCalls, references: References) -> None:
+        self._overlay = overlay
+        self._opening = opening
+        self._references = references
+
+    def wait(self) -> None:
+        """For each to be imported."""
+        for module, rows in _ROWS.items():
+            after_import(module, partial(self._watch, rows))
+        after_import("sqlite3.dbapi2", self._watch_sqlite)
+        after_import("sqlite3", self._watch_sqlite)
+        after_import("lmdb", self._watch_lmdb)
+        after_import("wandb", self._watch_wandb)
+        after_import("tensorboard.compat", _without_tensorflow)
+
+    def _watch(self, rows: tuple[Row, ...], module: ModuleType) -> None:
+        for row in rows:
+            owner: Any = module
+            *within, name = row.name.split(".")
+            for part in within:
+                owner = getattr(owner, part, None)
+            original = getattr(owner, name, None)
+            if original is not None:
+                self._put(owner, name, original, partial(self._handed, original, row))
+
+    def _put(self, owner: Any, name: str, original: Any, call: Callable[..., Any]) -> None:
+        if isinstance(owner, ModuleType):
+            self._references.replace_late(owner, name, as_builtin(original, call, owner.__name__))
+        elif isinstance(vars(owner).get(name), staticmethod | classmethod) or not callable(vars(owner).get(name)):
+            self._references.replace_late(owner, name, staticmethod(call))
+        else:
+            self._references.replace_late(owner, name, _method(original, call))
+
+    def _handed(self, original: Callable[..., Any], row: Row, *args: Any, **kwargs: Any) -> Any:
+        way = row.way if isinstance(row.way, str) else row.way(kwargs, args)
+        if row.keyword in kwargs:
+            kwargs[row.keyword] = self._where(kwargs[row.keyword], way)
+        elif len(args) > row.position:
+            at = row.position
+            args = (*args[:at], self._where(args[at], way), *args[at + 1 :])
+        return original(*args, **kwargs)
+
+    def _where(self, asked: Any, way: str) -> Any:
+        """In the form it came in. A library that cannot write there says so in its own words."""
+        overlay = self._overlay
+        path = path_of(asked, overlay) if isinstance(asked, str | bytes | os.PathLike) else None
+        if path is None or "://" in path:
+            return asked
+        if way == _READ:
+            try:
+                where = overlay.for_reading(path) if overlay.words[0] else None
+            except (OSError, ValueError):
+                where = None
+        else:
+            where = self._to_write(path, way)
+        if where is None:
+            return asked
+        return os.fsencode(where) if isinstance(asked, bytes) else where
+
+    def _to_write(self, path: str, way: str) -> str:
+        canonical = self._overlay.resolve(path)
+        try:
+            return self._opening.for_writing(canonical, _FLAGS[way])
+        except OSError:
+            return self._overlay.mirror(canonical)
+
+    # Those with a way of their own
+
+    def _watch_sqlite(self, module: ModuleType) -> None:
+        original = getattr(module, "connect", None)
+        if original is not None and not hasattr(original, "__wrapped__"):
+            self._put(module, "connect", original, partial(self._connected, original))
+
+    def _connected(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        asked = args[0] if args else kwargs.pop("database", None)
+        uri = bool(kwargs.get("uri", args[7] if len(args) > 7 else False))
+        where, read_only = self._database(asked, uri)
+        if read_only and not uri:
+            where, kwargs["uri"] = f"file:{quote(where)}?mode=ro", True
+            args = args[:7]
+        return original(where, *args[1:], **kwargs)
+
+    def _database(self, asked: Any, uri: bool) -> tuple[Any, bool]:
+        """Where it is to be opened, and whether only to be read."""
+        path = path_of(asked, self._overlay) if isinstance(asked, str | bytes | os.PathLike) else None
+        if path is None or path == ":memory:":
+            return asked, False
+        if uri and path.startswith("file:"):
+            parts = urlsplit(path)
+            query, file = parse_qs(parts.query), unquote(parts.path)
+            if not file or file == ":memory:" or query.get("mode") == ["memory"]:
+                return asked, False
+            way = _READ if query.get("mode") == ["ro"] or query.get("immutable") == ["1"] else _UPDATE
+            return f"file:{quote(self._where(file, way))}{'?' + parts.query if parts.query else ''}", False
+        if self._is_too_large(path):
+            return self._where(path, _READ), True
+        for beside in ("-wal", "-journal"):
+            if os.path.exists(path + beside):
+                self._where(path + beside, _UPDATE)
+        return self._where(path, _UPDATE), False
+
+    def _is_too_large(self, path: str) -> bool:
+        """And would have to be copied."""
+        canonical = self._overlay.resolve(path)
+        if not self._overlay.places.contain(canonical) or self._overlay.physical(canonical) != canonical:
+            return False
+        return os.path.exists(canonical) and os.path.getsize(canonical) > _MOST_COPIED_BYTES
+
+    def _watch_lmdb(self, module: ModuleType) -> None:
+        for name in ("open", "Environment"):
+            original = getattr(module, name, None)
+            if original is not None:
+                self._put(module, name, original, partial(self._opened_lmdb, original))
+
+    def _opened_lmdb(self, original: Callable[..., Any], path: Any, *args: Any, **kwargs: Any) -> Any:
+        data = os.path.join(os.fsdecode(path), "data.mdb") if kwargs.get("subdir", True) else os.fsdecode(path)
+        canonical = self._overlay.resolve(os.fsdecode(path))
+        if kwargs.get("readonly") or self._is_too_large(data):
+            # Its lock file would lie beside the user's data.
+            where = self._where(path, _READ)
+            return original(where, *args, **{**kwargs, "readonly": True, "lock": False, "create": False})
+        if not self._overlay.places.contain(canonical):
+            return original(path, *args, **kwargs)
+        if self._overlay.mode(canonical) is not None:
+            return original(self._overlay.own_all(canonical), *args, **kwargs)
+        prepare_parent(self._overlay, canonical)
+        return original(self._overlay.mirror(canonical), *args, **kwargs)
+
+    def _watch_wandb(self, module: ModuleType) -> None:
+        """A service of its own does the writing, and the sending, which must not happen either."""
+        os.environ["WANDB_MODE"] = "offline" if os.environ.get("WANDB_MODE") != "disabled" else "disabled"
+        os.environ["WANDB_DIR"] = self._overlay.scratch
+        original = getattr(module, "init", None)
+        if original is None:
+            return
+
+        def init(*args: Any, **kwargs: Any) -> Any:
+            if kwargs.get("mode") not in (None, "disabled"):
+                kwargs["mode"] = "offline"
+            if kwargs.get("dir") is not None:
+                kwargs["dir"] = self._overlay.scratch
+            return original(*args, **kwargs)
+
+        self._put(module, "init", original, init)
+
+
+def _method(original: Any, call: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return call(self, *args, **kwargs)
+
+    method.__name__, method.__doc__ = getattr(original, "__name__", "method"), getattr(original, "__doc__", None)
+    method.__wrapped__ = original  # type: ignore[attr-defined]
+    return method
+
+
+def _without_tensorflow(compat: ModuleType) -> None:
+    """TensorBoard writes by TensorFlow where that is installed, past Python, unless it finds this."""
+    name = f"{compat.__name__}.notf"
+    sys.modules.setdefault(name, ModuleType(name))
+    if not hasattr(compat, "notf"):
+        compat.notf = sys.modules[name]  # type: ignore[attr-defined]

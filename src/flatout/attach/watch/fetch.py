@@ -1,0 +1,313 @@
+"""What a sample costs where it is made: in the loader's workers, or in the main process with none."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import PurePath
+from typing import Any
+
+from .. import wire
+from ..batch import count_samples
+from ..patching import Patches, guarded
+from ..recorder import Output
+from .caches import DatasetCaches
+
+clock = time.perf_counter_ns
+_PACK = wire.packer("fetch").pack
+_KIND = wire.KINDS["fetch"][0]
+_UNKNOWN_LOADER = 0xFFFFFFFF  # a worker is matched to its loader by its process id
+_WRITE_EVERY_NS = 50_000_000
+_FIRST_INTERVAL_NS = 1_000_000_000
+_LONGEST_INTERVAL_NS = 10_000_000_000
+_QUICK_NS = 200_000
+_FIRST_LOOK_NS = 100_000_000
+# Looks at caches get rarer by this factor, and never take more than this part of the time.
+_SLOWER = 1.3
+_COST_RATIO = 500
+_NEVER_NS = 1 << 62
+_MOST_DATASETS = 7
+
+
+class Activity:
+    """Whether this process is fetching just now."""
+
+    __slots__ = ("fetching",)
+
+    def __init__(self) -> None:
+        self.fetching = False
+
+
+class FetchMeter:
+    """Running totals of one fetcher. A record is written over until its interval is past, then a new one begins.
+
+    It stands in for the fetcher's `fetch` and `collate_fn` while it measures. In the training process quick fetches
+    are measured only now and then: the rest of the time the fetcher is left as it was made, at no cost.
+    """
+
+    def __init__(
+        self,
+        fetcher: Any,
+        worker: int,
+        activity: Activity,
+        kept: CacheSchedule,
+        output: Callable[[], Output],
+        trouble: Callable[[Exception], None],
+    ) -> None:
+        self._fetcher = weakref.ref(fetcher)
+        self._activity = activity
+        self._kept = kept
+        self._fetch_original = fetcher.fetch
+        self._collate_original = fetcher.collate_fn
+        self._worker = worker
+        self._output = output
+        self._trouble = trouble
+        self._interval_ns = _FIRST_INTERVAL_NS
+        self._collate_ns = 0
+        self._armed = False
+        self._begin(clock())
+
+    def _begin(self, now: int) -> None:
+        self._place = -1
+        self._start = self._last_end = now
+        self._next_write = 0
+        self._batches = self._samples = self._fetch_ns = self._collated_ns = self._max_ns = self._idle_ns = 0
+
+    def arm(self) -> None:
+        fetcher = self._fetcher()
+        if fetcher is not None and not self._armed:
+            fetcher.fetch, fetcher.collate_fn = self._fetch, self._collate
+            self._armed = True
+            self._last_end = clock()
+
+    def _disarm(self) -> None:
+        fetcher = self._fetcher()
+        if fetcher is not None:
+            del fetcher.fetch
+            fetcher.collate_fn = self._collate_original
+        self._armed = False
+
+    def _collate(self, samples: Any) -> Any:
+        begun = clock()
+        batch = self._collate_original(samples)
+        self._collate_ns = clock() - begun
+        return batch
+
+    def _fetch(self, index: Any) -> Any:
+        activity, kept = self._activity, self._kept
+        before, activity.fetching = activity.fetching, True
+        begun = clock()
+        if begun >= kept.before_ns:
+            guarded(kept.look_before, self._trouble)
+            begun = clock()
+        try:
+            batch = self._fetch_original(index)
+        finally:
+            activity.fetching = before
+        try:
+            fetcher = self._fetcher()
+            whole = fetcher is not None and fetcher.auto_collation
+            self._add(len(index) if whole else count_samples(batch) or 1, begun, clock())
+        except Exception as error:
+            self._trouble(error)
+        return batch
+
+    def _add(self, samples: int, begun: int, ended: int) -> None:
+        took = ended - begun
+        self._batches += 1
+        self._samples += samples
+        self._collated_ns += self._collate_ns
+        self._fetch_ns += took - self._collate_ns
+        self._collate_ns = 0
+        self._idle_ns += max(0, begun - self._last_end)
+        self._last_end = ended
+        self._max_ns = max(self._max_ns, took)
+        self._kept.samples += samples
+        if ended >= self._kept.after_ns:
+            self._kept.look_after(ended, samples)
+        if ended >= self._next_write:
+            self._write(ended)
+        if self._worker < 0 and took < _QUICK_NS:
+            self._disarm()
+
+    def _write(self, now: int) -> None:
+        body = _PACK(
+            _KIND, 0, 0, _UNKNOWN_LOADER, self._worker, self._start, now, self._batches, self._samples,
+            self._fetch_ns, self._collated_ns, self._max_ns, self._idle_ns,
+        )  # fmt: skip
+        self._place = self._output().put(self._place, body)
+        self._next_write = now + _WRITE_EVERY_NS
+        if now - self._start > self._interval_ns:
+            self._interval_ns = min(2 * self._interval_ns, _LONGEST_INTERVAL_NS)
+            self._begin(now)
+
+
+class CacheSchedule:
+    """What one dataset keeps: looked at around its first fetch, and then around one now and then."""
+
+    def __init__(self, dataset: Any, number: int, output: Callable[[], Output]) -> None:
+        self.samples = 0
+        # When to look next: before or after a fetch.
+        self.before_ns, self.after_ns = 0, _NEVER_NS
+        self._interval_ns, self._cost_ns = _FIRST_LOOK_NS, 0
+        self._dataset = _reference(dataset)
+        self._caches = DatasetCaches(number, output)
+
+    def is_of(self, dataset: Any) -> bool:
+        return self._dataset() is dataset
+
+    def look_before(self) -> None:
+        dataset = self._dataset()
+        begun = clock()
+        if dataset is not None:
+            self._caches.look_before(dataset)
+        self._cost_ns = clock() - begun
+        self.before_ns, self.after_ns = _NEVER_NS, 0
+
+    def look_after(self, now: int, fetched: int) -> None:
+        self._caches.look_after(self.samples, fetched)
+        self._cost_ns += clock() - now
+        self._interval_ns = min(int(_SLOWER * self._interval_ns), _LONGEST_INTERVAL_NS)
+        self.before_ns, self.after_ns = now + max(self._interval_ns, _COST_RATIO * self._cost_ns), _NEVER_NS
+
+
+def _reference(dataset: Any) -> Callable[[], Any]:
+    try:
+        return weakref.ref(dataset)
+    except TypeError:
+        return lambda: None  # a plain list, or a class with slots: nothing of it is kept alive, nothing looked at
+
+
+class FetchWatch:
+    """Meters every fetcher: the objects that call a dataset's `__getitem__` and collate."""
+
+    # What is under way in a fetch is called from here.
+    root = FetchMeter._fetch.__code__
+
+    def __init__(
+        self, output: Callable[[], Output], enter_worker: Callable[[Any], None], trouble: Callable[[Exception], None]
+    ) -> None:
+        self._output = output
+        self._enter_worker = enter_worker
+        self._trouble = trouble
+        self._meters: weakref.WeakSet[FetchMeter] = weakref.WeakSet()
+        self._kept: list[CacheSchedule] = []
+        self._datasets = 0
+        self.activity = Activity()
+
+    def install(self, module: Any, patches: Patches) -> None:
+        """`module` is torch.utils.data._utils.fetch."""
+        patches.replace(module._BaseDatasetFetcher, "__init__", self._make_init)
+
+    def rearm(self) -> None:
+        """Measure the next fetch of each fetcher again."""
+        for meter in list(self._meters):
+            meter.arm()
+
+    def forget(self) -> None:
+        """In a forked child: what was fetched before was not fetched here."""
+        self._kept = []
+        self.activity.fetching = False
+
+    def is_fetching(self) -> bool:
+        return self.activity.fetching
+
+    def _make_init(self, original: Any) -> Any:
+        def __init__(fetcher: Any, *args: Any, **kwargs: Any) -> None:
+            original(fetcher, *args, **kwargs)
+            try:
+                from torch.utils.data import get_worker_info
+
+                info = get_worker_info()
+                if info is not None:
+                    self._enter_worker(info)
+                worker = -1 if info is None else info.id
+                kept = self._kept_of(fetcher.dataset, worker)
+                meter = FetchMeter(fetcher, worker, self.activity, kept, self._output, self._trouble)
+                fetcher._flatout_meter = meter
+                self._meters.add(meter)
+                meter.arm()
+            except Exception as error:
+                self._trouble(error)
+
+        return __init__
+
+    def _kept_of(self, dataset: Any, worker: int) -> CacheSchedule:
+        """The same for every epoch of a process: what a dataset keeps, it keeps beyond one."""
+        for kept in self._kept:
+            if kept.is_of(dataset):
+                return kept
+        self._datasets += 1
+        kept = CacheSchedule(dataset, self._datasets, self._output)
+        self._kept = [*self._kept[-_MOST_DATASETS:], kept]
+        sizes = sample_file_sizes(dataset) if worker <= 0 else []
+        if sizes:
+            self._output().text("files", {"bytes": sizes})
+        return kept
+
+
+# How large the files are that a dataset names: a few of them are looked at, once.
+
+_MOST_ATTRIBUTES = 64
+_MOST_FILES = 6
+_MOST_ENTRIES = 64
+_DEEPEST = 3
+_LONGEST = 4096
+
+
+def sample_file_sizes(dataset: Any) -> list[int]:
+    """Bytes of some of the files in its lists of paths, or in the folders it names; empty where it names none."""
+    try:
+        stored = object.__getattribute__(dataset, "__dict__")
+    except AttributeError:
+        return []
+    values = list(stored.values())[:_MOST_ATTRIBUTES]
+    for value in values:
+        if type(value) in (list, tuple):
+            found = [size for path in _some(value) if (size := _size(path)) is not None]
+            if found:
+                return found
+    for value in values:
+        if _is_path(value):
+            found = [size for path in _inside(str(value)) if (size := _size(path)) is not None]
+            if found:
+                return found
+    return []
+
+
+def _some(values: Any) -> Iterator[Any]:
+    """Spread over the list; of a pair of path and label, the path."""
+    every = max(1, len(values) // _MOST_FILES)
+    for value in list(values[::every])[:_MOST_FILES]:
+        parts = value if type(value) is tuple else (value,)
+        yield from [part for part in parts if _is_path(part)][:1]
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, str | PurePath) and 0 < len(str(value)) < _LONGEST
+
+
+def _inside(folder: str, depth: int = 0) -> list[str]:
+    """Files of a folder, or of the first folder in it. Only its first entries are read: there may be millions."""
+    try:
+        with os.scandir(folder) as entries:
+            seen = list(islice(entries, _MOST_ENTRIES))
+        files = [entry.path for entry in seen if entry.is_file()]
+        folders = sorted(entry.path for entry in seen if entry.is_dir())
+    except (OSError, ValueError):
+        return []
+    if files or not folders or depth == _DEEPEST:
+        return files[:_MOST_FILES]
+    return _inside(folders[0], depth + 1)
+
+
+def _size(path: Any) -> int | None:
+    try:
+        facts = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return facts.st_size if stat.S_ISREG(facts.st_mode) else None

@@ -1,0 +1,141 @@
+"""Watches what interrupts the training: checkpoints, logging, garbage collections and evaluations."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable
+from functools import partial
+from threading import get_ident
+from typing import Any
+
+from ..imports import after_import
+from ..patching import Patches
+from ..sites import Sites
+from ..steps import StepWriter
+from ..tracer import ENTER_CHECKPOINT, ENTER_GC, ENTER_LOGGING, LEAVE, TRAIN_CALLED, Tracer, clock
+from ..wire import CHECKPOINT, LOGGING
+
+_SUMMARY_WRITER = (
+    "add_scalar", "add_scalars", "add_image", "add_images", "add_image_with_boxes", "add_figure", "add_histogram",
+    "add_video", "add_audio", "add_text", "add_graph", "add_embedding", "add_pr_curve", "add_mesh", "add_hparams",
+    "flush",
+)  # fmt: skip
+# module → (class in it or None, names, phase)
+_WATCHED: dict[str, tuple[str | None, tuple[str, ...], int]] = {
+    "torch.distributed.checkpoint": (None, ("save", "async_save"), CHECKPOINT),
+    "safetensors.torch": (None, ("save_file", "save_model"), CHECKPOINT),
+    "torch.utils.tensorboard.writer": ("SummaryWriter", _SUMMARY_WRITER, LOGGING),
+    "tensorboardX.writer": ("SummaryWriter", _SUMMARY_WRITER, LOGGING),
+    "wandb.sdk.wandb_run": ("Run", ("log",), LOGGING),
+    "matplotlib.figure": ("Figure", ("savefig",), LOGGING),
+    "PIL.Image": ("Image", ("save",), LOGGING),
+    "cv2": (None, ("imwrite",), LOGGING),
+    "imageio.v2": (None, ("imwrite", "imsave", "mimsave"), LOGGING),
+    "imageio.v3": (None, ("imwrite",), LOGGING),
+    "torchvision.utils": (None, ("save_image",), LOGGING),
+    "tqdm.std": ("tqdm", ("refresh",), LOGGING),
+    "logging": ("Logger", ("handle",), LOGGING),
+}
+
+
+class OutputWatch:
+    def __init__(self, tracer: Tracer, writer: StepWriter, sites: Sites, trouble: Callable[[Exception], None]) -> None:
+        self._tracer = tracer
+        self._writer = writer
+        self._sites = sites
+        self._trouble = trouble
+        self._busy = False
+
+    def install(self, torch: Any, patches: Patches) -> None:
+        patches.replace(torch, "save", partial(self._make, CHECKPOINT))
+        for module, (owner, names, phase) in _WATCHED.items():
+            after_import(module, partial(self._watch, patches, owner, names, partial(self._make, phase)))
+
+    def _watch(
+        self, patches: Patches, owner: str | None, names: tuple[str, ...], make: Callable[[Any], Any], loaded: Any
+    ) -> None:
+        for name in names:
+            patches.replace(getattr(loaded, owner) if owner else loaded, name, make)
+
+    def _make(self, phase: int, original: Any) -> Any:
+        tracer = self._tracer
+        op, enter = ("checkpoint", ENTER_CHECKPOINT) if phase == CHECKPOINT else ("logging", ENTER_LOGGING)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            # A logger's call within another's, or a checkpoint's own, is part of that one.
+            if tracer.owner != get_ident() or self._busy:
+                return original(*args, **kwargs)
+            self._busy = True
+            begun = clock()
+            tracer.log(enter)
+            tracer.at(begun)
+            try:
+                return original(*args, **kwargs)
+            finally:
+                self._busy = False
+                self._left(begun, phase, op, sys._getframe(1))
+
+        return call
+
+    def _left(self, begun: float, phase: int, op: str, frame: Any) -> None:
+        try:
+            now = clock()
+            self._tracer.log(LEAVE)
+            self._tracer.at(now)
+            site = self._sites.at(op, frame)
+            site.add(now - begun)
+            if phase == CHECKPOINT:
+                self._writer.span(phase, begun, now, site.number)
+            self._tracer.relieve()
+        except Exception as error:
+            self._trouble(error)
+
+
+class CollectorWatch:
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+
+    def install(self) -> None:
+        if self._call not in gc.callbacks:
+            gc.callbacks.append(self._call)
+
+    def remove(self) -> None:
+        if self._call in gc.callbacks:
+            gc.callbacks.remove(self._call)
+
+    def _call(self, phase: str, info: dict[str, Any]) -> None:
+        tracer = self._tracer
+        if tracer.owner == get_ident():
+            tracer.log(ENTER_GC if phase == "start" else LEAVE)
+            tracer.at(clock())
+
+
+class TrainModeWatch:
+    """Waits for the first `train()` after an `eval()`."""
+
+    def __init__(self, module_class: Any, tracer: Tracer) -> None:
+        self._class = module_class
+        self._tracer = tracer
+        self._original = module_class.train
+
+    def arm(self) -> None:
+        # Somebody else's patch is left alone: then evaluations without a loader are not told apart.
+        if self._class.__dict__.get("train") is not self._original:
+            return
+        original, tracer = self._original, self._tracer
+
+        def train(module: Any, mode: bool = True) -> Any:
+            self.disarm()
+            if mode and tracer.owner == get_ident():
+                tracer.log(TRAIN_CALLED)
+                tracer.at(clock())
+            return original(module, mode)
+
+        train.__flatout__ = True  # type: ignore[attr-defined]
+        self._class.train = train
+        self._armed = train
+
+    def disarm(self) -> None:
+        if getattr(self._class.__dict__.get("train"), "__flatout__", False):
+            self._class.train = self._original

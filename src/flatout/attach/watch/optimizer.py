@@ -1,0 +1,241 @@
+"""Watches optimizer steps through torch's global step hooks, and gradient scalers that skip one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import get_ident
+from typing import Any
+
+from ..device_clock import DeviceClock
+from ..patching import Patches
+from ..recorder import Output
+from ..tracer import ENTER_CLOSURE, LEAVE, OPTIMIZER_BEGINS, OPTIMIZER_ENDS, Tracer, clock
+
+SCALER_SKIPPED = 1
+
+
+class OptimizerWatch:
+    """Hooks of one process. A closure handed to `step` is its forward and backward, and is booked so."""
+
+    def __init__(
+        self,
+        torch: Any,
+        tracer: Tracer,
+        device: DeviceClock | None,
+        output: Callable[[], Output],
+        trouble: Callable[[Exception], None],
+    ) -> None:
+        self._compiling = torch.compiler.is_dynamo_compiling
+        self._tracer = tracer
+        self._device = device
+        self._output = output
+        self._trouble = trouble
+        self._numbers: dict[int, int] = {}
+        self._handles: list[Any] = []
+        self.captured = 0
+
+    def install(self, torch: Any, patches: Patches) -> None:
+        from torch.optim import optimizer
+
+        self._handles = [
+            optimizer.register_optimizer_step_pre_hook(self._make_before()),
+            optimizer.register_optimizer_step_post_hook(self._make_after()),
+        ]
+        patches.replace(torch.amp.GradScaler, "step", self._make_scaler_step)
+
+    def remove(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+
+    def _make_before(self) -> Any:
+        tracer, log, at = self._tracer, self._tracer.log, self._tracer.at
+        device, numbers, compiling, trouble = self._device, self._numbers, self._compiling, self._trouble
+
+        def before(optimizer: Any, args: Any, kwargs: Any) -> Any:
+            # Inside a compiled step this is a constant for the compiler: the hook leaves no trace in the graph.
+            if compiling():
+                return None
+            me = get_ident()
+            if tracer.looking != me and (tracer.owner == me or not tracer.claim_training()):
+                return None
+            try:
+                if device is not None and device.capturing():
+                    return None
+                number = numbers.get(id(optimizer)) or self._meet(optimizer)
+                log(number << 5 | OPTIMIZER_BEGINS)
+                at(clock())
+                if len(args) > 1 or kwargs:
+                    return self._with_watched_closure(optimizer, args, kwargs)
+            except Exception as error:
+                trouble(error)
+            return None
+
+        return before
+
+    def _make_after(self) -> Any:
+        tracer, device, compiling, trouble = self._tracer, self._device, self._compiling, self._trouble
+        log, at = tracer.log, tracer.at
+
+        def after(optimizer: Any, args: Any, kwargs: Any) -> None:
+            if compiling():
+                return
+            me = get_ident()
+            if tracer.looking != me:
+                if tracer.owner == me:
+                    self._count(tracer)
+                return
+            try:
+                tracer.ended += 1
+                if device is not None:
+                    if device.capturing():
+                        self.captured += 1  # part of the user's CUDA graph: it steps at each replay
+                        return
+                    device.optimizer_ends(resting=tracer.rest_for > 0)
+                now = clock()
+                log(OPTIMIZER_ENDS)
+                at(now)
+                if now >= tracer.flush_at:
+                    tracer.flush(now)
+                if tracer.rest_for:
+                    tracer.rest()
+                    if device is not None:
+                        device.rests()
+            except Exception as error:
+                trouble(error)
+
+        return after
+
+    def _count(self, tracer: Tracer) -> None:
+        """A step that is not looked at closely has ended."""
+        try:
+            tracer.ended += 1
+            if self._device is not None and self._device.capturing():
+                self.captured += 1
+                return
+            tracer.glossed_over += 1
+            if tracer.glossed_over >= tracer.rest_for:
+                tracer.wake()
+        except Exception as error:
+            self._trouble(error)
+
+    def _meet(self, optimizer: Any) -> int:
+        """A new optimizer: give it a number and write down what it is."""
+        number = self._numbers[id(optimizer)] = len(self._numbers) + 1
+        self._output().text("optimizer", _describe(optimizer))
+        return number
+
+    def stepped(self, flags: int) -> None:
+        """A step without the hooks: a scaler skipped it, or a CUDA graph replayed it."""
+        self._tracer.wake()
+        now = clock()
+        self._tracer.log(OPTIMIZER_BEGINS)  # number 0: a step of its own, whichever came before
+        self._tracer.at(now)
+        self._tracer.log(flags << 5 | OPTIMIZER_ENDS)
+        self._tracer.at(now)
+        if self._device is not None:
+            self._device.optimizer_ends()
+        if now >= self._tracer.flush_at:
+            self._tracer.flush(now)
+
+    def _with_watched_closure(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
+        # Some torch versions hand the hook `self` as the first of the arguments.
+        given = [i for i, a in enumerate(args) if callable(a) and a is not optimizer]
+        if given:
+            i = given[0]
+            return (*args[:i], self._watched(args[i]), *args[i + 1 :]), kwargs
+        if callable(kwargs.get("closure")):
+            return args, {**kwargs, "closure": self._watched(kwargs["closure"])}
+        return None
+
+    def _watched(self, closure: Callable[..., Any]) -> Callable[..., Any]:
+        log, at = self._tracer.log, self._tracer.at
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            log(ENTER_CLOSURE)
+            at(clock())
+            try:
+                return closure(*args, **kwargs)
+            finally:
+                log(LEAVE)
+                at(clock())
+
+        return watched
+
+    def _make_scaler_step(self, original: Any) -> Any:
+        tracer = self._tracer
+
+        def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            ended = tracer.ended
+            result = original(scaler, optimizer, *args, **kwargs)
+            try:
+                if tracer.owner == get_ident() and tracer.ended == ended:
+                    # Infinite gradients: the scaler left the optimizer alone, but the work of the step was done.
+                    self.stepped(SCALER_SKIPPED)
+            except Exception as error:
+                self._trouble(error)
+            return result
+
+        return step
+
+
+def _describe(optimizer: Any) -> dict[str, object]:
+    groups = optimizer.param_groups
+    first = groups[0] if groups else {}
+    lr = first.get("lr")
+    return {
+        "class": f"{type(optimizer).__module__}.{type(optimizer).__qualname__}",
+        "fused": first.get("fused"),
+        "foreach": first.get("foreach"),
+        "capturable": first.get("capturable"),
+        "groups": len(groups),
+        "params": sum(len(group["params"]) for group in groups),
+        # A learning rate on the device stays there: reading it would be a synchronisation.
+        "lr": lr if isinstance(lr, int | float) else None,
+    }
+
+
+REPLAYED = 2
+
+
+class GraphWatch:
+    """Counts the replays of a graph that holds an optimizer step as steps."""
+
+    def __init__(
+        self, torch: Any, tracer: Tracer, optimizers: OptimizerWatch, trouble: Callable[[Exception], None]
+    ) -> None:
+        self._torch = torch
+        self._optimizers = optimizers
+        self._tracer = tracer
+        self._trouble = trouble
+
+    def install(self, patches: Patches) -> None:
+        kind = self._torch.cuda.CUDAGraph
+        patches.replace(kind, "capture_end", self._make_capture_end)
+        patches.replace(kind, "replay", self._make_replay)
+
+    def _make_capture_end(self, original: Any) -> Any:
+        def capture_end(graph: Any, *args: Any, **kwargs: Any) -> Any:
+            result = original(graph, *args, **kwargs)
+            try:
+                graph._flatout_steps = self._optimizers.captured
+                self._optimizers.captured = 0
+            except Exception as error:
+                self._trouble(error)
+            return result
+
+        return capture_end
+
+    def _make_replay(self, original: Any) -> Any:
+        tracer = self._tracer
+
+        def replay(graph: Any, *args: Any, **kwargs: Any) -> Any:
+            result = original(graph, *args, **kwargs)
+            try:
+                if graph.__dict__.get("_flatout_steps") and tracer.owner == get_ident():
+                    self._optimizers.stepped(REPLAYED)
+            except Exception as error:
+                self._trouble(error)
+            return result
+
+        return replay
