@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Mapping
 from multiprocessing import util
-from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from . import STARTED_NS, imports
@@ -24,7 +23,7 @@ from .recorder import Recorder
 from .sites import Sites
 from .state import read_rank, read_torch_state
 from .steps import StepWriter
-from .tracer import EVAL_CALLED, NOBODY, Tracer, clock
+from .tracer import NOBODY, Tracer, clock
 from .watch.backward import BackwardWatch, RecomputeWatch
 from .watch.fetch import FetchWatch
 from .watch.hidden_syncs import SyncWindows
@@ -91,7 +90,7 @@ class Session:
         self._optimizers = OptimizerWatch(torch, self.tracer, self._device, self.output, self.trouble)
         self._collector = CollectorWatch(self.tracer)
         self._recomputing = RecomputeWatch(torch, self.tracer)
-        self._training_again = TrainModeWatch(torch.nn.Module, self.tracer)
+        self._train_mode = TrainModeWatch(torch, self.tracer, self.trouble)
         self._fetching = FetchWatch(self.output, self._enter_worker, self.trouble)
         self._transfers: TransferWatch | None = None
         self._windows: SyncWindows | None = None
@@ -105,7 +104,7 @@ class Session:
         torch, tracer, patches = self._torch, self.tracer, self._patches
         passes = self._stages or self._device
         BackwardWatch(torch, tracer, passes, self.graph, self.trouble).install(torch.autograd, patches)
-        patches.replace(torch.nn.Module, "eval", self._make_eval)
+        self._train_mode.install(patches)
         self._optimizers.install(torch, patches)
         self._collector.install()
         loaders = LoaderWatch(torch, tracer, self._device, self.output, self.trouble, self.padding)
@@ -167,21 +166,6 @@ class Session:
                 self._sampler.start()
         except Exception as error:
             self.trouble(error)
-
-    def _make_eval(self, original: Any) -> Any:
-        tracer, compiling = self.tracer, self._torch.compiler.is_dynamo_compiling
-
-        def eval(module: Any) -> Any:
-            if compiling() or tracer.owner != get_ident():
-                return original(module)
-            tracer.wake()
-            tracer.log(EVAL_CALLED)
-            tracer.at(clock())
-            result = original(module)
-            self._training_again.arm()
-            return result
-
-        return eval
 
     def _enter_worker(self, info: Any) -> None:
         """This process turns out to be a loader's worker: only the cost of samples is of interest here."""
@@ -274,7 +258,7 @@ class Session:
         self._patches.restore()
         self._optimizers.remove()
         self._collector.remove()
-        self._training_again.disarm()
+        self._train_mode.uninstall()
         imports.forget()
         if self._stages is not None:
             self._stages.stop("")

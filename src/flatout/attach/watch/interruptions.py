@@ -10,10 +10,10 @@ from threading import get_ident
 from typing import Any
 
 from ..imports import after_import
-from ..patching import Patches
+from ..patching import Patches, guarded
 from ..sites import Sites
 from ..steps import StepWriter
-from ..tracer import ENTER_CHECKPOINT, ENTER_GC, ENTER_LOGGING, LEAVE, TRAIN_CALLED, Tracer, clock
+from ..tracer import ENTER_CHECKPOINT, ENTER_GC, ENTER_LOGGING, EVAL_CALLED, LEAVE, TRAIN_CALLED, Tracer, clock
 from ..wire import CHECKPOINT, LOGGING
 
 _SUMMARY_WRITER = (
@@ -112,21 +112,49 @@ class CollectorWatch:
 
 
 class TrainModeWatch:
-    """Waits for the first `train()` after an `eval()`."""
+    """Sees modules put into eval mode and back into training mode.
 
-    def __init__(self, module_class: Any, tracer: Tracer) -> None:
-        self._class = module_class
+    `Module.train` calls itself for every submodule, so a patch of it would be paid hundreds of times by a script that
+    calls it in each step. It is therefore replaced only from a call of `eval` on, for one call.
+    """
+
+    def __init__(self, torch: Any, tracer: Tracer, trouble: Callable[[Exception], None]) -> None:
+        self._class = torch.nn.Module
+        self._compiling = torch.compiler.is_dynamo_compiling
         self._tracer = tracer
-        self._original = module_class.train
+        self._trouble = trouble
+        self._original_train = self._class.train
 
-    def arm(self) -> None:
+    def install(self, patches: Patches) -> None:
+        patches.replace(self._class, "eval", self._make_eval)
+
+    def uninstall(self) -> None:
+        if getattr(self._class.__dict__.get("train"), "__flatout__", False):
+            self._class.train = self._original_train
+
+    def _make_eval(self, original: Any) -> Any:
+        tracer, compiling, trouble = self._tracer, self._compiling, self._trouble
+
+        def eval(module: Any) -> Any:
+            if compiling() or tracer.owner != get_ident():
+                return original(module)
+            tracer.wake()
+            tracer.log(EVAL_CALLED)
+            tracer.at(clock())
+            result = original(module)
+            guarded(self._expect_train, trouble)
+            return result
+
+        return eval
+
+    def _expect_train(self) -> None:
         # Somebody else's patch is left alone: then evaluations without a loader are not told apart.
-        if self._class.__dict__.get("train") is not self._original:
+        if self._class.__dict__.get("train") is not self._original_train:
             return
-        original, tracer = self._original, self._tracer
+        original, tracer, trouble = self._original_train, self._tracer, self._trouble
 
         def train(module: Any, mode: bool = True) -> Any:
-            self.disarm()
+            guarded(self.uninstall, trouble)
             if mode and tracer.owner == get_ident():
                 tracer.log(TRAIN_CALLED)
                 tracer.at(clock())
@@ -134,8 +162,3 @@ class TrainModeWatch:
 
         train.__flatout__ = True  # type: ignore[attr-defined]
         self._class.train = train
-        self._armed = train
-
-    def disarm(self) -> None:
-        if getattr(self._class.__dict__.get("train"), "__flatout__", False):
-            self._class.train = self._original

@@ -104,7 +104,7 @@ class LoaderWatch:
 
     def _make_next(self, original: Any, queue_depth: Callable[[Any], int] | None) -> Any:
         tracer, device, grad, trouble = self._tracer, self._device, self._grad, self._trouble
-        log, at, codes, padding = tracer.log, tracer.at, tracer.codes, self._padding
+        log, at, codes = tracer.log, tracer.at, tracer.codes
 
         def __next__(iterator: Any) -> Any:
             me = get_ident()
@@ -155,12 +155,18 @@ class LoaderWatch:
             if device is not None and training:
                 guarded(device.arrived, trouble)
             if training and tracer.want_look:
-                padding.look(iterator._flatout_loader >> 5, batch)
+                self._look_for_padding(iterator, batch)
             if len(codes) > MOST_EVENTS:
                 guarded(tracer.relieve, trouble)
             return batch
 
         return __next__
+
+    def _look_for_padding(self, iterator: Any, batch: Any) -> None:
+        try:
+            self._padding.look(iterator._flatout_loader >> 5, batch)
+        except Exception as error:
+            self._trouble(error)
 
     def _size(self, iterator: Any, batch: Any) -> int:
         """The number of samples in a batch; where it was found is remembered with the iterator."""
