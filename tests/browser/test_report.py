@@ -10,7 +10,7 @@ import pytest
 
 from flatout.app.report import make_page, run_material
 from flatout.report.html.fix_page import FixMaterial, fix_page
-from flatout.report.html.page import drawn
+from flatout.report.html.page import draw_page
 from flatout.report.html.run_page import run_page
 from tests.browser.conftest import UNTRANSLATED, Browser
 from tests.browser.recorded import whole_run
@@ -42,7 +42,7 @@ _CHARTS = 12
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     file = folder / "page.html"
-    file.write_text(drawn(make_page(str(whole_run(folder).path))[1]), encoding="utf-8")
+    file.write_text(draw_page(make_page(str(whole_run(folder).path))[1]), encoding="utf-8")
     return file
 
 
@@ -129,7 +129,7 @@ def test_both_languages_are_in_the_file(browser: Browser, page: Path) -> None:
 
 def test_it_opens_in_the_language_that_was_asked_for(browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / "page.html"
-    file.write_text(drawn(make_page(str(whole_run(tmp_path).path))[1], "zh"), encoding="utf-8")
+    file.write_text(draw_page(make_page(str(whole_run(tmp_path).path))[1], "zh"), encoding="utf-8")
 
     browser.open(file)
 
@@ -158,7 +158,7 @@ def test_a_narrow_screen_needs_no_sideways_scrolling(browser: Browser, page: Pat
 def test_nor_do_long_names(browser: Browser, tmp_path: Path, language: str) -> None:
     file = tmp_path / "page.html"
     run = whole_run(tmp_path, ("train.py", "--out", f"/{'experiment' * 20}"), "function" * 20)
-    file.write_text(drawn(make_page(str(run.path))[1], language), encoding="utf-8")
+    file.write_text(draw_page(make_page(str(run.path))[1], language), encoding="utf-8")
 
     browser.open(file, width=360)
 
@@ -184,7 +184,7 @@ def test_printed_everything_is_unfolded_and_the_switches_are_gone(browser: Brows
 
 def test_a_name_that_is_a_script_stays_a_name(browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / "page.html"
-    file.write_text(drawn(run_page(evil_material())), encoding="utf-8")
+    file.write_text(draw_page(run_page(evil_material())), encoding="utf-8")
 
     browser.open(file)
 
@@ -216,7 +216,7 @@ def test_the_page_of_a_fix(browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / "fix.html"
     before = run_material(whole_run(tmp_path))
     material = FixMaterial(FIX, (*BARE, *PROFILE), before, before.report, "fix")
-    file.write_text(drawn(fix_page(material)), encoding="utf-8")
+    file.write_text(draw_page(fix_page(material)), encoding="utf-8")
 
     browser.open(file, width=360)
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import flatout
-from flatout.records.phases import PHASES
+from flatout.records.report import PHASES
 from tests.integration.watching import Ran, Run, Watch, Watched
 
 HEATMAP = Path(flatout.__file__).parent / "workloads" / "heatmap_npy" / "train.py"

@@ -95,7 +95,7 @@ def test_the_import_contracts_hold() -> None:
 def test_both_sides_of_the_recording_know_the_same_phases() -> None:
     # attach/ may import nothing else of flatout, so it holds a copy.
     from flatout.attach import wire
-    from flatout.records.phases import PHASES
+    from flatout.records.report import PHASES
 
     assert tuple(wire.PHASES) == PHASES
 

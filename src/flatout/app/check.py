@@ -16,9 +16,9 @@ from flatout.errors import FlatoutError
 from flatout.problems.catalogue import problems
 from flatout.records.source import CheckReport
 from flatout.report import check as terminal
-from flatout.report.check_diff import diff, outlook
-from flatout.report.check_json import github, to_json
-from flatout.report.sarif import sarif
+from flatout.report.check import render_diff, render_outlook
+from flatout.report.check_json import render_github, to_json
+from flatout.report.sarif import check_sarif
 from flatout.source.project.loading import load
 from flatout.source.project.project import MODEST_WORKERS, Project
 from flatout.source.syntax.documents import read_bytes, read_writable, replace_file
@@ -84,8 +84,8 @@ def run_check_diff(
 ) -> tuple[bytes, str, CheckReport, tuple[str, ...]]:
     """The diff, what it leaves, the report of that, and what could not be done. Nothing is written."""
     done = _fix_in_memory(paths, unsafe, select, ignore, exclude, read_bytes)
-    changes = diff(done.before, done.after, color=_color())
-    words = outlook(done.first.findings, done.left.fixed, len(done.after), unsafe=unsafe)
+    changes = render_diff(done.before, done.after, color=_color())
+    words = render_outlook(done.first.findings, done.left.fixed, len(done.after), unsafe=unsafe)
     return changes, words, done.left, done.trouble
 
 
@@ -99,7 +99,7 @@ def make_patch(paths: Sequence[Path], select: Sequence[str], workers: int | None
     done = _fix_in_memory(paths, True, select, (), (), read, workers or MODEST_WORKERS)
     if edit:
         _write(done)
-    return diff(done.before, done.after, color=False) if done.after else b""
+    return render_diff(done.before, done.after, color=False) if done.after else b""
 
 
 def _write(done: Fixed) -> None:
@@ -141,11 +141,12 @@ def _render(report: CheckReport, output: str, statistics: bool) -> str:
     if output == "json":
         return to_json(report)
     if output == "sarif":
-        return sarif(report, __version__, {one.code: one.text for one in problems()})
+        return check_sarif(report, __version__, {one.code: one.text for one in problems()})
     if output == "github":
-        return github(report)
+        return render_github(report)
     unicode = (sys.stdout.encoding or "ascii").lower().replace("-", "").startswith("utf")
-    draw = terminal.statistics if statistics else terminal.concise if output == "concise" else terminal.full
+    by_finding = terminal.render_concise if output == "concise" else terminal.render_full
+    draw = terminal.render_statistics if statistics else by_finding
     return draw(report, color=_color(), unicode=unicode)
 
 

@@ -23,9 +23,8 @@ from flatout.prove.figures import with_interval
 from flatout.prove.ratio import gain
 from flatout.records.atomic import SHARED, write_atomic
 from flatout.records.comparison import Arm, Compared, Comparison, Gate, Judgement
-from flatout.records.phases import PHASES
 from flatout.records.proof import By, MeasuredGain
-from flatout.records.report import RunReport
+from flatout.records.report import PHASES, RunReport
 from flatout.records.trial import Trial
 from flatout.report.compare import render, to_json
 from flatout.store.directory import find_run
@@ -104,12 +103,12 @@ def run_compare(
 def _write_html(found: Compared, file: Path, language: str) -> None:
     # Templates take their time to import, and few want them.
     from flatout.report.html.compare_page import compare_page
-    from flatout.report.html.page import LANGUAGES, drawn
+    from flatout.report.html.page import LANGUAGES, draw_page
 
     if language not in LANGUAGES:
         raise FlatoutError(f"--lang must be one of {', '.join(LANGUAGES)}, got {language!r}")
     try:
-        write_atomic(file, drawn(compare_page(found), language, __version__), mode=SHARED)
+        write_atomic(file, draw_page(compare_page(found), language, __version__), mode=SHARED)
     except OSError as error:
         raise FlatoutError(f"{str(file)!r} cannot be written: {error.strerror or error}") from error
 

@@ -17,8 +17,8 @@ from textwrap import wrap
 from flatout.app.run import RunOptions, Stage, run_command
 from flatout.errors import FlatoutError
 from flatout.launch.terminal import Terminal, detect_terminal, write_stderr
-from flatout.report.progress import StepsBar
-from flatout.report.text import folded_command
+from flatout.report.live import StepsBar
+from flatout.report.text import fold_command
 
 LIMIT_S = 60.0
 _SAY = {
@@ -158,7 +158,7 @@ def _go_on(workload: Workload, size: str, data: Path, width: int) -> None:
     commands.append(("flatout fix train.py", _SAY["own"]))
     write_stderr(_SAY["next"])
     for words, why in commands:
-        write_stderr(f"   {folded_command(words, width - 3, '     ')}\n     {why}\n")
+        write_stderr(f"   {fold_command(words, width - 3, '     ')}\n     {why}\n")
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from flatout.diagnose.summary import examine
 from flatout.diagnose.verdict import checklist
 from flatout.launch.terminal import detect_terminal, write_stderr
 from flatout.launch.verdict import show_report
-from flatout.report import checklist as reporter
+from flatout.report.terminal import render_checklist
 from flatout.store.directory import find_run
 from flatout.store.run import StoredRun
 
@@ -23,5 +23,5 @@ def run_diagnose(name: str | None, *, as_checklist: bool, json_file: str | None,
     found, screen = merged(run, examine(run), limit_s=_SOURCE_S), detect_terminal(os.environ)
     show_report(found.report, run.path, screen, json_file=json_file, quiet=quiet or as_checklist, verbose=verbose)
     if as_checklist and not quiet:
-        write_stderr(reporter.render(checklist(found), screen.unicode))
+        write_stderr(render_checklist(checklist(found), screen.unicode))
     return 0

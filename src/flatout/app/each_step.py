@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from flatout.diagnose.ranks import Steps
-from flatout.records.phases import PHASES
+from flatout.records.report import PHASES
 
 
 def each_step(steps: Steps) -> tuple[Any, Any, Any]:

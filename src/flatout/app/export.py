@@ -14,10 +14,10 @@ from flatout.diagnose.trace import trace
 from flatout.errors import FlatoutError
 from flatout.problems.catalogue import problems
 from flatout.records.atomic import atomic_file
-from flatout.report.metrics import check_tool, write_metrics
+from flatout.report.chrome_trace import to_chrome
 from flatout.report.sarif import run_sarif
-from flatout.report.tables import check_parquet, csv_blocks, write_parquet
-from flatout.report.trace import to_chrome
+from flatout.report.table_files import check_parquet, csv_blocks, write_parquet
+from flatout.report.tracking_tools import check_tool, write_metrics
 from flatout.store.directory import find_run
 from flatout.store.run import StoredRun
 

@@ -27,9 +27,9 @@ from flatout.records.atomic import SHARED, write_atomic
 from flatout.records.fix import Fix, Quality
 from flatout.records.report import RunReport
 from flatout.records.trial import Trial
-from flatout.report.fix import render, render_plan, said, to_json
-from flatout.report.next_command import next_after_fix
-from flatout.report.text import folded_command
+from flatout.report.fix import quality_sentences, render, render_plan, to_json
+from flatout.report.overview import next_after_fix
+from flatout.report.text import fold_command
 
 ROOT = Path(".flatout", "fix")
 _DONE = "fix.json"
@@ -226,7 +226,7 @@ def _publish(fix: Fix, asked: Asked, folder: Path, screen: Terminal) -> int:
         if fix.profile:
             command = next_after_fix(fix, shlex.quote(str(asked.profile)))
             write_stderr(
-                _SAY["wrote"].format(profile=asked.profile, command=folded_command(command, screen.width - 3, "     "))
+                _SAY["wrote"].format(profile=asked.profile, command=fold_command(command, screen.width - 3, "     "))
             )
         else:
             write_stderr(_SAY["kept"].format(folder=folder))
@@ -259,7 +259,7 @@ def _with_patch(fix: Fix, asked: Asked) -> Fix:
 def _profile(fix: Fix) -> str:
     gain = f", {fix.gain.mid:.2f} times as fast ({fix.gain.low:.2f} to {fix.gain.high:.2f})" if fix.gain else ""
     comments = [f"By flatout fix {shlex.join(fix.command)}", f"{time.strftime('%Y-%m-%d')}, {fix.device}{gain}"]
-    comments += said(fix.quality)
+    comments += quality_sentences(fix.quality)
     notes = {
         one.planned.id: f"{one.priority}, {one.planned.safety}: ×{one.gain.mid:.2f} measured"
         for one in fix.tried

@@ -13,10 +13,10 @@ from flatout.errors import FlatoutError
 from flatout.records.fix import Fix
 from flatout.records.report import RunReport
 from flatout.records.trial import Trial
-from flatout.report.fix_json import fix_from_json, trial_from_json
 from flatout.report.html.fix_page import FixMaterial
 from flatout.report.html.proof_drawing import is_arm
 from flatout.report.html.run_page import RunMaterial
+from flatout.report.json import fix_from_json, trial_from_json
 from flatout.store.run import StoredRun
 
 # Where `flatout fix` files its searches.

@@ -12,7 +12,7 @@ from flatout.launch.run_page import run_material
 from flatout.launch.terminal import write_stderr
 from flatout.records.atomic import SHARED, write_atomic
 from flatout.report.html.fix_page import fix_page
-from flatout.report.html.page import LANGUAGES, Page, drawn
+from flatout.report.html.page import LANGUAGES, Page, draw_page
 from flatout.report.html.run_page import run_page
 from flatout.store.directory import find_run
 from flatout.store.run import StoredRun
@@ -25,7 +25,7 @@ def run_report(name: str | None, *, out: str | None, language: str, quiet: bool)
     if language not in LANGUAGES:
         raise FlatoutError(f"--lang must be one of {', '.join(LANGUAGES)}, got {language!r}")
     stem, page = make_page(name)
-    html = drawn(page, language, __version__)
+    html = draw_page(page, language, __version__)
     if out == "-":
         # UTF-8 as the page itself says, whatever the terminal's encoding.
         sys.stdout.buffer.write(html.encode())

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from flatout.diagnose.resources import oom_kill
-from flatout.records.resources import OomKill
+from flatout.records.evidence import OomKill
 from flatout.records.trial import Ending
 from flatout.store.run import StoredRun
 from flatout.trials.process import Exit

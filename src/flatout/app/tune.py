@@ -235,7 +235,7 @@ class _Tuning:
     def _tell(self, point: Point, is_new: bool) -> None:
         if not is_new:
             return
-        shown = report.described(point.setting)
+        shown = report.describe_setting(point.setting)
         if point.why:
             self._say("failed", n=len(self._search.points), setting=shown, why=point.why)
         else:
@@ -293,7 +293,7 @@ class _Tuning:
 
     def _written(self, tuned: Tuned) -> Tuned:
         def with_files(pick: Pick) -> Pick:
-            figures = "" if pick.point is None else report.figures(tuned, pick.point)
+            figures = "" if pick.point is None else report.point_figures(tuned, pick.point)
             return written(pick, self._trials, self._trials.folder / pick.name, figures)
 
         done = replace(

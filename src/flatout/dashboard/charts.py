@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flatout.records.phases import PHASES
+from flatout.records.report import PHASES
 from flatout.store.recording import Recording
 from flatout.store.rows import Rows
 

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from flatout.records.comparison import PhaseChange, SettingChange
-from flatout.records.phases import PHASES
-from flatout.records.report import Finding, RunReport
+from flatout.records.report import PHASES, Finding, RunReport
 
 Settings = dict[tuple[str, str], Any]
 

@@ -33,8 +33,7 @@ from flatout.diagnose.workers import (
     worker_lines,
 )
 from flatout.records.evidence import Evidence, LoaderUse, Series
-from flatout.records.phases import PHASES
-from flatout.records.report import LineCost, Location, RunReport
+from flatout.records.report import PHASES, LineCost, Location, RunReport
 from flatout.store.run import StoredRun
 
 # Points of a series that a detector gets at most: a trend needs no more.

@@ -12,8 +12,7 @@ import numpy as np
 
 from flatout.diagnose.ranks import Floats, Rank, during_steps
 from flatout.records.evidence import LoaderUse, Waiting, WorkerProcesses
-from flatout.records.phases import PHASES
-from flatout.records.report import WorkerCost
+from flatout.records.report import PHASES, WorkerCost
 from flatout.store.recording import Recording
 from flatout.store.run import StoredRun
 

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from flatout.records.phases import PHASES
+from flatout.records.report import PHASES
 from flatout.store.recording import Recording
 from flatout.store.rows import Rows
 from flatout.store.run import StoredRun

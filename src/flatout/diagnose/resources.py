@@ -9,9 +9,8 @@ import numpy as np
 
 from flatout.diagnose.evaluations import evaluated_at
 from flatout.diagnose.ranks import Floats, Rank, during_steps
-from flatout.records.phases import PHASES
-from flatout.records.report import GpuUse, HostUse, LineCost
-from flatout.records.resources import Evaluations, GpuState, OomKill
+from flatout.records.evidence import Evaluations, GpuState, OomKill
+from flatout.records.report import PHASES, GpuUse, HostUse, LineCost
 from flatout.records.sample import ROLES, THROTTLE_REASONS, Role, throttle_names
 from flatout.store.rows import Rows
 from flatout.store.run import StoredRun

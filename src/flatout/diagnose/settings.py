@@ -10,8 +10,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from flatout.diagnose.source_text import whole_file
-from flatout.records.configured import Configured, Setting, Value
-from flatout.records.evidence import Evidence, LoaderUse
+from flatout.records.evidence import Configured, Evidence, LoaderUse, Setting, Value
 from flatout.records.report import Location
 from flatout.records.timeline import SettingLine
 from flatout.source.syntax.config_files import (

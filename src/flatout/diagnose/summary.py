@@ -17,8 +17,8 @@ from flatout.diagnose.resources import gpu_use, host_use
 from flatout.diagnose.sites import call_sites, slowest_lines, stage_costs, stage_notices
 from flatout.diagnose.verdict import verdict, with_findings
 from flatout.records.evidence import Evidence
-from flatout.records.phases import PHASES
 from flatout.records.report import (
+    PHASES,
     GpuUse,
     Overhead,
     PhaseShare,

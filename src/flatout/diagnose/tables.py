@@ -12,9 +12,9 @@ from flatout.diagnose.resources import totals
 from flatout.diagnose.timeline import bucket_starts
 from flatout.diagnose.trace import counted, offset_ns
 from flatout.errors import FlatoutError
-from flatout.records.phases import PHASES
+from flatout.records.export import Scalar
+from flatout.records.report import PHASES
 from flatout.records.sample import ROLES
-from flatout.records.scalars import Scalar
 from flatout.store.rows import Rows
 from flatout.store.run import StoredRun
 

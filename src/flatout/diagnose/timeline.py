@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from flatout.diagnose.ranks import Floats, Rank, Steps, training_ranks
 from flatout.diagnose.resources import totals
-from flatout.records.phases import PHASES
+from flatout.records.report import PHASES
 from flatout.records.sample import ROLES
 from flatout.records.timeline import Curves, Mark, ProcessUse, StepTimes, Timeline
 from flatout.store.rows import Rows

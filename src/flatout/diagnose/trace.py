@@ -14,8 +14,8 @@ import numpy as np
 from flatout.diagnose.ranks import Floats, Rank, Steps, training_ranks
 from flatout.diagnose.resources import totals
 from flatout.errors import FlatoutError
-from flatout.records.phases import PHASES
-from flatout.records.trace import Counter, Slice, Trace, TracedProcess, Track
+from flatout.records.export import Counter, Slice, Trace, TracedProcess, Track
+from flatout.records.report import PHASES
 from flatout.store.recording import Recording
 from flatout.store.run import StoredRun
 

@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from flatout.records.checklist import Check, State
 from flatout.records.evidence import Evidence
-from flatout.records.figures import plain
-from flatout.records.report import Bound, Cost, Finding, GpuUse, Grounds, PhaseShare, Verdict
-from flatout.records.sentences import in_english
+from flatout.records.report import Bound, Check, Cost, Finding, GpuUse, Grounds, PhaseShare, Verdict
+from flatout.words.figures import plain
+from flatout.words.verdict import in_english
 
 # Below this a cause is not worth fixing; from `_BINDS` on the largest names the bound.
 WORTH_FIXING = 0.05
@@ -178,19 +177,19 @@ def _figure(value: float | None, form: str) -> str:
     return "–" if value is None else plain(form.format(value))
 
 
-def _state(met: bool) -> State:
+def _state(met: bool) -> CheckState:
     return "met" if met else "missed"
 
 
-def _unknown_or(unknown: bool, met: bool) -> State:
+def _unknown_or(unknown: bool, met: bool) -> CheckState:
     return "not measured" if unknown else _state(met)
 
 
-def _at_most(value: float | None, most: float) -> State:
+def _at_most(value: float | None, most: float) -> CheckState:
     return "not measured" if value is None else _state(value <= most)
 
 
-def _at_least(value: float | None, least: float) -> State:
+def _at_least(value: float | None, least: float) -> CheckState:
     return "not measured" if value is None else _state(value >= least)
 
 

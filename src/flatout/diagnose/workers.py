@@ -13,8 +13,7 @@ import numpy as np
 from flatout.diagnose.loaders import loader_of, same_loaders
 from flatout.diagnose.ranks import Rank
 from flatout.diagnose.sites import Place, line_totals
-from flatout.records.batches import NarrowCopy, Padding
-from flatout.records.evidence import CacheUse, LoaderUse
+from flatout.records.evidence import CacheUse, LoaderUse, NarrowCopy, Padding
 from flatout.records.message import Message, message
 from flatout.records.report import LineCost, Location
 from flatout.store.recording import Recording

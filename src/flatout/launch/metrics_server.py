@@ -18,7 +18,7 @@ from flatout import __version__
 from flatout.errors import FlatoutError
 from flatout.launch.live import Follower
 from flatout.records.sample import Tick
-from flatout.report.metrics_text import CONTENT_TYPE, exposition
+from flatout.report.prometheus import CONTENT_TYPE, exposition
 
 _HOST = "127.0.0.1"
 _PATH = "/metrics"

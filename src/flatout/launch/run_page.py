@@ -13,7 +13,7 @@ from flatout.diagnose.timeline import timeline
 from flatout.diagnose.verdict import checklist
 from flatout.problems.catalogue import problems
 from flatout.records.report import RunReport
-from flatout.report.html.page import LANGUAGES, drawn
+from flatout.report.html.page import LANGUAGES, draw_page
 from flatout.report.html.run_page import RunMaterial, run_page
 from flatout.store.run import StoredRun
 
@@ -24,7 +24,7 @@ _SOURCE_S = 2.0
 def run_html(path: Path, language: str = "en", version: str = "") -> str:
     """The page of the run stored at `path`. Takes a while: for a thread."""
     known = language if language in LANGUAGES else LANGUAGES[0]
-    return drawn(run_page(run_material(StoredRun(path))), known, version)
+    return draw_page(run_page(run_material(StoredRun(path))), known, version)
 
 
 def run_material(run: StoredRun) -> RunMaterial:

@@ -81,7 +81,7 @@ class CapturedOutput:
 
         from rich.console import Console
 
-        from flatout.report.screen import Screen
+        from flatout.report.live import Screen
 
         self._master, self._slave = os.openpty()
         attributes = termios.tcgetattr(self._slave)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from flatout.records.evidence import Evidence, LoaderUse, Waiting
-from flatout.records.phases import PHASES
 from flatout.records.report import (
+    PHASES,
     GpuUse,
     HostUse,
     Location,

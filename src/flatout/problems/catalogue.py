@@ -23,12 +23,12 @@ from flatout.problems.cases import Case, SourceCase
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import severity
 from flatout.records.evidence import Evidence
-from flatout.records.figures import plain
 from flatout.records.message import Message
 from flatout.records.report import Finding
 from flatout.records.source import SourceFinding
 from flatout.source.code import Code
 from flatout.words import english
+from flatout.words.figures import plain
 
 FAMILIES = ("input", "transfer", "sync", "host", "compute", "cadence", "memory", "config", "rank", "measuring")
 HEADINGS = (

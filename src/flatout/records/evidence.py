@@ -6,12 +6,123 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from flatout.records.batches import NarrowCopy, Padding
-from flatout.records.configured import Configured
+from flatout.records.message import Message
 from flatout.records.report import LineCost, Location, PhaseShare, RunReport, WorkerCost
-from flatout.records.resources import Evaluations, GpuState, OomKill
+from flatout.records.sample import Role
 
 NOT_MEASURED = math.nan
+
+
+# What somebody set for the run, before anything is known of whether it arrived.
+
+Value = bool | int | float | str
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """`name` is what it means (num_workers), `written` how it was written (data.workers_per_gpu)."""
+
+    name: str
+    written: str
+    value: Value
+    # None: the command line.
+    location: Location | None = None
+    # What it took the place of, in a config that its own builds on.
+    over: Setting | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """What the run was given, and how the script makes its training loader."""
+
+    settings: tuple[Setting, ...] = ()
+    # Keywords of the call that made the loader: "literal" or "computed"; those it does not have are absent.
+    # None where the call cannot be read, or may hand on more than it shows.
+    call: dict[str, str] | None = None
+
+    def setting(self, name: str) -> Setting | None:
+        return next((one for one in self.settings if one.name == name), None)
+
+
+# What the batches consist of: values wider than they need to be, and padding.
+
+
+@dataclass(frozen=True, slots=True)
+class NarrowCopy:
+    """A line that copies to the device what a narrower type would hold, by the values that were looked at."""
+
+    location: Location
+    # The type that most of the bytes to be saved have, and the one that would hold them.
+    dtype: str
+    narrow: str
+    # Of the bytes copied there, those a narrower type would save.
+    saved_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Padding:
+    """Padded sequences in the batches of the training loader. Shares are of what the model computes."""
+
+    # Batches and rows that were looked at.
+    batches: int
+    rows: int
+    # Places in a row of the mean batch.
+    length: float
+    share: float
+    # The same if every batch were padded to its own longest sequence, and if batches were cut from chunks of fifty
+    # sorted by length as well.
+    share_if_trimmed: float
+    share_if_sorted: float
+    # What pads: a value, or what an attention mask leaves out.
+    kind: Message
+    # In how many of the looks the model computed at the padded length.
+    computed_share: float
+
+
+# What the run took of its machine, in the detail that detectors need.
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluations:
+    """Evaluations among the training steps; one after the last step is not among them."""
+
+    count: int
+    median_s: float
+    # Where the script calls its evaluation, or loops over the validation data.
+    location: Location | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OomKill:
+    """Processes that the kernel ended for want of memory, and the largest of them as it was last seen."""
+
+    kills: int
+    role: Role | None = None
+    pid: int | None = None
+    rss_bytes: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GpuState:
+    """One GPU on which the run holds memory, while training was steady. Shares are 0..1; None: not measured."""
+
+    gpu: int
+    name: str | None = None
+    memory_total_bytes: float | None = None
+    # Everybody's, and that of the run alone.
+    memory_used_bytes: float | None = None
+    own_memory_bytes: float | None = None
+    util_percent: float | None = None
+    temperature_c: float | None = None
+    dram_active: float | None = None
+    # Share of the samples in which each reason held the clock down.
+    throttled: dict[str, float] = field(default_factory=dict)
+    # Median SM clock while something other than the power limit held it down, and the highest of the whole run.
+    slowed_clock_mhz: float | None = None
+    best_clock_mhz: float | None = None
+
+
+# How the loaders worked.
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,21 @@ from flatout.records.message import Message
 
 SCHEMA = 1
 
+# What a training step is divided into. Their order is the order of every table and bar.
+PHASES = (
+    "data",
+    "h2d",
+    "forward",
+    "backward",
+    "optimizer",
+    "sync",
+    "eval",
+    "checkpoint",
+    "logging",
+    "gc",
+    "other",
+)
+
 Bound = Literal["input", "transfer", "sync", "host", "compute", "cadence", "memory", "balanced"]
 
 
@@ -348,3 +363,16 @@ class RunReport:
         """Where it waits for the device, copies to it, writes and logs."""
         of_device = [site.location for site in self.syncs] + [site.location for site in self.copies]
         return of_device + [site.location for site in self.pauses]
+
+
+CheckState = Literal["met", "missed", "not measured"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the checklist: what is asked for, whether it is met, and the figure that says so."""
+
+    group: str
+    asked: Message | str
+    state: CheckState
+    figure: Message | str

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import difflib
+import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from rich.text import Text
 
-from flatout.records.source import SYNTAX, CheckReport, Place, SourceFinding
-from flatout.report import measured, text
-from flatout.report.page import drawn
+from flatout.records.source import SYNTAX, CheckReport, Measured, MeasuredRun, Place, SourceFinding
+from flatout.report import text
+from flatout.report.layout import draw_lines
+from flatout.report.text import clean
 from flatout.words import english
 
 _STYLE = {"high": "bold red", "medium": "bold yellow", "low": "bold cyan", "hint": "bold blue", "error": "bold red"}
@@ -17,31 +21,31 @@ _LONGEST = 160
 SAFE, UNSAFE = "[*]", "[~]"
 
 
-def full(report: CheckReport, *, color: bool, unicode: bool) -> str:
+def render_full(report: CheckReport, *, color: bool, unicode: bool) -> str:
     """Each finding with its line, what is wrong, and what to do."""
     lines: list[Text] = []
     for one in report.findings:
         lines += [*_shown(one, report), Text()]
-    return drawn([*lines, *_summary(report)], 100, color, unicode)
+    return draw_lines([*lines, *_summary(report)], 100, color, unicode)
 
 
-def concise(report: CheckReport, *, color: bool, unicode: bool) -> str:
+def render_concise(report: CheckReport, *, color: bool, unicode: bool) -> str:
     """One line each."""
     lines = [_head(one).append(f": {text.clean(english(one.cause))}{_cost(one, report)}") for one in report.findings]
-    return drawn([*lines, *_summary(report)], 100, color, unicode)
+    return draw_lines([*lines, *_summary(report)], 100, color, unicode)
 
 
-def statistics(report: CheckReport, *, color: bool, unicode: bool) -> str:
+def render_statistics(report: CheckReport, *, color: bool, unicode: bool) -> str:
     """How often each problem is found, the most frequent first."""
     counts = Counter((one.code, one.title) for one in report.findings)
     lines = [
         Text.assemble((f"{count:6} ", "bold"), (f"{code:<14} ", "bold yellow"), title)
         for (code, title), count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     ]
-    return drawn([*lines, *_summary(report)], 100, color, unicode)
+    return draw_lines([*lines, *_summary(report)], 100, color, unicode)
 
 
-def where(place: Place) -> str:
+def format_place(place: Place) -> str:
     """file:line:column, with the cell in a notebook."""
     cell = f"cell {place.cell}:" if place.cell is not None else ""
     return f"{text.clean(place.file)}:{cell}{place.line}:{place.column}"
@@ -49,7 +53,9 @@ def where(place: Place) -> str:
 
 def _head(one: SourceFinding) -> Text:
     fixable = (f" {_mark(one)}", "bold green") if one.fix is not None else ""
-    return Text.assemble((where(one.place), "bold"), ": ", (one.code, _STYLE[one.severity]), fixable, " ", one.title)
+    return Text.assemble(
+        (format_place(one.place), "bold"), ": ", (one.code, _STYLE[one.severity]), fixable, " ", one.title
+    )
 
 
 def _mark(one: SourceFinding) -> str:
@@ -58,7 +64,7 @@ def _mark(one: SourceFinding) -> str:
 
 
 def _cost(one: SourceFinding, report: CheckReport) -> str:
-    return "" if one.measured is None or report.run is None else f" [{measured.in_short(one.measured, report.run)}]"
+    return "" if one.measured is None or report.run is None else f" [{measured_in_short(one.measured, report.run)}]"
 
 
 def _shown(one: SourceFinding, report: CheckReport) -> Iterator[Text]:
@@ -80,7 +86,7 @@ def _shown(one: SourceFinding, report: CheckReport) -> Iterator[Text]:
             )
     yield Text.assemble((f" {gutter} = ", "blue"), text.clean(english(one.cause)))
     if one.measured is not None and report.run is not None:
-        words = text.clean(measured.in_words(one.measured, report.run))
+        words = text.clean(measured_in_words(one.measured, report.run))
         yield Text.assemble((f" {gutter} = ", "blue"), ("measured: ", "bold magenta"), words)
     if one.change is not None:
         yield Text.assemble((f" {gutter} = ", "blue"), ("help: ", "bold cyan"), text.clean(english(one.change)))
@@ -89,24 +95,24 @@ def _shown(one: SourceFinding, report: CheckReport) -> Iterator[Text]:
             (f" {gutter} = ", "blue"), (f"fix {_mark(one)}: ", "bold green"), text.clean(english(one.fix.words))
         )
     for other in one.related:
-        yield Text.assemble((f" {gutter} = ", "blue"), (where(other.place), "dim"), f": {english(other.words)}")
+        yield Text.assemble((f" {gutter} = ", "blue"), (format_place(other.place), "dim"), f": {english(other.words)}")
 
 
-def counted(number: int, word: str) -> str:
+def count_of(number: int, word: str) -> str:
     return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def _summary(report: CheckReport) -> Iterator[Text]:
-    files = counted(report.files, "file")
+    files = count_of(report.files, "file")
     if report.fixed:
-        yield Text(f"{report.fixed:,} fixed in {counted(report.fixed_files, 'file')}.", "green")
+        yield Text(f"{report.fixed:,} fixed in {count_of(report.fixed_files, 'file')}.", "green")
     if not report.findings:
         yield Text(f"Nothing {'left' if report.fixed else 'found'} in {files}.", "green")
         return
     broken = sum(one.code == SYNTAX for one in report.findings)
     found = len(report.findings) - broken
-    parts = [counted(found, "finding")] if found else []
-    parts += [f"{counted(broken, 'file')} that cannot be parsed"] if broken else []
+    parts = [count_of(found, "finding")] if found else []
+    parts += [f"{count_of(broken, 'file')} that cannot be parsed"] if broken else []
     line = Text(f"{' and '.join(parts)} {'left ' if report.fixed else ''}in {files}.", "bold")
     yield line.append(" `flatout explain CODE` tells more.", "dim") if found else line
     yield from _legend(report)
@@ -119,3 +125,109 @@ def _legend(report: CheckReport) -> Iterator[Text]:
     parts += [f"{UNSAFE} {unsafe:,} {'more ' if safe else 'fixable '}with --fix --unsafe-fixes"] if unsafe else []
     if parts:
         yield Text(f"{', '.join(parts)}.", "green")
+
+
+# What a run measured of a finding.
+
+
+def measured_in_short(measured: Measured, run: MeasuredRun) -> str:
+    """`3.10 ms of 48.0 ms a step`, `free: 20 µs of 48.0 ms a step`, `not reached`."""
+    amount = _amount(measured, run)
+    if measured.state == "costs":
+        return amount or "yes, but not in time"
+    if measured.state == "free":
+        return f"free: {amount}"
+    return measured.state.replace("_", " ")
+
+
+def measured_in_words(measured: Measured, run: MeasuredRun) -> str:
+    """The same with what there is to say about it."""
+    amount = _amount(measured, run)
+    if measured.state == "costs":
+        said = f"{amount} ({text.percent(measured.share or 0.0)})" if amount else ""
+    elif measured.state == "free":
+        said = f"free in this run, {amount}"
+    else:
+        said = "not reached in this run" if measured.state == "not_reached" else "not in this run"
+    return ": ".join(part for part in (said, english(measured.words)) if part)
+
+
+def measured_to_dict(measured: Measured | None, words: str | None = None) -> dict[str, Any] | None:
+    """`words` are those to write instead of the message."""
+    if measured is None:
+        return None
+    return {
+        "state": measured.state,
+        "ms_per_step": _rounded(measured.ms_per_step),
+        "share": _rounded(measured.share),
+        "words": measured.words if words is None else words,
+    }
+
+
+def measured_run_to_dict(run: MeasuredRun | None) -> dict[str, Any] | None:
+    return None if run is None else {"id": run.id, "step_ms": _rounded(run.step_ms), "device": run.device}
+
+
+def _amount(measured: Measured, run: MeasuredRun) -> str:
+    if measured.ms_per_step is None:
+        return ""
+    return f"{text.milliseconds(measured.ms_per_step)} of {text.milliseconds(run.step_ms)} a step"
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.6g}")
+
+
+# What `--fix` would change, as a unified diff that `patch -p1` and `git apply` take.
+
+_MISSING = b"\n\\ No newline at end of file\n"
+_COLORS = {b"+": b"\x1b[32m", b"-": b"\x1b[31m", b"@": b"\x1b[36m"}
+
+
+def render_diff(before: Mapping[str, bytes], after: Mapping[str, bytes], *, color: bool) -> bytes:
+    """Bytes, because files may be in any encoding."""
+    lines = [line for file in sorted(after) for line in _of_file(file, before[file], after[file])]
+    return b"".join(_colored(line) if color else line for line in lines)
+
+
+def _of_file(file: str, before: bytes, after: bytes) -> Iterator[bytes]:
+    name = _name(file)
+    names = (f"a/{name}".encode(errors="surrogateescape"), f"b/{name}".encode(errors="surrogateescape"))
+    # A tab ends a name that has blanks in it.
+    from_file, to_file = (one + b"\t" if b" " in one else one for one in names)
+    found = difflib.diff_bytes(difflib.unified_diff, _split_lines(before), _split_lines(after), from_file, to_file)
+    for line in found:
+        yield line if line.endswith(b"\n") else line + _MISSING
+
+
+def _split_lines(data: bytes) -> list[bytes]:
+    """As `patch` counts them: only a line feed ends one."""
+    lines = data.split(b"\n")
+    return [line + b"\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
+
+
+def _name(file: str) -> str:
+    """Below the current folder where it is, since that is where the diff is applied."""
+    within = os.path.relpath(file)
+    return (file.lstrip("/") if within.startswith("..") else within).replace(os.sep, "/")
+
+
+def _colored(line: bytes) -> bytes:
+    if line.startswith((b"---", b"+++")):
+        return b"\x1b[1m" + line.rstrip(b"\n") + b"\x1b[0m\n"
+    start = _COLORS.get(line[:1])
+    return line if start is None else start + line.rstrip(b"\n") + b"\x1b[0m\n"
+
+
+def render_outlook(first: Sequence[SourceFinding], fixed: int, files: int, *, unsafe: bool) -> str:
+    """What the diff does, and what it leaves: findings that need more leave, and those nobody can fix for the user."""
+    lines = [f"{fixed:,} would be fixed in {count_of(files, 'file')}." if fixed else "Nothing would be changed."]
+    held = [one for one in first if one.fix is not None and not one.fix.is_safe and not unsafe]
+    never = [one for one in first if one.fix is None]
+    for words, findings in (
+        ("Only with --unsafe-fixes, which may change what the script computes or prints:", held),
+        ("Not to be fixed without you:", never),
+    ):
+        if findings:
+            lines += [words, *(f"  {format_place(one.place)}: {one.code} {clean(one.title)}" for one in findings)]
+    return "\n".join(lines) + "\n"

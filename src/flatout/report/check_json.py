@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flatout.records.source import CheckReport, Fix, Place
-from flatout.report import measured
+from flatout.report.check import measured_in_words, measured_run_to_dict, measured_to_dict
 from flatout.words import english
 from flatout.words.codec import encode
 
@@ -28,7 +28,7 @@ def to_json(report: CheckReport) -> str:
             "change": one.change,
             "related": [{"location": _place(other.place), "words": other.words} for other in one.related],
             "fix": _fix(one.fix),
-            **({} if report.run is None else {"measured": measured.to_dict(one.measured)}),
+            **({} if report.run is None else {"measured": measured_to_dict(one.measured)}),
         }
         for one in report.findings
     ]
@@ -41,7 +41,7 @@ def to_json(report: CheckReport) -> str:
     if report.fixed:
         whole["fixed"] = {"findings": report.fixed, "files": report.fixed_files}
     if report.run is not None:
-        whole |= {"run": measured.run_to_dict(report.run), "notices": list(report.notices)}
+        whole |= {"run": measured_run_to_dict(report.run), "notices": list(report.notices)}
     return json.dumps(encode(whole), indent=1) + "\n"
 
 
@@ -62,7 +62,7 @@ def _place(place: Place) -> dict[str, Any]:
     return found
 
 
-def github(report: CheckReport) -> str:
+def render_github(report: CheckReport) -> str:
     """Workflow commands: GitHub shows each at its line of a pull request."""
     return "".join(_commands(report))
 
@@ -75,7 +75,7 @@ def _commands(report: CheckReport) -> Iterator[str]:
             facts |= {"endLine": place.end_line}
         words = english(one.cause) if one.change is None else f"{english(one.cause)}\nhelp: {english(one.change)}"
         if one.measured is not None and report.run is not None:
-            words += f"\nmeasured: {measured.in_words(one.measured, report.run)}"
+            words += f"\nmeasured: {measured_in_words(one.measured, report.run)}"
         given = ",".join(f"{key}={_escaped(str(value), in_value=True)}" for key, value in facts.items())
         yield f"::{_LEVELS[one.severity]} {given}::{_escaped(words)}\n"
 

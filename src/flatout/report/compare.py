@@ -11,7 +11,7 @@ from rich.text import Text
 from flatout.records.comparison import Arm, Compared, Comparison, PhaseChange, SettingChange
 from flatout.records.proof import MeasuredGain
 from flatout.records.report import Finding
-from flatout.report.page import LABEL, PHASE_STYLE, drawn, labelled, spaced, wrapped
+from flatout.report.layout import LABEL, PHASE_STYLE, add_label, draw_lines, separate_parts, wrap_sentence
 from flatout.report.text import clean, figure, milliseconds, percent, shorten
 from flatout.words.codec import encode
 
@@ -47,17 +47,17 @@ def render(compared: Compared, *, width: int, color: bool, unicode: bool, quiet:
     drawn_width, width = width, width if unicode else width - _LONGER_IN_ASCII
     lines: list[Text] = []
     for one in compared.comparisons:
-        lines += wrapped(_word(one.judgement), one.sentence, width, _STYLE[one.judgement])
+        lines += wrap_sentence(_word(one.judgement), one.sentence, width, _STYLE[one.judgement])
     if not quiet:
         parts = [lines, list(_speeds(compared, width))]
         for one in compared.comparisons:
             title = _title(one, width) if len(compared.comparisons) > 1 else ()
             parts += [list(part) for part in (title, _phases(one), _settings(one, width))]
             parts += [list(_findings(one, width)), list(_notices(one, width))]
-        lines = spaced(parts)
+        lines = separate_parts(parts)
     if compared.gate is not None:
         lines += [Text(), *_gate(compared, width)] if not quiet else _gate(compared, width)
-    return drawn(lines, drawn_width, color, unicode)
+    return draw_lines(lines, drawn_width, color, unicode)
 
 
 def _word(judgement: str) -> str:
@@ -85,7 +85,7 @@ def _speeds(compared: Compared, width: int) -> Iterator[Text]:
         yield Text(" " + "  ".join(row), "bold" if number == 0 else "")
     for one in compared.comparisons:
         if one.ordinary_gain is not None:
-            words = _SAY["ordinary"].format(gain=gained(one.ordinary_gain))
+            words = _SAY["ordinary"].format(gain=format_gain(one.ordinary_gain))
             name = shorten(one.after.name, max(8, width - len(words) - 2)) if len(compared.comparisons) > 1 else ""
             lines = textwrap.wrap(f"{name} {words}".strip(), max(20, width - 1), break_on_hyphens=False)
             yield from (Text(f" {line}", "dim") for line in lines)
@@ -106,7 +106,7 @@ def _speed(arm: Arm, gain: MeasuredGain | None) -> tuple[str, ...]:
         _or_absent(arm.steps_per_s),
         _SAY["absent"] if arm.step_ms is None else milliseconds(arm.step_ms),
         _SAY["absent"] if arm.samples_per_step is None else f"{arm.samples_per_step:.4g}",
-        "" if gain is None else gained(gain),
+        "" if gain is None else format_gain(gain),
     )
 
 
@@ -114,7 +114,7 @@ def _or_absent(value: float | None) -> str:
     return _SAY["absent"] if value is None else figure(value)
 
 
-def gained(gain: MeasuredGain) -> str:
+def format_gain(gain: MeasuredGain) -> str:
     return f"×{gain.mid:.3f} ({gain.low:.3f} … {gain.high:.3f})"
 
 
@@ -130,7 +130,7 @@ def _phases(one: Comparison) -> Iterator[Text]:
     yield Text(f" {what}", "bold")
     for change, row in zip(shown, rows, strict=True):
         cells = [word.rjust(room) for word, room in zip(row, widths, strict=True)]
-        yield labelled(change.phase, Text(f"{cells[0]}  →  {cells[1]}   {cells[2]}"), PHASE_STYLE[change.phase])
+        yield add_label(change.phase, Text(f"{cells[0]}  →  {cells[1]}   {cells[2]}"), PHASE_STYLE[change.phase])
 
 
 def _phase(change: PhaseChange, by_sample: bool) -> tuple[str, str, str]:
@@ -147,14 +147,14 @@ def _phase(change: PhaseChange, by_sample: bool) -> tuple[str, str, str]:
 def _settings(one: Comparison, width: int) -> Iterator[Text]:
     yield Text(" Settings that differ", "bold")
     if not one.settings:
-        yield labelled("", Text(_SAY["no_settings"]))
+        yield add_label("", Text(_SAY["no_settings"]))
     last = ""
     for change in one.settings:
         label, last = ("" if change.group == last else change.group), change.group
         if len(label) > LABEL:
             yield Text(f" {shorten(label, width - 1)}", "bold")
             label = ""
-        yield from wrapped(label, _setting(change), width)
+        yield from wrap_sentence(label, _setting(change), width)
 
 
 def _setting(change: SettingChange) -> str:
@@ -179,7 +179,7 @@ def _findings(one: Comparison, width: int) -> Iterator[Text]:
     )
     for label, found, style in kinds:
         for number, finding in enumerate(found):
-            yield from wrapped(label if number == 0 else "", _finding(finding), width, style)
+            yield from wrap_sentence(label if number == 0 else "", _finding(finding), width, style)
 
 
 def _finding(finding: Finding) -> str:
@@ -189,7 +189,7 @@ def _finding(finding: Finding) -> str:
 
 def _notices(one: Comparison, width: int) -> Iterator[Text]:
     for number, notice in enumerate(one.notices):
-        yield from wrapped("Note" if number == 0 else "", notice, width)
+        yield from wrap_sentence("Note" if number == 0 else "", notice, width)
 
 
 def _gate(compared: Compared, width: int) -> list[Text]:
@@ -199,4 +199,4 @@ def _gate(compared: Compared, width: int) -> list[Text]:
     which = _SAY["failed"] if gate.failed else _SAY["passed"]
     names = f"{' and '.join(gate.failed)} {'is' if len(gate.failed) == 1 else 'are'}"
     words = which.format(names=names, least=least, why=_SAY["why"])
-    return wrapped("Gate", words, width, "bold red" if gate.failed else "bold green")
+    return wrap_sentence("Gate", words, width, "bold red" if gate.failed else "bold green")

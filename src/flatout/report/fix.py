@@ -10,7 +10,7 @@ from rich.text import Text
 from flatout.records.fix import SCHEMA, Fix, Quality, Tried
 from flatout.records.plan import Plan, Planned
 from flatout.records.proof import Hours, MeasuredGain
-from flatout.report.page import drawn, labelled, spaced, wrapped
+from flatout.report.layout import add_label, draw_lines, separate_parts, wrap_sentence
 from flatout.report.text import clean, figure
 from flatout.words import english
 from flatout.words.codec import encode
@@ -40,7 +40,7 @@ def to_json(fix: Fix) -> dict[str, Any]:
 def render(fix: Fix, *, width: int, color: bool, unicode: bool, verbose: bool = False) -> str:
     parts = [list(_speed(fix, width)), list(_table(fix.tried, width)), list(_quality(fix, width))]
     parts.append(list(_why(fix, width, verbose)))
-    return drawn(spaced(parts), width, color, unicode)
+    return draw_lines(separate_parts(parts), width, color, unicode)
 
 
 def render_plan(plan: Plan, *, width: int, color: bool, unicode: bool) -> str:
@@ -49,28 +49,28 @@ def render_plan(plan: Plan, *, width: int, color: bool, unicode: bool) -> str:
     if plan.remedies:
         lines.append(Text(" " + _SAY["plan"], "bold"))
         for one in plan.remedies:
-            lines += wrapped(
-                one.priority, f"{written(one)} ({one.safety}, {_prediction(one)}): {english(one.why)}", width
+            lines += wrap_sentence(
+                one.priority, f"{remedy_with_value(one)} ({one.safety}, {_prediction(one)}): {english(one.why)}", width
             )
     else:
         lines.append(Text(" " + _SAY["no_plan"]))
-    left = [line for one in plan.left_out for line in wrapped("", f"{one.id}: {english(one.why)}", width)]
+    left = [line for one in plan.left_out for line in wrap_sentence("", f"{one.id}: {english(one.why)}", width)]
     parts = [lines, [Text(" " + _SAY["left_out"], "bold"), *left] if left else []]
-    return drawn(spaced(parts), width, color, unicode)
+    return draw_lines(separate_parts(parts), width, color, unicode)
 
 
 def _speed(fix: Fix, width: int) -> Iterator[Text]:
     unit = f"{fix.unit}s/s"
     if fix.before_per_s is not None:
-        yield labelled("Before", Text(f"{figure(fix.before_per_s)} {unit}{_hours(fix.hours_before)}"))
+        yield add_label("Before", Text(f"{figure(fix.before_per_s)} {unit}{_hours(fix.hours_before)}"))
     if fix.after_per_s is not None and fix.profile:
-        yield labelled("After", Text(f"{figure(fix.after_per_s)} {unit}{_hours(fix.hours_after)}", "bold green"))
+        yield add_label("After", Text(f"{figure(fix.after_per_s)} {unit}{_hours(fix.hours_after)}", "bold green"))
         if fix.gain is not None:
-            yield labelled("Gain", Text(f"{with_bounds(fix.gain)}", "bold green"))
+            yield add_label("Gain", Text(f"{gain_with_bounds(fix.gain)}", "bold green"))
     if not fix.profile:
-        yield from wrapped("", _SAY["healthy"], width)
+        yield from wrap_sentence("", _SAY["healthy"], width)
     if fix.ceiling is not None:
-        yield from wrapped("Ceiling", fix.ceiling.sentence, width)
+        yield from wrap_sentence("Ceiling", fix.ceiling.sentence, width)
 
 
 def _table(tried: Sequence[Tried], width: int) -> Iterator[Text]:
@@ -78,10 +78,10 @@ def _table(tried: Sequence[Tried], width: int) -> Iterator[Text]:
         return
     rows = [
         (
-            written(one.planned),
+            remedy_with_value(one.planned),
             one.planned.safety,
             f"×{one.planned.predicted.mid:.2f}" if one.planned.predicted is not None else "–",
-            with_bounds(one.gain) if one.gain is not None else "–",
+            gain_with_bounds(one.gain) if one.gain is not None else "–",
             f"kept ({one.priority})" if one.state == "kept" else one.state,
         )
         for one in tried
@@ -92,18 +92,18 @@ def _table(tried: Sequence[Tried], width: int) -> Iterator[Text]:
         words = "  ".join(clean(word).ljust(room) for word, room in zip(row[:-1], widths, strict=False))
         yield Text.assemble(" ", words, "  ", (row[-1], _STYLE.get(one.state, "")))
         if one.state not in ("kept", "outdone", "neutral"):
-            yield from wrapped("", one.why, width)
+            yield from wrap_sentence("", one.why, width)
         elif one.together:
-            yield from wrapped("", f"together with {', '.join(one.together)}", width)
+            yield from wrap_sentence("", f"together with {', '.join(one.together)}", width)
 
 
 def _quality(fix: Fix, width: int) -> Iterator[Text]:
     if fix.profile:
-        for place, words in enumerate(said(fix.quality) or [_SAY["unverified"]]):
-            yield from wrapped("Quality" if place == 0 else "", words, width)
+        for place, words in enumerate(quality_sentences(fix.quality) or [_SAY["unverified"]]):
+            yield from wrap_sentence("Quality" if place == 0 else "", words, width)
 
 
-def said(quality: Quality) -> list[str]:
+def quality_sentences(quality: Quality) -> list[str]:
     """What is known of the results, a sentence each."""
     words = [english(one.sentence) for one in (quality.identity, quality.envelope) if one is not None]
     if (metric := quality.metric) is not None:
@@ -114,15 +114,15 @@ def said(quality: Quality) -> list[str]:
 
 def _why(fix: Fix, width: int, verbose: bool) -> Iterator[Text]:
     words = _SAY["head"].format(trials=fix.trials, took=_duration(fix.took_s), ended=english(fix.ended))
-    yield from wrapped("Search", words, width)
+    yield from wrap_sentence("Search", words, width)
     for notice in fix.notices:
-        yield from wrapped("", notice, width)
+        yield from wrap_sentence("", notice, width)
     if verbose:
         for one in fix.left_out:
-            yield from wrapped("", f"{one.id} was not tried: {english(one.why)}", width)
+            yield from wrap_sentence("", f"{one.id} was not tried: {english(one.why)}", width)
 
 
-def written(one: Planned) -> str:
+def remedy_with_value(one: Planned) -> str:
     if isinstance(one.value, dict):
         inside = ",".join(f"{name}={value}" for name, value in one.value.items())
         return f"{one.id}={inside}" if inside else one.id
@@ -134,7 +134,7 @@ def _prediction(one: Planned) -> str:
     return f"{_SAY['predicted']} ×{gain.mid:.2f}" if gain is not None else "no prediction"
 
 
-def with_bounds(gain: MeasuredGain) -> str:
+def gain_with_bounds(gain: MeasuredGain) -> str:
     """As the table has it."""
     if gain.high > _UNSURE * gain.low:
         return _SAY["unsure"].format(mid=gain.mid)

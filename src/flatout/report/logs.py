@@ -9,7 +9,7 @@ from rich.text import Text
 
 from flatout.records.logs import SCHEMA, LogComparison, LogPoint, LogSummary, Pauses
 from flatout.report import text
-from flatout.report.page import LABEL, drawn, labelled, wrapped
+from flatout.report.layout import LABEL, add_label, draw_lines, wrap_sentence
 from flatout.words import english
 from flatout.words.codec import encode
 
@@ -40,7 +40,7 @@ def render(
         lines += [*([] if quiet else [Text()]), *_comparison(comparison, width)]
     elif quiet:
         lines += [Text(f"{log.file}: {_speed(log)}") for log in logs]
-    return drawn(lines, width, color, unicode)
+    return draw_lines(lines, width, color, unicode)
 
 
 def _log(log: LogSummary, width: int, unicode: bool, verbose: bool) -> Iterator[Text]:
@@ -51,27 +51,27 @@ def _log(log: LogSummary, width: int, unicode: bool, verbose: bool) -> Iterator[
         facts.append(text.duration(log.duration_s))
     yield Text(" " + " · ".join(facts), "bold")
     yield Text()
-    yield from wrapped("Speed", _speed(log) + _of_batch(log), width)
+    yield from wrap_sentence("Speed", _speed(log) + _of_batch(log), width)
     if _worth_both(log):
         whole = log.whole_samples_per_s or log.whole_it_per_s or 0.0
         unit = "samples/s" if log.whole_samples_per_s else "it/s"
-        yield from wrapped("", f"{text.figure(whole)} {unit} over the whole log, pauses included", width)
+        yield from wrap_sentence("", f"{text.figure(whole)} {unit} over the whole log, pauses included", width)
     yield from _course(log, width, unicode)
     if log.trend is not None:
-        yield from wrapped("Trend", _trend(log), width)
+        yield from wrap_sentence("Trend", _trend(log), width)
     if log.data_share is not None and log.data_ms is not None:
         of = "" if log.step_ms is None else f" ({text.milliseconds(log.data_ms)} of {text.milliseconds(log.step_ms)})"
-        yield from wrapped(
+        yield from wrap_sentence(
             "Data", f"{text.percent(log.data_share)} of a step waits for data{of}, as the log has it", width
         )
     for number, pauses in enumerate(log.pauses):
-        yield from wrapped("Pauses" if number == 0 else "", _pauses(pauses), width)
+        yield from wrap_sentence("Pauses" if number == 0 else "", _pauses(pauses), width)
     if verbose:
         for stall in log.stalls[:20]:
             at = "" if stall.step is None else f" before step {stall.step:,.0f}"
-            yield from wrapped("", f"{text.duration(stall.lost_s)}{at} (line {stall.line}, {stall.kind})", width)
+            yield from wrap_sentence("", f"{text.duration(stall.lost_s)}{at} (line {stall.line}, {stall.kind})", width)
     if log.last_loss is not None and log.first_loss is not None:
-        yield from wrapped("Loss", f"{log.first_loss:.4g} to {log.last_loss:.4g}", width)
+        yield from wrap_sentence("Loss", f"{log.first_loss:.4g} to {log.last_loss:.4g}", width)
 
 
 def _speed(log: LogSummary) -> str:
@@ -113,7 +113,7 @@ def _course(log: LogSummary, width: int, unicode: bool) -> Iterator[Text]:
     line = "".join(levels[min(7, int(8 * mean / most))] for mean in means)
     unit = "samples/s" if log.points[0].samples_per_s is not None else "it/s"
     words = f" {text.figure(min(means))} to {text.figure(most)} {unit}"
-    yield labelled("Over time", Text(line, "cyan") + Text(words))
+    yield add_label("Over time", Text(line, "cyan") + Text(words))
 
 
 def _rate(point: LogPoint) -> float | None:
@@ -139,6 +139,6 @@ def _pauses(pauses: Pauses) -> str:
 def _comparison(comparison: LogComparison, width: int) -> Iterator[Text]:
     ends = f" (95% interval {100 * (comparison.low - 1):+.1f}% to {100 * (comparison.high - 1):+.1f}%)"
     wide = comparison.low != comparison.high
-    yield from wrapped("Compared", english(comparison.sentence) + (ends if wide else ""), width)
+    yield from wrap_sentence("Compared", english(comparison.sentence) + (ends if wide else ""), width)
     if comparison.hint:
-        yield from wrapped("", comparison.hint, width)
+        yield from wrap_sentence("", comparison.hint, width)

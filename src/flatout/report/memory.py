@@ -8,7 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from flatout.records.memory import SCHEMA, LoaderPlan, MemoryVerdict
-from flatout.report.page import drawn, labelled, wrapped
+from flatout.report.layout import add_label, draw_lines, wrap_sentence
 from flatout.report.text import figure, percent
 from flatout.words import english
 from flatout.words.codec import encode
@@ -31,9 +31,9 @@ def fits(verdict: MemoryVerdict) -> bool:
 
 def render(verdict: MemoryVerdict, *, width: int, color: bool, unicode: bool, quiet: bool = False) -> str:
     if quiet:
-        return drawn(list(_safe(verdict, width)), width, color, unicode)
+        return draw_lines(list(_safe(verdict, width)), width, color, unicode)
     lines = [Text(), Text(" " + _settings(verdict.plan), "bold"), Text(), *_needs(verdict, width)]
-    return drawn([*lines, Text(), *_safe(verdict, width)], width, color, unicode)
+    return draw_lines([*lines, Text(), *_safe(verdict, width)], width, color, unicode)
 
 
 def _settings(plan: LoaderPlan) -> str:
@@ -43,15 +43,15 @@ def _settings(plan: LoaderPlan) -> str:
 
 def _needs(verdict: MemoryVerdict, width: int) -> Iterator[Text]:
     plan, wanted, limits = verdict.plan, verdict.need, verdict.limits
-    yield from wrapped("A sample", f"{_bytes(plan.sample_bytes)} ({english(verdict.sample_from)})", width)
+    yield from wrap_sentence("A sample", f"{_bytes(plan.sample_bytes)} ({english(verdict.sample_from)})", width)
     in_flight = f"{wanted.batches_in_flight} batches of {_bytes(wanted.batch_bytes)} under way"
     if plan.ranks > 1:
         in_flight += " in each rank"
     if plan.workers:
         yield _judged("/dev/shm", wanted.shm_bytes, limits.shm_free_bytes, verdict.fits_shm)
-        yield from wrapped("", in_flight, width)
+        yield from wrap_sentence("", in_flight, width)
     if wanted.caches:
-        yield from wrapped("Cache", _cache(verdict), width)
+        yield from wrap_sentence("Cache", _cache(verdict), width)
     yield _judged("RAM", wanted.ram_bytes, limits.ram_free_bytes, verdict.fits_ram)
     parts = [
         (wanted.shm_bytes, "under way"),
@@ -60,18 +60,18 @@ def _needs(verdict: MemoryVerdict, width: int) -> Iterator[Text]:
         (wanted.cache_bytes, "cache"),
         (wanted.process_bytes, "processes (assumed)"),
     ]
-    yield from wrapped("", " + ".join(f"{_bytes(part)} {name}" for part, name in parts if part), width)
+    yield from wrap_sentence("", " + ".join(f"{_bytes(part)} {name}" for part, name in parts if part), width)
     if verdict.measured_peak_bytes:
-        yield from wrapped("", f"the run was seen to take {_bytes(verdict.measured_peak_bytes)} at most", width)
+        yield from wrap_sentence("", f"the run was seen to take {_bytes(verdict.measured_peak_bytes)} at most", width)
 
 
 def _judged(label: str, wanted: float, free: float | None, fit: bool | None) -> Text:
     line = Text(f"{_bytes(wanted)} at most")
     if free is None:
-        return labelled(label, line + Text(", limit not known"))
+        return add_label(label, line + Text(", limit not known"))
     line += Text(f" of {_bytes(free)} free: ")
     word = ("fits", "green") if fit else ("does not fit", "bold red")
-    return labelled(label, line + Text(*word))
+    return add_label(label, line + Text(*word))
 
 
 def _cache(verdict: MemoryVerdict) -> str:
@@ -96,10 +96,12 @@ def _cache(verdict: MemoryVerdict) -> str:
 def _safe(verdict: MemoryVerdict, width: int) -> Iterator[Text]:
     plan, chosen, wanted = verdict.plan, verdict.safe, verdict.safe_need
     if chosen is None or wanted is None:
-        yield from wrapped("Safe here", "nothing: a smaller batch, smaller samples or more memory is needed", width)
+        yield from wrap_sentence(
+            "Safe here", "nothing: a smaller batch, smaller samples or more memory is needed", width
+        )
         return
     if chosen == plan:
-        yield from wrapped("Safe here", "as it is", width)
+        yield from wrap_sentence("Safe here", "as it is", width)
         return
     words = f"num_workers={chosen.workers}"
     if chosen.workers:
@@ -109,7 +111,7 @@ def _safe(verdict: MemoryVerdict, width: int) -> Iterator[Text]:
     words += f": at most {_bytes(wanted.ram_bytes)} RAM and {_bytes(wanted.shm_bytes)} of /dev/shm"
     if chosen.workers < plan.workers and verdict.fits_ram and verdict.fits_shm:
         words += f" ({verdict.limits.cpus:g} processors)"
-    yield from wrapped("Safe here", words, width)
+    yield from wrap_sentence("Safe here", words, width)
 
 
 def _bytes(value: float) -> str:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from flatout.records.message import Message
 from flatout.records.report import Finding, Location, RunReport
 from flatout.records.source import CheckReport, Edit, Fix, Place, Related, Severity, SourceFinding
-from flatout.report import measured
+from flatout.report.check import measured_to_dict
 from flatout.words import english
 from flatout.words.codec import encode
 
@@ -20,7 +20,7 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {"error": "error", "high": "warning", "medium": "warning", "low": "note", "hint": "note"}
 
 
-def sarif(report: CheckReport, version: str, texts: Mapping[str, str]) -> str:
+def check_sarif(report: CheckReport, version: str, texts: Mapping[str, str]) -> str:
     """`texts` holds the explanation of each code that was looked for."""
     return _document(report.findings, [{} for _ in report.findings], report.trouble, version, texts)
 
@@ -100,7 +100,7 @@ def _result(one: SourceFinding, at: int) -> dict[str, Any]:
         "locations": [_location(one.place)],
     }
     if one.measured is not None:
-        result["properties"] = {"measured": measured.to_dict(one.measured, english(one.measured.words))}
+        result["properties"] = {"measured": measured_to_dict(one.measured, english(one.measured.words))}
         if one.measured.share is not None:
             result["rank"] = round(100.0 * min(1.0, one.measured.share), 2)
     if one.related:

@@ -9,9 +9,9 @@ from typing import Any
 from flatout.problems.chinese.catalogue import CHINESE
 from flatout.records.message import Message
 from flatout.records.report import RunReport
-from flatout.records.sentences import in_chinese
 from flatout.report.phrases import phrase
 from flatout.words import english
+from flatout.words.verdict import in_chinese
 
 
 def spoken(report: RunReport) -> dict[str, Any]:

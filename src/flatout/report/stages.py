@@ -8,7 +8,7 @@ from rich.text import Text
 
 from flatout.records.report import StageCost
 from flatout.report import text
-from flatout.report.page import Page, paragraph
+from flatout.report.layout import Page, wrap_paragraph
 
 _SAY = {
     "stages": "Stages of your model",
@@ -28,7 +28,7 @@ _ENOUGH_FOR_NAME = 16
 _FIRST_TO_GO = ("parameters", "twice", "free")
 
 
-def stages(page: Page) -> Iterator[Text]:
+def stage_table(page: Page) -> Iterator[Text]:
     costs = page.report.stages
     if not costs:
         return
@@ -44,7 +44,7 @@ def stages(page: Page) -> Iterator[Text]:
     if rest > 0.005 and any(cost.share is not None for cost in costs):
         yield _line(_SAY["rest"], {"share": text.percent(rest)}, columns, room, "dim")
     if columns[-1][0] == "free":
-        yield from paragraph("", _SAY["bound"], page, "dim")
+        yield from wrap_paragraph("", _SAY["bound"], page, "dim")
 
 
 def _columns(width: int) -> list[tuple[str, int]]:

@@ -9,13 +9,31 @@ from rich.console import Console
 from rich.text import Text
 
 from flatout.records.message import Message
-from flatout.records.phases import PHASES
-from flatout.records.report import Finding, GpuUse, HostUse, LineCost, PhaseShare, RunReport, WorkerCost
+from flatout.records.report import (
+    PHASES,
+    Check,
+    Finding,
+    GpuUse,
+    HostUse,
+    LineCost,
+    PhaseShare,
+    RemedyState,
+    RunReport,
+    WorkerCost,
+)
 from flatout.report import text
-from flatout.report.next_command import next_command
-from flatout.report.page import LABEL, PHASE_STYLE, Page, command, drawn, paragraph, row, spaced
-from flatout.report.remedies import applied
-from flatout.report.stages import stages
+from flatout.report.layout import (
+    LABEL,
+    PHASE_STYLE,
+    Page,
+    draw_lines,
+    separate_parts,
+    wrap_command,
+    wrap_paragraph,
+    wrap_pieces,
+)
+from flatout.report.overview import next_command
+from flatout.report.stages import stage_table
 from flatout.words import english
 
 _SAY = {
@@ -94,11 +112,11 @@ def render(
     page = Page(report, max(50, min(width, 120)) - (0 if unicode else 2), cwd, verbose)
     parts = [_headline(page)]
     if report.run.steps:
-        parts += [_speed(page), _phases(page), stages(page), _devices(page), _findings(page), _lines(page)]
+        parts += [_speed(page), _phases(page), stage_table(page), _devices(page), _findings(page), _lines(page)]
         parts += [_worker_lines(page), _syncs(page), _pauses(page)]
-    parts += [applied(page), _footer(page, kept)]
-    lines = spaced(list(part) for part in parts)
-    return drawn(lines, page.width, color, unicode)
+    parts += [_remedies(page), _footer(page, kept)]
+    lines = separate_parts(list(part) for part in parts)
+    return draw_lines(lines, page.width, color, unicode)
 
 
 def _headline(page: Page) -> Iterator[Text]:
@@ -136,7 +154,7 @@ def _headline(page: Page) -> Iterator[Text]:
 def _speed(page: Page) -> Iterator[Text]:
     rates = page.report.throughput
     if rates.steps_per_s is None:
-        yield from row(_SAY["speed"], [Text(_SAY["no_speed"], "dim")], page)
+        yield from wrap_pieces(_SAY["speed"], [Text(_SAY["no_speed"], "dim")], page)
         return
     pieces = []
     if rates.samples_per_s is None:
@@ -147,7 +165,7 @@ def _speed(page: Page) -> Iterator[Text]:
     step_ms = sum(phase.ms for phase in page.report.phases.values())
     if step_ms:
         pieces.append(Text(_SAY["per_step"].format(ms=text.milliseconds(step_ms))))
-    yield from row(_SAY["speed"], pieces, page)
+    yield from wrap_pieces(_SAY["speed"], pieces, page)
 
 
 def _phases(page: Page) -> Iterator[Text]:
@@ -161,7 +179,7 @@ def _phases(page: Page) -> Iterator[Text]:
         yield _phase_bar(name, phase, page)
     if small:
         words = _SAY["rest"].format(n=len(small), names=", ".join(small))
-        yield from paragraph("", words, page, "dim")
+        yield from wrap_paragraph("", words, page, "dim")
 
 
 def _phase_bar(name: str, phase: PhaseShare, page: Page) -> Text:
@@ -175,15 +193,15 @@ def _phase_bar(name: str, phase: PhaseShare, page: Page) -> Text:
 def _devices(page: Page) -> Iterator[Text]:
     report = page.report
     if report.gpu is not None:
-        yield from row(_SAY["gpu"], list(_gpu(report.gpu, page.verbose)), page)
+        yield from wrap_pieces(_SAY["gpu"], list(_gpu(report.gpu, page.verbose)), page)
     elif report.run.device == "cpu":
-        yield from row(_SAY["gpu"], [Text(_SAY["no_gpu"], "dim")], page)
+        yield from wrap_pieces(_SAY["gpu"], [Text(_SAY["no_gpu"], "dim")], page)
     else:
-        yield from row(_SAY["gpu"], [Text(_SAY["not_measured"], "dim")], page)
+        yield from wrap_pieces(_SAY["gpu"], [Text(_SAY["not_measured"], "dim")], page)
     if report.host is not None:
-        yield from row(_SAY["host"], list(_host(report.host)), page)
+        yield from wrap_pieces(_SAY["host"], list(_host(report.host)), page)
     for worker in sorted(report.workers, key=lambda w: -w.samples)[: None if page.verbose else 2]:
-        yield from row(_SAY["loader"], list(_loader(worker)), page)
+        yield from wrap_pieces(_SAY["loader"], list(_loader(worker)), page)
 
 
 def _host(host: HostUse) -> Iterator[Text]:
@@ -244,10 +262,10 @@ def _source(page: Page) -> Iterator[Text]:
         return
     count = len(side.not_measured)
     things = f"{count}{' more' if page.report.findings else ''} thing{'' if count == 1 else 's'}"
-    yield from paragraph("", _SAY["unmeasured"].format(n=things, path=side.path), page, "dim")
+    yield from wrap_paragraph("", _SAY["unmeasured"].format(n=things, path=side.path), page, "dim")
     for one in side.not_measured if page.verbose else ():
         where = text.place(one.location.file, one.location.line, page.width // 2, page.cwd)
-        yield from paragraph(one.code, f"{one.title}, {where}", page, "dim", label_style="cyan")
+        yield from wrap_paragraph(one.code, f"{one.title}, {where}", page, "dim", label_style="cyan")
 
 
 def _finding(finding: Finding, page: Page) -> Iterator[Text]:
@@ -257,17 +275,17 @@ def _finding(finding: Finding, page: Page) -> Iterator[Text]:
         words += f", {text.place(finding.location.file, finding.location.line, page.width // 2, page.cwd)}"
     if gain is not None:
         words += " · " + _SAY["gain"].format(low=gain.low, high=gain.high)
-    yield from paragraph(finding.code, words, page, label_style="bold cyan")
+    yield from wrap_paragraph(finding.code, words, page, label_style="bold cyan")
     if finding.change is not None:
-        yield from paragraph("", f"→ {english(finding.change)}", page, "dim")
+        yield from wrap_paragraph("", f"→ {english(finding.change)}", page, "dim")
     for other in finding.related:
         where = text.place(other.location.file, other.location.line, page.width // 2, page.cwd)
-        yield from paragraph("", f"{where}: {english(other.words)}", page, "dim")
+        yield from wrap_paragraph("", f"{where}: {english(other.words)}", page, "dim")
     # One that may change results is for those who ask for more.
     if finding.fix is not None and (page.verbose or "--unsafe-fixes" not in finding.fix):
-        yield from command("", _SAY["fix"].format(command=finding.fix), page, "dim")
+        yield from wrap_command("", _SAY["fix"].format(command=finding.fix), page, "dim")
     if page.verbose:
-        yield from paragraph("", finding.cause, page, "dim")
+        yield from wrap_paragraph("", finding.cause, page, "dim")
 
 
 def _lines(page: Page) -> Iterator[Text]:
@@ -348,9 +366,68 @@ def _footer(page: Page, kept: str | None) -> Iterator[Text]:
         if report.overhead.share is not None:
             share = report.overhead.share
             pieces.append(Text(_SAY["own_share"].format(share=f"{share:.1%}" if share >= 0.0005 else "<0.1%")))
-        yield from row(_SAY["own"], pieces, page)
+        yield from wrap_pieces(_SAY["own"], pieces, page)
     for notice in _notices(page):
-        yield from paragraph(_SAY["note"], notice, page, label_style="bold yellow")
-    yield from command(_SAY["next"], next_command(report), page, "cyan")
+        yield from wrap_paragraph(_SAY["note"], notice, page, label_style="bold yellow")
+    yield from wrap_command(_SAY["next"], next_command(report), page, "cyan")
     if kept is not None:
-        yield from row(_SAY["kept"], [Text(text.clean(kept), "dim"), Text(_SAY["runs"], "dim")], page)
+        yield from wrap_pieces(_SAY["kept"], [Text(text.clean(kept), "dim"), Text(_SAY["runs"], "dim")], page)
+
+
+_MARKS = {"met": "✓", "missed": "✗", "not measured": "·"}
+_PLAIN_MARKS = {"met": "x", "missed": "-", "not measured": "?"}
+
+
+def render_checklist(checks: Sequence[Check], unicode: bool = True) -> str:
+    """Grouped lines, each with its mark and its figure, ending in a newline."""
+    marks = _MARKS if unicode else _PLAIN_MARKS
+    width = max(len(english(check.asked)) for check in checks)
+    lines: list[str] = []
+    group = ""
+    for check in checks:
+        if check.group != group:
+            group = check.group
+            lines += ["", f" {group[0].upper()}{group[1:]}"]
+        figure = english(check.figure) if unicode else text.ascii_only(english(check.figure))
+        lines.append(f"   {marks[check.state]} {english(check.asked).ljust(width)}  {figure}".rstrip())
+    return "\n".join(lines[1:]) + "\n"
+
+
+_REMEDY_WORDS = {
+    "head": "Remedies in this run",
+    "applied": "{id} = {value}{live}",
+    "refused": "{id}: not applied, because {why}",
+    "failed": "{id}: not applied ({why})",
+    "reverted": "{id}: undone after {step} steps, because {why}",
+}
+_REMEDY_STYLE = {"applied": "green", "reverted": "yellow"}
+
+
+def _remedies(page: Page) -> Iterator[Text]:
+    remedies = page.report.remedies
+    if not remedies:
+        return
+    yield Text(" " + _REMEDY_WORDS["head"], "bold")
+    for one in remedies:
+        yield from wrap_paragraph(
+            one.safety, text.clean(remedy_in_words(one)), page, _REMEDY_STYLE.get(one.state, "yellow")
+        )
+
+
+def remedy_in_words(one: RemedyState) -> str:
+    """What became of it, in one line."""
+    words = _REMEDY_WORDS.get(one.state, _REMEDY_WORDS["failed"])
+    return words.format(
+        id=one.id, value=_remedy_value(one.value), live=_where_in_force(one), why=english(one.why), step=one.step
+    )
+
+
+def _remedy_value(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {one}" for name, one in value.items()) or "on"
+    return "on" if value is True else str(value)
+
+
+def _where_in_force(one: RemedyState) -> str:
+    live = ", ".join(f"{name} {value}" for name, value in one.live.items())
+    return f" ({live})" if live else ""

@@ -40,7 +40,7 @@ def clean(text: str) -> str:
     return _CONTROL.sub("?", text)
 
 
-def folded_command(words: str, room: int, indent: str = "") -> str:
+def fold_command(words: str, room: int, indent: str = "") -> str:
     """A command line of the shell, over as many lines as it takes: pasted as it is, it works."""
     # Split at blanks outside quotes; the words themselves stay as they are written.
     lines: list[str] = []

@@ -41,14 +41,14 @@ def to_json(tuned: Tuned) -> dict[str, Any]:
     return {"schema": value.pop("schema"), **value}
 
 
-def described(setting: Any) -> str:
+def describe_setting(setting: Any) -> str:
     """`workers 8 · --window 7`; a knob's name without its file."""
     if not setting:
         return _AS_IT_IS
     return " · ".join(f"{str(name).rpartition(':')[2]} {_word(value)}" for name, value in setting.items())
 
 
-def figures(tuned: Tuned, point: Point) -> str:
+def point_figures(tuned: Tuned, point: Point) -> str:
     """The line of one point while a search runs."""
     return " · ".join(cell for cell in (_speed(tuned, point), _memory(point), _metric(point)) if cell != _SAY["none"])
 
@@ -79,7 +79,7 @@ def _head(tuned: Tuned) -> list[str]:
 
 
 def _row(tuned: Tuned, point: Point) -> list[str]:
-    row = [described(point.setting), _speed(tuned, point), _gain(tuned, point), _memory(point)]
+    row = [describe_setting(point.setting), _speed(tuned, point), _gain(tuned, point), _memory(point)]
     return [*row, _metric(point)] if tuned.metric is not None else row
 
 
@@ -113,7 +113,7 @@ def _failed(tuned: Tuned, verbose: bool) -> Iterator[str]:
     yield f" {_SAY['failed']}"
     shown = failed if verbose else failed[:_MOST_FAILED]
     for point in shown:
-        yield f"   {described(point.setting)}: {text.clean(english(point.why))}"
+        yield f"   {describe_setting(point.setting)}: {text.clean(english(point.why))}"
     if len(shown) < len(failed):
         yield f"   {_SAY['more'].format(n=len(failed) - len(shown))}"
 
@@ -130,7 +130,7 @@ def _picks(tuned: Tuned) -> Iterator[str]:
 
 
 def _pick(pick: Pick) -> str:
-    return english(pick.why) if pick.point is None else f"{described(pick.point.setting)} ({english(pick.why)})"
+    return english(pick.why) if pick.point is None else f"{describe_setting(pick.point.setting)} ({english(pick.why)})"
 
 
 def _word(value: Any) -> str:

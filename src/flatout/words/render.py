@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Literal
 
-from flatout.records.figures import plain
 from flatout.records.message import VERBATIM, Message
+from flatout.words.figures import plain
 from flatout.words.table import Words
 
 Language = Literal["en", "zh"]

@@ -15,9 +15,9 @@ import pytest
 from flatout.app.export import export_metrics, export_tables, open_atomic
 from flatout.diagnose.tables import MOST_POINTS, scalars, tables
 from flatout.errors import FlatoutError
-from flatout.records.phases import PHASES
-from flatout.records.scalars import Scalar
-from flatout.report import metrics
+from flatout.records.export import Scalar
+from flatout.records.report import PHASES
+from flatout.report import tracking_tools as metrics
 from flatout.store.run import StoredRun
 from tests.unit.making import UNKNOWN, Making, body
 

@@ -9,7 +9,7 @@ import pytest
 
 from flatout.app.stock import used_up
 from flatout.diagnose.ranks import Steps
-from flatout.records.phases import PHASES
+from flatout.records.report import PHASES
 
 
 def steps(ready: list[float], each: int = 1) -> Steps:

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flatout.diagnose.verdict import removable, verdict
-from flatout.records.phases import PHASES
-from flatout.records.report import GpuUse, PhaseShare
+from flatout.records.report import PHASES, GpuUse, PhaseShare
 
 STEP_MS = 50.0
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from flatout.diagnose.verdict import checklist
 from flatout.problems.cases import on_gpu, run
-from flatout.records.checklist import Check
 from flatout.records.evidence import Evidence, Series
-from flatout.report.checklist import render
+from flatout.records.report import Check
+from flatout.report.terminal import render_checklist
 
 
 def states(evidence: Evidence) -> dict[str, str]:
@@ -49,5 +49,7 @@ def test_swapping_during_the_run_is_seen_and_before_it_is_not() -> None:
 def test_it_is_shown_by_groups_with_marks() -> None:
     checks = (Check("resources", "no swapping", "met", "0.00 GiB more"), Check("the run", "ended", "missed", "±1"))
 
-    assert render(checks) == " Resources\n   ✓ no swapping  0.00 GiB more\n\n The run\n   ✗ ended        ±1\n"
-    assert "x no swapping" in render(checks, unicode=False) and "±" not in render(checks, unicode=False)
+    assert render_checklist(checks) == " Resources\n   ✓ no swapping  0.00 GiB more\n\n The run\n   ✗ ended        ±1\n"
+    assert "x no swapping" in render_checklist(checks, unicode=False) and "±" not in render_checklist(
+        checks, unicode=False
+    )

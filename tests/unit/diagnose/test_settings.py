@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flatout.diagnose.settings import keywords, settings_of
-from flatout.records.configured import Setting
+from flatout.records.evidence import Setting
 from flatout.records.report import Location
 
 

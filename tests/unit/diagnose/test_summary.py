@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from flatout.attach import wire
 from flatout.diagnose.summary import summarise
-from flatout.records.phases import PHASES
+from flatout.records.report import PHASES
 from tests.unit.making import MS, UNKNOWN, Making, body
 
 BUSY = {"data": 0.3, "forward": 0.2, "backward": 0.4, "optimizer": 0.05, "sync": 0.01}

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from flatout.diagnose.trace import MOST_STEPS, trace
 from flatout.errors import FlatoutError
-from flatout.records.trace import Slice, Trace, TracedProcess, Track
-from flatout.report.trace import to_chrome
+from flatout.records.export import Slice, Trace, TracedProcess, Track
+from flatout.report.chrome_trace import to_chrome
 from flatout.store.run import StoredRun
 from tests.chrome_trace import violations
 from tests.unit.making import MS, Making, body

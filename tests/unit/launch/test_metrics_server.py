@@ -17,7 +17,7 @@ from flatout.errors import FlatoutError
 from flatout.launch.metrics_server import MetricsServer
 from flatout.records.sample import CgroupSample, GpuFacts, GpuReading, GpuSample, HostSample, ProcessSample, Tick
 from flatout.report.live import LiveFigures
-from flatout.report.metrics_text import exposition
+from flatout.report.prometheus import exposition
 from tests.unit.making import Making
 
 TICK = Tick(

@@ -11,7 +11,7 @@ from torch import nn
 
 from flatout.problems.cases import on_gpu, run
 from flatout.problems.catalogue import problems
-from flatout.records.configured import Configured, Setting
+from flatout.records.evidence import Configured, Setting
 from flatout.records.report import Location
 from flatout.remedies.catalogue import known
 from flatout.remedies.site import Site

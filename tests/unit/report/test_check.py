@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 from flatout.records.source import SYNTAX, CheckReport, Place, Related, SourceFinding
-from flatout.report.check import concise, full, statistics
-from flatout.report.check_json import github, to_json
-from flatout.report.sarif import sarif
+from flatout.report.check import render_concise, render_full, render_statistics
+from flatout.report.check_json import render_github, to_json
+from flatout.report.sarif import check_sarif
 
 WAIT = SourceFinding(
     code="SY301",
@@ -58,19 +58,19 @@ x.py:1:7: invalid-syntax The file is no Python
 
 
 def test_full_points_at_the_place() -> None:
-    assert full(REPORT, color=False, unicode=True) == FULL
+    assert render_full(REPORT, color=False, unicode=True) == FULL
 
 
 def test_colour_changes_nothing_but_colour() -> None:
     import re
 
-    colored = full(REPORT, color=True, unicode=True)
+    colored = render_full(REPORT, color=True, unicode=True)
 
     assert "\x1b[" in colored and re.sub(r"\x1b\[[\d;]*m", "", colored) == FULL
 
 
 def test_concise_has_a_line_each() -> None:
-    lines = concise(REPORT, color=False, unicode=True).splitlines()
+    lines = render_concise(REPORT, color=False, unicode=True).splitlines()
 
     assert lines[1] == ("src/a b.py:12:10: SY301 GPU sync in every step: reading `loss` waits: 100% of it")
     assert len(lines) == 4
@@ -79,13 +79,13 @@ def test_concise_has_a_line_each() -> None:
 def test_statistics_count_by_code() -> None:
     report = CheckReport((WAIT, CELL, WAIT), 2)
 
-    lines = statistics(report, color=False, unicode=True).splitlines()
+    lines = render_statistics(report, color=False, unicode=True).splitlines()
 
     assert lines[0].split()[:2] == ["2", "SY301"] and lines[1].split()[:2] == ["1", "IN101"]
 
 
 def test_nothing_found_is_said() -> None:
-    assert full(CheckReport((), 1), color=False, unicode=True) == "Nothing found in 1 file.\n"
+    assert render_full(CheckReport((), 1), color=False, unicode=True) == "Nothing found in 1 file.\n"
 
 
 def test_json_holds_everything() -> None:
@@ -100,7 +100,7 @@ def test_json_holds_everything() -> None:
 
 
 def test_github_commands_are_escaped() -> None:
-    lines = github(REPORT).splitlines()
+    lines = render_github(REPORT).splitlines()
 
     assert lines[1] == (
         "::warning file=src/a b.py,line=12,col=10,title=SY301 GPU sync in every step,endLine=12"
@@ -110,7 +110,7 @@ def test_github_commands_are_escaped() -> None:
 
 
 def test_sarif_names_its_rules_and_places() -> None:
-    read = json.loads(sarif(REPORT, "1.2", {"SY301": "What it is.\n\nMore."}))
+    read = json.loads(check_sarif(REPORT, "1.2", {"SY301": "What it is.\n\nMore."}))
 
     assert read["version"] == "2.1.0"
     (run,) = read["runs"]

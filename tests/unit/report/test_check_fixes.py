@@ -8,10 +8,9 @@ from dataclasses import replace
 import pytest
 
 from flatout.records.source import CheckReport, Edit, Fix, Place, SourceFinding
-from flatout.report.check import concise, full
-from flatout.report.check_diff import diff, outlook
+from flatout.report.check import render_concise, render_diff, render_full, render_outlook
 from flatout.report.check_json import to_json
-from flatout.report.sarif import sarif
+from flatout.report.sarif import check_sarif
 
 PIN = SourceFinding(
     code="TR201",
@@ -33,7 +32,7 @@ REPORT = CheckReport((PIN, DROP, NONE), 3)
 
 
 def test_marks_tell_what_can_be_fixed() -> None:
-    lines = concise(REPORT, color=False, unicode=True).splitlines()
+    lines = render_concise(REPORT, color=False, unicode=True).splitlines()
 
     assert [line.split(": ")[1] for line in lines[:3]] == [
         "TR201 [*] Batches are copied",
@@ -41,13 +40,13 @@ def test_marks_tell_what_can_be_fixed() -> None:
         "SY304 Batches are copied",
     ]
     assert lines[-1] == "[*] 1 fixable with --fix, [~] 1 more with --fix --unsafe-fixes."
-    assert "   = fix [*]: pin_memory=True\n" in full(REPORT, color=False, unicode=True)
+    assert "   = fix [*]: pin_memory=True\n" in render_full(REPORT, color=False, unicode=True)
 
 
 def test_what_was_fixed_is_said() -> None:
     done = CheckReport((), 3, fixed=2, fixed_files=1)
 
-    assert full(done, color=False, unicode=True) == "2 fixed in 1 file.\nNothing left in 3 files.\n"
+    assert render_full(done, color=False, unicode=True) == "2 fixed in 1 file.\nNothing left in 3 files.\n"
     assert json.loads(to_json(done))["fixed"] == {"findings": 2, "files": 1}
 
 
@@ -66,7 +65,7 @@ def test_json_holds_the_edits() -> None:
 
 
 def test_sarif_holds_replacements_by_file() -> None:
-    pin, drop, none = json.loads(sarif(REPORT, "1", {}))["runs"][0]["results"]
+    pin, drop, none = json.loads(check_sarif(REPORT, "1", {}))["runs"][0]["results"]
 
     assert "fixes" not in none
     (fix,) = pin["fixes"]
@@ -83,7 +82,7 @@ def test_sarif_holds_replacements_by_file() -> None:
 def test_sarif_leaves_out_what_counts_in_a_cell() -> None:
     cell = Fix("x", (Edit(Place("n.ipynb", 1, 1, 1, 2, cell=3), "x"),), is_safe=True)
 
-    (result,) = json.loads(sarif(CheckReport((replace(PIN, fix=cell),), 1), "1", {}))["runs"][0]["results"]
+    (result,) = json.loads(check_sarif(CheckReport((replace(PIN, fix=cell),), 1), "1", {}))["runs"][0]["results"]
 
     assert "fixes" not in result
 
@@ -101,20 +100,22 @@ def test_sarif_leaves_out_what_counts_in_a_cell() -> None:
     ],
 )
 def test_a_diff_holds_the_bytes(before: bytes, after: bytes, shown: bytes) -> None:
-    assert diff({"x.py": before, "y.py": b""}, {"x.py": after}, color=False) == shown
-    assert diff({"x.py": before}, {}, color=False) == b""
+    assert render_diff({"x.py": before, "y.py": b""}, {"x.py": after}, color=False) == shown
+    assert render_diff({"x.py": before}, {}, color=False) == b""
 
 
 def test_a_name_with_a_blank_ends_in_a_tab() -> None:
-    assert diff({"./a b.py": b"1\n"}, {"./a b.py": b"2\n"}, color=False).startswith(b"--- a/a b.py\t\n+++ b/a b.py\t\n")
+    assert render_diff({"./a b.py": b"1\n"}, {"./a b.py": b"2\n"}, color=False).startswith(
+        b"--- a/a b.py\t\n+++ b/a b.py\t\n"
+    )
 
 
 def test_the_outlook_lists_what_stays() -> None:
-    assert outlook(REPORT.findings, 1, 1, unsafe=False).splitlines() == [
+    assert render_outlook(REPORT.findings, 1, 1, unsafe=False).splitlines() == [
         "1 would be fixed in 1 file.",
         "Only with --unsafe-fixes, which may change what the script computes or prints:",
         "  a b.py:4:1: HO404 Batches are copied",
         "Not to be fixed without you:",
         "  a b.py:4:1: SY304 Batches are copied",
     ]
-    assert "Only with" not in outlook(REPORT.findings, 2, 1, unsafe=True)
+    assert "Only with" not in render_outlook(REPORT.findings, 2, 1, unsafe=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import flatout.report.dashboard as dashboard
-from flatout.records.phases import PHASES
+from flatout.records.report import PHASES
 
 FOLDER = Path(dashboard.__file__).parent
 WORDS = (FOLDER / "words.js").read_text(encoding="utf-8")

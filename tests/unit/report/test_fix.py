@@ -10,7 +10,7 @@ from flatout.records.plan import LeftOut, Plan, Planned
 from flatout.records.proof import Ceiling, Decision, Hours, Identity, MeasuredGain
 from flatout.records.report import Gain, Verdict
 from flatout.report.fix import render, render_plan, to_json
-from flatout.report.fix_json import fix_from_json
+from flatout.report.json import fix_from_json
 
 
 def _gain(low: float, mid: float, high: float) -> MeasuredGain:

@@ -24,7 +24,7 @@ from flatout.prove.metric import metric
 from flatout.records.report import Cost, Finding, Gain, Grounds, SourceSide, Unmeasured
 from flatout.records.trial import Trial
 from flatout.report.html.fix_page import FixMaterial, fix_page
-from flatout.report.html.page import as_phrase, drawn, told
+from flatout.report.html.page import as_phrase, draw_page, told
 from flatout.report.html.proof_chinese import (
     ceiling_in_chinese,
     envelope_in_chinese,
@@ -68,7 +68,7 @@ def _figures(text: str) -> list[str]:
 
 
 def test_a_finding_has_the_catalogues_words_and_below_them_its_own() -> None:
-    html = drawn(run_page(RunMaterial(replace(STARVED, verdict=VERDICT, findings=(FOUND,)))), "zh")
+    html = draw_page(run_page(RunMaterial(replace(STARVED, verdict=VERDICT, findings=(FOUND,)))), "zh")
 
     chinese, english = _seen(html, "zh"), _seen(html, "en")
     words = CHINESE["IN101"]
@@ -80,7 +80,7 @@ def test_a_finding_has_the_catalogues_words_and_below_them_its_own() -> None:
 
 
 def test_advice_is_there_also_where_the_run_has_no_change_of_its_own() -> None:
-    html = drawn(run_page(RunMaterial(replace(STARVED, findings=(replace(FOUND, change=None),)))))
+    html = draw_page(run_page(RunMaterial(replace(STARVED, findings=(replace(FOUND, change=None),)))))
 
     advice = CHINESE["IN101"].what_to_do.replace("`", "")
     assert advice in _seen(html, "zh") and advice not in _seen(html, "en")
@@ -89,20 +89,20 @@ def test_advice_is_there_also_where_the_run_has_no_change_of_its_own() -> None:
 def test_what_only_the_source_shows_has_its_title() -> None:
     source = SourceSide(1, 0, (Unmeasured("TR201", "Batches are copied", HERE),), "train.py")
 
-    html = drawn(run_page(RunMaterial(replace(STARVED, source=source))))
+    html = draw_page(run_page(RunMaterial(replace(STARVED, source=source))))
 
     assert CHINESE["TR201"].title in _seen(html, "zh") and "Batches are copied" not in _seen(html, "zh")
 
 
 def test_a_problem_of_another_flatout_keeps_its_own_words() -> None:
-    html = drawn(run_page(RunMaterial(replace(STARVED, findings=(replace(FOUND, code="XX999"),)))))
+    html = draw_page(run_page(RunMaterial(replace(STARVED, findings=(replace(FOUND, code="XX999"),)))))
 
     assert "XX999 Batches are made" in _seen(html, "zh") and "It takes 47 ms." in _seen(html, "zh")
     assert told(STARVED.verdict) == f'<span lang="en">{STARVED.verdict.sentence}</span>'
 
 
 def test_the_fix_is_told_in_chinese() -> None:
-    html = drawn(fix_page(FixMaterial(replace(FIX, verdict=VERDICT), (), None, None, "fix")), "zh")
+    html = draw_page(fix_page(FixMaterial(replace(FIX, verdict=VERDICT), (), None, None, "fix")), "zh")
 
     seen = _seen(html, "zh")
     for said in ("340 → 1,037 样本/秒", "距上限已不足 5%", "无损", "120 步的损失逐位一致", "1,037 样本/秒"):

@@ -13,14 +13,14 @@ from flatout.records.comparison import Compared, Gate, PhaseChange, SettingChang
 from flatout.report.compare import render
 from flatout.report.html.compare_page import compare_page
 from flatout.report.html.compare_words import WORDS
-from flatout.report.html.page import drawn
+from flatout.report.html.page import draw_page
 from tests.unit.report.test_compare import AFTER, FOUND, GAIN, ONE
 
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
 
 
 def _html(compared: Compared, language: str = "en") -> str:
-    return drawn(compare_page(compared), language, "1.0", 0.0)
+    return draw_page(compare_page(compared), language, "1.0", 0.0)
 
 
 def _body(html: str) -> str:

@@ -17,11 +17,11 @@ from flatout.records.fix import Fix
 from flatout.records.proof import Envelope, MetricVerdict
 from flatout.records.trial import Trial
 from flatout.report.fix import to_json
-from flatout.report.fix_json import fix_from_json, trial_from_json
 from flatout.report.html.fix_page import FixMaterial, fix_page
-from flatout.report.html.page import drawn
-from flatout.report.html.proof_drawing import arms, gains, is_arm, losses
-from flatout.report.next_command import next_after_fix
+from flatout.report.html.page import draw_page
+from flatout.report.html.proof_drawing import draw_arms, draw_gains, draw_losses, is_arm
+from flatout.report.json import fix_from_json, trial_from_json
+from flatout.report.overview import next_after_fix
 from tests.browser.recorded import whole_run
 from tests.unit.report.test_fix import FIX
 
@@ -97,7 +97,7 @@ def test_trials_of_other_versions_are_read() -> None:
 
 
 def test_gains_stand_right_and_left_of_no_effect() -> None:
-    found = gains(FIX)
+    found = draw_gains(FIX)
 
     assert found is not None
     kept, refused = found.rows
@@ -105,7 +105,7 @@ def test_gains_stand_right_and_left_of_no_effect() -> None:
     assert found.none_at < kept.low < kept.mid < kept.high <= 100
     assert refused.low is None and refused.figure == "–"
     assert [label for _, label in found.ticks] == ["×1", "×2"]
-    assert gains(replace(FIX, tried=())) is None
+    assert draw_gains(replace(FIX, tried=())) is None
 
 
 def test_an_interval_without_end_is_cut_at_the_edge_of_the_drawing() -> None:
@@ -113,20 +113,20 @@ def test_an_interval_without_end_is_cut_at_the_edge_of_the_drawing() -> None:
     assert one.decision is not None and one.gain is not None
     wide = replace(one, decision=replace(one.decision, gain=replace(one.gain, low=1e-9, high=1e9)))
 
-    found = gains(replace(FIX, tried=(wide,)))
+    found = draw_gains(replace(FIX, tried=(wide,)))
 
     assert found is not None and (found.rows[0].low, found.rows[0].high) == (0.0, 100.0)
 
 
 def test_every_arm_has_its_step_times_on_one_axis() -> None:
-    found = arms(FIX, [*BARE, *PROFILE, _trial("look", {}, 500.0), _trial("ceiling", {}, 5.0)])
+    found = draw_arms(FIX, [*BARE, *PROFILE, _trial("look", {}, 500.0), _trial("ceiling", {}, 5.0)])
 
     assert found is not None
     bare, profile = found.rows
     assert (bare.name, bare.trials, bare.steps, bare.median) == ("arm_bare", 2, 80, "103 ms")
     assert (profile.name, profile.css) == ("arm_profile", "profile")
     assert profile.median_at < bare.median_at
-    assert arms(FIX, []) is None
+    assert draw_arms(FIX, []) is None
 
 
 def test_only_trials_of_the_script_itself_are_arms() -> None:
@@ -139,7 +139,7 @@ def test_only_trials_of_the_script_itself_are_arms() -> None:
 def test_batches_of_different_size_are_compared_by_the_sample() -> None:
     twice = replace(PROFILE[0], samples=(64.0,) * 40)
 
-    found = arms(FIX, [*BARE, twice])
+    found = draw_arms(FIX, [*BARE, twice])
 
     assert found is not None and found.low.endswith("/ sample")
 
@@ -147,17 +147,17 @@ def test_batches_of_different_size_are_compared_by_the_sample() -> None:
 def test_losses_of_the_bare_script_make_a_band() -> None:
     higher = replace(BARE[1], losses=tuple(one + 0.1 for one in BARE[1].losses if one is not None))
 
-    found = losses(FIX, [BARE[0], higher, *PROFILE])
+    found = draw_losses(FIX, [BARE[0], higher, *PROFILE])
 
     assert found is not None
     assert (len(found.bare), len(found.profile), found.steps) == (2, 1, 60)
     assert (found.low, found.high) == ("1.41", "2.1")
     assert len(found.band.split()) == 2 * 60
-    assert losses(FIX, [replace(BARE[0], losses=(None, float("nan")))]) is None
+    assert draw_losses(FIX, [replace(BARE[0], losses=(None, float("nan")))]) is None
 
 
 def test_the_page_of_a_fix_says_what_was_proved() -> None:
-    html = drawn(fix_page(FixMaterial(FIX, (*BARE, *PROFILE), None, None, "fix")))
+    html = draw_page(fix_page(FixMaterial(FIX, (*BARE, *PROFILE), None, None, "fix")))
 
     for words in (
         "×3.05",
@@ -173,7 +173,7 @@ def test_the_page_of_a_fix_says_what_was_proved() -> None:
 def test_a_fix_that_kept_nothing_has_a_page_and_a_way_on() -> None:
     nothing = replace(FIX, profile={}, gain=None, tried=(), left_out=(), ceiling=None, after_per_s=None)
 
-    html = drawn(fix_page(FixMaterial(nothing, (), None, None, EVIL)))
+    html = draw_page(fix_page(FixMaterial(nothing, (), None, None, EVIL)))
 
     assert "no remedy surely gains over 1% here" in html and "window.owned = 1</script>" not in html
     assert next_after_fix(nothing) == "flatout run train.py --lr 1"
@@ -192,6 +192,6 @@ def test_the_trials_and_the_look_are_found_beside_the_record(tmp_path: Path) -> 
 
     stem, page = make_page(str(folder))
 
-    html = drawn(page)
+    html = draw_page(page)
     assert stem == "fix-20260101-a" and make_page(str(folder / "fix.json"))[0] == stem
     assert "Step times of every arm" in html and "The run over time" in html and 'id="findings"' in html

@@ -22,7 +22,7 @@ from flatout.records.timeline import Curves, Excerpt, Mark, ProcessUse, SettingL
 from flatout.report.fix import _SAY as SAID_BY_FIX
 from flatout.report.html.chinese import ASKED, CHINESE
 from flatout.report.html.english import ENGLISH
-from flatout.report.html.page import both, drawn, inert_json, say
+from flatout.report.html.page import both, draw_page, inert_json, say
 from flatout.report.html.run_page import RunMaterial, run_page
 from tests.unit.report.test_terminal import HEALTHY, STARVED, UNSEEN
 
@@ -114,6 +114,7 @@ def test_chinese_is_chinese() -> None:
 
 def test_every_word_is_used_and_every_word_that_is_used_is_there() -> None:
     places = [one for one in files("flatout.report.html").iterdir() if one.name.endswith((".html", ".py", ".js"))]
+    places.append(files("flatout.report") / "overview.py")
     text = "".join(one.read_text(encoding="utf-8") for one in places if one.name not in ("english.py", "chinese.py"))
     # Put together from a prefix and a name of the run's.
     made = ("bound", "healthy", "phase", "chart", "setting", "check", "group", "remedy", "unmeasured", "env", "state")
@@ -150,14 +151,14 @@ def test_json_in_a_page_is_inert_and_says_the_same(value: object) -> None:
 @pytest.mark.parametrize("report", [STARVED, HEALTHY, UNSEEN])
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_any_run_makes_a_page(report: object, language: str) -> None:
-    html = drawn(run_page(RunMaterial(report)), language)  # type: ignore[arg-type]
+    html = draw_page(run_page(RunMaterial(report)), language)  # type: ignore[arg-type]
 
     assert html.startswith("<!doctype html>") and f'data-lang="{language}"' in html
     assert len(html) < 300_000
 
 
 def test_what_a_run_is_called_is_never_markup() -> None:
-    html = drawn(run_page(evil_material()))
+    html = draw_page(run_page(evil_material()))
 
     found = _Tags(html)
     scripts = [attributes for tag, attributes in found.tags if tag == "script"]
@@ -168,7 +169,7 @@ def test_what_a_run_is_called_is_never_markup() -> None:
 
 
 def test_nothing_is_named_that_could_be_fetched_and_nothing_is_styled_in_place() -> None:
-    found = _Tags(drawn(run_page(evil_material())))
+    found = _Tags(draw_page(run_page(evil_material())))
 
     asking = {"src", "srcset", "href", "action", "data", "poster", "xlink:href"}
     assert not [tag for tag in found.tags if asking & set(tag[1])]
@@ -179,7 +180,7 @@ def test_nothing_is_named_that_could_be_fetched_and_nothing_is_styled_in_place()
 
 
 def test_the_policy_names_the_one_script_and_the_one_style() -> None:
-    html = drawn(run_page(RunMaterial(STARVED, timeline())))
+    html = draw_page(run_page(RunMaterial(STARVED, timeline())))
 
     policy = next(a["content"] for tag, a in _Tags(html).tags if a.get("http-equiv") == "Content-Security-Policy")
     assert policy is not None and policy.startswith("default-src 'none'") and "unsafe" not in policy
@@ -193,7 +194,7 @@ def test_the_policy_names_the_one_script_and_the_one_style() -> None:
 def test_bytes_that_are_no_text_do_not_stop_the_page() -> None:
     report = replace(STARVED, run=replace(STARVED.run, argv=("tr\udcffain.py",)))
 
-    assert "ain.py" in drawn(run_page(RunMaterial(report)))
+    assert "ain.py" in draw_page(run_page(RunMaterial(report)))
 
 
 def test_every_file_of_the_page_is_packed() -> None:

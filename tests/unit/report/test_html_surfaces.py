@@ -16,10 +16,10 @@ from flatout.launch.run_page import run_html
 from flatout.launch.verdict import judge_finished_run
 from flatout.records.report import Finding, RunReport
 from flatout.report import text
-from flatout.report.html.page import drawn
+from flatout.report.html.page import draw_page
 from flatout.report.html.run_page import RunMaterial, run_page
 from flatout.report.json import to_json
-from flatout.report.next_command import next_command
+from flatout.report.overview import next_command
 from flatout.report.terminal import render
 from tests.browser.recorded import whole_run
 from tests.unit.report.test_terminal import HEALTHY, STARVED, UNSEEN
@@ -44,7 +44,7 @@ def _element(page: str, name: str) -> str:
 def test_verdict_figures_and_next_command_are_the_same_everywhere(report: RunReport) -> None:
     shown = " ".join(render(report, width=120).split())
     value = to_json(report)
-    page = drawn(run_page(RunMaterial(report)))
+    page = draw_page(run_page(RunMaterial(report)))
 
     sentence = value["verdict"]["sentence"]
     assert sentence in shown and _element(page, "sentence") == sentence
@@ -67,7 +67,7 @@ def test_verdict_figures_and_next_command_are_the_same_everywhere(report: RunRep
 
 
 def test_a_run_without_steps_says_so_everywhere() -> None:
-    page = drawn(run_page(RunMaterial(UNSEEN)))
+    page = draw_page(run_page(RunMaterial(UNSEEN)))
 
     assert "No training step was seen." in render(UNSEEN) and "No training step was seen." in _words(page)
     assert to_json(UNSEEN)["next"] == _element(page, "next") == "flatout doctor"
@@ -76,7 +76,7 @@ def test_a_run_without_steps_says_so_everywhere() -> None:
 def test_what_was_not_measured_is_said_not_shown_as_zero() -> None:
     report = replace(STARVED, throughput=replace(STARVED.throughput, samples_per_s=None), gpu=None, host=None)
 
-    words = _words(drawn(run_page(RunMaterial(report))))
+    words = _words(draw_page(run_page(RunMaterial(report))))
 
     assert "samples/s not measured" in words and "GPU utilisation not measured" in words
     assert "GPU utilisation and power over time" in words

@@ -8,8 +8,8 @@ import pytest
 
 from flatout.errors import FlatoutError
 from flatout.records.message import message
-from flatout.records.phases import PHASES
 from flatout.records.report import (
+    PHASES,
     CopySite,
     Cost,
     Finding,

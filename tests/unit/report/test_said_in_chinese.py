@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from flatout.problems.catalogue import Problem, problems
-from flatout.report.html.page import drawn
+from flatout.report.html.page import draw_page
 from flatout.report.html.run_page import RunMaterial, run_page
 from flatout.report.phrases import phrase
 from flatout.words import english
@@ -46,7 +46,7 @@ def test_a_finding_is_told_in_the_readers_language() -> None:
     (finding, *_) = (one for case in found.cases if case.found for one in found.found_in_run(case.run))
     chinese, said = phrase(finding.cause), english(finding.cause)
 
-    page = drawn(run_page(RunMaterial(replace(STARVED, findings=(finding,)))), "zh")
+    page = draw_page(run_page(RunMaterial(replace(STARVED, findings=(finding,)))), "zh")
 
     assert f'<span class="in-zh" lang="zh">{chinese}。</span>' in page
     assert f'<span class="in-en" lang="en">{said[0].upper()}{said[1:]}.</span>' in page

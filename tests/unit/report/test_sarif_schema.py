@@ -20,7 +20,7 @@ from flatout.records.report import (
     Verdict,
 )
 from flatout.records.source import SYNTAX, CheckReport, Edit, Fix, Measured, Place, Related, SourceFinding
-from flatout.report.sarif import run_sarif, sarif
+from flatout.report.sarif import check_sarif, run_sarif
 from tests.sarif_rules import broken_rules
 
 HERE = Place("src/a b.py", 12, 10, 12, 21)
@@ -74,7 +74,9 @@ REPORTS: dict[str, CheckReport | RunReport] = {
 
 def written(name: str) -> dict[str, Any]:
     report, texts = REPORTS[name], {"SY301": "What it is.\n\nMore."}
-    text = run_sarif(report, "/proj", "1.2", texts) if isinstance(report, RunReport) else sarif(report, "1.2", texts)
+    text = (
+        run_sarif(report, "/proj", "1.2", texts) if isinstance(report, RunReport) else check_sarif(report, "1.2", texts)
+    )
     read: dict[str, Any] = json.loads(text)
     return read
 

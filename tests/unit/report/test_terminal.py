@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from flatout.records.phases import PHASES
 from flatout.records.report import (
+    PHASES,
     Finding,
     Gain,
     GpuUse,

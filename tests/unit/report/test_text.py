@@ -60,7 +60,7 @@ def test_a_path_never_takes_more_than_its_room(cells: int) -> None:
 def test_a_folded_command_is_the_same_to_the_shell(room: int) -> None:
     words = shlex.join(["flatout", "fix", "my train.py", "--name", "it's", "--out", "a/very/long/place/" * 2, "-x"])
 
-    folded = text.folded_command(words, room, "  ")
+    folded = text.fold_command(words, room, "  ")
 
     assert shlex.split(folded.replace("\\\n", " ")) == shlex.split(words)
     assert all(line.endswith(" \\") for line in folded.splitlines()[:-1])

@@ -6,7 +6,7 @@ import time
 
 from flatout.launch.terminal import Terminal, write_stderr
 from flatout.records.fix import Tried
-from flatout.report.fix import with_bounds, written
+from flatout.report.fix import gain_with_bounds, remedy_with_value
 from flatout.trials.request import Request
 
 _SAY = {
@@ -37,8 +37,8 @@ class Progress:
     def found(self, tried: Tried) -> None:
         """A remedy was judged; what it came to may still change with more trials."""
         gain = tried.gain
-        figure = f", {with_bounds(gain)}" if gain is not None else ""
-        self.say(_SAY["found"].format(remedy=written(tried.planned), state=tried.state, figure=figure))
+        figure = f", {gain_with_bounds(gain)}" if gain is not None else ""
+        self.say(_SAY["found"].format(remedy=remedy_with_value(tried.planned), state=tried.state, figure=figure))
 
     def _time(self) -> str:
         took = time.monotonic() - self._began_s

@@ -11,7 +11,7 @@ from pathlib import Path
 from flatout.app.tuning.trials import Trials, write
 from flatout.launch.profile import profile_toml
 from flatout.records.tune import Pick
-from flatout.report.tune import described
+from flatout.report.tune import describe_setting
 
 PROFILE, COMMAND = "flatout.toml", "command.txt"
 
@@ -21,7 +21,7 @@ def written(pick: Pick, trials: Trials, folder: Path, figures: str) -> Pick:
     if pick.point is None:
         return pick
     remedies = trials.profile(pick.point.setting).values
-    comments = [f"{pick.name}: {described(pick.point.setting)}", figures, pick.why]
+    comments = [f"{pick.name}: {describe_setting(pick.point.setting)}", figures, pick.why]
     if remedies:
         write(folder / PROFILE, profile_toml(remedies, [one for one in comments if one]))
     command = command_text(trials.command_for(pick.point.setting, folder), bool(remedies), folder, trials.cwd)

@@ -14,7 +14,7 @@ from flatout.app.tuning.knobs import remedies_for
 from flatout.launch.profile import Profile, read_profile
 from flatout.records.trial import Trial
 from flatout.records.tune import Ask, Knob, Setting
-from flatout.report.tune import described
+from flatout.report.tune import describe_setting
 from flatout.trials.request import Request
 from flatout.tune.command import with_files, with_flag
 from flatout.tune.configs.copies import edited
@@ -50,7 +50,7 @@ class Trials:
         warm_up, steps = self._lengths(ask, remedies)
         return Request(
             command=self.command_for(ask.setting, self.folder / _COPIES),
-            arm=described(ask.setting),
+            arm=describe_setting(ask.setting),
             remedies=remedies,
             steps=warm_up + steps,
             warm_up=warm_up,

@@ -29,10 +29,9 @@ from flatout.problems.cadence.validation import Evaluation, Fed, evaluation, fed
 from flatout.problems.cases import HERE, Case, SourceCase, loader, on_gpu, run, worker_cost
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import WORTH, by_step
-from flatout.records.evidence import Evidence
+from flatout.records.evidence import Evaluations, Evidence
 from flatout.records.message import Message, message, verbatim
 from flatout.records.report import Gain
-from flatout.records.resources import Evaluations
 from flatout.records.source import Related
 from flatout.source.code import Code
 from flatout.source.training.loaders import Loader, is_in_memory, loader_setting

@@ -32,9 +32,8 @@ from flatout.problems.cadence.validation import evaluation, fed, is_slow_itself
 from flatout.problems.cases import HERE, Case, SourceCase, loader, on_gpu, run, worker_cost
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import WORTH
-from flatout.records.evidence import Evidence
+from flatout.records.evidence import Evaluations, Evidence
 from flatout.records.message import message
-from flatout.records.resources import Evaluations
 from flatout.source.code import Code
 from flatout.source.training.jobs import loop_header
 

@@ -36,10 +36,9 @@ from flatout.problems.compute.device import activity, binds, needed, torch_state
 from flatout.problems.compute.precision import HALF, is_of_an_agent
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import by_step
-from flatout.records.evidence import Evidence
+from flatout.records.evidence import Evidence, GpuState
 from flatout.records.message import message
 from flatout.records.report import Gain, GpuUse
-from flatout.records.resources import GpuState
 from flatout.source.code import Code
 from flatout.source.training.jobs import TrainingJob, find_model_call, nearby_modules, text_pattern
 

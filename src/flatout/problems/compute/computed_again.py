@@ -25,9 +25,8 @@ from flatout.problems.cases import Case, on_gpu, run
 from flatout.problems.found import FoundInRun
 from flatout.problems.memory.growth import GIB, amount
 from flatout.problems.prediction import WORTH, by_removing, device_work_ms, feed_ms
-from flatout.records.evidence import Evidence
+from flatout.records.evidence import Evidence, GpuState
 from flatout.records.message import message
-from flatout.records.resources import GpuState
 
 CODE = "CO512"
 REMEDY = "memory.keep"

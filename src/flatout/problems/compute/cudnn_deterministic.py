@@ -32,10 +32,9 @@ from flatout.problems.cases import Case, SourceCase, on_gpu, run
 from flatout.problems.compute.device import activity, binds, needed, torch_state, trained_ms
 from flatout.problems.found import FoundInRun, FoundInSource, Severity
 from flatout.problems.prediction import by_step
-from flatout.records.evidence import Evidence
+from flatout.records.evidence import Evidence, GpuState
 from flatout.records.message import Message, message, verbatim
 from flatout.records.report import Gain
-from flatout.records.resources import GpuState
 from flatout.records.source import Fix, Related
 from flatout.source.code import Code
 from flatout.source.flow.reachability import runs_by_default

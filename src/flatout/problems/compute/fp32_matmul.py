@@ -35,10 +35,9 @@ from flatout.problems.compute.precision import (
 )
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import by_step
-from flatout.records.evidence import Evidence
+from flatout.records.evidence import Evidence, GpuState
 from flatout.records.message import message, verbatim
 from flatout.records.report import Gain, GpuUse, RunFacts
-from flatout.records.resources import GpuState
 from flatout.records.source import Fix
 from flatout.source.code import Code
 from flatout.source.syntax.edits import insert_after_imports

@@ -34,8 +34,7 @@ from flatout.problems.cases import Case, SourceCase, on_gpu, run
 from flatout.problems.compute.device import binds, trained_ms
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import by_step, feed_ms
-from flatout.records.batches import Padding
-from flatout.records.evidence import Evidence
+from flatout.records.evidence import Evidence, Padding
 from flatout.records.message import Message, message
 from flatout.records.report import Gain
 from flatout.records.source import Related

@@ -24,10 +24,9 @@ from flatout.problems.cases import Case, on_gpu, run
 from flatout.problems.compute.device import binds
 from flatout.problems.found import FoundInRun
 from flatout.problems.prediction import by_step
-from flatout.records.evidence import Evidence
+from flatout.records.evidence import Evidence, GpuState
 from flatout.records.message import message, verbatim
 from flatout.records.report import Gain
-from flatout.records.resources import GpuState
 
 CODE = "CO504"
 # Names of `records.sample.THROTTLE_REASONS`.

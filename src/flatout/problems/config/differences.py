@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from flatout.records.configured import Setting, Value
+from flatout.records.evidence import Setting, Value
 from flatout.records.message import Message, message, verbatim
 from flatout.words import english
 

@@ -43,8 +43,7 @@ from flatout.problems.input.throughput import (
     workers_for,
 )
 from flatout.problems.prediction import WORTH
-from flatout.records.configured import Configured, Setting, Value
-from flatout.records.evidence import Evidence, LoaderUse
+from flatout.records.evidence import Configured, Evidence, LoaderUse, Setting, Value
 from flatout.records.message import Message, message
 from flatout.records.report import Gain, Location
 from flatout.records.source import Edit, Fix, Related

@@ -38,8 +38,7 @@ from typing import Any
 from flatout.problems.cases import Case, SourceCase, on_gpu, run
 from flatout.problems.config.differences import Difference, describe, evidence, place
 from flatout.problems.found import FoundInRun, FoundInSource, join_words
-from flatout.records.configured import Configured, Setting, Value
-from flatout.records.evidence import Evidence
+from flatout.records.evidence import Configured, Evidence, Setting, Value
 from flatout.records.message import Message, message, verbatim
 from flatout.records.report import Location
 from flatout.records.source import Place, Related

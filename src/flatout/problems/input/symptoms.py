@@ -15,8 +15,7 @@ from typing import Any
 from flatout.problems.hot_lines import named, text_at
 from flatout.problems.input.throughput import BUSY, batch_ms, busy_share, computing_share, ranks_here, spare_cpus
 from flatout.problems.prediction import WORTH
-from flatout.records.configured import Value
-from flatout.records.evidence import Evidence, LoaderUse
+from flatout.records.evidence import Evidence, LoaderUse, Value
 from flatout.records.message import Message, message
 from flatout.records.report import LineCost
 from flatout.words import english

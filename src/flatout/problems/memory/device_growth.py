@@ -22,9 +22,8 @@ from collections.abc import Iterator
 from flatout.problems.cases import Case, on_gpu, run
 from flatout.problems.found import FoundInRun
 from flatout.problems.memory.growth import DAY_S, GIB, TOO_FAR_S, amount, duration, lasting_growth
-from flatout.records.evidence import Evidence, Series
+from flatout.records.evidence import Evidence, GpuState, Series
 from flatout.records.message import message
-from flatout.records.resources import GpuState
 
 CODE = "ME708"
 

@@ -28,9 +28,8 @@ from typing import Any
 from flatout.problems.cases import Case, on_gpu, run
 from flatout.problems.found import FoundInRun
 from flatout.problems.memory.growth import GIB, amount
-from flatout.records.evidence import Evidence
+from flatout.records.evidence import Evidence, GpuState
 from flatout.records.message import message, verbatim
-from flatout.records.resources import GpuState
 
 CODE = "ME710"
 # Reserved but not allocated at the peak: from this share of what is reserved on, and this many bytes.

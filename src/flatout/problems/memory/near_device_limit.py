@@ -22,9 +22,8 @@ from collections.abc import Iterator
 from flatout.problems.cases import Case, on_gpu, run
 from flatout.problems.found import FoundInRun
 from flatout.problems.memory.growth import GIB, amount
-from flatout.records.evidence import Evidence
+from flatout.records.evidence import Evidence, GpuState
 from flatout.records.message import message
-from flatout.records.resources import GpuState
 
 CODE = "ME703"
 COMES_FROM = ("ME704", "ME710")

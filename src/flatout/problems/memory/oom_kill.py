@@ -23,9 +23,8 @@ from collections.abc import Iterator
 from flatout.problems.cases import Case, run
 from flatout.problems.found import FoundInRun
 from flatout.problems.memory.growth import amount, memory_limit
-from flatout.records.evidence import Evidence
+from flatout.records.evidence import Evidence, OomKill
 from flatout.records.message import message
-from flatout.records.resources import OomKill
 
 CODE = "ME705"
 _WHO = {"main": message("me705.main"), "worker": message("me705.worker"), "other": message("me705.other")}

@@ -29,9 +29,8 @@ from collections.abc import Iterator
 from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import by_step
-from flatout.records.evidence import Evidence
+from flatout.records.evidence import Evidence, GpuState
 from flatout.records.message import message
-from flatout.records.resources import GpuState
 from flatout.source.code import Code
 from flatout.source.flow.guards import is_evaluation
 from flatout.source.syntax.module import Class, Function, Module

@@ -8,8 +8,7 @@ from typing import Any
 
 from flatout.records.evidence import Evidence
 from flatout.records.message import Message, message
-from flatout.records.phases import PHASES
-from flatout.records.report import RankUse
+from flatout.records.report import PHASES, RankUse
 
 # Ranks that train together take equally long for a step, whoever is slow.
 _TOGETHER = 0.1

@@ -35,8 +35,7 @@ from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.hot_lines import named
 from flatout.problems.prediction import by_removing, by_sparing_host, by_step
 from flatout.problems.transfer.copies import blocked_ms, copies, is_small, moving_ms
-from flatout.records.batches import NarrowCopy
-from flatout.records.evidence import Evidence
+from flatout.records.evidence import Evidence, NarrowCopy
 from flatout.records.message import Message, message
 from flatout.records.report import CopySite, Gain
 from flatout.records.source import Related

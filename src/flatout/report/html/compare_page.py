@@ -12,10 +12,9 @@ from flatout.records.message import Message
 from flatout.records.proof import MeasuredGain
 from flatout.records.report import Finding
 from flatout.report import text
-from flatout.report.compare import gained
-from flatout.report.html.chart_data import chart_data
+from flatout.report.compare import format_gain
 from flatout.report.html.compare_words import BOUNDS, sentence, word
-from flatout.report.html.drawing import Bar, Block
+from flatout.report.html.drawing import Bar, Block, chart_data
 from flatout.report.html.page import Page, in_both
 
 _TICKS = (0.1, 0.2, 0.5, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
@@ -107,8 +106,8 @@ def _row(arm: Arm, one: Comparison | None, at: Callable[[float], float]) -> Row:
         state="" if one is None else _STATE.get(one.judgement, ""),
         whole=_places(gain, at),
         ordinary=_places(ordinary, at),
-        figure="" if gain is None else gained(gain),
-        ordinary_figure="" if ordinary is None else gained(ordinary),
+        figure="" if gain is None else format_gain(gain),
+        ordinary_figure="" if ordinary is None else format_gain(ordinary),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from markupsafe import Markup, escape
 
 from flatout.records.comparison import Comparison, Judgement
-from flatout.report.compare import gained
+from flatout.report.compare import format_gain
 from flatout.report.html.page import in_both
 
 WORDS: dict[str, tuple[str, str]] = {
@@ -86,5 +86,5 @@ def word(name: str, **values: object) -> Markup:
 def sentence(one: Comparison) -> Markup:
     words = {"before": one.before.name, "after": one.after.name}
     if one.gain is not None:
-        words |= {"gain": gained(one.gain), "unit": _UNITS[one.gain.unit]}
+        words |= {"gain": format_gain(one.gain), "unit": _UNITS[one.gain.unit]}
     return in_both(one.sentence, SENTENCES[one.judgement].format(**words))

@@ -55,7 +55,7 @@ class ShownFinding:
     what_to_do: Pieces
 
 
-def shown_findings(findings: Sequence[Finding], explained: Mapping[str, str]) -> list[ShownFinding]:
+def page_findings(findings: Sequence[Finding], explained: Mapping[str, str]) -> list[ShownFinding]:
     return [_shown(one, explained.get(one.code, "")) for one in findings]
 
 

@@ -14,9 +14,8 @@ from flatout.records.proof import MeasuredGain
 from flatout.records.report import RunReport
 from flatout.records.trial import Trial
 from flatout.report import text
-from flatout.report.fix import written
-from flatout.report.html.chart_data import chart_data
-from flatout.report.html.drawing import Bar, phase_bar
+from flatout.report.fix import remedy_with_value
+from flatout.report.html.drawing import Bar, chart_data, phase_bar
 from flatout.report.html.page import Page, as_phrase, in_both
 from flatout.report.html.proof_chinese import (
     ceiling_in_chinese,
@@ -24,9 +23,9 @@ from flatout.report.html.proof_chinese import (
     identity_in_chinese,
     metric_in_chinese,
 )
-from flatout.report.html.proof_drawing import arms, gains, losses
+from flatout.report.html.proof_drawing import draw_arms, draw_gains, draw_losses
 from flatout.report.html.run_page import RunMaterial, run_context, shown_command
-from flatout.report.next_command import next_after_fix
+from flatout.report.overview import next_after_fix
 from flatout.words import english
 
 
@@ -86,10 +85,10 @@ def fix_page(material: FixMaterial) -> Page:
             "hours_after": None if fix.hours_after is None else text.figure(fix.hours_after.mid),
             "interval": None if fix.gain is None else _interval(fix.gain),
             "gain": None if fix.gain is None else f"×{fix.gain.mid:.2f}",
-            "gains": gains(fix),
+            "gains": draw_gains(fix),
             "tried": [_line(fix, n) for n in range(len(fix.tried))],
-            "arms": arms(fix, material.trials),
-            "losses": losses(fix, material.trials),
+            "arms": draw_arms(fix, material.trials),
+            "losses": draw_losses(fix, material.trials),
             "ceiling": tuple(_ceiling(fix)),
             "quality": tuple(_quality(fix)),
             "took": text.duration(fix.took_s),
@@ -118,7 +117,7 @@ def _line(fix: Fix, number: int) -> TriedLine:
     one = fix.tried[number]
     gain, predicted = one.gain, one.planned.predicted
     return TriedLine(
-        name=written(one.planned),
+        name=remedy_with_value(one.planned),
         safety=one.planned.safety,
         title=one.planned.title,
         predicted="–" if predicted is None else f"×{predicted.mid:.2f}",

@@ -23,11 +23,11 @@ from markupsafe import Markup, escape
 from flatout.problems.chinese.catalogue import CHINESE as PROBLEMS
 from flatout.records.message import Message
 from flatout.records.report import Verdict
-from flatout.records.sentences import in_chinese
 from flatout.report.html.chinese import ASKED, CHINESE
 from flatout.report.html.english import ENGLISH
 from flatout.report.phrases import phrase
 from flatout.words import chinese, english
+from flatout.words.verdict import in_chinese
 
 LANGUAGES = ("en", "zh")
 _STYLES = ("vendor/uPlot.min.css", "base.css", "report.css")
@@ -55,7 +55,7 @@ class Page:
     data: Mapping[str, Any]
 
 
-def drawn(page: Page, language: str = "en", version: str = "", now_unix_s: float | None = None) -> str:
+def draw_page(page: Page, language: str = "en", version: str = "", now_unix_s: float | None = None) -> str:
     """The whole file. `language` is the one it opens in, the other is in it as well; `version` is flatout's."""
     style = Markup("".join(_read(name) + "\n" for name in _STYLES))
     licence = f"/* uPlot\n{_read(_LICENCE)}*/\n"

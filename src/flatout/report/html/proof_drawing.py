@@ -11,7 +11,7 @@ from statistics import median
 from flatout.records.fix import Fix, Tried
 from flatout.records.trial import Trial
 from flatout.report import text
-from flatout.report.fix import written
+from flatout.report.fix import remedy_with_value
 from flatout.report.html.drawing import Rect
 
 # Trials that are no arm of the comparison, by how their names begin: a look, the two ceilings, several arms in turns.
@@ -82,7 +82,7 @@ class Losses:
     steps: int
 
 
-def gains(fix: Fix) -> Gains | None:
+def draw_gains(fix: Fix) -> Gains | None:
     """Every remedy that was tried, on one logarithmic axis."""
     mids = [one.gain.mid for one in fix.tried if one.gain is not None]
     mids += [one.planned.predicted.mid for one in fix.tried if one.planned.predicted is not None]
@@ -111,7 +111,7 @@ def _interval(one: Tried, at: object) -> Interval:
     assert callable(at)
     gain, predicted = one.gain, one.planned.predicted
     return Interval(
-        name=written(one.planned),
+        name=remedy_with_value(one.planned),
         state=one.state,
         low=None if gain is None else at(max(gain.low, 1e-9)),
         mid=None if gain is None else at(max(gain.mid, 1e-9)),
@@ -121,7 +121,7 @@ def _interval(one: Tried, at: object) -> Interval:
     )
 
 
-def arms(fix: Fix, trials: Sequence[Trial]) -> Arms | None:
+def draw_arms(fix: Fix, trials: Sequence[Trial]) -> Arms | None:
     """The bare script first, the profile last."""
     by_arm: dict[str, list[Trial]] = {}
     for trial in trials:
@@ -204,7 +204,7 @@ def _words(remedies: Mapping[str, object]) -> str:
     return ", ".join(name if value is True else f"{name}={value}" for name, value in remedies.items())
 
 
-def losses(fix: Fix, trials: Sequence[Trial]) -> Losses | None:
+def draw_losses(fix: Fix, trials: Sequence[Trial]) -> Losses | None:
     """The bare script's curves and their band, and the profile's; None where no loss was kept."""
     told = [trial for trial in trials if len(_finite(trial.losses)) > 1 and not trial.arm.startswith(_NO_ARMS)]
     bare = [trial.losses for trial in told if not trial.remedies]

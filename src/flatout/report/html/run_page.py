@@ -10,19 +10,15 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from flatout.records.checklist import Check
-from flatout.records.phases import PHASES
-from flatout.records.report import LineCost, Location, RunReport
+from flatout.records.report import PHASES, Check, LineCost, Location, RunReport
 from flatout.records.timeline import Excerpt, SettingLine, Timeline
 from flatout.report import text
-from flatout.report.html.chart_data import chart_data
-from flatout.report.html.drawing import histogram, phase_bar
-from flatout.report.html.figures import figures, unmeasured
-from flatout.report.html.findings import shown_findings
+from flatout.report.html.drawing import chart_data, histogram, phase_bar
+from flatout.report.html.findings import page_findings
 from flatout.report.html.page import Page, say
-from flatout.report.html.tables import tables
-from flatout.report.next_command import next_command
-from flatout.report.remedies import in_words
+from flatout.report.html.tables import run_tables
+from flatout.report.overview import main_figures, next_command, unmeasured_names
+from flatout.report.terminal import remedy_in_words
 
 _MOST_LINES = 20
 
@@ -90,17 +86,17 @@ def run_context(material: RunMaterial) -> dict[str, Any]:
         "bar": phase_bar(report),
         "phases": _phases(report),
         "step_times": None if times is None else histogram(times),
-        "figures": figures(report),
+        "figures": main_figures(report),
         "has_charts": timeline is not None and bool(timeline.curves),
         "marks": sorted({mark.phase for mark in timeline.marks}) if timeline is not None else [],
-        "findings": shown_findings(report.findings, material.explained),
+        "findings": page_findings(report.findings, material.explained),
         "lines": _costs(report.lines),
         "worker_lines": _costs(report.worker_lines),
-        "tables": tables(report, timeline, shown),
+        "tables": run_tables(report, timeline, shown),
         "settings": material.settings,
         "checks": _grouped(material.checks),
-        "remedies": [_Remedied(one.id, one.safety, one.state, in_words(one)) for one in report.remedies],
-        "unmeasured": unmeasured(report, timeline),
+        "remedies": [_Remedied(one.id, one.safety, one.state, remedy_in_words(one)) for one in report.remedies],
+        "unmeasured": unmeasured_names(report, timeline),
         "source": report.source if report.source is not None and report.source.not_measured else None,
         "notices": report.notices,
         "environment": tuple(_environment(material)),

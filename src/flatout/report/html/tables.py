@@ -36,7 +36,7 @@ _PLACE = Column("place", number=False, code=True)
 _KIND = Column("kind", number=False)
 
 
-def tables(report: RunReport, timeline: Timeline | None, shown: Shown) -> list[Table]:
+def run_tables(report: RunReport, timeline: Timeline | None, shown: Shown) -> list[Table]:
     """Those that have something in them."""
     found = (
         _syncs(report, shown),

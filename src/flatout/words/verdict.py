@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flatout.records.figures import plain
 from flatout.records.report import Bound, Cost, Grounds, Verdict
+from flatout.words.figures import plain
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,46 @@
-"""The main figures of a run as the terminal writes them, and the names of what was not measured."""
+"""What several surfaces show of a run: the command to go on with, the main figures, and what was not measured."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from flatout.records.fix import Fix
 from flatout.records.report import GpuUse, RunReport
 from flatout.records.timeline import Timeline
 from flatout.report import text
+from flatout.words import english
+
+# Where the usual ten minutes were too short.
+_LONGER = "30m"
+
+
+def next_command(report: RunReport) -> str:
+    """A fix that flatout can try by itself comes first, then one it can write, then what to read about it."""
+    if not report.run.steps:
+        return "flatout doctor"
+    applied = {one.id for one in report.remedies if one.state == "applied"}
+    if any(one.remedy is not None and one.remedy not in applied for one in report.findings):
+        return f"flatout fix {shlex.join(report.run.argv)}"
+    for finding in report.findings:
+        if finding.fix is not None and "--unsafe-fixes" not in finding.fix:
+            return finding.fix
+    if report.findings:
+        return f"flatout explain {report.findings[0].code}"
+    return f"flatout diagnose --checklist {shlex.quote(report.run.id)}"
+
+
+def next_after_fix(fix: Fix, profile: str = "flatout.toml") -> str:
+    """What was kept is used by the next run; where nothing was, more time or more leave may help."""
+    command = shlex.join(fix.command)
+    if fix.profile:
+        return f"flatout run --with {profile} {command}"
+    if any(one.state == "not measured" for one in fix.tried):
+        return f"flatout fix --budget {_LONGER} {command}"
+    if any("--allow numeric" in english(one.why) for one in fix.left_out):
+        return f"flatout fix --allow numeric {command}"
+    return f"flatout run {command}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +52,7 @@ class Figure:
     more: str | None = None
 
 
-def figures(report: RunReport) -> tuple[Figure, ...]:
+def main_figures(report: RunReport) -> tuple[Figure, ...]:
     return (*_speed(report), *_gpu(report), *_host(report))
 
 
@@ -62,7 +95,7 @@ _CHARTS = ("memory", "cpu", "disk", "tree_cpu", "rate", "queue")
 _GPU_CHARTS = ("gpu", "starved", "gpu_memory")
 
 
-def unmeasured(report: RunReport, timeline: Timeline | None) -> list[str]:
+def unmeasured_names(report: RunReport, timeline: Timeline | None) -> list[str]:
     """Names of what this run does not show, so that nobody takes it for zero."""
     curves = timeline.curves if timeline is not None else {}
     on_gpu = report.run.device != "cpu"

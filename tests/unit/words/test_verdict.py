@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flatout.diagnose.verdict import verdict, with_findings
-from flatout.records.phases import PHASES
-from flatout.records.report import Bound, Cost, Finding, Gain, GpuUse, Grounds, PhaseShare, Verdict
-from flatout.records.sentences import in_chinese, in_english
+from flatout.records.report import PHASES, Bound, Cost, Finding, Gain, GpuUse, Grounds, PhaseShare, Verdict
+from flatout.words.verdict import in_chinese, in_english
 
 CAUSES: tuple[Bound, ...] = ("input", "transfer", "sync", "host", "cadence")
 _PAIRS: list[tuple[Bound, ...]] = [*((one,) for one in CAUSES), *permutations(CAUSES, 2)]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flatout.records.trace import Counter, Slice, Trace, TracedProcess, Track
+from flatout.records.export import Counter, Slice, Trace, TracedProcess, Track
 
 _UNSEEN_NS = 1000
 # A viewer's own colour names: waiting looks like waiting everywhere.

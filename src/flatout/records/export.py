@@ -1,6 +1,6 @@
-"""Some steps of a run as tracks over time, ready to be drawn by a trace viewer.
+"""A run for other tools: some of its steps as tracks of a trace viewer, and curves over all of its steps.
 
-Times are microseconds since the first moment shown.
+Times of a trace are microseconds since the first moment shown.
 """
 
 from __future__ import annotations
@@ -56,3 +56,13 @@ class Trace:
     processes: tuple[TracedProcess, ...]
     # What a reader has to know about how it was made.
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """One curve: step (counted from 1), calendar time and value of each point, with the unit in the name."""
+
+    name: str
+    steps: tuple[int, ...]
+    unix_s: tuple[float, ...]
+    values: tuple[float, ...]

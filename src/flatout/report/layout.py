@@ -42,7 +42,7 @@ class Page:
     verbose: bool
 
 
-def spaced(parts: Iterable[list[Text]]) -> list[Text]:
+def separate_parts(parts: Iterable[list[Text]]) -> list[Text]:
     """An empty line before every part that has something to say."""
     lines: list[Text] = []
     for part in parts:
@@ -51,7 +51,7 @@ def spaced(parts: Iterable[list[Text]]) -> list[Text]:
     return lines
 
 
-def drawn(lines: list[Text], width: int, color: bool, unicode: bool) -> str:
+def draw_lines(lines: list[Text], width: int, color: bool, unicode: bool) -> str:
     """The lines as one text, in colour or without, with our signs or in ASCII."""
     out = StringIO()
     console = Console(
@@ -70,39 +70,39 @@ def drawn(lines: list[Text], width: int, color: bool, unicode: bool) -> str:
     return result if unicode else text.ascii_only(result)
 
 
-def row(label: str, body: list[Text], page: Page, style: str = "bold") -> Iterator[Text]:
+def wrap_pieces(label: str, body: list[Text], page: Page, style: str = "bold") -> Iterator[Text]:
     """A label at the left and pieces that stay whole, as many to a line as fit."""
     room = page.width - LABEL - 2
     line, first = Text(), True
     for piece in body:
         if line and line.cell_len + 3 + piece.cell_len > room:
-            yield labelled(label if first else "", line, style)
+            yield add_label(label if first else "", line, style)
             line, first = Text(), False
         line += (Text(" · ", "dim") + piece) if line else piece
     if line:
-        yield labelled(label if first else "", line, style)
+        yield add_label(label if first else "", line, style)
 
 
-def labelled(label: str, body: Text, style: str = "bold") -> Text:
+def add_label(label: str, body: Text, style: str = "bold") -> Text:
     return Text.assemble(" ", (label.ljust(LABEL), style), " ", body)
 
 
-def paragraph(
+def wrap_paragraph(
     label: str, words: Message | str, page: Page, style: str = "", label_style: str = "bold"
 ) -> Iterator[Text]:
     wrapped = Text(text.clean(english(words)), style).wrap(Console(width=page.width), page.width - LABEL - 2)
     for n, line in enumerate(wrapped):
         line.rstrip()
-        yield labelled(label if n == 0 else "", line, label_style)
+        yield add_label(label if n == 0 else "", line, label_style)
 
 
-def command(label: str, words: str, page: Page, style: str) -> Iterator[Text]:
+def wrap_command(label: str, words: str, page: Page, style: str) -> Iterator[Text]:
     """A command of the shell beside its label."""
-    for n, line in enumerate(text.folded_command(words, page.width - LABEL - 2, "  ").splitlines()):
-        yield labelled(label if n == 0 else "", Text(line, style))
+    for n, line in enumerate(text.fold_command(words, page.width - LABEL - 2, "  ").splitlines()):
+        yield add_label(label if n == 0 else "", Text(line, style))
 
 
-def wrapped(label: str, words: Message | str, width: int, style: str = "bold") -> list[Text]:
+def wrap_sentence(label: str, words: Message | str, width: int, style: str = "bold") -> list[Text]:
     """A label at the left and a sentence beside it. Names of runs and options have hyphens: they stay whole."""
     lines = textwrap.wrap(text.clean(english(words)), max(20, width - LABEL - 2), break_on_hyphens=False) or [""]
-    return [labelled(label if n == 0 else "", Text(line), style) for n, line in enumerate(lines)]
+    return [add_label(label if n == 0 else "", Text(line), style) for n, line in enumerate(lines)]

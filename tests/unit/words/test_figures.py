@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flatout.records.figures import plain
+from flatout.words.figures import plain
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from flatout.records.report import Finding, Location, RelatedLine, Snippet, Sour
 from flatout.records.source import CheckReport, Measured, MeasuredRun, Place, SourceFinding
 from flatout.report import check, check_json
 from flatout.report import json as run_json
-from flatout.report.measured import in_short, in_words
-from flatout.report.sarif import sarif
+from flatout.report.check import measured_in_short, measured_in_words
+from flatout.report.sarif import check_sarif
 from flatout.report.terminal import render
 
 RUN = MeasuredRun("r1", 48.0, "cpu")
@@ -36,19 +36,21 @@ COSTS = Measured("costs", 3.1, 3.1 / 48.0)
     ],
 )
 def test_each_state_has_its_words(measured: Measured, short: str, words: str) -> None:
-    assert in_short(measured, RUN) == short
-    assert in_words(measured, RUN) == words
+    assert measured_in_short(measured, RUN) == short
+    assert measured_in_words(measured, RUN) == words
 
 
 def test_without_a_run_nothing_of_it_is_said() -> None:
     finding = SourceFinding("SY301", "sync", "T", "medium", Place("a.py", 3, 1), "why", "help")
     report = CheckReport((finding,), 1)
 
-    assert "measured" not in check.full(report, color=False, unicode=True)
-    assert "measured" not in check_json.to_json(report) + check_json.github(report) + sarif(report, "1", {})
+    assert "measured" not in check.render_full(report, color=False, unicode=True)
+    assert "measured" not in check_json.to_json(report) + check_json.render_github(report) + check_sarif(
+        report, "1", {}
+    )
 
     joined = replace(report, run=RUN, findings=(replace(finding, measured=COSTS),))
-    assert " = measured: 3.10 ms" in check.full(joined, color=False, unicode=True)
+    assert " = measured: 3.10 ms" in check.render_full(joined, color=False, unicode=True)
     assert json.loads(check_json.to_json(joined))["findings"][0]["measured"] == {
         "state": "costs",
         "ms_per_step": 3.1,

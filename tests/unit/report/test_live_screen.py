@@ -8,8 +8,7 @@ from io import StringIO
 from rich.console import Console
 
 from flatout.records.report import Finding, Gain
-from flatout.report.live import LiveFigures
-from flatout.report.screen import Log, layout
+from flatout.report.live import LiveFigures, Log, screen_layout
 from tests.unit.report.test_terminal import STARVED
 
 FOUND = replace(
@@ -43,7 +42,7 @@ def test_the_page_fits_and_says_what_is_not_measured() -> None:
     console = Console(file=out, width=90, height=20, force_terminal=False, color_system=None, legacy_windows=False)
     figures = LiveFigures(9.0, 12, 2.0, 16.0, {"data": 0.7, "forward": 0.3}, cpu_cores=1.5)
 
-    console.print(layout(figures, ["hello", "\x1b[31mred\x1b[0m"], (90, 20)))
+    console.print(screen_layout(figures, ["hello", "\x1b[31mred\x1b[0m"], (90, 20)))
 
     lines = out.getvalue().splitlines()
     assert len(lines) == 20 and max(map(len, lines)) <= 90
@@ -58,7 +57,7 @@ def test_findings_so_far_stand_below_the_output_and_push_none_of_its_last_lines_
     console = Console(file=out, width=110, height=24, force_terminal=False, color_system=None, legacy_windows=False)
     figures = LiveFigures(9.0, 12, 2.0, 16.0, {"data": 0.7, "forward": 0.3}, report=FOUND)
 
-    console.print(layout(figures, [f"line {n}" for n in range(40)], (110, 24)))
+    console.print(screen_layout(figures, [f"line {n}" for n in range(40)], (110, 24)))
 
     page = out.getvalue()
     assert len(page.splitlines()) == 24
@@ -70,6 +69,6 @@ def test_a_low_terminal_is_left_to_the_output() -> None:
     out = StringIO()
     console = Console(file=out, width=110, height=12, force_terminal=False, color_system=None, legacy_windows=False)
 
-    console.print(layout(LiveFigures(9.0, report=STARVED), ["line"], (110, 12)))
+    console.print(screen_layout(LiveFigures(9.0, report=STARVED), ["line"], (110, 12)))
 
     assert "so far" not in out.getvalue()

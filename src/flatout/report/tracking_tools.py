@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from flatout.errors import FlatoutError
-from flatout.records.scalars import Scalar
+from flatout.records.export import Scalar
 
 _MOST_IN_BATCH = 1000
 
