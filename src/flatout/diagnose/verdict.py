@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from flatout.records.evidence import Evidence
-from flatout.records.report import Bound, Check, Cost, Finding, GpuUse, Grounds, PhaseShare, Verdict
+from flatout.records.report import Bound, Check, CheckState, Cost, Finding, GpuUse, Grounds, PhaseShare, Verdict
 from flatout.words.figures import plain
 from flatout.words.verdict import in_english
 
