@@ -28,7 +28,7 @@ def replace_value(project: Project, value: Value, new: bool | int, word: str) ->
         return None
     node, above = found
     before = module.lines[node.lineno - 1].encode()[: node.col_offset].decode(errors="ignore")
-    if word not in f"{before} {value.how}".lower() or not _is_the_only_one(project, value, node, above):
+    if word not in f"{before} {value.names}".lower() or not _is_the_only_one(project, value, node, above):
         return None
     return Edit(module.place(node), str(new))
 
@@ -58,14 +58,14 @@ def _is_the_only_one(project: Project, value: Value, node: ast.Constant, above: 
             return sum(len(module.calls.get(name, ())) for module in project.mentioning(name)) == 1
     elif not isinstance(holder, ast.Assign | ast.AnnAssign | ast.Dict | ast.arguments):
         return False
-    option = re.fullmatch(r"the default of (-\S+)", value.how)
-    return (
-        option is None or sum(bool(re.search(rf"[\"']{option[1]}[\"']", other.text)) for other in project.modules) == 1
-    )
+    if value.option is None:
+        return True
+    named = re.compile(rf"[\"']{value.option}[\"']")
+    return sum(bool(named.search(module.text)) for module in project.modules) == 1
 
 
 def _in_config(project: Project, value: Value, new: bool | int, word: str) -> Edit | None:
-    key = value.how.split(".")[-1]
+    key = value.names.split(".")[-1]
     if word not in key.lower():
         return None
     pattern = re.compile(rf"^([^#\n]*?[\"']?\b{re.escape(key)}[\"']?\s*[:=]\s*)([^\s,#}}\]]+)", re.M)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from flatout.records.message import Message, message
 from flatout.records.source import Place
 from flatout.source.flow.definitions import MOST_CALLERS, Definitions
 from flatout.source.flow.guards import is_evaluation
@@ -42,15 +43,27 @@ from flatout.source.syntax.nodes import (
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """`place` is where it is written; `how` says what it is there: a default of `--workers`, a field, a key."""
+    """`place` is where it is written; `how` is what it is called there: a field, a key, the default of `--workers`."""
 
     value: Any
     place: Place
-    how: str = ""
+    how: Message | str = ""
     # It stands in the call itself.
     is_direct: bool = False
     # Somebody can set it: an option, a field, a key; not just a number in the code.
     is_set: bool = False
+
+    @property
+    def option(self) -> str | None:
+        """The option of a command line whose default it is, as it is written there."""
+        is_default = isinstance(self.how, Message) and self.how.id == "source.default"
+        name = str(self.how.args["name"]) if is_default and isinstance(self.how, Message) else ""
+        return name if name.startswith("-") else None
+
+    @property
+    def names(self) -> str:
+        """All that it is called where it is written."""
+        return " ".join(map(str, self.how.args.values())) if isinstance(self.how, Message) else self.how
 
 
 class Values:
@@ -152,7 +165,7 @@ class Values:
         plainly = declared_default(default)
         # Names in a default are those of the module, not of the function.
         known = None if plainly is None else self.of(plainly, function.module.body, depth + 1)
-        how = f"the default of {name} in {function.name}()"
+        how = message("source.default_in", name=name, function=function.name)
         return None if known is None else replace(known, how=known.how or how, is_set=plainly is not default)
 
     def _attribute(self, node: ast.Attribute, function: Function, depth: int) -> Value | None:
@@ -219,7 +232,11 @@ class Values:
             returned = [node.value for node in plain.body if isinstance(node, ast.Return)]
             if len(returned) == 1 and returned[0] is not None:
                 known = self.of(returned[0], made, depth + 1)
-                return None if known is None else replace(known, how=known.how or f"the default of {attr}", is_set=True)
+                return (
+                    None
+                    if known is None
+                    else replace(known, how=known.how or message("source.default", name=attr), is_set=True)
+                )
         return None
 
     def field(self, cls: Class, attr: str, depth: int = 0) -> Value | None:
@@ -326,7 +343,7 @@ class Values:
 
     def default_of(self, option: Option) -> Value | None:
         """What an option is if nobody gives it."""
-        how = f"the default of {option.written}"
+        how = message("source.default", name=option.written)
         if option.default is None:
             switch = option.switch
             place = option.function.module.place(option.node)
@@ -353,7 +370,7 @@ class Values:
                 value = self.default_of(option)
                 if option.name in later:
                     known = self.of(*later[option.name], 1)
-                    value = known and replace(known, how=f"the default of {option.written}", is_set=True)
+                    value = known and replace(known, how=message("source.default", name=option.written), is_set=True)
                 found.setdefault(option.name, []).append((value, module))
         return found
 
