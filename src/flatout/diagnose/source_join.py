@@ -21,22 +21,21 @@ from flatout.diagnose.source_check import check, chosen
 from flatout.diagnose.source_costs import Judge
 from flatout.problems.catalogue import problems
 from flatout.records.evidence import Evidence
+from flatout.records.message import Message
 from flatout.records.report import Finding, Location, RelatedLine, RunReport, SourceSide, Unmeasured
 from flatout.records.source import SYNTAX, UNUSED, SourceFinding
 from flatout.source.project.loading import load
 from flatout.source.project.project import Project
 from flatout.source.syntax.module import Module
 from flatout.store.run import StoredRun
-from flatout.words import english
 
 # A hundredth of a second each, on a slow machine.
 _MOST_FILES, _MOST_BYTES = 24, 400_000
 _GRACE_S = 1.0
 _INSTALLED = re.compile(r"[/\\](?:site-packages|dist-packages|lib[/\\]python3[^/\\]*)[/\\]")
-_OPTION = re.compile(r"--[\w-]+")
-# What the source says of the place at which a value written elsewhere takes effect.
-_REACHES = "reaches this"
-_CALLS = "calls "
+# Messages beside the place where a value takes effect, and beside a call on the way from the training loop.
+_REACHES = ("related.reaches_loader", "related.reaches_switch", "related.reaches_tokenizer")
+_CALLS = ("related.calls",)
 # Of the step: what a line has to take before the source alone makes a finding of it.
 _WORTH = 0.05
 
@@ -170,20 +169,39 @@ def _explained(finding: Finding, judged: Sequence[SourceFinding], judge: Judge, 
     if is_here:
         related = finding.related or _way_there(one)
         return replace(finding, location=finding.location or _location(one), related=related, fix=fix)
-    if any(word.replace("_", "-") in _given(run) for word in _OPTION.findall(english(one.cause))):
+    if any(name.replace("_", "-") in _given(run) for name in _options(one.cause)):
         return finding  # the command line said so, whatever the default is
-    return replace(finding, related=(RelatedLine(_location(one), english(one.cause).partition(": ")[0]),), fix=fix)
+    return replace(finding, related=(RelatedLine(_location(one), _setting(one.cause)),), fix=fix)
+
+
+def _setting(cause: Message | str) -> Message | str:
+    """Which setting a cause is about, and what it is, where it says that apart from its effect."""
+    setting = cause.args.get("setting") if isinstance(cause, Message) else None
+    return setting if isinstance(setting, Message) else cause
+
+
+def _options(fact: object) -> Iterator[str]:
+    """The options of a command line that a message names."""
+    if isinstance(fact, Message):
+        for part in fact.args.values():
+            yield from _options(part)
+    elif isinstance(fact, str) and fact.startswith("--"):
+        yield fact
 
 
 def _way_there(one: SourceFinding) -> tuple[RelatedLine, ...]:
     """From where in the loop it is called, and from where in what that calls: these name what could be left out."""
-    calls = [other for other in one.related if english(other.words).startswith(_CALLS)]
+    calls = [other for other in one.related if _is_one_of(other.words, _CALLS)]
     return tuple(RelatedLine(Location(other.place.file, other.place.line), other.words) for other in calls[:2])
+
+
+def _is_one_of(words: Message | str, ids: Sequence[str]) -> bool:
+    return isinstance(words, Message) and words.id in ids
 
 
 def _effect(one: SourceFinding) -> Location | None:
     """Where the value takes effect that is written at another place; None where it is written where it does."""
-    places = (other.place for other in one.related if english(other.words).startswith(_REACHES))
+    places = (other.place for other in one.related if _is_one_of(other.words, _REACHES))
     return next((Location(place.file, place.line) for place in places), None)
 
 

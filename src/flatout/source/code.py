@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from functools import cached_property
 
+from flatout.records.message import message
 from flatout.records.source import Place, Related
 from flatout.source.flow.guards import ProgramPoint
 from flatout.source.flow.values import Values
@@ -103,10 +104,15 @@ def call_path(region: Region) -> tuple[Related, ...]:
     current = region
     while current.call_site is not None:
         caller = current.call_site.caller
-        hops.append(Related(place_of(caller.module, current.call_site.call), f"calls {current.function.qualified}"))
+        hops.append(
+            Related(
+                place_of(caller.module, current.call_site.call),
+                message("related.calls", function=current.function.qualified),
+            )
+        )
         current = caller
     if current.loop is not None and hops:
-        hops.append(Related(current.module.at(current.loop.lineno), "the training loop"))
+        hops.append(Related(current.module.at(current.loop.lineno), message("related.training_loop")))
     return tuple(reversed(hops))
 
 

@@ -14,8 +14,9 @@ from flatout.diagnose import source_join as merging
 from flatout.diagnose.source_join import merged, own_files
 from flatout.problems.cases import loader, on_gpu, run
 from flatout.records.evidence import Evidence
-from flatout.records.report import Finding, Gain, LineCost, Location, RelatedLine, RemedyState, RunReport
+from flatout.records.report import Finding, Gain, LineCost, Location, RemedyState, RunReport
 from flatout.store.run import StoredRun
+from flatout.words import english
 from tests.unit.making import Making
 
 OPTIONS = 'parser.add_argument("--num-workers", type=int, default=0)\n'
@@ -85,7 +86,9 @@ def test_a_finding_learns_where_its_value_is_written(tmp_path: Path) -> None:
 
     (one,) = report.findings
     assert one.location == scene.at(LOADER)
-    assert one.related == (RelatedLine(scene.at(1, "options.py"), "the default of --num-workers is 0"),)
+    (related,) = one.related
+    assert related.location == scene.at(1, "options.py")
+    assert english(related.words) == "the default of --num-workers is 0"
 
 
 def test_a_value_from_the_command_line_is_not_blamed_on_the_default(tmp_path: Path) -> None:
@@ -103,7 +106,9 @@ def test_a_finding_without_a_line_stands_where_the_value_takes_effect(tmp_path: 
 
     (one,) = report.findings
     assert one.location == scene.at(LOADER)
-    assert one.related == (RelatedLine(scene.at(1, "options.py"), "the default of --num-workers is 0"),)
+    (related,) = one.related
+    assert related.location == scene.at(1, "options.py")
+    assert english(related.words) == "the default of --num-workers is 0"
 
 
 def test_a_finding_without_a_line_gets_the_one_in_the_source(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             cause=_cause(first),
             change=message(f"co503.change_{first.what}"),
             severity=_severity(first),
-            related=() if written == here else (Related(here, "reaches this switch"),),
+            related=() if written == here else (Related(here, message("related.reaches_switch")),),
             fix=_fix(together),
         )
 

@@ -69,7 +69,9 @@ def _change(use: Use | None) -> Message:
 def _served(old: OldAmp) -> tuple[Related, ...]:
     if not isinstance(old.node, ast.stmt):
         return ()
-    return tuple(Related(old.module.place(one.call or one.node), f"uses {one.name}") for one in old.uses)
+    return tuple(
+        Related(old.module.place(one.call or one.node), message("related.uses", name=one.name)) for one in old.uses
+    )
 
 
 def _keeps_the_type(old: OldAmp) -> bool:

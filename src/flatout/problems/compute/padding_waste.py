@@ -165,8 +165,8 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             change=message("co507.source_change" if value is None else "co507.source_change_tokenizer"),
             severity="low" if value is None else "medium",
             related=(
-                *(() if written == here else (Related(here, "reaches this tokenizer"),)),
-                *(Related(one.function.module.place(one.node), "and here") for one in others),
+                *(() if written == here else (Related(here, message("related.reaches_tokenizer")),)),
+                *(Related(one.function.module.place(one.node), message("related.and_here")) for one in others),
             ),
         )
 

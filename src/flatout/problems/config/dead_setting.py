@@ -102,7 +102,7 @@ def _found(setting: DeclaredSetting, group: JobSettings) -> FoundInSource:
         place=setting.place,
         cause=message("cf803.source_cause" if step is None else "cf803.source_accumulation", setting=words),
         change=message("cf803.source_change", setting=setting.name),
-        related=() if step is None else (Related(step, "steps after every batch"),),
+        related=() if step is None else (Related(step, message("related.steps_after_batch")),),
     )
 
 

@@ -242,9 +242,9 @@ def _both_places(one: IgnoredSettings) -> Iterator[Related]:
     for missed in one.missed:
         for declared in missed.declared:
             words = declared.written if declared.value is None else f"{declared.written} is {declared.value}"
-            yield Related(declared.place, f"set here: {words}")
+            yield Related(declared.place, message("related.set_here", setting=words))
     for other in one.alike:
-        yield Related(other.function.module.place(other.call), "has the same number in its call")
+        yield Related(other.function.module.place(other.call), message("related.same_number"))
 
 
 def _fix(one: IgnoredSettings) -> Fix | None:

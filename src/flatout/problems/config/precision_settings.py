@@ -45,7 +45,6 @@ from flatout.records.source import Place, Related
 from flatout.source.code import Code
 from flatout.source.syntax.module import Module
 from flatout.source.training.job_settings import DeclaredSetting, JobSettings
-from flatout.words import english
 
 CODE = "CF802"
 REMEDY = None
@@ -190,7 +189,9 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             cause=Message(cause, {"setting": _shown(declared)}),
             change=message("cf802.source_change", change=change, setting=declared.written),
             severity="low" if overruled.name == "cudnn_deterministic" and place is None else "medium",
-            related=() if place is None else (Related(declared.place, f"set here: {english(_shown(declared))}"),),
+            related=()
+            if place is None
+            else (Related(declared.place, message("related.set_here", setting=_shown(declared))),),
         )
 
 

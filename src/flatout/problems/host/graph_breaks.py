@@ -282,12 +282,12 @@ def _compiled_in(module: Module, code: Code) -> Iterator[tuple[Function, Related
     for function in module.functions:
         for decorator in function.definition.decorator_list if function.definition is not None else ():
             if full_name(callable_of(decorator), module) == "torch.compile" and not _is_whole(decorator):
-                yield function, Related(module.place(decorator), "compiled here")
+                yield function, Related(module.place(decorator), message("related.compiled"))
     for call, function in module.calls.get("compile", ()):
         given = _given(call, module)
         if given is None or _is_whole(call) or not _is_certain(call, function):
             continue
-        where = Related(module.place(call), "compiled here")
+        where = Related(module.place(call), message("related.compiled"))
         if isinstance(given, ast.Name) and isinstance(meant := code.project.lookup(given.id, function), Function):
             yield meant, where
         elif (cls := code.project.class_of(given, function)) is not None:

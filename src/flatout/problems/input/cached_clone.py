@@ -51,7 +51,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
                     place=function.module.place(call),
                     cause=message("in115.source_cause", code=short_text(copied, 40)),
                     change=message("in115.source_change"),
-                    related=(Related(made.function.module.place(made.call), "its DataLoader"),),
+                    related=(Related(made.function.module.place(made.call), message("related.its_loader")),),
                 )
 
 

@@ -183,7 +183,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
                     place=function.module.place(node),
                     cause=cause,
                     change=change,
-                    related=(Related(made.function.module.place(made.call), "its DataLoader"),),
+                    related=(Related(made.function.module.place(made.call), message("related.its_loader")),),
                 )
                 break
 

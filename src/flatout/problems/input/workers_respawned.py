@@ -126,7 +126,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             change=verbatim("persistent_workers=True"),
             related=()
             if around is None
-            else (Related(around[1].module.at(around[0].lineno), "goes through it again"),),
+            else (Related(around[1].module.at(around[0].lineno), message("related.repeats")),),
             fix=_fix(made),
         )
 

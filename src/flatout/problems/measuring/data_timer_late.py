@@ -62,7 +62,7 @@ def _found(one: Interval, region: Region) -> FoundInSource:
         place=region.module.place(one.ends),
         cause=message("ms001.source_cause", name=one.called.split(" ")[-1]),
         change=message("ms001.source_change"),
-        related=(Related(region.module.place(one.begins), "the clock starts here, with the batch in hand"),),
+        related=(Related(region.module.place(one.begins), message("related.clock_starts_with_batch")),),
     )
 
 

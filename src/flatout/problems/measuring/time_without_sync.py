@@ -48,7 +48,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             cause=message("ms002.source_cause"),
             change=message("ms002.source_change"),
             severity="low",
-            related=(Related(one.region.module.place(one.begins), "the clock starts here"),),
+            related=(Related(one.region.module.place(one.begins), message("related.clock_starts")),),
         )
 
 

@@ -192,7 +192,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             continue  # what several samples share may well be asked for again in the same epoch
         for made in cache.dataset.trains:
             place = made.function.module.place(made.call)
-            filled = Related(cache.function.module.place(cache.node), f"fills {cache.name}")
+            filled = Related(cache.function.module.place(cache.node), message("related.fills", name=cache.name))
             if known_workers(made, code) and loader_setting(made, "persistent_workers", code.values).is_off():
                 yield FoundInSource(
                     place=place,
@@ -206,7 +206,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
                     place=filled.place,
                     cause=message("me709.source_evicts", cache=cache.name),
                     change=message("me709.source_evicts_change"),
-                    related=(Related(place, "shuffles"),),
+                    related=(Related(place, message("related.shuffles")),),
                 )
 
 

@@ -138,7 +138,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
                 "me706.source_limited" if cache.is_limited else "me706.source_unlimited", who=who, cache=cache.name
             ),
             change=message("me706.source_change"),
-            related=(Related(first.function.module.place(first.call), "the workers' DataLoader"),),
+            related=(Related(first.function.module.place(first.call), message("related.workers_loader")),),
         )
 
 

@@ -43,7 +43,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             place=cache.function.module.place(cache.node),
             cause=message("me711.source_cause", cache=cache.name),
             change=message("me711.source_change"),
-            related=(Related(first.function.module.place(first.call), "its DataLoader"),),
+            related=(Related(first.function.module.place(first.call), message("related.its_loader")),),
         )
 
 

@@ -113,8 +113,8 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             cause=message("tr201.source_cause", setting=setting_words("pin_memory", value)),
             change=message("tr201.source_change"),
             related=(
-                *(() if written == here else (Related(here, "reaches this DataLoader"),)),
-                Related(first, "copies to the device"),
+                *(() if written == here else (Related(here, message("related.reaches_loader")),)),
+                Related(first, message("related.copies")),
             ),
             fix=_fix(made, pins, code),
         )

@@ -117,7 +117,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
                 place=made.function.module.place(made.call),
                 cause=message("tr203.source_class", batch_class=batch.name),
                 change=message("tr203.source_class_change", batch_class=batch.name),
-                related=(Related(batch.module.place(batch.node), "what the collate function returns"),),
+                related=(Related(batch.module.place(batch.node), message("related.collated")),),
             )
     for region, _, call in code.calls_each_step("to", "cuda") if pinning else ():
         assert isinstance(call.func, ast.Attribute)

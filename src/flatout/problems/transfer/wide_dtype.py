@@ -212,7 +212,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             place=function.module.place(node),
             cause=message("tr205.source_cause", code=short_text(node, 50)),
             change=message("tr205.source_change"),
-            related=(Related(used[0].function.module.place(used[0].call), "its DataLoader"),),
+            related=(Related(used[0].function.module.place(used[0].call), message("related.its_loader")),),
         )
 
 
