@@ -241,8 +241,9 @@ def _missed_words(missed: IgnoredSetting) -> Message:
 def _both_places(one: IgnoredSettings) -> Iterator[Related]:
     for missed in one.missed:
         for declared in missed.declared:
-            words = declared.written if declared.value is None else f"{declared.written} is {declared.value}"
-            yield Related(declared.place, message("related.set_here", setting=words))
+            known = message("problems.setting_is", setting=declared.written, value=declared.value)
+            setting = declared.written if declared.value is None else known
+            yield Related(declared.place, message("related.set_here", setting=setting))
     for other in one.alike:
         yield Related(other.function.module.place(other.call), message("related.same_number"))
 
