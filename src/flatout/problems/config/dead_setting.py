@@ -1,16 +1,16 @@
-"""A setting about speed that nothing reads.
+"""A setting that is meant to make training faster is not used by any code.
 
 What it is: an option, a key of a config file or a field such as `accumulation_steps`, `prefetch`, `cache_size` or
-`eval_interval` is declared and set, and no code of the training does anything with it.
+`eval_interval` is declared and set, and no code of the training uses it.
 
-Why the GPU idles: whoever turns the knob believes the cost is dealt with. It is not: without accumulation the optimizer
-steps after every batch, without the interval the evaluation runs as often as before.
+Why the GPU idles: whoever sets it believes the cost is dealt with. It is not: without accumulation the optimizer steps
+after every batch, without the interval the evaluation runs as often as before.
 
 How it shows in source: the name is read nowhere in the files of the training, or only to be stored, checked or printed,
 and the settings are not handed on as a whole to code that may read it. In configs for mmcv 1.x also a key that only its
 successor knows: `accumulative_counts`.
 
-The fix: read it where it belongs, or take it out:
+The fix: read it where it belongs, or remove it:
 
     loss = loss / args.accumulation_steps
     loss.backward()
@@ -18,7 +18,7 @@ The fix: read it where it belongs, or take it out:
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
-What to expect: what the setting would have brought; nothing by itself from taking it out, but nobody turns it in vain.
+What to expect: what the setting would have gained; removing it gains nothing by itself, but nobody tunes it in vain.
 
 When it is fine: the setting is kept for old command lines; then say so in its help.
 """

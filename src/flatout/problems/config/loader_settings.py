@@ -1,27 +1,27 @@
-"""A loader setting was configured and never arrived.
+"""A configured loader setting has no effect: the DataLoader has another value.
 
 What it is: the command line or a config file sets `num_workers`, `batch_size`, `prefetch_factor`, `pin_memory` or
 `persistent_workers`, but the DataLoader that trains has another value: the code that makes it does not pass it on.
 
-Why the GPU idles: the setting that should feed it is on paper only; turning it changes nothing.
+Why the GPU idles: the setting that should keep it fed is not applied; changing it has no effect.
 
-How it shows in a run: the living DataLoader's value differs from the configured one, and neither the number of ranks,
-the processors nor gradient accumulation explain it. The finding has the table "item | configured | live".
+How it shows in a run: the live DataLoader's value differs from the configured one, and neither the number of ranks, the
+processors nor gradient accumulation explain it. The finding has the table "item | configured | live".
 
 How it shows in source: the DataLoader that trains has a number in its call, or leaves the setting out, while an option,
 a config file, a field or a parameter of the function around it sets another, which is only stored, checked or printed.
-The finding stands at the loader and names both places.
+The finding is reported at the loader and names both places.
 
-The fix: hand the value on where the loader is made:
+The fix: pass the value on where the loader is made:
 
     DataLoader(dataset, num_workers=2)                                   # before
     DataLoader(dataset, num_workers=config.num_workers, prefetch_factor=config.prefetch_factor)   # after
 
-Where workers are what is wanting, `loader.workers` brings them from outside.
+Where workers are missing, `loader.workers` adds them from outside.
 
 What to expect: what the configured value would have brought, which for workers is reckoned from the time of a sample.
 
-When it is fine: the value is overruled on purpose; then take it out of the config, so that nobody turns it in vain.
+When it is fine: the value is overridden on purpose; then remove it from the config, so that nobody tunes it in vain.
 """
 
 from __future__ import annotations

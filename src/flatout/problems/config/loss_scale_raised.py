@@ -1,9 +1,9 @@
-"""The loss scale is raised where it has to be lowered.
+"""The code raises the loss scale where it has to be lowered.
 
 What it is: after a NaN or an overflow the code multiplies the loss scale, or a scaler is made that grows where it
-should back off. It is advice that goes round: "NaN with FP16: raise loss_scale".
+should back off. It is common advice: "NaN with FP16: raise loss_scale".
 
-Why the GPU idles: it does not idle, it works in vain. An overflow means the scaled gradients do not fit into float16;
+Why the GPU idles: it does not idle, its work is wasted. An overflow means the scaled gradients do not fit into float16;
 a larger scale makes the next step overflow as well, its update is skipped, and so on. Only underflow (gradients that
 become zero) asks for a larger scale. The scale itself has no effect on speed.
 

@@ -1,18 +1,18 @@
-"""A cudnn, TF32 or AMP setting was configured and never took effect.
+"""A cudnn, TF32 or AMP setting is configured, but torch runs with another.
 
 What it is: the command line or a config file asks for `cudnn_benchmark`, `cudnn_deterministic`, TF32 or mixed
-precision, but torch's own state in the run is another: something else (often a `set_seed`) overrules it, or nobody
+precision, but torch's own state in the run is another: something else (often a `set_seed`) overrides it, or nothing
 reads it.
 
-Why the GPU idles: it does not idle, it takes the slow way: kernels that were not chosen for the shape, or full
+Why the GPU idles: it does not idle, it takes the slow path: kernels that were not chosen for the shape, or full
 precision where the tensor cores would serve.
 
-How it shows in a run: `torch.backends` in the living process, or the dtypes of intermediate results, against the
+How it shows in a run: `torch.backends` in the running process, or the dtypes of intermediate results, against the
 configured value. The finding has the table "item | configured | live".
 
 How it shows in source: a key, option or field of that name that nothing reads, or that is only stored and printed,
-while the code sets torch's switch the other way, or not at all. The finding stands at the line that overrules it, else
-at the setting.
+while the code sets torch's switch the other way, or not at all. The finding is reported at the line that overrides it,
+else at the setting.
 
 The fix: set it where training begins, after seeding:
 

@@ -1,9 +1,9 @@
-"""The training takes one sample at a time.
+"""The training's DataLoader delivers one sample per step.
 
-What it is: the training's DataLoader has `batch_size=1` written into the call, or none, which is 1.
+What it is: the training's DataLoader has a hard-coded `batch_size=1`, or none, which means 1.
 
 Why the GPU idles: a step launches as many kernels for one sample as for thirty, and each of them is too small to fill
-the device. What the host does for a step (launching, the optimizer, logging) comes once for each sample.
+the device. What the host does for a step (launching, the optimizer, logging) is paid for each sample.
 
 How it shows in source: a training DataLoader with `batch_size=1`, or without one, and without `collate_fn`,
 `batch_sampler` and `sampler`, over a dataset of whole samples; not where the step takes the one element out

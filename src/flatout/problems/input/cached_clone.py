@@ -1,10 +1,10 @@
-"""Samples that lie in memory are copied before they are handed out.
+"""The dataset returns a copy of a sample that it holds in memory.
 
 What it is: `__getitem__`, or the cache it asks, returns `self.cache[i].clone()` or `copy.deepcopy(self.data[i])`: a
-whole copy of a sample that nobody is going to change.
+full copy of a sample that nothing is going to modify.
 
-Why the GPU idles: the batch is put together by copying the samples into one tensor anyway. Each is copied twice, at the
-speed of memory, and `deepcopy` goes through every object in Python besides.
+Why the GPU idles: collating copies the samples into one tensor anyway. Each is copied twice, at the speed of memory,
+and `deepcopy` goes through every object in Python besides.
 
 How it shows in source: a `.clone()` of, or a `deepcopy` around, an element of what the dataset holds, in what makes its
 samples, where the copy is returned without being written to or handed to anybody first.

@@ -1,22 +1,22 @@
-"""A sample is made at full size, and most of it is cut away.
+"""A sample is computed at full size, and most of it is then cropped away.
 
 What it is: the dataset converts, resizes or voxelises a whole frame, volume or recording, and then crops a small part
-of it. The work on what is cut away is for nothing.
+of it. The work on what is cropped away is wasted.
 
-Why the GPU idles: the workers are busy with pixels nobody will see, and the training waits for the others.
+Why the GPU idles: the workers spend time on pixels nobody will see, and the training waits.
 
 How it shows in a run: the training waits for its batches, and a large part of a worker's time goes to lines of your
 code whose result is then cropped.
 
-How it shows in source: in what makes a training's samples, an array that is converted or unpacked as a whole
+How it shows in source: in the code that makes a training's samples, an array that is converted or unpacked as a whole
 (`.astype(np.float32)`, `/ 255`, `np.unpackbits`, a colour space) and then cropped by slices at a computed place.
 
 The fix: draw the crop first, read only that part (`np.load(path, mmap_mode="r")[..., top:top + size, left:left +
-size]`, `np.memmap`, `np.fromfile` with an offset), and convert, resize or filter what is left; with a margin, where a
-filter looks at neighbours. A JPEG has to be decoded as a whole (`Image.draft` decodes it smaller), but not converted
-as one.
+size]`, `np.memmap`, `np.fromfile` with an offset), and convert, resize or filter that part; with a margin, where a
+filter looks at neighbours. A JPEG has to be decoded as a whole (`Image.draft` decodes it smaller), but not converted as
+one.
 
-What to expect: the loader is quicker by that work, less the part that is kept.
+What to expect: the loader saves that work, less the part that is kept.
 
 When it is fine: the whole is needed (a mean or a spectrum of all of it), or several crops are taken of it.
 """

@@ -1,17 +1,17 @@
-"""Large batches come in memory that is new each time.
+"""Workers write every batch into newly allocated shared memory.
 
-What it is: torch's workers write every batch into fresh shared memory. The process that trains maps it, touches every
-page of it for the first time, and frees it all when the batch is let go of: some hundred microseconds for each MiB,
-however simple the samples are.
+What it is: torch's workers write every batch into new shared memory. The training process maps it, touches every page
+for the first time, and frees it all when the batch is released: some hundred microseconds for each MiB, however simple
+the samples are.
 
-Why the GPU idles: the thread that trains does that between two steps. Where batches are pinned another thread does it,
-but memory is freed with Python's lock held, and the training's thread cannot launch anything meanwhile.
+Why the GPU idles: the training thread does that between two steps. Where batches are pinned another thread does it, but
+memory is freed with the GIL held, and the training thread cannot launch anything meanwhile.
 
-How it shows in a run: batches of many MiB from workers that keep up; the time hides in any phase, as pauses of some
-milliseconds now here, now there.
+How it shows in a run: batches of many MiB from workers that keep up; the time shows up in any phase, as pauses of a few
+milliseconds.
 
-The fix: `flatout.DataLoader`, or `loader.workers` from outside: workers that write into memory which is used again.
-Smaller elements help as well: pictures as bytes, to be made floats on the device.
+The fix: `flatout.DataLoader`, or `loader.workers` from outside: workers that reuse their memory. Smaller elements help
+as well: images as bytes, converted to floats on the device.
 
 What to expect: what mapping and freeing so much memory takes on this machine, which is measured when a run begins.
 

@@ -1,24 +1,24 @@
-"""The loader, or its iterator, is made anew again and again.
+"""The script makes a new DataLoader, or a new iterator of it, again and again.
 
 What it is: the script makes a DataLoader (and often its dataset) inside the loop over epochs, or in the function that
 evaluates, instead of once before it; or it takes each batch with `next(iter(loader))`, which begins an epoch for one
-batch and throws the batches fetched ahead away.
+batch and discards the prefetched ones.
 
 Why the GPU idles: each new loader lists its files and starts its workers again, each new iterator shuffles all indices,
-and nothing is fetched ahead meanwhile.
+and nothing is prefetched meanwhile.
 
 How it shows in a run: many loaders with the same settings from the same line, or as many iterators as steps; the first
-step of each waits many times longer than the others, and constructors are seen running in the midst of the training.
+step of each waits many times longer than the others, and constructors run in the middle of the training.
 
-How it shows in source: a DataLoader that is made inside the loop around the training, from nothing that changes
-there; or `next(iter(loader))` in the step.
+How it shows in source: a DataLoader that is made inside the loop around the training, from nothing that changes there;
+or `next(iter(loader))` in the step.
 
 The fix: make dataset and loader once, before the loop, with `persistent_workers=True`. In a loop over steps keep the
 iterator: `batches = iter(loader)`, then `next(batches)`, and a new one only at StopIteration.
 
-What to expect: the starts vanish from the mean step; steps wait as the later ones of an epoch do.
+What to expect: the start-up time disappears from the mean step; every step waits as the later ones of an epoch do.
 
-When it is fine: the settings change each time (a growing batch, another crop), or making one costs next to nothing.
+When it is fine: the settings change each time (a growing batch, another crop), or a new loader costs next to nothing.
 """
 
 from __future__ import annotations

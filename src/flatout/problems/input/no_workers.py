@@ -1,4 +1,4 @@
-"""Batches are made in the main process.
+"""The training process loads its batches itself.
 
 What it is: the DataLoader has `num_workers=0`, so reading, decoding and collating happen between two training steps, in
 the process that trains.
@@ -8,10 +8,10 @@ Why the GPU idles: while the main process makes a batch it launches nothing, and
 How it shows in a run: time in `data` with no worker process, at about the cost of a sample times the batch.
 
 How it shows in source: a DataLoader of a training without `num_workers`, or to which 0 comes: from the call itself, an
-argparse default, a dataclass field, a config file. The finding stands where the 0 is written.
+argparse default, a dataclass field, a config file. The finding is reported where the 0 is written.
 
-The fix: `DataLoader(..., num_workers=N, persistent_workers=True)`. N is what feeds the training: the time of a sample
-times the samples a step, over the time the rest of the step takes, and no more than the processors less one.
+The fix: `DataLoader(..., num_workers=N, persistent_workers=True)`. N is what keeps the training fed: the time of a
+sample times the samples a step, over the time the rest of the step takes, and no more than the CPUs less one.
 
 What to expect: the step shrinks to what is left of it, or to the loader's time shared by its workers, whichever is
 longer.

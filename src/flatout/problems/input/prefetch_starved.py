@@ -1,17 +1,18 @@
-"""Too little is fetched ahead to bridge uneven times.
+"""The loader prefetches too few batches to bridge uneven batch times.
 
-What it is: on average the workers are quick enough, but `prefetch_factor` lets them run ahead by too few batches: an
-uneven batch, or a burst of quick steps, uses up what is ready.
+What it is: on average the workers are fast enough, but `prefetch_factor` lets them run ahead by too few batches: a slow
+batch, or a burst of fast steps, uses up what is ready.
 
 Why the GPU idles: it waits for a batch now, and the workers wait for something to do a moment later.
 
-How it shows in a run: waits although the workers are idle for much of the time, no batch ready when one is asked for.
+How it shows in a run: waits although the workers are idle for much of the time, an empty queue when a batch is
+requested.
 
-The fix: `prefetch_factor=N`, so that N times the workers' batches last as long as the slowest batch takes.
+The fix: `prefetch_factor=N`, so that N batches per worker last as long as the slowest batch takes.
 
-What to expect: the step gets as short as the slower of computing and the workers' mean pace.
+What to expect: the step gets as short as the slower of computing and the workers' mean speed.
 
-When it is fine: memory does not allow more: each batch ahead is held in shared memory.
+When it is fine: memory does not allow more: each prefetched batch is held in shared memory.
 """
 
 from __future__ import annotations

@@ -1,22 +1,22 @@
-"""Samples are made anew each epoch, and the processors cannot keep up.
+"""Every epoch decodes the same samples again, and the CPUs cannot keep up.
 
-What it is: every epoch reads and decodes the same samples again. All processors that may load do so already, and it is
-not enough: more workers would share the same processors.
+What it is: every epoch reads and decodes the same samples again. All CPUs available for loading are busy, and it is not
+enough: more workers would share the same CPUs.
 
-Why the GPU idles: a step's samples take longer to make, on all workers together, than the step takes to compute.
+Why the GPU idles: a step's samples take longer to load, on all workers together, than the step takes to compute.
 
-How it shows in a run: time in `data`, busy workers that compute, as many as there are processors for, and each sample
-made several times in the run.
+How it shows in a run: time in `data`, busy workers that compute, as many as there are CPUs for, and each sample decoded
+several times in the run.
 
-The fix: make the part that is the same each time once, and keep it: decoded and resized arrays in memory or a
+The fix: compute the part that is the same each time once, and keep it: decoded and resized arrays in memory or a
 memory-mapped file. Random augmentation stays after the cache. Do not evict: when each sample is read once an epoch, a
-cache of a part of them that never evicts gets that part as hits, and no other policy gets more.
+cache of a part of them that never evicts hits for that part, and no other policy hits more often.
 
 What to expect: what was kept costs a copy instead of a decode. A run does not show how much of a sample is the same
 each time: half is expected; the upper figure is for samples that can be kept whole.
 
-When it is fine: the data fits in no memory, or the samples are made up at random. Under `flatout.cached` nothing is
-said: what it keeps is not made again, whatever the rest of a sample costs.
+When it is fine: the data fits in no memory, or the samples are generated at random. Under `flatout.cached` nothing is
+reported: what it keeps is not computed again, whatever the rest of a sample costs.
 """
 
 from __future__ import annotations

@@ -1,21 +1,22 @@
-"""Putting samples together into a batch is slow.
+"""Collating samples into a batch takes a large part of the loading time.
 
 What it is: the loader's `collate_fn` takes a large part of the time of a sample: loops over samples in Python, padding
-by concatenation, conversions that each sample could have had done once.
+by concatenation, conversions that could be done once per sample.
 
-Why the GPU idles: a batch is collated by one process, after all its samples; whoever waits for it waits for that too.
+Why the GPU idles: a batch is collated by one process, after all its samples are loaded, and the training waits for that
+too.
 
 How it shows in a run: collating is a large part of what a sample costs, and the training waits for its batches.
 
 How it shows in source: a `collate_fn` of the project that fills a tensor one element at a time in two nested loops, or
-makes a batch longer sample by sample with `torch.cat` in a loop, which copies all that is there at each turn.
+grows a batch sample by sample with `torch.cat` in a loop, which copies everything so far at each iteration.
 
 The fix: let `__getitem__` return tensors of the right type and size, allocate the batch once and copy into it
 (`torch.stack`, or an `empty` tensor and slices), no loop over elements.
 
-What to expect: the loader is quicker by nearly all of that time; the step by what of it was waited for.
+What to expect: the loader saves nearly all of that time; the step saves the part it waited for.
 
-When it is fine: the waits come from reading or decoding; or large tensors are stacked at the speed of memory.
+When it is fine: the waits come from reading or decoding; or large tensors are stacked at memory speed.
 """
 
 from __future__ import annotations

@@ -1,20 +1,20 @@
-"""Drawing the indices holds the main process up.
+"""The sampler takes long to draw indices, and it runs in the training process.
 
 What it is: the sampler runs in the training process, whatever the number of workers. One that computes for every index
-(drawing from all weights anew, sorting, reading a file) delays each batch.
+(drawing from all weights again, sorting, reading a file) delays each batch.
 
-Why the GPU idles: after taking a batch, the loader draws the indices of another one before it hands the batch over.
+Why the GPU idles: after taking a batch, the loader draws the indices of another one before it returns the batch.
 
-How it shows in a run: time in `data` although batches lie ready, under a line of your sampler.
+How it shows in a run: time in `data` although batches are ready, in a line of your sampler.
 
 How it shows in source: a sampler's `__iter__` that draws in a loop, one index or one batch at a time, from all weights
-or without putting back: `np.random.choice(n, p=weights)`, `torch.multinomial(weights, 1)`, `random.choices(...,
-weights=...)`, `randperm(n)`. Each goes through all samples.
+or without replacement: `np.random.choice(n, p=weights)`, `torch.multinomial(weights, 1)`, `random.choices(...,
+weights=...)`, `randperm(n)`. Each of these goes through all samples.
 
 The fix: draw all indices of an epoch at once at the start of `__iter__` (`rng.choice(n, size, p=weights)`,
-`torch.multinomial`, `torch.randperm`), then only hand them out.
+`torch.multinomial`, `torch.randperm`), then only yield them.
 
-What to expect: taking a batch over costs next to nothing again.
+What to expect: taking a batch costs next to nothing again.
 
 When it is fine: the draw takes well under a millisecond a batch.
 """

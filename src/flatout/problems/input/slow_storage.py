@@ -1,19 +1,18 @@
-"""Workers wait for storage.
+"""The loader's workers wait for storage instead of computing.
 
-What it is: making a sample takes long although it computes little: the worker waits for a file, a network disk, an
-object store, or pages of a mapped file.
+What it is: a sample takes long although it computes little: the worker waits for a file, a network disk, an object
+store, or pages of a memory-mapped file.
 
-Why the GPU idles: the workers stand still together, and the training waits with them, on a machine with idle
-processors.
+Why the GPU idles: all workers wait at the same time, and the training waits with them, on a machine with idle CPUs.
 
-How it shows in a run: time in `data`, no batch ready, workers occupied all the time but using little of a processor;
-often reads from a network file system or a rotating disk, major faults, or processors waiting for I/O.
+How it shows in a run: time in `data`, no batch ready, workers busy all the time but using little CPU; often reads from
+a network file system or a rotating disk, major page faults, or I/O wait.
 
-The fix: copy the data to a local disk (or memory) before training, or pack small files into large ones. Until then
-more workers overlap the waiting: they need no processor each.
+The fix: copy the data to a local disk (or memory) before training, or pack small files into large ones. Until then more
+workers overlap the waiting: they do not need a CPU each.
 
-What to expect: a sample costs its computing alone once its data is near; the training then runs at its own pace, or at
-that of the samples' computing, whichever is slower.
+What to expect: once the data is local, a sample costs only its computing; the training then runs at its own speed, or
+at that of computing the samples, whichever is slower.
 
 When it is fine: the first epoch after a start reads from storage, later ones from the page cache.
 """

@@ -1,21 +1,20 @@
-"""Samples lie in many small files, and opening them takes longer than reading.
+"""Each sample is a small file, and opening files takes longer than reading them.
 
-What it is: every sample, or every small batch that was made in advance, is a file of its own of a few kilobytes. To
-look up its name, open it, read and parse its header and close it again costs the same for one kilobyte as for a
-hundred.
+What it is: every sample, or every small batch made in advance, is a separate file of a few kilobytes. Looking up its
+name, opening it, parsing its header and closing it cost the same for one kilobyte as for a hundred.
 
 Why the GPU idles: the workers open files all the time, and the training waits for the little that is in them.
 
 How it shows in a run: the training waits for its batches, most of a worker's time goes to the line that opens a file,
-and that line gets far fewer bytes a second than a copy in memory would.
+and that line reads far fewer bytes a second than a copy in memory would.
 
-The fix: put the samples into few large files once: one array that is memory-mapped
-(`np.lib.format.open_memmap`, `np.load(path, mmap_mode="r")`), HDF5, Arrow, WebDataset shards, LMDB; files that are
-batches already can be made larger, and read several at a time.
+The fix: pack the samples into few large files once: one array that is memory-mapped (`np.lib.format.open_memmap`,
+`np.load(path, mmap_mode="r")`), HDF5, Arrow, WebDataset shards, LMDB; files that are batches already can be made
+larger, and read several at a time.
 
 What to expect: a sample costs a copy. A tenth of the opening is left, at worst a third.
 
-When it is fine: the samples come in time; or the files change while the training runs.
+When it is fine: the samples arrive in time; or the files change while the training runs.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
-"""A few slow samples hold the batches up.
+"""A few samples take many times as long as the others, and their batches arrive late.
 
-What it is: most samples are made quickly, a few take many times as long: a huge image, a retry, a rejected sample, a
-cold file. Batches are handed out in order, so all wait for the slow one, also those that are ready.
+What it is: most samples load quickly, a few take many times as long: a huge image, a retry, a rejected sample, a cold
+file. Batches are delivered in order, so batches that are ready wait for the slow one too.
 
-Why the GPU idles: the batches ahead of a slow one are used up before it is done, then nothing comes.
+Why the GPU idles: the batches before the slow one are used up before it is done; then nothing arrives.
 
 How it shows in a run: most steps get their batch at once, a few wait far longer than a worker takes for a batch on
 average; the slowest batch is many times the mean.
 
-The fix: find the slow samples and make them as cheap as the others (resize or cache them beforehand, bound retries). A
+The fix: find the slow samples and make them as cheap as the others (resize or cache them beforehand, limit retries). A
 larger `prefetch_factor` bridges them as far as memory allows; `DataLoader(..., in_order=False)` (torch 2.6 and later)
-lets other batches overtake, where the order of samples does not matter.
+delivers other batches first, where the order of samples does not matter.
 
-What to expect: the late waits vanish from the mean step.
+What to expect: the late waits disappear from the mean step.
 
 When it is fine: the late batch is the first of the run.
 """

@@ -1,20 +1,20 @@
-"""Too few workers make the batches.
+"""The loader's workers are too few to keep up with the training.
 
-What it is: the DataLoader has workers, but together they make samples more slowly than the training takes them.
+What it is: the DataLoader has workers, but together they produce samples more slowly than the training consumes them.
 
-Why the GPU idles: every batch is asked for before it is made, and the device runs dry until it comes.
+Why the GPU idles: every batch is requested before it is ready, and the device runs dry until it arrives.
 
-How it shows in a run: time in `data`, no batch ready when one is asked for, and workers at work nearly all the time.
+How it shows in a run: time in `data`, an empty queue when a batch is requested, and workers busy nearly all the time.
 
-The fix: `num_workers=N`. N is what feeds the training: the time of a sample times the samples a step, over the time the
-rest of the step takes; no more than the processors less one for each training process, unless the workers mostly wait
-for files, when they need no processor each.
+The fix: `num_workers=N`. N is what keeps the training fed: the time of a sample times the samples a step, over the time
+the rest of the step takes; no more than the CPUs less one for each training process, unless the workers mostly wait for
+files: then they do not need a CPU each.
 
 What to expect: the step shrinks to what is left of it, or to the loader's time shared by its workers, whichever is
 longer.
 
-When it is fine: all processors are at work already; then samples must get cheaper, more workers would only share the
-same processors.
+When it is fine: all CPUs are busy already; then samples must get cheaper, as more workers would only share the same
+CPUs.
 """
 
 from __future__ import annotations

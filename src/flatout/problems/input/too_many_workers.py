@@ -1,23 +1,23 @@
-"""Workers and their threads crowd the processors.
+"""The workers and their threads need more CPUs than there are.
 
-What it is: together the workers want more processors than there are: each computes with several threads (by
-`set_num_threads`, OpenMP, BLAS, OpenCV), or there are more busy workers than processors.
+What it is: together the workers want more CPUs than there are: each computes with several threads (by
+`set_num_threads`, OpenMP, BLAS, OpenCV), or there are more busy workers than CPUs.
 
-Why the GPU idles: the training thread that launches its work does not get a processor when it needs one, and the
-threads of the workers wait for each other instead of making samples.
+Why the GPU idles: the training thread that launches its kernels does not get a CPU when it needs one, and the workers'
+threads wait for each other instead of producing samples.
 
-How it shows in a run: busy workers times their threads are far more than the processors; the training process gets much
-less processor time than its forward, backward and optimizer phases last.
+How it shows in a run: busy workers times their threads are far more than the CPUs; the training process gets much less
+CPU time than its forward, backward and optimizer phases last.
 
-How it shows in source: `num_workers=os.cpu_count()`, or a multiple of it: all processors of the machine, whatever part
-of them this process may use and however many ranks share them; or 32 and more written down.
+How it shows in source: `num_workers=os.cpu_count()`, or a multiple of it: all CPUs of the machine, whatever part of
+them this process may use and however many ranks share them; or a hard-coded 32 or more.
 
 The fix: one thread in a worker (`torch.set_num_threads(1)`, `cv2.setNumThreads(0)`, OMP_NUM_THREADS=1), and as many
-workers as there are processors less one for each training process.
+workers as there are CPUs less one for each training process.
 
 What to expect: the training thread runs undisturbed, and samples cost what they cost on one thread.
 
-When it is fine: more workers than processors that mostly wait for files; or idle ones, which cost memory only.
+When it is fine: more workers than CPUs that mostly wait for files; or idle ones, which only cost memory.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The training thread works on the batch itself.
+"""The training loop preprocesses each batch itself, in the thread that launches kernels.
 
-What it is: after the loader has handed a batch over, the loop still decodes, augments, tokenises or pads it with NumPy,
+What it is: after the loader has delivered a batch, the loop still decodes, augments, tokenises or pads it with NumPy,
 OpenCV, PIL or plain Python, before the model sees it.
 
-Why the GPU idles: this work is in the one thread that launches the model, while the workers, which could do it, are
+Why the GPU idles: this work runs in the one thread that launches the model, while the workers, which could do it, are
 idle.
 
 How it shows in a run: time between the batch's arrival and the backward pass under lines of your code that call such

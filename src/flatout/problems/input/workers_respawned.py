@@ -1,21 +1,21 @@
-"""Workers are started anew for every epoch.
+"""The loader starts new workers for every epoch.
 
-What it is: without `persistent_workers=True` a DataLoader ends its worker processes at the end of each epoch and starts
-new ones for the next: processes, imports, opened files, caches, all again.
+What it is: without `persistent_workers=True` a DataLoader shuts its workers down at the end of each epoch and starts
+new ones for the next: processes, imports, open files, caches, all again.
 
-Why the GPU idles: between two epochs it waits until the new workers run and have made a first batch.
+Why the GPU idles: between two epochs it waits until the new workers run and have produced a first batch.
 
-How it shows in a run: the first step of each epoch waits many times longer than the others, beyond what making one
+How it shows in a run: the first step of each epoch waits many times longer than the others, beyond what loading one
 batch takes.
 
-How it shows in source: a DataLoader with workers and without `persistent_workers`, made once and gone through in a loop
-over epochs, in a generator that begins again for ever, or by Lightning.
+How it shows in source: a DataLoader with workers and without `persistent_workers`, made once and iterated in a loop
+over epochs, in a generator that restarts forever, or by Lightning.
 
 The fix: `DataLoader(..., persistent_workers=True)`.
 
-What to expect: an epoch begins as soon as one batch is made. The shorter the epochs, the more it gives.
+What to expect: an epoch begins as soon as one batch is ready. The shorter the epochs, the more it gains.
 
-When it is fine: long epochs, where a start of a second is nothing; a dataset that must be opened anew each epoch.
+When it is fine: long epochs, where a start-up of a second does not matter; a dataset that must be reopened each epoch.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The GPU allocator runs out and starts over.
+"""torch's allocator ran out of GPU memory, freed its cache and tried again.
 
-What it is: torch asked the driver for memory, was refused, gave all its cached blocks back and tried again.
+What it is: torch asked the driver for memory, was refused, freed all its cached blocks and tried again.
 
-Why the GPU idles: giving blocks back waits until the device has finished everything, and the blocks have to be
-fetched from the driver again in the steps that follow.
+Why the GPU idles: freeing blocks waits until the device has finished everything, and the blocks have to be allocated
+again in the steps that follow.
 
 How it shows in a run: `num_alloc_retries` of torch's memory statistics above 0.
 
@@ -11,7 +11,7 @@ The fix: `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`, a smaller batch, or
 lengths). From outside `memory.checkpointing` holds fewer activations, and `batch.accumulate` runs the batch in parts;
 both cost a second forward pass.
 
-What to expect: steps without the long ones among them. How long those are is not measured, so no gain is promised.
+What to expect: no more such long steps. How long those are is not measured, so no gain is promised.
 
 When it is fine: it happened once, in the search for the largest batch.
 """

@@ -1,27 +1,27 @@
-"""The dataset's cache is seldom of use.
+"""The dataset has a cache, but hardly any lookup hits.
 
-What it is: the dataset keeps decoded samples, but what is asked for is hardly ever there. The cache throws out what
-will be needed soonest (least-recently-used, when every sample comes once an epoch in random order), or it dies with its
-worker at the end of each epoch, or every worker has one of its own and meets a sample again only by chance.
+What it is: the dataset keeps decoded samples, but hardly any lookup finds its sample. The cache evicts what will be
+needed soonest (least-recently-used, when every sample comes once an epoch in random order), or it dies with its worker
+at the end of each epoch, or every worker has its own and sees a sample again only by chance.
 
-Why the GPU idles: samples are made anew although memory is spent on keeping them, and the training waits for them.
+Why the GPU idles: samples are decoded again although memory is spent on keeping them, and the training waits for them.
 
 How it shows in a run: the cache's own counters (`functools.lru_cache`, hits and misses of a class), or new keys at
-every look into a dict of the dataset; every sample was made more than once, and the training waits for its batches.
+every look into a dict of the dataset; every sample was decoded more than once, and the training waits for its batches.
 
 How it shows in source: a cache that `__getitem__` fills under the sample's own index, in a dataset whose loader has
-workers and no `persistent_workers`: it is gone before a sample comes again. Or one that throws out what it has while
-the loader shuffles.
+workers and no `persistent_workers`: it is gone before a sample comes again. Or one that evicts while the loader
+shuffles.
 
 The fix: keep, do not evict: with each sample once an epoch, a cache that holds a part of them and never evicts is hit
 for that part, and no other policy gets more. One cache for all workers (shared memory, a memory-mapped file) holds as
 much as all of theirs together. `persistent_workers=True` keeps it beyond an epoch; `lru_cache(maxsize=None)` never
 evicts.
 
-What to expect: hits for the part of the samples that all caches hold together. What of a sample a hit saves is not
-known: three quarters of its making are assumed.
+What to expect: hits for the part of the samples that all caches hold together. What part of a sample a hit saves is not
+known: three quarters are assumed.
 
-When it is fine: the samples come in time, or are made up at random.
+When it is fine: the samples arrive in time, or are generated at random.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
-"""GPU memory grows with every step.
+"""The script keeps tensors of every step on the device.
 
 What it is: the script keeps tensors of each step on the device: losses with their graph, outputs, features in a list.
 
 Why the GPU idles: it does not, until its memory is full and the run ends with "CUDA out of memory".
 
-How it shows in a run: the memory that the run holds on its devices rises over the whole second half of the run and
-does not level off.
+How it shows in a run: the memory that the run holds on its devices rises over the whole second half of the run and does
+not level off.
 
 The fix: `losses.append(loss.detach())`, or `.item()` now and then; move what has to be kept to the host; bound what
-collects.
+accumulates.
 
 What to expect: no gain in speed, but a run that reaches its end.
 
-When it is fine: the model grows by intention (densification), and its final size is known to fit.
+When it is fine: the model grows on purpose (densification), and its final size is known to fit.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""GPU memory is split into pieces that nothing fits in.
+"""torch holds far more GPU memory than its tensors take, in pieces too small to use.
 
-What it is: torch's allocator holds far more memory than the tensors in it take, in pieces between tensors that are too
-small for what is asked for next. Shapes that change from step to step (padding to the longest, other image sizes, an
+What it is: torch's allocator holds far more memory than the tensors in it take, in gaps between tensors that are too
+small for the next allocation. Shapes that change from step to step (padding to the longest, other image sizes, an
 evaluation with its own batch) do that.
 
-Why the GPU idles: close to the limit the allocator gives everything back and asks the driver anew, which waits for the
+Why the GPU idles: close to the limit the allocator frees its cache and asks the driver again, which waits for the
 device; in the end the run dies of "CUDA out of memory" while gigabytes are free.
 
 How it shows in a run: at its peak the memory reserved is far above the memory allocated, most of the difference is
 split off blocks in use, and the device, or the part of it that the process may take, is nearly full or the allocator
-had to start over.
+had to free its cache and retry.
 
 The fix: `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True` in the environment, before the script starts. Fewer shapes
 (pad to a few lengths) help too.

@@ -1,19 +1,18 @@
-"""Host memory grows with every step.
+"""The training process keeps something of every step in host memory.
 
-What it is: the training process keeps something of each step: losses with their graph, predictions, batches in a
-list.
+What it is: the training process keeps something of each step: losses with their graph, predictions, batches in a list.
 
-Why the GPU idles: it does not, until the memory is used up and the kernel ends the run; before that the machine
+Why the GPU idles: it does not, until the memory is exhausted and the kernel kills the run; before that the machine
 swaps, and the garbage collector has more to look through at every pass.
 
-How it shows in a run: the resident memory of the training process rises over the whole second half of the run and
-does not level off.
+How it shows in a run: the resident memory of the training process rises over the whole second half of the run and does
+not level off.
 
 How it shows in source: a loss, or a result with its graph, is appended to a list or added to a sum that outlives the
 step, without `.detach()` or `.item()`.
 
-The fix: keep numbers, not tensors with a graph: `total += loss.detach()` or `losses.append(loss.item())` now and
-then; bound what collects (`collections.deque(maxlen=...)`); write out what has to be kept.
+The fix: keep numbers, not tensors with a graph: `total += loss.detach()` or `losses.append(loss.item())` now and then;
+bound what accumulates (`collections.deque(maxlen=...)`); write out what has to be kept.
 
 What to expect: no gain in speed, but a run that reaches its end.
 

@@ -1,9 +1,9 @@
-"""GPU memory is nearly used up.
+"""The run's memory on the device comes close to all it has.
 
 What it is: what the run holds on a device comes close to all the device has.
 
-Why the GPU idles: it does not yet. A longer sequence, a larger last batch or an evaluation is enough to run out;
-close to the limit the allocator frees and re-allocates its blocks, which waits for the device each time.
+Why the GPU idles: it does not yet. A longer sequence, a larger last batch or an evaluation is enough to run out; close
+to the limit the allocator frees and re-allocates its blocks, which waits for the device each time.
 
 How it shows in a run: the run's memory on the device against the device's total.
 

@@ -1,9 +1,9 @@
-"""Host memory is nearly used up.
+"""The run's processes come close to the memory they may use.
 
 What it is: the processes of the run together come close to what the container or the machine allows.
 
 Why the GPU idles: near the limit the kernel drops the file cache, so every sample is read from disk again; beyond it
-the kernel swaps, or ends a process: often a loader worker, and with it the run.
+the kernel swaps, or kills a process: often a loader worker, and with it the run.
 
 How it shows in a run: the peak of the processes' memory against the container's limit or the machine's memory.
 
@@ -12,7 +12,7 @@ worker and rank), or narrower types in it.
 
 What to expect: no gain in speed by itself, but room for the file cache and a run that reaches its end.
 
-When it is fine: the memory is used by intention, and the peak is behind you.
+When it is fine: the memory is used on purpose, and the peak is behind you.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The kernel ended a process for want of memory.
+"""The kernel killed a process because memory ran out.
 
-What it is: the container or the machine ran out of memory and the kernel killed a process with SIGKILL: a loader
-worker ("DataLoader worker is killed by signal: Killed"), or the training itself (exit code 137).
+What it is: the container or the machine ran out of memory and the kernel killed a process with SIGKILL: a loader worker
+("DataLoader worker is killed by signal: Killed"), or the training itself (exit code 137).
 
 Why the GPU idles: the run is over, or its loader is.
 
-How it shows in a run: the container's count of such kills went up while the run lasted; the process that was gone
-then is named with what it last held.
+How it shows in a run: the container's count of such kills went up while the run lasted; the process that was gone then
+is named with what it last held.
 
 The fix: by who was killed and what had grown: fewer workers, a smaller cache in the dataset, a smaller
 `prefetch_factor`, no growing lists.

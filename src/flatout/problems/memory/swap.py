@@ -1,4 +1,4 @@
-"""The machine swaps.
+"""Pages of running processes are written to disk and read back.
 
 What it is: memory is short, and pages of running processes are written to disk and read back.
 
@@ -12,7 +12,7 @@ The fix: fewer workers, a smaller cache, other programs off the machine: until t
 What to expect: steps as regular as without swap. How much faster depends on what waits for the pages, so no gain is
 promised.
 
-When it is fine: swap in use that does not move: something idle was put aside long ago.
+When it is fine: swap in use that does not move: something idle was swapped out long ago.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""A cache keeps every sample that was ever made.
+"""The dataset caches every sample, without a limit.
 
-What it is: the dataset keeps each sample it makes, in a dict or by `lru_cache(maxsize=None)`, and nothing looks at how
-much memory that takes.
+What it is: the dataset keeps each sample it makes, in a dict or by `lru_cache(maxsize=None)`, and nothing limits the
+memory that takes.
 
-Why the GPU idles: it does not, until memory runs out: then the system swaps, or ends the run in the midst of an epoch.
-With workers, each of them keeps a cache of its own.
+Why the GPU idles: it does not, until memory runs out: then the system swaps, or kills the run in the middle of an
+epoch. With workers, each of them keeps a cache of its own.
 
 How it shows in source: a dict of the dataset that `__getitem__`, or what it calls, fills and never empties, with a
 loader without workers. With workers it is ME706.
 
-The fix: count the bytes and take nothing more when a limit is reached: `if self.bytes + x.nbytes < self.most: keep`. Do
-not throw out what is there: with each sample once an epoch a cache that never evicts is hit most often. Keep the
-compact form (bytes of a JPEG, uint8), not the one that the model sees.
+The fix: count the bytes and add nothing more when a limit is reached: `if self.bytes + x.nbytes < self.most: keep`. Do
+not evict: with each sample once an epoch a cache that never evicts is hit most often. Keep the compact form (bytes of a
+JPEG, uint8), not the one that the model sees.
 
 What to expect: the same speed as long as it fits, and a run that ends when it should.
 

@@ -1,11 +1,12 @@
-"""The device copies and computes in turn.
+"""Copies and kernels run one after the other on the same stream.
 
-What it is: batches are pinned and copied with `non_blocking=True`, but on the stream that computes. The host does not
-wait, the device does: a copy and the kernels behind it run one after the other.
+What it is: batches are pinned and copied with `non_blocking=True`, but on the compute stream. The host does not wait,
+the device does: a copy and the kernels behind it run one after the other.
 
-Why the GPU idles: its processors stand still while the bytes of the next batch come over the bus.
+Why the GPU idles: its SMs are idle while the next batch comes over the bus.
 
-How it shows in a run: the device is never short of work, and the bytes of a step take a large part of it over the bus.
+How it shows in a run: the device always has work queued, and moving a step's bytes over the bus takes a large part of
+it.
 
 The fix: copy the next batch on a stream of its own while the model works on this one.
 
@@ -19,7 +20,7 @@ The fix: copy the next batch on a stream of its own while the model works on thi
 What to expect: a step is the longer of copying and computing, not their sum. Fewer bytes help as well: send 8-bit data
 as it is, and convert it on the device.
 
-When it is fine: the copies are short beside the kernels, or the device waits for the host anyway.
+When it is fine: the copies are short compared with the kernels, or the device waits for the host anyway.
 """
 
 from __future__ import annotations

@@ -1,22 +1,22 @@
-"""Pinned batches are copied with a blocking call.
+"""The batches are pinned, but copying them still blocks the host.
 
 What it is: the loader pins its batches, but they are copied with `.to(device)` and not `.to(device,
 non_blocking=True)`.
 
-Why the GPU idles: the call waits until the device has done what was queued before and the copy as well. Then the
-queue is empty until the host has launched on.
+Why the GPU idles: the call waits until the device has finished everything queued before it and the copy itself. Then
+the queue is empty until the host has launched more.
 
 How it shows in a run: copies of pinned memory, none of them non-blocking, and their time in `h2d`.
 
 How it shows in source: `.to(device)` or `.cuda()` of a batch in the step, without `non_blocking=True`; of the batch as
-the loader gave it, as what the step makes, converts or cuts is in pageable memory.
+the loader returned it: what the step creates, converts or slices is in pageable memory.
 
-The fix: `x = x.to(device, non_blocking=True)`. It is safe: kernels that use `x` come after the copy in the same
-queue. From outside `transfer.async` does that, and `transfer.prefetch` copies the next batch while this is computed.
+The fix: `x = x.to(device, non_blocking=True)`. It is safe: kernels that use `x` come after the copy in the same queue.
+From outside `transfer.async` does that, and `transfer.prefetch` copies the next batch while this is computed.
 
-What to expect: the host goes on at once and stays ahead of the device.
+What to expect: the host continues at once and stays ahead of the device.
 
-When it is fine: the device is busy all the same, or something else waits for it right before the copy.
+When it is fine: the device is busy anyway, or something else waits for it right before the copy.
 """
 
 from __future__ import annotations

@@ -1,24 +1,24 @@
-"""Many small tensors are copied one by one.
+"""Each step copies many small tensors to the device, one at a time.
 
-What it is: a batch of many little tensors, or constants made on the host in each step (`torch.tensor(x).to(device)`,
-`torch.tensor(x, device=device)` in a loop), each with a copy of its own.
+What it is: a batch of many small tensors, or constants created on the host in each step (`torch.tensor(x).to(device)`,
+`torch.tensor(x, device=device)` in a loop), each with its own copy.
 
 Why the GPU idles: each copy from pageable memory waits for its turn in the device's queue, however small it is, and
-costs the host some ten microseconds besides.
+costs the host some ten microseconds as well.
 
 How it shows in a run: many copies a step of a few kilobytes, and their time in `h2d`. All are counted; of more than a
 few dozen in a row from one line some are timed, and stand for the others.
 
 How it shows in source: in the step, a loop or comprehension over the samples of a batch with `.to(device)` or `.cuda()`
 in it: `[{k: v.to(device) for k, v in t.items()} for t in targets]`, or `torch.tensor(x[i], device=device)` for each i.
-A dict, or a list of a few tensors, that is a whole batch is as it should be.
+A dict, or a list of a few tensors, that makes up a whole batch is fine.
 
-The fix: make constants once, on the device (`register_buffer`); pack what belongs together into one tensor and cut it
-up on the device; make masks and grids there (`torch.arange(n, device=device)`).
+The fix: create constants once, on the device (`register_buffer`); pack what belongs together into one tensor and split
+it on the device; create masks and grids there (`torch.arange(n, device=device)`).
 
-What to expect: a few copies instead of many; the waits go with them.
+What to expect: a few copies instead of many, and none of their waits.
 
-When it is fine: the device is busy all the same, or the copies take less than 1% of the step.
+When it is fine: the device is busy anyway, or the copies take less than 1% of the step.
 """
 
 from __future__ import annotations

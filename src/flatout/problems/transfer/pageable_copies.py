@@ -1,12 +1,11 @@
 """Batches are copied to the device from pageable memory.
 
-What it is: the loader has `pin_memory=False`, or the batch is made by hand, and `.to(device)` copies it.
+What it is: the loader has `pin_memory=False`, or the batch is built by hand, and `.to(device)` copies it.
 
-Why the GPU idles: the driver first copies pageable memory into a pinned buffer of its own, piece by piece, and the
-call returns only when the device has come that far in its queue. Until then nothing is launched.
+Why the GPU idles: the driver first copies pageable memory into a pinned buffer of its own, piece by piece, and the call
+returns only when the device has reached that point of its queue. Until then nothing is launched.
 
-How it shows in a run: time in `h2d` at copies whose source is not pinned, and a device that is found with nothing to
-do.
+How it shows in a run: time in `h2d` at copies whose source is not pinned, and a device with an empty queue.
 
 How it shows in source: a DataLoader of a training without `pin_memory=True`, while the step copies its batches to a
 device.
@@ -14,9 +13,9 @@ device.
 The fix: `DataLoader(..., pin_memory=True)` and `batch.to(device, non_blocking=True)`: both, as either alone still
 blocks. From outside `loader.pin` does the one and `transfer.async` the other.
 
-What to expect: the host goes on at once; the bytes still take their time over the bus, in order with the kernels.
+What to expect: the host continues at once; the bytes still take their time over the bus, in order with the kernels.
 
-When it is fine: the device is busy all the same, or the batch is small.
+When it is fine: the device is busy anyway, or the batch is small.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""The loader pins, but what is copied is not pinned.
+"""The loader has pin_memory=True, but the tensors that are copied are not pinned.
 
-What it is: `pin_memory=True`, and yet the tensors that go to the device lie in pageable memory. The loader pins
-tensors in lists, tuples and dicts only: a batch of a class of your own passes through untouched unless it has a
-`pin_memory()` method. Or the batch is changed on the host before the copy (`x.float()`, `x / 255`), which makes a
-new, pageable tensor.
+What it is: `pin_memory=True`, and yet the tensors that go to the device are in pageable memory. The loader pins tensors
+in lists, tuples and dicts only: a batch of your own class is skipped unless it has a `pin_memory()` method. Or the
+batch is changed on the host before the copy (`x.float()`, `x / 255`), which makes a new, pageable tensor.
 
 Why the GPU idles: as with any copy from pageable memory, `non_blocking=True` or not: the host waits until the device
-has come that far in its queue.
+has reached that point of its queue.
 
-How it shows in a run: the loader's own setting, and copies of which none is pinned.
+How it shows in a run: the loader's setting, and copies none of which is pinned.
 
 How it shows in source: a pinning DataLoader whose `collate_fn` returns an object of a class of the project that has no
 `pin_memory` method and is no dict, list or tuple (a dataclass is none of these); or a step that changes the batch on
@@ -20,7 +19,7 @@ non_blocking=True)`. From outside `loader.pin` pins batches of any class, and `t
 
 What to expect: the host no longer waits for the copies.
 
-When it is fine: the device is busy all the same, or there is little to copy.
+When it is fine: the device is busy anyway, or there is little to copy.
 """
 
 from __future__ import annotations

@@ -1,22 +1,21 @@
-"""Data goes to the device in a wider type than its values need.
+"""Batches go to the device in a wider dtype than their values need.
 
-What it is: pictures, masks or labels whose values have 8 bits are sent as float32, float64 or int64: four or eight
-times the bytes. Also batches in float64, which is what numpy makes unless told otherwise.
+What it is: images, masks or labels whose values have 8 bits are sent as float32, float64 or int64: four or eight times
+the bytes. Also batches in float64, which is NumPy's default.
 
-Why the GPU idles: the copy takes as many times longer, and so do collating, handing over between processes and
+Why the GPU idles: the copy takes that many times longer, and so do collating, passing batches between processes and
 pinning, all in proportion to the bytes.
 
-How it shows in a run: at the lines that copy, a few of the values are looked at now and then: whole numbers up to 255,
+How it shows in a run: at the lines that copy, a few of the values are sampled now and then: whole numbers up to 255,
 multiples of 1/255, or 256 even steps as they are after a mean and a deviation were applied.
 
-How it shows in source: what makes a dataset's samples divides by 255, or turns the picture it has just read into floats
+How it shows in source: what makes a dataset's samples divides by 255, or turns the image it has just read into floats
 (`torch.from_numpy(image).float()`, `.astype(np.float32)`), in a training on a device. Torchvision's ToTensor is not
 named. One finding for each dataset.
 
-The fix: keep the bytes until they are on the device. Before: `x = to_tensor(image)` in the dataset and
-`x.to(device)`; after: `torch.from_numpy(image)` in the dataset (uint8) and `x.to(device, non_blocking=True).float()
-.div_(255)`, then the mean and deviation. For float64: `.astype(np.float32)` in the dataset. The device computes the
-same numbers.
+The fix: keep the bytes until they are on the device. Before: `x = to_tensor(image)` in the dataset and `x.to(device)`;
+after: `torch.from_numpy(image)` in the dataset (uint8) and `x.to(device, non_blocking=True).float() .div_(255)`, then
+the mean and deviation. For float64: `.astype(np.float32)` in the dataset. The device computes the same numbers.
 
 What to expect: the copies take a quarter of the time from float32, an eighth from float64 and int64.
 
