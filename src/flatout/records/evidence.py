@@ -313,6 +313,18 @@ class Evidence:
         return "" if location is None else self.source.get((location.file, location.line), "")
 
     @property
+    def live_torch(self) -> dict[str, Any]:
+        """Torch's state in the living process; empty where it is not known."""
+        state = self.report.live.get("torch")
+        return state if isinstance(state, dict) else {}
+
+    @property
+    def live_optimizers(self) -> list[dict[str, Any]]:
+        """The settings of the optimizers in the living process."""
+        known = self.report.live.get("optimizers")
+        return [optimizer for optimizer in known if isinstance(optimizer, dict)] if isinstance(known, list) else []
+
+    @property
     def drained_share(self) -> float | None:
         """Share of looks at which the GPU had nothing queued; None where it was not measured."""
         return None if self.report.gpu is None else self.report.gpu.drained_share

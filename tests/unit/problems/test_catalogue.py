@@ -35,7 +35,7 @@ def test_it_is_documented(problem: Problem) -> None:
     assert problem.in_run is not None or problem.in_source is not None
 
 
-@pytest.mark.parametrize("problem", [one for one in _ALL if one.values[0].in_run is not None])  # type: ignore[union-attr]
+@pytest.mark.parametrize("problem", [param for param in _ALL if param.values[0].in_run is not None])  # type: ignore[union-attr]
 def test_it_has_cases_of_both_kinds(problem: Problem) -> None:
     found = [case for case in problem.cases if case.found]
     quiet = [case for case in problem.cases if not case.found]
@@ -52,12 +52,12 @@ def test_its_cases_hold(problem: Problem, case: Case) -> None:
     found = list(problem.found_in_run(case.run))
 
     assert bool(found) == case.found
-    for one in found:
-        assert one.code == problem.code and one.family == problem.family
-        assert one.remedy == problem.remedy or f"`{one.remedy}`" in problem.text
-        assert one.severity in ("high", "medium", "low")
-        assert one.evidence and one.cause and not english(one.cause).endswith(".")
-        gain = one.predicted_gain
+    for finding in found:
+        assert finding.code == problem.code and finding.family == problem.family
+        assert finding.remedy == problem.remedy or f"`{finding.remedy}`" in problem.text
+        assert finding.severity in ("high", "medium", "low")
+        assert finding.evidence and finding.cause and not english(finding.cause).endswith(".")
+        gain = finding.predicted_gain
         assert gain is None or (1 <= gain.low <= gain.mid <= gain.high and gain.method)
 
 

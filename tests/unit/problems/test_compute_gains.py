@@ -8,7 +8,7 @@ import pytest
 
 from flatout.problems.cases import on_gpu, run
 from flatout.problems.catalogue import problems
-from flatout.problems.compute.device import activity, needed
+from flatout.problems.compute.device import needed_shares, unit_activity
 from flatout.records.evidence import Evidence, GpuState
 from flatout.records.report import Gain, RunFacts
 
@@ -30,7 +30,7 @@ def recorded(
 
 
 def gain(code: str, evidence: Evidence) -> Gain | None:
-    problem = next(one for one in problems() if one.code == code)
+    problem = next(known for known in problems() if known.code == code)
     (found,) = problem.found_in_run(evidence)
     return found.predicted_gain
 
@@ -42,7 +42,7 @@ def gain(code: str, evidence: Evidence) -> Gain | None:
         ("CO503", recorded(HELD, (1.3, 2.3), 0.307, 0.14, 0.857), 1.20),
         ("CO502", recorded(FLOAT32, (9.4, 24.2), 0.286, 0.344, 0.909), 1.98),
     ],
-    ids=lambda one: one if isinstance(one, str) else None,
+    ids=lambda value: value if isinstance(value, str) else None,
 )
 def test_the_gain_is_near_what_was_reached(code: str, evidence: Evidence, actual: float) -> None:
     predicted = gain(code, evidence)
@@ -55,7 +55,7 @@ def test_the_gain_is_near_what_was_reached(code: str, evidence: Evidence, actual
 def test_idle_time_in_between_changes_nothing() -> None:
     whole, half = (recorded(FIRST, (22.0, 32.0), 0.32 * part, 0.08 * part, 0.96 * part) for part in (1.0, 0.6))
 
-    assert needed(whole) == pytest.approx(needed(half))
+    assert needed_shares(whole) == pytest.approx(needed_shares(half))
 
 
 def test_what_is_not_counted_promises_nothing() -> None:
@@ -64,7 +64,7 @@ def test_what_is_not_counted_promises_nothing() -> None:
 
 
 def test_few_processors_at_work_say_nothing() -> None:
-    assert activity(recorded(FIRST, (22.0, 32.0), 0.1, 0.02, 0.3)) is None
+    assert unit_activity(recorded(FIRST, (22.0, 32.0), 0.1, 0.02, 0.3)) is None
 
 
 def test_a_switch_for_convolutions_promises_nothing_without_any() -> None:

@@ -53,19 +53,19 @@ def test_its_cases_hold(problem: Problem, case: SourceCase) -> None:
 
     found = list(problem.found_in_source(Code(load_texts(case.files))))
 
-    assert {(one.place.file, one.place.line) for one in found} == case.lines
-    for one in found:
-        assert one.code == problem.code and one.family == problem.family
-        assert one.severity in ("high", "medium", "low", "hint")
-        assert one.cause and not english(one.cause).endswith(".")
-        assert one.change and not english(one.change).endswith(".")
+    assert {(finding.place.file, finding.place.line) for finding in found} == case.lines
+    for finding in found:
+        assert finding.code == problem.code and finding.family == problem.family
+        assert finding.severity in ("high", "medium", "low", "hint")
+        assert finding.cause and not english(finding.cause).endswith(".")
+        assert finding.change and not english(finding.change).endswith(".")
 
 
 def _with_fixes() -> Iterator[object]:
     for problem in _SEEN:
         for case in problem.source_cases:
             found = problem.found_in_source(Code(load_texts(case.files))) if case.lines else ()
-            if any(one.fix is not None for one in found):
+            if any(finding.fix is not None for finding in found):
                 yield pytest.param(problem, case, id=f"{problem.code}-{case.name.replace(' ', '-')}")
 
 
@@ -73,13 +73,13 @@ def _with_fixes() -> Iterator[object]:
 def test_its_fixes_cure_it_and_touch_nothing_else(problem: Problem, case: SourceCase) -> None:
     texts = {file: text.encode() for file, text in case.files.items()}
     before = list(problem.found_in_source(Code(load_texts(case.files))))
-    fixable = [one for one in before if one.fix is not None]
+    fixable = [finding for finding in before if finding.fix is not None]
 
     done = fixed(load_texts(case.files), [problem], texts.__getitem__, unsafe=True)
 
     assert not done.trouble and done.left.fixed >= 1
     # What is left has no fix: all that had one are gone.
-    assert not any(one.fix is not None for one in done.left.findings)
+    assert not any(finding.fix is not None for finding in done.left.findings)
     assert len(done.left.findings) == len(before) - len(fixable)
     for file, data in done.after.items():
         assert soundness(file, data) >= soundness(file, texts[file])
@@ -101,8 +101,10 @@ def _changed(before: str, after: str) -> set[int]:
 
 
 def _lines_of(findings: list[SourceFinding], file: str) -> set[int]:
-    edits = [edit for one in findings if one.fix is not None for edit in one.fix.edits if edit.place.file == file]
+    edits = [
+        edit for finding in findings if finding.fix is not None for edit in finding.fix.edits if edit.place.file == file
+    ]
     touched = {line for edit in edits for line in range(edit.place.line, max(edit.place.line, edit.place.end_line) + 1)}
     # An import stands among others, or at the top.
-    imports = any(one.fix is not None and one.fix.imports for one in findings)
+    imports = any(finding.fix is not None and finding.fix.imports for finding in findings)
     return touched | (set(range(4)) if imports else set())

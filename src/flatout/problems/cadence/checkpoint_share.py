@@ -24,8 +24,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from flatout.problems.cadence.pause_costs import exposed_ms, gain_if_rarer, interval_factor, pause_ms, prepared_ms
 from flatout.problems.cadence.pauses import find_checkpoints, how_often
-from flatout.problems.cadence.pausing import exposed_ms, pause_ms, prepared_ms, rarer, times_longer
 from flatout.problems.cases import HERE, STEPS, Case, SourceCase, in_each_step, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import WORTH
@@ -49,8 +49,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     ms = exposed_ms(run, pause_ms(run, "checkpoint") + prepared, each_ms)
     if ms < WORTH * run.step_ms:
         return
-    times = times_longer(run, ms)
-    gain = rarer(run, ms, times, "checkpoints")
+    times = interval_factor(run, ms)
+    gain = gain_if_rarer(run, ms, times, "checkpoints")
     if gain is None:
         return
     worst = max(sites, key=lambda site: site.total_s)
@@ -94,13 +94,13 @@ CASES = (
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
-    for one in find_checkpoints(code):
+    for pause in find_checkpoints(code):
         yield FoundInSource(
-            severity="high" if one.period == 1 else "medium",
-            place=one.region.module.place(one.node),
-            cause=message("ca603.source_cause", code=short_text(one.node, 40), often=how_often(one)),
+            severity="high" if pause.period == 1 else "medium",
+            place=pause.region.module.place(pause.node),
+            cause=message("ca603.source_cause", code=short_text(pause.node, 40), often=how_often(pause)),
             change=message("ca603.source_change"),
-            related=call_path(one.region),
+            related=call_path(pause.region),
         )
 
 

@@ -24,8 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cadence.pausing import pause_ms
-from flatout.problems.cadence.validation import Evaluation, Fed, evaluation, fed
+from flatout.problems.cadence.pause_costs import BetterFeed, Evaluation, find_evaluation, improve_feed, pause_ms
 from flatout.problems.cases import HERE, Case, SourceCase, loader, on_gpu, run, worker_cost
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import WORTH, by_step
@@ -42,51 +41,51 @@ _BETTER = 0.75
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
-    one = evaluation(run)
-    better = fed(run, one) if one is not None else None
-    if one is None or better is None or better.each_ms > _BETTER * one.each_ms:
+    evaluation = find_evaluation(run)
+    better = improve_feed(run, evaluation) if evaluation is not None else None
+    if evaluation is None or better is None or better.each_ms > _BETTER * evaluation.each_ms:
         return
-    gain = _gain(run, one, better)
+    gain = _gain(run, evaluation, better)
     if gain is None or pause_ms(run, "eval") < WORTH * run.step_ms:
         return
     yield FoundInRun(
-        location=one.loader.made_at,
+        location=evaluation.loader.made_at,
         evidence={
-            "eval_s_each": round(one.each_ms * 1e-3, 3),
-            "loading_s_each": round(one.loading_ms * 1e-3, 3),
-            "samples_each": int(one.samples),
-            "num_workers": one.loader.workers,
-            "batch_size": one.loader.batch_size or 0,
+            "eval_s_each": round(evaluation.each_ms * 1e-3, 3),
+            "loading_s_each": round(evaluation.loading_ms * 1e-3, 3),
+            "samples_each": int(evaluation.samples),
+            "num_workers": evaluation.loader.workers,
+            "batch_size": evaluation.loader.batch_size or 0,
         },
-        cause=_cause(run, one, better),
-        change=_change(one, better),
+        cause=_cause(run, evaluation, better),
+        change=_change(evaluation, better),
         predicted_gain=gain,
     )
 
 
-def _gain(run: Evidence, one: Evaluation, better: Fed) -> Gain | None:
+def _gain(run: Evidence, evaluation: Evaluation, better: BetterFeed) -> Gain | None:
     ms, step_ms = pause_ms(run, "eval"), run.step_ms
-    after_ms = step_ms - ms * (1 - better.each_ms / one.each_ms)
-    cautious_ms = step_ms - ms * (1 - better.cautious_ms / one.each_ms)
-    method = message("ca602.gain", better_s=better.each_ms * 1e-3, each_s=one.each_ms * 1e-3)
+    after_ms = step_ms - ms * (1 - better.each_ms / evaluation.each_ms)
+    cautious_ms = step_ms - ms * (1 - better.cautious_ms / evaluation.each_ms)
+    method = message("ca602.gain", better_s=better.each_ms * 1e-3, each_s=evaluation.each_ms * 1e-3)
     return by_step(run, cautious_ms, after_ms, after_ms, method)
 
 
-def _cause(run: Evidence, one: Evaluation, better: Fed) -> Message:
-    took = {"each_s": one.each_ms * 1e-3, "share": pause_ms(run, "eval") / run.step_ms}
-    workers = one.loader.workers
+def _cause(run: Evidence, evaluation: Evaluation, better: BetterFeed) -> Message:
+    took = {"each_s": evaluation.each_ms * 1e-3, "share": pause_ms(run, "eval") / run.step_ms}
+    workers = evaluation.loader.workers
     if better.workers <= workers:
-        return message("ca602.cause_batch", **took, batch_size=one.loader.batch_size or 1)
+        return message("ca602.cause_batch", **took, batch_size=evaluation.loader.batch_size or 1)
     if not workers:
-        return message("ca602.cause_main_process", **took, loading_s=one.loading_ms * 1e-3)
-    return message("ca602.cause_workers", **took, workers=workers, loading_s=one.loading_ms / workers * 1e-3)
+        return message("ca602.cause_main_process", **took, loading_s=evaluation.loading_ms * 1e-3)
+    return message("ca602.cause_workers", **took, workers=workers, loading_s=evaluation.loading_ms / workers * 1e-3)
 
 
-def _change(one: Evaluation, better: Fed) -> Message:
+def _change(evaluation: Evaluation, better: BetterFeed) -> Message:
     changes = []
-    if better.batch_size != (one.loader.batch_size or 1):
+    if better.batch_size != (evaluation.loader.batch_size or 1):
         changes.append(f"batch_size={better.batch_size}")
-    if better.workers != one.loader.workers:
+    if better.workers != evaluation.loader.workers:
         changes.append(f"num_workers={better.workers}, persistent_workers=True")
     return verbatim(", ".join(changes))
 
@@ -126,7 +125,11 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         if loader_setting(made, "batch_sampler", code.values).state != "missing":
             continue
         module = made.function.module
-        larger = [one for one in code.loaders if one.trains and one.function.module is module and _batch(one, code) > 1]
+        larger = [
+            loader
+            for loader in code.loaders
+            if loader.trains and loader.function.module is module and _batch(loader, code) > 1
+        ]
         # Samples of different size cannot share a batch: only where the training's do it is clear.
         if (
             not larger

@@ -26,9 +26,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from flatout.problems.cadence.pause_costs import (
+    find_evaluation,
+    gain_if_rarer,
+    improve_feed,
+    interval_factor,
+    is_slow_itself,
+    pause_ms,
+    steady_steps,
+)
 from flatout.problems.cadence.pauses import find_evaluations, how_often
-from flatout.problems.cadence.pausing import pause_ms, rarer, steady_steps, times_longer
-from flatout.problems.cadence.validation import evaluation, fed, is_slow_itself
 from flatout.problems.cases import HERE, Case, SourceCase, loader, on_gpu, run, worker_cost
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import WORTH
@@ -47,8 +54,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     often, ms = _how_often(run), _cadence_ms(run)
     if often < 2 or run.evaluations is None or ms < WORTH * run.step_ms:
         return
-    times = times_longer(run, ms, _MOST_TIMES)
-    gain = rarer(run, ms, times, "evaluation")
+    times = interval_factor(run, ms, _MOST_TIMES)
+    gain = gain_if_rarer(run, ms, times, "evaluation")
     if gain is None:
         return
     all_ms, period = pause_ms(run, "eval"), run.report.run.steps / often
@@ -71,16 +78,21 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
 def _how_often(run: Evidence) -> int:
     """Evaluations in all: one after the last step is in no step, but its loader was read."""
     seen = run.evaluations.count if run.evaluations else 0
-    one = evaluation(run)
-    return max(seen, one.loader.epochs) if one is not None else seen
+    evaluation = find_evaluation(run)
+    return max(seen, evaluation.loader.epochs) if evaluation is not None else seen
 
 
 def _cadence_ms(run: Evidence) -> float:
     """What evaluating so often costs a step. Where each evaluation is slow by itself, mend that first."""
-    ms, one = pause_ms(run, "eval"), evaluation(run)
-    better = fed(run, one) if one is not None else None
-    if one is not None and better is not None and is_slow_itself(run, one) and better.each_ms < 0.5 * one.each_ms:
-        return ms * better.each_ms / one.each_ms
+    ms, evaluation = pause_ms(run, "eval"), find_evaluation(run)
+    better = improve_feed(run, evaluation) if evaluation is not None else None
+    if (
+        evaluation is not None
+        and better is not None
+        and is_slow_itself(run, evaluation)
+        and better.each_ms < 0.5 * evaluation.each_ms
+    ):
+        return ms * better.each_ms / evaluation.each_ms
     return ms
 
 
@@ -124,12 +136,12 @@ CASES = (
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
-    for one in find_evaluations(code):
-        module = one.region.module
+    for pause in find_evaluations(code):
+        module = pause.region.module
         yield FoundInSource(
-            severity="high" if one.period == 1 else "medium",
-            place=loop_header(one.node, module) if isinstance(one.node, ast.For) else module.place(one.node),
-            cause=message("ca601.source_cause", often=how_often(one)),
+            severity="high" if pause.period == 1 else "medium",
+            place=loop_header(pause.node, module) if isinstance(pause.node, ast.For) else module.place(pause.node),
+            cause=message("ca601.source_cause", often=how_often(pause)),
             change=message("ca601.source_change"),
         )
 

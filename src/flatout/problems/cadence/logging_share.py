@@ -23,9 +23,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from flatout.problems.cadence.pause_costs import (
+    exposed_ms,
+    gain_if_rarer,
+    interval_factor,
+    is_image,
+    is_progress,
+    logged_ms,
+    pause_ms,
+    prepared_ms,
+)
 from flatout.problems.cadence.pauses import find_pictures, how_often
-from flatout.problems.cadence.pausing import exposed_ms, pause_ms, prepared_ms, rarer, times_longer
-from flatout.problems.cadence.printing import is_image, is_progress, logged_ms
 from flatout.problems.cases import HERE, STEPS, Case, SourceCase, in_each_step, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import WORTH
@@ -50,8 +58,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     ms = exposed_ms(run, logged, each_ms)
     if ms < WORTH * run.step_ms:
         return
-    times = times_longer(run, ms)
-    gain = rarer(run, ms, times, "logging")
+    times = interval_factor(run, ms)
+    gain = gain_if_rarer(run, ms, times, "logging")
     if gain is None:
         return
     worst = max(sites, key=lambda site: site.total_s)
@@ -125,12 +133,12 @@ CASES = (
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
-    for one in find_pictures(code):
+    for pause in find_pictures(code):
         yield FoundInSource(
-            place=one.region.module.place(one.node),
-            cause=message("ca604.source_cause", code=short_text(one.node, 40), often=how_often(one)),
+            place=pause.region.module.place(pause.node),
+            cause=message("ca604.source_cause", code=short_text(pause.node, 40), often=how_often(pause)),
             change=message("ca604.source_change"),
-            related=call_path(one.region),
+            related=call_path(pause.region),
         )
 
 

@@ -24,9 +24,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from flatout.problems.cadence.pause_costs import (
+    exposed_ms,
+    gain_if_rarer,
+    interval_factor,
+    is_progress,
+    logged_ms,
+    pause_ms,
+    printed_ms,
+)
 from flatout.problems.cadence.pauses import find_printed_lines
-from flatout.problems.cadence.pausing import exposed_ms, pause_ms, rarer, times_longer
-from flatout.problems.cadence.printing import is_progress, logged_ms, printed_ms
 from flatout.problems.cases import HERE, STEPS, Case, SourceCase, in_each_step, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource, step_of
 from flatout.problems.prediction import WORTH
@@ -51,8 +58,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     ms = exposed_ms(run, written_ms, each_ms=0.0)
     if not costs or ms < WORTH * run.step_ms:
         return
-    times = times_longer(run, ms)
-    gain = rarer(run, ms, times, "progress")
+    times = interval_factor(run, ms)
+    gain = gain_if_rarer(run, ms, times, "progress")
     if gain is None:
         return
     worst = max(costs, key=lambda place: costs[place])
@@ -105,13 +112,13 @@ CASES = (
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
-    for one in find_printed_lines(code):
+    for pause in find_printed_lines(code):
         yield FoundInSource(
             severity="low",
-            place=one.region.module.place(one.node),
-            cause=message("ca605.source_cause", code=short_text(one.node, 40), step=step_of(one.region)),
+            place=pause.region.module.place(pause.node),
+            cause=message("ca605.source_cause", code=short_text(pause.node, 40), step=step_of(pause.region)),
             change=message("ca605.source_change"),
-            related=call_path(one.region),
+            related=call_path(pause.region),
         )
 
 

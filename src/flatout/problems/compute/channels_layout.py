@@ -6,8 +6,8 @@ and weights lie in memory with the channels first (NCHW), torch's default. Tenso
 Why the GPU idles: it does not; cudnn turns the data around before and after a convolution, or takes a slower kernel,
 and what lies between convolutions (norms, activations) reads memory in the less favourable order.
 
-How it shows in a run: the device binds, most of the heavy nodes of the autograd graph are convolutions, and what they
-have saved, in half precision, lies with channels first.
+How it shows in a run: the GPU is the bottleneck, most of the heavy nodes of the autograd graph are convolutions, and
+what they have saved, in half precision, lies with channels first.
 
 How it shows in source: a training in half precision on a GPU, of a model that is mostly convolutions, in whose files
 `channels_last` is never said and nothing is compiled.
@@ -32,8 +32,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from flatout.problems.cases import Case, SourceCase, on_gpu, run
-from flatout.problems.compute.device import activity, binds, needed, torch_state, trained_ms
-from flatout.problems.compute.precision import HALF, is_of_an_agent
+from flatout.problems.compute.device import gpu_passes_ms, is_gpu_bound, needed_shares, unit_activity
+from flatout.problems.compute.precision import HALF, is_agent_training
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import by_step
 from flatout.records.evidence import Evidence, GpuState
@@ -56,14 +56,14 @@ _LOSE = 0.05
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
-    state = torch_state(run)
+    state = run.live_torch
     # A compiler chooses the layout itself.
-    if not binds(run) or state.get("compiled") or trained_ms(run) < _WORTH * run.step_ms:
+    if not is_gpu_bound(run) or state.get("compiled") or gpu_passes_ms(run) < _WORTH * run.step_ms:
         return
     first, share = _half_first(state), state.get("convolution_share")
     if first < _MOSTLY or share is None or float(share) < _DOMINATE:
         return
-    part = needed(run)
+    part = needed_shares(run)
     if part is not None and part[1] > 1 - _LOSE:
         return
     yield FoundInRun(
@@ -72,13 +72,13 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         evidence={
             "channels_first_share": round(first, 3),
             "convolution_share": round(float(share), 3),
-            "device_ms_per_step": round(trained_ms(run), 2),
+            "device_ms_per_step": round(gpu_passes_ms(run), 2),
             **_active(run),
         },
         cause=message(
             "co506.cause_uncounted" if part is None else "co506.cause",
             share=first,
-            passes_ms=trained_ms(run),
+            passes_ms=gpu_passes_ms(run),
             step_ms=run.step_ms,
         ),
         change=message("co506.change"),
@@ -88,15 +88,15 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
 
 def _gain(run: Evidence, part: tuple[float, float, float]) -> Gain | None:
     worst, likely, best = part
-    passes_ms = trained_ms(run)
-    method = message("co506.gain", active=sum(activity(run) or ()), likely=likely, passes_ms=passes_ms)
+    passes_ms = gpu_passes_ms(run)
+    method = message("co506.gain", active=sum(unit_activity(run) or ()), likely=likely, passes_ms=passes_ms)
     low_ms = run.step_ms - _CAUTIOUS * passes_ms * (1 - worst)
     return by_step(run, low_ms, run.step_ms - passes_ms * (1 - likely), run.step_ms - passes_ms * (1 - best), method)
 
 
 def _active(run: Evidence) -> dict[str, float]:
     """Of the card's counters, where it has them."""
-    active = activity(run)
+    active = unit_activity(run)
     return {} if active is None else {"memory_active": round(active[0], 3), "tensor_active": round(active[1], 3)}
 
 
@@ -167,7 +167,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
     for job in code.jobs:
         if not job.is_on_gpu or job.says(_SAID) or job.says(_COMPILED):
             continue
-        if is_of_an_agent(job) or not _is_of_convolutions_in_half(job):
+        if is_agent_training(job) or not _is_of_convolutions_in_half(job):
             continue
         made = find_model_call(job)
         yield FoundInSource(
@@ -180,10 +180,10 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
 
 def _is_of_convolutions_in_half(job: TrainingJob) -> bool:
     files = nearby_modules(job)
-    if not any(job.texts.say(HALF, one) for one in files) or any(job.texts.say(_OTHERWISE, one) for one in files):
+    if not any(job.texts.say(HALF, file) for file in files) or any(job.texts.say(_OTHERWISE, file) for file in files):
         return False
-    written = sum(len(_CONVOLUTION.findall(one.text)) for one in files)
-    return written > _FEW or any(job.texts.say(_KNOWN, one) for one in files)
+    written = sum(len(_CONVOLUTION.findall(file.text)) for file in files)
+    return written > _FEW or any(job.texts.say(_KNOWN, file) for file in files)
 
 
 _NET = """

@@ -84,7 +84,7 @@ def _per_step(states: tuple[dict[str, Any], ...]) -> tuple[float, float] | None:
 def _memory(gpus: tuple[GpuState, ...]) -> tuple[float, float]:
     """Used and in all, of the fullest device."""
     known = [(state.memory_used_bytes or 0.0, state.memory_total_bytes) for state in gpus if state.memory_total_bytes]
-    return max(known, key=lambda one: one[0] / one[1], default=(0.0, 0.0))
+    return max(known, key=lambda memory: memory[0] / memory[1], default=(0.0, 0.0))
 
 
 def _states(*seconds: float) -> tuple[dict[str, Any], ...]:

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from flatout.problems.cases import Case, SourceCase, on_gpu, run
-from flatout.problems.compute.device import activity, binds, needed, torch_state, trained_ms
+from flatout.problems.compute.device import gpu_passes_ms, is_gpu_bound, needed_shares, unit_activity
 from flatout.problems.found import FoundInRun, FoundInSource, Severity
 from flatout.problems.prediction import by_step
 from flatout.records.evidence import Evidence, GpuState
@@ -52,13 +52,13 @@ _NOTICED = 1.01
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
-    state = torch_state(run)
+    state = run.live_torch
     cudnn, everything = bool(state.get("cudnn_deterministic")), bool(state.get("deterministic_algorithms"))
     if not run.on_gpu or not (cudnn or everything):
         return
     switch = "torch.use_deterministic_algorithms(True)" if everything else "torch.backends.cudnn.deterministic = True"
     yield FoundInRun(
-        severity="medium" if binds(run) else "low",
+        severity="medium" if is_gpu_bound(run) else "low",
         location=None,
         evidence={
             "cudnn_deterministic": str(cudnn),
@@ -76,14 +76,14 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
 
 def _gain(run: Evidence, everything: bool) -> Gain | None:
     """None where it was not measured, or the kernels lose nothing."""
-    part, passes_ms = needed(run), trained_ms(run)
-    if part is None or not binds(run):
+    part, passes_ms = needed_shares(run), gpu_passes_ms(run)
+    if part is None or not is_gpu_bound(run):
         return None
     # cudnn's switch is for convolutions alone.
-    concerned = 1.0 if everything else float(torch_state(run).get("convolution_share") or 0.0)
+    concerned = 1.0 if everything else float(run.live_torch.get("convolution_share") or 0.0)
     lost_ms = passes_ms * concerned * (1 - part[1])
     method_id = "co503.gain_all" if everything else "co503.gain_convolutions"
-    method = message(method_id, active=sum(activity(run) or ()), lost_ms=lost_ms)
+    method = message(method_id, active=sum(unit_activity(run) or ()), lost_ms=lost_ms)
     gain = by_step(run, run.step_ms, run.step_ms - _LIKELY * lost_ms, run.step_ms - lost_ms, method)
     return gain if gain is not None and gain.mid >= _NOTICED else None
 
@@ -120,6 +120,88 @@ CASES = (
 _INSTEAD = {"deterministic": "False", "algorithms": "False", "enabled": "True", "benchmark": "True"}
 
 
+# Switches that keep torch from its fastest kernels, as a training on a GPU sets them.
+
+_SWITCHES: tuple[tuple[Literal["deterministic", "enabled", "benchmark"], bool], ...] = (
+    ("deterministic", True),
+    ("enabled", False),
+    ("benchmark", False),
+)
+_ALGORITHMS = ("use_deterministic_algorithms", "set_deterministic")
+# cudnn's search is for convolutions; libraries of such models say nothing of them in the script.
+_OF_CONVOLUTIONS = (
+    "Conv1d", "Conv2d", "Conv3d", "torchvision", "timm", "diffusers", "segmentation_models", "monai", "resnet", "unet",
+    "cnn", "mmcv", "mmdet", "detectron",
+)  # fmt: skip
+_CONVOLUTIONS = text_pattern(rf"\b({'|'.join(_OF_CONVOLUTIONS)})", *_OF_CONVOLUTIONS)
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """`given` is the expression that is set, `value` what it is known to be."""
+
+    what: Literal["deterministic", "algorithms", "enabled", "benchmark"]
+    function: Function
+    node: ast.AST
+    given: ast.expr
+    value: Value
+    has_convolutions: bool
+    # benchmark = True beside deterministic = True: the fastest of the deterministic ones is searched for.
+    is_searched: bool = False
+
+
+def find_switches(code: Code) -> Iterator[tuple[Switch, ...]]:
+    """Those of one function together, the weightiest first."""
+    concerned: dict[int, tuple[Module, bool]] = {}
+    for job in code.jobs:
+        if job.is_on_gpu:
+            convolves = job.says(_CONVOLUTIONS)
+            for part in job.modules:
+                if is_test_module(part):
+                    continue
+                concerned[id(part)] = (part, convolves or concerned.get(id(part), (part, False))[1])
+    for module, convolves in concerned.values():
+        if "cudnn" not in module.text and not any(word in module.text for word in _ALGORITHMS):
+            continue
+        for function in module.functions:
+            found = [
+                switch
+                for switch in (*_assigned(function, convolves, code), *_called(function, convolves, code))
+                if runs_by_default(switch.node, function, code.project, code.values)
+            ]
+            if found:
+                order = ("algorithms", "enabled", "deterministic", "benchmark")
+                yield tuple(sorted(found, key=lambda switch: order.index(switch.what)))
+
+
+def _assigned(function: Function, convolves: bool, code: Code) -> Iterator[Switch]:
+    for name, values in function.bindings.items():
+        owner, _, attribute = name.rpartition(".")
+        if owner.split(".")[-1] != "cudnn":
+            continue
+        for what, guilty in _SWITCHES:
+            if what != attribute or (what == "benchmark" and not convolves):
+                continue
+            for given in values:
+                value = code.values.of(given, function)
+                if value is not None and isinstance(value.value, bool | int) and bool(value.value) is guilty:
+                    yield Switch(what, function, given, given, value, convolves, _is_searched(owner, function, code))
+
+
+def _is_searched(owner: str, function: Function, code: Code) -> bool:
+    known = [code.values.of(given, function) for given in function.bindings.get(f"{owner}.benchmark", ())]
+    return any(value is not None and value.value is True for value in known)
+
+
+def _called(function: Function, convolves: bool, code: Code) -> Iterator[Switch]:
+    for call in function.calls:
+        name = dotted_name(call.func).split(".")[-1]
+        given = argument(call, "mode" if name == _ALGORITHMS[0] else "d", 0) if name in _ALGORITHMS else None
+        value = code.values.of(given, function) if given is not None else None
+        if given is not None and value is not None and value.value is True:
+            yield Switch("algorithms", function, call, given, value, convolves)
+
+
 def in_source(code: Code) -> Iterator[FoundInSource]:
     for together in find_switches(code):
         first = together[0]
@@ -149,10 +231,10 @@ def _cause(switch: Switch) -> Message:
 def _fix(together: tuple[Switch, ...]) -> Fix | None:
     """All switches of one place at once: the next one would be found instead."""
     edits = []
-    for one in together:
-        if not one.value.is_direct:
+    for switch in together:
+        if not switch.value.is_direct:
             return None
-        edits.append(replace_node(one.function.module, one.given, _INSTEAD[one.what]))
+        edits.append(replace_node(switch.function.module, switch.given, _INSTEAD[switch.what]))
     return Fix("let torch choose the fastest kernels", tuple(edits), is_safe=False)
 
 
@@ -219,84 +301,3 @@ SOURCE_CASES = (
     SourceCase("quiet when the search is on", "torch.backends.cudnn.benchmark = True\n" + _LOOP),
     SourceCase("quiet when nothing trains here", "torch.backends.cudnn.deterministic = True\nmodel(x.cuda())\n"),
 )
-
-# Switches that keep torch from its fastest kernels, as a training on a GPU sets them.
-
-_SWITCHES: tuple[tuple[Literal["deterministic", "enabled", "benchmark"], bool], ...] = (
-    ("deterministic", True),
-    ("enabled", False),
-    ("benchmark", False),
-)
-_ALGORITHMS = ("use_deterministic_algorithms", "set_deterministic")
-# cudnn's search is for convolutions; libraries of such models say nothing of them in the script.
-_OF_CONVOLUTIONS = (
-    "Conv1d", "Conv2d", "Conv3d", "torchvision", "timm", "diffusers", "segmentation_models", "monai", "resnet", "unet",
-    "cnn", "mmcv", "mmdet", "detectron",
-)  # fmt: skip
-_CONVOLUTIONS = text_pattern(rf"\b({'|'.join(_OF_CONVOLUTIONS)})", *_OF_CONVOLUTIONS)
-
-
-@dataclass(frozen=True, slots=True)
-class Switch:
-    """`given` is the expression that is set, `value` what it is known to be."""
-
-    what: Literal["deterministic", "algorithms", "enabled", "benchmark"]
-    function: Function
-    node: ast.AST
-    given: ast.expr
-    value: Value
-    has_convolutions: bool
-    # benchmark = True beside deterministic = True: the fastest of the deterministic ones is searched for.
-    is_searched: bool = False
-
-
-def find_switches(code: Code) -> Iterator[tuple[Switch, ...]]:
-    """Those of one function together, the weightiest first."""
-    concerned: dict[int, tuple[Module, bool]] = {}
-    for job in code.jobs:
-        if job.is_on_gpu:
-            convolves = job.says(_CONVOLUTIONS)
-            for one in job.modules:
-                if is_test_module(one):
-                    continue
-                concerned[id(one)] = (one, convolves or concerned.get(id(one), (one, False))[1])
-    for module, convolves in concerned.values():
-        if "cudnn" not in module.text and not any(one in module.text for one in _ALGORITHMS):
-            continue
-        for function in module.functions:
-            found = [
-                one
-                for one in (*_assigned(function, convolves, code), *_called(function, convolves, code))
-                if runs_by_default(one.node, function, code.project, code.values)
-            ]
-            if found:
-                order = ("algorithms", "enabled", "deterministic", "benchmark")
-                yield tuple(sorted(found, key=lambda one: order.index(one.what)))
-
-
-def _assigned(function: Function, convolves: bool, code: Code) -> Iterator[Switch]:
-    for name, values in function.bindings.items():
-        owner, _, attribute = name.rpartition(".")
-        if owner.split(".")[-1] != "cudnn":
-            continue
-        for what, guilty in _SWITCHES:
-            if what != attribute or (what == "benchmark" and not convolves):
-                continue
-            for given in values:
-                value = code.values.of(given, function)
-                if value is not None and isinstance(value.value, bool | int) and bool(value.value) is guilty:
-                    yield Switch(what, function, given, given, value, convolves, _is_searched(owner, function, code))
-
-
-def _is_searched(owner: str, function: Function, code: Code) -> bool:
-    known = [code.values.of(one, function) for one in function.bindings.get(f"{owner}.benchmark", ())]
-    return any(one is not None and one.value is True for one in known)
-
-
-def _called(function: Function, convolves: bool, code: Code) -> Iterator[Switch]:
-    for call in function.calls:
-        name = dotted_name(call.func).split(".")[-1]
-        given = argument(call, "mode" if name == _ALGORITHMS[0] else "d", 0) if name in _ALGORITHMS else None
-        value = code.values.of(given, function) if given is not None else None
-        if given is not None and value is not None and value.value is True:
-            yield Switch("algorithms", function, call, given, value, convolves)

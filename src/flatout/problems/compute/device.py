@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from statistics import mean
-from typing import Any
 
 from flatout.records.evidence import Evidence
 
@@ -30,12 +29,7 @@ _REACHED = (0.7, 0.8, 0.95)
 _AT_WORK = 0.5
 
 
-def torch_state(run: Evidence) -> dict[str, Any]:
-    state = run.report.live.get("torch")
-    return state if isinstance(state, dict) else {}
-
-
-def binds(run: Evidence) -> bool:
+def is_gpu_bound(run: Evidence) -> bool:
     """Is it the device's own work that sets the pace? Only where it was measured."""
     gpu = run.report.gpu
     if not run.on_gpu or gpu is None or gpu.drained_share is None:
@@ -71,11 +65,11 @@ def product_share(run: Evidence) -> tuple[float, float, float]:
 
 def float32_share(run: Evidence) -> float | None:
     """Of the results in the autograd graph, those in float32; None where none was looked at."""
-    dtypes = torch_state(run).get("grad_dtypes")
+    dtypes = run.live_torch.get("grad_dtypes")
     return float(dtypes.get("float32", 0.0)) if isinstance(dtypes, dict) and dtypes else None
 
 
-def trained_ms(run: Evidence) -> float:
+def gpu_passes_ms(run: Evidence) -> float:
     """Milliseconds a step in which kernels of forward and backward run; of wall time where no device was timed."""
     gpu = run.report.gpu
     timed = {} if gpu is None else gpu.device_ms
@@ -87,7 +81,7 @@ def trained_ms(run: Evidence) -> float:
     return passes_ms if busy is None else min(passes_ms, busy * run.step_ms)
 
 
-def activity(run: Evidence) -> tuple[float, float] | None:
+def unit_activity(run: Evidence) -> tuple[float, float] | None:
     """How far memory and tensor cores were active while the device's processors were at work, 0..1 each.
 
     None where the card does not count this, or so few processors are at work that it says nothing.
@@ -100,13 +94,13 @@ def activity(run: Evidence) -> tuple[float, float] | None:
     return mean(memory) / at_work, gpu.tensor_active / at_work
 
 
-def needed(run: Evidence) -> tuple[float, float, float] | None:
+def needed_shares(run: Evidence) -> tuple[float, float, float] | None:
     """The part of its time that the device would need with well-chosen kernels: at worst, likely and at best.
 
     Kernels come down to moving memory or to multiplying on tensor cores. What is left of the time goes to those that do
     neither well, whatever they wait for. None where it was not measured.
     """
-    active = activity(run)
+    active = unit_activity(run)
     if active is None:
         return None
     worst, likely, best = (min(1.0, sum(active) / reached) for reached in _REACHED)

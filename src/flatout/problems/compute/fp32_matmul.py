@@ -5,8 +5,8 @@ cards since Ampere the tensor cores could do them as TF32: same range, 10 bits o
 
 Why the GPU idles: it does not; it works with its slow part while the fast part, the tensor cores, stands still.
 
-How it shows in a run: the device binds, the graph is float32, the matmul precision is "highest", and tensor cores are
-active next to none of the time. Convolutions are not concerned: torch lets them use TF32 by default.
+How it shows in a run: the GPU is the bottleneck, the graph is float32, the matmul precision is "highest", and tensor
+cores are active next to none of the time. Convolutions are not concerned: torch lets them use TF32 by default.
 
 How it shows in source: a training on a GPU whose files nowhere set the precision of float32 products, use no half
 precision, and have large products: attention, recurrent layers, or a model without convolutions.
@@ -25,13 +25,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import Case, SourceCase, on_gpu, run
-from flatout.problems.compute.device import binds, float32_share, product_share, tf32_factor, torch_state, trained_ms
+from flatout.problems.compute.device import float32_share, gpu_passes_ms, is_gpu_bound, product_share, tf32_factor
 from flatout.problems.compute.precision import (
     DECIDED,
     HALF,
     WIDE,
     has_large_products,
-    is_of_an_agent,
+    is_agent_training,
 )
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import by_step
@@ -52,8 +52,13 @@ _HIGH = 'torch.set_float32_matmul_precision("high")'
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
-    state, gpu = torch_state(run), run.report.gpu
-    if gpu is None or not binds(run) or state.get("matmul_precision") != "highest" or state.get("matmul_allow_tf32"):
+    state, gpu = run.live_torch, run.report.gpu
+    if (
+        gpu is None
+        or not is_gpu_bound(run)
+        or state.get("matmul_precision") != "highest"
+        or state.get("matmul_allow_tf32")
+    ):
         return
     # Without the counters of the card it cannot be told that tensor cores rest while the others work.
     if gpu.tensor_active is None or gpu.tensor_active > _TENSOR_CORES_REST or (gpu.sm_active or 0.0) < _BUSY:
@@ -72,7 +77,9 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "sm_active": round(gpu.sm_active or 0.0, 3),
             "product_share_likely": round(product_share(run)[1], 2),
         },
-        cause=message("co501.cause", tensor_active=gpu.tensor_active, passes_ms=trained_ms(run), step_ms=run.step_ms),
+        cause=message(
+            "co501.cause", tensor_active=gpu.tensor_active, passes_ms=gpu_passes_ms(run), step_ms=run.step_ms
+        ),
         change=verbatim(_HIGH),
         predicted_gain=gain,
     )
@@ -82,9 +89,9 @@ def _gain(run: Evidence) -> Gain | None:
     factor = tf32_factor(run)
     if factor is None:
         return None
-    part_ms = trained_ms(run) * (1 - 1 / factor)
+    part_ms = gpu_passes_ms(run) * (1 - 1 / factor)
     least, likely, most = (run.step_ms - part_ms * share for share in product_share(run))
-    return by_step(run, least, likely, most, message("co501.gain", passes_ms=trained_ms(run), factor=factor))
+    return by_step(run, least, likely, most, message("co501.gain", passes_ms=gpu_passes_ms(run), factor=factor))
 
 
 def _facts(device: str) -> RunFacts:
@@ -111,9 +118,9 @@ CASES = (
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
     for job in code.jobs:
-        if not job.is_on_gpu or any(job.says(one) for one in (DECIDED, HALF, WIDE)):
+        if not job.is_on_gpu or any(job.says(pattern) for pattern in (DECIDED, HALF, WIDE)):
             continue
-        if job.is_given("tf32", "bf16", "fp16", "precision") or is_of_an_agent(job):
+        if job.is_given("tf32", "bf16", "fp16", "precision") or is_agent_training(job):
             continue
         if not has_large_products(job):
             continue

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import Case, on_gpu, run
-from flatout.problems.compute.device import binds
+from flatout.problems.compute.device import is_gpu_bound
 from flatout.problems.found import FoundInRun
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
@@ -37,7 +37,7 @@ _NEVER_DRAINED = 0.1
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
     gpu = run.report.gpu
-    if gpu is None or not binds(run) or gpu.sm_active is None or gpu.sm_active >= _SMALL:
+    if gpu is None or not is_gpu_bound(run) or gpu.sm_active is None or gpu.sm_active >= _SMALL:
         return
     # A host too slow to launch leaves the card as idle: then it is not the work that is too small.
     if (gpu.drained_share or 0.0) >= _NEVER_DRAINED or (gpu.util_mean or 0.0) < 80 or not run.samples_per_step:

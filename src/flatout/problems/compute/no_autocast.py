@@ -5,8 +5,8 @@ TF32. In bf16 they would do twice as much in the same time, and every activation
 
 Why the GPU idles: it does not; it takes longer than it has to.
 
-How it shows in a run: the device binds, the graph is float32, and the tensor cores are active for a good part of the
-time.
+How it shows in a run: the GPU is the bottleneck, the graph is float32, and the tensor cores are active for a good part
+of the time.
 
 How it shows in source: a training on a GPU whose files nowhere speak of autocast, a gradient scaler, fp16 or bf16. A
 launcher that has a config of its own (accelerate, DeepSpeed) may set it there: nothing is said then.
@@ -29,15 +29,14 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import Case, SourceCase, on_gpu, run
 from flatout.problems.compute.device import (
-    activity,
     bf16_factor,
-    binds,
     float32_share,
-    needed,
-    torch_state,
-    trained_ms,
+    gpu_passes_ms,
+    is_gpu_bound,
+    needed_shares,
+    unit_activity,
 )
-from flatout.problems.compute.precision import HALF, WIDE, is_of_an_agent
+from flatout.problems.compute.precision import HALF, WIDE, is_agent_training
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import by_step
 from flatout.records.evidence import Evidence, GpuState
@@ -67,9 +66,9 @@ _AT_WORK = 0.1
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
     gpu = run.report.gpu
-    if gpu is None or not binds(run) or (gpu.tensor_active or 0.0) < _AT_WORK:
+    if gpu is None or not is_gpu_bound(run) or (gpu.tensor_active or 0.0) < _AT_WORK:
         return
-    if (float32_share(run) or 0.0) < _MOSTLY or torch_state(run).get("default_dtype") not in (None, "float32"):
+    if (float32_share(run) or 0.0) < _MOSTLY or run.live_torch.get("default_dtype") not in (None, "float32"):
         return
     gain = _gain(run, gpu.tensor_active or 0.0)
     if gain is None:
@@ -79,7 +78,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         evidence={
             "float32_share": round(float32_share(run) or 0.0, 3),
             "tensor_active": round(gpu.tensor_active or 0.0, 3),
-            "device_ms_per_step": round(trained_ms(run), 2),
+            "device_ms_per_step": round(gpu_passes_ms(run), 2),
         },
         cause=message("co502.cause", tensor_active=gpu.tensor_active),
         change=message("co502.change"),
@@ -94,7 +93,7 @@ def _gain(run: Evidence, active: float) -> Gain | None:
     by_counters = _by_counters(run)
     if by_counters is not None:
         return by_counters
-    passes_ms = trained_ms(run)
+    passes_ms = gpu_passes_ms(run)
     products_ms = min(1.0, active * run.step_ms / (_ACTIVE_IN_PRODUCTS * passes_ms)) * passes_ms
     rest_ms = passes_ms - products_ms
     saved_ms = products_ms * (1 - 1 / factor)
@@ -108,16 +107,16 @@ def _gain(run: Evidence, active: float) -> Gain | None:
 
 def _by_counters(run: Evidence) -> Gain | None:
     """From how long memory and tensor cores are active, where the card counts both."""
-    active, part = activity(run), needed(run)
+    active, part = unit_activity(run), needed_shares(run)
     if active is None or part is None:
         return None
     memory, tensor = active
-    passes_ms = trained_ms(run) * min(1.0, run.step_ms / _SHORT_MS)
+    passes_ms = gpu_passes_ms(run) * min(1.0, run.step_ms / _SHORT_MS)
     least = (memory + tensor / _TENSOR_SHORTER) / sum(active)
     likely = (memory / _MEMORY_SHORTER + tensor / _TENSOR_SHORTER) / sum(active)
     method = message(
         "co502.gain_counters",
-        passes_ms=trained_ms(run),
+        passes_ms=gpu_passes_ms(run),
         memory_active=memory,
         tensor_active=tensor,
         memory_factor=_MEMORY_SHORTER,
@@ -156,7 +155,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
     for job in code.jobs:
         if not job.is_on_gpu or job.is_launched or job.says(HALF) or job.says(WIDE):
             continue
-        if job.is_given("precision", "bf16", "fp16", "plugins", "args") or is_of_an_agent(job):
+        if job.is_given("precision", "bf16", "fp16", "plugins", "args") or is_agent_training(job):
             continue
         keyword = _KEYWORDS.get(job.kind)
         yield FoundInSource(

@@ -42,6 +42,283 @@ _OTHER_TYPE = re.compile(r"bfloat16|bf16|set_autocast|get_autocast")
 _NATIVE = re.compile(r"torch\.amp\b|torch\.autocast\b|torch\.cuda\.amp\b|cuda import amp")
 
 
+# Uses of the names that torch.amp took over from torch.cuda.amp and torch.cpu.amp, and how to write them today.
+
+_OLD = re.compile(
+    r"^torch\.(cuda|cpu)\.amp(?:\.autocast_mode|\.grad_scaler)?\.(autocast|GradScaler|custom_fwd|custom_bwd)$"
+)
+_OLD_MODULE = re.compile(r"^torch\.(cuda|cpu)\.amp$")
+_NAMES = {"autocast", "GradScaler", "custom_fwd", "custom_bwd"}
+# Of the old autocast, by their place: the new one has them in another order.
+_PARAMETERS = ("enabled", "dtype", "cache_enabled")
+_VERSION = re.compile(r"version|hasattr|TORCH_|torch_(ge|gt|lt|2)|is_torch|_AVAILABLE|available\(")
+_MISSING = re.compile(r"ImportError|ModuleNotFoundError|AttributeError|TypeError|Exception|^$")
+_ASKED = re.compile(r"isinstance\([^\n]*GradScaler")
+_TYPES = (ast.arg, ast.AnnAssign, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """`node` is the name as it stands there; `call` is the call of it, or None where it only stands as a decorator."""
+
+    module: Module
+    node: ast.expr
+    device: str
+    name: str
+    call: ast.Call | None
+
+
+@dataclass(frozen=True, slots=True)
+class OldAmp:
+    """One thing to change: an import with all that it serves, or one use by its full name."""
+
+    module: Module
+    node: ast.AST
+    uses: tuple[Use, ...]
+    # How to write it today; None where that cannot be done without a doubt.
+    edits: tuple[Edit, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A module that may have old names, with the parents of its nodes by their ids."""
+
+    module: Module
+    project: Project
+    parents: dict[int, ast.AST]
+    # Somebody asks a scaler for its class, so it has to stay what it is.
+    is_scaler_asked: bool
+
+
+def find_old_amp(project: Project) -> Iterator[OldAmp]:
+    is_asked = any(
+        _ASKED.search(mentioning.text)
+        for mentioning in project.mentioning("GradScaler")
+        if "isinstance(" in mentioning.text
+    )
+    for module in project.modules:
+        if "cuda.amp" in module.text or "cpu.amp" in module.text or "import amp" in module.text:
+            nodes = list(ast.walk(module.tree))
+            parents = {id(child): node for node in nodes for child in children(node)}
+            yield from _in_file(_File(module, project, parents, is_asked), nodes)
+
+
+def _in_file(file: _File, nodes: list[ast.AST]) -> Iterator[OldAmp]:
+    module, parents = file.module, file.parents
+    statements = [inner for inner in nodes if isinstance(inner, ast.Import | ast.ImportFrom) and _brings_old(inner)]
+    brings = {name: statement for statement in statements for name in _names_of(statement)}
+    served: dict[int, list[ast.expr]] = {}
+    for chain in nodes:
+        if not isinstance(chain, ast.Name | ast.Attribute) or not _is_chain(chain, parents):
+            continue
+        statement = brings.get(dotted_name(chain).split(".")[0])
+        if statement is not None:
+            served.setdefault(id(statement), []).append(chain)
+        elif _OLD.match(_full(chain, module)) and not _is_fallback(chain, parents):
+            use = _use(chain, module, parents)
+            if use is not None:
+                is_stuck = not _has_torch(module) or (use.name == "GradScaler" and file.is_scaler_asked)
+                yield OldAmp(module, use.call or chain, (use,), None if is_stuck else _rewritten(use, "torch.amp"))
+    for statement in statements:
+        if not _is_fallback(statement, parents):
+            yield _of_import(statement, served.get(id(statement), []), file)
+
+
+def _of_import(statement: ast.Import | ast.ImportFrom, chains: list[ast.expr], file: _File) -> OldAmp:
+    module, parents = file.module, file.parents
+    known = [_use(chain, module, parents) for chain in chains]
+    uses = tuple(use for use in known if use is not None)
+    renamed = _import_edit(statement, module)
+    # Names in annotations mean the new class as well as the old one; anything else may hang on which it is.
+    is_clear = renamed is not None and all(
+        use is not None or _is_annotation(chain, parents) for chain, use in zip(chains, known, strict=True)
+    )
+    if file.is_scaler_asked and any(use.name == "GradScaler" for use in uses):
+        is_clear = False
+    if not is_clear or any(_is_rebound(name, statement, module, file.project) for name in _names_of(statement)):
+        return OldAmp(module, statement, uses, None)
+    edits = [renamed]
+    for use in uses:
+        more = _rewritten(use, None)
+        if more is None:
+            return OldAmp(module, statement, uses, None)
+        edits += more
+    return OldAmp(module, statement, uses, tuple(edit for edit in edits if edit is not None))
+
+
+def _is_chain(node: ast.expr, parents: dict[int, ast.AST]) -> bool:
+    """The whole of a chain of names, not the part before one of its dots."""
+    return not isinstance(parents.get(id(node)), ast.Attribute) and bool(dotted_name(node))
+
+
+def _full(chain: ast.expr, module: Module) -> str:
+    first, _, rest = dotted_name(chain).partition(".")
+    brought = module.imports.get(first)
+    if brought is None:
+        return ""
+    head = brought.module if brought.attribute is None else f"{brought.module}.{brought.attribute}"
+    return f"{head}.{rest}" if rest else head
+
+
+def _use(chain: ast.expr, module: Module, parents: dict[int, ast.AST]) -> Use | None:
+    """A call of an old name, or its use as a decorator; None for whatever else is done with it."""
+    found = _OLD.match(_full(chain, module))
+    if found is None:
+        return None
+    parent = parents.get(id(chain))
+    if isinstance(parent, ast.Call) and parent.func is chain:
+        return Use(module, chain, found[1], found[2], parent)
+    is_decorator = isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef) and chain in parent.decorator_list
+    return Use(module, chain, found[1], found[2], None) if is_decorator and found[2].startswith("custom") else None
+
+
+# Imports.
+
+
+def _names_of(statement: ast.Import | ast.ImportFrom) -> list[str]:
+    return [alias.asname or alias.name for alias in statement.names]
+
+
+def _brings_old(statement: ast.Import | ast.ImportFrom) -> bool:
+    """`from torch.cuda.amp import autocast`, `from torch.cuda import amp`, `import torch.cuda.amp as amp`."""
+    if isinstance(statement, ast.Import):
+        return any(_OLD_MODULE.match(alias.name) and alias.asname for alias in statement.names)
+    if statement.level:
+        return False
+    base = statement.module or ""
+    return any(
+        _OLD.match(f"{base}.{alias.name}") or _OLD_MODULE.match(f"{base}.{alias.name}") for alias in statement.names
+    )
+
+
+def _import_edit(statement: ast.Import | ast.ImportFrom, module: Module) -> Edit | None:
+    """The module's name in the import changed; only where all that it imports has moved."""
+    if isinstance(statement, ast.Import):
+        old, new = statement.names[0].name, "torch.amp"
+        if len(statement.names) > 1:
+            return None
+    else:
+        old = statement.module or ""
+        whole = [alias for alias in statement.names if _OLD_MODULE.match(f"{old}.{alias.name}")]
+        if len(whole) not in (0, len(statement.names)) or (
+            not whole and any(n.name not in _NAMES for n in statement.names)
+        ):
+            return None
+        new = "torch" if whole else "torch.amp"
+    line = module.lines[statement.lineno - 1]
+    at = line.find(f" {old}", statement.col_offset)
+    if at < 0:
+        return None
+    return Edit(module.at(statement.lineno, at + 2, statement.lineno, at + 2 + len(old)), new)
+
+
+def _is_rebound(name: str, statement: ast.stmt, module: Module, project: Project) -> bool:
+    """Does the name mean something else as well, or do other files have it from here?"""
+    if any(name in function.bindings for function in module.functions):
+        return True
+    same = [
+        inner
+        for inner in ast.walk(module.tree)
+        if isinstance(inner, ast.Import | ast.ImportFrom) and inner is not statement and name in _names_of(inner)
+    ]
+    if same or module.shown.endswith("__init__.py"):
+        return True
+    ending = module.name.split(".")[-1]
+    return any(
+        other is not module
+        and ending in other.text
+        and (brought := other.imports.get(name)) is not None
+        and brought.attribute == name
+        and brought.module.split(".")[-1] == ending
+        for other in project.mentioning(name)
+    )
+
+
+def _has_torch(module: Module) -> bool:
+    brought = module.imports.get("torch")
+    return brought is not None and brought.module == "torch" and brought.attribute is None
+
+
+# Calls.
+
+
+def _rewritten(use: Use, base: str | None) -> tuple[Edit, ...] | None:
+    """The same with the device said, by its full name where a base is given."""
+    named = () if base is None else (replace_node(use.module, use.node, f"{base}.{use.name}"),)
+    if use.call is None:
+        text = dotted_name(use.node) if base is None else f"{base}.{use.name}"
+        return (replace_node(use.module, use.node, f'{text}(device_type="{use.device}")'),)
+    if use.name.startswith("custom"):
+        more = add_keyword(use.module, use.call, f'device_type="{use.device}"')
+        return None if more is None else (*named, more)
+    given = _with_device_first(use)
+    return None if given is None else (*named, *given)
+
+
+def _with_device_first(use: Use) -> tuple[Edit, ...] | None:
+    call, module, device = use.call, use.module, f'"{use.device}"'
+    assert call is not None
+    if any(isinstance(given, ast.Starred) for given in call.args) or len(call.args) > len(_PARAMETERS) + 2:
+        return None
+    if not call.args and not call.keywords:
+        more = add_keyword(module, call, device)
+        return None if more is None else (more,)
+    edits = []
+    before: ast.AST = call.func
+    for at, given in enumerate(call.args):
+        # Parentheses around an argument belong to no node: its name would end up inside them.
+        if "(" in _between(module, before, given).replace("(", "", 1 if at == 0 else 0):
+            return None
+        name = f"{_PARAMETERS[at]}=" if use.name == "autocast" and at < len(_PARAMETERS) else ""
+        text = (f"{device}, " if at == 0 else "") + name
+        if text:
+            place = module.place(given)
+            edits.append(Edit(module.at(given.lineno, place.column), text))
+        before = given
+    if not call.args:
+        first = call.keywords[0]
+        edits.append(Edit(module.at(first.lineno, module.place(first).column), f"{device}, "))
+    return tuple(edits)
+
+
+def _between(module: Module, before: ast.AST, other: ast.AST) -> str:
+    begins, ends = module.place(before), module.place(other)
+    first, last = int(getattr(before, "end_lineno", 1)), int(getattr(other, "lineno", 1))
+    lines = list(module.lines[first - 1 : last])
+    lines[-1] = lines[-1][: ends.column - 1]
+    lines[0] = lines[0][begins.end_column - 1 :]
+    return "\n".join(lines)
+
+
+# Where it stands.
+
+
+def _is_annotation(node: ast.AST, parents: dict[int, ast.AST]) -> bool:
+    below, above = node, parents.get(id(node))
+    while isinstance(above, ast.expr) and not isinstance(above, ast.Call | ast.Lambda):
+        below, above = above, parents.get(id(above))
+    if not isinstance(above, _TYPES):
+        return False
+    return below in (getattr(above, "annotation", None), getattr(above, "returns", None))
+
+
+def _is_fallback(node: ast.AST, parents: dict[int, ast.AST]) -> bool:
+    """Chosen by the version of torch, or tried first or last: the file knows of both."""
+    inner: ast.AST | None = node
+    while inner is not None:
+        above = parents.get(id(inner))
+        if isinstance(above, ast.If | ast.IfExp) and _VERSION.search(ast.unparse(above.test)):
+            return True
+        if isinstance(above, ast.ExceptHandler):
+            return True
+        if isinstance(above, ast.Try) and isinstance(node, ast.Import | ast.ImportFrom):
+            caught = [ast.unparse(handler.type) if handler.type is not None else "" for handler in above.handlers]
+            if any(_MISSING.search(name) for name in caught):
+                return True
+        inner = above
+    return False
+
+
 def in_source(code: Code) -> Iterator[FoundInSource]:
     for old in find_old_amp(code.project):
         use = next(iter(old.uses), None)
@@ -70,7 +347,7 @@ def _served(old: OldAmp) -> tuple[Related, ...]:
     if not isinstance(old.node, ast.stmt):
         return ()
     return tuple(
-        Related(old.module.place(one.call or one.node), message("related.uses", name=one.name)) for one in old.uses
+        Related(old.module.place(use.call or use.node), message("related.uses", name=use.name)) for use in old.uses
     )
 
 
@@ -167,268 +444,3 @@ SOURCE_CASES = (
         "quiet when it is something else", "from torch.cuda import Stream\namp.autocast()\nsound.amp.GradScaler()\n"
     ),
 )
-
-# Uses of the names that torch.amp took over from torch.cuda.amp and torch.cpu.amp, and how to write them today.
-
-_OLD = re.compile(
-    r"^torch\.(cuda|cpu)\.amp(?:\.autocast_mode|\.grad_scaler)?\.(autocast|GradScaler|custom_fwd|custom_bwd)$"
-)
-_OLD_MODULE = re.compile(r"^torch\.(cuda|cpu)\.amp$")
-_NAMES = {"autocast", "GradScaler", "custom_fwd", "custom_bwd"}
-# Of the old autocast, by their place: the new one has them in another order.
-_PARAMETERS = ("enabled", "dtype", "cache_enabled")
-_VERSION = re.compile(r"version|hasattr|TORCH_|torch_(ge|gt|lt|2)|is_torch|_AVAILABLE|available\(")
-_MISSING = re.compile(r"ImportError|ModuleNotFoundError|AttributeError|TypeError|Exception|^$")
-_ASKED = re.compile(r"isinstance\([^\n]*GradScaler")
-_TYPES = (ast.arg, ast.AnnAssign, ast.FunctionDef, ast.AsyncFunctionDef)
-
-
-@dataclass(frozen=True, slots=True)
-class Use:
-    """`node` is the name as it stands there; `call` is the call of it, or None where it only stands as a decorator."""
-
-    module: Module
-    node: ast.expr
-    device: str
-    name: str
-    call: ast.Call | None
-
-
-@dataclass(frozen=True, slots=True)
-class OldAmp:
-    """One thing to change: an import with all that it serves, or one use by its full name."""
-
-    module: Module
-    node: ast.AST
-    uses: tuple[Use, ...]
-    # How to write it today; None where that cannot be done without a doubt.
-    edits: tuple[Edit, ...] | None
-
-
-def find_old_amp(project: Project) -> Iterator[OldAmp]:
-    # A scaler that somebody asks for its class has to stay what it is.
-    is_asked = any(_ASKED.search(one.text) for one in project.mentioning("GradScaler") if "isinstance(" in one.text)
-    for module in project.modules:
-        if "cuda.amp" in module.text or "cpu.amp" in module.text or "import amp" in module.text:
-            yield from _in_module(module, project, is_asked)
-
-
-def _in_module(module: Module, project: Project, is_asked: bool) -> Iterator[OldAmp]:
-    nodes = list(ast.walk(module.tree))
-    parents = {id(child): node for node in nodes for child in children(node)}
-    statements = [one for one in nodes if isinstance(one, ast.Import | ast.ImportFrom) and _brings_old(one)]
-    brings = {name: statement for statement in statements for name in _names_of(statement)}
-    served: dict[int, list[ast.expr]] = {}
-    for chain in nodes:
-        if not isinstance(chain, ast.Name | ast.Attribute) or not _is_chain(chain, parents):
-            continue
-        statement = brings.get(dotted_name(chain).split(".")[0])
-        if statement is not None:
-            served.setdefault(id(statement), []).append(chain)
-        elif _OLD.match(_full(chain, module)) and not _is_fallback(chain, parents):
-            use = _use(chain, module, parents)
-            if use is not None:
-                is_stuck = not _has_torch(module) or (use.name == "GradScaler" and is_asked)
-                yield OldAmp(module, use.call or chain, (use,), None if is_stuck else _rewritten(use, "torch.amp"))
-    for statement in statements:
-        if not _is_fallback(statement, parents):
-            yield _of_import(statement, served.get(id(statement), []), module, project, parents, is_asked)
-
-
-def _of_import(
-    statement: ast.Import | ast.ImportFrom,
-    chains: list[ast.expr],
-    module: Module,
-    project: Project,
-    parents: dict[int, ast.AST],
-    is_asked: bool,
-) -> OldAmp:
-    known = [_use(one, module, parents) for one in chains]
-    uses = tuple(one for one in known if one is not None)
-    renamed = _import_edit(statement, module)
-    # Names in annotations mean the new class as well as the old one; anything else may hang on which it is.
-    is_clear = renamed is not None and all(
-        use is not None or _is_annotation(one, parents) for one, use in zip(chains, known, strict=True)
-    )
-    if is_asked and any(use.name == "GradScaler" for use in uses):
-        is_clear = False
-    if not is_clear or any(_is_rebound(name, statement, module, project) for name in _names_of(statement)):
-        return OldAmp(module, statement, uses, None)
-    edits = [renamed]
-    for use in uses:
-        more = _rewritten(use, None)
-        if more is None:
-            return OldAmp(module, statement, uses, None)
-        edits += more
-    return OldAmp(module, statement, uses, tuple(one for one in edits if one is not None))
-
-
-def _is_chain(node: ast.expr, parents: dict[int, ast.AST]) -> bool:
-    """The whole of a chain of names, not the part before one of its dots."""
-    return not isinstance(parents.get(id(node)), ast.Attribute) and bool(dotted_name(node))
-
-
-def _full(chain: ast.expr, module: Module) -> str:
-    first, _, rest = dotted_name(chain).partition(".")
-    brought = module.imports.get(first)
-    if brought is None:
-        return ""
-    head = brought.module if brought.attribute is None else f"{brought.module}.{brought.attribute}"
-    return f"{head}.{rest}" if rest else head
-
-
-def _use(chain: ast.expr, module: Module, parents: dict[int, ast.AST]) -> Use | None:
-    """A call of an old name, or its use as a decorator; None for whatever else is done with it."""
-    found = _OLD.match(_full(chain, module))
-    if found is None:
-        return None
-    parent = parents.get(id(chain))
-    if isinstance(parent, ast.Call) and parent.func is chain:
-        return Use(module, chain, found[1], found[2], parent)
-    is_decorator = isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef) and chain in parent.decorator_list
-    return Use(module, chain, found[1], found[2], None) if is_decorator and found[2].startswith("custom") else None
-
-
-# Imports.
-
-
-def _names_of(statement: ast.Import | ast.ImportFrom) -> list[str]:
-    return [one.asname or one.name for one in statement.names]
-
-
-def _brings_old(statement: ast.Import | ast.ImportFrom) -> bool:
-    """`from torch.cuda.amp import autocast`, `from torch.cuda import amp`, `import torch.cuda.amp as amp`."""
-    if isinstance(statement, ast.Import):
-        return any(_OLD_MODULE.match(one.name) and one.asname for one in statement.names)
-    if statement.level:
-        return False
-    base = statement.module or ""
-    return any(_OLD.match(f"{base}.{one.name}") or _OLD_MODULE.match(f"{base}.{one.name}") for one in statement.names)
-
-
-def _import_edit(statement: ast.Import | ast.ImportFrom, module: Module) -> Edit | None:
-    """The module's name in the import changed; only where all that it imports has moved."""
-    if isinstance(statement, ast.Import):
-        old, new = statement.names[0].name, "torch.amp"
-        if len(statement.names) > 1:
-            return None
-    else:
-        old = statement.module or ""
-        whole = [one for one in statement.names if _OLD_MODULE.match(f"{old}.{one.name}")]
-        if len(whole) not in (0, len(statement.names)) or (
-            not whole and any(n.name not in _NAMES for n in statement.names)
-        ):
-            return None
-        new = "torch" if whole else "torch.amp"
-    line = module.lines[statement.lineno - 1]
-    at = line.find(f" {old}", statement.col_offset)
-    if at < 0:
-        return None
-    return Edit(module.at(statement.lineno, at + 2, statement.lineno, at + 2 + len(old)), new)
-
-
-def _is_rebound(name: str, statement: ast.stmt, module: Module, project: Project) -> bool:
-    """Does the name mean something else as well, or do other files have it from here?"""
-    if any(name in function.bindings for function in module.functions):
-        return True
-    same = [
-        one
-        for one in ast.walk(module.tree)
-        if isinstance(one, ast.Import | ast.ImportFrom) and one is not statement and name in _names_of(one)
-    ]
-    if same or module.shown.endswith("__init__.py"):
-        return True
-    ending = module.name.split(".")[-1]
-    return any(
-        other is not module
-        and ending in other.text
-        and (brought := other.imports.get(name)) is not None
-        and brought.attribute == name
-        and brought.module.split(".")[-1] == ending
-        for other in project.mentioning(name)
-    )
-
-
-def _has_torch(module: Module) -> bool:
-    brought = module.imports.get("torch")
-    return brought is not None and brought.module == "torch" and brought.attribute is None
-
-
-# Calls.
-
-
-def _rewritten(use: Use, base: str | None) -> tuple[Edit, ...] | None:
-    """The same with the device said, by its full name where a base is given."""
-    named = () if base is None else (replace_node(use.module, use.node, f"{base}.{use.name}"),)
-    if use.call is None:
-        text = dotted_name(use.node) if base is None else f"{base}.{use.name}"
-        return (replace_node(use.module, use.node, f'{text}(device_type="{use.device}")'),)
-    if use.name.startswith("custom"):
-        more = add_keyword(use.module, use.call, f'device_type="{use.device}"')
-        return None if more is None else (*named, more)
-    given = _with_device_first(use)
-    return None if given is None else (*named, *given)
-
-
-def _with_device_first(use: Use) -> tuple[Edit, ...] | None:
-    call, module, device = use.call, use.module, f'"{use.device}"'
-    assert call is not None
-    if any(isinstance(one, ast.Starred) for one in call.args) or len(call.args) > len(_PARAMETERS) + 2:
-        return None
-    if not call.args and not call.keywords:
-        more = add_keyword(module, call, device)
-        return None if more is None else (more,)
-    edits = []
-    before: ast.AST = call.func
-    for at, one in enumerate(call.args):
-        # Parentheses around an argument belong to no node: its name would end up inside them.
-        if "(" in _between(module, before, one).replace("(", "", 1 if at == 0 else 0):
-            return None
-        name = f"{_PARAMETERS[at]}=" if use.name == "autocast" and at < len(_PARAMETERS) else ""
-        text = (f"{device}, " if at == 0 else "") + name
-        if text:
-            place = module.place(one)
-            edits.append(Edit(module.at(one.lineno, place.column), text))
-        before = one
-    if not call.args:
-        first = call.keywords[0]
-        edits.append(Edit(module.at(first.lineno, module.place(first).column), f"{device}, "))
-    return tuple(edits)
-
-
-def _between(module: Module, one: ast.AST, other: ast.AST) -> str:
-    begins, ends = module.place(one), module.place(other)
-    first, last = int(getattr(one, "end_lineno", 1)), int(getattr(other, "lineno", 1))
-    lines = list(module.lines[first - 1 : last])
-    lines[-1] = lines[-1][: ends.column - 1]
-    lines[0] = lines[0][begins.end_column - 1 :]
-    return "\n".join(lines)
-
-
-# Where it stands.
-
-
-def _is_annotation(node: ast.AST, parents: dict[int, ast.AST]) -> bool:
-    below, above = node, parents.get(id(node))
-    while isinstance(above, ast.expr) and not isinstance(above, ast.Call | ast.Lambda):
-        below, above = above, parents.get(id(above))
-    if not isinstance(above, _TYPES):
-        return False
-    return below in (getattr(above, "annotation", None), getattr(above, "returns", None))
-
-
-def _is_fallback(node: ast.AST, parents: dict[int, ast.AST]) -> bool:
-    """Chosen by the version of torch, or tried first or last: the file knows of both."""
-    one: ast.AST | None = node
-    while one is not None:
-        above = parents.get(id(one))
-        if isinstance(above, ast.If | ast.IfExp) and _VERSION.search(ast.unparse(above.test)):
-            return True
-        if isinstance(above, ast.ExceptHandler):
-            return True
-        if isinstance(above, ast.Try) and isinstance(node, ast.Import | ast.ImportFrom):
-            caught = [ast.unparse(one.type) if one.type is not None else "" for one in above.handlers]
-            if any(_MISSING.search(name) for name in caught):
-                return True
-        one = above
-    return False

@@ -31,7 +31,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from flatout.problems.cases import Case, SourceCase, on_gpu, run
-from flatout.problems.compute.device import binds, trained_ms
+from flatout.problems.compute.device import gpu_passes_ms, is_gpu_bound
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import by_step, feed_ms
 from flatout.records.evidence import Evidence, Padding
@@ -92,12 +92,12 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
 
 
 def _passes_ms(run: Evidence) -> float:
-    return trained_ms(run) if run.on_gpu else run.phase("forward").ms + run.phase("backward").ms
+    return gpu_passes_ms(run) if run.on_gpu else run.phase("forward").ms + run.phase("backward").ms
 
 
 def _passes_bind(run: Evidence) -> bool:
     gpu = run.report.gpu
-    if run.on_gpu and (not binds(run) or gpu is None or (gpu.sm_active is not None and gpu.sm_active < _FILLED)):
+    if run.on_gpu and (not is_gpu_bound(run) or gpu is None or (gpu.sm_active is not None and gpu.sm_active < _FILLED)):
         return False
     return _passes_ms(run) >= _BIND * run.step_ms
 
@@ -147,6 +147,108 @@ CASES = (
 )
 
 
+# Where the sequences of a training are filled up to one fixed length.
+
+_TOKENIZER = re.compile(r"token|\btok\b|encode_plus|processor", re.I)
+# Text that a frozen model is conditioned on has the length that model was made for.
+_CONDITIONED = ("diffusers", "CLIPTokenizer", "CLIPText", "xla_model", "torch_xla", "tensorflow")
+_ASIDE = re.compile(r"metric|eval|infer|condition|serv|demo", re.I)
+_FILLING = re.compile(r"-\s*(len\(|\w+\.(shape|size)|\w*length)")
+# What CLIP and its like were trained with: their text is that short.
+_SHORT = 77
+_LENGTH = re.compile(
+    r"^(self\.)?(\w+\.)*_?(max_?(seq|len|tok|src|tgt|text|input|target|sent|word|source)\w*|seq(uence)?_?len(gth)?|maxlen)$",
+    re.I,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FixedPadding:
+    """`node` is what fills up; `value` is the setting that makes it so, where there is one."""
+
+    function: Function
+    node: ast.AST
+    value: Value | None
+    length: str
+
+
+def find_padding(code: Code) -> Iterator[FixedPadding]:
+    modules = {id(m): m for job in code.jobs if job.is_on_gpu for m in nearby_modules(job)}
+    for module in modules.values():
+        text = module.text
+        if _ASIDE.search(module.shown) or any(word in text for word in _CONDITIONED):
+            continue
+        if "max_length" in text and "pad" in text:
+            yield from _by_tokenizer(module, code)
+        if "def __getitem__" in text and ("max" in text or "len" in text) and _FILLING.search(text):
+            yield from _by_hand(module, code)
+
+
+def _by_tokenizer(module: Module, code: Code) -> Iterator[FixedPadding]:
+    for function in module.functions:
+        if is_evaluation(function.name):
+            continue
+        for call in function.calls:
+            # The second is how it was written before transformers 3.
+            given = argument(call, "padding") or argument(call, "pad_to_max_length")
+            if given is None or not _TOKENIZER.search(f"{dotted_name(call.func)} {called_name(call)}"):
+                continue
+            value = code.values.of(given, function)
+            wanted = "max_length" if argument(call, "padding") is not None else True
+            if value is not None and value.value == wanted:
+                length = argument(call, "max_length")
+                known = code.values.of(length, function) if length is not None else None
+                if known is not None and known.value == _SHORT:
+                    continue
+                yield FixedPadding(function, given, value, "" if length is None else ast.unparse(length))
+
+
+def _by_hand(module: Module, code: Code) -> Iterator[FixedPadding]:
+    """`ids + [0] * (self.max_len - len(ids))` in what makes a sample of a dataset."""
+    for function in module.functions:
+        if function.owner is None or not _makes_samples(function, code):
+            continue
+        for node in own_nodes(function):
+            lacking = _fill(node)
+            if lacking is not None and _is_fixed(lacking, function):
+                yield FixedPadding(function, node, None, ast.unparse(lacking))
+                break
+
+
+def _makes_samples(function: Function, code: Code) -> bool:
+    assert function.owner is not None
+    return code.project.is_a(function.owner, "Dataset") and not is_evaluation(function.owner.name)
+
+
+def _fill(node: ast.AST) -> ast.expr | None:
+    """The length up to which an expression fills."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        for side, other in ((node.left, node.right), (node.right, node.left)):
+            if isinstance(side, ast.List) and len(side.elts) == 1:
+                return _lacking(other)
+    if isinstance(node, ast.Call) and called_name(node) == "pad" and len(node.args) >= 2:
+        found = (_lacking(part) for part in ast.walk(node.args[1]))
+        return next((length for length in found if length is not None), None)
+    return None
+
+
+def _lacking(node: ast.AST) -> ast.expr | None:
+    """`length` of `length - len(x)`, `length - x.shape[0]`, `length - x.size(0)`."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Sub):
+        return None
+    there = ast.unparse(node.right)
+    return node.left if re.search(r"\blen\(|\.shape\[|\.size\(|length", there) else None
+
+
+def _is_fixed(length: ast.expr, function: Function) -> bool:
+    """A setting: of the dataset, of the module; not the longest of a batch."""
+    name = dotted_name(length)
+    if not name or not _LENGTH.search(name) or name in function.bindings:
+        return False
+    plain = function.definition
+    return "." in name or name.isupper() or (plain is not None and name in parameters(plain))
+
+
 def in_source(code: Code) -> Iterator[FoundInSource]:
     """One for each file: a library pads in the same way wherever it does."""
     by_file: dict[str, list[FixedPadding]] = {}
@@ -166,7 +268,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             severity="low" if value is None else "medium",
             related=(
                 *(() if written == here else (Related(here, message("related.reaches_tokenizer")),)),
-                *(Related(one.function.module.place(one.node), message("related.and_here")) for one in others),
+                *(Related(other.function.module.place(other.node), message("related.and_here")) for other in others),
             ),
         )
 
@@ -216,104 +318,3 @@ SOURCE_CASES = (
     SourceCase("quiet when it evaluates", 'def predict(x):\n    return tokenizer(x, padding="max_length")\n' + _LOOP),
     SourceCase("quiet when nothing trains here", 'rows = tokenizer(x, padding="max_length")\nmodel(rows.cuda())\n'),
 )
-
-# Where the sequences of a training are filled up to one fixed length.
-
-_TOKENIZER = re.compile(r"token|\btok\b|encode_plus|processor", re.I)
-# Text that a frozen model is conditioned on has the length that model was made for.
-_CONDITIONED = ("diffusers", "CLIPTokenizer", "CLIPText", "xla_model", "torch_xla", "tensorflow")
-_ASIDE = re.compile(r"metric|eval|infer|condition|serv|demo", re.I)
-_FILLING = re.compile(r"-\s*(len\(|\w+\.(shape|size)|\w*length)")
-# What CLIP and its like were trained with: their text is that short.
-_SHORT = 77
-_LENGTH = re.compile(
-    r"^(self\.)?(\w+\.)*_?(max_?(seq|len|tok|src|tgt|text|input|target|sent|word|source)\w*|seq(uence)?_?len(gth)?|maxlen)$",
-    re.I,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class FixedPadding:
-    """`node` is what fills up; `value` is the setting that makes it so, where there is one."""
-
-    function: Function
-    node: ast.AST
-    value: Value | None
-    length: str
-
-
-def find_padding(code: Code) -> Iterator[FixedPadding]:
-    modules = {id(m): m for job in code.jobs if job.is_on_gpu for m in nearby_modules(job)}
-    for module in modules.values():
-        text = module.text
-        if _ASIDE.search(module.shown) or any(one in text for one in _CONDITIONED):
-            continue
-        if "max_length" in text and "pad" in text:
-            yield from _by_tokenizer(module, code)
-        if "def __getitem__" in text and ("max" in text or "len" in text) and _FILLING.search(text):
-            yield from _by_hand(module, code)
-
-
-def _by_tokenizer(module: Module, code: Code) -> Iterator[FixedPadding]:
-    for function in module.functions:
-        if is_evaluation(function.name):
-            continue
-        for call in function.calls:
-            # The second is how it was written before transformers 3.
-            given = argument(call, "padding") or argument(call, "pad_to_max_length")
-            if given is None or not _TOKENIZER.search(f"{dotted_name(call.func)} {called_name(call)}"):
-                continue
-            value = code.values.of(given, function)
-            wanted = "max_length" if argument(call, "padding") is not None else True
-            if value is not None and value.value == wanted:
-                length = argument(call, "max_length")
-                known = code.values.of(length, function) if length is not None else None
-                if known is not None and known.value == _SHORT:
-                    continue
-                yield FixedPadding(function, given, value, "" if length is None else ast.unparse(length))
-
-
-def _by_hand(module: Module, code: Code) -> Iterator[FixedPadding]:
-    """`ids + [0] * (self.max_len - len(ids))` in what makes a sample of a dataset."""
-    for function in module.functions:
-        if function.owner is None or not _makes_samples(function, code):
-            continue
-        for node in own_nodes(function):
-            lacking = _fill(node)
-            if lacking is not None and _is_fixed(lacking, function):
-                yield FixedPadding(function, node, None, ast.unparse(lacking))
-                break
-
-
-def _makes_samples(function: Function, code: Code) -> bool:
-    assert function.owner is not None
-    return code.project.is_a(function.owner, "Dataset") and not is_evaluation(function.owner.name)
-
-
-def _fill(node: ast.AST) -> ast.expr | None:
-    """The length up to which an expression fills."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        for one, other in ((node.left, node.right), (node.right, node.left)):
-            if isinstance(one, ast.List) and len(one.elts) == 1:
-                return _lacking(other)
-    if isinstance(node, ast.Call) and called_name(node) == "pad" and len(node.args) >= 2:
-        found = (_lacking(part) for part in ast.walk(node.args[1]))
-        return next((length for length in found if length is not None), None)
-    return None
-
-
-def _lacking(node: ast.AST) -> ast.expr | None:
-    """`length` of `length - len(x)`, `length - x.shape[0]`, `length - x.size(0)`."""
-    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Sub):
-        return None
-    there = ast.unparse(node.right)
-    return node.left if re.search(r"\blen\(|\.shape\[|\.size\(|length", there) else None
-
-
-def _is_fixed(length: ast.expr, function: Function) -> bool:
-    """A setting: of the dataset, of the module; not the longest of a batch."""
-    name = dotted_name(length)
-    if not name or not _LENGTH.search(name) or name in function.bindings:
-        return False
-    plain = function.definition
-    return "." in name or name.isupper() or (plain is not None and name in parameters(plain))

@@ -38,7 +38,7 @@ _AGENT = text_pattern(
 )  # fmt: skip
 
 
-def is_of_an_agent(job: TrainingJob) -> bool:
+def is_agent_training(job: TrainingJob) -> bool:
     return job.says(_AGENT)
 
 

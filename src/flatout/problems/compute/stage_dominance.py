@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import Case, on_gpu, run
-from flatout.problems.compute.device import binds
+from flatout.problems.compute.device import is_gpu_bound
 from flatout.problems.found import FoundInRun
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
@@ -76,7 +76,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
 
 def _computing_binds(run: Evidence) -> bool:
     if run.on_gpu:
-        return binds(run)
+        return is_gpu_bound(run)
     return sum(run.phase(name).share for name in ("forward", "backward", "optimizer")) >= _COMPUTES
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cases import Case, on_gpu, run
-from flatout.problems.compute.device import binds
+from flatout.problems.compute.device import is_gpu_bound
 from flatout.problems.found import FoundInRun
 from flatout.problems.prediction import by_step
 from flatout.records.evidence import Evidence, GpuState
@@ -73,7 +73,7 @@ def _hindered(state: GpuState) -> float:
 
 
 def _gain(run: Evidence, worst: GpuState) -> Gain | None:
-    if not binds(run) or not worst.slowed_clock_mhz or not worst.best_clock_mhz:
+    if not is_gpu_bound(run) or not worst.slowed_clock_mhz or not worst.best_clock_mhz:
         return None
     slowed_ms = _hindered(worst) * (run.device_busy_ms or run.step_ms)
     saved_ms = slowed_ms * max(0.0, 1 - worst.slowed_clock_mhz / worst.best_clock_mhz)

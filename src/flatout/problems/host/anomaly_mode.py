@@ -23,10 +23,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from flatout.problems.cases import Case, SourceCase, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource
-from flatout.problems.host.bodies import around_training
+from flatout.problems.host.with_blocks import find_around_training
 from flatout.problems.prediction import by_step, device_work_ms
 from flatout.records.evidence import Evidence
 from flatout.records.message import message, verbatim
@@ -49,15 +50,14 @@ _SWITCH = re.compile(r"set_detect_anomaly\(\s*(mode\s*=\s*)?True|detect_anomaly\
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
-    state = run.report.live.get("torch")
     # Torch's state is noted between steps: a `with` around a part of the step does not show in it.
-    around = around_training(run, _opens)
-    if around is None and not (isinstance(state, dict) and state.get("anomaly_mode") is True):
+    around = find_around_training(run, _opens)
+    if around is None and run.live_torch.get("anomaly_mode") is not True:
         return
     work_ms = device_work_ms(run)
     passes_ms = run.phase("forward").ms + run.phase("backward").ms
     floor_ms = work_ms or 0.0
-    usual = _part(state, passes_ms)
+    usual = _likely_part(run.live_torch, passes_ms)
     low_ms, mid_ms, high_ms = (max(run.step_ms - part * passes_ms, floor_ms) for part in (_LEAST, usual, _MOST))
     method = message("ho405.gain", least=_LEAST, most=_MOST, passes_ms=passes_ms)
     gain = by_step(run, low_ms, mid_ms, high_ms, method)
@@ -70,9 +70,9 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     )
 
 
-def _part(state: object, passes_ms: float) -> float:
-    """Of the passes, what it likely takes."""
-    operations = state.get("anomaly_operations") if isinstance(state, dict) else None
+def _likely_part(state: dict[str, Any], passes_ms: float) -> float:
+    """The part of the passes that it likely takes."""
+    operations = state.get("anomaly_operations")
     if not isinstance(operations, int) or passes_ms <= 0:
         return _USUAL
     return min(_MOST, max(_LEAST, operations * _EACH_MS / passes_ms))

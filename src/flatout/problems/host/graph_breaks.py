@@ -29,6 +29,7 @@ from typing import Any
 
 from flatout.problems.cases import Case, SourceCase, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource
+from flatout.problems.host.launch_bound import DRY, PASSES, WORTH_LAUNCHING
 from flatout.problems.hot_lines import host_lines
 from flatout.problems.prediction import by_sparing_host, by_step, device_work_ms
 from flatout.records.evidence import Evidence
@@ -48,9 +49,6 @@ _FORWARD_OF_BACKWARD = 0.8
 _LONGER = 1.03
 # So much of a step is left at least, however long the compiler says that it took.
 _LEAST_LEFT = 0.02
-_DRY = 0.5
-_WORTH = 0.15
-_PASSES = ("forward", "backward", "optimizer")
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
@@ -131,11 +129,11 @@ def _where(run: Evidence) -> Location | None:
 def _broken(run: Evidence, breaks: int) -> _Loss | None:
     """Breaks matter where the device waits for launches."""
     work_ms = device_work_ms(run)
-    passes_ms = sum(run.phase(name).ms for name in _PASSES)
-    if not breaks or not run.on_gpu or work_ms is None or (run.drained_share or 0.0) < _DRY:
+    passes_ms = sum(run.phase(name).ms for name in PASSES)
+    if not breaks or not run.on_gpu or work_ms is None or (run.drained_share or 0.0) < DRY:
         return None
     idle_ms = passes_ms - work_ms
-    if idle_ms < _WORTH * run.step_ms:
+    if idle_ms < WORTH_LAUNCHING * run.step_ms:
         return None
     gain = by_sparing_host(run, 0.5 * idle_ms, message("ho407.gain_breaks", idle_ms=idle_ms))
     cause = message("ho407.cause_breaks", breaks=breaks, idle_ms=idle_ms, step_ms=run.step_ms)
@@ -181,13 +179,130 @@ CASES = (
 )
 
 
+# What is certainly given to torch.compile, and what in it the compiler cannot follow.
+
+_DEEPEST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class GraphBreak:
+    """`node` breaks the graph; `compiled` is where the compiling is asked for."""
+
+    function: Function
+    node: ast.expr
+    compiled: Related
+
+
+def find_graph_breaks(code: Code) -> Iterator[GraphBreak]:
+    seen: set[int] = set()
+    for module in code.project.modules:
+        is_named = "torch.compile" in module.text or ".compile(" in module.text or "import compile" in module.text
+        if not is_named or "torch" not in module.text or not code.training.takes_part(module):
+            continue
+        for function, where in _compiled_in(module, code):
+            for inside in _with_callees(function, code):
+                if id(inside) in seen:
+                    continue
+                seen.add(id(inside))
+                yield from (GraphBreak(inside, node, where) for node in _breaking(inside))
+
+
+def _compiled_in(module: Module, code: Code) -> Iterator[tuple[Function, Related]]:
+    """Functions, and forward passes of modules, that are compiled whatever the settings say."""
+    for function in module.functions:
+        for decorator in function.definition.decorator_list if function.definition is not None else ():
+            if full_name(callable_of(decorator), module) == "torch.compile" and not _is_whole(decorator):
+                yield function, Related(module.place(decorator), message("related.compiled"))
+    for call, function in module.calls.get("compile", ()):
+        given = _given(call, module)
+        if given is None or _is_whole(call) or not _is_certain(call, function):
+            continue
+        where = Related(module.place(call), message("related.compiled"))
+        if isinstance(given, ast.Name) and isinstance(meant := code.project.lookup(given.id, function), Function):
+            yield meant, where
+        elif (cls := code.project.class_of(given, function)) is not None:
+            yield from ((method, where) for method in code.project.methods(cls, "forward"))
+
+
+def _given(call: ast.Call, module: Module) -> ast.expr | None:
+    """What is compiled: `torch.compile(model)`, `model.compile()`."""
+    if full_name(call.func, module) == "torch.compile":
+        return argument(call, "model", 0)
+    is_method = isinstance(call.func, ast.Attribute) and dotted_name(call.func.value) not in ("", "re", "torch")
+    # Keras has `model.compile(optimizer=…)` too.
+    named = {keyword.arg for keyword in call.keywords} <= {"mode", "dynamic", "backend", "options", "fullgraph"}
+    return call.func.value if is_method and named and not call.args and isinstance(call.func, ast.Attribute) else None
+
+
+def _is_whole(node: ast.expr) -> bool:
+    """With `fullgraph=True` a break is an error: there are none."""
+    return isinstance(node, ast.Call) and argument(node, "fullgraph") is not None
+
+
+def _is_certain(call: ast.Call, function: Function) -> bool:
+    """Not behind a setting: only `if hasattr(torch, "compile")` and checks of the version may stand before it."""
+    body: Sequence[ast.AST] = function.node.body
+    while True:
+        inside = next((inner for inner in body if any(part is call for part in ast.walk(inner))), None)
+        if inside is None or inside is call:
+            return True
+        if isinstance(inside, ast.If | ast.IfExp) and not _is_about_torch(inside.test):
+            return False
+        body = children(inside)
+
+
+def _is_about_torch(test: ast.expr) -> bool:
+    text = ast.unparse(test)
+    return "hasattr(torch" in text or "torch.__version__" in text or "cuda.is_available" in text
+
+
+def _with_callees(function: Function, code: Code) -> Iterator[Function]:
+    """The function and what it calls, each once."""
+    met, waiting = {id(function)}, [(function, 0)]
+    while waiting:
+        caller, depth = waiting.pop()
+        yield caller
+        for call in caller.calls if depth < _DEEPEST else ():
+            for callee in code.project.resolve(call, caller):
+                if id(callee) not in met and callee.name != "__init__" and not _is_left_out(callee):
+                    met.add(id(callee))
+                    waiting.append((callee, depth + 1))
+
+
+def _is_left_out(function: Function) -> bool:
+    """`@torch.compiler.disable`."""
+    plain = function.definition
+    return plain is not None and any(
+        dotted_name(callable_of(decorator)).split(".")[-1]
+        in ("disable", "disallow_in_graph", "ignore", "unused", "cache")
+        for decorator in plain.decorator_list
+    )
+
+
+def _breaking(function: Function) -> Iterator[ast.expr]:
+    for point in walk_main_path(function.node.body, function):
+        node = point.node
+        if not isinstance(node, ast.Call):
+            continue
+        name = called_name(node)
+        of_tensor = isinstance(node.func, ast.Attribute) and name in ("item", "tolist") and not node.args
+        if (
+            (of_tensor and not node.keywords)
+            or (isinstance(node.func, ast.Name) and name in ("print", "breakpoint"))
+            or dotted_name(node.func) in ("torch.cuda.synchronize", "pdb.set_trace")
+        ):
+            yield node
+
+
 def in_source(code: Code) -> Iterator[FoundInSource]:
-    for one in find_graph_breaks(code):
+    for graph_break in find_graph_breaks(code):
         yield FoundInSource(
-            place=one.function.module.place(one.node),
-            cause=message("ho407.source_cause", code=short_text(one.node, 40), function=one.function.qualified),
+            place=graph_break.function.module.place(graph_break.node),
+            cause=message(
+                "ho407.source_cause", code=short_text(graph_break.node, 40), function=graph_break.function.qualified
+            ),
             change=message("ho407.source_change"),
-            related=(one.compiled,),
+            related=(graph_break.compiled,),
         )
 
 
@@ -248,116 +363,3 @@ SOURCE_CASES = (
         "import re\nword = re.compile('x')\n" + _QUIET.replace("torch.compile(Net().cuda())", "Net()"),
     ),
 )
-
-# What is certainly given to torch.compile, and what in it the compiler cannot follow.
-
-_DEEPEST = 3
-
-
-@dataclass(frozen=True, slots=True)
-class GraphBreak:
-    """`node` breaks the graph; `compiled` is where the compiling is asked for."""
-
-    function: Function
-    node: ast.expr
-    compiled: Related
-
-
-def find_graph_breaks(code: Code) -> Iterator[GraphBreak]:
-    seen: set[int] = set()
-    for module in code.project.modules:
-        is_named = "torch.compile" in module.text or ".compile(" in module.text or "import compile" in module.text
-        if not is_named or "torch" not in module.text or not code.training.takes_part(module):
-            continue
-        for function, where in _compiled_in(module, code):
-            for inside in _with_callees(function, code):
-                if id(inside) in seen:
-                    continue
-                seen.add(id(inside))
-                yield from (GraphBreak(inside, node, where) for node in _breaking(inside))
-
-
-def _compiled_in(module: Module, code: Code) -> Iterator[tuple[Function, Related]]:
-    """Functions, and forward passes of modules, that are compiled whatever the settings say."""
-    for function in module.functions:
-        for decorator in function.definition.decorator_list if function.definition is not None else ():
-            if full_name(callable_of(decorator), module) == "torch.compile" and not _is_whole(decorator):
-                yield function, Related(module.place(decorator), message("related.compiled"))
-    for call, function in module.calls.get("compile", ()):
-        given = _given(call, module)
-        if given is None or _is_whole(call) or not _is_certain(call, function):
-            continue
-        where = Related(module.place(call), message("related.compiled"))
-        if isinstance(given, ast.Name) and isinstance(meant := code.project.lookup(given.id, function), Function):
-            yield meant, where
-        elif (cls := code.project.class_of(given, function)) is not None:
-            yield from ((one, where) for one in code.project.methods(cls, "forward"))
-
-
-def _given(call: ast.Call, module: Module) -> ast.expr | None:
-    """What is compiled: `torch.compile(model)`, `model.compile()`."""
-    if full_name(call.func, module) == "torch.compile":
-        return argument(call, "model", 0)
-    is_method = isinstance(call.func, ast.Attribute) and dotted_name(call.func.value) not in ("", "re", "torch")
-    # Keras has `model.compile(optimizer=…)` too.
-    named = {one.arg for one in call.keywords} <= {"mode", "dynamic", "backend", "options", "fullgraph"}
-    return call.func.value if is_method and named and not call.args and isinstance(call.func, ast.Attribute) else None
-
-
-def _is_whole(node: ast.expr) -> bool:
-    """With `fullgraph=True` a break is an error: there are none."""
-    return isinstance(node, ast.Call) and argument(node, "fullgraph") is not None
-
-
-def _is_certain(call: ast.Call, function: Function) -> bool:
-    """Not behind a setting: only `if hasattr(torch, "compile")` and checks of the version may stand before it."""
-    body: Sequence[ast.AST] = function.node.body
-    while True:
-        inside = next((one for one in body if any(part is call for part in ast.walk(one))), None)
-        if inside is None or inside is call:
-            return True
-        if isinstance(inside, ast.If | ast.IfExp) and not _is_about_torch(inside.test):
-            return False
-        body = children(inside)
-
-
-def _is_about_torch(test: ast.expr) -> bool:
-    text = ast.unparse(test)
-    return "hasattr(torch" in text or "torch.__version__" in text or "cuda.is_available" in text
-
-
-def _with_callees(function: Function, code: Code) -> Iterator[Function]:
-    """The function and what it calls, each once."""
-    met, waiting = {id(function)}, [(function, 0)]
-    while waiting:
-        one, depth = waiting.pop()
-        yield one
-        for call in one.calls if depth < _DEEPEST else ():
-            for callee in code.project.resolve(call, one):
-                if id(callee) not in met and callee.name != "__init__" and not _is_left_out(callee):
-                    met.add(id(callee))
-                    waiting.append((callee, depth + 1))
-
-
-def _is_left_out(function: Function) -> bool:
-    """`@torch.compiler.disable`."""
-    plain = function.definition
-    return plain is not None and any(
-        dotted_name(callable_of(one)).split(".")[-1] in ("disable", "disallow_in_graph", "ignore", "unused", "cache")
-        for one in plain.decorator_list
-    )
-
-
-def _breaking(function: Function) -> Iterator[ast.expr]:
-    for point in walk_main_path(function.node.body, function):
-        node = point.node
-        if not isinstance(node, ast.Call):
-            continue
-        name = called_name(node)
-        of_tensor = isinstance(node.func, ast.Attribute) and name in ("item", "tolist") and not node.args
-        if (
-            (of_tensor and not node.keywords)
-            or (isinstance(node.func, ast.Name) and name in ("print", "breakpoint"))
-            or dotted_name(node.func) in ("torch.cuda.synchronize", "pdb.set_trace")
-        ):
-            yield node

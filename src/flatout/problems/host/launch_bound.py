@@ -33,9 +33,11 @@ from flatout.records.message import Message, message, verbatim
 CODE = "HO401"
 REMEDY = "compile.model"
 COMES_FROM = ("HO402", "HO403", "HO404", "HO405", "HO406", "HO407", "SY304", "TR202", "CO512")
-_DRY = 0.5
-_WORTH = 0.15
-_PASSES = ("forward", "backward", "optimizer")
+# From this share of looks on, a device that has nothing in its queue follows the host.
+DRY = 0.5
+# Idle time between launches, as a share of the step: below it neither compiling nor a graph is worth its trouble.
+WORTH_LAUNCHING = 0.15
+PASSES = ("forward", "backward", "optimizer")
 # Of the time in which the device waits for launches, fusion removes about half; graphs of the passes alone removed 65%
 # of it on an H200, and one of the whole step would nearly all.
 _CAUTIOUS, _LIKELY, _REPLAYED = 0.25, 0.6, 0.95
@@ -45,9 +47,9 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     work_ms = device_work_ms(run)
     if not run.on_gpu or work_ms is None or not _is_dry(run):
         return
-    passes_ms = sum(run.phase(name).ms for name in _PASSES)
+    passes_ms = sum(run.phase(name).ms for name in PASSES)
     idle_ms = passes_ms - work_ms
-    if idle_ms < _WORTH * run.step_ms:
+    if idle_ms < WORTH_LAUNCHING * run.step_ms:
         return
     low_ms, mid_ms, high_ms = (
         max(run.step_ms - part * idle_ms, work_ms, feed_ms(run)) for part in (_CAUTIOUS, _LIKELY, _REPLAYED)
@@ -55,7 +57,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     gain = by_step(run, low_ms, mid_ms, high_ms, message("ho401.gain", passes_ms=passes_ms, work_ms=work_ms))
     if gain is None:
         return
-    compiled = _is_compiled(run)
+    compiled = bool(run.live_torch.get("compiled"))
     yield FoundInRun(
         location=None,
         evidence={
@@ -77,12 +79,7 @@ def _change(compiled: bool) -> Message:
 
 def _is_dry(run: Evidence) -> bool:
     busy = None if run.report.gpu is None else run.report.gpu.busy_share
-    return (run.drained_share or 0.0) >= _DRY or (busy is not None and busy < 1 - _DRY)
-
-
-def _is_compiled(run: Evidence) -> bool:
-    state = run.report.live.get("torch")
-    return isinstance(state, dict) and bool(state.get("compiled"))
+    return (run.drained_share or 0.0) >= DRY or (busy is not None and busy < 1 - DRY)
 
 
 def _activity(run: Evidence) -> dict[str, float]:

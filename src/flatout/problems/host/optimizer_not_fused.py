@@ -47,16 +47,16 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
     for job in code.jobs:
         if job.kind == "transformers" or not job.is_on_gpu or job.says(_OTHERWISE):
             continue
-        one = _plain(job)
-        if one is None or id(one.function.module) in said:
+        optimizer = _plain(job)
+        if optimizer is None or id(optimizer.function.module) in said:
             continue
-        module = one.function.module
+        module = optimizer.function.module
         said.add(id(module))
-        edit = add_keyword(module, one.call, "fused=True")
+        edit = add_keyword(module, optimizer.call, "fused=True")
         yield FoundInSource(
             severity="hint",
-            place=module.place(one.call),
-            cause=message("ho409.source_cause", optimizer=one.name),
+            place=module.place(optimizer.call),
+            cause=message("ho409.source_cause", optimizer=optimizer.name),
             change=verbatim("fused=True"),
             fix=None if edit is None else Fix("fused=True", (edit,), is_safe=False),
         )
@@ -67,16 +67,18 @@ def _plain(job: TrainingJob) -> Optimizer | None:
     here = _plain_in([job.module])
     if here:
         return here[0]
-    others = _plain_in([one for one in job.modules if one is not job.module])
+    others = _plain_in([module for module in job.modules if module is not job.module])
     return others[0] if len(others) == 1 else None
 
 
 def _plain_in(modules: list[Module]) -> list[Optimizer]:
     return [
-        one
+        optimizer
         for module in modules
-        for one in find_optimizers(module)
-        if one.name in _WORTH_FUSING and not has_star_arguments(one.call) and one.given(*_CHOSEN) is None
+        for optimizer in find_optimizers(module)
+        if optimizer.name in _WORTH_FUSING
+        and not has_star_arguments(optimizer.call)
+        and optimizer.given(*_CHOSEN) is None
     ]
 
 

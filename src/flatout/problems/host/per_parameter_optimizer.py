@@ -52,7 +52,7 @@ _SAVED_UNFUSED = {"many": 0.6, "loop": 0.5, "foreach": 0.0, "own": 0.8}
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
     phase_ms = run.phase("optimizer").ms
     own = _own_loop(run)
-    optimizer = max(_optimizers(run), key=lambda one: int(one.get("params") or 0), default=None)
+    optimizer = max(run.live_optimizers, key=lambda known: int(known.get("params") or 0), default=None)
     if optimizer is None or phase_ms < WORTH * run.step_ms:
         return
     how = "own" if own is not None else _how(run, optimizer)
@@ -86,11 +86,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     )
 
 
-def _optimizers(run: Evidence) -> list[dict[str, Any]]:
-    known = run.report.live.get("optimizers")
-    return [one for one in known if isinstance(one, dict)] if isinstance(known, list) else []
-
-
 def _own_loop(run: Evidence) -> Location | None:
     """The dearest line of an optimizer of the script's own that goes over its parameters in Python."""
     lines = [line for line in run.all_lines or run.report.lines if line.phase == "optimizer"]
@@ -99,7 +94,7 @@ def _own_loop(run: Evidence) -> Location | None:
         loops = find_text_loops(run.files.get(place.file, ""))
         if any(loop.kind == "parameters" and loop.holds(place.line) and not loop.trains for loop in loops):
             mine = [other for other in lines if other.location.file == place.file]
-            return place if sum(one.ms for one in mine) >= 0.5 * run.phase("optimizer").ms else None
+            return place if sum(own_line.ms for own_line in mine) >= 0.5 * run.phase("optimizer").ms else None
     return None
 
 
@@ -145,8 +140,8 @@ def _change(how: str, name: str, fuses: bool) -> Message:
 
 
 def _with(met: int = 1, kind: str = "torch.optim.adamw.AdamW", **changes: Any) -> dict[str, Any]:
-    one = {"class": kind, "fused": None, "foreach": None, "params": 160, **changes}
-    return {"live": {"torch": {}, "loaders": [], "optimizers": [one]}, "optimizers_met": met}
+    known = {"class": kind, "fused": None, "foreach": None, "params": 160, **changes}
+    return {"live": {"torch": {}, "loaders": [], "optimizers": [known]}, "optimizers_met": met}
 
 
 _LONG = {"forward": 25.0, "backward": 35.0, "optimizer": 40.0}
@@ -184,22 +179,31 @@ CASES = (
 def in_source(code: Code) -> Iterator[FoundInSource]:
     for module in code.project.mentioning("foreach"):
         if code.training.takes_part(module):
-            yield from (found for one in find_optimizers(module) if (found := _without_foreach(one, code)) is not None)
+            yield from (
+                found
+                for optimizer in find_optimizers(module)
+                if (found := _without_foreach(optimizer, code)) is not None
+            )
     for update in find_updates(code):
         if update.done != "zeroed":
             yield _one_by_one(update)
 
 
-def _without_foreach(one: Optimizer, code: Code) -> FoundInSource | None:
-    given = one.given("foreach")
-    value = code.values.of(given.value, one.function) if given is not None else None
-    if given is None or value is None or value.value is not False or one.given("fused", "differentiable") is not None:
+def _without_foreach(optimizer: Optimizer, code: Code) -> FoundInSource | None:
+    given = optimizer.given("foreach")
+    value = code.values.of(given.value, optimizer.function) if given is not None else None
+    if (
+        given is None
+        or value is None
+        or value.value is not False
+        or optimizer.given("fused", "differentiable") is not None
+    ):
         return None
-    module, better = one.function.module, "fused=True" if one.name in FUSED else "foreach=True"
+    module, better = optimizer.function.module, "fused=True" if optimizer.name in FUSED else "foreach=True"
     return FoundInSource(
-        place=module.place(one.call),
-        cause=message("ho403.source_cause_foreach", optimizer=one.name),
-        change=verbatim(f"{one.name}(..., {better})"),
+        place=module.place(optimizer.call),
+        cause=message("ho403.source_cause_foreach", optimizer=optimizer.name),
+        change=verbatim(f"{optimizer.name}(..., {better})"),
         # Sums are rounded in another order, and `foreach` keeps more in memory at once.
         fix=Fix(f"{better} for foreach=False", (replace_node(module, given, better),), is_safe=False),
     )

@@ -140,8 +140,12 @@ def _hottest(run: Evidence) -> _Hot | None:
 
 def _is_kept(run: Evidence, hot: _Hot) -> bool:
     """Its results are kept: lines are of the whole run, and the time at these is of the first epoch."""
-    kept = [one for one in run.report.remedies if one.id == REMEDY and one.state == "applied" and one.live.get("hits")]
-    names = {name.rpartition(":")[2].rpartition(".")[2] for one in kept for name in str(one.value).split(",")}
+    kept = [
+        remedy
+        for remedy in run.report.remedies
+        if remedy.id == REMEDY and remedy.state == "applied" and remedy.live.get("hits")
+    ]
+    names = {name.rpartition(":")[2].rpartition(".")[2] for remedy in kept for name in str(remedy.value).split(",")}
     return hot.lines[0].function in names
 
 
@@ -272,6 +276,43 @@ CASES = (
 )
 
 
+def find_element_loops(code: Code) -> Iterator[tuple[Region, ast.For]]:
+    """Nested loops over indices in a step that pick or write a tensor's elements by their variables; the outermost."""
+    seen: set[int] = set()
+    for region in code.training.regions:
+        for point in region.main_path():
+            outer = [loop for loop in point.loops if isinstance(loop, ast.For) and _is_counted(loop)]
+            if len(outer) < 2 or not isinstance(point.node, ast.Subscript) or id(outer[0]) in seen:
+                continue
+            # By the innermost variable, in a loop that calls nothing heavier: each turn is one element's.
+            if not bound_names(outer[-1].target) & names_in(point.node.slice) or not _is_over_elements(
+                outer[0], region
+            ):
+                continue
+            # An array in host memory, or a list: Python goes through it as fast as through anything.
+            kind = code.tensors.of(region).of(point.node.value)
+            if kind in ("graph", "device") or _is_torch_made(point.node.value, region):
+                seen.add(id(outer[0]))
+                yield region, outer[0]
+
+
+def _is_over_elements(loop: ast.For, region: Region) -> bool:
+    return any(
+        text_loop.first == loop.lineno and text_loop.kind == "elements"
+        for text_loop in find_text_loops(region.module.text)
+    )
+
+
+def _is_torch_made(node: ast.expr, region: Region) -> bool:
+    """`out = torch.zeros(…)`: a tensor, wherever it lies."""
+    made = region.function.bindings.get(dotted_name(node), [])
+    return any(isinstance(value, ast.Call) and dotted_name(value.func).startswith("torch.") for value in made)
+
+
+def _is_counted(loop: ast.For) -> bool:
+    return isinstance(loop.iter, ast.Call) and called_name(loop.iter) in ("range", "enumerate", "product")
+
+
 def in_source(code: Code) -> Iterator[FoundInSource]:
     for region, loop in find_element_loops(code):
         yield FoundInSource(
@@ -291,37 +332,3 @@ SOURCE_CASES = (
     SourceCase("quiet when the loop goes over blocks", _BLOCKS),
     SourceCase("quiet when nothing trains", _TARGETS.split("for batch")[0]),
 )
-
-
-def find_element_loops(code: Code) -> Iterator[tuple[Region, ast.For]]:
-    """Nested loops over indices in a step that pick or write a tensor's elements by their variables; the outermost."""
-    seen: set[int] = set()
-    for region in code.training.regions:
-        for point in region.main_path():
-            outer = [one for one in point.loops if isinstance(one, ast.For) and _is_counted(one)]
-            if len(outer) < 2 or not isinstance(point.node, ast.Subscript) or id(outer[0]) in seen:
-                continue
-            # By the innermost variable, in a loop that calls nothing heavier: each turn is one element's.
-            if not bound_names(outer[-1].target) & names_in(point.node.slice) or not _is_over_elements(
-                outer[0], region
-            ):
-                continue
-            # An array in host memory, or a list: Python goes through it as fast as through anything.
-            kind = code.tensors.of(region).of(point.node.value)
-            if kind in ("graph", "device") or _is_torch_made(point.node.value, region):
-                seen.add(id(outer[0]))
-                yield region, outer[0]
-
-
-def _is_over_elements(loop: ast.For, region: Region) -> bool:
-    return any(one.first == loop.lineno and one.kind == "elements" for one in find_text_loops(region.module.text))
-
-
-def _is_torch_made(node: ast.expr, region: Region) -> bool:
-    """`out = torch.zeros(…)`: a tensor, wherever it lies."""
-    made = region.function.bindings.get(dotted_name(node), [])
-    return any(isinstance(one, ast.Call) and dotted_name(one.func).startswith("torch.") for one in made)
-
-
-def _is_counted(loop: ast.For) -> bool:
-    return isinstance(loop.iter, ast.Call) and called_name(loop.iter) in ("range", "enumerate", "product")

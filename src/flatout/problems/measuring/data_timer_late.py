@@ -50,19 +50,19 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
     for region in code.training.regions:
         if region.loop is None or not _hands_out_batches(region.loop):
             continue
-        of_data = [one for one in find_intervals(region) if _is_of_data(one.called)]
-        for one in of_data:
-            if not any(_fetches(node) or _computes(node) for node in one.inside):
-                yield _found(one, region)
+        of_data = [interval for interval in find_intervals(region) if _is_of_data(interval.called)]
+        for interval in of_data:
+            if not any(_fetches(node) or _computes(node) for node in interval.inside):
+                yield _found(interval, region)
                 break
 
 
-def _found(one: Interval, region: Region) -> FoundInSource:
+def _found(interval: Interval, region: Region) -> FoundInSource:
     return FoundInSource(
-        place=region.module.place(one.ends),
-        cause=message("ms001.source_cause", name=one.called.split(" ")[-1]),
+        place=region.module.place(interval.ends),
+        cause=message("ms001.source_cause", name=interval.called.split(" ")[-1]),
         change=message("ms001.source_change"),
-        related=(Related(region.module.place(one.begins), message("related.clock_starts_with_batch")),),
+        related=(Related(region.module.place(interval.begins), message("related.clock_starts_with_batch")),),
     )
 
 

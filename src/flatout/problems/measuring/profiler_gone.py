@@ -63,11 +63,11 @@ def _of_bottleneck(place: Place) -> FoundInSource:
 
 def _bottlenecks(module: Module) -> Iterator[ast.AST]:
     for node in ast.walk(module.tree):
-        if isinstance(node, ast.Import) and any(one.name.startswith(_GONE) for one in node.names):
+        if isinstance(node, ast.Import) and any(alias.name.startswith(_GONE) for alias in node.names):
             yield node
         elif isinstance(node, ast.ImportFrom) and not node.level:
             base = node.module or ""
-            if base.startswith(_GONE) or any(f"{base}.{one.name}" == _GONE for one in node.names):
+            if base.startswith(_GONE) or any(f"{base}.{alias.name}" == _GONE for alias in node.names):
                 yield node
     for name in _RUNNERS:
         for call, _ in module.calls.get(name, ()):
@@ -76,13 +76,15 @@ def _bottlenecks(module: Module) -> Iterator[ast.AST]:
 
 
 def _starts_it(call: ast.Call) -> bool:
-    words = [one.value for one in ast.walk(call) if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+    words = [
+        inner.value for inner in ast.walk(call) if isinstance(inner, ast.Constant) and isinstance(inner.value, str)
+    ]
     return bool(_COMMAND.search(" ".join(words)))
 
 
 def _keywords(module: Module) -> Iterator[FoundInSource]:
     for call, _ in module.calls.get("profile", ()):
-        given = next((one for one in call.keywords if one.arg == "use_cuda"), None)
+        given = next((keyword for keyword in call.keywords if keyword.arg == "use_cuda"), None)
         whose = _full(call, module)
         if given is None or not whose:
             continue

@@ -36,10 +36,96 @@ from flatout.source.training.tensors import Tensors
 CODE = "MS002"
 
 
+# Times within a step that end while the device is still at work on what they should measure.
+
+_ON_DEVICE = ("graph", "device")
+# Wait for the device, or use its own clock.
+_WAITING = {
+    "item", "tolist", "cpu", "numpy", "synchronize", "elapsed_time", "record", "barrier", "wait", "wait_stream",
+    "nonzero", "mark_step", "block_until_ready", "print", "float", "all_gather_object", "Event",
+}  # fmt: skip
+# Look at the gradients, or may, before they go on: a gradient scaler reads whether there was an overflow.
+_LOOKING = re.compile(r"scaler|accelerator|fabric|engine|deepspeed|timer|meter|log|metric|profil", re.I)
+_LAUNCHING = {"backward", "step", "zero_grad", "clip_grad_norm_", "clip_grad_value_", "to", "cuda", "train", "append"}
+
+
+def find_unsynced(code: Code) -> Iterator[Interval]:
+    waits = _waits_by_region(code)
+    for region in code.training.regions:
+        if "cuda" not in region.module.text and "cuda" not in region.root.module.text:
+            continue
+        for interval in find_intervals(region):
+            tensors = code.tensors.of(region)
+            if not _works(interval.inside, tensors, region, code) or any(
+                isinstance(node, LOOPS) for node in interval.inside
+            ):
+                continue
+            if _may_wait(interval, waits, tensors, code) or _is_whole_step(interval, region, tensors, code):
+                continue
+            yield interval
+
+
+def _works(nodes: Iterable[ast.AST], tensors: Tensors, region: Region, code: Code) -> bool:
+    """Does something here launch a forward, a backward or an optimizer's step?"""
+    for node in nodes:
+        if not isinstance(node, ast.Call):
+            continue
+        name = called_name(node)
+        if name in ("backward", "step") and not _LOOKING.search(root_name(node.func)):
+            return True
+        if tensors.of(node) == "graph" and name not in _LAUNCHING and not dotted_name(node.func).startswith("torch."):
+            return True
+        if any(code.training.effects(callee) for callee in code.project.resolve(node, region.function)):
+            return True
+    return False
+
+
+def _waits_by_region(code: Code) -> dict[int, set[int]]:
+    """The nodes of each region that wait, and its calls of what does."""
+    found: dict[int, set[int]] = {}
+    for sync in code.syncs:
+        found.setdefault(id(sync.region), set()).add(id(sync.node))
+        region: Region = sync.region
+        while region.call_site is not None:
+            found.setdefault(id(region.call_site.caller), set()).add(id(region.call_site.call))
+            region = region.call_site.caller
+    return found
+
+
+def _may_wait(interval: Interval, waits: dict[int, set[int]], tensors: Tensors, code: Code) -> bool:
+    """Does the host wait for the device before the clock is read again, or can that not be told?"""
+    known = waits.get(id(interval.region), set())
+    return any(
+        id(node) in known or (isinstance(node, ast.Call) and _call_may_wait(node, interval, tensors, code))
+        for node in interval.inside
+    )
+
+
+def _call_may_wait(call: ast.Call, interval: Interval, tensors: Tensors, code: Code) -> bool:
+    name = called_name(call)
+    if name in _WAITING or _LOOKING.search(dotted_name(call.func)):
+        return True
+    callees = code.project.resolve(call, interval.region.function)
+    if callees:
+        return any(called_name(inner) in _WAITING - {"print", "float"} for callee in callees for inner in callee.calls)
+    if name in _LAUNCHING or tensors.of(call) in _ON_DEVICE:
+        return False
+    # Something that is not known gets a tensor: it may do anything with it.
+    given = (*call.args, *(part.value for part in call.keywords))
+    return any(tensors.of(part) in _ON_DEVICE for part in given)
+
+
+def _is_whole_step(interval: Interval, region: Region, tensors: Tensors, code: Code) -> bool:
+    """All of the step's work, and nothing waits: then the launches of the next steps wait, and the mean is right."""
+    inside = {id(node) for node in interval.inside}
+    rest = [point.node for point in region.main_path() if id(point.node) not in inside]
+    return not _works(rest, tensors, region, code) and not any(sync.region.root is region.root for sync in code.syncs)
+
+
 def in_source(code: Code) -> Iterator[FoundInSource]:
     seen: set[tuple[str, int]] = set()
-    for one in find_unsynced(code):
-        place = one.region.module.place(one.ends)
+    for interval in find_unsynced(code):
+        place = interval.region.module.place(interval.ends)
         if (place.file, place.line) in seen:
             continue
         seen.add((place.file, place.line))
@@ -48,7 +134,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             cause=message("ms002.source_cause"),
             change=message("ms002.source_change"),
             severity="low",
-            related=(Related(one.region.module.place(one.begins), message("related.clock_starts")),),
+            related=(Related(interval.region.module.place(interval.begins), message("related.clock_starts")),),
         )
 
 
@@ -165,86 +251,3 @@ SOURCE_CASES = (
         (_WHOLE + "    total += loss.item()\n").replace(".cuda()", ""),
     ),
 )
-
-# Times within a step that end while the device is still at work on what they should measure.
-
-_ON_DEVICE = ("graph", "device")
-# Wait for the device, or use its own clock.
-_WAITING = {
-    "item", "tolist", "cpu", "numpy", "synchronize", "elapsed_time", "record", "barrier", "wait", "wait_stream",
-    "nonzero", "mark_step", "block_until_ready", "print", "float", "all_gather_object", "Event",
-}  # fmt: skip
-# Look at the gradients, or may, before they go on: a gradient scaler reads whether there was an overflow.
-_LOOKING = re.compile(r"scaler|accelerator|fabric|engine|deepspeed|timer|meter|log|metric|profil", re.I)
-_LAUNCHING = {"backward", "step", "zero_grad", "clip_grad_norm_", "clip_grad_value_", "to", "cuda", "train", "append"}
-
-
-def find_unsynced(code: Code) -> Iterator[Interval]:
-    waits = _waits_by_region(code)
-    for region in code.training.regions:
-        if "cuda" not in region.module.text and "cuda" not in region.root.module.text:
-            continue
-        for one in find_intervals(region):
-            tensors = code.tensors.of(region)
-            if not _works(one.inside, tensors, region, code) or any(isinstance(node, LOOPS) for node in one.inside):
-                continue
-            if _may_wait(one, waits, tensors, code) or _is_whole_step(one, region, tensors, code):
-                continue
-            yield one
-
-
-def _works(nodes: Iterable[ast.AST], tensors: Tensors, region: Region, code: Code) -> bool:
-    """Does something here launch a forward, a backward or an optimizer's step?"""
-    for node in nodes:
-        if not isinstance(node, ast.Call):
-            continue
-        name = called_name(node)
-        if name in ("backward", "step") and not _LOOKING.search(root_name(node.func)):
-            return True
-        if tensors.of(node) == "graph" and name not in _LAUNCHING and not dotted_name(node.func).startswith("torch."):
-            return True
-        if any(code.training.effects(callee) for callee in code.project.resolve(node, region.function)):
-            return True
-    return False
-
-
-def _waits_by_region(code: Code) -> dict[int, set[int]]:
-    """The nodes of each region that wait, and its calls of what does."""
-    found: dict[int, set[int]] = {}
-    for sync in code.syncs:
-        found.setdefault(id(sync.region), set()).add(id(sync.node))
-        one: Region = sync.region
-        while one.call_site is not None:
-            found.setdefault(id(one.call_site.caller), set()).add(id(one.call_site.call))
-            one = one.call_site.caller
-    return found
-
-
-def _may_wait(one: Interval, waits: dict[int, set[int]], tensors: Tensors, code: Code) -> bool:
-    """Does the host wait for the device before the clock is read again, or can that not be told?"""
-    known = waits.get(id(one.region), set())
-    return any(
-        id(node) in known or (isinstance(node, ast.Call) and _call_may_wait(node, one, tensors, code))
-        for node in one.inside
-    )
-
-
-def _call_may_wait(call: ast.Call, one: Interval, tensors: Tensors, code: Code) -> bool:
-    name = called_name(call)
-    if name in _WAITING or _LOOKING.search(dotted_name(call.func)):
-        return True
-    callees = code.project.resolve(call, one.region.function)
-    if callees:
-        return any(called_name(inner) in _WAITING - {"print", "float"} for callee in callees for inner in callee.calls)
-    if name in _LAUNCHING or tensors.of(call) in _ON_DEVICE:
-        return False
-    # Something that is not known gets a tensor: it may do anything with it.
-    given = (*call.args, *(part.value for part in call.keywords))
-    return any(tensors.of(part) in _ON_DEVICE for part in given)
-
-
-def _is_whole_step(one: Interval, region: Region, tensors: Tensors, code: Code) -> bool:
-    """All of the step's work, and nothing waits: then the launches of the next steps wait, and the mean is right."""
-    inside = {id(node) for node in one.inside}
-    rest = [point.node for point in region.main_path() if id(point.node) not in inside]
-    return not _works(rest, tensors, region, code) and not any(sync.region.root is region.root for sync in code.syncs)

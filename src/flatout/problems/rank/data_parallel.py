@@ -104,7 +104,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         if not code.training.takes_part(module):
             continue
         offers_better = any(word in module.text for word in _EACH_ITS_OWN)
-        calls = [one for name in ("DataParallel", *sorted(own)) for one in module.calls.get(name, [])]
+        calls = [found for name in ("DataParallel", *sorted(own)) for found in module.calls.get(name, [])]
         for call, function in calls:
             wrapped = argument(call, "module", 0)
             if wrapped is None or _is_aside(call, wrapped, function, code):
@@ -135,7 +135,9 @@ def _is_aside(call: ast.Call, wrapped: ast.expr, function: Function, code: Code)
         return True
     name = dotted_name(wrapped).split(".")[-1]
     # `DataParallel(net).eval()`: in one breath.
-    switched = any(called_name(one) == "eval" and any(part is call for part in ast.walk(one)) for one in function.calls)
+    switched = any(
+        called_name(other) == "eval" and any(part is call for part in ast.walk(other)) for other in function.calls
+    )
     return switched or bool(_NOT_TRAINED.search(name)) or is_evaluation(name) or _evaluates(function)
 
 
@@ -145,7 +147,7 @@ def _evaluates(function: Function) -> bool:
         return True
     plain = function.definition
     names = [*function.bindings, *(parameters(plain) if plain is not None else ())]
-    return plain is not None and any(map(is_evaluation, names)) and not any("train" in one for one in names)
+    return plain is not None and any(map(is_evaluation, names)) and not any("train" in name for name in names)
 
 
 _LOOP = """

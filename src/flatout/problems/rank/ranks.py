@@ -32,13 +32,15 @@ def name_of(rank: RankUse) -> Message:
     return message("rank.number", rank=rank.rank)
 
 
-def times(run: Evidence) -> list[Times]:
+def rank_times(run: Evidence) -> list[Times]:
     """All ranks; empty for a single one, or for processes that do not step together."""
     ranks = run.report.ranks
     steps_ms = [rank.step_ms for rank in ranks if rank.step_ms]
     if len(ranks) < 2 or len(steps_ms) < len(ranks) or max(steps_ms) > (1 + _TOGETHER) * min(steps_ms):
         return []
-    on_device = len(run.rank_device_ms) == len(ranks) and all("backward" in one for one in run.rank_device_ms)
+    on_device = len(run.rank_device_ms) == len(ranks) and all(
+        "backward" in device_ms for device_ms in run.rank_device_ms
+    )
     found = []
     for at, rank in enumerate(ranks):
         if on_device:
@@ -57,18 +59,21 @@ def delays_ms(run: Evidence, of: Times) -> list[float]:
     at = next(at for at, rank in enumerate(run.report.ranks) if rank is of.rank)
     if len(parts) != len(run.report.ranks):
         return []
-    own = [[sum(ms for name, ms in part.items() if name not in _WAITING) for part in one] for one in parts]
+    own = [
+        [sum(ms for name, ms in part.items() if name not in _WAITING) for part in rank_parts] for rank_parts in parts
+    ]
     return [
-        mine - typical([one[part] for number, one in enumerate(own) if number != at and part < len(one)])
+        mine
+        - typical_ms([parts_ms[part] for number, parts_ms in enumerate(own) if number != at and part < len(parts_ms)])
         for part, mine in enumerate(own[at])
     ]
 
 
-def others(of: list[Times], but: Times) -> list[Times]:
-    return [one for one in of if one is not but]
+def all_but(of: list[Times], but: Times) -> list[Times]:
+    return [rank for rank in of if rank is not but]
 
 
-def typical(values: list[float]) -> float:
+def typical_ms(values: list[float]) -> float:
     return float(median(values)) if values else 0.0
 
 
@@ -76,13 +81,13 @@ def samples_per_step(rank: RankUse) -> float | None:
     return rank.samples_per_s * rank.step_ms * 1e-3 if rank.samples_per_s and rank.step_ms else None
 
 
-def made_rank(number: int, steps: int = 300, samples_per_s: float = 320.0, **ms: float) -> RankUse:
+def make_rank(number: int, steps: int = 300, samples_per_s: float = 320.0, **ms: float) -> RankUse:
     """A rank for a case: phases by their milliseconds."""
     phase_ms = {name: ms.get(name, 0.0) for name in PHASES}
     return RankUse(number, "host", 100 + number, steps, sum(phase_ms.values()), samples_per_s, phase_ms, ended=True)
 
 
-def together(**changes: Any) -> tuple[RankUse, RankUse]:
+def two_ranks(**changes: Any) -> tuple[RankUse, RankUse]:
     """Two ranks alike, the second one changed."""
     usual: dict[str, Any] = {"data": 1.0, "forward": 30.0, "backward": 60.0, "optimizer": 9.0}
-    return made_rank(0, **usual), made_rank(1, **{**usual, **changes})
+    return make_rank(0, **usual), make_rank(1, **{**usual, **changes})

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from flatout.problems.cases import Case, on_gpu, run
 from flatout.problems.found import FoundInRun
 from flatout.problems.prediction import by_removing, processors_floor_ms
-from flatout.problems.rank.ranks import Times, delays_ms, made_rank, name_of, others, times, together, typical
+from flatout.problems.rank.ranks import Times, all_but, delays_ms, make_rank, name_of, rank_times, two_ranks, typical_ms
 from flatout.records.evidence import Evidence
 from flatout.records.message import Message, message
 from flatout.records.report import Location
@@ -39,13 +39,13 @@ _CADENCE = ("eval", "checkpoint", "logging")
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
-    ranks = times(run)
+    ranks = rank_times(run)
     if not ranks:
         return
-    late = max(ranks, key=lambda one: one.own_ms)
-    rest = others(ranks, late)
-    delay_ms = late.own_ms - typical([one.own_ms for one in rest])
-    waited_ms = typical([one.waiting_ms for one in rest]) - late.waiting_ms
+    late = max(ranks, key=lambda rank: rank.own_ms)
+    rest = all_but(ranks, late)
+    delay_ms = late.own_ms - typical_ms([rank.own_ms for rank in rest])
+    waited_ms = typical_ms([rank.waiting_ms for rank in rest]) - late.waiting_ms
     if delay_ms < _WORTH * run.step_ms or waited_ms < _WAITED_FOR * delay_ms:
         return
     # A slow rank is slow all along; noise, or a busy neighbour, is slow for a while.
@@ -64,7 +64,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "delay_ms_per_step": round(delay_ms, 2),
             "phase": phase,
             "backward_ms": round(late.waiting_ms, 2),
-            "backward_ms_others": round(typical([one.waiting_ms for one in rest]), 2),
+            "backward_ms_others": round(typical_ms([rank.waiting_ms for rank in rest]), 2),
         },
         cause=message("ra901.cause", rank=name_of(late.rank), delay_ms=delay_ms, phase_ms=more_ms, phase=phase),
         change=_change(phase, late),
@@ -91,7 +91,7 @@ def _change(phase: str, late: Times) -> Message:
 def _where(late: Times, rest: list[Times]) -> tuple[str, float]:
     """The phase in which it loses most, and how much."""
     more = {
-        name: ms - typical([one.phase_ms.get(name, 0.0) for one in rest])
+        name: ms - typical_ms([rank.phase_ms.get(name, 0.0) for rank in rest])
         for name, ms in late.phase_ms.items()
         if name not in ("backward", "sync")
     }
@@ -104,14 +104,14 @@ def _location(run: Evidence, phase: str, late: Times, rest: list[Times]) -> Loca
     if phase in ("data", "starved"):
         use = run.training_loader
         return use.made_at if use is not None else None
-    usual_ms = typical([one.phase_ms.get(phase, 0.0) for one in rest])
+    usual_ms = typical_ms([rank.phase_ms.get(phase, 0.0) for rank in rest])
     if usual_ms > 0.3 * late.phase_ms.get(phase, 0.0):
         return None
     return next((line.location for line in run.all_lines if line.phase == phase), None)
 
 
-_SLOW = made_rank(1, data=41.0, forward=30.0, backward=20.0, optimizer=9.0)
-_USUAL = made_rank(0, data=1.0, forward=30.0, backward=60.0, optimizer=9.0)
+_SLOW = make_rank(1, data=41.0, forward=30.0, backward=20.0, optimizer=9.0)
+_USUAL = make_rank(0, data=1.0, forward=30.0, backward=60.0, optimizer=9.0)
 _MS = {"data": 21.0, "forward": 30.0, "backward": 40.0, "optimizer": 9.0}
 CASES = (
     Case("finds it when one rank loads slowly", run(ms=_MS, ranks=(_USUAL, _SLOW)), found=True),
@@ -119,7 +119,7 @@ CASES = (
         "finds it by the time on the devices",
         run(
             gpu=on_gpu(),
-            ranks=together(),
+            ranks=two_ranks(),
             rank_device_ms=(
                 {"starved": 0.0, "forward": 30.0, "backward": 60.0, "optimizer": 8.0},
                 {"starved": 20.0, "forward": 30.0, "backward": 40.0, "optimizer": 8.0},
@@ -127,7 +127,7 @@ CASES = (
         ),
         found=True,
     ),
-    Case("quiet when the ranks are alike", run(ranks=together()), found=False),
+    Case("quiet when the ranks are alike", run(ranks=two_ranks()), found=False),
     Case(
         "quiet when it was slow for a while only",
         run(ms=_MS, ranks=(_USUAL, _SLOW), rank_parts_ms=(({"data": 1.0},) * 2, ({"data": 81.0}, {"data": 1.0}))),
@@ -136,12 +136,12 @@ CASES = (
     Case("quiet when there is one rank", run(ms=_MS, ranks=(_SLOW,)), found=False),
     Case(
         "quiet when processes do not step together",
-        run(ms=_MS, ranks=(_USUAL, made_rank(1, data=80.0, forward=30.0, backward=60.0))),
+        run(ms=_MS, ranks=(_USUAL, make_rank(1, data=80.0, forward=30.0, backward=60.0))),
         found=False,
     ),
     Case(
         "quiet when it is the evaluation that one rank does for all",
-        run(ms=_MS, ranks=(_USUAL, made_rank(1, data=1.0, eval=40.0, forward=30.0, backward=20.0, optimizer=9.0))),
+        run(ms=_MS, ranks=(_USUAL, make_rank(1, data=1.0, eval=40.0, forward=30.0, backward=20.0, optimizer=9.0))),
         found=False,
     ),
 )

@@ -23,7 +23,7 @@ from operator import itemgetter
 from flatout.problems.cases import Case, run
 from flatout.problems.found import FoundInRun
 from flatout.problems.prediction import by_step
-from flatout.problems.rank.ranks import Times, name_of, samples_per_step, times, together
+from flatout.problems.rank.ranks import Times, name_of, rank_times, samples_per_step, two_ranks
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
 from flatout.records.report import Gain, RankUse
@@ -35,7 +35,7 @@ _WORTH = 0.05
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
     ranks = run.report.ranks
     shares = [(work, rank) for rank in ranks if (work := _work(rank)) is not None]
-    if len(ranks) < 2 or len(shares) < len(ranks) or not all(rank.ended for rank in ranks) or not times(run):
+    if len(ranks) < 2 or len(shares) < len(ranks) or not all(rank.ended for rank in ranks) or not rank_times(run):
         return
     (most, busiest), (least, idlest) = max(shares, key=itemgetter(0)), min(shares, key=itemgetter(0))
     mean = sum(work for work, _ in shares) / len(shares)
@@ -65,9 +65,9 @@ def _work(rank: RankUse) -> float | None:
 
 def _gain(run: Evidence) -> Gain | None:
     """Equal batches spare the busiest rank what it does longer; equal numbers of steps end the epoch at their mean."""
-    ranks = times(run)
-    steps = [one.rank.steps for one in ranks]
-    per_step = [samples_per_step(one.rank) or 0.0 for one in ranks]
+    ranks = rank_times(run)
+    steps = [rank.rank.steps for rank in ranks]
+    per_step = [samples_per_step(rank.rank) or 0.0 for rank in ranks]
     fewer = sum(steps) / len(steps) / max(steps)
     busiest = ranks[per_step.index(max(per_step))]
     spared_ms = _more_ms(busiest, ranks) if max(per_step) > (1 + _WORTH) * sum(per_step) / len(per_step) else 0.0
@@ -82,9 +82,9 @@ def _more_ms(busiest: Times, ranks: list[Times]) -> float:
     """What it takes longer than the mean by itself, and at least as much for its backward as for its forward."""
 
     def more(name: str) -> float:
-        return busiest.phase_ms.get(name, 0.0) - sum(one.phase_ms.get(name, 0.0) for one in ranks) / len(ranks)
+        return busiest.phase_ms.get(name, 0.0) - sum(rank.phase_ms.get(name, 0.0) for rank in ranks) / len(ranks)
 
-    own_ms = busiest.own_ms - sum(one.own_ms for one in ranks) / len(ranks)
+    own_ms = busiest.own_ms - sum(rank.own_ms for rank in ranks) / len(ranks)
     return max(0.0, own_ms + max(0.0, more("forward")))
 
 
@@ -92,11 +92,11 @@ _MS = {"data": 1.0, "forward": 30.0, "backward": 60.0, "optimizer": 9.0}
 CASES = (
     Case(
         "finds it when one rank has larger batches",
-        run(ms=_MS, ranks=together(samples_per_s=640.0, forward=55.0, backward=35.0)),
+        run(ms=_MS, ranks=two_ranks(samples_per_s=640.0, forward=55.0, backward=35.0)),
         found=True,
     ),
-    Case("finds it when one rank has more steps", run(ms=_MS, ranks=together(steps=450)), found=True),
-    Case("quiet when they differ by one last batch", run(ms=_MS, ranks=together(steps=301)), found=False),
-    Case("quiet when they have the same", run(ms=_MS, ranks=together()), found=False),
-    Case("quiet when there is one rank", run(ms=_MS, ranks=together()[:1]), found=False),
+    Case("finds it when one rank has more steps", run(ms=_MS, ranks=two_ranks(steps=450)), found=True),
+    Case("quiet when they differ by one last batch", run(ms=_MS, ranks=two_ranks(steps=301)), found=False),
+    Case("quiet when they have the same", run(ms=_MS, ranks=two_ranks()), found=False),
+    Case("quiet when there is one rank", run(ms=_MS, ranks=two_ranks()[:1]), found=False),
 )

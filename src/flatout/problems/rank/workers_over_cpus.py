@@ -24,7 +24,7 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import Case, loader, run
 from flatout.problems.found import FoundInRun
-from flatout.problems.rank.ranks import together
+from flatout.problems.rank.ranks import two_ranks
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
 from flatout.records.report import HostUse
@@ -73,18 +73,18 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
 CASES = (
     Case(
         "finds it when two ranks bring twelve workers each to sixteen processors",
-        run(ranks=together(), loaders=(loader(num_workers=12),), host=HostUse(cpu_cores=15.5)),
+        run(ranks=two_ranks(), loaders=(loader(num_workers=12),), host=HostUse(cpu_cores=15.5)),
         found=True,
     ),
     Case(
         "quiet when the processors are not busy",
-        run(ranks=together(), loaders=(loader(num_workers=12),), host=HostUse(cpu_cores=6.0)),
+        run(ranks=two_ranks(), loaders=(loader(num_workers=12),), host=HostUse(cpu_cores=6.0)),
         found=False,
     ),
-    Case("quiet when they fit", run(ranks=together(), host=HostUse(cpu_cores=15.5)), found=False),
+    Case("quiet when they fit", run(ranks=two_ranks(), host=HostUse(cpu_cores=15.5)), found=False),
     Case(
         "quiet when there is one rank",
-        run(ranks=together()[:1], loaders=(loader(num_workers=24),), host=HostUse(cpu_cores=15.5)),
+        run(ranks=two_ranks()[:1], loaders=(loader(num_workers=24),), host=HostUse(cpu_cores=15.5)),
         found=False,
     ),
 )

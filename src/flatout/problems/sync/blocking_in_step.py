@@ -98,81 +98,6 @@ CASES = (
 )
 
 
-def in_source(code: Code) -> Iterator[FoundInSource]:
-    for one in find_blocking_calls(code):
-        yield FoundInSource(
-            severity="high" if one.is_certain and called_name(one.call) != "barrier" else "medium",
-            place=one.region.module.place(one.call),
-            cause=message(
-                "sy305.source_cause",
-                code=short_text(one.call, 40),
-                waits_for=one.waits_for,
-                step=step_of(one.region),
-            ),
-            change=message("sy305.source_change"),
-            related=call_path(one.region),
-        )
-
-
-_LOOP = """
-import os, subprocess, time
-import psutil, requests
-import torch.distributed as dist
-
-def train(model, loader):
-    for step, batch in enumerate(loader):
-        model(batch).backward()
-        optimizer.step()
-        %s
-"""
-_VIEWER = """
-import socket
-listener = socket.socket()
-listener.settimeout(0)
-conn = None
-
-def try_connect():
-    global conn
-    conn, address = listener.accept()
-
-def receive():
-    return conn.recv(4)  # found
-"""
-_VIEWED = """
-import viewer
-for camera in cameras:
-    viewer.try_connect()
-    viewer.receive()
-    render(camera).backward()
-    optimizer.step()
-"""
-
-
-def _does(name: str, *lines: str) -> SourceCase:
-    return SourceCase(name, _LOOP % "\n        ".join(lines))
-
-
-SOURCE_CASES = (
-    _does("finds it when each step sleeps", "time.sleep(0.01)  # found"),
-    _does(
-        "finds it when each step runs a program", "subprocess.run(['nvidia-smi'])  # found", "os.system('x')  # found"
-    ),
-    _does("finds it when each step asks a server", "requests.post(url, json={'step': step})  # found"),
-    _does("finds it when a meter waits for its clock", "cpu = psutil.cpu_percent(interval=0.1)  # found"),
-    _does("finds it when the ranks wait for each other", "dist.barrier()  # found"),
-    _does("finds it when somebody has to press a key", "input('next?')  # found"),
-    SourceCase("finds it in a viewer that the step asks", {"train.py": _VIEWED, "viewer.py": _VIEWER}),
-    _does("quiet when it is done now and then", "if step % 500 == 0:", "    requests.post(url)", "    dist.barrier()"),
-    _does("quiet when it only polls", "cpu = psutil.cpu_percent(interval=None)", "time.sleep(0)"),
-    _does("quiet when somebody else's run is meant", "session.run(batch)", "queue.get()", "cache.get('x')"),
-    SourceCase("quiet when it is after the loop", _LOOP % "pass" + "    time.sleep(1)\n    dist.barrier()\n"),
-    SourceCase(
-        "quiet when input is a tensor's name",
-        "def step(input, target):\n    criterion(input(3), target).backward()\n    optimizer.step()\n"
-        "for x, y in loader:\n    step(x, y)\n",
-    ),
-)
-
 # Calls that hold the training thread up until somebody else lets it go: a clock, a process, a server, a person.
 
 _RUNS = {"run", "call", "check_call", "check_output", "getoutput", "getstatusoutput"}
@@ -246,3 +171,79 @@ def _is_socket(node: ast.expr, function: Function) -> bool:
 
 def _is_nothing(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and not node.value
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    for blocking in find_blocking_calls(code):
+        yield FoundInSource(
+            severity="high" if blocking.is_certain and called_name(blocking.call) != "barrier" else "medium",
+            place=blocking.region.module.place(blocking.call),
+            cause=message(
+                "sy305.source_cause",
+                code=short_text(blocking.call, 40),
+                waits_for=blocking.waits_for,
+                step=step_of(blocking.region),
+            ),
+            change=message("sy305.source_change"),
+            related=call_path(blocking.region),
+        )
+
+
+_LOOP = """
+import os, subprocess, time
+import psutil, requests
+import torch.distributed as dist
+
+def train(model, loader):
+    for step, batch in enumerate(loader):
+        model(batch).backward()
+        optimizer.step()
+        %s
+"""
+_VIEWER = """
+import socket
+listener = socket.socket()
+listener.settimeout(0)
+conn = None
+
+def try_connect():
+    global conn
+    conn, address = listener.accept()
+
+def receive():
+    return conn.recv(4)  # found
+"""
+_VIEWED = """
+import viewer
+for camera in cameras:
+    viewer.try_connect()
+    viewer.receive()
+    render(camera).backward()
+    optimizer.step()
+"""
+
+
+def _does(name: str, *lines: str) -> SourceCase:
+    return SourceCase(name, _LOOP % "\n        ".join(lines))
+
+
+SOURCE_CASES = (
+    _does("finds it when each step sleeps", "time.sleep(0.01)  # found"),
+    _does(
+        "finds it when each step runs a program", "subprocess.run(['nvidia-smi'])  # found", "os.system('x')  # found"
+    ),
+    _does("finds it when each step asks a server", "requests.post(url, json={'step': step})  # found"),
+    _does("finds it when a meter waits for its clock", "cpu = psutil.cpu_percent(interval=0.1)  # found"),
+    _does("finds it when the ranks wait for each other", "dist.barrier()  # found"),
+    _does("finds it when somebody has to press a key", "input('next?')  # found"),
+    SourceCase("finds it in a viewer that the step asks", {"train.py": _VIEWED, "viewer.py": _VIEWER}),
+    _does("quiet when it is done now and then", "if step % 500 == 0:", "    requests.post(url)", "    dist.barrier()"),
+    _does("quiet when it only polls", "cpu = psutil.cpu_percent(interval=None)", "time.sleep(0)"),
+    _does("quiet when somebody else's run is meant", "session.run(batch)", "queue.get()", "cache.get('x')"),
+    SourceCase("quiet when it is after the loop", _LOOP % "pass" + "    time.sleep(1)\n    dist.barrier()\n"),
+    SourceCase(
+        "quiet when input is a tensor's name",
+        "def step(input, target):\n    criterion(input(3), target).backward()\n    optimizer.step()\n"
+        "for x, y in loader:\n    step(x, y)\n",
+    ),
+)

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource, step_of
 from flatout.problems.prediction import by_sparing_host
-from flatout.problems.sync.waits import EXPLICIT, listed, sites_of, timed_ms
+from flatout.problems.sync.waits import EXPLICIT, list_sites, sites_of, timed_ms
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
 from flatout.records.report import SyncSite
@@ -60,10 +60,10 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         evidence={
             "synchronize_per_step": round(count, 2),
             "sync_ms_per_step": round(waits_ms, 2),
-            "lines": listed(run, sites),
+            "lines": list_sites(run, sites),
         },
         cause=message("sy303.cause", count=count, wait_ms=waits_ms, step_ms=run.step_ms),
-        change=message("sy303.change", lines=listed(run, sites)),
+        change=message("sy303.change", lines=list_sites(run, sites)),
         predicted_gain=gain,
     )
 

@@ -32,7 +32,7 @@ from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource, step_of
 from flatout.problems.hot_lines import ms_at
 from flatout.problems.prediction import by_sparing_host
-from flatout.problems.sync.waits import HIDDEN, hidden_ms, listed, over_parameters, sites_of, timed_ms
+from flatout.problems.sync.waits import HIDDEN, hidden_ms, is_per_parameter, list_sites, sites_of, timed_ms
 from flatout.records.evidence import Evidence
 from flatout.records.message import Message, message
 from flatout.records.report import LineCost, SyncSite
@@ -60,7 +60,7 @@ COMES_FROM = ("HO405",)
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if not run.on_gpu:
         return
-    sites = [site for site in sites_of(run, HIDDEN) if not over_parameters(run, site)]
+    sites = [site for site in sites_of(run, HIDDEN) if not is_per_parameter(run, site)]
     waits_ms = hidden_ms(run, sites) + timed_ms(run, [site for site in sites if site.ms is not None])
     count = sum(site.per_step for site in sites)
     gain = by_sparing_host(run, waits_ms, message("sy302.gain", wait_ms=waits_ms, step_ms=run.step_ms))
@@ -72,10 +72,10 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         evidence={
             "hidden_syncs_per_step": round(count, 2),
             "wait_ms_per_step": round(waits_ms, 2),
-            "lines": listed(run, dearest),
+            "lines": list_sites(run, dearest),
         },
         cause=message("sy302.cause", count=count, wait_ms=waits_ms, step_ms=run.step_ms),
-        change=message("sy302.change", lines=listed(run, dearest)),
+        change=message("sy302.change", lines=list_sites(run, dearest)),
         predicted_gain=gain,
     )
 
@@ -97,88 +97,6 @@ CASES = (
     Case("quiet on a CPU", run(ms=_MS, syncs=(_MASK,), all_lines=_AT_MASK), found=False),
 )
 
-
-def in_source(code: Code) -> Iterator[FoundInSource]:
-    for one in find_hidden_reads(code):
-        yield FoundInSource(
-            place=one.region.module.place(one.node),
-            cause=message(
-                "sy302.source_cause",
-                code=short_text(one.node, 40),
-                unknown=one.unknown,
-                step=step_of(one.region),
-            ),
-            change=one.instead,
-            related=call_path(one.region),
-        )
-
-
-_LOOP = """
-import torch
-model = Net().to(device)
-for step, batch in enumerate(loader):
-    x, y, lengths = batch["x"].to(device), batch["y"].to(device), batch["lengths"].to(device)
-    output = model(x)
-    error = (output - y).abs()
-    %s
-    loss = error.mean()
-    loss.backward()
-    optimizer.step()
-"""
-_IN_A_LOSS = """
-def masked_loss(output, target):
-    valid = target != 255
-    picked = output[valid]  # found
-    positive = (target > 0).nonzero()  # found
-    return F.mse_loss(picked, target[valid]) + positive.sum()  # found
-
-def train(model, loader, device):
-    for x, y in loader:
-        loss = masked_loss(model(x.to(device)), y.to(device))
-        loss.backward()
-        optimizer.step()
-"""
-
-
-def _does(name: str, *lines: str) -> SourceCase:
-    return SourceCase(name, _LOOP % "\n    ".join(lines))
-
-
-SOURCE_CASES = (
-    SourceCase("finds it in a loss that the step calls", _IN_A_LOSS),
-    _does("finds it when a mask picks elements", "error = error[y > 0]  # found"),
-    _does("finds it when a mask has a name", "keep = (y > 0) & (y < 9)", "error = error[:, keep]  # found"),
-    _does("finds it when a mask takes a tensor", "error[y > 0] = output[0]  # found"),
-    _does(
-        "finds it when a mask is made of truths of the host",
-        "keep = torch.tensor([one is not None for one in batch['next']], device=device, dtype=torch.bool)",
-        "error[keep] = output[0]  # found",
-    ),
-    _does("finds it when positions are asked for", "at = torch.where(y > 0)  # found"),
-    _does("finds it when classes are listed", "classes = torch.unique(y)  # found"),
-    _does("finds it when elements are selected", "error = error.masked_select(y.ge(1))  # found"),
-    _does("finds it when a branch hangs on a tensor", "if y.sum() > 0:  # found", "    error = error * 2"),
-    _does("finds it when a branch in one line does", "scale = 2.0 if (y == 1).any() else 1.0  # found"),
-    _does("finds it when a tensor says how large", "at = torch.arange(lengths.max(), device=device)  # found"),
-    _does("finds it when a tensor says where to cut", "longest = lengths.max()", "error = error[:, :longest]  # found"),
-    _does("finds it when rows are repeated", "error = error.repeat_interleave(lengths, dim=0)  # found"),
-    _does("finds it when numbers become a tensor", "w = torch.tensor([y.sum(), error.max()])  # found"),
-    _does("quiet when a mask weighs", "error = (error * (y > 0)).sum() / (y > 0).sum()"),
-    _does("quiet when a mask is filled with a number", "error[y > 0] = 0.0", "error = error.masked_fill(y > 0, 0.0)"),
-    _does("quiet when positions are known", "error = error[:, 3:]", "error = error[torch.arange(3)]"),
-    _does("quiet when both branches are computed", "error = torch.where(y > 0, error, 0.0)"),
-    _does("quiet when it is done now and then", "if step % 100 == 0:", "    classes = torch.unique(y)"),
-    _does("quiet when the mask is on the host", 'many = batch["y"][batch["y"] > 0]'),
-    _does("quiet when rows are repeated equally", "error = error.repeat_interleave(4, dim=0)"),
-    _does("quiet when a number of the batch is asked", "if x.shape[0] > 3:", "    error = error[: len(x)]"),
-    SourceCase(
-        "quiet when no device is in sight",
-        _IN_A_LOSS.replace("device", "size")
-        .replace("  # found", "")
-        .replace("x.to(size)", "x")
-        .replace("y.to(size)", "y"),
-    ),
-)
 
 # Operations of a training step that wait for the device though they do not look it: a shape or a truth is asked for.
 # Only tensors that are certainly on a device count, and only those that certainly are tensors: an attribute of a
@@ -224,7 +142,7 @@ class HiddenRead:
 
 def find_hidden_reads(code: Code) -> Iterator[HiddenRead]:
     """One for each line, without those that are plain reads of a result."""
-    seen = {(id(one.region.module), line) for one in code.syncs for line in _lines(one.node)}
+    seen = {(id(sync.region.module), line) for sync in code.syncs for line in _lines(sync.node)}
     for region in code.training.regions:
         if not (uses_device(region.module) or uses_device(region.root.module)):
             continue
@@ -289,7 +207,7 @@ def _writes_tensor(node: ast.Subscript, point: ProgramPoint, known: _Certain) ->
         return statement.target is node
     return (
         isinstance(statement, ast.Assign)
-        and any(one is node for one in statement.targets)
+        and any(target is node for target in statement.targets)
         and known.tensors.of(statement.value) in _ON_DEVICE
     )
 
@@ -307,16 +225,18 @@ def _of_call(call: ast.Call, known: _Certain) -> _Found | None:
             repeats = argument(call, "repeats", 1 if of_torch else 0)
             if repeats is not None and known.tensors.of(repeats) in _ON_DEVICE:
                 return call, message("sy302.size"), message("sy302.output_size")
-    sizes = [one for given in call.args for one in (given.elts if isinstance(given, ast.Tuple | ast.List) else [given])]
+    sizes = [
+        size for given in call.args for size in (given.elts if isinstance(given, ast.Tuple | ast.List) else [given])
+    ]
     is_sized = name in _MADE_OF_SIZES if of_torch else name in _SHAPED and subject is not None
-    if is_sized and any(known.is_number(one) for one in sizes):
+    if is_sized and any(known.is_number(size) for size in sizes):
         return call, message("sy302.size"), _FROM_HOST
     if name == "tensor" and of_torch and call.args and known.holds_numbers(call.args[0]):
         return call, message("sy302.numbers"), message("sy302.stack")
-    if isinstance(func, ast.Name) and name == "range" and any(known.is_number(one) for one in call.args):
+    if isinstance(func, ast.Name) and name == "range" and any(known.is_number(given) for given in call.args):
         return call, message("sy302.rounds"), _FROM_HOST
     chooses = isinstance(func, ast.Name) and name in ("max", "min") and len(call.args) > 1
-    if chooses and any(known.is_tensor(one) for one in call.args):
+    if chooses and any(known.is_tensor(given) for given in call.args):
         return call, message("sy302.larger"), message("sy302.maximum")
     return None
 
@@ -349,7 +269,7 @@ class _Certain:
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             return self.is_asked(node.operand)
         if isinstance(node, ast.BoolOp):
-            return any(self.is_asked(one) for one in node.values)
+            return any(self.is_asked(operand) for operand in node.values)
         return self.is_tensor(node)
 
     def is_tensor(self, node: ast.expr, depth: int = 0) -> bool:
@@ -363,11 +283,11 @@ class _Certain:
                 return node.func.attr in _OF_TENSORS and self.is_on_device(node.func.value)
             return False
         if isinstance(node, ast.Compare | ast.BinOp | ast.UnaryOp):
-            parts = [one for one in children(node) if isinstance(one, ast.expr)]
-            return any(self.is_tensor(one, depth + 1) for one in parts)
+            parts = [child for child in children(node) if isinstance(child, ast.expr)]
+            return any(self.is_tensor(part, depth + 1) for part in parts)
         if isinstance(node, ast.Name):
             made = self.function.bindings.get(node.id, [])
-            return bool(made) and all(self.is_tensor(one, depth + 1) for one in made)
+            return bool(made) and all(self.is_tensor(value, depth + 1) for value in made)
         if isinstance(node, ast.Subscript):
             return self.is_tensor(node.value, depth + 1)
         return False
@@ -378,7 +298,7 @@ class _Certain:
 
     def holds_numbers(self, node: ast.expr) -> bool:
         if isinstance(node, ast.List | ast.Tuple):
-            return any(self.is_tensor(one) for one in node.elts)
+            return any(self.is_tensor(element) for element in node.elts)
         return isinstance(node, ast.ListComp) and self.is_tensor(node.elt)
 
     def is_list(self, node: ast.expr) -> bool:
@@ -387,11 +307,11 @@ class _Certain:
         made = self.function.bindings.get(node.id, [])
         # `a, b = [f(x) for x in xs]` binds the elements, not the list.
         unpacked = any(
-            isinstance(one, ast.Tuple) and node.id in bound_names(one)
+            isinstance(inner, ast.Tuple) and node.id in bound_names(inner)
             for statement in self.function.node.body
-            for one in walk_scope(statement)
+            for inner in walk_scope(statement)
         )
-        return bool(made) and not unpacked and all(isinstance(one, ast.List | ast.ListComp) for one in made)
+        return bool(made) and not unpacked and all(isinstance(value, ast.List | ast.ListComp) for value in made)
 
     def is_mask(self, node: ast.expr, depth: int = 0) -> bool:
         """Truths by the way they are made: a comparison, or a name, a part or a combination of such."""
@@ -412,7 +332,7 @@ class _Certain:
         if isinstance(node, ast.Name):
             made = self.function.bindings.get(node.id, [])
             if made:
-                return all(self.is_mask(one, depth + 1) for one in made)
+                return all(self.is_mask(value, depth + 1) for value in made)
             plain = self.function.definition
             return plain is not None and node.id in parameters(plain) and self._is_named_mask(node, node.id)
         return isinstance(node, ast.Attribute) and self._is_named_mask(node, node.attr)
@@ -422,14 +342,97 @@ class _Certain:
         if name in _COMPARES:
             return self.is_on_device(call)
         if name in ("BoolTensor", "ByteTensor") or any(
-            one.arg == "dtype" and dotted_name(one.value) in ("torch.bool", "torch.uint8", "bool")
-            for one in call.keywords
+            keyword.arg == "dtype" and dotted_name(keyword.value) in ("torch.bool", "torch.uint8", "bool")
+            for keyword in call.keywords
         ):
             return True
-        if name == "to" and any(dotted_name(one) in ("torch.bool", "bool") for one in call.args):
+        if name == "to" and any(dotted_name(given) in ("torch.bool", "bool") for given in call.args):
             return self.is_on_device(call)
         return name in _KEEPS_TYPE and isinstance(call.func, ast.Attribute) and self.is_mask(call.func.value, depth + 1)
 
     def _is_named_mask(self, node: ast.expr, name: str) -> bool:
         """Where it is made is out of sight, but its name says it."""
         return bool(_MASK_NAME.search(name)) and self.is_on_device(node)
+
+
+def in_source(code: Code) -> Iterator[FoundInSource]:
+    for hidden in find_hidden_reads(code):
+        yield FoundInSource(
+            place=hidden.region.module.place(hidden.node),
+            cause=message(
+                "sy302.source_cause",
+                code=short_text(hidden.node, 40),
+                unknown=hidden.unknown,
+                step=step_of(hidden.region),
+            ),
+            change=hidden.instead,
+            related=call_path(hidden.region),
+        )
+
+
+_LOOP = """
+import torch
+model = Net().to(device)
+for step, batch in enumerate(loader):
+    x, y, lengths = batch["x"].to(device), batch["y"].to(device), batch["lengths"].to(device)
+    output = model(x)
+    error = (output - y).abs()
+    %s
+    loss = error.mean()
+    loss.backward()
+    optimizer.step()
+"""
+_IN_A_LOSS = """
+def masked_loss(output, target):
+    valid = target != 255
+    picked = output[valid]  # found
+    positive = (target > 0).nonzero()  # found
+    return F.mse_loss(picked, target[valid]) + positive.sum()  # found
+
+def train(model, loader, device):
+    for x, y in loader:
+        loss = masked_loss(model(x.to(device)), y.to(device))
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def _does(name: str, *lines: str) -> SourceCase:
+    return SourceCase(name, _LOOP % "\n    ".join(lines))
+
+
+SOURCE_CASES = (
+    SourceCase("finds it in a loss that the step calls", _IN_A_LOSS),
+    _does("finds it when a mask picks elements", "error = error[y > 0]  # found"),
+    _does("finds it when a mask has a name", "keep = (y > 0) & (y < 9)", "error = error[:, keep]  # found"),
+    _does("finds it when a mask takes a tensor", "error[y > 0] = output[0]  # found"),
+    _does(
+        "finds it when a mask is made of truths of the host",
+        "keep = torch.tensor([one is not None for one in batch['next']], device=device, dtype=torch.bool)",
+        "error[keep] = output[0]  # found",
+    ),
+    _does("finds it when positions are asked for", "at = torch.where(y > 0)  # found"),
+    _does("finds it when classes are list_sites", "classes = torch.unique(y)  # found"),
+    _does("finds it when elements are selected", "error = error.masked_select(y.ge(1))  # found"),
+    _does("finds it when a branch hangs on a tensor", "if y.sum() > 0:  # found", "    error = error * 2"),
+    _does("finds it when a branch in one line does", "scale = 2.0 if (y == 1).any() else 1.0  # found"),
+    _does("finds it when a tensor says how large", "at = torch.arange(lengths.max(), device=device)  # found"),
+    _does("finds it when a tensor says where to cut", "longest = lengths.max()", "error = error[:, :longest]  # found"),
+    _does("finds it when rows are repeated", "error = error.repeat_interleave(lengths, dim=0)  # found"),
+    _does("finds it when numbers become a tensor", "w = torch.tensor([y.sum(), error.max()])  # found"),
+    _does("quiet when a mask weighs", "error = (error * (y > 0)).sum() / (y > 0).sum()"),
+    _does("quiet when a mask is filled with a number", "error[y > 0] = 0.0", "error = error.masked_fill(y > 0, 0.0)"),
+    _does("quiet when positions are known", "error = error[:, 3:]", "error = error[torch.arange(3)]"),
+    _does("quiet when both branches are computed", "error = torch.where(y > 0, error, 0.0)"),
+    _does("quiet when it is done now and then", "if step % 100 == 0:", "    classes = torch.unique(y)"),
+    _does("quiet when the mask is on the host", 'many = batch["y"][batch["y"] > 0]'),
+    _does("quiet when rows are repeated equally", "error = error.repeat_interleave(4, dim=0)"),
+    _does("quiet when a number of the batch is asked", "if x.shape[0] > 3:", "    error = error[: len(x)]"),
+    SourceCase(
+        "quiet when no device is in sight",
+        _IN_A_LOSS.replace("device", "size")
+        .replace("  # found", "")
+        .replace("x.to(size)", "x")
+        .replace("y.to(size)", "y"),
+    ),
+)

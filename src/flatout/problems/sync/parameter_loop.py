@@ -26,7 +26,7 @@ from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource, step_of
 from flatout.problems.hot_lines import ms_at, named
 from flatout.problems.prediction import by_sparing_host
-from flatout.problems.sync.waits import RESULTS, over_parameters, timed_ms
+from flatout.problems.sync.waits import RESULTS, is_per_parameter, timed_ms
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
 from flatout.records.report import LineCost, SyncSite
@@ -41,7 +41,7 @@ _SAVED = 0.8
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if not run.on_gpu:
         return
-    sites = [site for site in run.report.syncs if site.op in _OPS and over_parameters(run, site)]
+    sites = [site for site in run.report.syncs if site.op in _OPS and is_per_parameter(run, site)]
     if not sites:
         return
     places = list(dict.fromkeys(site.location for site in sites))

@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource, step_of
 from flatout.problems.prediction import by_sparing_host
-from flatout.problems.sync.waits import RESULTS, listed, over_parameters, sites_of, timed_ms
+from flatout.problems.sync.waits import RESULTS, is_per_parameter, list_sites, sites_of, timed_ms
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
 from flatout.records.report import Location, SyncSite
@@ -46,7 +46,7 @@ REMEDY = "sync.defer"
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if not run.on_gpu:
         return
-    sites = [site for site in sites_of(run, RESULTS) if not over_parameters(run, site)]
+    sites = [site for site in sites_of(run, RESULTS) if not is_per_parameter(run, site)]
     waits_ms = timed_ms(run, sites)
     count = sum(site.per_step for site in sites)
     gain = by_sparing_host(run, waits_ms, message("sy301.gain", wait_ms=waits_ms, step_ms=run.step_ms))
@@ -58,10 +58,10 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "syncs_per_step": round(count, 2),
             "sync_ms_per_step": round(waits_ms, 2),
             "drained_share": round(run.drained_share or 0.0, 3),
-            "lines": listed(run, sites),
+            "lines": list_sites(run, sites),
         },
         cause=message("sy301.cause", count=count, wait_ms=waits_ms, step_ms=run.step_ms),
-        change=message("sy301.change", lines=listed(run, sites)),
+        change=message("sy301.change", lines=list_sites(run, sites)),
         predicted_gain=gain,
     )
 
@@ -101,6 +101,124 @@ CASES = (
 
 # By the operation that waits; the words of cause and change have these names.
 _KINDS = {"print": "written", "format": "written", "bool": "compared", "cpu": "copied"}
+
+
+# Sums of results that can stay on the device until somebody reads them: `total += loss.item()` in a loop.
+
+_COUNTS = {"eq", "ne", "gt", "lt", "ge", "le", "isclose", "logical_and", "logical_or"}
+
+
+def defer_read(sync: Sync, code: Code) -> tuple[Edit, ...] | None:
+    """The read taken out of the sum, and put where the sum is read: only where all of its uses can be seen.
+
+    Numbers and tensors both can be made a number again, so it holds for a loop without a single turn as well.
+    """
+    function, module = sync.region.function, sync.region.module
+    statement = next((point.statement for point in sync.region.main_path() if point.node is sync.node), None)
+    if not isinstance(statement, ast.AugAssign) or not isinstance(statement.op, ast.Add) or not _is_plain(sync, code):
+        return None
+    target, kind = statement.target, _kind(sync, statement.value)
+    if not isinstance(target, ast.Name) or kind is None or not _begins_with(target.id, kind, function):
+        return None
+    reads = _find_reads(target.id, function)
+    each_step = {id(point.node) for point in sync.region.main_path()}
+    if reads is None or any(id(read) in each_step for read, _ in reads):
+        return None
+    edits = [replace_node(module, sync.node, _detached(sync))]
+    for name, above in reads:
+        if isinstance(above, ast.Call) and called_name(above) == kind and above.args == [name]:
+            continue
+        if source_text(module, name) != name.id or _is_labelled(name, above, sync):
+            return None
+        edits.append(replace_node(module, name, f"{kind}({name.id})"))
+    return tuple(edits)
+
+
+def _is_plain(sync: Sync, code: Code) -> bool:
+    on_device = code.tensors.of(sync.region).of(sync.of) in ("graph", "device")
+    return on_device and sync.op in ("item", "float", "int") and isinstance(sync.of, ast.expr)
+
+
+def _kind(sync: Sync, value: ast.expr) -> str | None:
+    """What the sum is a sum of: floats, or counts, which stay whole only if nothing is multiplied."""
+    if _is_count(sync.of):
+        return "int" if value is sync.node and sync.op != "float" else None
+    if sync.op == "int":
+        return None
+    weighted = isinstance(value, ast.BinOp) and (
+        (isinstance(value.op, ast.Mult | ast.Div) and value.left is sync.node)
+        or (isinstance(value.op, ast.Mult) and value.right is sync.node)
+    )
+    return "float" if value is sync.node or weighted else None
+
+
+def _is_count(node: ast.expr) -> bool:
+    """`(predicted == labels).sum()`."""
+    return any(
+        isinstance(inner, ast.Compare) or (isinstance(inner, ast.Call) and called_name(inner) in _COUNTS)
+        for inner in ast.walk(node)
+    )
+
+
+def _begins_with(name: str, kind: str, function: Function) -> bool:
+    """Is it only ever set to a number that a sum of that kind begins with?"""
+    values = function.bindings.get(name, [])
+    numbers = [value.value for value in values if isinstance(value, ast.Constant) and type(value.value) in (int, float)]
+    if not values or len(numbers) != len(values):
+        return False
+    # `total = 0` may be a sum of losses; what begins with 0.0 is no count.
+    return kind == "float" or all(isinstance(value, int) for value in numbers)
+
+
+def _find_reads(name: str, function: Function) -> list[tuple[ast.Name, ast.AST]] | None:
+    """All reads of a name in its function, each with what it is part of. None where others may use it, too."""
+    found: list[tuple[ast.Name, ast.AST]] = []
+    for node, above in _with_parents(function.node):
+        if isinstance(node, ast.Global | ast.Nonlocal) and name in node.names:
+            return None
+        if not isinstance(node, ast.Name) or node.id != name:
+            continue
+        if isinstance(node.ctx, ast.Del) or isinstance(above, ast.For | ast.comprehension | ast.NamedExpr):
+            return None
+        if isinstance(node.ctx, ast.Load):
+            found.append((node, above))
+    own = {id(node) for statement in function.node.body for node in walk_scope(statement)}
+    if any(id(node) not in own for node, _ in found):
+        return None  # a function inside has it as well
+    others = (
+        [other for other in function.module.functions if other is not function] if function.definition is None else []
+    )
+    if any(name == node.id for other in others for node in ast.walk(other.node) if isinstance(node, ast.Name)):
+        return None
+    return found
+
+
+def _with_parents(top: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
+    stack = [top]
+    while stack:
+        above = stack.pop()
+        for node in ast.iter_child_nodes(above):
+            yield node, above
+            stack.append(node)
+
+
+def _is_labelled(name: ast.Name, above: ast.AST, sync: Sync) -> bool:
+    """`f"{total=}"` shows the text of what it prints."""
+    line = sync.region.module.lines[(name.end_lineno or name.lineno) - 1].encode()
+    return isinstance(above, ast.FormattedValue) and line[name.end_col_offset or 0 :].lstrip().startswith(b"=")
+
+
+def _detached(sync: Sync) -> str:
+    of, text = sync.of, source_text(sync.region.module, sync.of)
+    if (isinstance(of, ast.Call) and called_name(of) == "detach") or (
+        isinstance(of, ast.Attribute) and of.attr == "data"
+    ):
+        return text
+    return (
+        f"{text}.detach()"
+        if isinstance(of, ast.Name | ast.Attribute | ast.Call | ast.Subscript)
+        else f"({text}).detach()"
+    )
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
@@ -292,118 +410,3 @@ SOURCE_CASES = (
     _reads("quiet when it evaluates", "if step % 500 == 0:", "    evaluate(model)", "torch.save(model, path)"),
     SourceCase("quiet when no device is in sight", _LOOP.replace(".to(device)", "") % "total += loss.item()"),
 )
-
-# Sums of results that can stay on the device until somebody reads them: `total += loss.item()` in a loop.
-
-_COUNTS = {"eq", "ne", "gt", "lt", "ge", "le", "isclose", "logical_and", "logical_or"}
-
-
-def defer_read(sync: Sync, code: Code) -> tuple[Edit, ...] | None:
-    """The read taken out of the sum, and put where the sum is read: only where all of its uses can be seen.
-
-    Numbers and tensors both can be made a number again, so it holds for a loop without a single turn as well.
-    """
-    function, module = sync.region.function, sync.region.module
-    statement = next((point.statement for point in sync.region.main_path() if point.node is sync.node), None)
-    if not isinstance(statement, ast.AugAssign) or not isinstance(statement.op, ast.Add) or not _is_plain(sync, code):
-        return None
-    target, kind = statement.target, _kind(sync, statement.value)
-    if not isinstance(target, ast.Name) or kind is None or not _begins_with(target.id, kind, function):
-        return None
-    reads = _find_reads(target.id, function)
-    each_step = {id(point.node) for point in sync.region.main_path()}
-    if reads is None or any(id(one) in each_step for one, _ in reads):
-        return None
-    edits = [replace_node(module, sync.node, _detached(sync))]
-    for name, above in reads:
-        if isinstance(above, ast.Call) and called_name(above) == kind and above.args == [name]:
-            continue
-        if source_text(module, name) != name.id or _is_labelled(name, above, sync):
-            return None
-        edits.append(replace_node(module, name, f"{kind}({name.id})"))
-    return tuple(edits)
-
-
-def _is_plain(sync: Sync, code: Code) -> bool:
-    on_device = code.tensors.of(sync.region).of(sync.of) in ("graph", "device")
-    return on_device and sync.op in ("item", "float", "int") and isinstance(sync.of, ast.expr)
-
-
-def _kind(sync: Sync, value: ast.expr) -> str | None:
-    """What the sum is a sum of: floats, or counts, which stay whole only if nothing is multiplied."""
-    if _is_count(sync.of):
-        return "int" if value is sync.node and sync.op != "float" else None
-    if sync.op == "int":
-        return None
-    weighted = isinstance(value, ast.BinOp) and (
-        (isinstance(value.op, ast.Mult | ast.Div) and value.left is sync.node)
-        or (isinstance(value.op, ast.Mult) and value.right is sync.node)
-    )
-    return "float" if value is sync.node or weighted else None
-
-
-def _is_count(node: ast.expr) -> bool:
-    """`(predicted == labels).sum()`."""
-    return any(
-        isinstance(one, ast.Compare) or (isinstance(one, ast.Call) and called_name(one) in _COUNTS)
-        for one in ast.walk(node)
-    )
-
-
-def _begins_with(name: str, kind: str, function: Function) -> bool:
-    """Is it only ever set to a number that a sum of that kind begins with?"""
-    values = function.bindings.get(name, [])
-    numbers = [one.value for one in values if isinstance(one, ast.Constant) and type(one.value) in (int, float)]
-    if not values or len(numbers) != len(values):
-        return False
-    # `total = 0` may be a sum of losses; what begins with 0.0 is no count.
-    return kind == "float" or all(isinstance(one, int) for one in numbers)
-
-
-def _find_reads(name: str, function: Function) -> list[tuple[ast.Name, ast.AST]] | None:
-    """All reads of a name in its function, each with what it is part of. None where others may use it, too."""
-    found: list[tuple[ast.Name, ast.AST]] = []
-    for node, above in _with_parents(function.node):
-        if isinstance(node, ast.Global | ast.Nonlocal) and name in node.names:
-            return None
-        if not isinstance(node, ast.Name) or node.id != name:
-            continue
-        if isinstance(node.ctx, ast.Del) or isinstance(above, ast.For | ast.comprehension | ast.NamedExpr):
-            return None
-        if isinstance(node.ctx, ast.Load):
-            found.append((node, above))
-    own = {id(node) for statement in function.node.body for node in walk_scope(statement)}
-    if any(id(node) not in own for node, _ in found):
-        return None  # a function inside has it as well
-    others = [one for one in function.module.functions if one is not function] if function.definition is None else []
-    if any(name == node.id for one in others for node in ast.walk(one.node) if isinstance(node, ast.Name)):
-        return None
-    return found
-
-
-def _with_parents(top: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
-    stack = [top]
-    while stack:
-        above = stack.pop()
-        for node in ast.iter_child_nodes(above):
-            yield node, above
-            stack.append(node)
-
-
-def _is_labelled(name: ast.Name, above: ast.AST, sync: Sync) -> bool:
-    """`f"{total=}"` shows the text of what it prints."""
-    line = sync.region.module.lines[(name.end_lineno or name.lineno) - 1].encode()
-    return isinstance(above, ast.FormattedValue) and line[name.end_col_offset or 0 :].lstrip().startswith(b"=")
-
-
-def _detached(sync: Sync) -> str:
-    of, text = sync.of, source_text(sync.region.module, sync.of)
-    if (isinstance(of, ast.Call) and called_name(of) == "detach") or (
-        isinstance(of, ast.Attribute) and of.attr == "data"
-    ):
-        return text
-    return (
-        f"{text}.detach()"
-        if isinstance(of, ast.Name | ast.Attribute | ast.Call | ast.Subscript)
-        else f"({text}).detach()"
-    )

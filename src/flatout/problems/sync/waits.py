@@ -41,9 +41,9 @@ def hidden_ms(run: Evidence, sites: Sequence[SyncSite]) -> float:
     return min(lines_ms, most_ms)
 
 
-def over_parameters(run: Evidence, site: SyncSite) -> bool:
+def is_per_parameter(run: Evidence, site: SyncSite) -> bool:
     """Does this line wait about once (or two, three times) for each parameter?"""
-    parameters = _parameters(run)
+    parameters = max((int(optimizer.get("params") or 0) for optimizer in run.live_optimizers), default=0)
     if parameters < 8 or site.per_step < 0.5 * parameters or _EVALUATING.search(site.function):
         return False
     around = _around(run, site)
@@ -51,12 +51,6 @@ def over_parameters(run: Evidence, site: SyncSite) -> bool:
         return bool(_PARAMETER.search(around))
     times = site.per_step / parameters
     return round(times) in (1, 2, 3) and abs(times - round(times)) < 0.1
-
-
-def _parameters(run: Evidence) -> int:
-    known = run.report.live.get("optimizers")
-    counts = [int(one.get("params") or 0) for one in known if isinstance(one, dict)] if isinstance(known, list) else []
-    return max(counts, default=0)
 
 
 def _around(run: Evidence, site: SyncSite) -> str:
@@ -69,6 +63,6 @@ def _around(run: Evidence, site: SyncSite) -> str:
     return " ".join(lines[number - 1] for number in (*heads, site.location.line) if number <= len(lines))
 
 
-def listed(run: Evidence, sites: Sequence[SyncSite], most: int = 5) -> str:
+def list_sites(run: Evidence, sites: Sequence[SyncSite], most: int = 5) -> str:
     """The dearest of them in words: where, what, how often."""
     return ", ".join(f"{named(run, s.location)} {s.op} {s.per_step:.3g}x" for s in sites[:most])

@@ -12,11 +12,11 @@ from flatout.source.project.loading import load_texts
 def rewritten(text: str, **others: str) -> str | None:
     """The text with all edits; None if one of the finds has none."""
     files = {"train.py": text, **{f"{name}.py": other for name, other in others.items()}}
-    found = [one for one in find_old_amp(load_texts(files)) if one.module.shown == "train.py"]
-    if not found or any(one.edits is None for one in found):
+    found = [old for old in find_old_amp(load_texts(files)) if old.module.shown == "train.py"]
+    if not found or any(finding.edits is None for finding in found):
         return None
     lines = text.split("\n")
-    edits = [edit for one in found for edit in one.edits or ()]
+    edits = [edit for finding in found for edit in finding.edits or ()]
     for edit in sorted(edits, key=_begins, reverse=True):
         line = lines[edit.place.line - 1]
         end = edit.place.end_column or edit.place.column

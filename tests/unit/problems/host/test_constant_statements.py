@@ -15,8 +15,8 @@ def built(source: str) -> list[str]:
     """The text of the statements found, in order; those of which only the copy counts begin with `copy `."""
     text = HEAD + textwrap.dedent(source)
     lines = text.splitlines()
-    found = sorted(find_constants((("train.py", text),)), key=lambda one: one.first)
-    return [("" if one.whole else "copy ") + lines[one.first - 1].strip() for one in found]
+    found = sorted(find_constants((("train.py", text),)), key=lambda statement: statement.first)
+    return [("" if finding.whole else "copy ") + lines[finding.first - 1].strip() for finding in found]
 
 
 @pytest.mark.parametrize(

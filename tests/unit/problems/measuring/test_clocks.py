@@ -28,10 +28,10 @@ for x in loader:
 def between(*lines: str) -> list[tuple[str, list[str]]]:
     """What each interval is called, and the names that are called inside it."""
     code = Code(load_texts({"train.py": _LOOP.format("\n    ".join(lines))}))
-    (region,) = [one for one in code.training.regions if one.loop is not None]
+    (region,) = [known for known in code.training.regions if known.loop is not None]
     return [
-        (one.called, [ast.unparse(node.func) for node in one.inside if isinstance(node, ast.Call)])
-        for one in find_intervals(region)
+        (interval.called, [ast.unparse(node.func) for node in interval.inside if isinstance(node, ast.Call)])
+        for interval in find_intervals(region)
     ]
 
 

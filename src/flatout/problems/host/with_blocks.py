@@ -10,7 +10,7 @@ from flatout.records.evidence import Evidence
 from flatout.records.report import Location
 
 
-def around_training(run: Evidence, opens: Callable[[ast.Call, set[str]], bool]) -> Location | None:
+def find_around_training(run: Evidence, opens: Callable[[ast.Call, set[str]], bool]) -> Location | None:
     """The first `with` whose call `opens` accepts, and in whose body a line was seen to train.
 
     `opens` is also given the names that the file imports from torch's modules.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flatout.problems.cadence.pausing import exclusive_helpers
+from flatout.problems.cadence.pause_costs import exclusive_helpers
 
 BOARD = """
 def update(step):
