@@ -28,19 +28,18 @@ from pathlib import Path
 from benchmarks.common.child import CHILDREN
 from benchmarks.common.results import RESULTS, table, write
 from benchmarks.common.trial_pool import BUDGET_S, Pool, grown, read
-from flatout.app.fixing.bench import Bench
-from flatout.app.fixing.proof import proven
-from flatout.app.fixing.screening import Arms
-from flatout.app.fixing.search import Search
-from flatout.app.fixing.settings import Settings
-from flatout.app.in_turns import without_long
-from flatout.app.plan import Wishes
+from flatout.experiment.bench import Bench, Settings
+from flatout.experiment.plan import Wishes
+from flatout.experiment.proof import prove_profile
+from flatout.experiment.request import Request
+from flatout.experiment.search import Search
+from flatout.experiment.trial_reader import without_long
+from flatout.experiment.turns import Arms
 from flatout.problems.cases import HERE, run
 from flatout.problems.catalogue import problems
 from flatout.records.report import Finding, Gain, RemedyState, RunReport
 from flatout.records.trial import Trial
 from flatout.remedies.catalogue import known
-from flatout.trials.request import Request
 
 MOST_KEPT = 0.05
 _PLANTED_IN = "gc.defer"
@@ -167,7 +166,7 @@ def searched(
         search.run(search.look())
         first = tuple(search.found.profile)
         if first:
-            proven(bench, search)
+            prove_profile(bench, search)
     except Dry:
         is_dry = True
     except Exception as error:

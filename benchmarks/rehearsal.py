@@ -23,12 +23,12 @@ from benchmarks.common.results import table
 from benchmarks.common.spent import Spent, by_kind, each
 from flatout.app.demo import FOLDER
 from flatout.app.fix import seconds_in
-from flatout.app.fixing.bench import Bench
-from flatout.app.fixing.proof import concluded, proven
-from flatout.app.fixing.search import Search
-from flatout.app.fixing.settings import Settings
-from flatout.app.fixing.sizes import settling
-from flatout.app.plan import Wishes
+from flatout.experiment.bench import Bench, Settings
+from flatout.experiment.plan import Wishes
+from flatout.experiment.proof import conclude, prove_profile
+from flatout.experiment.request import Request
+from flatout.experiment.search import Search
+from flatout.experiment.sizing import settling
 from flatout.problems.cases import HERE, run
 from flatout.problems.catalogue import problems
 from flatout.records.fix import Fix, Quality
@@ -36,7 +36,6 @@ from flatout.records.report import Finding, Gain, Location, RemedyState, RunRepo
 from flatout.records.trial import Trial
 from flatout.remedies.catalogue import known
 from flatout.remedies.loader.probe import DRAWS_OTHERS
-from flatout.trials.request import Request
 
 Profile = Mapping[str, Any]
 _CORES = 16
@@ -256,8 +255,8 @@ def searched(name: str, options: argparse.Namespace, seed: int) -> Searched:
     search = Search(bench, machine.report, machine.in_turns)
     report = search.look()
     search.run(report)
-    quality = proven(bench, search) if search.found.profile else Quality()
-    fix = concluded(bench, search, report, quality)
+    quality = prove_profile(bench, search) if search.found.profile else Quality()
+    fix = conclude(bench, search, report, quality)
     best_s = work.best_s(lambda one: wishes.refusal(known()[one]) is None)
     there_is = math.log(work.step_s({}) / best_s)
     reached = math.log(work.step_s({}) / work.step_s(fix.profile)) / there_is if there_is > 0.01 else None

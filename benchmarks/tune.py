@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.common import child, results
-from flatout.app.trials import Maker
-from flatout.app.tune import Options, searched
-from flatout.app.tuning.knobs import knobs_of
-from flatout.app.tuning.trials import Trials
+from flatout.app.tune import TuneOptions, search_settings
+from flatout.experiment.runner import TrialRunner
+from flatout.experiment.tuning.knobs import read_knobs
+from flatout.experiment.tuning.search import read_point
+from flatout.experiment.tuning.strategies import all_settings
+from flatout.experiment.tuning.trials import SettingTrials
 from flatout.records.tune import Ask, Setting
-from flatout.tune.measuring import point
-from flatout.tune.space import settings
 
 SCRIPT = child.CHILDREN / "tuned.py"
 WARM_UP = 5
@@ -52,13 +52,15 @@ def compare(word: str, command: tuple[str, ...], steps: int, repeats: int) -> Ou
     with tempfile.TemporaryDirectory(prefix="flatout-bench-") as name:
         folder = Path(name)
         os.chdir(folder)
-        tuned = searched(command, Options((word,), steps=steps, warm_up=WARM_UP, out=folder / "search"))
+        tuned = search_settings(command, TuneOptions((word,), steps=steps, warm_up=WARM_UP, out=folder / "search"))
         assert tuned.chosen.point is not None, "the search found nothing"
-        knobs = knobs_of([word], command, folder)
-        trials = Trials(Maker(folder / "grid"), command, knobs, {}, folder / "grid", folder, WARM_UP, 600.0, None)
+        knobs = read_knobs([word], command, folder)
+        trials = SettingTrials(
+            TrialRunner(folder / "grid"), command, knobs, {}, folder / "grid", folder, WARM_UP, 600.0, None
+        )
         grid = {}
-        for setting in settings(knobs):
-            seen = point(Ask(setting, steps), trials(Ask(setting, steps)))
+        for setting in all_settings(knobs):
+            seen = read_point(Ask(setting, steps), trials(Ask(setting, steps)))
             print(f"grid {dict(setting)}: {seen.samples_per_s or 0:.1f} samples/s", file=sys.stderr, flush=True)
             grid[repr(dict(setting))] = (setting, seen)
         best = max(
@@ -80,14 +82,14 @@ def compare(word: str, command: tuple[str, ...], steps: int, repeats: int) -> Ou
         )
 
 
-def _in_turns(trials: Trials, found: Setting, best: Setting, steps: int, repeats: int) -> float:
+def _in_turns(trials: SettingTrials, found: Setting, best: Setting, steps: int, repeats: int) -> float:
     """The median ratio of their speeds, each pair measured one after the other."""
     if dict(found) == dict(best):
         return 1.0
     ratios = []
     for repeat in range(1, repeats + 1):
         asks = [Ask(found, steps, repeat), Ask(best, steps, repeat)]
-        first, second = (point(ask, trials(ask)).samples_per_s or 0.0 for ask in asks)
+        first, second = (read_point(ask, trials(ask)).samples_per_s or 0.0 for ask in asks)
         ratios.append(first / second)
     return statistics.median(ratios)
 

@@ -11,14 +11,14 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from flatout.app.fixing.bench import TRIAL_SHARE
-from flatout.app.fixing.screening import Arms, steps_of
-from flatout.app.fixing.sizes import sizes
-from flatout.app.trials import Maker
 from flatout.diagnose.ranks import training_ranks
+from flatout.experiment.bench import TRIAL_SHARE
+from flatout.experiment.request import Request
+from flatout.experiment.runner import TrialRunner
+from flatout.experiment.sizing import sizes
+from flatout.experiment.turns import Arms, count_turn_steps
 from flatout.records.trial import Trial, from_plain
 from flatout.store.run import StoredRun
-from flatout.trials.request import Request
 
 BUDGET_S = 600.0
 # Three remedies, all of them together, and the script as it is, twice.
@@ -47,7 +47,7 @@ def grown(file: Path, command: tuple[str, ...], count: int, of_turns: int, load:
     """The pool in `file` with at least so many trials: those that are missing are made, and the file grows by each."""
     pool = read(file) if file.exists() else Pool(Path(command[0]).name)
     with tempfile.TemporaryDirectory(prefix="flatout-pool-") as scratch:
-        maker = Maker(Path(scratch))
+        maker = TrialRunner(Path(scratch))
         while len(pool.trials) < count:
             began_s = time.monotonic()
             if not pool.others:
@@ -66,14 +66,14 @@ def grown(file: Path, command: tuple[str, ...], count: int, of_turns: int, load:
     return pool
 
 
-def _turns(maker: Maker, command: tuple[str, ...], repeat: int) -> tuple[tuple[float, ...], ...]:
+def _turns(maker: TrialRunner, command: tuple[str, ...], repeat: int) -> tuple[tuple[float, ...], ...]:
     arms: Arms = tuple((f"arm {number}", {}) for number in range(ARMS))
-    trial = _sound(maker(Request(command, "turns", steps=steps_of(arms), arms=arms, repeat=repeat)))
+    trial = _sound(maker(Request(command, "turns", steps=count_turn_steps(arms), arms=arms, repeat=repeat)))
     (found,) = training_ranks(StoredRun(Path(trial.run)))[0].recording.values("screening")
     return tuple(tuple(found["seconds"][name]) for name, _ in arms)
 
 
-def _others(maker: Maker, command: tuple[str, ...]) -> dict[str, Trial]:
+def _others(maker: TrialRunner, command: tuple[str, ...]) -> dict[str, Trial]:
     look = _sound(maker(Request(command, "look", steps=_LOOK_STEPS, with_lines=True)))
     steps = sizes(look, maker.report(look), TRIAL_SHARE * BUDGET_S).about({})
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from flatout.app.trials import Maker
-from flatout.prove.rates import rate
-from flatout.trials.request import Request
+from flatout.experiment.request import Request
+from flatout.experiment.runner import TrialRunner
+from flatout.experiment.statistics.rates import rate
 
 pytestmark = pytest.mark.gpu
 _SCRIPT = Path(__file__).parent / "scripts" / "prefetch_cuda.py"
@@ -19,8 +19,8 @@ def test_batches_brought_to_the_device_are_counted_and_no_faster_than_they_are_m
     command = (str(_SCRIPT), mode, "3000")  # batches, so that neither comes to the end of an epoch
     remedies = {"loader.pin": True, "transfer.prefetch": True}
 
-    plain = Maker(tmp_path)(Request(command, "as it is", remedies, steps=300, seconds=20.0))
-    alone = Maker(tmp_path)(Request(command, "feed", remedies, steps=300, seconds=20.0, feeds=True))
+    plain = TrialRunner(tmp_path)(Request(command, "as it is", remedies, steps=300, seconds=20.0))
+    alone = TrialRunner(tmp_path)(Request(command, "feed", remedies, steps=300, seconds=20.0, feeds=True))
 
     assert alone.ending == "stopped", alone.why
     assert set(alone.samples) == {64}

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from flatout.app.fixing.screening import resting_arms, resting_steps, steps_of, with_and_without
-from flatout.app.trials import Maker
+from flatout.experiment.request import Request
+from flatout.experiment.runner import TrialRunner
+from flatout.experiment.turns import build_resting_arms, compare_with_and_without, count_turn_steps, resting_steps
 from flatout.records.plan import Planned
-from flatout.trials.request import Request
 
 pytestmark = pytest.mark.gpu
 _SCRIPTS = Path(__file__).parent / "scripts"
@@ -20,12 +20,12 @@ _SCRIPT = _SCRIPTS / "pinned_each_step.py"
 @pytest.mark.parametrize("workers", [{}, {"loader.workers": 2}])
 def test_batches_are_pinned_in_some_turns_and_not_in_others(tmp_path: Path, workers: dict[str, int]) -> None:
     both = [Planned(name, True, "lossless", name, "to be tried") for name in ("loader.pin", "transfer.async")]
-    arms, settling, rounds, warm_up = resting_arms(both), resting_steps(both, 2), 4, 40
-    steps = steps_of(arms, warm_up, rounds, settling=settling)
+    arms, settling, rounds, warm_up = build_resting_arms(both), resting_steps(both, 2), 4, 40
+    steps = count_turn_steps(arms, warm_up, rounds, settling=settling)
     profile = {**workers, "loader.pin": True, "transfer.async": True}
 
-    plain = Maker(tmp_path)(Request((str(_SCRIPT),), "as it is", steps=steps, warm_up=warm_up))
-    turns = Maker(tmp_path)(
+    plain = TrialRunner(tmp_path)(Request((str(_SCRIPT),), "as it is", steps=steps, warm_up=warm_up))
+    turns = TrialRunner(tmp_path)(
         Request((str(_SCRIPT),), "turns", profile, steps=steps, warm_up=warm_up, arms=arms, settling=settling)
     )
 
@@ -35,24 +35,24 @@ def test_batches_are_pinned_in_some_turns_and_not_in_others(tmp_path: Path, work
     runs = [(pinned, len(list(same))) for pinned, same in groupby(said)]
     # Every turn without them, alone or after another, is so for all steps that are timed; and so is every one with.
     assert all(length >= 8 for _, length in runs) and len(runs) >= 2 * 3
-    found = Maker(tmp_path).in_turns(turns)
+    found = TrialRunner(tmp_path).in_turns(turns)
     assert all(len(arm.step_s) >= rounds - 1 for arm in found.values())
 
 
 def test_a_model_is_replayed_in_some_turns_and_not_in_others(tmp_path: Path) -> None:
     graphs = [Planned("graphs.model", True, "numeric", "graphs", "to be tried")]
-    arms, settling, rounds, warm_up = resting_arms(graphs), resting_steps(graphs, 0), 4, 90
-    steps = steps_of(arms, warm_up, rounds, settling=settling)
+    arms, settling, rounds, warm_up = build_resting_arms(graphs), resting_steps(graphs, 0), 4, 90
+    steps = count_turn_steps(arms, warm_up, rounds, settling=settling)
     command = (str(_SCRIPTS / "graphed.py"), "long")
 
-    plain = Maker(tmp_path)(Request(command, "as it is", steps=steps, warm_up=warm_up))
+    plain = TrialRunner(tmp_path)(Request(command, "as it is", steps=steps, warm_up=warm_up))
     asked = {"graphs.model": True}
-    turns = Maker(tmp_path)(
+    turns = TrialRunner(tmp_path)(
         Request(command, "turns", asked, steps=steps, warm_up=warm_up, arms=arms, settling=settling)
     )
 
     (state,) = turns.states
     assert turns.ending == "stopped" and state.state == "applied", state
     assert turns.losses == pytest.approx(plain.losses, rel=1e-2, abs=1e-3)
-    decision = with_and_without(Maker(tmp_path).in_turns(turns))
+    decision = compare_with_and_without(TrialRunner(tmp_path).in_turns(turns))
     assert decision is not None and decision.judgement == "kept", decision

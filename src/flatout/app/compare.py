@@ -19,8 +19,8 @@ from flatout.diagnose.comparison import findings_changed, phases_changed, settin
 from flatout.diagnose.ranks import Rank, training_ranks
 from flatout.diagnose.summary import examine
 from flatout.errors import FlatoutError
-from flatout.prove.figures import with_interval
-from flatout.prove.ratio import gain
+from flatout.experiment.statistics.figures import with_interval
+from flatout.experiment.statistics.ratio import measure_gain
 from flatout.records.atomic import SHARED, write_atomic
 from flatout.records.comparison import Arm, Compared, Comparison, Gate, Judgement
 from flatout.records.proof import By, MeasuredGain
@@ -260,7 +260,7 @@ def _compare_arms(before: _ArmRuns, after: _ArmRuns) -> Comparison:
 
 
 def _gain(before: _ArmRuns, after: _ArmRuns, by: By) -> MeasuredGain | None:
-    return gain(before.trials, after.trials, by=by)
+    return measure_gain(before.trials, after.trials, by=by)
 
 
 def _with_notices(one: Comparison, known: Sequence[str]) -> Comparison:

@@ -140,11 +140,11 @@ def _run_watched(
 
 def _run_fix(workload: Workload, arguments: list[str], data: Path) -> None:
     """Before → after: the same script, made faster from outside."""
-    from flatout.app.fix import Asked, fixed
+    from flatout.app.fix import FixOptions, run_fix
 
     write_stderr(_SAY["fix"].format(name=workload.name))
     command = (str(workload.script), *arguments)
-    fixed(Asked(command, allow=("numeric",), budget=_FIX_BUDGET, profile=data / "flatout.toml", fresh=True))
+    run_fix(FixOptions(command, allow=("numeric",), budget=_FIX_BUDGET, profile=data / "flatout.toml", fresh=True))
 
 
 def _go_on(workload: Workload, size: str, data: Path, width: int) -> None:

@@ -12,14 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flatout.app.fixing.bench import Bench
-from flatout.app.fixing.progress import Progress
-from flatout.app.fixing.proof import concluded, proven
-from flatout.app.fixing.search import Search
-from flatout.app.fixing.settings import Settings
-from flatout.app.plan import Wishes
-from flatout.app.trials import made_ahead
+from flatout.app.fix_progress import Progress
 from flatout.errors import FlatoutError
+from flatout.experiment.bench import Bench, Settings
+from flatout.experiment.plan import Wishes
+from flatout.experiment.proof import conclude, prove_profile
+from flatout.experiment.runner import prestarting_runner
+from flatout.experiment.search import Search
 from flatout.launch.process import INTERRUPTED, command_line, sigterm_interrupts
 from flatout.launch.profile import profile_toml
 from flatout.launch.terminal import Terminal, detect_terminal, write_stderr
@@ -56,7 +55,7 @@ _SAY = {
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class FixOptions:
     """The user's command line."""
 
     cmd: tuple[str, ...]
@@ -78,7 +77,7 @@ class Asked:
     verbose: bool = False
 
 
-def fixed(asked: Asked) -> int:
+def run_fix(asked: FixOptions) -> int:
     """The whole loop; 0 if something was kept, 1 if not."""
     settings = _settings(asked)
     command_line(asked.cmd, asked.python)  # a mistake in the command is told before anything starts
@@ -88,7 +87,7 @@ def fixed(asked: Asked) -> int:
     made = len(list(folder.glob("*/trial.json")))
     if made:
         progress.say(_SAY["resumed"].format(count=made))
-    with sigterm_interrupts(), made_ahead(folder, asked.python, progress.begins) as maker:
+    with sigterm_interrupts(), prestarting_runner(folder, asked.python, progress.begins) as maker:
         bench = Bench(settings, maker)
         search = Search(bench, maker.report, maker.in_turns, progress.found)
         try:
@@ -102,13 +101,13 @@ def fixed(asked: Asked) -> int:
         try:
             search.run(report)
             if search.found.profile:
-                quality = proven(bench, search)
+                quality = prove_profile(bench, search)
             is_whole = True
         except KeyboardInterrupt:
             search.found.ended = "it was interrupted"
             if not bench.of({}):
                 return _interrupted(progress)
-    fix = concluded(bench, search, report, quality)
+    fix = conclude(bench, search, report, quality)
     progress.end()
     code = _publish(with_written(fix), asked, folder, progress.screen)
     return code if is_whole else INTERRUPTED
@@ -121,7 +120,7 @@ def _interrupted(progress: Progress) -> int:
     return INTERRUPTED
 
 
-def _settings(asked: Asked) -> Settings:
+def _settings(asked: FixOptions) -> Settings:
     for one in asked.allow:
         if one not in _CLASSES:
             raise FlatoutError(f"--allow {one!r}: write numeric or training; lossless remedies are always allowed")
@@ -147,7 +146,7 @@ def _check_pattern(pattern: str) -> None:
         raise FlatoutError(f"--metric {pattern!r} must have one group around the number, as 'PSNR: ([0-9.]+)'")
 
 
-def _check_places(asked: Asked) -> None:
+def _check_places(asked: FixOptions) -> None:
     """Where the results are to go. To learn after the search that there is no such folder would be late."""
     for option, file in (("--profile", asked.profile), ("--json", Path(asked.json or "-"))):
         if not file.parent.is_dir():
@@ -166,7 +165,7 @@ def seconds_in(text: str) -> float:
     return seconds
 
 
-def _folder(asked: Asked) -> Path:
+def _folder(asked: FixOptions) -> Path:
     """A new one, or that of the same command's last search if it was cut off."""
     try:
         ROOT.mkdir(parents=True, exist_ok=True)
@@ -211,7 +210,7 @@ def _on_written(written: Sequence[str]) -> list[str]:
     return notices
 
 
-def _publish(fix: Fix, asked: Asked, folder: Path, screen: Terminal) -> int:
+def _publish(fix: Fix, asked: FixOptions, folder: Path, screen: Terminal) -> int:
     text = json.dumps(to_json(fix), indent=2, default=str) + "\n"
     write_atomic(folder / _DONE, text, mode=SHARED)
     if asked.json == "-":
@@ -233,7 +232,7 @@ def _publish(fix: Fix, asked: Asked, folder: Path, screen: Terminal) -> int:
     return 0 if fix.profile else 1
 
 
-def _with_patch(fix: Fix, asked: Asked) -> Fix:
+def _with_patch(fix: Fix, asked: FixOptions) -> Fix:
     """The same written into the source, as far as `flatout check` can: a diff, and on --apply the edit itself."""
     from flatout.app import check
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from flatout import __version__
 from flatout.errors import FlatoutError
+from flatout.experiment.request import REMEDIES
 from flatout.launch.notices import Notices
 from flatout.launch.process import Child, child_environment, command_line, hold_end_signals, reap_shared_memory
 from flatout.launch.terminal import detect_terminal, write_stderr
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from flatout.launch.terminal import CapturedOutput
 
 # What the bootstrap reads them from.
-REMEDIES = "FLATOUT_REMEDIES"
 _SAY = {
     "unwatched": "flatout: cannot record ({error}): the script runs unwatched\n",
     "failed": "flatout: no verdict ({error}); the run is in {path}\n",

@@ -13,29 +13,34 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flatout.app.run import run_name
-from flatout.app.trials import Maker
-from flatout.app.tuning.knobs import knobs_of
-from flatout.app.tuning.picks import written
-from flatout.app.tuning.trials import Trials, same_search, write
 from flatout.diagnose.summary import summarise
 from flatout.errors import FlatoutError
+from flatout.experiment.runner import TrialRunner
+from flatout.experiment.tuning.journal import Journal
+from flatout.experiment.tuning.knobs import read_knobs
+from flatout.experiment.tuning.methods import choose_method
+from flatout.experiment.tuning.objective import Objective, constraint, metric, pareto_front
+from flatout.experiment.tuning.on_ray import NAME, OnRay
+from flatout.experiment.tuning.picks import NAMES, pick_best, pick_preset, write_pick
+from flatout.experiment.tuning.search import (
+    USABLE,
+    MemoryModel,
+    OutOfTime,
+    SettingSearch,
+    Spread,
+    finalists,
+    longest,
+    one_by_one,
+)
+from flatout.experiment.tuning.strategies import Lengths, count
+from flatout.experiment.tuning.trials import SettingTrials, digest_search, write
 from flatout.launch.process import command_line, sigterm_interrupts
 from flatout.launch.profile import Profile
 from flatout.launch.terminal import detect_terminal, write_stderr
-from flatout.records.tune import Ask, Goal, Metric, Pick, Point, Tuned
+from flatout.records.tune import Ask, Goal, Metric, Pick, Point, Tuned, describe_setting
 from flatout.report import tune as report
 from flatout.report.text import duration
 from flatout.store.run import StoredRun
-from flatout.tune.choosing import method
-from flatout.tune.fits import USABLE, Fits
-from flatout.tune.front import front
-from flatout.tune.halving import Lengths
-from flatout.tune.journal import Journal
-from flatout.tune.objective import Objective, constraint, metric
-from flatout.tune.on_ray import NAME, OnRay
-from flatout.tune.presets import NAMES, best, preset
-from flatout.tune.search import OutOfTime, Search, Spread, finalists, longest, one_by_one
-from flatout.tune.space import count
 
 ROOT = Path(".flatout", "tune")
 _TRIALS = "trials"
@@ -62,7 +67,7 @@ _SAY = {
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class TuneOptions:
     """What the user chose. `out` is the search's own folder, `json` a file or "-"."""
 
     knobs: tuple[str, ...]
@@ -87,9 +92,9 @@ class Options:
     verbose: bool = False
 
 
-def tune(cmd: Sequence[str], options: Options) -> int:
+def run_tune(cmd: Sequence[str], options: TuneOptions) -> int:
     """Search, print, write. 0 where a setting was chosen, 1 where none can be used, 130 where the user ended it."""
-    tuned = searched(cmd, options)
+    tuned = search_settings(cmd, options)
     if not options.quiet:
         write_stderr("\n" + report.render(tuned, options.verbose, detect_terminal(os.environ).unicode))
     if options.json is not None:
@@ -109,21 +114,21 @@ def _write_json(file: str, text: str) -> None:
         raise FlatoutError(f"--json {file!r} cannot be written: {error.strerror or error}") from error
 
 
-def searched(cmd: Sequence[str], options: Options) -> Tuned:
+def search_settings(cmd: Sequence[str], options: TuneOptions) -> Tuned:
     """Raises FlatoutError before the first trial where something is written wrong."""
     cwd = Path.cwd()
     command_line(cmd, options.python)
     if options.json is not None and not Path(options.json).parent.is_dir():
         raise FlatoutError(f"--json {options.json!r} cannot be written: there is no such folder")
-    knobs = knobs_of(options.knobs, cmd, cwd)
+    knobs = read_knobs(options.knobs, cmd, cwd)
     wanted = _objective(options)
     base = options.profile.values if options.profile is not None else {}
     rest = (options.metric, options.warm_up, options.python, options.on, sorted(base.items()), options.allow_writes)
-    name = f"{Path(run_name(cmd, None)).stem}-{same_search(cmd, knobs, rest, cwd)}"
+    name = f"{Path(run_name(cmd, None)).stem}-{digest_search(cmd, knobs, rest, cwd)}"
     folder = (options.out or ROOT / name).absolute()
-    trials = Trials(
+    trials = SettingTrials(
         # Looked at often: the memory of a short trial peaks between two looks.
-        make=Maker(folder / _TRIALS, options.python, interval_s=0.2),
+        make=TrialRunner(folder / _TRIALS, options.python, interval_s=0.2),
         command=tuple(cmd),
         knobs=knobs,
         base=base,
@@ -145,7 +150,7 @@ class _Tuning:
     """One search from its first trial to its picks."""
 
     def __init__(
-        self, trials: Trials, objective: Objective, journal: Journal, place: OnRay | None, options: Options
+        self, trials: SettingTrials, objective: Objective, journal: Journal, place: OnRay | None, options: TuneOptions
     ) -> None:
         self._trials = trials
         self._objective = objective
@@ -158,10 +163,10 @@ class _Tuning:
         limits = [USABLE * size for size in (_device_bytes(),) if size is not None]
         limits += [size for size in (objective.most_memory_bytes,) if size is not None]
         until_s = float("inf") if options.budget_s is None else self._began_s + options.budget_s
-        self._search = Search(
+        self._search = SettingSearch(
             measure=trials,
             journal=journal,
-            fits=Fits(trials.knobs, min(limits, default=None)),
+            fits=MemoryModel(trials.knobs, min(limits, default=None)),
             spread=spread,
             tell=self._tell,
             clock=time.monotonic,
@@ -178,7 +183,7 @@ class _Tuning:
                 self._say("again", n=self._known)
             first = self._first_look()
             lengths = self._lengths(first)
-            chosen = method(self._trials.knobs, self._objective, lengths, self._options.trials, self._width)
+            chosen = choose_method(self._trials.knobs, self._objective, lengths, self._options.trials, self._width)
             self._method = chosen.words
             names = ", ".join(knob.name for knob in self._trials.knobs)
             folder = os.path.relpath(self._trials.folder, self._trials.cwd)
@@ -235,7 +240,7 @@ class _Tuning:
     def _tell(self, point: Point, is_new: bool) -> None:
         if not is_new:
             return
-        shown = report.describe_setting(point.setting)
+        shown = describe_setting(point.setting)
         if point.why:
             self._say("failed", n=len(self._search.points), setting=shown, why=point.why)
         else:
@@ -265,9 +270,9 @@ class _Tuning:
             self._notices.append(_SAY["blind"])
         if wanted.metric is not None and all(point.metric is None for point in final):
             self._notices.append(_SAY["no_metric"].format(pattern=wanted.metric.pattern))
-        presets = [preset(name, final, knobs, wanted, baseline) for name in NAMES]
+        presets = [pick_preset(name, final, knobs, wanted, baseline) for name in NAMES]
         picked = next((one for one in presets if one.name == self._options.preset), None)
-        chosen = picked if picked is not None else best(final, knobs, wanted, baseline)
+        chosen = picked if picked is not None else pick_best(final, knobs, wanted, baseline)
         tuned = Tuned(
             command=self._trials.command,
             knobs=knobs,
@@ -277,7 +282,7 @@ class _Tuning:
             constraints=tuple(one.text for one in wanted.constraints),
             baseline=baseline,
             points=tuple(_with_limits(point, wanted) for point in points),
-            front=tuple(front(final, wanted)),
+            front=tuple(pareto_front(final, wanted)),
             chosen=chosen,
             presets=tuple(presets),
             rate=wanted.rate,
@@ -294,7 +299,7 @@ class _Tuning:
     def _written(self, tuned: Tuned) -> Tuned:
         def with_files(pick: Pick) -> Pick:
             figures = "" if pick.point is None else report.point_figures(tuned, pick.point)
-            return written(pick, self._trials, self._trials.folder / pick.name, figures)
+            return write_pick(pick, self._trials, self._trials.folder / pick.name, figures)
 
         done = replace(
             tuned, chosen=with_files(tuned.chosen), presets=tuple(with_files(pick) for pick in tuned.presets)
@@ -307,7 +312,7 @@ def _with_limits(point: Point, objective: Objective) -> Point:
     return replace(point, why=objective.obstacle(point))
 
 
-def _objective(options: Options) -> Objective:
+def _objective(options: TuneOptions) -> Objective:
     found: Metric | None = None if options.metric is None else metric(options.metric, options.higher)
     limits = tuple(constraint(text) for text in options.constraints)
     if found is None and (options.goal == "metric" or any(one.figure == "metric" for one in limits)):
@@ -317,7 +322,7 @@ def _objective(options: Options) -> Objective:
     return Objective(options.goal, found, limits)
 
 
-def _place(options: Options) -> AbstractContextManager[OnRay | None]:
+def _place(options: TuneOptions) -> AbstractContextManager[OnRay | None]:
     """Where the trials are made: here, or on a cluster."""
     if options.on is None or options.on == "local":
         return nullcontext(None)

@@ -10,13 +10,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from flatout.app.fix import seconds_in, with_written
-from flatout.app.fixing.bench import Bench
-from flatout.app.fixing.progress import Progress
-from flatout.app.fixing.proof import concluded, confirm, quality_of
-from flatout.app.fixing.search import Search
-from flatout.app.fixing.settings import Settings
-from flatout.app.trials import made_ahead
+from flatout.app.fix_progress import Progress
 from flatout.errors import FlatoutError
+from flatout.experiment.bench import Bench, Settings
+from flatout.experiment.proof import check_quality, conclude, confirm
+from flatout.experiment.runner import prestarting_runner
+from flatout.experiment.search import Search
 from flatout.launch.process import INTERRUPTED, command_line, sigterm_interrupts
 from flatout.launch.profile import read_profile
 from flatout.launch.terminal import detect_terminal, write_stderr
@@ -35,7 +34,7 @@ _SAY = {
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class VerifyOptions:
     file: Path
     cmd: tuple[str, ...]
     budget: str = "5m"
@@ -47,7 +46,7 @@ class Asked:
     quiet: bool = False
 
 
-def verified(asked: Asked) -> int:
+def run_verify(asked: VerifyOptions) -> int:
     """0 if the profile still gains and still changes nothing it should not; 1 if not."""
     values = read_profile(asked.file, ()).values
     if not values:
@@ -75,7 +74,7 @@ def verified(asked: Asked) -> int:
 def _measured(settings: Settings, values: Mapping[str, object], progress: Progress, python: str | None) -> Fix:
     with (
         TemporaryDirectory(prefix="flatout-verify-") as folder,
-        made_ahead(Path(folder), python, progress.begins) as maker,
+        prestarting_runner(Path(folder), python, progress.begins) as maker,
     ):
         bench = Bench(settings, maker)
         search = Search(bench, maker.report)
@@ -83,10 +82,10 @@ def _measured(settings: Settings, values: Mapping[str, object], progress: Progre
         search.measure_bare()
         search.found.profile, search.found.ended = dict(values), _SAY["ended"]
         confirm(bench, search)
-        return with_written(concluded(bench, search, report, quality_of(bench, search)))
+        return with_written(conclude(bench, search, report, check_quality(bench, search)))
 
 
-def _show(fix: Fix, asked: Asked) -> int:
+def _show(fix: Fix, asked: VerifyOptions) -> int:
     screen = detect_terminal(os.environ)
     why = _objection(fix)
     text = json.dumps({**to_json(fix), "holds": why is None}, indent=2, default=str) + "\n"

@@ -56,10 +56,10 @@ def fix(
     tried if you allow them. Exit code 0 if something was kept, 1 if not.
     """
     # Imported here, because completion and --help have no need of it.
-    from flatout.app.fix import Asked, fixed
+    from flatout.app.fix import FixOptions, run_fix
 
     values = resolve(flags, os.environ, Path.cwd())
-    asked = Asked(
+    asked = FixOptions(
         cmd=cmd,
         allow=allow,
         only=only,
@@ -77,4 +77,4 @@ def fix(
         quiet=bool(values.get("quiet", False)),
         verbose=bool(values.get("verbose", False)),
     )
-    return fixed(asked)
+    return run_fix(asked)

@@ -61,8 +61,8 @@ def tune(cmd: tuple[str, ...], **given: Any) -> int:
     each preset, is written as a profile, config copies and a command line. Exit code 1 if none can be used.
     """
     # Imported here, because completion and --help have no need of it.
-    from flatout.app.tune import Options
-    from flatout.app.tune import tune as search
+    from flatout.app.tune import TuneOptions
+    from flatout.app.tune import run_tune as search
     from flatout.launch.profile import read_profile
 
     flags = {name: given[name] for name in ("out", "json", "python", "quiet", "verbose")}
@@ -70,7 +70,7 @@ def tune(cmd: tuple[str, ...], **given: Any) -> int:
     file, words = given["profile"], given["remedies"]
     return search(
         cmd,
-        Options(
+        TuneOptions(
             knobs=given["knobs"],
             goal=given["objective"] or "samples/s",
             metric=given["metric"],

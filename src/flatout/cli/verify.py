@@ -40,11 +40,11 @@ def verify(
     Exit code 0 if the profile still gains and leaves the training what it was, 1 if not.
     """
     # Imported here, because completion and --help have no need of it.
-    from flatout.app.verify import Asked, verified
+    from flatout.app.verify import VerifyOptions, run_verify
 
     values = resolve(flags, os.environ, Path.cwd())
-    return verified(
-        Asked(
+    return run_verify(
+        VerifyOptions(
             file=Path(profile),
             cmd=cmd,
             budget=budget or "5m",

@@ -128,3 +128,16 @@ class Tuned:
 
     def speed(self, point: Point) -> float | None:
         return point.samples_per_s if self.rate == "samples/s" else point.steps_per_s
+
+
+def describe_setting(setting: Setting) -> str:
+    """`workers 8 · --window 7`; a knob's name without its file."""
+    if not setting:
+        return "as it is"
+    return " · ".join(f"{str(name).rpartition(':')[2]} {_word(value)}" for name, value in setting.items())
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)

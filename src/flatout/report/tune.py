@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from flatout.records.tune import Pick, Point, Tuned
+from flatout.records.tune import Pick, Point, Tuned, describe_setting
 from flatout.report import text
 from flatout.words import english
 from flatout.words.codec import encode
 
-_AS_IT_IS = "as it is"
 _MOST_FAILED = 8
 _SAY = {
     "head": "{method} · {trials} trials in {wall}{ended}",
@@ -39,13 +38,6 @@ def to_json(tuned: Tuned) -> dict[str, Any]:
     """What is not measured is null; NaN never appears."""
     value: dict[str, Any] = encode(tuned)
     return {"schema": value.pop("schema"), **value}
-
-
-def describe_setting(setting: Any) -> str:
-    """`workers 8 · --window 7`; a knob's name without its file."""
-    if not setting:
-        return _AS_IT_IS
-    return " · ".join(f"{str(name).rpartition(':')[2]} {_word(value)}" for name, value in setting.items())
 
 
 def point_figures(tuned: Tuned, point: Point) -> str:
@@ -131,9 +123,3 @@ def _picks(tuned: Tuned) -> Iterator[str]:
 
 def _pick(pick: Pick) -> str:
     return english(pick.why) if pick.point is None else f"{describe_setting(pick.point.setting)} ({english(pick.why)})"
-
-
-def _word(value: Any) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return str(value)

@@ -10,9 +10,9 @@ import pytest
 
 from benchmarks.common.trial_pool import Pool, read, write
 from benchmarks.healthy_search import PLANS, Drawing, Dry, Job, made, page, wilson
-from flatout.app.fixing.screening import Arms
+from flatout.experiment.request import Request
+from flatout.experiment.turns import Arms
 from flatout.records.trial import Trial
-from flatout.trials.request import Request
 
 _STEPS = 60
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from flatout.app.late import late_steps
+from flatout.experiment.sizing import warm_up_steps
 from flatout.problems.cases import on_gpu, run
 from flatout.records.report import Finding, GpuUse, PhaseShare, RunReport
 from flatout.remedies.catalogue import known
@@ -177,7 +177,7 @@ def test_a_quicker_one_stays() -> None:
 
 def test_slow_steps_are_timed_sooner() -> None:
     """A trial counts from when it is known what they gain."""
-    site = _timed(0.3, steps=late_steps(["graphs.model"], 0.4), before_s=0.4)
+    site = _timed(0.3, steps=warm_up_steps(["graphs.model"], 0.4), before_s=0.4)
 
     assert site.in_force
     assert site.live == {"step_ms_before": pytest.approx(400), "step_ms_after": pytest.approx(300)}

@@ -14,13 +14,13 @@ import pytest
 
 import flatout
 from flatout.diagnose.verdict import checklist
+from flatout.experiment.statistics.ceiling import measure_ceiling
+from flatout.experiment.statistics.envelope import judge_envelope
+from flatout.experiment.statistics.identity import judge_identity
+from flatout.experiment.statistics.metric import judge_metric
 from flatout.problems.cases import on_gpu
 from flatout.problems.cases import run as evidence_of
 from flatout.problems.chinese.catalogue import CHINESE
-from flatout.prove.ceiling import ceiling
-from flatout.prove.envelope import envelope
-from flatout.prove.identity import identity
-from flatout.prove.metric import metric
 from flatout.records.report import Cost, Finding, Gain, Grounds, SourceSide, Unmeasured
 from flatout.records.trial import Trial
 from flatout.report.html.fix_page import FixMaterial, fix_page
@@ -131,18 +131,18 @@ def test_bits_are_compared_with_the_same_figures_in_both() -> None:
     ]
 
     for changed in cases:
-        found = identity(same, changed)
+        found = judge_identity(same, changed)
         chinese = identity_in_chinese(found)
         assert chinese is not None and _figures(chinese) == _figures(found.sentence), found
-    assert identity_in_chinese(identity([], same[0])) is None
+    assert identity_in_chinese(judge_identity([], same[0])) is None
 
 
 def test_so_are_envelope_and_metric() -> None:
-    inside = envelope([_trial(_near(0.01)), _trial(_near(0.02)), _trial(_near(-0.01))], [_trial(_near(0.012))])
+    inside = judge_envelope([_trial(_near(0.01)), _trial(_near(0.02)), _trial(_near(-0.01))], [_trial(_near(0.012))])
     bare = [replace(_trial(FALLING), metric=value) for value in (0.5, 0.51, 0.49)]
-    better = metric(bare, [replace(bare[0], metric=0.52)], higher_is_better=True)
-    always = metric([bare[0], bare[0]], [bare[0]], higher_is_better=True)
-    worse = metric(bare, [replace(bare[0], metric=0.1)], higher_is_better=True)
+    better = judge_metric(bare, [replace(bare[0], metric=0.52)], higher_is_better=True)
+    always = judge_metric([bare[0], bare[0]], [bare[0]], higher_is_better=True)
+    worse = judge_metric(bare, [replace(bare[0], metric=0.1)], higher_is_better=True)
 
     assert (inside.verdict, better.verdict, always.verdict, worse.verdict) == ("inside", "inside", "inside", "worse")
     both = [(envelope_in_chinese(inside), inside.sentence)]
@@ -158,7 +158,7 @@ def test_so_are_envelope_and_metric() -> None:
 def test_and_the_ceiling(with_feed: bool) -> None:
     achieved, device = [_trial(FALLING)] * 2, [replace(_trial(FALLING), step_s=(0.05,) * 40)] * 2
 
-    found = ceiling(achieved, device, [replace(device[0], step_s=(0.04,) * 40)] * 2 if with_feed else [])
+    found = measure_ceiling(achieved, device, [replace(device[0], step_s=(0.04,) * 40)] * 2 if with_feed else [])
 
     assert found is not None
     chinese = ceiling_in_chinese(found)
@@ -199,7 +199,7 @@ def test_every_phrase_is_one_that_is_said(english: str) -> None:
 def test_gaps_are_filled_and_other_words_are_left_alone() -> None:
     assert phrase("slower: -21.6% (-29.4% … -12.0%)") == "变慢：-21.6% (-29.4% … -12.0%)"
     assert phrase("the scripts differ: a.py and b {x}.py") == "脚本不同：a.py 与 b {x}.py"
-    unrepeatable = identity([_trial(FALLING), _trial(_near(0.1))], _trial(_near(0.2))).sentence
+    unrepeatable = judge_identity([_trial(FALLING), _trial(_near(0.1))], _trial(_near(0.2))).sentence
     assert (
         phrase(unrepeatable) == "脚本原样再跑一次从第 1 步起就不同，因此无法要求逐位一致（使用措施后从第 1 步起不同）"
     )

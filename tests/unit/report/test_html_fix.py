@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from flatout.app.fixing import bench
-from flatout.app.fixing.proof import PROFILE as PROFILE_ARM
 from flatout.app.report import make_page
 from flatout.errors import FlatoutError
+from flatout.experiment import bench
+from flatout.experiment.proof import PROFILE as PROFILE_ARM
 from flatout.records.fix import Fix
 from flatout.records.proof import Envelope, MetricVerdict
 from flatout.records.trial import Trial

@@ -1,1 +1,0 @@
-"""The parts of `flatout tune`: its knobs, its trials, and the files it writes."""

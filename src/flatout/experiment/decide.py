@@ -1,0 +1,179 @@
+"""Whether some remedies gain on top of what is kept, by the trials there are of both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from flatout.experiment.bench import BARE, KEPT, Bench
+from flatout.experiment.control_trials import coarsest_rounding
+from flatout.experiment.judge import counted_by, is_repeatable, lossless_part, refusal
+from flatout.experiment.statistics.ceiling import measure_ceiling
+from flatout.experiment.statistics.decision import BAR, Candidate, is_unsure, judge_candidates, worth_more
+from flatout.experiment.statistics.rates import even_out_steps
+from flatout.experiment.turns import (
+    Screened,
+    build_arms,
+    build_resting_arms,
+    can_rest,
+    compare_with_and_without,
+    resting_steps,
+    weigh_turns,
+)
+from flatout.records.plan import Planned
+from flatout.records.proof import Ceiling, Decision
+from flatout.records.trial import Trial
+
+_MOST_REPEATS = 4
+# So much more than it had to be is not luck, even in a single trial.
+_PLENTY = 1.1
+LARGE = 1.3
+# Trials that see pauses, of what there was before a remedy that is about them.
+_SEEN = 2
+
+
+def measure_until_sure(
+    bench: Bench,
+    turns: Turns,
+    group: Sequence[Planned],
+    arm: str,
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    tried: int,
+    is_brief: bool = False,
+) -> Decision:
+    """By as many trials of both as it takes, and as there is time for; in turns where that is sooner done.
+
+    `is_brief`: what looks like little, and is not sure, may stay so.
+    """
+    pausing, by = pause_steps(bench, group), coarsest_rounding(one.id for one in group)
+    # Where losses will have to be held against such a rounding, trials that are made anyway serve for that as well.
+    is_yardstick = by and before == lossless_part(before) and not is_repeatable(bench.of({}))
+
+    def make(profile: Mapping[str, Any]) -> None:
+        if profile is after:
+            bench.trial(after, arm, again=True)
+        elif is_yardstick and not steps:
+            bench.nudge(before, by)
+        else:
+            bench.trial(before, KEPT if before else BARE, again=True, losses=steps)
+
+    if (steps := bench.to_see({one.id: one.value for one in group}, under=before)) > 0:
+        # What came before saw too few pauses, if any: it counts only where it is as long.
+        for _ in range(_SEEN - len(bench.timed(before, pausing))):
+            make(before)
+    decision = judge_group(bench, group, before, after, tried)
+    has_turns = not steps
+    foretold = [one.predicted.low for one in group if one.predicted is not None]
+    large = min(LARGE, max(_PLENTY, *foretold)) if foretold else LARGE
+    if is_brief and is_unsure(decision) and mid_of(decision) < large:
+        return decision
+    for _ in range(_MOST_REPEATS - 1):
+        # A large gain has to be seen twice, over what was seen twice, and no more; so has one that was foretold.
+        once = [one for one in (after, before) if mid_of(decision) > large and len(bench.timed(one)) == 1][:1]
+        is_open = _is_open(decision, bench.knows_spread(before, pausing))
+        if has_turns and not once and (is_open or is_unsure(decision)):
+            has_turns = False
+            if (by_turns := turns.together(group, after, 2 * (_MOST_REPEATS - 1))) is not None:
+                return by_turns
+        # Where nothing is kept yet these trials are the proof's own, and may have its time.
+        next_ones = once or [before, after]
+        if not is_open or not bench.affords(after, len(next_ones), reserve_s=None if before else 0.0):
+            break
+        for one in next_ones:
+            make(one)
+        decision = judge_group(bench, group, before, after, tried)
+    return decision
+
+
+def _is_open(decision: Decision, is_known: bool) -> bool:
+    """Whether more trials could turn it: one that is not sure yet, or sure of little after a single trial.
+
+    What the bare script differs by may be far more than what these do: `is_known` says whether they have told.
+    """
+    gain = decision.gain
+    if worth_more([decision]) or (not is_known and gain is not None and gain.mid > BAR > gain.low):
+        return True
+    return decision.judgement == "kept" and gain is not None and gain.trials[1] < 2 and gain.low < _PLENTY
+
+
+def judge_group(
+    bench: Bench, group: Sequence[Planned], before: Mapping[str, Any], after: Mapping[str, Any], tried: int
+) -> Decision:
+    """`tried` remedies were planned so far: each has a chance to look good by luck, every time it is judged."""
+    by, steps, arm = counted_by(one.id for one in group), pause_steps(bench, group), " + ".join(one.id for one in group)
+    arms = [bench.timed(profile, steps) for profile in (before, after)]
+    spread = bench.spread(before, steps, by, evenly=by == "total")
+    if by == "total":
+        (in_steps,) = judge_candidates(arms[0], [Candidate(arm, arms[1])], bench.spread(before, steps))
+        if in_steps.judgement == "harmful":
+            return in_steps
+        # What processes differ by in all their steps has nothing to do with pauses.
+        arms = even_out_steps(arms)
+    candidate = Candidate(arm, arms[1], by)
+    decision = judge_candidates(arms[0], [candidate], spread, _MOST_REPEATS * max(1, tried))[0]
+    # One that does what a finding foretold has not been picked from among many by its luck.
+    foretold = [one.predicted.low for one in group if one.predicted is not None and one.predicted.low > BAR]
+    if decision.gain is not None and foretold and decision.gain.mid >= max(foretold):
+        return judge_candidates(arms[0], [candidate], spread, _MOST_REPEATS)[0]
+    return decision
+
+
+def pause_steps(bench: Bench, group: Sequence[Planned]) -> int:
+    """Steps that hold enough of the pauses that they are about; 0 where they are about none."""
+    assert bench.sizes is not None
+    return bench.sizes.sees({one.id: one.value for one in group})
+
+
+def mid_of(decision: Decision) -> float:
+    return decision.gain.mid if decision.gain is not None else 0.0
+
+
+# Arms that take turns within one process: the difference between processes has no part in the result.
+
+# What was recorded or compiled once goes on as it was, whatever is switched.
+_RECORDED = frozenset({"graphs.model", "compile.model"})
+IN_TURNS = ", in turns within one process"
+
+
+class Turns:
+    """`read(trial)` gives the arms that took turns in it."""
+
+    def __init__(self, bench: Bench, read: Callable[[Trial], Mapping[str, Trial]]) -> None:
+        self._bench = bench
+        self._read = read
+
+    def switched(self, able: Sequence[Planned], profile: Mapping[str, Any]) -> Screened | None:
+        """Each of them by itself on top of a profile; None where that does not pay or cannot tell."""
+        if not _RECORDED.isdisjoint(profile):
+            return None
+        arms = build_arms(able)
+        trial = self._bench.screening(profile, arms, instead_of=len(arms))
+        return weigh_turns(self._read(trial), able) if trial is not None and trial.ended_well else None
+
+    def together(self, group: Sequence[Planned], profile: Mapping[str, Any], instead_of: int) -> Decision | None:
+        """A profile with and without some of it; None where they cannot rest, or so many processes are sooner done."""
+        if not can_rest(group):
+            return None
+        arms, settling = build_resting_arms(group), resting_steps(group, self._bench.workers)
+        trial = self._bench.screening(profile, arms, instead_of, settling)
+        if trial is None or not trial.ended_well or any(refusal(one, trial) is not None for one in group):
+            return None
+        decision = compare_with_and_without(self._read(trial))
+        return replace(decision, why=f"{decision.why}{IN_TURNS}") if decision is not None else None
+
+
+# The distance to the ceiling.
+
+
+def measure_distance(bench: Bench, profile: Mapping[str, Any], feed: Sequence[Trial] = ()) -> Ceiling | None:
+    """Counted as the profile's own gain is: with evaluations and checkpoints where it is about them.
+
+    Where the ceiling saw none of them, it is one of the steps alone.
+    """
+    assert bench.sizes is not None
+    at, by, seen = bench.ceiling(profile), counted_by(profile), bench.sizes.sees(profile)
+    if by == "total" and not (any(at.pause_s) and bench.timed(profile, seen)):
+        by, seen = "blocks", 0
+    return measure_ceiling(bench.timed(profile, seen), [at], feed, bench.spread(profile, seen, by), by)

@@ -1,0 +1,152 @@
+"""What trials say of remedies: how their gain is counted, whether their bits can be compared, why one says nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import PurePath
+from typing import Any
+
+from flatout.experiment.sizing import PAUSING
+from flatout.experiment.statistics.envelope import FEWEST_STEPS
+from flatout.experiment.statistics.identity import judge_identity
+from flatout.records.fix import State, Tried
+from flatout.records.plan import Planned
+from flatout.records.proof import By, Decision, Identity
+from flatout.records.report import Finding
+from flatout.records.trial import Trial
+from flatout.remedies.catalogue import known
+from flatout.remedies.loader.probe import DRAWS_OTHERS
+from flatout.words import english
+
+# Remedies that wait for something to act on tell of it when it came: what each tells then, and what it means if not.
+_TELLS = {
+    "memo.function": (
+        "hits_from_step",
+        "the trial was over before anything came again; a longer --budget lets it see more",
+    ),
+    "cadence.eval": ("function", "no evaluation was seen that could be left out"),
+    "cadence.throttle": ("throttled", "the function was not seen in the process that trains"),
+}
+_OTHER_NUMBERS = (
+    "the samples draw random numbers, and with other workers they draw others, so bit-identity cannot be asked"
+)
+_OF_PAUSES = "CA"  # findings on the loader of an evaluation
+_WORKERS, _SETTLED = "loader.workers", re.compile(r"num_workers \d+ → (\d+).*")
+_UNREPEATABLE = "the script as it is differs when simply run again, so bit-identity cannot be asked of it"
+# What loads and brings the batches: no faster than the device alone can use them.
+_FEEDING = ("loader.", "transfer.")
+
+
+def only_feeds(group: Sequence[Planned]) -> bool:
+    """Whether it gains nothing but batches that come sooner; what it gains between epochs no ceiling tells of."""
+    return all(one.id.startswith(_FEEDING) and not one.id.startswith(PAUSING) for one in group)
+
+
+def lossless_part(profile: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a profile that changes no number."""
+    remedies = known()
+    return {name: value for name, value in profile.items() if remedies[name].safety == "lossless"}
+
+
+def with_enough_losses(trials: Sequence[Trial]) -> list[Trial]:
+    return [trial for trial in trials if len(trial.losses) >= FEWEST_STEPS]
+
+
+def is_repeatable(trials: Sequence[Trial]) -> bool:
+    """Whether the same gives the very same losses again; False where it was not run again."""
+    return len(trials) > 1 and judge_identity(trials[:1], trials[1]).verdict == "identical"
+
+
+def counted_by(names: Iterable[str]) -> By:
+    """What gains in the pauses and between the epochs is not seen in the steps alone."""
+    return "total" if any(name.startswith(PAUSING) for name in names) else "blocks"
+
+
+def draws_other_numbers(trial: Trial) -> bool:
+    """Whether samples drew other random numbers under this trial's remedies: then no loss can be the very same."""
+    return any(str(state.live.get("randomness", "")).startswith(DRAWS_OTHERS) for state in trial.states)
+
+
+def compare_bits(before: Sequence[Trial], trial: Trial, bare: Sequence[Trial] = ()) -> Identity:
+    """Whether it trains to the very same numbers, where that can be asked of it.
+
+    `bare` are trials of the script as it is: where there is but one of `before`, they say whether it repeats itself.
+    """
+    same = judge_identity(before, trial)
+    if same.verdict != "differs":
+        return same
+    if draws_other_numbers(trial):
+        return replace(same, verdict="not comparable", sentence=_OTHER_NUMBERS)
+    if len(bare) < 2 or judge_identity(bare[1:], bare[0]).verdict == "identical":
+        return same
+    if all(state.safety == "lossless" for state in trial.states):
+        return judge_identity(bare, trial)
+    return replace(same, verdict="not comparable", sentence=_UNREPEATABLE)
+
+
+def workers_found(trial: Trial) -> dict[str, int]:
+    """What loaders came to that find their workers while they run, by the line that makes them."""
+    said = {
+        place: _SETTLED.fullmatch(str(live))
+        for state in trial.states
+        if (state.id, state.value, state.state) == (_WORKERS, "auto", "applied")
+        for place, live in state.live.items()
+    }
+    return {place: int(found.group(1)) for place, found in said.items() if found}
+
+
+def workers_of(trials: Sequence[Trial], findings: Iterable[Finding]) -> int | None:
+    """How many workers the training's loader had in these trials: the middle of what they settled at.
+
+    Of several loaders that one line makes it is the one with the most.
+    """
+    loaders = {
+        f"{PurePath(one.location.file).name}:{one.location.line}"
+        for one in findings
+        if one.remedy == _WORKERS and not one.code.startswith(_OF_PAUSES) and one.location is not None
+    }
+    said = [
+        [
+            int(found.group(1))
+            for place, live in state.live.items()
+            if _line(place) in loaders and (found := _SETTLED.fullmatch(str(live)))
+        ]
+        for trial in trials
+        for state in trial.states
+        if state.id == _WORKERS
+    ]
+    most = sorted(max(found) for found in said if found)
+    return most[len(most) // 2] if most else None
+
+
+def _line(place: str) -> str:
+    """Of "loader.py:46 (2)", the second loader that this line makes."""
+    return place.partition(" (")[0]
+
+
+def as_tried(
+    one: Planned, decision: Decision, before: Mapping[str, Any], group: Sequence[Planned], same: Identity | None
+) -> Tried:
+    """One of a group that was tried together, on top of `before`.
+
+    A value that does not beat the one that is kept does no harm to the script: it is just not the best.
+    """
+    is_outdone = one.id in before and decision.judgement in ("neutral", "harmful")
+    others = tuple(other.id for other in group if other is not one)
+    why = f"{decision.why}, together with {', '.join(others)}" if others else decision.why
+    return Tried(one, "outdone" if is_outdone else decision.judgement, why, decision, same, others)
+
+
+def refusal(one: Planned, trial: Trial) -> tuple[State, str] | None:
+    """Why this trial says nothing of the remedy's speed."""
+    if not trial.ended_well:
+        return "failed", f"the trial ended: {trial.ending}" + (f" ({trial.why})" if trial.why else "")
+    state = next((state for state in trial.states if state.id == one.id), None)
+    if state is None:
+        return "failed", "it did not come into force"
+    if state.state != "applied":
+        return ("refused" if state.state in ("refused", "reverted") else "failed"), english(state.why)
+    tells, why = _TELLS.get(one.id, ("", ""))
+    return ("not measured", why) if tells and not state.live.get(tells) else None

@@ -1,0 +1,205 @@
+"""From a run's findings to the remedies worth a trial: lossless ones first, then by predicted gain per risk.
+
+Whether a remedy helps is for the trials to say. The plan only leaves out what the run shows to be pointless, and what
+the user has not allowed.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flatout.errors import FlatoutError
+from flatout.experiment.sizing import BEGINS_S
+from flatout.records.message import Message
+from flatout.records.plan import LeftOut, Plan, Planned
+from flatout.records.report import Finding, Gain, RunReport
+from flatout.remedies.catalogue import SAFETIES, Remedy, known, remedies
+from flatout.words import english
+
+# Neither does much alone: a copy can only go on beside the kernels from pinned memory, and pinning costs a copy.
+_TOGETHER = (("loader.pin", "transfer.async", "transfer.prefetch"),)
+# A change of the training has to promise more than one of rounding does; what promises nothing is worth a little.
+_RISK = {"lossless": 1.0, "numeric": 1.0, "training": 2.0}
+_UNPROMISED = {"lossless": 1.0, "numeric": 1.05, "training": 1.05}
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the user lets flatout do: classes of safety beyond lossless, and patterns of remedies' ids."""
+
+    allow: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        """A pattern that no remedy matches is a mistake in writing. Raises FlatoutError."""
+        for pattern in (*self.only, *self.without):
+            if not fnmatch.filter(known(), pattern):
+                raise FlatoutError(f"no remedy is called {pattern!r}; there are {', '.join(sorted(known()))}")
+
+    def refusal(self, remedy: Remedy) -> str | None:
+        """Why the user does not want it, or None."""
+        if remedy.safety != SAFETIES[0] and remedy.safety not in self.allow:
+            return f"it is {remedy.safety}: allow it with --allow {remedy.safety}"
+        if self.only and not _matches(remedy.id, self.only):
+            return "not among --only"
+        if _matches(remedy.id, self.without):
+            return "left out by --without"
+        return None
+
+
+def make_plan(report: RunReport, wishes: Wishes, tried: Collection[tuple[str, str]], kept: Mapping[str, Any]) -> Plan:
+    """`tried` are remedies with their values that need no second trial, `kept` those already in the profile.
+
+    One that is kept comes again with another value where the run under it calls for that.
+    """
+    found: list[Planned] = []
+    left_out: list[LeftOut] = []
+    for remedy in remedies():
+        answer = remedy.applies(report)
+        if remedy.id in kept and (not answer.is_yes or answer.value == kept[remedy.id]):
+            continue
+        if not answer.is_yes:
+            left_out.append(LeftOut(remedy.id, answer.why))
+            continue
+        if (remedy.id, repr(answer.value)) in tried:
+            continue
+        refusal = wishes.refusal(remedy) or find_conflict(remedy, kept)
+        if refusal is not None:
+            left_out.append(LeftOut(remedy.id, refusal))
+            continue
+        found.append(_plan_remedy(remedy, answer.value, answer.why, report.findings))
+    return Plan(tuple(sorted(found, key=_order)), tuple(left_out))
+
+
+def find_conflict(remedy: Remedy, kept: Mapping[str, Any]) -> str | None:
+    """Why it cannot be in force together with what is kept, if so."""
+    rival = next((name for name in kept if name in remedy.conflicts or remedy.id in known()[name].conflicts), None)
+    return f"{rival} is kept, and only one of them can hold" if rival is not None else None
+
+
+def group_remedies(remedies: Sequence[Planned]) -> list[list[Planned]]:
+    """In the same order, with those in one group that only help each other."""
+    groups: list[list[Planned]] = []
+    for one in remedies:
+        mates = next((names for names in _TOGETHER if one.id in names), ())
+        group = next((group for group in groups if group[0].id in mates), None)
+        if group is None:
+            groups.append([one])
+        else:
+            group.append(one)
+    return groups
+
+
+def _plan_remedy(remedy: Remedy, value: Any, why: Message | str, findings: Sequence[Finding]) -> Planned:
+    answered = [one for one in findings if one.remedy == remedy.id or one.code in remedy.answers]
+    gains = [finding.predicted_gain for finding in answered if finding.predicted_gain is not None]
+    best: Gain | None = max(gains, key=lambda gain: gain.mid, default=None)
+    if best is not None and remedy.part is not None:
+        best = _in_part(best, *remedy.part)
+    codes = tuple(finding.code for finding in answered)
+    return Planned(remedy.id, value, remedy.safety, remedy.title, why, codes, best)
+
+
+def _in_part(gain: Gain, low: float, mid: float) -> Gain:
+    """Of one that would take all of a time away, what is left where only a part of it goes."""
+    share = 1.0 - 1.0 / gain.high
+    method = f"{english(gain.method)}; from outside {low:.0%} to {mid:.0%} of them go"
+    return Gain(1.0 / (1.0 - low * share), 1.0 / (1.0 - mid * share), gain.high, method)
+
+
+def _order(one: Planned) -> tuple[bool, float, int, str]:
+    return one.safety != SAFETIES[0], -per_risk(one), SAFETIES.index(one.safety), one.id
+
+
+def per_risk(one: Planned) -> float:
+    """What it promises, as a logarithm, for what may go wrong with it."""
+    promised = one.predicted.mid if one.predicted is not None else _UNPROMISED[one.safety]
+    return math.log(max(1e-3, promised)) / _RISK[one.safety]
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
+
+
+# In which order remedies are tried: first what is lossless, then what stands in the way of the others.
+
+Group = Sequence[Planned]
+
+# Those that begin within a few steps and leave nothing behind.
+_SWITCHED = frozenset(
+    {
+        "autograd.plain",
+        "cadence.throttle",
+        "cudnn.benchmark",
+        "layout.channels_last",
+        "optimizer.fused",
+        "precision.bf16",
+        "precision.tf32",
+    }
+)
+# What makes the device quicker shows little as long as launching holds it up.
+LAUNCHING = ("graphs.model",)
+QUICKENING = ("precision.", "layout.", "cudnn.", "optimizer.fused")
+# A coarser rounding has to gain so much more than a finer one.
+_WORTH_ITS_ROUNDING = 1.05
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Groups of remedies that are tried together; `able` can be switched in mid-training, and come before `last`."""
+
+    first: list[Group]
+    second: list[Group]
+    able: list[Planned]
+    last: list[Group]
+
+
+def order_remedies(remedies: Sequence[Planned], is_slight: Callable[[Group], bool]) -> Order:
+    """`is_slight`: whether so little is expected of them that it takes many trials to be seen."""
+    able = switchable(remedies)
+    groups: list[Group] = list(group_remedies([one for one in remedies if one not in able]))
+    last = [group for group in groups if is_slight(group)]
+    last += [group for group in groups if group not in last and group[0].id in BEGINS_S]
+    soon = [group for group in groups if group not in last]
+    first = [group for group in soon if all(one.safety == SAFETIES[0] for one in group)]
+    soon = [group for group in soon if group not in first]
+    # What can be switched seldom promises anything: taking turns can wait for what does.
+    promising = [group for group in soon if all(per_risk(group[0]) > per_risk(one) for one in able)]
+    second = [group for group in soon if group in promising or group[0].id in LAUNCHING]
+    return Order(first, second, able, [*(group for group in soon if group not in second), *last])
+
+
+def switchable(remedies: Sequence[Planned]) -> list[Planned]:
+    """Those that can take turns."""
+    return [one for one in remedies if one.id in _SWITCHED]
+
+
+def is_device_speedup(group: Group) -> bool:
+    """Whether all of it makes the device itself quicker."""
+    return all(one.id.startswith(QUICKENING) for one in group)
+
+
+def finest_first(able: Sequence[Planned]) -> list[Planned]:
+    return sorted(able, key=_rounds)
+
+
+def worth_its_rounding(helpful: Sequence[Planned], gain_of: Callable[[Planned], float]) -> list[Planned]:
+    """Without a coarser rounding that gains hardly more than a finer one."""
+    coarse = _coarse(helpful)
+    finer = max((gain_of(one) for one in helpful if one not in coarse and _rounds(one)), default=0.0)
+    return [one for one in helpful if one not in coarse or gain_of(one) > _WORTH_ITS_ROUNDING * finer]
+
+
+def _coarse(able: Sequence[Planned]) -> list[Planned]:
+    """Those that round more than the finest that rounds at all: such products gain the same way, and may gain more."""
+    finest = min((by for one in able if (by := _rounds(one))), default=0.0)
+    return [one for one in able if _rounds(one) > finest]
+
+
+def _rounds(one: Planned) -> float:
+    return known()[one.id].rounds

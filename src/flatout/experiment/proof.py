@@ -1,0 +1,275 @@
+"""The proof at the end of a search: the whole profile against the bare script, in turns, and what that says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from flatout.experiment.bench import BARE, LOSSES, Bench
+from flatout.experiment.control_trials import MOST_CONTROLS, check_losses, make_control_trials
+from flatout.experiment.decide import measure_distance
+from flatout.experiment.judge import (
+    compare_bits,
+    counted_by,
+    draws_other_numbers,
+    is_repeatable,
+    with_enough_losses,
+    workers_of,
+)
+from flatout.experiment.search import Search
+from flatout.experiment.statistics.ceiling import training_hours
+from flatout.experiment.statistics.decision import BAR
+from flatout.experiment.statistics.metric import judge_metric
+from flatout.experiment.statistics.rates import arm_per_s, common_unit, keep_measured, without_pauses
+from flatout.experiment.statistics.ratio import measure_gain
+from flatout.records.fix import Fix, Quality
+from flatout.records.proof import By, Identity, MeasuredGain, Spread
+from flatout.records.report import Finding, RunReport
+from flatout.records.trial import Trial
+from flatout.remedies.catalogue import known
+
+PROFILE = "profile"
+_WITHDRAWN = "in the proof at the end the whole profile did not surely gain over 1%"
+_NO_TIME = "there was no time to try the lossless part by itself"
+_UNCOUNTED = "evaluations and checkpoints are not counted: trials are too short to see their share of a training"
+_UNSEEN = "evaluations and checkpoints come so seldom under the profile that no trial saw one: After is without them"
+_AFTER_ALONE = "evaluations and checkpoints are counted in After alone: Before is too slow to see enough of them"
+# Bare and remedied, so that a machine that slows down meanwhile slows both.
+_TURNS = (False, True, True, False, True, False, False, True)
+_FEWEST_TURNS = 2
+# An interval no wider than this for its middle, or than this part of the gain, needs no more trials.
+_SHARP, _OF_GAIN = 0.04, 0.25
+
+
+def prove_profile(bench: Bench, search: Search) -> Quality:
+    """The profile is measured again as a whole. What does not hold is withdrawn from the search's result."""
+    quality = _prove_once(bench, search)
+    why = _objection(quality, search.found.profile)
+    if why is None:
+        return quality
+    lossless = search.lossless()
+    search.withdraw(why, kept={} if lossless == search.found.profile else lossless)
+    return _prove_once(bench, search) if search.found.profile else Quality()
+
+
+def _objection(quality: Quality, profile: Mapping[str, Any]) -> str | None:
+    """Why the training is not what it was. One that is meant to change is judged by the user's metric alone."""
+    remedies = known()
+    is_meant = any(remedies[name].safety == "training" for name in profile)
+    if quality.envelope is not None and quality.envelope.verdict == "outside" and not is_meant:
+        return quality.envelope.sentence
+    if quality.metric is not None and quality.metric.verdict == "worse":
+        return quality.metric.sentence
+    return None
+
+
+def _prove_once(bench: Bench, search: Search) -> Quality:
+    profile = search.found.profile
+    confirm(bench, search)
+    if not has_gain(bench, profile):
+        search.withdraw(_WITHDRAWN)
+        return Quality()
+    # The device alone comes before the yardsticks, and the loaders alone where there is time left after them.
+    if has_time := bench.left_s > 0:
+        bench.ceiling(profile)
+    quality = check_quality(bench, search)
+    if has_time:
+        alone = [bench.feed(profile)] if bench.affords(profile, reserve_s=0.0) else []
+        search.found.ceiling = measure_distance(bench, profile, alone) or search.found.ceiling
+    return quality
+
+
+def confirm(bench: Bench, search: Search) -> None:
+    """Fresh processes of both arms, until the interval is sharp or the time is spent; two of each there are anyway."""
+    profile = search.found.profile
+    for place, is_remedied in enumerate(_TURNS):
+        has_two = [len(arm) >= 2 for arm in _arms(bench, profile)]
+        # One of each, and one for the ceiling.
+        has_time = bench.affords(profile, 2, reserve_s=bench.lasts_s({}, _losses_of_bare(bench, search)))
+        if place % 2 == 0 and all(has_two):
+            is_sharp = place >= _FEWEST_TURNS and not _is_wide(bench, profile)
+            if is_sharp or not has_time:
+                return
+        # What was begun is brought to a pair; where the time is spent only what is missing is made.
+        if has_time or place % 2 == 1 or not has_two[is_remedied]:
+            _turn(bench, search, is_remedied)
+
+
+def has_gain(bench: Bench, profile: Mapping[str, Any]) -> bool:
+    """Whether the whole profile surely gains, by all trials of both arms."""
+    found = _gain(bench, profile)
+    return found is not None and found.low > BAR
+
+
+def _gain(bench: Bench, profile: Mapping[str, Any]) -> MeasuredGain | None:
+    by = counted_by(profile)
+    return measure_gain(*_arms(bench, profile), _spread(bench, profile), by)
+
+
+def _arms(bench: Bench, profile: Mapping[str, Any]) -> tuple[list[Trial], list[Trial]]:
+    """Both arms of the proof. Where a remedy is about pauses, trials that were too short to see them do not count.
+
+    Where there is no time for the bare script to see them it counts without any: its time is less than it is, and so
+    is the gain.
+    """
+    assert bench.sizes is not None
+    bare, after = bench.timed({}, bench.bare_sees(profile)), bench.timed(profile, bench.sizes.sees(profile))
+    return [without_pauses(trial) for trial in bare] if _sees_none(bench, profile) else bare, after
+
+
+def _sees_none(bench: Bench, profile: Mapping[str, Any]) -> bool:
+    """Whether the profile is about pauses, but the bare script has no time to see them."""
+    assert bench.sizes is not None
+    return bench.sizes.sees(profile) > 0 and not bench.bare_sees(profile)
+
+
+def _spread(bench: Bench, profile: Mapping[str, Any]) -> Spread:
+    # The bare script's, which was run again the most.
+    by = "blocks" if _sees_none(bench, profile) else counted_by(profile)
+    return bench.spread({}, bench.bare_sees(profile), by)
+
+
+def _turn(bench: Bench, search: Search, is_remedied: bool) -> None:
+    """Where losses will have to be compared, trials that are made anyway are made to serve for that as well."""
+    profile = search.found.profile
+    if is_remedied:
+        losses = 0 if profile == search.lossless() and is_repeatable(bench.of({})) else LOSSES
+        bench.trial(profile, PROFILE, again=True, losses=losses)
+    elif any(map(draws_other_numbers, bench.of(profile))) and len(bench.reseeded()) < MOST_CONTROLS:
+        bench.reseed(_pauses(bench, profile))
+    else:
+        bench.trial({}, BARE, again=True, losses=_losses_of_bare(bench, search))
+
+
+def _losses_of_bare(bench: Bench, search: Search) -> int:
+    """What changes numbers is held against the lossless part: the script as it is need not go as far."""
+    own = 0 if is_repeatable(bench.of({})) else LOSSES
+    return max(own, bench.losses_for(search.lossless()), _pauses(bench, search.found.profile))
+
+
+def _pauses(bench: Bench, profile: Mapping[str, Any]) -> int:
+    """Steps in all of a trial of the bare script that is to see pauses; 0 where it need not, or has no time to."""
+    return bench.to_see(profile, under={}) if bench.bare_sees(profile) else 0
+
+
+def _is_wide(bench: Bench, profile: Mapping[str, Any]) -> bool:
+    found = _gain(bench, profile)
+    return found is not None and found.high - found.low > max(_SHARP * found.mid, _OF_GAIN * (found.mid - 1.0))
+
+
+def conclude(bench: Bench, search: Search, report: RunReport, quality: Quality) -> Fix:
+    """The record of the search, from all trials that were made."""
+    found = search.found
+    bare, after = map(keep_measured, _arms(bench, found.profile))
+    by, spread = counted_by(found.profile), _spread(bench, found.profile)
+    unit = common_unit([*bare, *after])
+    pauses = (_AFTER_ALONE,) if _sees_none(bench, found.profile) else _on_pauses(bare, after, bench.all, by)
+    failures = {trial.arm: f"{trial.ending}: {trial.why}" for trial in bench.all if not trial.ended_well}
+    return Fix(
+        command=bench.settings.command,
+        device=report.run.device,
+        verdict=report.verdict,
+        tried=tuple(found.tried),
+        left_out=tuple(one for one in found.left_out.values() if one.id not in found.profile),
+        profile=found.profile,
+        unit=unit,
+        before_per_s=arm_per_s(bare, unit, by) if bare else None,
+        after_per_s=arm_per_s(after, unit, by) if after else None,
+        gain=measure_gain(bare, after, spread, by) if found.profile else None,
+        hours_before=training_hours(bare, bare, spread, by),
+        hours_after=training_hours(bare, after, spread, by) if found.profile else None,
+        ceiling=found.ceiling,
+        quality=quality,
+        ended=found.ended,
+        trials=len(bench.all),
+        took_s=bench.took_s,
+        written=tuple(dict.fromkeys(file for trial in bench.all for file in trial.written)),
+        sources=_sources(search.findings),
+        workers=workers_of(bench.of(found.profile), search.findings),
+        notices=(*pauses, *find_warnings(bench.all, found.profile, search.findings)),
+        failures=failures,
+    )
+
+
+def _sources(findings: Sequence[Finding]) -> tuple[str, ...]:
+    """Where they are, and where what they are about is written. Only what a patch can be made for."""
+    places = [place for one in findings for place in (one.location, *(more.location for more in one.related))]
+    return tuple(dict.fromkeys(place.file for place in places if place is not None and place.file.endswith(".py")))
+
+
+def _on_pauses(bare: Sequence[Trial], after: Sequence[Trial], made: Sequence[Trial], by: By) -> tuple[str, ...]:
+    """What of the pauses is not in the figures."""
+    seen, seen_after = (any(any(trial.pause_s) for trial in trials) for trials in (bare, after))
+    if by == "total":
+        return (_UNSEEN,) if seen and not seen_after else ()
+    return (_UNCOUNTED,) if any(any(trial.pause_s) for trial in made) else ()
+
+
+def check_quality(bench: Bench, search: Search) -> Quality:
+    """Bit for bit where that can be asked; else, and for what rounds differently, by the loss."""
+    profile, settings = search.found.profile, bench.settings
+    lossless = search.lossless()
+    after = bench.of(profile)
+    same = _identity(bench, lossless) if lossless else None
+    is_identical = same is not None and same.verdict == "identical"
+    found = None
+    if lossless != profile or not is_identical:
+        make = partial(_yardsticks, bench, search, is_identical)
+        found = check_losses(bench, with_enough_losses(after) or after, lossless, make, reserve_s=0.0)
+    if settings.metric is None:
+        return Quality(same, found)
+    # Losses of what changes nothing are the script's own, and so is its metric.
+    own = [*bench.timed({}), *(bench.timed(lossless) if is_identical and lossless != profile else ())]
+    return Quality(same, found, judge_metric(own, after, higher_is_better=settings.higher))
+
+
+def _identity(bench: Bench, lossless: Mapping[str, Any]) -> Identity:
+    """Of the part that is to change nothing, where it was tried by itself or there is time for that."""
+    if not bench.of(lossless) and not bench.affords(lossless, reserve_s=0.0):
+        return Identity("not comparable", 0, _NO_TIME)
+    return compare_bits(bench.of({}), bench.trial(lossless, "lossless part"))
+
+
+def _yardsticks(bench: Bench, search: Search, is_identical: bool) -> list[Trial]:
+    """What the losses are held against; made where they are missing and there is time."""
+    if not any(map(draws_other_numbers, bench.of(search.found.profile))):
+        return make_control_trials(bench, search.lossless() if is_identical else {}, reserve_s=0.0)
+    while len(bench.reseeded()) < MOST_CONTROLS and bench.affords({}, reserve_s=0.0, losses=LOSSES):
+        bench.reseed()
+    return bench.reseeded()
+
+
+# What a user should know of a profile that was kept, though the figures do not say it.
+
+_FAILED = "a trial of all that is kept, and of more in turns with it, ended so: {ending}. A longer training may, too"
+_SHORT = "in a trial under the profile {what}"
+_FILLS = (
+    "the dataset keeps what it has loaded ({code}): where that is used again the script becomes faster by itself, and a"
+    " long training gains less than these trials"
+)
+# A dataset that keeps things in every worker, and what of a profile is about loading.
+_KEEPS, _LOADING = "ME706", "loader."
+# Of what a remedy tells while it runs.
+_MEMORY = "memory"
+# Too little time, or a loss that another remedy beside it has spoilt, says nothing of a profile.
+_FAULTS = ("crashed", "hung", "out of memory")
+
+
+def find_warnings(
+    trials: Sequence[Trial], profile: Mapping[str, Any], findings: Sequence[Finding] = ()
+) -> tuple[str, ...]:
+    """Each once, in the order in which they came up."""
+    keeps = any(one.code == _KEEPS for one in findings) and any(name.startswith(_LOADING) for name in profile)
+    return (*dict.fromkeys(_warnings(trials, profile)), *([_FILLS.format(code=_KEEPS)] if keeps else ()))
+
+
+def _warnings(trials: Sequence[Trial], profile: Mapping[str, Any]) -> Iterator[str]:
+    for trial in trials:
+        if not profile or trial.remedies != profile:
+            continue
+        if trial.ending in _FAULTS:
+            yield _FAILED.format(ending=trial.ending)
+        for state in trial.states:
+            if _MEMORY in state.live:
+                yield _SHORT.format(what=state.live[_MEMORY])

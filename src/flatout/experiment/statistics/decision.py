@@ -1,0 +1,153 @@
+"""Which remedies stay. Kept is what surely gains over 1%; all others are undone, with their figure.
+
+Ten arms judged at once have ten chances to look good by luck, and so has an arm that is judged again after more trials.
+The chance of keeping anything at all that gains nothing is held to 5% over all of them: the arm that is surest of its
+gain is held to the strictest measure, the next to one arm's share less, and so on until one fails (Holm's method).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from flatout.experiment.statistics.calibration import IN_TURNS, spreads
+from flatout.experiment.statistics.figures import percent, with_interval
+from flatout.experiment.statistics.rates import FEWEST_STEPS, keep_measured
+from flatout.experiment.statistics.ratio import CONFIDENCE, Comparison, compare_arms
+from flatout.experiment.statistics.student import quantile
+from flatout.records.proof import By, Decision, MeasuredGain, Spread
+from flatout.records.trial import WELL, Trial
+
+# A remedy has to gain more than this to stay.
+BAR = 1.01
+_MOST_MORE = 8
+# Trials of arms that were run more than once: for one judgement, and for several with their more chances.
+_CALIBRATED_BY = (2, 3)
+# Two will do where this much is certain: two that agree by luck do not make so much of nothing.
+_PLAIN = 1.10
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An arm to judge. `by` is "total" for what gains in rare long steps: evaluation, checkpoints, logging."""
+
+    arm: str
+    trials: Sequence[Trial]
+    by: By = "blocks"
+    # The remedy that needs the memory this one frees: then it stays whatever it gains itself.
+    frees_memory_for: str | None = None
+
+
+def judge_candidates(
+    before: Sequence[Trial], candidates: Sequence[Candidate], spread: Spread | None = None, looks: int = 1
+) -> tuple[Decision, ...]:
+    """A decision on each candidate, in their order.
+
+    `looks` is how many times in all they may be judged, with more trials each time. Without a spread it is calibrated
+    from all of these trials.
+    """
+    assert looks >= 1
+    known = {by: _spreads(before, candidates, spread, by) for by in {one.by for one in candidates}}
+    decided: dict[int, Decision] = {}
+    found: dict[int, Comparison] = {}
+    for place, candidate in enumerate(candidates):
+        why = _not_measured(before, candidate)
+        if why is not None:
+            decided[place] = Decision(candidate.arm, "not measured", None, why)
+            continue
+        comparison = compare_arms(before, candidate.trials, known[candidate.by][place], candidate.by)
+        assert comparison is not None
+        found[place] = comparison
+    doubt, left = (1.0 - CONFIDENCE) / looks, len(found)
+    enough = _CALIBRATED_BY[len(found) > 1 or looks > 1]
+    for place in sorted(found, key=lambda place: found[place].chance_below(BAR)):
+        gain = found[place].at(1.0 - doubt / left)
+        by_now = known[candidates[place].by][place]
+        needed = _CALIBRATED_BY[0] if gain.low > _PLAIN else enough
+        is_calibrated = by_now is IN_TURNS or by_now.trials >= needed
+        decided[place] = _decision(before, candidates[place], gain, is_calibrated, by_now.weight)
+        left -= gain.low > BAR and left > 1
+    return tuple(decided[place] for place in range(len(candidates)))
+
+
+def _spreads(
+    before: Sequence[Trial], candidates: Sequence[Candidate], given: Spread | None, by: By
+) -> Sequence[Spread]:
+    return spreads(before, [one.trials for one in candidates], by) if given is None else [given] * len(candidates)
+
+
+def settles_after(gain: MeasuredGain, freedom: float | None = None) -> int | None:
+    """How many more trials of each arm would settle it, if the gain stays what it is; None where over eight.
+
+    `freedom` is how many trials' worth is known of the spread: where that is little, each more makes much of it.
+    """
+    bar, mid = math.log(BAR), math.log(gain.mid)
+    half = mid - math.log(gain.low) if mid > bar else math.log(gain.high) - mid
+    now, probability = min(gain.trials), (1.0 + gain.confidence) / 2.0
+    for more in range(_MOST_MORE + 1):
+        surer = 1.0 if freedom is None else quantile(probability, freedom) / quantile(probability, freedom + 2 * more)
+        if half * math.sqrt(now / (now + more)) / surer < abs(mid - bar):
+            return more
+    return None
+
+
+def is_unsure(decision: Decision) -> bool:
+    """Whether it may gain enough to stay, and may not."""
+    return decision.gain is not None and decision.gain.high > BAR > decision.gain.low
+
+
+def worth_more(decisions: Sequence[Decision]) -> tuple[Decision, ...]:
+    """Those that more trials may turn into kept ones, the one that needs fewest first."""
+    hopeful = [one for one in decisions if one.more_trials and one.gain is not None and one.gain.mid > BAR]
+    return tuple(sorted(hopeful, key=lambda one: (one.more_trials or 0, -one.gain.mid if one.gain else 0.0)))
+
+
+def _decision(
+    before: Sequence[Trial], candidate: Candidate, gain: MeasuredGain, is_calibrated: bool, freedom: float
+) -> Decision:
+    arm, figure = candidate.arm, with_interval(gain)
+    failed = [trial for trial in candidate.trials if trial.ending not in WELL]
+    if failed and all(trial.ending in WELL for trial in before):
+        why = f"{len(failed)} of {len(candidate.trials)} trials failed: {_ending(failed[0])}"
+        return Decision(arm, "harmful", gain, why)
+    if candidate.frees_memory_for is not None:
+        return Decision(arm, "kept", gain, f"frees memory that {candidate.frees_memory_for} needs; {figure} by itself")
+    if gain.high < 1.0:
+        # To undo what only looked slower does no harm, so this needs no more trials.
+        return Decision(arm, "harmful", gain, f"slower: {figure}")
+    if not is_calibrated:
+        # On a busy machine the same script may be half as fast the next time.
+        return Decision(arm, "neutral", gain, f"{figure}, but too little was run again to know what that is worth", 1)
+    if gain.low > BAR:
+        return Decision(arm, "kept", gain, figure)
+    if gain.high <= BAR:
+        return Decision(arm, "neutral", gain, f"gains no more than {percent(BAR)}: {figure}")
+    return Decision(arm, "neutral", gain, f"not surely over {percent(BAR)}: {figure}", settles_after(gain, freedom))
+
+
+def _not_measured(before: Sequence[Trial], candidate: Candidate) -> str | None:
+    """Why there is nothing to compare, if so."""
+    if not keep_measured(before):
+        return f"the script as it is could not be measured: {_first_ending(before)}"
+    trials = keep_measured(candidate.trials)
+    if not trials:
+        return _first_ending(candidate.trials)
+    for trial in trials:
+        asked = [state for state in trial.states if state.id in trial.remedies]
+        if asked and all(state.state != "applied" for state in asked):
+            return f"{asked[0].state}: {asked[0].why}" if asked[0].why else asked[0].state
+    return None
+
+
+def _first_ending(trials: Sequence[Trial]) -> str:
+    if not trials:
+        return "no trial was made"
+    failed = next((trial for trial in trials if trial.ending not in WELL), None)
+    if failed is not None:
+        return _ending(failed)
+    return f"{len(trials[0].step_s)} steps after warm-up are too few, {FEWEST_STEPS} are needed"
+
+
+def _ending(trial: Trial) -> str:
+    return f"{trial.ending}: {trial.why}" if trial.why else trial.ending

@@ -1,0 +1,1 @@
+"""Config files as text: a copy with other values, in which nothing else changes."""

@@ -1,0 +1,224 @@
+"""Reads `--knob NAME=VALUES`: a remedy, a flag of the script (`--window=8,7,6`) or a key of a config file.
+
+Values are separated by commas that stand outside brackets and quotes; `8..64` are the whole numbers from 8 to 64, and
+`8..64..8` every eighth of them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flatout.errors import FlatoutError
+from flatout.experiment.tuning.command import names_file, names_override
+from flatout.experiment.tuning.configs.copies import check_config
+from flatout.feed.processors import processors
+from flatout.launch.profile import read_profile
+from flatout.records.tune import Kind, Knob
+from flatout.remedies.catalogue import known
+from flatout.source.syntax.config_files import CONFIG_SUFFIXES, torch_setting
+
+AUTO = "auto"
+_HOW = "write it as batch_size=4,8,16 or '--window=8,7,6' or 'config.yaml:MODEL.DEPTH=2,4'"
+_RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.(\d+))?")
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(\.\d+)?")
+_OPENING, _CLOSING, _QUOTES = "([{", ")]}", "\"'"
+_MOST_VALUES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A knob as the user wrote it."""
+
+    name: str
+    kind: Kind
+    target: str
+    values: tuple[Any, ...]
+    file: str = ""
+
+
+def parse_knob(word: str) -> Written:
+    """Raises FlatoutError where it cannot be understood."""
+    name, equals, text = word.partition("=")
+    name = name.strip()
+    if not name or not equals:
+        raise FlatoutError(f"--knob {word!r}: {_HOW}")
+    values = tuple(_parse_values(word, text))
+    if not values:
+        raise FlatoutError(f"--knob {word!r} has no values: {_HOW}")
+    double = next((value for at, value in enumerate(values) if value in values[:at]), None)
+    if double is not None:
+        raise FlatoutError(f"--knob {word!r} names the value {double!r} twice; name it once")
+    if name.startswith("-"):
+        return Written(name, "flag", name, values)
+    file, colon, key = name.rpartition(":")
+    if colon:
+        if not file.lower().endswith(CONFIG_SUFFIXES) or not key.strip():
+            raise FlatoutError(f"--knob {word!r}: {file!r} is no config file ({', '.join(CONFIG_SUFFIXES)}) with a key")
+        return Written(name, "config", key.strip(), values, file)
+    return Written(name, "remedy", name, values)
+
+
+def distinct(knobs: Iterable[Knob]) -> tuple[Knob, ...]:
+    """All of them; two that turn the same thing are a mistake."""
+    found: dict[tuple[str, str], Knob] = {}
+    for knob in knobs:
+        place = (knob.file, knob.target)
+        if place in found:
+            raise FlatoutError(f"--knob {knob.name} is given twice; put all its values into one")
+        found[place] = knob
+    return tuple(found.values())
+
+
+def _parse_values(word: str, text: str) -> Iterator[Any]:
+    for part in _split(word, text):
+        if found := _RANGE.fullmatch(part):
+            yield from _range(word, *found.groups())
+        else:
+            yield _value(part)
+
+
+def _range(word: str, first: str, last: str, step: str | None) -> range:
+    numbers = range(int(first), int(last) + 1, max(1, int(step or 1)))
+    if not numbers or len(numbers) > _MOST_VALUES:
+        raise FlatoutError(f"--knob {word!r}: {first}..{last} must go upwards and hold at most {_MOST_VALUES:,} values")
+    return numbers
+
+
+def _value(text: str) -> Any:
+    """A number where it would be written back as it stands; all else stays as the user wrote it."""
+    found = _NUMBER.fullmatch(text)
+    if found is None or len(text) > 15:
+        return text
+    number = float(text) if found.group(1) else int(text)
+    return number if str(number) == text else text
+
+
+def _split(word: str, text: str) -> list[str]:
+    parts, depth, quote = [""], 0, ""
+    for sign in text:
+        if quote:
+            quote = "" if sign == quote else quote
+        elif sign in _QUOTES:
+            quote = sign
+        elif sign in _OPENING:
+            depth += 1
+        elif sign in _CLOSING:
+            depth -= 1
+        if sign == "," and not depth and not quote:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    if depth or quote:
+        raise FlatoutError(f"--knob {word!r}: a bracket or quote is not closed")
+    stripped = [part.strip() for part in parts]
+    if not all(stripped):
+        raise FlatoutError(f"--knob {word!r}: there is an empty value between its commas")
+    return stripped
+
+
+# What was written, checked against the remedies, the command and its config files.
+
+# Names that people know. A batch size is meant as such; the remedy's own value is how many times as large.
+SIZE = "batch_size"
+_ALIASES = {
+    SIZE: "batch.size",
+    "workers": "loader.workers",
+    "num_workers": "loader.workers",
+    "prefetch": "loader.prefetch",
+    "prefetch_factor": "loader.prefetch",
+}
+_MEANINGS = {"batch.size": "batch_size", "loader.workers": "num_workers", "loader.prefetch": "prefetch_factor"}
+_LOSSLESS = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers")
+_NUMERIC = ("amp", "precision", "tf32", "compile", "cudnn_benchmark")
+# Workers that wait for storage need no processor, so more of them than processors may help.
+_WORKERS_PER_PROCESSOR = 2
+_TIMES = (1, 2, 4, 8, 16, 32, 64)
+_PREFETCH = (1, 2, 4, 8, 16)
+
+
+def read_knobs(words: Sequence[str], command: Sequence[str], cwd: Path) -> tuple[Knob, ...]:
+    """Raises FlatoutError with the first mistake."""
+    if not words:
+        raise FlatoutError("nothing to tune: give a knob, as --knob workers=auto or --knob batch_size=4,8,16")
+    written = [parse_knob(word) for word in words]
+    return distinct(_knob(one, command, cwd, is_alone=len(written) == 1) for one in written)
+
+
+def remedies_for(knob: Knob, value: Any) -> dict[str, Any]:
+    """What a value of a remedy's knob asks for; nothing where it stands for the script as it is."""
+    if value is False or (knob.target == "batch.size" and value == 1 and knob.name != SIZE):
+        return {}
+    if knob.name == SIZE and knob.target == "batch.size":
+        return {knob.target: {"size": value, "rate": "auto"}}
+    if knob.target == "batch.size" and isinstance(value, int):
+        return {knob.target: {"times": value, "rate": "auto"}}
+    return {knob.target: value}
+
+
+def _knob(one: Written, command: Sequence[str], cwd: Path, is_alone: bool) -> Knob:
+    if one.kind == "config":
+        return _config(one, command, cwd)
+    if one.kind == "flag" or names_override(command, one.name):
+        if one.values == (AUTO,):
+            raise FlatoutError(f"--knob {one.name}=auto: only workers, prefetch and batch_size find their own values")
+        found = torch_setting(tuple(one.name.lstrip("-").split(".")), on_command_line=True) or ""
+        return Knob(one.name, "flag", one.name, one.values, _safety(found), meaning=found)
+    return _remedy(one, is_alone)
+
+
+def _config(one: Written, command: Sequence[str], cwd: Path) -> Knob:
+    if not names_file(command, one.file):
+        raise FlatoutError(
+            f"--knob {one.name}: the command does not name {one.file!r}, so a copy of it could not be handed over; "
+            f"write it as in the command"
+        )
+    check_config(cwd / one.file, one.target, one.values)
+    found = torch_setting(tuple(one.target.split("."))) or ""
+    return Knob(one.name, "config", one.target, one.values, _safety(found), one.file, found)
+
+
+def _remedy(one: Written, is_alone: bool) -> Knob:
+    target = _ALIASES.get(one.name, one.name)
+    if target not in known():
+        names = ", ".join(sorted({*known(), *_ALIASES}))
+        raise FlatoutError(f"--knob {one.name}: no remedy is called so (flags begin with --); there are {names}")
+    values = _values(one, target, is_alone)
+    name = target if one.name == SIZE and one.values == (AUTO,) else one.name
+    knob = Knob(name, "remedy", target, values, known()[target].safety, meaning=_MEANINGS.get(target, ""))
+    for value in values:
+        try:
+            read_profile(None, remedies_for(knob, value))
+        except FlatoutError as error:
+            raise FlatoutError(f"--knob {one.name}: {error}") from None
+    return knob
+
+
+def _values(one: Written, target: str, is_alone: bool) -> tuple[Any, ...]:
+    if one.values != (AUTO,):
+        return tuple(_switch(value) for value in one.values)
+    if target == "loader.workers":
+        most = max(2, math.floor(processors()) * _WORKERS_PER_PROCESSOR)
+        # Beside other knobs a ladder will do: each step of it is a factor in the number of settings.
+        ladder = sorted({0, most, *(2**n for n in range(most.bit_length()) if 2**n <= most)})
+        return tuple(range(most + 1)) if is_alone else tuple(ladder)
+    if target == "loader.prefetch":
+        return _PREFETCH
+    if target == "batch.size":
+        return _TIMES
+    raise FlatoutError(f"--knob {one.name}=auto: only workers, prefetch and batch_size find their own values")
+
+
+def _switch(value: Any) -> Any:
+    """`true`, `off` and the like are switches; numbers stay numbers."""
+    words = {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}
+    return words.get(value.lower(), value) if isinstance(value, str) else value
+
+
+def _safety(found: str) -> str:
+    """Of a flag or a key by what it is known to set; anything else may change what is learnt."""
+    return "lossless" if found in _LOSSLESS else "numeric" if found in _NUMERIC else "training"

@@ -1,0 +1,299 @@
+"""Makes the trials that a strategy asks for, keeps them, and ends when the strategy, the time or the user does."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from flatout.experiment.tuning.journal import Journal
+from flatout.experiment.tuning.strategies import Strategy, setting_key
+from flatout.records.report import RemedyState
+from flatout.records.trial import Trial
+from flatout.records.tune import Ask, Knob, Point, Setting
+
+Measure = Callable[[Ask], Trial]
+# Makes several trials; each comes when it is done, with its number. The order is free.
+Spread = Callable[[Measure, Sequence[Ask]], Iterator[tuple[int, Trial]]]
+
+
+def one_by_one(measure: Measure, asks: Sequence[Ask]) -> Iterator[tuple[int, Trial]]:
+    for number, ask in enumerate(asks):
+        yield number, measure(ask)
+
+
+class OutOfTime(Exception):
+    """The budget is spent."""
+
+
+class SettingSearch:
+    """`now_s` is a clock, `until_s` its reading at which no further trial begins."""
+
+    def __init__(
+        self,
+        measure: Measure,
+        journal: Journal,
+        fits: MemoryModel,
+        spread: Spread = one_by_one,
+        tell: Callable[[Point, bool], None] = lambda point, is_new: None,
+        clock: Callable[[], float] = lambda: 0.0,
+        until_s: float = float("inf"),
+        refusal: Callable[[Ask], str] = lambda ask: "",
+    ) -> None:
+        self.measure = measure
+        self._journal = journal
+        self._fits = fits
+        self._spread = spread
+        self._tell = tell
+        self._clock = clock
+        self._until_s = until_s
+        self._refusal = refusal
+        # All that was seen, in order.
+        self.points: list[Point] = []
+        self.made = 0
+
+    def run(self, strategy: Strategy) -> None:
+        """To its end. Raises OutOfTime; what was found until then is in `points`."""
+        try:
+            asks = next(strategy)
+            while True:
+                asks = strategy.send(self.ask(asks))
+        except StopIteration:
+            pass
+        finally:
+            strategy.close()
+
+    def ask(self, asks: Sequence[Ask]) -> list[Point]:
+        """Their points, in the same order. What the trials so far rule out is not tried."""
+        found: dict[int, Point] = {}
+        open_ones = list(enumerate(asks))
+        while open_ones:
+            # Trials that were made before come first, in one go: they may rule others out.
+            number, ask = open_ones[0]
+            settled = self._settled(ask)
+            if settled is not None:
+                open_ones.pop(0)
+                found[number] = settled
+                continue
+            batch = self._batch(open_ones)
+            for place, trial in self._tried([ask for _, ask in batch]):
+                number, ask = batch[place]
+                found[number] = self._add(ask, trial, is_new=True)
+            done = {number for number, _ in batch}
+            open_ones = [one for one in open_ones if one[0] not in done]
+        return [found[number] for number in range(len(asks))]
+
+    def _batch(self, open_ones: Sequence[tuple[int, Ask]]) -> list[tuple[int, Ask]]:
+        """One by one where trials may rule others out, else all that need a trial."""
+        if self._spread is one_by_one:
+            return [open_ones[0]]
+        return [one for one in open_ones if not self._spared(one[1]) and self._journal.find(one[1]) is None]
+
+    def _settled(self, ask: Ask) -> Point | None:
+        """Without a trial: refused, ruled out, or made before."""
+        if words := self._spared(ask):
+            return self._note(Point(dict(ask.setting), ask.steps, ask.repeat, why=words, tried=False), is_new=True)
+        trial = self._journal.find(ask)
+        return None if trial is None else self._add(ask, trial, is_new=False)
+
+    def _spared(self, ask: Ask) -> str:
+        return self._refusal(ask) or self._fits.obstacle(ask.setting)
+
+    def _tried(self, asks: Sequence[Ask]) -> Iterator[tuple[int, Trial]]:
+        if self._clock() >= self._until_s:
+            raise OutOfTime
+        for place, trial in self._spread(self.measure, asks):
+            self._journal.add(asks[place], trial)
+            self.made += 1
+            yield place, trial
+
+    def _add(self, ask: Ask, trial: Trial, is_new: bool) -> Point:
+        return self._note(read_point(ask, trial), is_new)
+
+    def _note(self, seen: Point, is_new: bool) -> Point:
+        self._fits.learn(seen)
+        self.points.append(seen)
+        self._tell(seen, is_new)
+        return seen
+
+
+def longest(points: Sequence[Point]) -> list[Point]:
+    """One a setting: its longest trial, and of several of that length their mean rate."""
+    by_setting: dict[str, list[Point]] = {}
+    for one in points:
+        by_setting.setdefault(setting_key(one.setting), []).append(one)
+    return [_joined(several) for several in by_setting.values()]
+
+
+def finalists(points: Sequence[Point], steps: int) -> tuple[list[Point], bool]:
+    """Those to choose from, and whether they are rough: where fewer than two have `steps`, shorter ones have to do.
+
+    The script as it is stands among them in any case. Its long trial comes last, and the search may have ended before.
+    """
+    usable = [point for point in points if point.is_usable]
+    full = [point for point in usable if point.steps == steps]
+    if len(full) < 2 and any(point.setting for point in usable):
+        return usable, True
+    return [*full, *(point for point in usable if not point.setting and point not in full)], False
+
+
+def _joined(points: Sequence[Point]) -> Point:
+    usable = [one for one in points if one.is_usable]
+    if not usable:
+        return points[-1]
+    steps = max(one.steps for one in usable)
+    long = {one.repeat: one for one in usable if one.steps == steps}
+    # A setting that failed once at its full length cannot be relied on.
+    failed = next((one for one in points if one.why and one.tried and one.steps >= steps), None)
+    if failed is not None:
+        return failed
+    return replace(
+        long[min(long)],
+        samples_per_s=_mean([one.samples_per_s for one in long.values()]),
+        steps_per_s=_mean([one.steps_per_s for one in long.values()]),
+        memory_bytes=max((one.memory_bytes for one in long.values() if one.memory_bytes is not None), default=None),
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+# Which batch sizes will not fit, predicted: peak memory grows linearly with the batch.
+
+# Of the device: fragments and other processes take the rest.
+USABLE = 0.92
+
+
+class MemoryModel:
+    """Learns from every point, for each choice of the other knobs apart."""
+
+    def __init__(self, knobs: Sequence[Knob], limit_bytes: float | None) -> None:
+        found = [knob.name for knob in knobs if knob.meaning == "batch_size" and knob.is_ordered]
+        self._batch = found[0] if len(found) == 1 else None
+        self._limit_bytes = limit_bytes
+        self._memory: dict[str, dict[float, float]] = {}
+        self._too_large: dict[str, float] = {}
+
+    def learn(self, point: Point) -> None:
+        if self._batch is None or self._batch not in point.setting:
+            return
+        others, size = self._others(point.setting), float(point.setting[self._batch])
+        if point.why.startswith("out of memory"):
+            self._too_large[others] = min(size, self._too_large.get(others, size))
+        elif not point.why and point.memory_bytes is not None:
+            seen = self._memory.setdefault(others, {})
+            seen[size] = max(point.memory_bytes, seen.get(size, 0.0))
+
+    def obstacle(self, setting: Setting) -> str:
+        """Why a trial of it can be spared; empty where it cannot."""
+        if self._batch is None or self._batch not in setting:
+            return ""
+        others, size = self._others(setting), float(setting[self._batch])
+        too_large = self._too_large.get(others)
+        if too_large is not None and size >= too_large:
+            return f"not tried: {too_large:g} was out of memory already"
+        needed = self.predicted_bytes(setting)
+        if needed is None or self._limit_bytes is None or needed <= self._limit_bytes:
+            return ""
+        return f"not tried: would need about {needed / 2**30:.1f} of {self._limit_bytes / 2**30:.1f} GiB"
+
+    def predicted_bytes(self, setting: Setting) -> float | None:
+        """By the line through the smallest and the largest that were measured; None with fewer than two."""
+        assert self._batch is not None
+        seen = self._memory.get(self._others(setting), {})
+        size = float(setting[self._batch])
+        if len(seen) < 2 or size <= max(seen):
+            return None
+        small, large = min(seen), max(seen)
+        slope = max(0.0, (seen[large] - seen[small]) / (large - small))
+        return seen[large] + slope * (size - large)
+
+    def _others(self, setting: Setting) -> str:
+        return setting_key({name: value for name, value in setting.items() if name != self._batch})
+
+
+# From a trial to a point: how fast it was and how sure that is, what it needed, whether the setting was in force.
+
+_BLOCKS = 8
+# The host's memory is read every five seconds: a shorter trial may end on what its processes began with.
+_LEAST_HOST_S = 10.0
+# How many times as long as the next longest block makes a pause.
+_PAUSE = 3.0
+
+
+def read_point(ask: Ask, trial: Trial) -> Point:
+    samples, error = rate(trial.step_s, trial.samples)
+    steps, error_of_steps = rate(trial.step_s, [1.0] * len(trial.step_s))
+    device = trial.device_peak_bytes
+    host = trial.host_peak_bytes if trial.wall_s >= _LEAST_HOST_S else None
+    return Point(
+        setting=dict(ask.setting),
+        steps=ask.steps,
+        repeat=ask.repeat,
+        why=_obstacle(trial),
+        samples_per_s=samples,
+        steps_per_s=steps,
+        error=error if samples is not None else error_of_steps,
+        memory_bytes=device if device is not None else host,
+        is_device_memory=device is not None,
+        metric=trial.metric,
+        wall_s=trial.wall_s,
+    )
+
+
+def rate(step_s: Sequence[float], amounts: Sequence[float]) -> tuple[float | None, float | None]:
+    """Amount a second over all steps, and its relative error by leaving out one block of steps after another.
+
+    Not a median: workers hand out batches in bursts, and most steps would tell of no wait at all. One pause that is
+    far longer than any other block is left out; it is an evaluation, or the machine's. None where nothing was counted.
+    """
+    if len(amounts) != len(step_s) or not sum(step_s) or not sum(amounts):
+        return None, None
+    blocks = [(sum(amounts[block]), sum(step_s[block])) for block in _blocks(len(step_s))]
+    blocks = _without_a_pause(blocks)
+    whole = _ratio(blocks)
+    if len(blocks) < 3:
+        return whole, None
+    without = [_ratio(blocks[:at] + blocks[at + 1 :]) for at in range(len(blocks))]
+    middle = sum(without) / len(without)
+    spread = sum((one - middle) ** 2 for one in without) * (len(without) - 1) / len(without)
+    return whole, math.sqrt(spread) / whole
+
+
+def _without_a_pause(blocks: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    by_time = sorted(blocks, key=lambda block: block[1])
+    if len(blocks) < _BLOCKS or by_time[-1][1] <= _PAUSE * by_time[-2][1]:
+        return blocks
+    return [block for block in blocks if block is not by_time[-1]]
+
+
+def _ratio(blocks: Sequence[tuple[float, float]]) -> float:
+    return sum(amount for amount, _ in blocks) / sum(seconds for _, seconds in blocks)
+
+
+def _blocks(steps: int) -> list[slice]:
+    count = max(1, min(_BLOCKS, steps // 2))
+    edges = [steps * n // count for n in range(count + 1)]
+    return [slice(begin, end) for begin, end in itertools.pairwise(edges) if end > begin]
+
+
+def _obstacle(trial: Trial) -> str:
+    """Why the trial is no measurement of its setting; empty if it is."""
+    if not trial.ended_well:
+        return f"{trial.ending}: {trial.why}" if trial.why else str(trial.ending)
+    return next((words for state in trial.states if (words := _not_in_force(state))), "")
+
+
+def _not_in_force(state: RemedyState) -> str:
+    if state.state == "reverted":
+        return f"{state.id} was undone after {state.step} steps, because {state.why}"
+    if state.state != "applied":
+        return f"{state.id} was not applied, because {state.why}"
+    told = [str(one) for one in state.live.values()]
+    alone = [one.partition(": ")[2] for one in told if one.startswith("left alone")]
+    # A second loader, as an evaluation's, may well be left alone.
+    changed = [one for one in told if "→" in one]
+    return f"{state.id} left the loader alone: {alone[0]}" if alone and not changed else ""

@@ -1,0 +1,129 @@
+"""Which of several remedies are worth a place in the profile: all of them in turns, within one process.
+
+Only what can be switched on and off in mid-training takes part. The script as it is takes two of the turns: what these
+two differ by is luck, and if that looks like a gain, nothing that was measured here counts but what is surely more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from flatout.attach.trial.screening import TIMED, turn_steps
+from flatout.experiment.statistics.calibration import IN_TURNS
+from flatout.experiment.statistics.decision import BAR, Candidate, judge_candidates
+from flatout.experiment.statistics.figures import with_interval
+from flatout.records.plan import Planned
+from flatout.records.proof import Decision
+from flatout.records.trial import Trial
+from flatout.words import english
+
+# Those that can let everything pass for a while, in a process that has them.
+_RESTING = frozenset({"graphs.model", "loader.pin", "memory.keep", "transfer.async", "transfer.prefetch"})
+# Batches that a worker has made ahead of time are as they were made; one is being used.
+_MADE_AHEAD, _FEWEST_SETTLING = 2, 8
+# Steps of a turn that are timed, as many as fit into so much time.
+_TIMED, _TIMED_S = (4, TIMED), 1.5
+# The first where there is time for them; with fewer than the last nothing is measured.
+ROUNDS = (6, 4)
+BARE, AGAIN, ALL = "as it is", "as it is, again", "all of them"
+
+Arms = tuple[tuple[str, Mapping[str, Any]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Screened:
+    """What the turns say of each remedy."""
+
+    decisions: dict[str, Decision]
+    # Refused or failed in this process, and why.
+    refused: dict[str, tuple[str, str]]
+
+
+def build_arms(remedies: Sequence[Planned]) -> Arms:
+    single = [(one.id, {one.id: one.value}) for one in remedies]
+    every = {one.id: one.value for one in remedies}
+    return ((BARE, {}), (AGAIN, {}), *single, *([(ALL, every)] if len(single) > 1 else []))
+
+
+def can_rest(remedies: Sequence[Planned]) -> bool:
+    return all(one.id in _RESTING for one in remedies)
+
+
+def build_resting_arms(remedies: Sequence[Planned]) -> Arms:
+    """Turns with and without them, of a process that has them."""
+    without = {one.id: None for one in remedies}
+    return ((BARE, without), (AGAIN, without), (ALL, {}))
+
+
+def resting_steps(remedies: Sequence[Planned], workers: int) -> int:
+    """Steps until what was made before a turn has been used up."""
+    is_of_batches = any(one.id.startswith("loader.") for one in remedies)
+    return _FEWEST_SETTLING + (_MADE_AHEAD * workers if is_of_batches else 0)
+
+
+def count_timed_steps(step_s: float) -> int:
+    """Steps of each turn that are timed: fewer where they are slow, and each says more."""
+    return int(min(_TIMED[1], max(_TIMED[0], _TIMED_S / step_s)))
+
+
+def count_turn_steps(
+    arms: Arms, warm_up: int = 10, rounds: int = ROUNDS[0], timed: int = TIMED, settling: int = 0
+) -> int:
+    return warm_up + rounds * sum(turn_steps(remedies, timed, settling) for _, remedies in arms) + 1
+
+
+def weigh_turns(trials: Mapping[str, Trial], remedies: Sequence[Planned]) -> Screened | None:
+    """None where the turns cannot tell: too few of them, or the script differs from itself."""
+    bare = _alike(trials)
+    if bare is None:
+        return None
+    refused = {
+        one.id: (state.state, english(state.why))
+        for one in remedies
+        for state in trials[one.id].states
+        if state.id == one.id and state.state != "applied"
+    }
+    candidates = [Candidate(one.id, [trials[one.id]]) for one in remedies if one.id not in refused]
+    decisions = judge_candidates(bare, candidates, IN_TURNS) if candidates else ()
+    return Screened({one.arm: one for one in decisions}, refused)
+
+
+def compare_with_and_without(trials: Mapping[str, Trial]) -> Decision | None:
+    """Of turns with and without some remedies, what they gain together; None where the turns cannot tell.
+
+    Where the script as it is differs from itself in its turns, a gain counts that is surely more than that.
+    """
+    luck = _luck(trials)
+    if luck is None or ALL not in trials:
+        return None
+    decision = judge_candidates([trials[BARE], trials[AGAIN]], [Candidate(ALL, [trials[ALL]])], IN_TURNS)[0]
+    if not _differs(luck):
+        return decision
+    assert luck.gain is not None
+    by = max(luck.gain.high, 1.0 / luck.gain.low)
+    if decision.gain is None or decision.gain.low <= BAR * by:
+        return None
+    gain = replace(decision.gain, low=decision.gain.low / by, high=decision.gain.high * by)
+    return replace(decision, gain=gain, why=with_interval(gain))
+
+
+def _alike(trials: Mapping[str, Trial]) -> list[Trial] | None:
+    """Both turns of what the others are compared with, unless they differ by themselves."""
+    luck = _luck(trials)
+    return [trials[BARE], trials[AGAIN]] if luck is not None and not _differs(luck) else None
+
+
+def _luck(trials: Mapping[str, Trial]) -> Decision | None:
+    """What the script as it is seems to gain over itself; None where too little was measured."""
+    bare, again = trials.get(BARE), trials.get(AGAIN)
+    if bare is None or again is None:
+        return None
+    (luck,) = judge_candidates([bare], [Candidate(AGAIN, [again])], IN_TURNS)
+    return luck if luck.gain is not None else None
+
+
+def _differs(luck: Decision) -> bool:
+    assert luck.gain is not None
+    return luck.judgement == "kept" or luck.gain.high < 1.0 / BAR

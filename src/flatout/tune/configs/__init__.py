@@ -1,1 +1,0 @@
-"""Config files with one value changed: by editing its text, so that all else, comments too, stays as it is."""
