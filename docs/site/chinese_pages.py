@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from writing import escaped
 
 from flatout.problems.catalogue import FAMILIES, Problem, problems
-from flatout.problems.chinese.catalogue import CHINESE
+from flatout.words.problems import problem_words
 
 _PAGE = "problems/index.zh.md"
 _FAMILIES = {
@@ -44,7 +44,7 @@ def _parts() -> Iterator[str]:
 
 
 def _problem(problem: Problem) -> Iterator[str]:
-    words = CHINESE[problem.code]
-    yield f"### {problem.code} {words.title}"
+    words = problem_words()[problem.code]
+    yield f"### {problem.code} {words.title.chinese}"
     yield escaped(words.what_it_is)
     yield f"**怎么办：** {escaped(words.what_to_do).strip()} [详细说明]({problem.code.lower()}.md)"

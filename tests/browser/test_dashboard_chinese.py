@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flatout.dashboard.run_list import key_of
-from flatout.problems.chinese.catalogue import CHINESE
+from flatout.words.problems import problem_words
 from tests.browser.conftest import UNTRANSLATED, Browser
 from tests.browser.recorded import whole_run
 from tests.dashboard import serving
@@ -34,8 +34,8 @@ def test_findings_are_told_in_chinese_and_back_in_english(browser: Browser, tmp_
         browser.click("#language")
         again = browser.text("#findings")
 
-    words = CHINESE["IN101"]
-    assert all(said.replace("`", "") in chinese for said in (words.title, words.what_it_is, words.what_to_do))
+    words = problem_words()["IN101"]
+    assert all(said.replace("`", "") in chinese for said in (words.title.chinese, words.what_it_is, words.what_to_do))
     # The run's own figures are below, the same in both.
     figures = re.findall(r"\d[\d.]*", own)
     assert figures and all(figure in english for figure in figures) and "每步" in own and untranslated == []

@@ -10,8 +10,8 @@ from rich.cells import cell_len
 
 from flatout.errors import FlatoutError
 from flatout.problems.catalogue import FAMILIES, HEADINGS, IN_RUN, IN_SOURCE, Problem, answered_by, find, problems
-from flatout.problems.chinese.catalogue import CHINESE
 from flatout.remedies.catalogue import Remedy, known, remedies
+from flatout.words.problems import problem_words
 
 _WIDTH = 100
 # Code, a word, or one letter.
@@ -78,9 +78,9 @@ def _check(language: str) -> None:
 def _in(language: str, problem: Problem) -> Problem:
     if language == "en":
         return problem
-    words = CHINESE[problem.code]
-    parts = [words.title, f"{_WHAT_IT_IS}: {words.what_it_is}", f"{_WHAT_TO_DO}: {words.what_to_do}"]
-    return replace(problem, title=words.title, text="\n\n".join(map(_wrap_chinese, parts)))
+    words = problem_words()[problem.code]
+    parts = [words.title.chinese, f"{_WHAT_IT_IS}: {words.what_it_is}", f"{_WHAT_TO_DO}: {words.what_to_do}"]
+    return replace(problem, title=words.title.chinese, text="\n\n".join(map(_wrap_chinese, parts)))
 
 
 def _wrap_chinese(text: str) -> str:

@@ -1,4 +1,4 @@
-"""English sentences that records hold, in Chinese: those that many runs and fixes have, and what detectors say.
+"""English sentences that records hold, in Chinese: those that many runs and fixes have.
 
 A gap {n} takes a number, {} whatever stands there: a name, an interval, another phrase. What is not listed is shown
 as it was written.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from flatout.problems.chinese.said import SAID
 from flatout.records.message import Message
 from flatout.words import chinese
 
@@ -213,7 +212,7 @@ def phrase(words: Message | str) -> str | None:
     """The same in Chinese, None where it is not listed."""
     if isinstance(words, Message):
         return chinese(words)
-    if (whole := PHRASES.get(words) or SAID.get(words)) is not None:
+    if (whole := PHRASES.get(words)) is not None:
         return whole
     for pattern, translated in _patterns():
         if (found := pattern.fullmatch(words)) is not None:
@@ -224,7 +223,7 @@ def phrase(words: Message | str) -> str | None:
 @cache
 def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
     """The most particular first: one that is nearly all gaps takes what others say better."""
-    listed = sorted({**SAID, **PHRASES}.items(), key=lambda both: -len(re.sub(r"\{n?\}", "", both[0])))
+    listed = sorted(PHRASES.items(), key=lambda both: -len(re.sub(r"\{n?\}", "", both[0])))
     return tuple((_pattern(english), translated) for english, translated in listed if "{" in english)
 
 

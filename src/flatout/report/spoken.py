@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
 from typing import Any
 
-from flatout.problems.chinese.catalogue import CHINESE
 from flatout.records.message import Message
 from flatout.records.report import RunReport
 from flatout.report.phrases import phrase
 from flatout.words import english
+from flatout.words.problems import problem_words
+from flatout.words.table import ProblemWords
 from flatout.words.verdict import in_chinese
 
 
@@ -20,10 +20,14 @@ def spoken(report: RunReport) -> dict[str, Any]:
     codes = {finding.code for finding in report.findings}
     return {
         "sentence": in_chinese(report.verdict),
-        "problems": {code: asdict(CHINESE[code]) for code in sorted(codes & CHINESE.keys())},
+        "problems": {code: _problem(problem_words()[code]) for code in sorted(codes & problem_words().keys())},
         "findings": _known(found),
         "notices": _known(report.notices),
     }
+
+
+def _problem(words: ProblemWords) -> dict[str, str]:
+    return {"title": words.title.chinese, "what_it_is": words.what_it_is, "what_to_do": words.what_to_do}
 
 
 def _known(said: Iterable[Message | str]) -> dict[str, str]:

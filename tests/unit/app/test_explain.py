@@ -10,16 +10,16 @@ from rich.cells import cell_len
 from flatout.app.explain import list_catalogue, run_explain
 from flatout.errors import FlatoutError
 from flatout.problems.catalogue import problems
-from flatout.problems.chinese.catalogue import CHINESE
+from flatout.words.problems import problem_words
 
 
-@pytest.mark.parametrize("code", CHINESE)
+@pytest.mark.parametrize("code", problem_words())
 def test_a_problem_in_chinese_says_all_of_it_in_lines_that_fit(code: str) -> None:
     page = run_explain(code, language="zh")
 
-    words = CHINESE[code]
+    words = problem_words()[code]
     joined = "".join(page.split())
-    for said in (words.title, words.what_it_is, words.what_to_do):
+    for said in (words.title.chinese, words.what_it_is, words.what_to_do):
         assert "".join(said.split()) in joined
     assert page.endswith(f"flatout explain {code}")
     # A stop may hang over, and code is never cut.
@@ -29,12 +29,14 @@ def test_a_problem_in_chinese_says_all_of_it_in_lines_that_fit(code: str) -> Non
 def test_the_list_has_every_title() -> None:
     page = list_catalogue(language="zh")
 
-    assert all(f"{problem.code}  " in page and CHINESE[problem.code].title in page for problem in problems())
+    for problem in problems():
+        assert f"{problem.code}  " in page and problem_words()[problem.code].title.chinese in page
     assert all(problem.title in list_catalogue() for problem in problems())
 
 
 def test_json_has_the_words_of_the_language() -> None:
-    assert json.loads(run_explain("IN101", as_json=True, language="zh"))["title"] == CHINESE["IN101"].title
+    title = problem_words()["IN101"].title.chinese
+    assert json.loads(run_explain("IN101", as_json=True, language="zh"))["title"] == title
     assert json.loads(list_catalogue(as_json=True))[0]["title"] == problems()[0].title
 
 

@@ -13,9 +13,9 @@ import pytest
 from flatout.cli import _group
 from flatout.problems.cases import on_gpu, run
 from flatout.problems.catalogue import FAMILIES, HEADINGS, problems
-from flatout.problems.chinese.catalogue import CHINESE
 from flatout.remedies.catalogue import remedies
 from flatout.report.json import to_json
+from flatout.words.problems import problem_words
 from tests.unit.docs.pages import DOCS, ROOT, site_module, tables, written_pages
 
 WORKLOADS = sorted((DOCS / "workloads").glob("*.md"))
@@ -44,7 +44,7 @@ def test_every_problem_is_on_the_chinese_page(generated: dict[str, str]) -> None
     page = generated["problems/index.zh.md"]
 
     for problem in problems():
-        assert f"\n### {problem.code} {CHINESE[problem.code].title}\n" in page
+        assert f"\n### {problem.code} {problem_words()[problem.code].title.chinese}\n" in page
         assert f"[详细说明]({problem.code.lower()}.md)" in page
     assert page.count("\n## ") == len(FAMILIES)
 

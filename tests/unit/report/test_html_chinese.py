@@ -20,7 +20,6 @@ from flatout.experiment.statistics.identity import judge_identity
 from flatout.experiment.statistics.metric import judge_metric
 from flatout.problems.cases import on_gpu
 from flatout.problems.cases import run as evidence_of
-from flatout.problems.chinese.catalogue import CHINESE
 from flatout.records.report import Cost, Finding, Gain, Grounds, SourceSide, Unmeasured
 from flatout.records.trial import Trial
 from flatout.report.html.fix_page import FixMaterial, fix_page
@@ -33,6 +32,7 @@ from flatout.report.html.proof_chinese import (
 )
 from flatout.report.html.run_page import RunMaterial, run_page
 from flatout.report.phrases import PHRASES, phrase
+from flatout.words.problems import problem_words
 from tests.unit.report.test_fix import FIX
 from tests.unit.report.test_html_page import HERE
 from tests.unit.report.test_terminal import STARVED
@@ -71,8 +71,8 @@ def test_a_finding_has_the_catalogues_words_and_below_them_its_own() -> None:
     html = draw_page(run_page(RunMaterial(replace(STARVED, verdict=VERDICT, findings=(FOUND,)))), "zh")
 
     chinese, english = _seen(html, "zh"), _seen(html, "en")
-    words = CHINESE["IN101"]
-    for said in (words.title, words.what_it_is, words.what_to_do):
+    words = problem_words()["IN101"]
+    for said in (words.title.chinese, words.what_it_is, words.what_to_do):
         assert said.replace("`", "") in chinese and said.replace("`", "") not in english
     assert "本次运行：It takes 47 ms." in chinese and "本次运行：num_workers=2" in chinese
     assert "IN101 Batches are made ×1.20 to ×2.00 It takes 47 ms. Change num_workers=2" in english
@@ -82,7 +82,7 @@ def test_a_finding_has_the_catalogues_words_and_below_them_its_own() -> None:
 def test_advice_is_there_also_where_the_run_has_no_change_of_its_own() -> None:
     html = draw_page(run_page(RunMaterial(replace(STARVED, findings=(replace(FOUND, change=None),)))))
 
-    advice = CHINESE["IN101"].what_to_do.replace("`", "")
+    advice = problem_words()["IN101"].what_to_do.replace("`", "")
     assert advice in _seen(html, "zh") and advice not in _seen(html, "en")
 
 
@@ -91,7 +91,7 @@ def test_what_only_the_source_shows_has_its_title() -> None:
 
     html = draw_page(run_page(RunMaterial(replace(STARVED, source=source))))
 
-    assert CHINESE["TR201"].title in _seen(html, "zh") and "Batches are copied" not in _seen(html, "zh")
+    assert problem_words()["TR201"].title.chinese in _seen(html, "zh") and "Batches are copied" not in _seen(html, "zh")
 
 
 def test_a_problem_of_another_flatout_keeps_its_own_words() -> None:

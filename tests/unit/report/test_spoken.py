@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from flatout.problems.chinese.catalogue import CHINESE
 from flatout.records.report import Cost, Finding, Grounds
 from flatout.report.spoken import spoken
+from flatout.words.problems import problem_words
 from tests.unit.report.test_terminal import STARVED
 
 FOUND = Finding("IN101", "input", "t", "high", None, {}, "c", "loader.workers", "num_workers=2", None)
@@ -23,7 +23,7 @@ def test_the_sentence_and_the_problems_found() -> None:
 
     assert said["sentence"] == "GPU 等待数据的时间占每步的 61%（63.3 / 104 ms）。"
     assert list(said["problems"]) == ["IN101"] and said["notices"] == {notices[0]: "未测量 GPU 利用率"}
-    assert said["problems"]["IN101"]["title"] == CHINESE["IN101"].title
+    assert said["problems"]["IN101"]["title"] == problem_words()["IN101"].title.chinese
 
 
 def test_a_sentence_that_is_english_only_is_left_out() -> None:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from flatout.problems.chinese.catalogue import CHINESE
 from flatout.records.message import Message
 from flatout.records.report import Finding, Location, RelatedLine
 from flatout.report import text
 from flatout.report.html.page import as_phrase, in_both, say
 from flatout.report.phrases import phrase
 from flatout.words import english
+from flatout.words.problems import problem_words
 
 # What stands in a table of its own, or is said twice.
 _ELSEWHERE = re.compile(r"table$|.*_configured(_at)?$|.*_live$")
@@ -61,7 +61,7 @@ def page_findings(findings: Sequence[Finding], explained: Mapping[str, str]) -> 
 
 def _shown(one: Finding, explained: str) -> ShownFinding:
     gain = one.predicted_gain
-    chinese = CHINESE.get(one.code)
+    chinese = problem_words().get(one.code)
     return ShownFinding(
         code=one.code,
         title=one.title,

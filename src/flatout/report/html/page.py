@@ -20,13 +20,13 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
-from flatout.problems.chinese.catalogue import CHINESE as PROBLEMS
 from flatout.records.message import Message
 from flatout.records.report import Verdict
 from flatout.report.html.chinese import ASKED, CHINESE
 from flatout.report.html.english import ENGLISH
 from flatout.report.phrases import phrase
 from flatout.words import chinese, english
+from flatout.words.problems import problem_words
 from flatout.words.verdict import in_chinese
 
 LANGUAGES = ("en", "zh")
@@ -112,8 +112,8 @@ def both(asked: Message | str) -> Markup:
 
 def title(code: str, english: str) -> Markup:
     """That of a problem. One that the catalogue does not know has its own."""
-    words = PROBLEMS.get(code)
-    return in_both(english, None if words is None else words.title)
+    words = problem_words().get(code)
+    return in_both(english, None if words is None else words.title.chinese)
 
 
 def told(verdict: Verdict) -> Markup:
