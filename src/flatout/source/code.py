@@ -1,17 +1,17 @@
-"""All that detectors may ask of a project's source, worked out when first asked."""
+"""What detectors ask of a project's source. Each part is computed when first asked for."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import pairwise
 
 from flatout.records.message import message
-from flatout.records.source import Place, Related
+from flatout.records.source import Related
 from flatout.source.flow.guards import ProgramPoint
 from flatout.source.flow.values import Values
 from flatout.source.project.project import Project
-from flatout.source.syntax.module import Module
 from flatout.source.syntax.nodes import called_name
 from flatout.source.training.caches import Cache, find_caches
 from flatout.source.training.datasets import Dataset, find_datasets
@@ -24,7 +24,7 @@ from flatout.source.training.tensors import RegionTensors
 
 
 class Code:
-    """A project, its training, and the values and tensors in it."""
+    """A project with its training, values, tensors, loaders, datasets and settings."""
 
     def __init__(self, project: Project) -> None:
         self.project = project
@@ -43,19 +43,19 @@ class Code:
 
     @cached_property
     def loaders(self) -> tuple[Loader, ...]:
-        """Those of files that take part in a training."""
+        """Loaders in files that take part in a training."""
         return tuple(
             loader for loader in find_loaders(self.project) if self.training.takes_part(loader.function.module)
         )
 
     @cached_property
     def datasets(self) -> tuple[Dataset, ...]:
-        """Those that the loaders are, or may be, given."""
+        """Datasets that the loaders are given, or may be."""
         return tuple(find_datasets(self.project, self.training, self.loaders))
 
     @cached_property
     def caches(self) -> tuple[Cache, ...]:
-        """Those that the datasets fill while they make samples."""
+        """Caches that the datasets fill while they make samples."""
         return tuple(find_caches(self.datasets, self.values))
 
     @cached_property
@@ -64,12 +64,12 @@ class Code:
 
     @cached_property
     def jobs(self) -> tuple[TrainingJob, ...]:
-        """Each training with all its files, to ask what it leaves out."""
+        """Each training with all its files."""
         return find_jobs(self.training)
 
     @cached_property
     def job_settings(self) -> tuple[JobSettings, ...]:
-        """The trainings with what can be set for them."""
+        """The settings of each training job."""
         return tuple(find_job_settings(self.jobs, self.training, self.values, self.loaders))
 
     def each_step(self) -> Iterator[tuple[Region, ProgramPoint]]:
@@ -88,33 +88,13 @@ class Code:
                 yield region, point, node
 
 
-def every_step(region: Region) -> str:
-    """In words: of which loop."""
-    root = region.root
-    if root.loop is None:
-        return f"every training step ({root.function.qualified})"
-    place = root.module.at(root.loop.lineno)
-    where = f"line {place.line}" if root.module is region.module else f"{place.file}:{place.line}"
-    return f"every step of the training loop in {where}"
-
-
 def call_path(region: Region) -> tuple[Related, ...]:
     """The calls that lead from the training loop to a region, the loop first."""
-    hops: list[Related] = []
-    current = region
-    while current.call_site is not None:
-        caller = current.call_site.caller
-        hops.append(
-            Related(
-                place_of(caller.module, current.call_site.call),
-                message("related.calls", function=current.function.qualified),
-            )
-        )
-        current = caller
-    if current.loop is not None and hops:
-        hops.append(Related(current.module.at(current.loop.lineno), message("related.training_loop")))
-    return tuple(reversed(hops))
-
-
-def place_of(module: Module, node: ast.AST) -> Place:
-    return module.place(node)
+    calls = [
+        Related(caller.module.place(call), message("related.calls", function=called.function.qualified))
+        for (called, _), (caller, call) in pairwise(region.call_chain(region.function.node))
+    ]
+    root = region.root
+    if root.loop is not None and calls:
+        calls.append(Related(root.module.at(root.loop.lineno), message("related.training_loop")))
+    return tuple(reversed(calls))

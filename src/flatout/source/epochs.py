@@ -1,4 +1,4 @@
-"""Whether a loader is gone through again and again, and with how many workers."""
+"""Epochs: is a loader iterated repeatedly, by which loop, and with how many workers?"""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ _MOST = 60
 
 
 def find_epoch_loop(loader: Loader, code: Code) -> tuple[Loop, Function] | None:
-    """The loop that goes through a loader of a training again and again; None if none is seen, or it makes it anew."""
+    """The loop around the iterations over a loader; None if there is none, or if it makes a new loader each time."""
     for loop, function in find_loops_over(loader, code):
         around = _innermost_around(loop, function, code, 0)
-        if around is not None and not _makes(around, loader, code):
+        if around is not None and not _makes_loader(around, loader, code):
             return around
     return None
 
 
 def is_framework_loader(loader: Loader) -> bool:
-    """Lightning asks once for it and goes through it in every epoch."""
+    """Does a framework make it once and iterate over it in every epoch, as Lightning does?"""
     return loader.function.name == _BY_A_FRAMEWORK and loader.function.owner is not None
 
 
 def known_workers(loader: Loader, code: Code) -> int | None:
-    """How many, where it is known; 1 stands for as many as there are processors. None where it may be 0."""
+    """How many, if known; 1 stands for one per processor. None if it may be 0."""
     given = loader_setting(loader, "num_workers", code.values)
     if given.state == "missing":
         return 0
@@ -50,20 +50,20 @@ def known_workers(loader: Loader, code: Code) -> int | None:
 
 
 def counts_processors(node: ast.expr) -> bool:
-    """`os.cpu_count()` and what is made of it."""
+    """`os.cpu_count()`, or an expression with it."""
     return any(isinstance(call, ast.Call) and called_name(call) == "cpu_count" for call in ast.walk(node))
 
 
 def find_loops_over(loader: Loader, code: Code) -> Iterator[tuple[Loop, Function]]:
-    """Training loops that take their batches from it, and loops of generators that hand them on."""
+    """Training loops over it, and loops of generators that yield its batches."""
     for loop, function in code.training.loops:
-        if isinstance(loop, ast.For | ast.AsyncFor) and _is_of(loop.iter, function, loader, code):
+        if isinstance(loop, ast.For | ast.AsyncFor) and _iterates_over(loop.iter, function, loader, code):
             yield loop, function
     yield from _loops_of_generators(loader, code)
 
 
-def _is_of(over: ast.expr, function: Function, loader: Loader, code: Code) -> bool:
-    """Does a loop over this go through the loader? Where its names lead nowhere, their sound has to do."""
+def _iterates_over(over: ast.expr, function: Function, loader: Loader, code: Code) -> bool:
+    """Does a loop over this iterate over the loader? If its names cannot be followed, by how they are called."""
     if isinstance(over, ast.Call) and called_name(over) == "range":
         return False
     names = [node for node in ast.walk(over) if isinstance(node, ast.Name | ast.Attribute) and dotted_name(node)]
@@ -76,7 +76,7 @@ def _is_of(over: ast.expr, function: Function, loader: Loader, code: Code) -> bo
 
 
 def _loaders_of(name: str, function: Function, code: Code, depth: int, seen: set[tuple[str, int]]) -> list[ast.Call]:
-    """The calls of DataLoader that a name stands for."""
+    """Calls of DataLoader that a name may be bound to."""
     if depth > MAX_HOPS or (name, id(function)) in seen:
         return []
     seen.add((name, id(function)))
@@ -104,7 +104,7 @@ def _in_values(
 
 
 def _loops_of_generators(loader: Loader, code: Code) -> Iterator[tuple[Loop, Function]]:
-    """`def forever(loader): while True: for batch in loader: yield batch`, where the loader is made or handed on."""
+    """`def forever(loader): while True: for batch in loader: yield batch`, called where the loader is."""
     holders = {id(function): function for _, function in code.training.loops} | {id(loader.function): loader.function}
     for function in holders.values():
         if not code.training.are_together(function.module, loader.function.module):
@@ -112,7 +112,7 @@ def _loops_of_generators(loader: Loader, code: Code) -> Iterator[tuple[Loop, Fun
         for call in function.calls:
             for callee in code.project.resolve(call, function) if call.args or call.keywords else ():
                 for loop in _yielding_loops(callee):
-                    if _is_of(loop.iter, callee, loader, code):
+                    if _iterates_over(loop.iter, callee, loader, code):
                         yield loop, callee
 
 
@@ -135,12 +135,12 @@ def _innermost_around(node: ast.AST, function: Function, code: Code, depth: int)
     return None
 
 
-def _makes(around: tuple[Loop, Function], loader: Loader, code: Code) -> bool:
-    """Is the loader made in this loop, in its body or by what that calls?"""
+def _makes_loader(around: tuple[Loop, Function], loader: Loader, code: Code) -> bool:
+    """Is the loader made in the body of this loop, or by what that calls?"""
     loop, function = around
     nodes = [child for part in loop.body for child in walk_scope(part)]
     if any(isinstance(node, ast.Call) and called_name(node) == "DataLoader" for node in nodes):
-        return True  # this one, or one in its place
+        return True  # this one, or another in its place
     waiting = [(call, function) for call in nodes if isinstance(call, ast.Call)]
     seen: set[int] = set()
     while waiting and len(seen) < _MOST:

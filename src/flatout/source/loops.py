@@ -1,4 +1,4 @@
-"""Loops in the user's source, and what they go over: elements and samples, parameters, or something heavier."""
+"""Loops: what those of a file iterate over, and which loops are around a node of a training."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Literal
 
 from flatout.source.code import Code
 from flatout.source.syntax.module import Function
-from flatout.source.syntax.nodes import LOOPS, bound_names, called_name, names_in, root_name, walk_scope
+from flatout.source.syntax.nodes import DEFINITIONS, LOOPS, bound_names, called_name, names_in, root_name, walk_scope
 from flatout.source.training.regions import Loop
 
 Kind = Literal["elements", "samples", "parameters", "other"]
 
 _STEP_CALLS = {"backward", "step", "zero_grad"}
 _PARAMETERS = re.compile(r"\b(named_)?parameters\(|\.params\b|\bparams\b|\.grad\b")
-# What is gone over in large pieces: each turn is real work.
+# Iterated in large pieces: each iteration is real work.
 _HEAVY = re.compile(r"loader|epoch|layer|block|module|stage|children|chunk|split|level|scale|steps|batches", re.I)
 _LOSS = re.compile(r"loss|crit", re.I)
 _GATHERS = {
@@ -31,18 +31,18 @@ _LIGHT_OWNERS = {"torch", "F", "np", "numpy", "math", "nn", "functional", "rando
 
 @dataclass(frozen=True, slots=True)
 class TextLoop:
-    """`last` is the last line of its body; `calls` are the functions of the same file it calls."""
+    """A loop or comprehension by its lines. `calls` are the functions of the same file that it calls."""
 
     first: int
     last: int
     depth: int
     kind: Kind
     trains: bool
-    # Each turn calls a model or another module, which may be work of its own.
+    # Each iteration calls a model or another module, which may be real work.
     heavy: bool
-    # Each turn adds to one result, as a loss that is summed up does: autograd then goes through all turns again.
+    # Each iteration adds to one result, such as a summed loss: autograd then goes back through all iterations.
     sums_up: bool
-    # Each turn writes a part of a result: `out[i] = x[near[i]].mean(0)`.
+    # Each iteration writes a part of a result: `out[i] = x[near[i]].mean(0)`.
     fills: bool
     calls: frozenset[str]
 
@@ -59,7 +59,7 @@ class TextFunction:
 
 @lru_cache(maxsize=64)
 def find_text_loops(text: str) -> tuple[TextLoop, ...]:
-    """All loops and comprehensions of a file, the outer before the inner; none if it is no Python."""
+    """All loops and comprehensions of a file, outer before inner; none if it is not Python."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
@@ -120,14 +120,14 @@ def _kind(node: ast.AST, inside: list[ast.AST], nested: bool, heavy: bool) -> Ki
     }
     if called & targets or _HEAVY.search(over) or _is_recurrent(inside):
         return "other"
-    picks = _picks_by(inside, targets)
+    picks = _indexes_by(inside, targets)
     if not heavy and (picks or nested or _goes_over_values(node)):
         return "elements" if nested else "samples"
     return "samples" if picks else "other"
 
 
 def _only_gathers(node: ast.AST, inside: list[ast.AST]) -> bool:
-    """A comprehension that lists tensors, or views of them, for one operation on all: that is how it should be."""
+    """Does a comprehension only list tensors or views of them, for one operation on all?"""
     if isinstance(node, ast.For):
         return False
     works = (part for part in inside if isinstance(part, ast.Call | ast.BinOp))
@@ -144,8 +144,8 @@ def _targets(node: ast.AST) -> set[str]:
     return {inner.id for target in bound for inner in ast.walk(target) if isinstance(inner, ast.Name)}
 
 
-def _picks_by(inside: list[ast.AST], targets: set[str]) -> bool:
-    """Is something picked one at a time by the loop's own variable: `x[i]`, `x[i:i + 1]`, `x[b, y]`?"""
+def _indexes_by(inside: list[ast.AST], targets: set[str]) -> bool:
+    """Is something indexed by the loop's own variable: `x[i]`, `x[i:i + 1]`, `x[b, y]`?"""
     for node in inside:
         if not isinstance(node, ast.Subscript):
             continue
@@ -171,7 +171,7 @@ def _goes_over_values(node: ast.AST) -> bool:
 
 
 def _is_recurrent(inside: list[ast.AST]) -> bool:
-    """`h = cell(x[t], h)`: each turn needs the one before, so the turns cannot be made one."""
+    """`h = cell(x[t], h)`: each iteration needs the one before, so they cannot be vectorized."""
     for node in inside:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             made = {name.id for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name)}
@@ -187,7 +187,7 @@ def _sums_up(inside: list[ast.AST], calls: list[ast.Call]) -> bool:
     names = {called_name(call) for call in calls}
     plain = {call.func.id for call in calls if isinstance(call.func, ast.Name)} & {"float", "int"}
     if plain or names & {"item", "tolist", "detach"}:
-        return False  # plain numbers, of which autograd knows nothing
+        return False  # plain numbers, without autograd
     for node in inside:
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             return True
@@ -206,7 +206,7 @@ def _fills(inside: list[ast.AST]) -> bool:
 
 
 def _is_heavy(call: ast.Call, light: set[str]) -> bool:
-    """A call of a model or module held in a variable or an attribute of `self`, as far as the text tells."""
+    """Is it a call of a model or module held in a variable or an attribute of `self`?"""
     func = call.func
     if isinstance(func, ast.Name):
         known = func.id in light or hasattr(builtins, func.id) or bool(_LOSS.search(func.id))
@@ -216,20 +216,24 @@ def _is_heavy(call: ast.Call, light: set[str]) -> bool:
     return False
 
 
-# Loops around and inside a training: what they repeat, and what changes from turn to turn.
+# Loops around and inside a training.
 
 
 def enclosing_loops(node: ast.AST, function: Function) -> list[Loop]:
-    """The loops of the function that a node lies in, outer first."""
+    """The loops of a function around a node, outer first."""
     found: list[Loop] = []
-    for child in (n for statement in function.node.body for n in walk_scope(statement)):
-        if isinstance(child, LOOPS) and any(inner is node for part in child.body for inner in walk_scope(part)):
-            found.append(child)
-    return found
+    for parent, child in function.module.ancestors(node):
+        if parent is function.node:
+            return found[::-1]
+        if isinstance(parent, DEFINITIONS):
+            break
+        if isinstance(parent, LOOPS) and any(child is statement for statement in parent.body):
+            found.append(parent)
+    return []
 
 
 def repeats_training(loop: Loop, function: Function, code: Code) -> bool:
-    """Does it lead through a training loop, or is it one?"""
+    """Is it a training loop, or does it contain or call one?"""
     loops = {id(training_loop): of for training_loop, of in code.training.loops}
     if id(loop) in loops:
         return True
@@ -243,7 +247,7 @@ def repeats_training(loop: Loop, function: Function, code: Code) -> bool:
 
 
 def names_changed_in(loops: Sequence[Loop]) -> set[str]:
-    """Names that get another value at each turn: loop variables, counters, and what is made of those."""
+    """Names that change in each iteration: loop variables, counters, and names computed from those."""
     names: set[str] = set()
     for loop in loops:
         if isinstance(loop, ast.For | ast.AsyncFor):

@@ -1,4 +1,4 @@
-"""The expression that a name stands for, and the entries of a dict or namespace, through functions and files."""
+"""Reaching definitions: the expression that a name stands for, and the entries of a dict or namespace."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from flatout.source.project.project import Project
 from flatout.source.syntax.module import Function, Module, own_nodes
 from flatout.source.syntax.nodes import MAX_HOPS, called_name, defaults, dotted_name
 
-# Callers that are asked what they hand over: where so many agree, the others do as well.
+# Callers of a function that are looked at for what they pass: where so many agree, the others do as well.
 MOST_CALLERS = 20
-# They make an object of the entries they are given.
+# Functions and classes that make an object of the entries they are given.
 _NAMESPACES = {
     "dict", "SimpleNamespace", "Namespace", "EasyDict", "edict", "AttrDict", "DotMap", "ConfigDict", "Munch",
     "munchify", "Box", "Dict", "CfgNode", "CN", "OrderedDict", "DotDict", "AttributeDict", "HParams",
@@ -23,13 +23,13 @@ Entries = dict[str, Definition]
 
 
 class Definitions:
-    """Follows names through one project. Where two callers hand over different things, nothing is known."""
+    """Follows names through the functions and files of a project. Where callers disagree, it gives None."""
 
     def __init__(self, project: Project) -> None:
         self.project = project
 
     def of(self, node: ast.expr, function: Function, depth: int = 0) -> Definition | None:
-        """The expression whose value this is, with the function it stands in."""
+        """The expression that this one gets its value from, with the function it is in."""
         if depth > MAX_HOPS:
             return None
         if isinstance(node, ast.Name):
@@ -90,7 +90,7 @@ class Definitions:
     def _name(self, name: str, function: Function, depth: int) -> Definition | None:
         found = self.project.binding(name, function)
         if found is None or (found.is_parameter and found.values):
-            return None  # what is given may hold, or what is written here in its place
+            return None  # either what a caller passes, or what is assigned here
         if found.is_parameter:
             return self._parameter(name, found.function, depth)
         return self.of(found.values[0], found.function, depth + 1) if len(found.values) == 1 else None
@@ -144,12 +144,12 @@ def is_namespace(call: ast.Call) -> bool:
 
 
 def _names_of(made: ast.expr, function: Function) -> Iterator[str]:
-    """What the dict is called where it is made."""
+    """Names of the dict in the function that makes it."""
     return (name for name, values in function.bindings.items() if any(value is made for value in values))
 
 
 def _is_changed(name: str, function: Function) -> bool:
-    """Are entries put into it, or taken out, after it was made?"""
+    """Are entries added or removed after it was made?"""
     last = name.split(".")[-1]
     if last not in function.module.text:
         return False

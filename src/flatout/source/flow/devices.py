@@ -1,4 +1,4 @@
-"""Moves of tensors between host and device, as calls tell them."""
+"""Moves of tensors between host and device, and the names by which training code calls tensors, models and losses."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _DTYPE = re.compile(r"dtype|float|half|long|int|bool|double|uint8|channels_last|
 
 
 def uses_device(module: Module) -> bool:
-    """Does a file speak of a device at all? Without one nothing is waited for."""
+    """Does a file name a device at all? Without one there is nothing to wait for."""
     return bool(_DEVICE_WORDS.search(module.text))
 
 
 def moves_to(call: ast.Call) -> Literal["device", "host"] | None:
-    """Where `.to(…)`, `.cuda()` or `.cpu()` moves its receiver; None if it only changes the type, or is no move."""
+    """Where `.to(…)`, `.cuda()` or `.cpu()` moves its receiver; None if it does not move it."""
     name = called_name(call)
     if not isinstance(call.func, ast.Attribute):
         return None
@@ -53,7 +53,7 @@ def moves_to(call: ast.Call) -> Literal["device", "host"] | None:
 
 
 def _begins(node: ast.expr) -> str:
-    """How a text begins that is put together here: `"cuda:{}".format(rank)`, `f"cuda:{rank}"`, `"cuda:" + rank`."""
+    """How a composed text begins: `"cuda:{}".format(rank)`, `f"cuda:{rank}"`, `"cuda:" + rank`."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
         return _begins(node.func.value)
     if isinstance(node, ast.JoinedStr):
@@ -63,10 +63,8 @@ def _begins(node: ast.expr) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
-# Names by which tensors, models and what makes or reads them are known in people's training code.
-
 FRAMEWORK_MOVES = re.compile(r"accelerator\b|fabric\b|LightningModule|lightning|Trainer\b")
-# Methods, and functions of the language, that give no tensor of the device.
+# Methods and builtins that do not give a tensor on the device.
 HOST_METHODS = {
     "item", "tolist", "numpy", "size", "dim", "numel", "ndimension", "cpu", "format", "join", "time", "perf_counter",
     "get_last_lr", "data_ptr", "element_size", "is_contiguous", "keys", "stride", "get_device",
@@ -97,5 +95,5 @@ LOSS = re.compile(r"loss|criterion|criteria|objective|crit(_|$)", re.I)
 LOADER = re.compile(r"loader|dataloader|batches|(^|_)dl$", re.I)
 TO_DEVICE = re.compile(r"to_device|to_cuda|to_gpu|move_to|send_to|cuda|copy_to_device|prepare_batch|move_data", re.I)
 COUNTING = re.compile(r"averag|meter|metric|track|smooth|stat|record|accum|ema|log", re.I)
-# What gives pairs of a name and something.
+# Methods that give pairs of a name and something.
 PAIRS = {"named_parameters", "named_buffers", "named_modules", "named_children", "items"}

@@ -1,4 +1,4 @@
-"""What of a block of code runs every time the block does, and what only now and then, once, or while evaluating."""
+"""Guards: what in a block runs every time the block does, and what only seldom, once, or during evaluation."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from flatout.source.syntax.nodes import (
     walk_scope,
 )
 
-# always: at each turn (a setting may turn it off for a whole run); seldom: every k-th turn, once, or when something
-# is wrong; evaluates: with a model that is not being trained.
+# always: in each iteration (a setting may turn it off for a whole run); seldom: in every k-th iteration, once, or when
+# something is wrong; evaluates: with a model that is not being trained.
 Loops = tuple[ast.For | ast.AsyncFor | ast.While, ...]
 Frequency = Literal["always", "seldom", "evaluates"]
 
@@ -41,14 +41,14 @@ _COUNTER = re.compile(
 _CLOCK = re.compile(r"time\(|perf_counter|monotonic|elapsed|last_log|last_print", re.I)
 _EVALUATING = re.compile(
     r"(^|_)(eval|evaluate|evaluation|valid|validate|validation|val|test|testing|infer|inference|predict)(_|$)"
-    # To generate targets, noise or anchors is a part of the step.
+    # Generating targets, noise or anchors is part of the step.
     r"|(^|_)generate(_?(sample|image|text|caption|output|preview|video|audio|example|report)s?)?$",
     re.I,
 )
 _ON_GPU = re.compile(r"^(use_|with_|is_|has_)?(cuda|gpu)(_available)?$", re.I)
 _TRAINING = re.compile(r"(^|_)(train|training|fit)(_|$)", re.I)
 _REMAINDERS = {"remainder", "fmod", "mod", "divmod"}
-# About whether to go on, not about which of both is done: `if self.stop_training: break`.
+# Tests of whether to go on, `if self.stop_training: break`, do not tell training from evaluation.
 _GOES_ON = re.compile(
     r"(^|_)(stop\w*|paus\w*|resum\w*|abort\w*|finish\w*|done|end|ended|start\w*|begin|continue)(_|$)", re.I
 )
@@ -56,18 +56,18 @@ _GOES_ON = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ProgramPoint:
-    """A node that runs at each turn, and the loops around it within the turn, outer first."""
+    """A node that runs in each iteration, and the loops around it within the iteration, outer first."""
 
     node: ast.AST
     loops: Loops = ()
-    # The statement it is a part of.
+    # The statement it is part of.
     statement: ast.stmt | None = None
 
 
 def walk_main_path(body: Sequence[ast.stmt], function: Function) -> Iterator[ProgramPoint]:
-    """Every node of the block that runs at each of its turns, in the order of the text.
+    """Every node that runs each time the block does, in the order of the text.
 
-    Functions that are defined in it are left out: they run where they are called.
+    Functions defined in it are left out: they run where they are called.
     """
     yield from _block(body, function, ())
 
@@ -79,21 +79,21 @@ def _block(body: Sequence[ast.stmt], function: Function, loops: Loops) -> Iterat
         if isinstance(statement, ast.If):
             yield from _parts(statement.test, statement, function, loops)
             now, otherwise = branch_frequency(statement.test, function)
-            if (now == "always" and not _ends(statement.body)) or (
-                now == "always" and _returns_something(statement.body)
+            if (now == "always" and not _ends_loop(statement.body)) or (
+                now == "always" and _returns_value(statement.body)
             ):
                 yield from _block(statement.body, function, loops)
             if otherwise == "always":
                 yield from _block(statement.orelse, function, loops)
             if leaves_block(statement.body) and otherwise != "always":
-                return  # `if step % 100: continue`: what follows is for the other turns
+                return  # `if step % 100: continue`: what follows runs seldom
             continue
         if isinstance(statement, ast.Expr) and _is_switch_to_eval(statement.value):
             # Evaluation until the model is set to train again.
             rest = list(body[at + 1 :])
             back = next((n for n, later in enumerate(rest) if _switches_to_train(later)), None)
             evaluated = rest[: len(rest) if back is None else back]
-            # A pass over data is made now and then, whoever decides it; what is looked at once a turn is a part of it.
+            # A loop over data is an evaluation, made seldom; a single forward pass in eval mode is part of the step.
             if not any(isinstance(node, LOOPS) for statement in evaluated for node in walk_scope(statement)):
                 yield from _block(evaluated, function, loops)
             if back is not None:
@@ -116,7 +116,7 @@ def _compound(statement: ast.stmt, function: Function, loops: Loops) -> Iterator
             yield from _parts(item.context_expr, statement, function, loops)
         yield from _block(statement.body, function, loops)
     elif isinstance(statement, ast.Try) or type(statement).__name__ == "TryStar":
-        # Handlers run when something went wrong.
+        # Handlers run only when something went wrong.
         for part in (statement.body, statement.orelse, statement.finalbody):  # type: ignore[attr-defined]
             yield from _block(part, function, loops)
     elif isinstance(statement, ast.Match):
@@ -144,30 +144,30 @@ def _parts(node: ast.AST, statement: ast.stmt, function: Function, loops: Loops)
 
 
 def branch_frequency(test: ast.expr, function: Function, depth: int = 0) -> tuple[Frequency, Frequency]:
-    """When the body of `if test` runs, and when its `else`."""
+    """How often the body of `if test` runs, and its `else`."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         now, otherwise = branch_frequency(test.operand, function, depth)
         return otherwise, now
     if isinstance(test, ast.BoolOp):
-        return _of_several(test, function, depth)
+        return _frequency_of_bool_op(test, function, depth)
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
-        return _of_comparison(test, function, depth)
+        return _frequency_of_comparison(test, function, depth)
     if _is_remainder(test):
         return "always", "seldom"  # `if step % 100:` holds for most steps
     if isinstance(test, ast.Name | ast.Attribute):
-        return _of_name(test, function, depth)
+        return _frequency_of_name(test, function, depth)
     if isinstance(test, ast.Call) and dotted_name(test.func).endswith("cuda.is_available"):
-        return "always", "seldom"  # without a GPU nothing is waited for
+        return "always", "seldom"  # only runs with a GPU matter here
     if isinstance(test, ast.Call):
         text = f"{dotted_name(test.func)} {called_name(test)}"
-        if _BROKEN.search(text) or _CADENCE.search(text) or any(_is_broken(given) for given in test.args):
+        if _BROKEN.search(text) or _CADENCE.search(text) or any(_asks_for_failure(given) for given in test.args):
             return "seldom", "always"
-        if called_name(test) in ("any", "all", "item", "bool") and _is_broken(test):
+        if called_name(test) in ("any", "all", "item", "bool") and _asks_for_failure(test):
             return "seldom", "always"
     return "always", "always"
 
 
-def _of_several(test: ast.BoolOp, function: Function, depth: int) -> tuple[Frequency, Frequency]:
+def _frequency_of_bool_op(test: ast.BoolOp, function: Function, depth: int) -> tuple[Frequency, Frequency]:
     parts = [branch_frequency(operand, function, depth) for operand in test.values]
     if isinstance(test.op, ast.And):
         now: Frequency = next((frequency for frequency, _ in parts if frequency != "always"), "always")
@@ -177,15 +177,15 @@ def _of_several(test: ast.BoolOp, function: Function, depth: int) -> tuple[Frequ
     return now, "always"
 
 
-def _of_comparison(test: ast.Compare, function: Function, depth: int) -> tuple[Frequency, Frequency]:
+def _frequency_of_comparison(test: ast.Compare, function: Function, depth: int) -> tuple[Frequency, Frequency]:
     left, right, op = test.left, test.comparators[0], test.ops[0]
     if any(_is_remainder(node) for node in (*ast.walk(left), *ast.walk(right))):
         return ("always", "seldom") if isinstance(op, ast.NotEq | ast.Gt) else ("seldom", "always")
     if isinstance(op, ast.In) and isinstance(left, ast.Constant) and left.value in ("cuda", "cpu"):
-        return _of_phase(str(left.value), equal=True)
+        return _frequency_of_phase(str(left.value), equal=True)
     words = [side.value for side in (left, right) if isinstance(side, ast.Constant) and isinstance(side.value, str)]
     if words and isinstance(op, ast.Eq | ast.NotEq):
-        return _of_phase(words[0], isinstance(op, ast.Eq))
+        return _frequency_of_phase(words[0], isinstance(op, ast.Eq))
     text = ast.unparse(test)
     if _CLOCK.search(text):
         return "seldom", "always"
@@ -195,7 +195,7 @@ def _of_comparison(test: ast.Compare, function: Function, depth: int) -> tuple[F
         return "seldom", "always"
     if isinstance(op, ast.Lt | ast.LtE) and _is_counter(left) and isinstance(right, ast.Constant):
         return "seldom", "always"  # `if step < 10`: the first few
-    if _is_broken(test):
+    if _asks_for_failure(test):
         return "seldom", "always"
     return "always", "always"
 
@@ -207,7 +207,7 @@ def _is_remainder(node: ast.AST) -> bool:
     return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod)
 
 
-def _of_phase(word: str, equal: bool) -> tuple[Frequency, Frequency]:
+def _frequency_of_phase(word: str, equal: bool) -> tuple[Frequency, Frequency]:
     """`if phase == "train"`: the other branch evaluates."""
     if word in ("cuda", "gpu"):
         return ("always", "seldom") if equal else ("seldom", "always")
@@ -220,7 +220,7 @@ def _of_phase(word: str, equal: bool) -> tuple[Frequency, Frequency]:
     return "always", "always"
 
 
-def _of_name(test: ast.Name | ast.Attribute, function: Function, depth: int) -> tuple[Frequency, Frequency]:
+def _frequency_of_name(test: ast.Name | ast.Attribute, function: Function, depth: int) -> tuple[Frequency, Frequency]:
     name = test.id if isinstance(test, ast.Name) else test.attr
     if isinstance(test, ast.Name) and depth < 3:
         values = function.bindings.get(name, [])
@@ -243,7 +243,7 @@ def _of_name(test: ast.Name | ast.Attribute, function: Function, depth: int) -> 
 
 
 def is_evaluation(name: str) -> bool:
-    """Does a function, loader or dataset of this name serve evaluation? Also in camel case: `ValLoader`."""
+    """Is a function, loader or dataset of this name for evaluation? Also in camel case: `ValLoader`."""
     plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)
     plain = re.sub(r"(loader|dataloader|dataset|data|set|dl|ds)$", r"_\1", plain, flags=re.I)
     return bool(_EVALUATING.search(plain)) and not _TRAINING.search(plain)
@@ -256,8 +256,8 @@ def _is_counter(node: ast.expr) -> bool:
     return bool(name) and bool(_COUNTER.search(name))
 
 
-def _is_broken(node: ast.AST) -> bool:
-    """Asks whether something has gone wrong: NaN, overflow."""
+def _asks_for_failure(node: ast.AST) -> bool:
+    """Does a test ask whether something went wrong: NaN, overflow?"""
     for part in ast.walk(node):
         name = part.id if isinstance(part, ast.Name) else part.attr if isinstance(part, ast.Attribute) else ""
         if name and _BROKEN.search(name):
@@ -266,7 +266,7 @@ def _is_broken(node: ast.AST) -> bool:
 
 
 def _iterated(node: ast.expr) -> str:
-    """The names that a loop goes over: `val_loader` of `enumerate(tqdm(val_loader))`."""
+    """Names in what a loop iterates over: `val_loader` of `enumerate(tqdm(val_loader))`."""
     return " ".join(sorted(all_names_in(node)))
 
 
@@ -274,16 +274,16 @@ def leaves_block(body: Sequence[ast.stmt]) -> bool:
     return bool(body) and isinstance(body[-1], ast.Continue | ast.Return | ast.Break)
 
 
-def _ends(body: Sequence[ast.stmt]) -> bool:
-    """The body ends the run, or the loop: it happens once."""
+def _ends_loop(body: Sequence[ast.stmt]) -> bool:
+    """Does the body end the run or the loop, so that it happens once?"""
     last = body[-1] if body else None
     if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
         return dotted_name(last.value.func) in ("sys.exit", "exit", "quit", "os._exit")
     return isinstance(last, ast.Raise | ast.Break | ast.Return)
 
 
-def _returns_something(body: Sequence[ast.stmt]) -> bool:
-    """`if self.kind == "l1": return f(x)`: one of several ways through a function, not the end of a run."""
+def _returns_value(body: Sequence[ast.stmt]) -> bool:
+    """`if self.kind == "l1": return f(x)`: one of several paths through a function, not the end of a run."""
     return bool(body) and isinstance(body[-1], ast.Return) and body[-1].value is not None
 
 
@@ -293,7 +293,7 @@ def _is_switch_to_eval(node: ast.expr) -> bool:
     owner = dotted_name(node.func.value)
     is_helper = re.search(r"teacher|ema|target|vgg|lpips|frozen|clip|vae|text_enc|ref|bn|norm", owner, re.I)
     if is_helper:
-        return False  # a part that is never trained: the step itself goes on
+        return False  # a part that is never trained: the step goes on
     if node.func.attr == "eval" and not node.args:
         return True
     return node.func.attr == "train" and len(node.args) == 1 and getattr(node.args[0], "value", None) is False

@@ -1,6 +1,6 @@
-"""Another value where one is written: the default of an option, a field, a constant, a key of a config file.
+"""Edits that change a value where it is written: an option's default, a field, a constant, a key of a config file.
 
-Only where the name there says what it is for, and nothing else is told by it.
+Only where the name there says what the value is for, and nothing else depends on it.
 """
 
 from __future__ import annotations
@@ -19,49 +19,45 @@ _WORDS: dict[Any, tuple[str, ...]] = {True: ("true", "yes", "on"), False: ("fals
 
 
 def replace_value(project: Project, value: Value, new: bool | int, word: str) -> Edit | None:
-    """`new` in the place of a value; `word` is part of what it is called there."""
+    """Puts `new` in the place of a value whose name has `word` in it."""
     module = next((other for other in project.modules if other.shown == value.place.file), None)
     if module is None:
         return _in_config(project, value, new, word)
-    found = _constant_at(module, value)
-    if found is None:
+    node = _constant_at(module, value)
+    if node is None:
         return None
-    node, above = found
     before = module.lines[node.lineno - 1].encode()[: node.col_offset].decode(errors="ignore")
-    if word not in f"{before} {value.names}".lower() or not _is_the_only_one(project, value, node, above):
+    if word not in f"{before} {value.names}".lower() or not _is_the_only_one(project, value, module, node):
         return None
     return Edit(module.place(node), str(new))
 
 
-def _constant_at(module: Module, value: Value) -> tuple[ast.Constant, list[ast.AST]] | None:
-    """The literal itself, with what it is part of, the nearest first."""
-    stack: list[tuple[ast.AST, list[ast.AST]]] = [(module.tree, [])]
-    while stack:
-        node, above = stack.pop()
+def _constant_at(module: Module, value: Value) -> ast.Constant | None:
+    """The literal of a value."""
+    for node in ast.walk(module.tree):
         if isinstance(node, ast.Constant) and module.place(node) == value.place:
             same = node.value == value.value and type(node.value) is type(value.value)
-            return (node, above) if same else None
-        stack += [(child, [node, *above]) for child in ast.iter_child_nodes(node)]
+            return node if same else None
     return None
 
 
-def _is_the_only_one(project: Project, value: Value, node: ast.Constant, above: list[ast.AST]) -> bool:
-    """Would the loader get the new value, and by all ways that lead to it?"""
-    holder = above[1] if isinstance(above[0], ast.keyword) else above[0]
+def _is_the_only_one(project: Project, value: Value, module: Module, node: ast.Constant) -> bool:
+    """Would the new value reach its loader, and only that?"""
+    holder = next(parent for parent, _ in module.ancestors(node) if not isinstance(parent, ast.keyword))
     if isinstance(holder, ast.Call):
         action = argument(holder, "action")
         if isinstance(action, ast.Constant) or argument(holder, "is_flag") is not None:
-            return False  # a switch that is on already says nothing more
+            return False  # the default of a switch is not written there
         if not value.how:
-            # Somebody hands it over; others may hand over something else.
+            # An argument: other calls may pass something else.
             name = called_name(holder)
-            return sum(len(module.calls.get(name, ())) for module in project.mentioning(name)) == 1
+            return sum(len(other.calls.get(name, ())) for other in project.mentioning(name)) == 1
     elif not isinstance(holder, ast.Assign | ast.AnnAssign | ast.Dict | ast.arguments):
         return False
     if value.option is None:
         return True
     named = re.compile(rf"[\"']{value.option}[\"']")
-    return sum(bool(named.search(module.text)) for module in project.modules) == 1
+    return sum(bool(named.search(other.text)) for other in project.modules) == 1
 
 
 def _in_config(project: Project, value: Value, new: bool | int, word: str) -> Edit | None:

@@ -1,6 +1,6 @@
-"""Constant values that reach a call: from literals, defaults, command line options, classes, dicts and config files.
+"""Constant propagation: values that reach an expression from literals, defaults, options, classes and config files.
 
-A value is only known if there is no doubt about it: one that two callers or two config files disagree on is not.
+A value is known only if it is certain: not where two callers or two config files disagree.
 """
 
 from __future__ import annotations
@@ -48,26 +48,26 @@ class Value:
     value: Any
     place: Place
     how: Message | str = ""
-    # It stands in the call itself.
+    # It is a literal in the call itself.
     is_direct: bool = False
-    # Somebody can set it: an option, a field, a key; not just a number in the code.
+    # The user can set it: an option, a field, a key; not just a number in the code.
     is_set: bool = False
 
     @property
     def option(self) -> str | None:
-        """The option of a command line whose default it is, as it is written there."""
+        """The option of a command line whose default it is: `--workers`."""
         is_default = isinstance(self.how, Message) and self.how.id == "source.default"
         name = str(self.how.args["name"]) if is_default and isinstance(self.how, Message) else ""
         return name if name.startswith("-") else None
 
     @property
     def names(self) -> str:
-        """All that it is called where it is written."""
+        """All names it has where it is written."""
         return " ".join(map(str, self.how.args.values())) if isinstance(self.how, Message) else self.how
 
 
 class Values:
-    """Follows values through one project."""
+    """Values of the expressions of a project."""
 
     def __init__(self, project: Project) -> None:
         self.project = project
@@ -77,7 +77,7 @@ class Values:
         self._held: dict[str, list[Class]] = {}
 
     def of(self, node: ast.expr, function: Function, depth: int = 0) -> Value | None:
-        """The value of an expression; None where it cannot be told."""
+        """The value of an expression; None if it is not certain."""
         return self._of(node, function, depth) if depth <= MAX_HOPS else None
 
     def _of(self, node: ast.expr, function: Function, depth: int) -> Value | None:
@@ -86,9 +86,9 @@ class Values:
         if isinstance(node, ast.UnaryOp | ast.List | ast.Tuple):
             return _literal(node, function)
         if isinstance(node, ast.Dict):
-            return self._whole(node, function, depth)
+            return self._dict_value(node, function, depth)
         if isinstance(node, ast.IfExp):
-            return self._either(node, function, depth)
+            return self._conditional(node, function, depth)
         if isinstance(node, ast.BoolOp):
             return self._or(node, function, depth)
         if isinstance(node, ast.Name):
@@ -102,25 +102,25 @@ class Values:
             return self._call(node, function, depth)
         return None
 
-    def _whole(self, node: ast.expr, function: Function, depth: int) -> Value | None:
-        """A dict with all its keys; what is not known of its values is None."""
+    def _dict_value(self, node: ast.expr, function: Function, depth: int) -> Value | None:
+        """A dict with all its keys; values that are not known are None."""
         inside = self.origins.entries(node, function, depth)
         if inside is None:
             return None
         known = {key: self.of(item, of, depth + 1) for key, (item, of) in inside.items()}
         return Value({key: value and value.value for key, value in known.items()}, function.module.place(node))
 
-    def _either(self, node: ast.IfExp, function: Function, depth: int) -> Value | None:
-        """The branch that a known test leads to; else what both have in common."""
+    def _conditional(self, node: ast.IfExp, function: Function, depth: int) -> Value | None:
+        """The branch that a known test selects; else the value that both branches have."""
         test = node.test
         negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
         known = self.of(test.operand if isinstance(test, ast.UnaryOp) else test, function, depth + 1)
         if known is not None and isinstance(known.value, bool | int | None):
             return self.of(node.body if bool(known.value) != negated else node.orelse, function, depth + 1)
-        return _agreed([self.of(node.body, function, depth + 1), self.of(node.orelse, function, depth + 1)])
+        return _common_value([self.of(node.body, function, depth + 1), self.of(node.orelse, function, depth + 1)])
 
     def _or(self, node: ast.BoolOp, function: Function, depth: int) -> Value | None:
-        """`workers or 0`: the first that holds, if all before it are known."""
+        """`workers or 0`: the first that is true, if all before it are known."""
         first = None
         for operand in node.values:
             first = self.of(operand, function, depth + 1)
@@ -131,13 +131,13 @@ class Values:
     def _name(self, name: str, function: Function, depth: int) -> Value | None:
         found = self.project.binding(name, function)
         if found is None or (found.is_parameter and found.values):
-            return None  # what is given may hold, or what is written here in its place
+            return None  # either what a caller passes, or what is assigned here
         if found.is_parameter:
             return self._parameter(name, found.function, depth)
         return self.of(found.values[0], found.function, depth + 1) if len(found.values) == 1 else None
 
     def _parameter(self, name: str, function: Function, depth: int) -> Value | None:
-        """What all callers pass, or leave to the default; what click says of a command's parameter."""
+        """The value that all callers pass or leave to the default; the default of an option of click."""
         plain = function.definition
         assert plain is not None
         for option in find_click_options(function):
@@ -145,7 +145,7 @@ class Values:
                 return self.default_of(option)
         default = defaults(plain).get(name)
         found: list[Value | None] = []
-        # Where several agree, the place to be named is that of the training.
+        # Where several agree, the place to report is that of the training.
         callers = sorted(
             self.project.callers(function), key=lambda caller: is_evaluation(caller[1].module.name.split(".")[-1])
         )
@@ -159,7 +159,7 @@ class Values:
                 found.append(self._default(default, name, function, depth))
         if not found:
             return None if default is None else self._default(default, name, function, depth)
-        return _agreed(found)
+        return _common_value(found)
 
     def _default(self, default: ast.expr, name: str, function: Function, depth: int) -> Value | None:
         plainly = declared_default(default)
@@ -176,7 +176,7 @@ class Values:
         if cls is not None:
             known = self.field(cls, node.attr, depth) or self._of_self(node.attr, cls, depth)
             known = known or self._of_property(node.attr, cls, depth)
-            return _agreed([known, *(value for _, value in self._stores(node.attr))])
+            return _common_value([known, *(value for _, value in self._stores(node.attr))])
         inside = self.origins.entries(base, function, depth + 1)
         if inside is not None:
             return self._entry(inside.get(node.attr), node.attr, depth)
@@ -195,17 +195,17 @@ class Values:
         return self._setting(node.attr, name, [], function, depth)
 
     def _class_of(self, node: ast.expr, function: Function) -> Class | None:
-        """Also `cfg.data`, where a field of cfg's class is annotated with the class of a section."""
+        """The class of an object; also of `cfg.data`, if the class of cfg annotates that field with a class."""
         found = self.project.class_of(node, function)
         if found is not None or not isinstance(node, ast.Attribute):
-            return found or self._parsed(node, function)
+            return found or self._parsed_class(node, function)
         owner = self._class_of(node.value, function)
         note = "" if owner is None else annotation_of(owner, node.attr)
         meant = None if owner is None or not note else self.project.lookup(note, owner.module.body)
         return meant if isinstance(meant, Class) else None
 
-    def _parsed(self, node: ast.expr, function: Function) -> Class | None:
-        """`args = tyro.cli(Args)`: what a parser of a dataclass gives."""
+    def _parsed_class(self, node: ast.expr, function: Function) -> Class | None:
+        """`args = tyro.cli(Args)`: the class that a parser fills in."""
         origin = self.origins.of(node, function)
         made = None if origin is None else origin[0]
         if not isinstance(made, ast.Call) or called_name(made) not in ("cli", "parse", "structured", "wrap"):
@@ -270,11 +270,11 @@ class Values:
         if name in ("int", "bool") and len(call.args) == 1 and isinstance(call.func, ast.Name):
             return _as_number(self.of(call.args[0], function, depth + 1), name)
         if name == "dict" and isinstance(call.func, ast.Name):
-            return self._whole(call, function, depth)
+            return self._dict_value(call, function, depth)
         return None
 
     def _key(self, base: ast.expr, key: str, function: Function, depth: int) -> Value | None:
-        """`cfg["data"]["num_workers"]`: of a dict in the code, else of the project's config files."""
+        """`cfg["data"]["num_workers"]`: from a dict in the code, else from the project's config files."""
         inside = self.origins.entries(base, function, depth + 1)
         if inside is not None:
             return self._entry(inside.get(key), f"{dotted_name(base)}[{key!r}]", depth)
@@ -292,10 +292,10 @@ class Values:
         known = None if found is None else self.of(*found, depth + 1)
         return None if known is None else replace(known, how=known.how or how, is_set=True)
 
-    # Settings that are written elsewhere.
+    # Settings that are set elsewhere.
 
     def _setting(self, attr: str, chain: list[str], below: list[str], function: Function, depth: int) -> Value | None:
-        """`args.workers`, `self.cfg.data.workers`, `cfg["data"]["workers"]`; `below` are keys behind the names."""
+        """`args.workers`, `self.cfg.data.workers`, `cfg["data"]["workers"]`; `below` are the keys after the names."""
         at = next((n for n, part in enumerate(chain) if is_settings_name(part)), None)
         root = self.origins.of(ast.Name(chain[0], ast.Load()), function) if chain[0] != "self" else None
         if at is None:
@@ -305,10 +305,10 @@ class Values:
         path = (*chain[at + 1 :], *below, attr)
         stored = [value for where, value in self._stores(attr) if where[-len(path) :] == path]
         if len(path) == 1 and attr in self._options:
-            return _agreed([self._option(attr, function.module), *stored])
+            return _common_value([self._option(attr, function.module), *stored])
         named = self.configs.named_in(root[0]) if root is not None else frozenset()
         found = [*self._in_files(path, named), *stored]
-        return _agreed(found) if found else self._of_holder(attr, function, depth)
+        return _common_value(found) if found else self._of_settings_class(attr, function, depth)
 
     def _in_files(self, path: tuple[str, ...], named: frozenset[str]) -> list[Value]:
         return [
@@ -317,7 +317,7 @@ class Values:
         ]
 
     def _stores(self, attr: str) -> list[tuple[tuple[str, ...], Value | None]]:
-        """Values that are put into settings, by their path; None where they are not known."""
+        """Values assigned to settings, by their path; None if they are not known."""
         if attr not in self._stored:
             self._stored[attr] = []  # while they are being looked at
             self._stored[attr] = [
@@ -327,12 +327,12 @@ class Values:
             ]
         return self._stored[attr]
 
-    def _of_holder(self, attr: str, function: Function, depth: int) -> Value | None:
-        """The field of a class of settings, where the object was made by a parser nobody can follow."""
+    def _of_settings_class(self, attr: str, function: Function, depth: int) -> Value | None:
+        """The field of a settings class, if the object comes from a parser that cannot be followed."""
         if attr not in self._held:
             self._held[attr] = find_settings_classes(self.project, attr)
         here = [cls for cls in self._held[attr] if cls.module is function.module]
-        return _agreed([self.field(cls, attr, depth + 1) for cls in here or self._held[attr]])
+        return _common_value([self.field(cls, attr, depth + 1) for cls in here or self._held[attr]])
 
     def _flag(self, node: ast.expr, function: Function) -> Option | None:
         """`_WORKERS = flags.DEFINE_integer("workers", 0, …)`, read as `_WORKERS.value`."""
@@ -342,13 +342,13 @@ class Values:
         return next((option for option in find_options(origin[1].module) if option.node is origin[0]), None)
 
     def default_of(self, option: Option) -> Value | None:
-        """What an option is if nobody gives it."""
+        """The value of an option that is not given."""
         how = message("source.default", name=option.written)
         if option.default is None:
             switch = option.switch
             place = option.function.module.place(option.node)
             return None if switch is None else Value(switch, place, how, is_set=True)
-        # Those of click's decorators, and all names in them, belong to the module.
+        # Names in a decorator of click are those of the module.
         inside = option.function if option.of is None else option.function.module.body
         known = self.of(option.default, inside, 1)
         if option.is_number:
@@ -356,10 +356,10 @@ class Values:
         return None if known is None else replace(known, how=how, is_direct=False, is_set=True)
 
     def _option(self, attr: str, module: Module) -> Value | None:
-        """The default of a command line option: of this file, else of the one all files agree on."""
+        """The default of an option: in this file, else the one that all files agree on."""
         found = self._options.get(attr, [])
         here = [value for value, of in found if of is module]
-        return _agreed(here) if here else _agreed([value for value, _ in found])
+        return _common_value(here) if here else _common_value([value for value, _ in found])
 
     @cached_property
     def _options(self) -> dict[str, list[tuple[Value | None, Module]]]:
@@ -376,7 +376,7 @@ class Values:
 
 
 def _as_number(known: Value | None, kind: str) -> Value | None:
-    """`int("4")`, as the text of an environment variable or an option becomes a number."""
+    """`int("4")`: the number in the text of an environment variable or an option."""
     if known is None or not isinstance(known.value, str):
         return known
     text = known.value.strip()
@@ -392,8 +392,8 @@ def _literal(node: ast.expr, function: Function) -> Value | None:
         return None
 
 
-def _agreed(values: list[Value | None]) -> Value | None:
-    """The one value of all; None if one is not known or two differ."""
+def _common_value(values: list[Value | None]) -> Value | None:
+    """The value that all have; None if one is not known or two differ."""
     first = values[0] if values else None
     if first is None or any(value is None or value.value != first.value for value in values):
         return None

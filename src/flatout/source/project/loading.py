@@ -1,4 +1,7 @@
-"""Reads a project from disk, or from texts as cases and tests write them."""
+"""Loads a project from disk, or from texts as cases and tests write them.
+
+Files without a word about training are only checked for syntax errors, by a second process in a large tree.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _OF_INTEREST = ("backward", "DataLoader", "training_step", "optimizer", "add_arg
 
 
 def load(paths: Sequence[Path], exclude: Iterable[str] = ()) -> Project:
-    """Read all files below these paths. What cannot be read leaves a line in `trouble`."""
+    """All files below these paths. Files that cannot be read leave a line in `trouble`."""
     found = files.find_files(paths, exclude)
     modules, trouble = [], []
     for path, shown in found.code:
@@ -40,7 +43,7 @@ def load(paths: Sequence[Path], exclude: Iterable[str] = ()) -> Project:
 
 
 def with_contents(project: Project, changed: Mapping[str, bytes]) -> Project:
-    """The same project with other contents of some of its files, as they would be read from disk."""
+    """The same project with other bytes in some of its files."""
     modules = []
     for module in project.modules:
         if module.shown in changed:
@@ -60,7 +63,7 @@ def with_contents(project: Project, changed: Mapping[str, bytes]) -> Project:
 
 
 def load_texts(texts: Mapping[str, str]) -> Project:
-    """A project of texts by their file names, as cases and tests write them."""
+    """A project of texts by their file names."""
     modules = [Module(name, _dotted_name(PurePath(name)), text) for name, text in texts.items() if name.endswith(".py")]
     for module in modules:
         assert module.tree is not None  # parsed now, so that its errors are known
@@ -69,7 +72,7 @@ def load_texts(texts: Mapping[str, str]) -> Project:
 
 
 def _dotted_name(path: PurePath) -> str:
-    """From the top: an import may begin at any folder, and `from ..data import` has to find its way back."""
+    """With all folders above: an import may begin at any of them, and `from ..data import` goes back up."""
     parts = list(path.with_suffix("").parts)
     parts = [part for part in parts if part.isidentifier() or part == parts[-1]]
     if parts[-1] == "__init__" and len(parts) > 1:
@@ -77,23 +80,23 @@ def _dotted_name(path: PurePath) -> str:
     return ".".join(parts)
 
 
-# Has the syntax of files checked by another process, while this one goes on. Most files of a tree have nothing to do
-# with training: of these only syntax errors are wanted, and they are most of the work of reading a large tree.
+# Checking syntax in another process. Most files of a large tree have nothing to do with training; parsing them for
+# syntax errors is most of the work of loading it.
 
-# Fewer are checked sooner than a process is started.
+# Checking fewer takes less time than starting a process.
 _WORTH_IT = 100
 
 
 def start_syntax_check(modules: Sequence[Module]) -> Callable[[], None]:
-    """Begins to parse these modules for their errors; what is given back waits until all are known."""
+    """Starts parsing these modules for syntax errors. Call the result to wait until all are known."""
     if len(modules) < _WORTH_IT or not _may_fork():
         return lambda: _check(modules)
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        _tell(modules, reading, writing)
+        _report_errors(modules, reading, writing)
     os.close(writing)
-    return lambda: _heard(modules, child, reading)
+    return lambda: _collect_errors(modules, child, reading)
 
 
 def _may_fork() -> bool:
@@ -106,8 +109,8 @@ def _check(modules: Sequence[Module]) -> None:
         module.forget()
 
 
-def _tell(modules: Sequence[Module], reading: int, writing: int) -> None:
-    """In the child: it must not come back to what the parent was doing."""
+def _report_errors(modules: Sequence[Module], reading: int, writing: int) -> None:
+    """Runs in the child process, and ends it: it must not return into the parent's code."""
     status = 1
     try:
         os.close(reading)
@@ -120,7 +123,7 @@ def _tell(modules: Sequence[Module], reading: int, writing: int) -> None:
         os._exit(status)
 
 
-def _heard(modules: Sequence[Module], child: int, reading: int) -> None:
+def _collect_errors(modules: Sequence[Module], child: int, reading: int) -> None:
     with os.fdopen(reading) as said:
         text = said.read()
     _, status = os.waitpid(child, 0)

@@ -1,4 +1,4 @@
-"""All files that are looked at together, and which function a name or a call in one of them means."""
+"""All files of one check, and which function, class or module a name or a call in them means."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from flatout.source.syntax.config_files import Reader
 from flatout.source.syntax.module import Class, Function, Module
 from flatout.source.syntax.nodes import MAX_HOPS, called_name, dotted_name
 
-# From the end of a line on and without going back: these look through every file there is.
+# Possessive, and anchored at a line's end: they run over the text of every file.
 _DEFINED = re.compile(r"\n[ \t]*+(?:async[ \t]++)?(?:def|class)[ \t]++(\w++)")
 _CALLED = re.compile(r"\w+\Z")
 _LONGEST_NAME = 60
-# Methods that everything has: the name alone does not tell whose it is.
+# Methods that many classes have: the name does not tell whose it is.
 _COMMON = {
     "step", "backward", "forward", "to", "train", "eval", "update", "zero_grad", "item", "cpu", "append", "write",
     "log", "save", "load", "close", "get", "add", "keys", "items", "values", "parameters", "state_dict",
@@ -27,7 +27,7 @@ _COMMON = {
     "fit", "predict", "sample", "build", "setup", "register", "info", "debug", "warning", "error", "size", "view",
     "reshape", "numpy", "detach", "clone", "cuda", "float", "int", "long", "half", "numel", "dim", "type",
 }  # fmt: skip
-# Wrappers that give back, or work like, the module they are given.
+# Wrappers that return, or behave like, the module they are given.
 _WRAPPERS = {
     "DataParallel", "DistributedDataParallel", "DDP", "FSDP", "FullyShardedDataParallel", "compile", "prepare",
     "convert_sync_batchnorm", "script", "setup", "setup_module", "DataParallelModel",
@@ -37,14 +37,14 @@ _MOST_OVERRIDES = 8
 _MOST_CALLERS = 10
 
 
-# Workers of a loader that a fix writes: few enough for any machine that trains, and most of the way where samples are
-# dear. Where a search has measured how many are best, it is that number instead.
+# Workers that a fix gives a loader: few enough for any machine that trains, and most of the gain where samples take
+# long. Where a search has measured the best number, that is used instead.
 MODEST_WORKERS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """The scope that binds a name, and the values it is given there; a parameter may be given others as well."""
+    """The scope that binds a name, and the values assigned there; callers may hand others to a parameter."""
 
     function: Function
     values: tuple[ast.expr, ...]
@@ -52,7 +52,7 @@ class Binding:
 
 
 class Project:
-    """Files of one check. `configs` are the YAML, JSON and TOML files that lie among them."""
+    """Files of one check. `configs` are the YAML, JSON and TOML files among them."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Project:
         return found
 
     @cached_property
-    def _defining(self) -> dict[str, list[Module]]:
+    def _modules_by_definition(self) -> dict[str, list[Module]]:
         """Which modules define a function or class of this name."""
         found: dict[str, list[Module]] = defaultdict(list)
         for module in self.modules:
@@ -98,41 +98,41 @@ class Project:
         return self._by_name.get(name) if name else None
 
     def module_from(self, name: str, module: Module) -> Module | None:
-        """Of several by that name, the one beside the file that imports it, as a script finds it."""
+        """The module that an import in a file means: of several by that name, the one in its folder."""
         return self.module_named(name) or self.module_named(f"{module.name.rpartition('.')[0]}.{name}" if name else "")
 
     def mentioning(self, word: str) -> tuple[Module, ...]:
-        """Modules in whose text this word stands."""
+        """Modules whose text has this word."""
         if word not in self._mentioning:
             pattern = re.compile(rf"\b{re.escape(word)}\b")
             self._mentioning[word] = tuple(m for m in self.modules if word in m.text and pattern.search(m.text))
         return self._mentioning[word]
 
     @cached_property
-    def _calling(self) -> dict[str, list[Module]]:
-        """Modules by the names that they call, as the text tells."""
+    def _modules_by_call(self) -> dict[str, list[Module]]:
+        """Modules by the names that their text calls."""
         found: dict[str, list[Module]] = defaultdict(list)
         for module in self.modules:
-            # A third of what a regular expression over the whole text takes.
+            # Takes a third of the time of a regular expression over the whole text.
             before = {part[-_LONGEST_NAME:] for part in module.text.split("(")}
             for name in {match[0] for part in before if (match := _CALLED.search(part))}:
                 found[name].append(module)
         return found
 
     def classes_named(self, name: str) -> list[Class]:
-        return [found for m in self._defining.get(name, ()) if (found := m.classes.get(name)) is not None]
+        return [found for m in self._modules_by_definition.get(name, ()) if (found := m.classes.get(name)) is not None]
 
     # What a name means.
 
     def lookup(self, name: str, function: Function, depth: int = 0) -> Function | Class | Module | None:
-        """The function, class or module that a name means in a function, as definitions and imports say."""
+        """The function, class or module that a name means in a function."""
         for scope in function.scopes():
             if name in scope.inner:
                 return scope.inner[name]
         return self._in_module(function.module, name, depth)
 
     def binding(self, name: str, function: Function, depth: int = 0) -> Binding | None:
-        """What a name of a function is bound to: there, around it, or in the file that it is imported from."""
+        """Where a name of a function is bound: in it, around it, or in the file it is imported from."""
         for scope in function.scopes():
             is_parameter = name in scope.parameters
             if is_parameter or name in scope.bindings:
@@ -146,7 +146,7 @@ class Project:
         return self.binding(brought.attribute, source.body, depth + 1)
 
     def sources(self, name: str, function: Function) -> list[tuple[ast.expr, Function]]:
-        """Expressions that a name of this file may stand for: assigned to it, or handed over by callers."""
+        """Expressions that a name may stand for, each with its function: assigned to it, or passed by callers."""
         if name.startswith("self.") and function.owner is not None:
             return function.owner.assigned(name.removeprefix("self."))
         for scope in function.scopes():
@@ -186,7 +186,7 @@ class Project:
         return whole
 
     def resolve(self, call: ast.Call, function: Function) -> list[Function]:
-        """The functions of the project that a call may run; none where that cannot be told."""
+        """The functions of the project that a call may run; none if that is not known."""
         func = call.func
         if isinstance(func, ast.Attribute):
             return self._resolve_method(func, function)
@@ -204,7 +204,7 @@ class Project:
         if owner is not None and isinstance(func.value, ast.Call) and called_name(func.value) == "super":
             return [m for base in self._bases(owner) for m in self.methods(base, func.attr)][:1]
         if owner is not None and isinstance(func.value, ast.Name) and func.value.id in ("self", "cls"):
-            # What a subclass puts in its place may run as well; what is left open to them does nothing.
+            # Overrides in subclasses may run as well; a method that only raises NotImplementedError does nothing.
             own = [method for method in self.methods(owner, func.attr) if not _is_left_open(method)]
             found = own + [method for method in self._overrides(owner, func.attr) if method not in own]
             return found or self._of_instance(func, function)
@@ -225,7 +225,7 @@ class Project:
         return self._by_method_name(func.attr)
 
     def _aliased(self, name: str, function: Function) -> list[Function]:
-        """`make = fast if new else slow`, `partial(slow, 3)`, `slow_one(3)`: the functions that a name stands for."""
+        """The functions a name is assigned: `make = fast if new else slow`, `partial(slow, 3)`, `decorate(slow)`."""
         found = []
         for value in function.bindings.get(name, ()):
             parts = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
@@ -240,7 +240,7 @@ class Project:
         return found
 
     def _closures(self, call: ast.Call, function: Function) -> list[Function]:
-        """`average = running_mean(0.9)`: the function that is defined in the one that is called, and returned by it."""
+        """`average = running_mean(0.9)`: the inner function that the called one returns."""
         made = self._chain(dotted_name(call.func), function) if dotted_name(call.func) else None
         if not isinstance(made, Function) or not made.inner:
             return []
@@ -263,8 +263,8 @@ class Project:
         return [] if cls is None else self.methods(cls, "forward") or self.methods(cls, "__call__")
 
     def _by_method_name(self, name: str) -> list[Function]:
-        """Of an object that is not known: the project's only method of this name, or those of a class and its heirs."""
-        modules = self._defining.get(name, ())
+        """Of an unknown object: the project's only method of this name, or the overrides of one abstract method."""
+        modules = self._modules_by_definition.get(name, ())
         if name in _COMMON or name.startswith("__") or len(modules) > _MOST_OVERRIDES:
             return []
         classes = [cls for module in modules for cls in module.classes.values() if name in cls.methods]
@@ -272,7 +272,7 @@ class Project:
             return []
         if len(classes) == 1:
             return [classes[0].methods[name]]
-        # Hooks, callbacks: all of one kind, whose first leaves it open.
+        # Hooks, callbacks: subclasses of one class that leaves the method open.
         roots = [cls for cls in classes if not any(base in classes for base in self._bases(cls))]
         if len(roots) != 1 or not _is_left_open(roots[0].methods[name]):
             return []
@@ -300,24 +300,24 @@ class Project:
         return found
 
     def _overrides(self, cls: Class, name: str) -> list[Function]:
-        """Where a base class calls what its subclasses fill in."""
+        """Overrides of a method in subclasses."""
         found = []
-        heirs = re.compile(rf"class \w+\([^)]*\b{cls.name}\b")
-        for module in self._defining.get(name, ()):
-            # Taking a file apart is dear: only where such a class is.
-            for other in module.classes.values() if heirs.search(module.text) else ():
+        subclass = re.compile(rf"class \w+\([^)]*\b{cls.name}\b")
+        for module in self._modules_by_definition.get(name, ()):
+            # Parsing is expensive: only files that have such a class.
+            for other in module.classes.values() if subclass.search(module.text) else ():
                 if name in other.methods and any(base.split(".")[-1] == cls.name for base in other.bases):
                     found.append(other.methods[name])
         return found[:_MOST_OVERRIDES]
 
     def is_a(self, cls: Class, ending: str, depth: int = 0) -> bool:
-        """Does a base class, of the project or not, have a name that ends so?"""
+        """Does the name of a base class, of the project or not, end so?"""
         if any(base.split(".")[-1].endswith(ending) for base in cls.bases):
             return True
         return depth < MAX_HOPS and any(self.is_a(b, ending, depth + 1) for b in self._bases(cls) if b is not cls)
 
     def class_of(self, node: ast.expr, function: Function, depth: int = 0) -> Class | None:
-        """The class of the project that an expression's value is an instance of."""
+        """The class of the project that the value of an expression is an instance of."""
         key = (id(node), id(function))
         if key not in self._classes:
             self._classes[key] = None  # while it is being looked at
@@ -391,19 +391,19 @@ class Project:
         """Calls in the project that may run this function."""
         name = function.name
         if name in ("forward", "__call__"):
-            return []  # called through whatever name the object has
+            return []  # called by whatever name the object has
         if name == "__init__" and function.owner is not None:
             name = function.owner.name
         return [
             (call, inside)
-            for module in self._calling.get(name, ())
+            for module in self._modules_by_call.get(name, ())
             for call, inside in module.calls.get(name, ())
             if function in self.resolve(call, inside)
         ]
 
 
 def _is_left_open(function: Function) -> bool:
-    """Only there to be overridden: `raise NotImplementedError`, `pass` or `...`, behind a docstring."""
+    """Is it only there to be overridden: `raise NotImplementedError`, `pass` or `...`, after a docstring?"""
     body = [
         part for part in function.node.body if not (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant))
     ]

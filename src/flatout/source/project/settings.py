@@ -1,4 +1,4 @@
-"""Where code keeps its settings: names that hold them, fields of their classes, and values put into them."""
+"""Where a project declares and keeps its settings: classes, options of a command line, config files."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _CLASSES = re.compile(r"(config|configs|args|arguments|options|settings|params|h
 
 
 def is_settings_name(name: str) -> bool:
-    """Does a name tell that it holds settings?"""
+    """Do variables of this name hold settings, as `args` and `cfg` do?"""
     return bool(_NAMES.search(name))
 
 
 def is_settings_class(cls: Class) -> bool:
-    """A dataclass, or a class whose name says it."""
+    """A dataclass, or a class with a name such as `TrainConfig`."""
     return is_dataclass(cls) or bool(_CLASSES.search(cls.name))
 
 
@@ -46,7 +46,7 @@ def is_dataclass(cls: Class) -> bool:
 
 
 def field_of(cls: Class, name: str) -> ast.Assign | ast.AnnAssign | None:
-    """The statement that makes an attribute of the class itself."""
+    """The statement of the class body that assigns or annotates this name."""
     for node in cls.node.body:
         if isinstance(node, ast.AnnAssign):
             targets = [node.target]
@@ -76,7 +76,7 @@ def find_settings_classes(project: Project, name: str) -> list[Class]:
 
 
 def find_stores(project: Project, name: str) -> Iterator[tuple[tuple[str, ...], ast.expr, Function]]:
-    """`args.workers = 4`, `_C.DATALOADER.NUM_WORKERS = 4`: the path below the settings, and what is put there."""
+    """Assignments to settings, `args.workers = 4` or `_C.DATALOADER.NUM_WORKERS = 4`: path, value and function."""
     stored = re.compile(rf"\.{re.escape(name)}\s*=[^=]")
     for module in project.mentioning(name):
         if not stored.search(module.text):
@@ -91,7 +91,7 @@ def find_stores(project: Project, name: str) -> Iterator[tuple[tuple[str, ...], 
                     yield from ((tuple(parts[at + 1 :]), value, function) for value in values)
 
 
-# Options of a command line as the code declares them: argparse, absl, click and typer.
+# Options of a command line: argparse, absl, click and typer.
 
 _SWITCHES = {"store_true": False, "store_false": True}
 _DEFINES = ("DEFINE_integer", "DEFINE_bool", "DEFINE_boolean", "DEFINE_float", "DEFINE_string", "DEFINE_enum")
@@ -99,7 +99,7 @@ _DEFINES = ("DEFINE_integer", "DEFINE_bool", "DEFINE_boolean", "DEFINE_float", "
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Option:
-    """`name` is what the code reads it as, `written` what stands on a command line."""
+    """`name` is what the code reads it as, `written` what one writes on a command line."""
 
     name: str
     written: str
@@ -107,9 +107,9 @@ class Option:
     function: Function
     kind: Literal["argparse", "absl", "click"]
     default: ast.expr | None = None
-    # What a bare switch is without being given.
+    # The value of a switch that is not given.
     switch: bool | None = None
-    # Its default is turned into a number, also where it is written as text.
+    # `type=int`: the default becomes a number, also if it is written as text.
     is_number: bool = False
     # The function whose parameter it becomes.
     of: Function | None = None
@@ -120,7 +120,7 @@ def declares_options(module: Module) -> bool:
 
 
 def find_options(module: Module) -> Iterator[Option]:
-    """All that the text of this file declares by calls; click's are found where the function is."""
+    """Options that the file declares by calls; those of click are decorators of functions."""
     if "add_argument" in module.text:
         for call, function in module.calls.get("add_argument", ()):
             yield from _argparse(call, function)
@@ -138,24 +138,24 @@ def find_set_defaults(module: Module) -> Iterator[tuple[str, ast.expr, Function]
 
 
 def find_click_options(function: Function) -> Iterator[Option]:
-    """Options that click's decorators make parameters of a function."""
+    """Options of click's decorators, which become parameters of the function."""
     plain = function.definition
     for call in plain.decorator_list if plain is not None else ():
         if isinstance(call, ast.Call) and called_name(call) == "option":
-            flags = _words(call.args)
+            flags = _string_constants(call.args)
             if flags:
                 yield _click(call, flags, function)
 
 
 def declared_default(default: ast.expr) -> ast.expr | None:
-    """What `typer.Option(0)` or pydantic's `Field(0)` stands for; the expression itself otherwise."""
+    """The default in `typer.Option(0)` or pydantic's `Field(0)`; any other expression itself."""
     if isinstance(default, ast.Call) and called_name(default) in ("Option", "Argument", "field", "Field"):
         return argument(default, "default", 0)
     return default
 
 
 def _argparse(call: ast.Call, function: Function) -> Iterator[Option]:
-    flags = _words(call.args)
+    flags = _string_constants(call.args)
     if not flags or not isinstance(call.func, ast.Attribute):
         return
     given, action, kind = argument(call, "dest"), argument(call, "action"), argument(call, "type")
@@ -164,14 +164,14 @@ def _argparse(call: ast.Call, function: Function) -> Iterator[Option]:
     switch = _SWITCHES.get(str(action.value)) if isinstance(action, ast.Constant) else None
     default = argument(call, "default")
     if has_star_arguments(call):
-        switch = None  # a default may come with what is handed on
+        switch = None  # `**kwargs` may hold a default
     yield Option(
         name, max(flags, key=len), call, function, "argparse", default, switch, dotted_name(kind or call) == "int"
     )
 
 
 def _absl(call: ast.Call, function: Function) -> Iterator[Option]:
-    flags = _words(call.args[:1])
+    flags = _string_constants(call.args[:1])
     if flags:
         yield Option(flags[0], f"--{flags[0]}", call, function, "absl", argument(call, "default", 1))
 
@@ -189,23 +189,23 @@ def _click(call: ast.Call, flags: list[str], function: Function) -> Option:
 
 
 def _parameter_of(flags: list[str], plain: Def) -> str:
-    """click takes a plain word as the parameter's name, else the longest flag."""
+    """click names the parameter after a word without dashes, else after the longest flag."""
     plainly = [flag for flag in flags if not flag.startswith("-")]
     name = plainly[0] if plainly else max((flag.split("/")[0] for flag in flags), key=len)
     name = name.lstrip("-").replace("-", "_").lower()
     return next((parameter for parameter in parameters(plain) if parameter.lower() == name), name)
 
 
-def _words(nodes: Sequence[ast.expr]) -> list[str]:
+def _string_constants(nodes: Sequence[ast.expr]) -> list[str]:
     return [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
 
 
-# The config files of a project: their values by path, and which of them a piece of code loads.
+# Config files.
 
-# A file with such a line does more than to assign.
+# Lines that a file which only assigns does not have.
 _DOING = re.compile(r"\n(?:import|from|def|class|if|for|with|@)\b")
 _SUFFIXES = (".yaml", ".yml", ".json", ".toml")
-# What gives the whole of a config file.
+# Functions that load a whole config file.
 _LOADING = {
     "load", "safe_load", "full_load", "loads", "fromfile", "from_file", "load_config", "read_config", "get_config",
     "parse_args", "parse_known_args", "parse_config", "parse_args_and_config",
@@ -213,12 +213,14 @@ _LOADING = {
 
 
 class ConfigFiles:
+    """Config files of a project: their values by path, and which of them a piece of code loads."""
+
     def __init__(self, project: Project) -> None:
         self.project = project
 
     @cached_property
     def files(self) -> dict[str, ConfigValues]:
-        """Every file that can be read off, with its values."""
+        """Values of each file that can be read without running anything."""
         found = {}
         for file in self.project.configs:
             try:
@@ -229,7 +231,7 @@ class ConfigFiles:
 
     @cached_property
     def in_python(self) -> list[tuple[Module, ConfigValues]]:
-        """Configs of the mmcv kind, which only assign."""
+        """Python files that are configs as mmcv has them: they only assign."""
         found = []
         for module in self.project.modules:
             if "config" in module.shown.lower() and "dict(" in module.text and not _DOING.search(module.text):
@@ -240,7 +242,7 @@ class ConfigFiles:
         return found
 
     def at(self, path: KeyPath, named: frozenset[str] = frozenset()) -> list[ConfigValue]:
-        """Values whose path ends so, of all files or of those that are named."""
+        """Values whose path ends so, in all files or in those that are named."""
         return [
             leaf
             for file, leaves in self.files.items()
@@ -250,15 +252,17 @@ class ConfigFiles:
         ]
 
     def named_in(self, node: ast.expr) -> frozenset[str]:
-        """The files whose names stand in an expression: `yaml.safe_load(open("configs/train.yaml"))`."""
-        return frozenset(file for name in _names(node) for file in self.project.configs if _is_called(file, name))
+        """The files that an expression names: `yaml.safe_load(open("configs/train.yaml"))`."""
+        return frozenset(
+            file for name in _config_names(node) for file in self.project.configs if _is_called(file, name)
+        )
 
 
 def is_config_load(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and called_name(node) in _LOADING
 
 
-def _names(node: ast.expr) -> Iterator[str]:
+def _config_names(node: ast.expr) -> Iterator[str]:
     for part in ast.walk(node):
         if isinstance(part, ast.Constant) and isinstance(part.value, str) and part.value.endswith(_SUFFIXES):
             yield part.value

@@ -1,4 +1,7 @@
-"""Single values of a config file with their lines: YAML, JSON, TOML, or Python that only assigns. Never executed."""
+"""Values of a config file with their lines, and which setting of torch a key means.
+
+YAML, JSON, TOML, or Python that only assigns. Nothing is executed.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,9 @@ KeyPath = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class ConfigValue:
-    """`value` is None where it is computed, so that nobody can tell without running it.
+    """`value` is None where it is computed when the config is loaded.
 
-    `over` is what it takes the place of: the same in a config that this one builds on.
+    `over` is the value it replaces, in a config that this one builds on.
     """
 
     value: Any
@@ -31,25 +34,25 @@ class ConfigValue:
 
 
 ConfigValues = dict[KeyPath, ConfigValue]
-# The text of a file, empty where it cannot be had as it was.
+# Gives the text of a file; empty where it cannot be read.
 Reader = Callable[[str], str]
 
 
 class UncertainConfig(Exception):
-    """The file does things that cannot be followed by reading it."""
+    """Not all values of the file can be told without running it."""
 
 
 def parse_config(file: str, read: Reader, depth: int = 0) -> ConfigValues:
-    """All values by their path. Raises Uncertain where the text does not tell them all."""
+    """All values by their path. Raises UncertainConfig where the text does not tell them all."""
     text = read(file)
     if not text.strip() or depth > 8:
         raise UncertainConfig
     suffix = PurePath(file).suffix.lower()
     try:
         if suffix in (".yaml", ".yml"):
-            return _yaml(file, text)
+            return _parse_yaml(file, text)
         if suffix == ".py":
-            return _python(file, text, read, depth)
+            return _parse_python(file, text, read, depth)
         tree = json.loads(text) if suffix == ".json" else tomllib.loads(text)
     except (ValueError, SyntaxError, RecursionError) as error:
         raise UncertainConfig from error
@@ -74,7 +77,7 @@ def _lines_of_keys(text: str) -> dict[str, int | None]:
     return found
 
 
-def _yaml(file: str, text: str) -> ConfigValues:
+def _parse_yaml(file: str, text: str) -> ConfigValues:
     try:
         import yaml
     except ImportError as error:
@@ -103,8 +106,8 @@ def _yaml(file: str, text: str) -> ConfigValues:
     return found
 
 
-def _python(file: str, text: str, read: Reader, depth: int) -> ConfigValues:
-    """A config of the mmcv kind: names are assigned literals and dict(...), `_base_` names files below it."""
+def _parse_python(file: str, text: str, read: Reader, depth: int) -> ConfigValues:
+    """A config as mmcv has them: names are assigned literals and dict(...), `_base_` names the files it builds on."""
     own: ConfigValues = {}
     bases: list[str] = []
     for node in ast.parse(text).body:
@@ -161,7 +164,7 @@ def _literal(node: ast.expr) -> Any:
         return _UNKNOWN
 
 
-# Which names of a config mean which setting of torch. Only names whose meaning is certain are here.
+# Keys that mean a setting of torch. Only those whose meaning is certain.
 
 _MEANINGS = {
     "num_workers": "num_workers workers_per_gpu dataloader_num_workers n_workers num_loader_workers num_data_workers",
@@ -177,13 +180,13 @@ _MEANINGS = {
     "compile": "compile use_compile compile_model torch_compile use_torch_compile",
 }
 TORCH_SETTINGS = {name: meaning for meaning, names in _MEANINGS.items() for name in names.split()}
-# Names that mean it only on a command line, where there is no section to say otherwise.
+# Names that mean it on a command line only: a config may have them in a section that is about something else.
 _ON_COMMAND_LINE = {"workers": "num_workers", "j": "num_workers"}
-# Those that stand for "on" when nothing follows them.
+# Settings that are on when they are named without a value.
 SWITCH_SETTINGS = frozenset(
     {"pin_memory", "persistent_workers", "cudnn_benchmark", "cudnn_deterministic", "tf32", "amp", "compile"}
 )
-# Within such a section a bare `enabled` or `benchmark` is clear.
+# Keys that mean it within this section.
 _IN_SECTION = {
     ("fp16", "enabled"): "amp",
     ("bf16", "enabled"): "amp",
@@ -197,8 +200,8 @@ _ELSEWHERE = re.compile(
 
 
 def torch_setting(path: KeyPath, on_command_line: bool = False) -> str | None:
-    """What the value at this path sets in training; None where that is not certain."""
-    parts = [_plain(part) for part in path]
+    """The setting of torch that the value at this path is for; None where that is not certain."""
+    parts = [_normalize(part) for part in path]
     if any(_ELSEWHERE.fullmatch(word) for part in parts for word in part.split("_")):
         return None
     key = parts[-1].removeprefix("train_") if parts[-1] not in TORCH_SETTINGS else parts[-1]
@@ -209,5 +212,5 @@ def torch_setting(path: KeyPath, on_command_line: bool = False) -> str | None:
     return TORCH_SETTINGS.get(key)
 
 
-def _plain(name: str) -> str:
+def _normalize(name: str) -> str:
     return name.strip("-").lower().replace("-", "_")

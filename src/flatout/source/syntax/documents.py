@@ -1,4 +1,4 @@
-"""Files as texts that can be edited, and back to bytes: encodings, byte order marks and notebooks stay as they are."""
+"""Files as texts that can be edited, and back to bytes: encoding, byte order mark and notebook format are kept."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from flatout.source.syntax import files
 from flatout.source.syntax.config_files import UncertainConfig, parse_config
 from flatout.source.syntax.notebook import cell_sources, parse_notebook, replace_cell_sources
 
-# By cell; a file that is no notebook has one text, under None.
+# Texts by the number of their cell; a file that is not a notebook has one, under None.
 Texts = dict[int | None, str]
 
 
 def read_texts(file: str, data: bytes) -> Texts:
-    """Raises FlatoutError where the bytes are no text, or would come back as others."""
-    text = _decoded(file, data)
+    """Raises FlatoutError where the bytes are not text, or would not come back as they were."""
+    text = _decode(file, data)
     return dict(cell_sources(text).items()) if file.endswith(".ipynb") else {None: text}
 
 
 def encode_texts(file: str, data: bytes, changed: Mapping[int | None, str]) -> bytes:
-    """The file with other texts."""
-    text = _decoded(file, data)
+    """The bytes of a file in which some texts are changed."""
+    text = _decode(file, data)
     if file.endswith(".ipynb"):
         text = replace_cell_sources(text, {cell: source for cell, source in changed.items() if cell is not None})
     else:
@@ -41,7 +41,7 @@ def encode_texts(file: str, data: bytes, changed: Mapping[int | None, str]) -> b
         raise FlatoutError("cannot hold the fix in the encoding it declares") from error
 
 
-def _decoded(file: str, data: bytes) -> str:
+def _decode(file: str, data: bytes) -> str:
     try:
         encoding = _encoding(file, data)
         text = data.decode(encoding)
@@ -57,7 +57,7 @@ def _encoding(file: str, data: bytes) -> str:
 
 
 def soundness(file: str, data: bytes) -> int:
-    """0: it cannot be read. 1: it can be parsed. 2: it is Python that also compiles. A fix must not make it less."""
+    """0: it cannot be read. 1: it can be parsed. 2: it compiles. A fix must not lower it."""
     try:
         if file.endswith(files.CONFIGS):
             text = data.decode().replace("\r\n", "\n").replace("\r", "\n")
@@ -84,7 +84,7 @@ def read_bytes(file: str) -> bytes:
 
 
 def read_writable(file: str) -> bytes:
-    """The bytes of a file that is to be written. Raises FlatoutError where that will not be possible."""
+    """The bytes of a file that will be written back. Raises FlatoutError if there is no permission for that."""
     path = os.path.realpath(file)
     data = read_bytes(path)
     if not os.access(path, os.W_OK) or not os.access(os.path.dirname(path), os.W_OK):
@@ -93,7 +93,7 @@ def read_writable(file: str) -> bytes:
 
 
 def replace_file(file: str, before: bytes, after: bytes) -> None:
-    """All of it or nothing: a file that was changed meanwhile stays. Links are followed, the mode is kept."""
+    """Writes atomically. A file that was changed meanwhile is left alone; links are followed, the mode is kept."""
     path = Path(os.path.realpath(file))
     try:
         if path.read_bytes() != before:

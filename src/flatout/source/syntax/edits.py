@@ -1,6 +1,6 @@
-"""Edits that leave every other byte as it is: a keyword more in a call, other text for a node, a statement less.
+"""Edits of source text: makes them for a node, adds the imports they need, and applies them to the text.
 
-All of them give None where the text does not allow it without touching more than they should.
+An edit changes nothing but what it is about. Where that is not possible, the functions here give None.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from dataclasses import dataclass
 from flatout.errors import FlatoutError
 from flatout.records.source import Edit, Place
 from flatout.source.syntax.module import Module
-from flatout.source.syntax.nodes import all_arguments, bound_names, children
+from flatout.source.syntax.nodes import all_arguments, bound_names
 
 
 def add_keyword(module: Module, call: ast.Call, text: str) -> Edit | None:
-    """The call with `text`, such as `pin_memory=True`, as its last argument: on its own line where the others are."""
-    if not _stands_there(module, call):
+    """Adds `text`, such as `pin_memory=True`, as last argument of a call: on its own line where the others are."""
+    if not _is_at_its_place(module, call):
         return None
     close = _offset(module, call.end_lineno or call.lineno, call.end_col_offset or 0) - 1
     given = all_arguments(call)
     if not given:
-        return _put(module, close, close, text)
+        return _edit_between(module, close, close, text)
     last = max(given, key=lambda node: (node.end_lineno or 0, node.end_col_offset or 0))
     tail = _tail(module.text, _offset(module, last.end_lineno or 1, last.end_col_offset or 0), close)
-    return None if tail is None else _joined(module, call, last, tail, text)
+    return None if tail is None else _append_argument(module, call, last, tail, text)
 
 
 def replace_node(module: Module, node: ast.AST, text: str) -> Edit:
-    """`text` in the place of a node."""
+    """Puts `text` in the place of a node."""
     return Edit(module.place(node), text)
 
 
 def remove_statement(module: Module, statement: ast.stmt) -> Edit | None:
-    """The statement taken out with its lines; `pass` where a block would be left empty."""
-    body = _block_of(module.tree, statement)
+    """Removes a statement with its lines; puts `pass` where its block would be empty."""
+    body = _block_of(module, statement)
     first, last = statement.lineno, statement.end_lineno or statement.lineno
     if body is None or any(
         node is not statement and node.lineno <= last and (node.end_lineno or node.lineno) >= first for node in body
@@ -45,27 +45,27 @@ def remove_statement(module: Module, statement: ast.stmt) -> Edit | None:
         return None  # it shares a line with others
     before = module.lines[first - 1].encode()[: statement.col_offset].decode(errors="ignore")
     if before.strip():
-        return None  # behind the colon of its block
+        return None  # on the line of its block's colon
     if len(body) == 1:
         return Edit(module.place(statement), "pass")
     return Edit(module.at(first, 1, last + 1, 1), "")
 
 
 def source_text(module: Module, node: ast.expr) -> str:
-    """The text of an expression as it is written, without parentheses around it."""
+    """An expression as it is written, without parentheses around it."""
     first = _offset(module, node.lineno, node.col_offset)
     return module.text[first : _offset(module, node.end_lineno or node.lineno, node.end_col_offset or 0)]
 
 
 @dataclass(frozen=True, slots=True)
 class _Tail:
-    """What stands between the last argument and the end of its call, as offsets in the text."""
+    """The text between the last argument and the end of its call, as offsets."""
 
-    # Behind the last argument, with the parentheses around it.
+    # After the last argument and the parentheses around it.
     last: int
-    # Behind the comma that follows it.
+    # After the comma that follows it.
     comma: int | None
-    # The end of that line, where the call goes on in the next one.
+    # The end of that line, if the call goes on in the next one.
     line_end: int | None
 
 
@@ -89,7 +89,7 @@ def _tail(text: str, at: int, close: int) -> _Tail | None:
     return _Tail(last, comma, line_end if line_end >= 0 and text[line_end - 1] != "\\" else None)
 
 
-def _joined(module: Module, call: ast.Call, last: ast.expr, tail: _Tail, text: str) -> Edit:
+def _append_argument(module: Module, call: ast.Call, last: ast.expr, tail: _Tail, text: str) -> Edit:
     named = next((keyword for keyword in call.keywords if keyword.value is last), None)
     first = named or last
     line = module.lines[first.lineno - 1]
@@ -97,18 +97,18 @@ def _joined(module: Module, call: ast.Call, last: ast.expr, tail: _Tail, text: s
     begins_its_line = not line.encode()[: first.col_offset].strip()
     if tail.comma is not None:
         if tail.line_end is not None and first.lineno > (call.func.end_lineno or 0):
-            # Behind a comment on the last argument, which stays with it.
-            return _put(module, tail.line_end, tail.line_end, f"\n{indent}{text},")
-        return _put(module, tail.comma, tail.comma, f" {text},")
+            # After a comment on the last argument.
+            return _edit_between(module, tail.line_end, tail.line_end, f"\n{indent}{text},")
+        return _edit_between(module, tail.comma, tail.comma, f" {text},")
     if not begins_its_line:
-        return _put(module, tail.last, tail.last, f", {text}")
+        return _edit_between(module, tail.last, tail.last, f", {text}")
     if tail.line_end is not None and "#" in (rest := module.text[tail.last : tail.line_end]):
-        return _put(module, tail.last, tail.line_end, f",{rest}\n{indent}{text}")
-    return _put(module, tail.last, tail.last, f",\n{indent}{text}")
+        return _edit_between(module, tail.last, tail.line_end, f",{rest}\n{indent}{text}")
+    return _edit_between(module, tail.last, tail.last, f",\n{indent}{text}")
 
 
-def _stands_there(module: Module, call: ast.Call) -> bool:
-    """Parsers before 3.12 may be wrong about where an expression inside an f-string is."""
+def _is_at_its_place(module: Module, call: ast.Call) -> bool:
+    """Is the call where the parser says? Before Python 3.12 it may be wrong inside an f-string."""
     try:
         found = ast.parse(f"({source_text(module, call)}\n)", mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -122,7 +122,7 @@ def _offset(module: Module, line: int, column_bytes: int) -> int:
     return sum(map(len, before)) + len(before) + column
 
 
-def _put(module: Module, first: int, last: int, text: str) -> Edit:
+def _edit_between(module: Module, first: int, last: int, text: str) -> Edit:
     return Edit(_place(module, first, last), text)
 
 
@@ -135,39 +135,33 @@ def _line_and_column(text: str, at: int) -> tuple[int, int]:
     return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
 
 
-def _block_of(tree: ast.Module, statement: ast.stmt) -> list[ast.stmt] | None:
-    stack: list[ast.AST] = [tree]
-    while stack:
-        node = stack.pop()
-        for name in ("body", "orelse", "finalbody"):
-            block = getattr(node, name, None)
-            if isinstance(block, list) and any(node is statement for node in block):
-                return block
-        stack += children(node)
-    return None
+def _block_of(module: Module, statement: ast.stmt) -> list[ast.stmt] | None:
+    blocks = [getattr(module.parents.get(id(statement)), name, None) for name in ("body", "orelse", "finalbody")]
+    found = (block for block in blocks if isinstance(block, list) and any(node is statement for node in block))
+    return next(found, None)
 
 
-# The imports a fix needs: where they go, and whether they are there already.
+# Imports that a fix needs.
 
 _Import = ast.Import | ast.ImportFrom
 
 
 def add_import(module: Module, statement: str) -> Edit | tuple[()] | None:
-    """Puts an import among those of the file; nothing to do gives (), and None if its name means something else."""
+    """Adds an import to those of the file. () if it is there, None if its name means something else."""
     wanted = ast.parse(statement).body[0]
     assert isinstance(wanted, ast.Import | ast.ImportFrom), statement
-    brought = set(_brought(wanted))
-    if brought <= {pair for node in _at_the_top(module.tree.body) for pair in _brought(node)}:
+    brought = set(_imported_names(wanted))
+    if brought <= {pair for node in _top_level_imports(module.tree.body) for pair in _imported_names(node)}:
         return ()
     names = {name for name, _ in brought}
-    if any(name in names and (name, meaning) not in brought for name, meaning in _bound(module)):
+    if any(name in names and (name, meaning) not in brought for name, meaning in _names_of_file(module)):
         return None
-    return _beside(module, wanted, statement)
+    return _insert_import(module, wanted, statement)
 
 
-def _beside(module: Module, wanted: _Import, statement: str) -> Edit:
-    """Behind the import that is most like it: of the same package, else the last of the first block of them."""
-    head = _head(module.tree.body)
+def _insert_import(module: Module, wanted: _Import, statement: str) -> Edit:
+    """After the last import of the same package, else after the first block of imports."""
+    head = _leading_imports(module.tree.body)
     imports = [node for node in head if isinstance(node, ast.Import | ast.ImportFrom)]
     plain = [node for node in imports if not _is_future(node)]
     same = [part for part in plain if _package(part) == _package(wanted)]
@@ -181,7 +175,7 @@ def _beside(module: Module, wanted: _Import, statement: str) -> Edit:
 
 
 def insert_after_imports(module: Module, statement: str) -> Edit | None:
-    """The statement on a line of its own behind the imports that a script begins with; None if it is no script."""
+    """Puts a statement on its own line after the imports of a script; None if the file is not a script."""
     is_script = "__main__" in module.text or any(isinstance(node, ast.For | ast.While) for node in module.tree.body)
     if not is_script:
         return None
@@ -207,7 +201,7 @@ def _shares_a_line(module: Module, statement: ast.stmt) -> bool:
     return any(node is not statement and node.lineno == end for node in module.tree.body)
 
 
-def _head(body: list[ast.stmt]) -> list[ast.stmt]:
+def _leading_imports(body: list[ast.stmt]) -> list[ast.stmt]:
     """The docstring and the first block of imports."""
     found: list[ast.stmt] = []
     for at, node in enumerate(body):
@@ -218,18 +212,18 @@ def _head(body: list[ast.stmt]) -> list[ast.stmt]:
     return found
 
 
-def _at_the_top(body: list[ast.stmt]) -> Iterator[_Import]:
-    """Imports that run with the file: also in `try` and `if`, not those in functions."""
+def _top_level_imports(body: list[ast.stmt]) -> Iterator[_Import]:
+    """Imports that run when the file does: also in `try` and `if`, not in functions."""
     for node in body:
         if isinstance(node, ast.Import | ast.ImportFrom):
             yield node
         elif isinstance(node, ast.Try | ast.If | ast.With):
             for name in ("body", "orelse", "finalbody"):
-                yield from _at_the_top(getattr(node, name, []))
+                yield from _top_level_imports(getattr(node, name, []))
 
 
-def _brought(node: _Import) -> list[tuple[str, str]]:
-    """Names that an import binds, each with what it means."""
+def _imported_names(node: _Import) -> list[tuple[str, str]]:
+    """Names that an import binds, each with its full name."""
     if isinstance(node, ast.ImportFrom):
         return [
             (alias.asname or alias.name, f"{'.' * node.level}{node.module or ''}.{alias.name}") for alias in node.names
@@ -245,8 +239,8 @@ def _brought(node: _Import) -> list[tuple[str, str]]:
     return found
 
 
-def _bound(module: Module) -> Iterator[tuple[str, str]]:
-    """Names of the file that an import may take the place of, with what they mean where that is an import."""
+def _names_of_file(module: Module) -> Iterator[tuple[str, str]]:
+    """Names that the file binds, with the full name of those it imports."""
     for node in ast.walk(module.tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name, ""
@@ -255,7 +249,7 @@ def _bound(module: Module) -> Iterator[tuple[str, str]]:
                 top = alias.name.split(".")[0]
                 yield (alias.asname, alias.name) if alias.asname else (top, top)
         elif isinstance(node, ast.ImportFrom):
-            yield from _brought(node)
+            yield from _imported_names(node)
         elif isinstance(node, ast.arg):
             yield node.arg, ""
         elif isinstance(node, ast.Name):
@@ -271,16 +265,15 @@ def _is_future(node: _Import) -> bool:
     return isinstance(node, ast.ImportFrom) and node.module == "__future__"
 
 
-# Puts edits into a text: where each of them lies, which get in each other's way, and where a place is afterwards.
-# Lines end as they end in the text: what an edit adds gets the ends of the lines around it.
+# Applying edits. Lines that an edit adds end as the lines around it do.
 
-# Not what `splitlines` takes for one: a form feed stands within a line.
+# Not what `splitlines` splits at: a form feed does not end a line of Python.
 _END = re.compile(r"\r\n|\r|\n")
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Change:
-    """`text` in the place of what stands from `first` up to `last`."""
+    """`text` in the place of what is between the offsets `first` and `last`."""
 
     first: int
     last: int
@@ -331,19 +324,19 @@ class Text:
 
 
 def has_conflict(change: Change, other: Change) -> bool:
-    """Do two changes touch the same text, or put something in at the same place?"""
+    """Do two changes touch the same text, or insert at the same offset?"""
     return change.first == other.first or (change.first < other.last and other.first < change.last)
 
 
 def apply_changes(text: str, changes: Iterable[Change]) -> str:
-    """All of them, which must not clash, from the end on: so that the places before stay right."""
+    """Applies changes that do not conflict, from the end on, so that the offsets before stay right."""
     for change in sorted(changes, reverse=True):
         text = text[: change.first] + change.text + text[change.last :]
     return text
 
 
 def shift_place(text: Text, changes: Sequence[Change], place: Place) -> tuple[int, int]:
-    """Line and column at which what stood at a place begins after the changes."""
+    """Line and column of a place after the changes."""
     at = text.offset(place.line, place.column)
     shift = 0
     for change in sorted(changes):

@@ -1,4 +1,4 @@
-"""Finds the files to look at, and reads them: Python, notebooks, and the config files beside them."""
+"""Finds the files of a check and reads them: Python, notebooks and config files, without those that git ignores."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from flatout.errors import FlatoutError
 
 CODE = (".py", ".pyw", ".ipynb")
 CONFIGS = (".yaml", ".yml", ".json", ".toml")
-# Nobody writes a longer one by hand; generated tables are no training code.
+# Longer files are generated tables, not training code.
 LONGEST_BYTES = 2 << 20
 _LONGEST_CONFIG_BYTES = 256 << 10
 _MOST_CONFIGS = 500
-# Never a user's own code, ignored by git or not.
+# Folders that never hold the user's own code, whether git ignores them or not.
 _NEVER = {
     ".git", ".hg", ".svn", "__pycache__", "node_modules", ".venv", "venv", ".tox", ".nox", ".eggs", ".mypy_cache",
     ".ruff_cache", ".pytest_cache", ".ipynb_checkpoints", ".flatout",
@@ -27,14 +27,14 @@ _NEVER = {
 
 @dataclass(frozen=True, slots=True)
 class FoundFiles:
-    """Files by kind. `shown` is how the user named them: the path that findings are reported under."""
+    """Files by kind, each with the path that findings are reported under: as the user named it."""
 
     code: tuple[tuple[Path, str], ...]
     configs: tuple[tuple[Path, str], ...]
 
 
 def find_files(paths: Sequence[Path], exclude: Iterable[str] = ()) -> FoundFiles:
-    """All files below these paths. A file that is named is looked at even if git ignores it."""
+    """All files below these paths. A file that is named itself is read even if git ignores it."""
     code: dict[Path, str] = {}
     configs: dict[Path, str] = {}
     for path in paths:
@@ -45,7 +45,7 @@ def find_files(paths: Sequence[Path], exclude: Iterable[str] = ()) -> FoundFiles
                 raise FlatoutError(f"{str(path)!r} is no Python file or notebook; give .py, .ipynb or a folder")
             code[path.absolute()] = str(path)
             continue
-        rules = [*_above(path.absolute()), *parse_patterns(exclude, path.absolute())]
+        rules = [*_patterns_above(path.absolute()), *parse_patterns(exclude, path.absolute())]
         for file in _walk(path.absolute(), rules):
             shown = str(path / file.relative_to(path.absolute()))
             if file.suffix in CODE:
@@ -55,8 +55,8 @@ def find_files(paths: Sequence[Path], exclude: Iterable[str] = ()) -> FoundFiles
     return FoundFiles(*(tuple(sorted(kind.items(), key=lambda item: item[1])) for kind in (code, configs)))
 
 
-def _above(folder: Path) -> list[Pattern]:
-    """What the .gitignore files between the repository's root and this folder say."""
+def _patterns_above(folder: Path) -> list[Pattern]:
+    """Patterns of the .gitignore files between the repository's root and this folder."""
     chain = [folder]
     while not (chain[-1] / ".git").exists():
         if chain[-1].parent == chain[-1]:
@@ -74,7 +74,7 @@ def _walk(folder: Path, rules: list[Pattern]) -> Iterator[Path]:
     if any(entry.name == ".gitignore" for entry in listed):
         rules = [*rules, *read_gitignore(folder)]
     for entry in listed:
-        # A link could lead round in a circle, or out of the project.
+        # A link could lead in a circle, or out of the project.
         if entry.is_symlink() and entry.is_dir():
             continue
         if entry.is_dir(follow_symlinks=False):
@@ -88,7 +88,7 @@ def _walk(folder: Path, rules: list[Pattern]) -> Iterator[Path]:
 
 
 def read_code(path: Path) -> str:
-    """The text of a Python file in the encoding it declares. Raises FlatoutError with the reason if it has none."""
+    """The text of a Python file in the encoding it declares. Raises FlatoutError if it cannot be read."""
     try:
         if path.stat().st_size > LONGEST_BYTES:
             raise FlatoutError(f"larger than {LONGEST_BYTES >> 20} MiB")
@@ -110,7 +110,7 @@ def decode_source(data: bytes) -> str:
 
 
 def read_config(path: str) -> str:
-    """Empty where it cannot be had, or is data rather than settings."""
+    """Empty if it cannot be read, or is too large to be settings."""
     try:
         if os.stat(path).st_size > _LONGEST_CONFIG_BYTES:
             return ""
@@ -123,12 +123,12 @@ def decode_config(data: bytes) -> str:
     return data.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
 
 
-# Which files git would not look at, and which the user excludes: the patterns of .gitignore.
+# Patterns of .gitignore, which the user may give to exclude files as well.
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """One line of a .gitignore, meant from the folder it lies in."""
+    """One line of a .gitignore, relative to the folder `base`."""
 
     base: str
     matches: re.Pattern[str]
@@ -157,7 +157,7 @@ def parse_patterns(lines: Iterable[str], base: Path) -> list[Pattern]:
 
 
 def read_gitignore(folder: Path) -> list[Pattern]:
-    """Of the .gitignore of this folder, if there is one."""
+    """Patterns of this folder's .gitignore; none if it has none."""
     try:
         return parse_patterns(
             (folder / ".gitignore").read_text(encoding="utf-8", errors="replace").splitlines(), folder

@@ -1,4 +1,7 @@
-"""One file taken apart: its functions, classes and imports. Parsed when first asked for."""
+"""A Python file: its functions, classes, imports, comments that silence findings, and the places of its nodes.
+
+It is parsed when first asked for.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +43,9 @@ class Function:
     name: str
     owner: Class | None = None
     parent: Function | None = None
-    # Functions that are defined inside it.
+    # Functions defined inside it, by name.
     inner: dict[str, Function] = field(default_factory=dict)
-    # Calls and assignments of its own body; the calls in the order of the text.
+    # Calls and assignments of its own body, not of inner functions; the calls in the order of the text.
     calls: list[ast.Call] = field(default_factory=list)
     _assigned: list[ast.AST] = field(default_factory=list)
     _bindings: dict[str, list[ast.expr]] | None = None
@@ -95,7 +98,7 @@ class Function:
 
     @property
     def bindings(self) -> dict[str, list[ast.expr]]:
-        """Values that names are given here: `x = …`, `self.x = …`; a tuple's names all get the whole value."""
+        """Values assigned to names here: `x = …`, `self.x = …`. Names of a tuple all get the whole value."""
         if self._bindings is None:
             found: dict[str, list[ast.expr]] = defaultdict(list)
             for statement in sorted(self._assigned, key=lambda node: node.lineno):  # type: ignore[attr-defined]
@@ -138,10 +141,10 @@ class Module:
 
     @cached_property
     def tree(self) -> ast.Module:
-        """Empty where it is no Python; `error` then says why."""
+        """Empty where the text is not Python; `error` then says why."""
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # what the parser thinks of the user's escapes is not our matter
+                warnings.simplefilter("ignore")  # warnings about the user's escapes
                 return ast.parse(self.text)
         except SyntaxError as error:
             self.error = (error.lineno or 1, error.offset or 1, error.msg)
@@ -150,12 +153,12 @@ class Module:
         return ast.Module([], [])
 
     def forget(self) -> None:
-        """Let the tree go; it is parsed again when somebody asks."""
+        """Frees the tree; it is parsed again when asked for."""
         self.__dict__.pop("tree", None)
 
     @cached_property
     def body(self) -> Function:
-        """The module itself, with the functions that are defined at its top level inside."""
+        """The module's own code, with its top-level functions as inner ones."""
         top = Function(self, self.tree, "<module>")
         self._functions = [top]
         self._classes: dict[str, Class] = {}
@@ -167,7 +170,7 @@ class Module:
 
     @property
     def functions(self) -> list[Function]:
-        """All of them, with the module's body first."""
+        """All functions of the file, its body first."""
         return [self.body, *self._functions[1:]]
 
     @property
@@ -176,7 +179,7 @@ class Module:
         return self._classes
 
     def _collect(self, node: ast.AST, parent: Function, owner: Class | None) -> None:
-        """One walk over the whole file: every node is looked at once."""
+        """Collects functions, classes, calls and imports in one walk over the file."""
         stack: list[tuple[ast.AST, Function, Class | None]] = [(node, parent, owner)]
         self._imports: list[ast.Import | ast.ImportFrom] = []
         while stack:
@@ -223,7 +226,7 @@ class Module:
 
     @cached_property
     def stars(self) -> list[str]:
-        """Modules that all is imported from: `from .train import *`."""
+        """Modules of `from … import *`."""
         assert self.body is not None  # which takes the file apart
         return [
             self._absolute(node)
@@ -232,9 +235,9 @@ class Module:
         ]
 
     def _absolute(self, node: ast.ImportFrom) -> str:
-        return self._from_here(node.level, node.module or "")
+        return self._absolute_name(node.level, node.module or "")
 
-    def _from_here(self, level: int, module: str) -> str:
+    def _absolute_name(self, level: int, module: str) -> str:
         if not level:
             return module
         parts = self.name.split(".")
@@ -243,11 +246,11 @@ class Module:
         return ".".join([*kept, *([module] if module else [])])
 
     def imported(self) -> list[str]:
-        """Names of modules that it imports, or may, read off the text: quicker than taking the file apart."""
+        """Names of modules that it may import, by regular expressions: quicker than parsing."""
         found = []
         for module, names in _FROM.findall(self.text):
             plain = module.lstrip(".")
-            base = self._from_here(len(module) - len(plain), plain)
+            base = self._absolute_name(len(module) - len(plain), plain)
             found.append(base)
             found += [f"{base}.{name}" for name in _WORD.findall(names)]
         for names in _IMPORT.findall(self.text):
@@ -256,7 +259,7 @@ class Module:
 
     @cached_property
     def calls(self) -> dict[str, list[tuple[ast.Call, Function]]]:
-        """By the last part of their name, with the function they stand in."""
+        """Calls by the last part of their name, each with the function it is in."""
         found: dict[str, list[tuple[ast.Call, Function]]] = defaultdict(list)
         for function in self.functions:
             for call in function.calls:
@@ -275,12 +278,18 @@ class Module:
             stack += below
         return found
 
+    def ancestors(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
+        """What a node is part of, from inside out, each with the child that leads to the node."""
+        while (parent := self.parents.get(id(node))) is not None:
+            yield parent, node
+            node = parent
+
     @cached_property
     def lines(self) -> list[str]:
         return self.text.split("\n")
 
     def place(self, node: ast.AST) -> Place:
-        """Where a node stands, as the user counts."""
+        """Where a node is: lines and columns from 1, cells in a notebook."""
         line, end = int(getattr(node, "lineno", 1)), int(getattr(node, "end_lineno", 0) or 0)
         first = self._column(line, int(getattr(node, "col_offset", 0)))
         last = self._column(end, int(getattr(node, "end_col_offset", 0) or 0)) if end else 0
@@ -293,14 +302,14 @@ class Module:
         return Place(self.shown, inside, column, inside + max(0, end_line - line), end_column, cell)
 
     def _column(self, line: int, offset: int) -> int:
-        """The parser counts bytes, people count characters."""
+        """The column of a byte offset: the parser counts bytes, editors count characters."""
         if not 1 <= line <= len(self.lines):
             return 1
         return len(self.lines[line - 1].encode()[:offset].decode(errors="ignore")) + 1
 
 
 def own_nodes(function: Function) -> Iterator[ast.AST]:
-    """All nodes of a function's body that are not in another function's."""
+    """All nodes of a function's body but those of functions defined in it."""
     for statement in function.node.body:
         if isinstance(statement, ast.ClassDef):
             yield from _of_class(statement)

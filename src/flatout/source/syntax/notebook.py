@@ -1,4 +1,4 @@
-"""The code cells of a notebook as one text, and the way back from its lines to cells."""
+"""The code cells of a notebook as one text, and the notebook with other texts in its cells."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Cells:
     text: str
     starts: tuple[int, ...]
     numbers: tuple[int, ...]
-    # Lines for the shell, by the line of the text that stands in their place.
+    # Shell commands, by the line of the text that replaces them.
     commands: tuple[tuple[int, str], ...] = ()
 
     def place(self, line: int) -> tuple[int, int]:
@@ -33,7 +33,7 @@ class Cells:
 
 
 def parse_notebook(raw: str) -> Cells:
-    """Raises FlatoutError if it is no notebook of Python."""
+    """Raises FlatoutError if it cannot be read; the text is empty if its language is not Python."""
     try:
         notebook = json.loads(raw)
         language = notebook.get("metadata", {}).get("kernelspec", {}).get("language", "python")
@@ -55,12 +55,12 @@ def parse_notebook(raw: str) -> Cells:
             for line, text in enumerate(source.split("\n"), len(lines) + 1)
             if is_shell or text.lstrip().startswith("!")
         ]
-        lines += _plain(source)
+        lines += _without_magics(source)
     return Cells("\n".join(lines) + "\n", tuple(starts) or (1,), tuple(numbers) or (1,), tuple(commands))
 
 
-def _plain(source: str) -> list[str]:
-    """Magics and shell lines are no Python; a statement that does nothing takes their place."""
+def _without_magics(source: str) -> list[str]:
+    """Puts `pass` in the place of magics and shell lines, which are not Python."""
     lines = source.split("\n")
     if lines and _FOREIGN.match(lines[0]):
         return [""] * len(lines)
@@ -71,7 +71,7 @@ def _plain(source: str) -> list[str]:
     return plain
 
 
-# Other sources for the cells of a notebook, with every other byte of its JSON as it is.
+# Replacing the sources of cells. Every other byte of the JSON stays as it is.
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
@@ -84,19 +84,19 @@ def cell_sources(raw: str) -> dict[int, str]:
 
 
 def replace_cell_sources(raw: str, changed: Mapping[int, str]) -> str:
-    """Lines that a cell keeps stay as they were written, escapes and all."""
-    # As the notebook was written; where it does not tell, as Jupyter does it.
+    """Lines that do not change stay as they were written, with their escapes."""
+    # As the notebook is written; as Jupyter does where it does not tell.
     only_ascii = raw.isascii() and "\\u" in raw
     spans = _spans(raw)
     for number in sorted(changed, reverse=True):
         first, last = spans[number]
-        raw = raw[:first] + _written(raw[first:last], changed[number], only_ascii) + raw[last:]
+        raw = raw[:first] + _write_source(raw[first:last], changed[number], only_ascii) + raw[last:]
     return raw
 
 
 def _spans(raw: str) -> dict[int, tuple[int, int]]:
     try:
-        cells = next((first for key, first, _ in _members(raw, _skipped(raw, 0)) if key == "cells"), None)
+        cells = next((first for key, first, _ in _members(raw, _skip_space(raw, 0)) if key == "cells"), None)
         found = {}
         for number, first, _ in _members(raw, cells) if cells is not None else ():
             for key, begins, ends in _members(raw, first):
@@ -108,26 +108,26 @@ def _spans(raw: str) -> dict[int, tuple[int, int]]:
 
 
 def _members(raw: str, at: int) -> Iterator[tuple[str | int, int, int]]:
-    """Of an object or an array: key or index, and where the value stands."""
+    """Members of an object or array: key or index, and the span of the value."""
     is_object = raw[at] == "{"
-    at, number = _skipped(raw, at + 1), 0
+    at, number = _skip_space(raw, at + 1), 0
     while raw[at] not in "}]":
         key: str | int = number
         if is_object:
             key, at = _READER.raw_decode(raw, at)
-            at = _skipped(raw, _skipped(raw, at) + 1)
+            at = _skip_space(raw, _skip_space(raw, at) + 1)
         _, end = _READER.raw_decode(raw, at)
         yield key, at, end
-        at = _skipped(raw, end)
-        at, number = _skipped(raw, at + 1) if raw[at] == "," else at, number + 1
+        at = _skip_space(raw, end)
+        at, number = _skip_space(raw, at + 1) if raw[at] == "," else at, number + 1
 
 
-def _skipped(raw: str, at: int) -> int:
+def _skip_space(raw: str, at: int) -> int:
     found = _SPACE.match(raw, at)
     return found.end() if found else at
 
 
-def _written(before: str, source: str, only_ascii: bool) -> str:
+def _write_source(before: str, source: str, only_ascii: bool) -> str:
     if not before.startswith("["):
         return json.dumps(source, ensure_ascii=only_ascii)
     old = [(first, last) for _, first, last in _members(before, 0)]

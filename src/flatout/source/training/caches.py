@@ -1,4 +1,4 @@
-"""Caches that a dataset fills while it makes its samples: each worker process then has one of its own."""
+"""Caches that a dataset fills while it makes its samples. Each worker process has its own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from flatout.source.training.datasets import Dataset
 _DICTS = {"dict", "OrderedDict", "defaultdict"}
 _LIMITED = re.compile(r"^(LRU|LFU|TTL|FIFO|RR|TLRU)(Cache|Dict)?$|^BoundedDict$")
 _KEEPING = {"lru_cache", "cache", "cached", "memoize"}
-# Names of what is small, or only leads to the samples.
+# Names of caches that hold something small, or handles to the samples.
 _SMALL = re.compile(
     r"len|size|count|idx|index|indices|handle|file|env|offset|seen|shape|stat|class|vocab|lock|conn|time|err|fail|bad",
     re.I,
@@ -46,45 +46,45 @@ class Cache:
     function: Function
     node: ast.AST
     name: str
-    # It has a bound of some kind: it throws out, or takes nothing more when it is full.
+    # It has a limit: it evicts entries, or takes no more when it is full.
     is_limited: bool
     throws_out: bool
-    # Under the sample's own index: nothing in it is asked for twice in an epoch.
+    # Keys are the samples' own indices: no entry is read twice in an epoch.
     by_index: bool
 
 
 def find_caches(datasets: Iterable[Dataset], values: Values) -> Iterator[Cache]:
-    """At most one for each dataset: the first in what makes its samples."""
+    """At most one for each dataset: the first that making its samples fills."""
     seen: set[int] = set()
     for dataset in datasets:
-        found = next(_of(dataset, values), None)
+        found = next(_find_in(dataset, values), None)
         if found is not None and id(found.node) not in seen:
             seen.add(id(found.node))
             yield found
 
 
-def _of(dataset: Dataset, values: Values) -> Iterator[Cache]:
-    yield from _wrapped(dataset)
+def _find_in(dataset: Dataset, values: Values) -> Iterator[Cache]:
+    yield from _find_wrapped(dataset)
     for function in dataset.functions:
-        if not _lives_on(function, dataset, values.project):
+        if not _outlives_sample(function, dataset, values.project):
             continue
-        yield from _decorated(dataset, function)
+        yield from _find_decorated(dataset, function)
         for node in own_nodes(function):
             for name, key, value in _stores(node):
                 if _is_cache(name, function, dataset) and _is_a_sample(name, value, function):
-                    if _is_of_a_device(key):
-                        continue  # one entry for each device: no samples
+                    if _is_device_key(key):
+                        continue  # one entry for each device, not samples
                     if any(_is_off(test, function, values) for test in _tests_before(node, function)):
                         continue
                     yield _cache(dataset, function, node, name, key)
 
 
-def _is_of_a_device(key: ast.expr) -> bool:
+def _is_device_key(key: ast.expr) -> bool:
     return any(isinstance(node, ast.Attribute) and node.attr in ("device", "dtype") for node in ast.walk(key))
 
 
-def _lives_on(function: Function, dataset: Dataset, project: Project) -> bool:
-    """A method of the dataset, or of an object that it keeps: not of one that each sample makes anew."""
+def _outlives_sample(function: Function, dataset: Dataset, project: Project) -> bool:
+    """Is it a method of the dataset or of an object it keeps, not of one that is made for each sample?"""
     owner = function.owner
     if owner is None or owner is dataset.cls or project.is_a(dataset.cls, owner.name):
         return True
@@ -108,12 +108,12 @@ def _lives_on(function: Function, dataset: Dataset, project: Project) -> bool:
 
 def _cache(dataset: Dataset, function: Function, node: ast.AST, name: str, key: ast.expr) -> Cache:
     throws_out = _throws_out(name, function)
-    limited = throws_out or _made_limited(name, function) or _is_measured(name, node, function)
+    limited = throws_out or _is_made_limited(name, function) or _is_filled_within_limit(name, node, function)
     return Cache(dataset, function, node, name, limited, throws_out, _is_index(key, function))
 
 
 def _stores(node: ast.AST) -> Iterator[tuple[str, ast.expr, ast.expr]]:
-    """`self.cache[key] = value`, `self.cache.setdefault(key, value)`: the holder, the key and the value."""
+    """Container, key and value of `self.cache[key] = value` and `self.cache.setdefault(key, value)`."""
     if isinstance(node, ast.Assign):
         for target in node.targets:
             pairs = [(target, node.value)]
@@ -124,27 +124,31 @@ def _stores(node: ast.AST) -> Iterator[tuple[str, ast.expr, ast.expr]]:
             for to, value in pairs:
                 if isinstance(to, ast.Subscript) and dotted_name(to.value) and not isinstance(to.slice, ast.Slice):
                     yield dotted_name(to.value), to.slice, value
-    elif isinstance(node, ast.Call) and len(node.args) == 2 and (holder := _called_on(node, {"setdefault"})):
+    elif isinstance(node, ast.Call) and len(node.args) == 2 and (holder := _receiver_of(node, {"setdefault"})):
         yield holder, node.args[0], node.args[1]
 
 
-def _called_on(node: ast.AST, names: set[str]) -> str:
-    """What a method of these names is called on; empty for all else."""
+def _receiver_of(node: ast.AST, names: set[str]) -> str:
+    """The object whose method of such a name a node calls; empty if it does not."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in names:
         return dotted_name(node.func.value)
     return ""
 
 
 def _is_cache(name: str, function: Function, dataset: Dataset) -> bool:
-    """It begins empty, and is asked whether it has something before that is made."""
+    """Does it start empty, and is it looked up before a value is made?"""
     made = _made(name, function)
-    if not made or not all(_begins_empty(value) for value in made):
+    if not made or not all(_starts_empty(value) for value in made):
         return False
-    return any(_asks(node, name, function) for function in _around(function, dataset) for node in own_nodes(function))
+    return any(
+        _looks_up(node, name, function)
+        for function in _functions_with(function, dataset)
+        for node in own_nodes(function)
+    )
 
 
-def _around(function: Function, dataset: Dataset) -> list[Function]:
-    """All that may speak of the same attribute."""
+def _functions_with(function: Function, dataset: Dataset) -> list[Function]:
+    """Functions that may use the same attribute."""
     own = list(function.owner.methods.values()) if function.owner is not None else []
     return [*own, *(other for other in dataset.functions if other.owner is function.owner and other not in own)]
 
@@ -160,7 +164,7 @@ def _made(name: str, function: Function) -> list[ast.expr]:
 
 
 def _of_class_body(cls: Class, attribute: str) -> list[ast.expr]:
-    """`cache = {}` in the class itself."""
+    """`cache = {}` in the class body."""
     found = []
     for node in cls.node.body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
@@ -169,17 +173,17 @@ def _of_class_body(cls: Class, attribute: str) -> list[ast.expr]:
     return found
 
 
-def _begins_empty(node: ast.expr) -> bool:
-    """`{}`, `OrderedDict()`, `[None] * n`; not a dict that a manager shares, nor an array or a file."""
+def _starts_empty(node: ast.expr) -> bool:
+    """`{}`, `OrderedDict()`, `[None] * n`; not a dict shared by a manager, an array or a file."""
     if isinstance(node, ast.Constant):
-        return node.value is None  # "not yet", until a worker begins
+        return node.value is None  # set by the first use in a worker
     if isinstance(node, ast.Dict):
         return not node.keys
     if isinstance(node, ast.IfExp):
-        return _begins_empty(node.body) and _begins_empty(node.orelse)
+        return _starts_empty(node.body) and _starts_empty(node.orelse)
     if isinstance(node, ast.Call):
         name = called_name(node)
-        # `Manager().dict()` is one for all processes.
+        # `Manager().dict()` is shared by all processes.
         is_own = name in _DICTS and (name != "dict" or isinstance(node.func, ast.Name))
         return is_own or bool(_LIMITED.search(name))
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
@@ -188,20 +192,20 @@ def _begins_empty(node: ast.expr) -> bool:
     return isinstance(node, ast.ListComp) and isinstance(node.elt, ast.Constant) and node.elt.value is None
 
 
-def _asks(node: ast.AST, name: str, function: Function) -> bool:
+def _looks_up(node: ast.AST, name: str, function: Function) -> bool:
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         right = node.comparators[0]
         if isinstance(node.ops[0], ast.In | ast.NotIn):
             keys = isinstance(right, ast.Call) and called_name(right) == "keys"
             return dotted_name(right.func.value if keys else right) == name  # type: ignore[attr-defined]
         if isinstance(node.ops[0], ast.Is | ast.IsNot) and isinstance(right, ast.Constant) and right.value is None:
-            return _is_taken_from(node.left, name, function)
-    if _called_on(node, {"get", "setdefault"}) == name:
+            return _is_entry_of(node.left, name, function)
+    if _receiver_of(node, {"get", "setdefault"}) == name:
         return True
     return isinstance(node, ast.ExceptHandler) and node.type is not None and dotted_name(node.type) == "KeyError"
 
 
-def _is_taken_from(node: ast.expr, name: str, function: Function) -> bool:
+def _is_entry_of(node: ast.expr, name: str, function: Function) -> bool:
     taken = [node, *(function.bindings.get(node.id, ()) if isinstance(node, ast.Name) else ())]
     return any(isinstance(value, ast.Subscript) and dotted_name(value.value) == name for value in taken)
 
@@ -224,10 +228,10 @@ def _is_a_sample(name: str, value: ast.expr, function: Function) -> bool:
     return True
 
 
-# Decorators that keep what a function returned.
+# Caching decorators.
 
 
-def _decorated(dataset: Dataset, function: Function) -> Iterator[Cache]:
+def _find_decorated(dataset: Dataset, function: Function) -> Iterator[Cache]:
     plain = function.definition
     if plain is None or len(function.parameters) < (2 if function.is_method else 1):
         return
@@ -241,8 +245,8 @@ def _decorated(dataset: Dataset, function: Function) -> Iterator[Cache]:
             yield Cache(dataset, function, decorator, f"{function.name}()", is_limited, is_limited, by_index)
 
 
-def _wrapped(dataset: Dataset) -> Iterator[Cache]:
-    """`self.opened = lru_cache(maxsize=8)(self.open)`, asked for each sample."""
+def _find_wrapped(dataset: Dataset) -> Iterator[Cache]:
+    """`self.opened = lru_cache(maxsize=8)(self.open)`, called for each sample."""
     asked = {dotted_name(call.func) for function in dataset.functions for call in function.calls}
     for method in dataset.cls.methods.values():
         for name, values in method.bindings.items():
@@ -254,32 +258,32 @@ def _wrapped(dataset: Dataset) -> Iterator[Cache]:
 
 
 def _has_size(decorator: ast.expr) -> bool:
-    """`lru_cache` keeps 128 unless told otherwise, `cache` everything."""
+    """`lru_cache` keeps 128 entries by default, `cache` all."""
     if last_name(callable_of(decorator)) != "lru_cache":
         return False
     given = argument(decorator, "maxsize", 0) if isinstance(decorator, ast.Call) else None
     return not (isinstance(given, ast.Constant) and given.value is None)
 
 
-# Bounds.
+# Limits.
 
 
 def _throws_out(name: str, function: Function) -> bool:
-    for node in _of_owner(function):
-        if _called_on(node, _DROPS) == name:
+    for node in _nodes_of_owner(function):
+        if _receiver_of(node, _DROPS) == name:
             return True
         targets = node.targets if isinstance(node, ast.Delete) else []
         if any(isinstance(target, ast.Subscript) and dotted_name(target.value) == name for target in targets):
             return True
-    return _made_limited(name, function)
+    return _is_made_limited(name, function)
 
 
-def _made_limited(name: str, function: Function) -> bool:
+def _is_made_limited(name: str, function: Function) -> bool:
     return any(isinstance(call, ast.Call) and _LIMITED.search(called_name(call)) for call in _made(name, function))
 
 
-def _is_measured(name: str, node: ast.AST, function: Function) -> bool:
-    """Filled only while it is small enough: `if len(self.cache) < self.most`, `if self.has_room()`."""
+def _is_filled_within_limit(name: str, node: ast.AST, function: Function) -> bool:
+    """Is it filled only while it is small enough: `if len(self.cache) < self.most`, `if self.has_room()`?"""
     for test in _tests_before(node, function):
         text = ast.unparse(test)
         if f"len({name})" in text or _LIMIT.search(text):
@@ -287,19 +291,19 @@ def _is_measured(name: str, node: ast.AST, function: Function) -> bool:
     return False
 
 
-def _of_owner(function: Function) -> Iterator[ast.AST]:
+def _nodes_of_owner(function: Function) -> Iterator[ast.AST]:
     own = function.owner.methods.values() if function.owner is not None else function.module.functions
     for method in own:
         yield from own_nodes(method)
 
 
 def _tests_before(node: ast.AST, function: Function) -> list[ast.expr]:
-    """Tests that hold where a node runs."""
+    """Tests that are true where a node runs."""
     return [test for test, expected in enclosing_tests(node, function) if expected]
 
 
 def _is_off(test: ast.expr, function: Function, values: Values) -> bool:
-    """A setting that is known to be off, so that this cache is never filled."""
+    """Is a test known to fail, so that the cache is never filled?"""
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         return any(_is_off(operand, function, values) for operand in test.values)
     if isinstance(test, ast.Name | ast.Attribute):

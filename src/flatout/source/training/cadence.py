@@ -26,7 +26,7 @@ from flatout.source.syntax.nodes import (
 )
 from flatout.source.training.regions import Region
 
-# Turns that take far longer than a batch.
+# Loops whose iterations take far longer than a batch.
 _LONG_TURNS = re.compile(r"epoch|^ep$|episode|round|task|fold|trial|stage|phase|experiment|generation", re.I)
 _ACCUMULATES = re.compile(r"accum|micro_?batch|(^|_)ga_steps", re.I)
 _STEP = re.compile(r"(?<!test_)(step|batch|iteration|update|learn|compute_loss)", re.I)
@@ -39,7 +39,7 @@ _LOADER = re.compile(r"loader|dataloader|(^|_)dl$|batches|data_iter|train_iter",
 
 @dataclass(frozen=True, slots=True)
 class PeriodicNode:
-    """A node that runs at every `period`-th step, for whatever reason there is that it does."""
+    """A node that runs at every `period`-th step."""
 
     node: ast.AST
     period: int
@@ -47,24 +47,18 @@ class PeriodicNode:
 
 def runs_each_step(region: Region, node: ast.AST) -> bool:
     """Does a node of the region run at each step, whatever the settings and the losses are?"""
-    wanted, current = node, region
-    while True:
-        if not all(_holds_all_along(test) for test in enclosing_tests(current, wanted)):
-            return False
-        if current.call_site is None:
-            return iterates_batches(current)
-        wanted, current = current.call_site.call, current.call_site.caller
+    return iterates_batches(region.root) and all(_is_constant_for_run(test) for test in _tests_on_the_way(region, node))
 
 
 def runs_each_step_if_enabled(region: Region, node: ast.AST) -> bool:
-    """Does a node run at each step as long as settings say so, and not only when some number is large or small?"""
-    wanted, here = node, region
-    while True:
-        if not all(_holds_all_along(test) or _is_of_settings(test) for test in enclosing_tests(here, wanted)):
-            return False
-        if here.call_site is None:
-            return True
-        wanted, here = here.call_site.call, here.call_site.caller
+    """Does a node run at each step if settings enable it, and not only when some number is large or small?"""
+    return all(_is_constant_for_run(test) or _is_of_settings(test) for test in _tests_on_the_way(region, node))
+
+
+def _tests_on_the_way(region: Region, node: ast.AST) -> Iterator[ast.expr]:
+    """Tests around a node, and around the calls that lead from the training loop to its region."""
+    for caller, call in region.call_chain(node):
+        yield from enclosing_tests(caller, call)
 
 
 def find_frequent_nodes(region: Region, values: Values, most: int) -> Iterator[PeriodicNode]:
@@ -79,10 +73,10 @@ def find_frequent_nodes(region: Region, values: Values, most: int) -> Iterator[P
 
 
 def iterates_batches(root: Region) -> bool:
-    """Is a turn of the loop a batch, and not an epoch or an episode that happens to end in one update?"""
+    """Is an iteration of the loop a batch, not an epoch or an episode that ends in one update?"""
     loop = root.loop
     if loop is None:
-        # Run by a framework, or by somebody outside: `train` may be all of a training, `train_step` is a step.
+        # Called by a framework, or from outside: `train` may be a whole training, `train_step` is a step.
         return bool(_STEP.search(root.function.name))
     head: ast.expr = loop.test if isinstance(loop, ast.While) else loop.iter
     named = all_names_in(head)
@@ -90,7 +84,7 @@ def iterates_batches(root: Region) -> bool:
         named |= bound_names(loop.target)
     if any(_LONG_TURNS.search(name) for name in named) and not any(_LOADER.search(name) for name in named):
         return False
-    return not any(_adds_up(node) for statement in loop.body for node in walk_scope(statement))
+    return not any(_is_inner_training_loop(node) for statement in loop.body for node in walk_scope(statement))
 
 
 def find_periodic_nodes(region: Region, values: Values) -> Iterator[PeriodicNode]:
@@ -105,13 +99,13 @@ def _block(body: Sequence[ast.stmt], function: Function, values: Values, period:
         if not isinstance(statement, ast.If):
             yield from _parts(statement, function, values, period)
             continue
-        if _holds_all_along(statement.test):
+        if _is_constant_for_run(statement.test):
             yield from _block(statement.body, function, values, period)
-        elif (every := _every(statement.test, function, values)) is not None:
+        elif (every := _period_of(statement.test, function, values)) is not None:
             yield from _block(statement.body, function, values, period * every)
         elif leaves_block(statement.body) and branch_frequency(statement.test, function)[1] == "seldom":
-            # `if step % 100: continue`: what follows is for the other turns.
-            rest = _every(ast.UnaryOp(ast.Not(), statement.test), function, values)
+            # `if step % 100: continue`: what follows runs in the other iterations.
+            rest = _period_of(ast.UnaryOp(ast.Not(), statement.test), function, values)
             if rest is None:
                 return
             period *= rest
@@ -129,7 +123,7 @@ def _parts(statement: ast.stmt, function: Function, values: Values, period: int)
         stack += reversed(plain)
 
 
-def _every(test: ast.expr, function: Function, values: Values) -> int | None:
+def _period_of(test: ast.expr, function: Function, values: Values) -> int | None:
     """The k of `step % k == 0`, `not step % k`, `not (i + 1) % args.k != 0`."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = test.operand
@@ -145,12 +139,12 @@ def _every(test: ast.expr, function: Function, values: Values) -> int | None:
     return known.value if known is not None and type(known.value) is int and known.value > 0 else None
 
 
-def _holds_all_along(test: ast.expr) -> bool:
-    """A check of rank, or of whether there is somebody to write to: it has the same answer all along."""
+def _is_constant_for_run(test: ast.expr) -> bool:
+    """Does a test have the same value all through a run: a check of rank, or of whether there is a writer?"""
     if isinstance(test, ast.BoolOp):
-        return all(_holds_all_along(operand) for operand in test.values)
+        return all(_is_constant_for_run(operand) for operand in test.values)
     if isinstance(test, ast.UnaryOp):
-        return _holds_all_along(test.operand)
+        return _is_constant_for_run(test.operand)
     names = all_names_in(test)
     if any(_OF_RANK.search(name) for name in names):
         return not any(isinstance(node, ast.Mod) for node in ast.walk(test))
@@ -161,9 +155,9 @@ def _holds_all_along(test: ast.expr) -> bool:
 
 
 def _is_of_settings(test: ast.expr) -> bool:
-    """`if self.kind == "adam"`, `if args.ema`, `if p.grad is None`; not `if norm > 1`, or a flag of the step's own."""
+    """`if self.kind == "adam"`, `if args.ema`, `if p.grad is None`; not `if norm > 1` or a flag that the step sets."""
     if isinstance(test, ast.BoolOp):
-        return all(_holds_all_along(operand) or _is_of_settings(operand) for operand in test.values)
+        return all(_is_constant_for_run(operand) or _is_of_settings(operand) for operand in test.values)
     if isinstance(test, ast.UnaryOp):
         return _is_of_settings(test.operand)
     if isinstance(test, ast.Compare):
@@ -171,38 +165,22 @@ def _is_of_settings(test: ast.expr) -> bool:
     return not isinstance(test, ast.Name)
 
 
-def enclosing_tests(region: Region, node: ast.AST) -> list[ast.expr]:
-    """The tests of all branches of the region that a node lies in."""
-    found: list[ast.expr] = []
-    body: Sequence[ast.AST] = region.body
-    while True:
-        inside = next((part for part in body if _holds(part, node)), None)
-        if inside is None or inside is node:
-            return found
-        if isinstance(inside, ast.If | ast.IfExp) and not _holds(inside.test, node):
-            found.append(inside.test)
-        elif isinstance(inside, ast.ExceptHandler):
-            found.append(ast.Constant(False))
-        body = children(inside)
+def enclosing_tests(region: Region, node: ast.AST) -> Iterator[ast.expr]:
+    """The tests of all branches around a node of a region; an `except` is a test that fails."""
+    for parent, child in region.module.ancestors(node):
+        if parent is region.loop or parent is region.function.node:
+            return
+        if isinstance(parent, ast.If | ast.IfExp) and child is not parent.test:
+            yield parent.test
+        elif isinstance(parent, ast.ExceptHandler):
+            yield ast.Constant(False)
 
 
-def _holds(outer: ast.AST, node: ast.AST) -> bool:
-    """By their places, which is quicker than looking for it."""
-    first, last = getattr(outer, "lineno", None), getattr(outer, "end_lineno", None)
-    if first is None or last is None:
-        return any(_holds(part, node) for part in children(outer))
-    at, to = node.lineno, node.end_lineno  # type: ignore[attr-defined]
-    return bool(
-        (first, outer.col_offset) <= (at, node.col_offset)  # type: ignore[attr-defined]
-        and (to, node.end_col_offset) <= (last, outer.end_col_offset)  # type: ignore[attr-defined]
-    )
-
-
-def _adds_up(node: ast.AST) -> bool:
-    """A loop that runs backward within the turn: the turn is a pass over many batches, tasks or parts."""
+def _is_inner_training_loop(node: ast.AST) -> bool:
+    """Is it a loop that runs backward, so that an iteration around it covers many batches, tasks or parts?"""
     head = node.iter if isinstance(node, ast.For | ast.AsyncFor) else None
     if head is not None and any(_ACCUMULATES.search(name) for name in all_names_in(head)):
-        return False  # several batches to one step
+        return False  # gradient accumulation: several batches to one step
     return isinstance(node, LOOPS) and any(
         isinstance(call, ast.Call) and called_name(call) == "backward" for call in walk_scope(node)
     )

@@ -1,4 +1,4 @@
-"""The datasets of a training: which class each loader is given, and what runs to make one of its samples."""
+"""The datasets of a training: their classes, the loaders they are given to, and what runs to make a sample."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from flatout.source.training.loaders import Loader
 from flatout.source.training.regions import Training
 
 _MAKES = ("__getitem__", "__getitems__", "__iter__")
-# Give back parts of, or hand on, the datasets they are given.
+# Functions that return parts of the datasets they are given, or the datasets themselves.
 _WRAPPERS = {"random_split", "Subset", "ConcatDataset", "ChainDataset", "StackDataset", "list", "tuple", "dict"}
 _MOST_FUNCTIONS = 60
 
@@ -27,9 +27,9 @@ _MOST_FUNCTIONS = 60
 @dataclass(frozen=True, slots=True, eq=False)
 class Dataset:
     cls: Class
-    # `__getitem__`, or what else makes its samples, and all of the project that this calls.
+    # `__getitem__` or `__iter__`, and all functions of the project that these call.
     functions: tuple[Function, ...]
-    # Those that are given it; where that cannot be told, those of its training whose dataset is not known.
+    # Those that are given it; if that is not certain, those of its training whose dataset is not known.
     loaders: tuple[Loader, ...]
     is_certain: bool
 
@@ -38,34 +38,34 @@ class Dataset:
         return tuple(loader for loader in self.loaders if loader.trains)
 
     def holds(self, attribute: str) -> list[tuple[ast.expr, Function]]:
-        """What an attribute of the dataset is bound to, and where."""
+        """Values assigned to an attribute of the dataset, each with its method."""
         return self.cls.assigned(attribute)
 
 
 def find_datasets(project: Project, training: Training, loaders: Iterable[Loader]) -> Iterator[Dataset]:
-    """Classes that loaders are given, then the other datasets of files that take part in a training."""
+    """Classes that loaders are given, then other datasets in files of a training."""
     given: dict[int, tuple[Class, list[Loader]]] = {}
     open_loaders = []
     for loader in loaders:
-        classes = _Giving(project).classes(loader)
+        classes = _DatasetClasses(project).classes(loader)
         for cls in classes:
             given.setdefault(id(cls), (cls, []))[1].append(loader)
         if not classes:
             open_loaders.append(loader)
     for cls, of in given.values():
-        yield Dataset(cls, _making(cls, project), tuple(of), True)
+        yield Dataset(cls, _sample_functions(cls, project), tuple(of), True)
     for module in project.mentioning("__getitem__") if open_loaders else ():
         together = [other for other in open_loaders if training.are_together(other.function.module, module)]
         for cls in module.classes.values() if together else ():
             if id(cls) not in given and _is_dataset(cls, project) and not is_evaluation(cls.name):
-                yield Dataset(cls, _making(cls, project), tuple(together), False)
+                yield Dataset(cls, _sample_functions(cls, project), tuple(together), False)
 
 
 def _is_dataset(cls: Class, project: Project) -> bool:
     return project.is_a(cls, "Dataset") and any(project.methods(cls, name) for name in _MAKES)
 
 
-def _making(cls: Class, project: Project) -> tuple[Function, ...]:
+def _sample_functions(cls: Class, project: Project) -> tuple[Function, ...]:
     found: dict[int, Function] = {}
     waiting = [(method, 0) for name in _MAKES for method in project.methods(cls, name)]
     while waiting and len(found) < _MOST_FUNCTIONS:
@@ -79,8 +79,8 @@ def _making(cls: Class, project: Project) -> tuple[Function, ...]:
     return tuple(found.values())
 
 
-class _Giving:
-    """Follows what one loader is given back to where it is made."""
+class _DatasetClasses:
+    """Finds the classes of the dataset that a loader is given."""
 
     def __init__(self, project: Project) -> None:
         self.project = project

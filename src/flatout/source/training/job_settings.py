@@ -1,4 +1,4 @@
-"""The settings that somebody can give to a training: options, keys of config files, fields, entries, constants."""
+"""Settings that the user can give a training: options, keys of config files, fields, entries of dicts, constants."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ _LOADS = ("yaml", "json", "toml", "OmegaConf", "hydra", "fromfile", "exec(", "So
 _CLASSES = re.compile(
     r"dataclass|@define|class \w*(config|args|arguments|options|settings|params|cfg|flags|opts?)\b", re.I
 )
-# Text without any of these declares nothing; asked of every file, so no regular expression.
+# Text without any of these declares no setting. Plain strings: every file is searched for them.
 _DECLARING = (
     "add_argument", "DEFINE_", ".option(", "dataclass", "@define", "CfgNode", "CN(", "edict", "EasyDict", "ConfigDict",
     "onfig", "CONFIG", "cfg = ", "CFG = ", "rgs:", "ptions:", "ettings:", "params = ", "args = ", "opt = ", "rguments:",
     "WORKERS", "BATCH_SIZE", "PREFETCH", "PIN_MEMORY", "ACCUM", "CACHE", "_STEPS", "_INTERVAL", "_EVERY", "_FREQ",
 )  # fmt: skip
 _TREES = ("CfgNode", "CN(", "ConfigDict", "EasyDict", "edict", "ml_collections")
-# Bases of classes whose fields nobody but the project's own code reads.
+# Base classes that do not read the fields of their subclasses.
 _PLAIN_BASES = {"object", "NamedTuple", "BaseModel", "BaseSettings", "Tap", "Serializable", "ABC", "Generic"}
 _LEAST_READ, _LEAST_KEYS = 0.6, 2
-# Of each name that has a meaning, a part; where none is given it is the meaning itself.
+# Parts of all names that mean a setting of torch; where none is given, the setting's own name.
 _STEMS = {
     "num_workers": ("worker",),
     "batch_size": ("batch_size", "samples_per_gpu"),
@@ -67,7 +67,7 @@ _STEMS = {
 
 @dataclass(frozen=True, slots=True)
 class DeclaredSetting:
-    """`name` is what code reads it as, `written` how people write it; `value` is None where it is not known."""
+    """`name` is what code reads it as, `written` how the user writes it; `value` is None if it is not known."""
 
     name: str
     written: str
@@ -84,7 +84,7 @@ class DeclaredSetting:
 
 
 class JobSettings:
-    """Files of one training, and what can be set for it."""
+    """The settings of one training job, and whether its files use them."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class JobSettings:
         loaders: Sequence[Loader],
         declared: dict[int, tuple[DeclaredSetting, ...]],
     ) -> None:
-        """`declared` is what is known of the files that this training shares with others."""
+        """`declared` is shared by all jobs: the settings of each file."""
         self.job = job
         self.training = training
         self.project = training.project
@@ -105,22 +105,22 @@ class JobSettings:
         self._declared = declared
 
     def declared_as(self, *meanings: str) -> list[DeclaredSetting]:
-        """What can be set with one of these meanings."""
+        """Settings that mean one of these of torch."""
         stems = [stem for name in meanings for stem in _STEMS.get(name, (name,))]
-        return self._found(lambda meaning: meaning.meaning in meanings, stems)
+        return self._find(lambda meaning: meaning.meaning in meanings, stems)
 
     def declared_like(self, name: re.Pattern[str], stems: Sequence[str]) -> list[DeclaredSetting]:
-        """What can be set under a name like this; `stems` are parts of such names, in small letters."""
-        return self._found(lambda setting: bool(name.search(setting.name)), stems)
+        """Settings with such a name; `stems` are parts of these names, in lower case."""
+        return self._find(lambda setting: bool(name.search(setting.name)), stems)
 
-    def _found(self, is_wanted: Callable[[DeclaredSetting], bool], stems: Sequence[str]) -> list[DeclaredSetting]:
-        """Files without any of the stems are not taken apart."""
+    def _find(self, is_wanted: Callable[[DeclaredSetting], bool], stems: Sequence[str]) -> list[DeclaredSetting]:
+        """Only files with one of the stems are parsed."""
         written = [*stems, *(stem.upper() for stem in stems)]
         modules = [module for module in self._declaring if any(stem in module.text for stem in written)]
         found = [setting for module in modules for setting in self._of_module(module) if is_wanted(setting)]
-        for leaves in (*self.values.configs.files.values(), *self._python_files):
-            keys = [key for key in _keys(leaves) if is_wanted(key)]
-            found += keys if keys and self._loads(leaves) else []
+        for values in (*self.values.configs.files.values(), *self._python_files):
+            keys = [key for key in _settings_of_file(values) if is_wanted(key)]
+            found += keys if keys and self._loads(values) else []
         return found
 
     @cached_property
@@ -129,7 +129,7 @@ class JobSettings:
 
     @cached_property
     def uses(self) -> SettingUses:
-        """What goes to a loader that evaluates is not of use to the training."""
+        """Uses for training: what goes to a loader for evaluation does not count."""
         return SettingUses(self.project, self.modules, [loader.call for loader in self.loaders if not loader.trains])
 
     @cached_property
@@ -138,37 +138,37 @@ class JobSettings:
 
     @cached_property
     def takes_whole(self) -> bool:
-        """Does code that is not here get all settings at once?"""
+        """Does code outside of the project get all settings at once?"""
         return self.uses.takes_whole()
 
     def is_handed_on(self, setting: DeclaredSetting) -> bool:
-        """Is a section around it handed on as a whole, to be read by whoever gets it?"""
+        """Is a section around it passed on as a whole?"""
         return any(self._uses_of_sections.is_used(section) for section in setting.sections)
 
     def is_dead(self, setting: DeclaredSetting) -> bool:
-        """Nothing that is here, or may be elsewhere, depends on it."""
+        """Does nothing depend on it, neither here nor possibly elsewhere?"""
         return not self.uses.is_used(setting.name) and not self.is_handed_on(setting) and not self.takes_whole
 
     def says(self, pattern: re.Pattern[str]) -> bool:
-        """Does the code, comments and config files aside?"""
+        """Does the code match, without comments and config files?"""
         return any(
             pattern.search(module.text) and pattern.search(_COMMENT.sub("", module.text)) for module in self.modules
         )
 
     # Config files.
 
-    def _loads(self, leaves: ConfigValues) -> bool:
-        """Does this training read the keys of a file? That is how a config is told that no code names."""
+    def _loads(self, values: ConfigValues) -> bool:
+        """Does this training load a config file? If no code names it, by the keys that the code reads."""
         if not self._reads_files:
             return False
-        file = PurePath(next(iter(leaves.values())).file).name
+        file = PurePath(next(iter(values.values())).file).name
         if any(
             f"{quote}{file}" in module.text or f"/{file}" in module.text for module in self.modules for quote in "'\""
         ):
             return True
-        # Names of torch's own arguments stand in every training.
-        names = {path[-1] for path in leaves} - TORCH_SETTINGS.keys()
-        return self._reads_any_file and len(names & self._words) >= max(_LEAST_KEYS, _LEAST_READ * len(names))
+        # Names of torch's own arguments are in every training.
+        names = {path[-1] for path in values} - TORCH_SETTINGS.keys()
+        return self._reads_any_file and len(names & self._read_words) >= max(_LEAST_KEYS, _LEAST_READ * len(names))
 
     @cached_property
     def _reads_files(self) -> bool:
@@ -176,18 +176,18 @@ class JobSettings:
 
     @cached_property
     def _reads_any_file(self) -> bool:
-        """Is the file's name given from outside, or put together?"""
+        """Is the name of a config file given by the user, or composed?"""
         return any(_GIVEN.search(module.text) for module in self.modules)
 
     @cached_property
-    def _words(self) -> frozenset[str]:
-        """What is read as an attribute or a key, more or less."""
+    def _read_words(self) -> frozenset[str]:
+        """Words that may be read as an attribute or a key."""
         return frozenset().union(*(_READ.findall(module.text) for module in self.modules))
 
     @cached_property
     def _python_files(self) -> list[ConfigValues]:
         configs = self.values.configs.in_python
-        return [leaves for module, leaves in configs if not self.training.takes_part(module)]
+        return [values for module, values in configs if not self.training.takes_part(module)]
 
     # Code.
 
@@ -251,7 +251,7 @@ class JobSettings:
 def find_job_settings(
     jobs: Sequence[TrainingJob], training: Training, values: Values, loaders: Sequence[Loader]
 ) -> Iterator[JobSettings]:
-    """One for each training; two that share all their files are one."""
+    """One for each training job; jobs that share all their files are one."""
     seen: set[frozenset[int]] = set()
     declared: dict[int, tuple[DeclaredSetting, ...]] = {}
     for job in jobs:
@@ -261,14 +261,14 @@ def find_job_settings(
             yield JobSettings(job, training, values, loaders, declared)
 
 
-def _keys(leaves: ConfigValues) -> Iterator[DeclaredSetting]:
-    for path, leaf in leaves.items():
-        if leaf.line is not None and not isinstance(leaf.value, list | dict):
-            yield DeclaredSetting(path[-1], ".".join(path), leaf.value, _place(leaf), "key", path[:-1])
+def _settings_of_file(values: ConfigValues) -> Iterator[DeclaredSetting]:
+    for path, value in values.items():
+        if value.line is not None and not isinstance(value.value, list | dict):
+            yield DeclaredSetting(path[-1], ".".join(path), value.value, _place(value), "key", path[:-1])
 
 
-def _place(leaf: ConfigValue) -> Place:
-    return Place(leaf.file, leaf.line or 1)
+def _place(value: ConfigValue) -> Place:
+    return Place(value.file, value.line or 1)
 
 
 def _entries(node: ast.expr, sections: KeyPath, module: Module) -> Iterator[DeclaredSetting]:

@@ -1,6 +1,6 @@
-"""A training as a whole: where it begins, which files take part, and what their text says.
+"""Training jobs: where a training starts, which files take part in it, and what their text says.
 
-What a script leaves out can only be told of all its files together: a setting may stand in any of them.
+What a training leaves out can only be told from all its files together: a setting may be in any of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from flatout.source.syntax.module import Function, Module
 from flatout.source.syntax.nodes import called_name, dotted_name, has_star_arguments
 from flatout.source.training.regions import Loop, Training
 
-# Whose loop it is: written out, or run by a trainer whose settings are the arguments of a call.
+# Whose loop it is: the project's own, or that of a trainer whose settings are the arguments of a call.
 Kind = Literal["loop", "lightning", "transformers"]
 
 _COMMENT = re.compile(r"(^|\s)#.*")
@@ -29,22 +29,22 @@ _OF_TRANSFORMERS = ("transformers", "trl", "sentence_transformers", "setfit")
 _TRAINING = re.compile(r"train|fit|learn|main|run|epoch|update|optimi[sz]e_param|finetune", re.I)
 _CONFIGS = re.compile(r"^(conf|cfg|config|setting|hparam|recipe|option|param|yaml|json|experiment)\w*$", re.I)
 _MODELS = ("model", "net", "network", "self.model", "self.net")
-_FARTHEST = 3
-_MOST = 400
+_MAX_IMPORT_HOPS = 3
+_MAX_FILES = 400
 
 
 @dataclass(frozen=True, slots=True)
 class TextPattern:
-    """Something a line of a text may say: `parts` are plain, and whatever the pattern matches has one of them.
+    """A regular expression for a line, with plain strings of which every match contains one.
 
-    Files are many and patterns slow; a hundred times slower than looking for a part.
+    Searching for the strings first is a hundred times faster than the expression alone.
     """
 
     pattern: re.Pattern[str]
     parts: tuple[str, ...]
 
     def is_in(self, text: str) -> bool:
-        """Comments aside: what is commented out sets nothing."""
+        """Comments do not count: what is commented out sets nothing."""
         return any(
             self.pattern.search(_COMMENT.sub("", line)) for part in self.parts for line in _lines_with(part, text)
         )
@@ -55,10 +55,10 @@ def text_pattern(pattern: str, *parts: str) -> TextPattern:
 
 
 class JobTexts:
-    """What the files of a project say, each asked once: trainings share most of their files."""
+    """Which patterns match which files of a project; remembered, as jobs share most of their files."""
 
     def __init__(self, configs: Mapping[str, str]) -> None:
-        # Each with the folder that it is for.
+        # Config files, each with the folder it is for.
         self._configs = [(_anchor(name), text) for name, text in configs.items()]
         self._said: dict[tuple[TextPattern, int], bool] = {}
         self._imported: dict[int, list[str]] = {}
@@ -70,7 +70,7 @@ class JobTexts:
         return self._imported[id(module)]
 
     def last_imported(self, module: Module) -> set[str]:
-        """The last parts of their names."""
+        """Last parts of the names that a module imports."""
         if id(module) not in self._last:
             self._last[id(module)] = {name.rpartition(".")[2] for name in self.imported(module)}
         return self._last[id(module)]
@@ -82,7 +82,7 @@ class JobTexts:
         return self._said[key]
 
     def configs_say(self, what: TextPattern, module: Module) -> bool:
-        """Those that lie above or below the file, not those of its neighbours."""
+        """Does a config file above or below the module's folder match? Not those of neighbouring folders."""
         folder = PurePath(module.shown).parent
         return any(
             (folder.is_relative_to(anchor) or anchor.is_relative_to(folder)) and self._config_says(what, text)
@@ -100,7 +100,7 @@ _ON_GPU = text_pattern(
     r"\bcuda\b|\bAccelerator\(|\baccelerator\s*=\s*[\"'](gpu|cuda|auto)|\bgpus?\s*=|\bdevices\s*=",
     "cuda", "Accelerator(", "accelerator", "gpu", "devices",
 )  # fmt: skip
-# Settings that come from a launcher's own file or command line, which nobody sees here.
+# Launchers that take settings from a file or command line of their own, which is not in the project.
 _LAUNCHED = text_pattern(
     r"\bAccelerator\(|\bdeepspeed\b|\bFabric\(|\bcolossalai\b|\bLightningCLI\(|\bxla_model\b",
     "Accelerator(", "deepspeed", "Fabric(", "colossalai", "LightningCLI(", "xla_model",
@@ -109,7 +109,7 @@ _LAUNCHED = text_pattern(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainingJob:
-    """`node` is what a reader knows it by: its loop, or the call that makes its trainer."""
+    """A training with all its files. `node` is its loop, or the call that makes its trainer."""
 
     kind: Kind
     module: Module
@@ -119,7 +119,7 @@ class TrainingJob:
     texts: JobTexts
 
     def says(self, what: TextPattern) -> bool:
-        """Does the text of one of its files, comments aside, or of the project's config files?"""
+        """Does one of its files match, or one of the config files beside it?"""
         return any(self.texts.say(what, module) for module in self.modules) or self.texts.configs_say(what, self.module)
 
     @property
@@ -128,7 +128,7 @@ class TrainingJob:
 
     @property
     def is_launched(self) -> bool:
-        """A launcher or its config file has a say in precision and compiling."""
+        """May a launcher or its config file set precision and compiling?"""
         return self.says(_LAUNCHED)
 
     @property
@@ -138,11 +138,11 @@ class TrainingJob:
         return loop_header(self.node, self.module)
 
     def is_given(self, *names: str) -> bool:
-        """Does the call that makes the trainer set one of these, or may it?"""
+        """Does the call that makes the trainer set one of these arguments, or may it?"""
         node = self.node
         if not isinstance(node, ast.Call):
             return False
-        # Where only the trainer itself is made here, its arguments come from a command line or another file.
+        # If only the trainer is made here, its arguments come from a command line or another file.
         is_elsewhere = self.kind == "transformers" and called_name(node).endswith("Trainer")
         return is_elsewhere or has_star_arguments(node) or any(keyword.arg in names for keyword in node.keywords)
 
@@ -171,13 +171,13 @@ def loop_header(loop: Loop, module: Module) -> Place:
 
 
 def find_jobs(training: Training) -> tuple[TrainingJob, ...]:
-    """One for each file that trains; not for tests."""
+    """One job for each file that trains, without tests."""
     project = training.project
     begun: dict[int, tuple[Kind, Function, Loop | ast.Call]] = {}
     for region in training.regions:
-        if region.call_site is None and region.loop is not None and _trains(region.loop, region.function):
+        if region.call_site is None and region.loop is not None and _is_training_loop(region.loop, region.function):
             begun.setdefault(id(region.module), ("loop", region.function, region.loop))
-    for kind, function, call in _trainers_in(project):
+    for kind, function, call in _find_trainers(project):
         begun.setdefault(id(function.module), (kind, function, call))
     texts = JobTexts({config: project.read(config) for config in project.configs} if begun else {})
     return tuple(
@@ -191,8 +191,8 @@ def is_test_module(module: Module) -> bool:
     return bool(_TESTS.search(module.shown))
 
 
-def _trains(loop: Loop, function: Function) -> bool:
-    """Goes over data, or says that it trains; a count alone may be the steps of an attack, or of a fit to one image."""
+def _is_training_loop(loop: Loop, function: Function) -> bool:
+    """Does a loop iterate over data, or is it named for training? A mere count may be the steps of an attack."""
     if isinstance(loop, ast.For | ast.AsyncFor) and not (
         isinstance(loop.iter, ast.Call) and called_name(loop.iter) in ("range", "trange", "count")
     ):
@@ -200,7 +200,7 @@ def _trains(loop: Loop, function: Function) -> bool:
     return function.definition is None or bool(_TRAINING.search(f"{function.qualified} {function.module.shown}"))
 
 
-def _trainers_in(project: Project) -> Iterator[tuple[Kind, Function, ast.Call]]:
+def _find_trainers(project: Project) -> Iterator[tuple[Kind, Function, ast.Call]]:
     """Calls that make a framework's trainer, or its arguments, in files that also start it."""
     for module in project.mentioning("Trainer"):
         if ".fit(" not in module.text or "ightning" not in module.text:
@@ -219,24 +219,24 @@ def _trainers_in(project: Project) -> Iterator[tuple[Kind, Function, ast.Call]]:
 
 
 def _origin(call: ast.Call, module: Module) -> str:
-    """The module that what is called comes from: `lightning.pytorch` of `L.Trainer`."""
+    """The module that the called name is imported from: `lightning.pytorch` of `L.Trainer`."""
     first = dotted_name(call.func).split(".")[0]
     brought = module.imports.get(first)
     return brought.module if brought is not None else ""
 
 
 def _files_of(module: Module, training: Training, texts: JobTexts) -> tuple[Module, ...]:
-    """Those that take part in the same training, and those that import its file, with what they import."""
+    """Files of the same training, and files that import it, with what those import."""
     project = training.project
     found = {id(other): other for other in project.modules if training.are_together(module, other)}
     found[id(module)] = module
     waiting = [(importer, 1) for importer in _importers(module, project, texts)]
-    while waiting and len(found) < _MOST:
+    while waiting and len(found) < _MAX_FILES:
         current, distance = waiting.pop()
         if id(current) in found:
             continue
         found[id(current)] = current
-        if distance < _FARTHEST:
+        if distance < _MAX_IMPORT_HOPS:
             waiting += [
                 (other, distance + 1)
                 for other in (*_imported(current, project, texts), *_importers(current, project, texts))
@@ -258,7 +258,7 @@ def _importers(module: Module, project: Project, texts: JobTexts) -> list[Module
 
 
 def nearby_modules(job: TrainingJob) -> tuple[Module, ...]:
-    """The file that trains, and those that it imports or that import it; a library has more than is trained here."""
+    """The file that trains, and those that it imports or that import it: a library holds more than is trained here."""
     module, ending = job.module, job.module.name.split(".")[-1]
     brought = set(job.texts.imported(module))
     found = [module]
@@ -270,7 +270,7 @@ def nearby_modules(job: TrainingJob) -> tuple[Module, ...]:
 
 
 def find_model_call(job: TrainingJob) -> ast.expr | None:
-    """The call that makes the model, or puts it on the device, in the file that trains."""
+    """The call that makes the model, or moves it to the device, in the file that trains."""
     for function in (job.function, job.module.body, *job.module.functions):
         for name in _MODELS:
             made = [call for call in function.bindings.get(name, ()) if isinstance(call, ast.Call)]

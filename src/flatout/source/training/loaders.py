@@ -1,4 +1,4 @@
-"""The DataLoaders of a project: what each is for, and which settings reach it."""
+"""The DataLoaders of a project: which settings reach them, what they are for, and where their samples are."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _POSITIONS = {
         ]
     )
 }
-# Whose loaders are torch's, or derived from it.
+# Packages whose DataLoader is torch's, or derived from it.
 _LIBRARIES = {"torch", "dgl", "torch_geometric", "monai"}
 _OF_GRAPHS = "GraphDataLoader"
 _DERIVED = re.compile(r"^class[ \t]+(\w+)[ \t]*\([^)]*\bDataLoader\b", re.M)
@@ -52,7 +52,7 @@ _RENAMED = re.compile(r"\bDataLoader[ \t]+as[ \t]+(\w+)")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """`missing`: left to torch's default. `known`: `value` reaches the loader. `unknown`: it cannot be told."""
+    """`missing`: torch's default. `known`: `value` reaches the loader. `unknown`: it is not certain."""
 
     state: Literal["missing", "known", "unknown"]
     value: Value | None = None
@@ -67,7 +67,7 @@ class Loader:
     call: ast.Call
     function: Function
     trains: bool
-    # Where the project derives a class from torch's: how that is made, and what it hands on to torch's.
+    # If its class is derived from torch's in the project: its `__init__`, and the call of torch's in that.
     made_by: Function | None = None
     handed_on: ast.Call | None = None
 
@@ -77,13 +77,13 @@ class Loader:
 
 
 def find_loaders(project: Project) -> Iterator[Loader]:
-    """All calls that make torch's DataLoader, or one that is derived from it, by whatever name."""
+    """All calls that make a DataLoader of torch, or of a class derived from it."""
     for name in _names(project):
         for module in project.mentioning(name):
             for call, function in module.calls.get(name, ()):
                 meant = project.lookup(name, function) if isinstance(call.func, ast.Name) else None
                 own = meant if isinstance(meant, Class) else None
-                # Without a dataset it is a type, or the call of a method of that name.
+                # Without a dataset it is an annotation, or the call of a method with this name.
                 if argument(call, "dataset", 0) is None or not _is_torch_own(name, own, module):
                     continue
                 makes = own.methods.get("__init__") if own is not None else None
@@ -101,7 +101,7 @@ def _names(project: Project) -> list[str]:
 
 
 def _is_torch_own(name: str, own: Class | None, module: Module) -> bool:
-    """Torch's, or derived from it, and nothing else by the same name."""
+    """Is a class torch's DataLoader or derived from it, and not another class of this name?"""
     if own is None:
         brought = module.imports.get(name)
         return name == "DataLoader" or (brought is not None and brought.module.split(".")[0] in _LIBRARIES)
@@ -113,12 +113,12 @@ def _is_torch_own(name: str, own: Class | None, module: Module) -> bool:
 
 
 def loader_argument(loader: Loader, name: str) -> ast.expr | None:
-    """What the call says for one of the loader's parameters."""
+    """The argument that the call gives for a parameter of DataLoader."""
     return argument(loader.call, name, _POSITIONS.get(name))
 
 
 def accepts_setting(loader: Loader, name: str) -> bool:
-    """Can the call be given one more of the loader's settings?"""
+    """Can the call be given another argument of DataLoader?"""
     made_by = loader.made_by
     if made_by is None or made_by.definition is None:
         return True
@@ -126,9 +126,9 @@ def accepts_setting(loader: Loader, name: str) -> bool:
 
 
 def loader_setting(loader: Loader, name: str, values: Values) -> Setting:
-    """What reaches the loader for one of its parameters."""
+    """The value that reaches the loader for one of its parameters."""
     if loader.handed_on is not None and (handed := argument(loader.handed_on, name, _POSITIONS.get(name))) is not None:
-        return _through(loader, handed, values)
+        return _derived_setting(loader, handed, values)
     given = loader_argument(loader, name)
     if given is not None:
         return _known_setting(values.of(given, loader.function))
@@ -151,8 +151,8 @@ def _known_setting(value: Value | None) -> Setting:
     return Setting("unknown") if value is None else Setting("known", value)
 
 
-def _through(loader: Loader, handed: ast.expr, values: Values) -> Setting:
-    """What a class of the project's hands on to torch's: a parameter of its own, as this call gives or leaves it."""
+def _derived_setting(loader: Loader, handed: ast.expr, values: Values) -> Setting:
+    """The value that a derived class passes to torch's: a parameter of its own that this call gives or leaves out."""
     made_by = loader.made_by
     if made_by is None or made_by.definition is None:
         return Setting("unknown")
@@ -164,24 +164,24 @@ def _through(loader: Loader, handed: ast.expr, values: Values) -> Setting:
     left = defaults(made_by.definition).get(handed.id)
     is_open = any(keyword.arg is None for keyword in loader.call.keywords)
     off = isinstance(left, ast.Constant) and not left.value and not is_open
-    # What is off unless the call says otherwise is said, or not, by the call.
+    # A default that is off counts as left out by the call.
     return Setting("missing") if off else Setting("unknown")
 
 
-# What a loader serves, and where its samples lie: training or evaluation, files, memory or a device.
+# Where its samples are, and whether it is for training.
 
 _WRAPPERS = {"random_split", "Subset", "ConcatDataset", "RandomSplit"}
-# Datasets that hand out what lies in memory.
+# Datasets whose samples are in memory.
 _IN_MEMORY = {"TensorDataset"}
 _ARRAYS = ("np", "numpy", "torch")
 _MAY_LIE_ELSEWHERE = {"load", "memmap", "open_memmap", "fromfile"}
 _OF_ARRAYS = re.compile(r"^(typing\.)?(List|list|Tuple|tuple)\b|(^|\.)(ndarray|Tensor)$")
-# Of data only: elsewhere it is a device.
+# In names of data only: elsewhere `dev` is a device.
 _DEV = re.compile(r"(^|_)dev(_?(set|data|loader|dataset|dataloader|dl|ds))?$", re.I)
 
 
 def serves_training(call: ast.Call, function: Function, project: Project) -> bool:
-    """As far as names and uses tell, and not made by data that goes through its own samples once, to prepare them."""
+    """By names and uses; not if a dataset makes it to go through its own samples once."""
     of = function.owner
     if of is not None and any(project.is_a(of, ending) for ending in ("Dataset", "Loader", "Sampler")):
         return False
@@ -189,34 +189,34 @@ def serves_training(call: ast.Call, function: Function, project: Project) -> boo
 
 
 def is_in_memory(loader: Loader, project: Project) -> bool:
-    """Are its samples there at once, so that workers would only carry them about?"""
+    """Are its samples in memory, so that workers would only copy them?"""
     return loader.dataset is not None and _in_memory(loader.dataset, loader.function, project, 0)
 
 
 def has_device_samples(loader: Loader, project: Project) -> bool:
-    """Do its samples come from a device, as far as its dataset, the class of that, or a default device, tells?"""
+    """Do its samples come from a device, by its dataset, its class, its collate function or a default device?"""
     if project.mentioning("set_default_device") or project.mentioning("set_default_tensor_type"):
         return True
     dataset, function = loader.dataset, loader.function
     if dataset is None:
         return False
-    if any(isinstance(node, ast.Call) and moves_to(node) == "device" for node in _made_of(dataset, function)):
+    if any(isinstance(node, ast.Call) and moves_to(node) == "device" for node in _nodes_of_dataset(dataset, function)):
         return True
     cls = project.class_of(dataset, function)
-    making = [*(cls.methods.values() if cls is not None else ()), *_collating(loader.call, function, project)]
+    making = [*(cls.methods.values() if cls is not None else ()), *_collate_function(loader.call, function, project)]
     return any(moves_to(call) == "device" for each in making for call in each.calls)
 
 
-def _made_of(dataset: ast.expr, function: Function) -> Iterator[ast.AST]:
-    """The dataset as it is made here: `TensorDataset(x.to(device))`, in one or two lines."""
+def _nodes_of_dataset(dataset: ast.expr, function: Function) -> Iterator[ast.AST]:
+    """Nodes of the expression that makes the dataset: `TensorDataset(x.to(device))`, or a name bound to it."""
     yield from ast.walk(dataset)
     made = function.bindings.get(dataset.id, ()) if isinstance(dataset, ast.Name) else ()
     for value in made if len(made) == 1 else ():
         yield from ast.walk(value)
 
 
-def _collating(call: ast.Call, function: Function, project: Project) -> list[Function]:
-    """The function that puts its batches together, where it is one of the project's."""
+def _collate_function(call: ast.Call, function: Function, project: Project) -> list[Function]:
+    """The collate function, if it is a function of the project."""
     given = argument(call, "collate_fn", 6)
     meant = project.lookup(given.id, function) if isinstance(given, ast.Name) else None
     return [meant] if isinstance(meant, Function) else []
@@ -236,7 +236,7 @@ def _in_memory(node: ast.expr, function: Function, project: Project, depth: int)
         known = _named_in_memory(node.id, function, project, depth)
         if known is not None:
             return known
-    return _hands_out(node, function, project)
+    return _returns_samples_at_once(node, function, project)
 
 
 def _is_made_in_memory(call: ast.Call, function: Function, project: Project, depth: int) -> bool:
@@ -254,25 +254,25 @@ def _is_made_in_memory(call: ast.Call, function: Function, project: Project, dep
     made = project.resolve(call, function)
     if len(made) == 1 and made[0].name != "__init__":
         returned = made[0].returned()
-        # Of several that are returned together it cannot be told which this is.
+        # Of a returned tuple it is not known which part this is.
         return bool(returned) and all(
             value is not None and not isinstance(value, ast.Tuple) and _in_memory(value, made[0], project, depth + 1)
             for value in returned
         )
-    return _hands_out(call, function, project)
+    return _returns_samples_at_once(call, function, project)
 
 
 def _named_in_memory(name: str, function: Function, project: Project, depth: int) -> bool | None:
-    """None: nothing here says where it is."""
+    """None if it is not known."""
     for scope in function.scopes():
         values, given = scope.bindings.get(name, []), name in scope.parameters
         if values or given:
-            in_memory = not given or _is_noted_in_memory(name, scope)
+            in_memory = not given or _is_annotated_in_memory(name, scope)
             return in_memory and all(_in_memory(value, scope, project, depth + 1) for value in values)
     return None
 
 
-def _is_noted_in_memory(name: str, function: Function) -> bool:
+def _is_annotated_in_memory(name: str, function: Function) -> bool:
     """`samples: list[Tensor]`, `x: np.ndarray`."""
     plain = function.definition
     given = (*plain.args.posonlyargs, *plain.args.args, *plain.args.kwonlyargs) if plain is not None else ()
@@ -280,8 +280,8 @@ def _is_noted_in_memory(name: str, function: Function) -> bool:
     return noted is not None and bool(_OF_ARRAYS.search(ast.unparse(noted).split("[")[0]))
 
 
-def _hands_out(node: ast.expr, function: Function, project: Project) -> bool:
-    """Without a single call there is no reading, decoding or transforming."""
+def _returns_samples_at_once(node: ast.expr, function: Function, project: Project) -> bool:
+    """Does its class return samples without any call: no reading, decoding or transforming?"""
     cls = project.class_of(node, function)
     makes = project.methods(cls, "__getitem__") if cls is not None else []
     return bool(makes) and not any(isinstance(call, ast.Call) for call in own_nodes(makes[0]))
@@ -291,7 +291,7 @@ def _hands_out(node: ast.expr, function: Function, project: Project) -> bool:
 
 
 def _is_named_for_training(call: ast.Call, function: Function) -> bool:
-    """As its names tell: what it is bound to, the key it is kept under, its dataset, the function it is made in."""
+    """By the names it is bound to, the key it is kept under, its dataset, and the function that makes it."""
     names = [*_bound_to(call, function)]
     dataset = argument(call, "dataset", 0)
     if dataset is not None:
@@ -321,7 +321,7 @@ def _bound_to(call: ast.Call, function: Function) -> Iterator[str]:
 
 
 def _evaluates(call: ast.Call, function: Function) -> bool:
-    """By its uses: all that is done with it is to go over it without gradients, or to hand it to an evaluation."""
+    """Is it only iterated without gradients, or passed to an evaluation?"""
     name = next((name for name, values in function.bindings.items() if values == [call] and "." not in name), None)
     if name is None or function.definition is None:
         return False
@@ -345,17 +345,17 @@ def _evaluates(call: ast.Call, function: Function) -> bool:
             if any(isinstance(given, ast.Name) and given.id == name for given in inner.args)
             and called_name(inner) not in _LOOKING
         ),
-        # What it is given to beyond these is out of sight.
+        # Uses after it is returned are not known.
         *(
             False
             for node in own_nodes(function)
-            if isinstance(node, ast.Return | ast.Yield) and node.value is not None and _hands_back(name, node.value)
+            if isinstance(node, ast.Return | ast.Yield) and node.value is not None and _is_returned(name, node.value)
         ),
     ]
     return bool(served) and all(served)
 
 
-def _hands_back(name: str, value: ast.expr) -> bool:
+def _is_returned(name: str, value: ast.expr) -> bool:
     several = (
         value.elts if isinstance(value, ast.Tuple | ast.List) else value.values if isinstance(value, ast.Dict) else ()
     )
@@ -363,12 +363,12 @@ def _hands_back(name: str, value: ast.expr) -> bool:
 
 
 _NO_GRADIENTS = {"no_grad", "inference_mode"}
-# Functions of the language that only look at it, or go over it with a loop that is seen.
+# Functions that do not use its batches, or wrap it for a loop here.
 _LOOKING = {"len", "enumerate", "tqdm", "iter", "zip", "track", "trange", "print"}
 
 
 def resolve_collate(given: ast.expr, function: Function, project: Project) -> list[Function]:
-    """The functions of the project that a `collate_fn` stands for."""
+    """The functions of the project that a `collate_fn` may be."""
     if isinstance(given, ast.IfExp):
         return [*resolve_collate(given.body, function, project), *resolve_collate(given.orelse, function, project)]
     if isinstance(given, ast.Call) and called_name(given) == "partial" and given.args:

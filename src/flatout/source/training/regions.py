@@ -1,4 +1,4 @@
-"""Which code runs in every training step: loops that run backward and an optimizer's step, and what they call."""
+"""Which code runs in every training step: loops that run backward and an optimizer step, and what they call."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from flatout.source.syntax.nodes import (
 
 _BACKWARD, _STEP = "backward", "step"
 _BACKWARDS = {"backward", "manual_backward", "backward_step"}
-# Of helpers that step one optimizer or several: `optimizer_step`, `step_optimizers`, `optimizer_step_all`.
+# Helpers that step one optimizer or several: `optimizer_step`, `step_optimizers`, `optimizer_step_all`.
 _STEPS = re.compile(r"^apply_gradients$|optim\w*_step(_|$)|(^|_)step_(all_)?optim", re.I)
-# `.step()` of these is no optimizer's.
+# Objects whose `.step()` is not an optimizer step.
 _OTHER_STEPS = re.compile(r"env|sched|prof|timer|sim|game|warm|anneal|decay|progress|bar|writer|logger|world|ema", re.I)
 _SEEDS = ("backward(", "backward_step(", "def training_step", "def compute_loss")
-# What a framework calls for each batch, and how the class that has it is told.
+# Methods that a framework calls for each batch, with parts of the names of their base classes.
 _FRAMEWORK = {
     "training_step": ("Module", "Trainer", "Model", "Task", "System", "Runner", "Lit"),
     "compute_loss": ("Trainer",),
@@ -41,14 +41,14 @@ _HOOKS = re.compile(r"(^|_)(hooks|callbacks|handlers|plugins|listeners)$", re.I)
 _STEPPING = re.compile(r"train|step|update|optimi[sz]e|learn|fit|iter|batch", re.I)
 _ASIDE = re.compile(
     r"(^|_)(eval\w*|valid\w*|val|test\w*|infer\w*|predict\w*|save\w*|checkpoint\w*|plot\w*|visuali[sz]e\w*|vis|export\w*"
-    # To build targets, masks or a graph of each batch is a part of the step.
+    # Building targets, masks or a graph for each batch is part of the step.
     r"|dump\w*|debug\w*|summar\w*|setup|build(?!_?(target|anchor|mask|label|input|batch|loss|graph))\w*|init\w*"
     r"|make_dataset|load\w*)(_|$)",
     re.I,
 )
 _LOGGING = re.compile(r"(^|_)(save|dump|write)_(logs?|losses|metrics?|scalars?|stats)(_|$)", re.I)
 _SCORES = re.compile(r"^(decision_function|score|predict\w*|encode|transform|embed\w*)$", re.I)
-# Run by calling an object, under whatever name it has.
+# Methods that run when an object is called, by whatever name.
 _CALLED_UNNAMED = {"forward", "__call__"}
 _MOST_REGIONS = 400
 
@@ -65,13 +65,13 @@ class CallSite:
 
 @dataclass(slots=True, eq=False)
 class Region:
-    """Statements that run in every step: the body of a training loop, or of a function that one calls."""
+    """Statements that run in every step: the body of a training loop, or of a function that it calls."""
 
     function: Function
     body: Sequence[ast.stmt]
-    # The training loop, where the region is its body.
+    # The training loop whose body the region is.
     loop: Loop | None = None
-    # How it is reached from such a loop; None for the loop itself, and for what a framework calls.
+    # The call by which a loop reaches it; None for the loop itself, and for methods that a framework calls.
     call_site: CallSite | None = None
     _main_path: list[ProgramPoint] | None = None
 
@@ -81,14 +81,17 @@ class Region:
 
     @property
     def root(self) -> Region:
-        current = self
-        while current.call_site is not None:
-            current = current.call_site.caller
-        return current
+        return self if self.call_site is None else self.call_site.caller.root
 
     @property
     def depth(self) -> int:
         return 0 if self.call_site is None else self.call_site.caller.depth + 1
+
+    def call_chain(self, node: ast.AST) -> Iterator[tuple[Region, ast.AST]]:
+        """The region with a node of it, then each caller with its call, up to the root."""
+        yield self, node
+        if self.call_site is not None:
+            yield from self.call_site.caller.call_chain(self.call_site.call)
 
     def main_path(self) -> list[ProgramPoint]:
         """Every node that runs in every step."""
@@ -98,25 +101,25 @@ class Region:
 
 
 class Training:
-    """All training of a project. `regions` are in the order they are reached, loops first."""
+    """All training of a project. `regions` are in the order they are reached, training loops first."""
 
     def __init__(self, project: Project) -> None:
         self.project = project
         self.loops: list[tuple[Loop, Function]] = []
         self._found: set[int] = set()
         self._effects: dict[int, frozenset[str]] = {}
-        # Functions whose backward and step a training loop was seen to take.
+        # Functions that a training loop calls for its backward or step.
         self._absorbed: set[int] = set()
-        # Which trainings, by number, each module takes part in.
+        # The trainings, by number, that each module takes part in.
         self._of_module: dict[int, set[int]] | None = None
         self._imports: dict[int, list[Module]] = {}
         self._search()
-        self.regions = self._expanded([*self._roots()])
+        self.regions = self._expand([*self._roots()])
 
-    # Finding the loops.
+    # Finding training loops.
 
     def _search(self) -> None:
-        """From the functions that run backward or a step up to all that call them, then down again."""
+        """Goes up from functions that call backward or step to all their callers, then down again for effects."""
         seeds = [
             f
             for module in self.project.modules
@@ -124,14 +127,14 @@ class Training:
             for f in module.functions
         ]
         self._seeds = seeds
-        waiting = [(f, 0) for f in seeds if any(_direct(call) for call in f.calls)]
+        waiting = [(f, 0) for f in seeds if any(_direct_effects(call) for call in f.calls)]
         hot: dict[int, Function] = {}
         while waiting:
             function, depth = waiting.pop()
             if id(function) in hot:
                 continue
             hot[id(function)] = function
-            # A closure is run by whoever is given it, in the function around it.
+            # A closure runs in the function around it.
             above = [function.parent] if function.parent is not None else []
             if depth < MAX_HOPS:
                 callers = [inside for _, inside in self.project.callers(function)]
@@ -141,26 +144,26 @@ class Training:
             self.effects(function)
 
     def effects(self, function: Function, depth: int = 0) -> frozenset[str]:
-        """What one call of it does outside of training loops of its own: backward, step, both or neither."""
+        """What a call of the function does outside of training loops in it: backward, step, both or neither."""
         if id(function) not in self._effects:
             self._effects[id(function)] = frozenset()  # while it is being looked at
             if depth <= MAX_HOPS:
                 done: set[str] = set()
                 for statement in function.node.body:
-                    done |= self._of(statement, function, depth)
-                # What it does besides a training loop of its own, at an epoch's end say, is no step of its caller.
+                    done |= self._effects_of(statement, function, depth)
+                # What it does beside a training loop, at the end of an epoch say, is not a step of its caller.
                 holds_a_loop = any(of is function for _, of in self.loops)
                 self._effects[id(function)] = frozenset() if holds_a_loop else frozenset(done)
         return self._effects[id(function)]
 
-    def _of(self, node: ast.AST, function: Function, depth: int) -> set[str]:
+    def _effects_of(self, node: ast.AST, function: Function, depth: int) -> set[str]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
             return set()
         done: set[str] = set()
         for child in children(node):
-            done |= self._of(child, function, depth)
+            done |= self._effects_of(child, function, depth)
         if isinstance(node, ast.Call):
-            done |= self._of_call(node, function, depth)
+            done |= self._effects_of_call(node, function, depth)
         elif isinstance(node, LOOPS) and done >= {_BACKWARD, _STEP} and not _is_over_hooks(node):
             if _is_scoring(node, function):
                 return set()
@@ -171,20 +174,20 @@ class Training:
             return set()
         return done
 
-    def _of_call(self, call: ast.Call, function: Function, depth: int) -> set[str]:
+    def _effects_of_call(self, call: ast.Call, function: Function, depth: int) -> set[str]:
         # `trainer.step(batch)` may be an optimizer's step, or run one together with its backward.
-        done = _direct(call)
+        done = _direct_effects(call)
         name = called_name(call)
-        # Only names that can lead to a backward are worth following.
+        # Only names that can lead to a backward are followed.
         known = name in self._hot or name in function.bindings or not self._hot.isdisjoint(_CALLED_UNNAMED)
         callees = self.project.resolve(call, function) if known else []
         # `optimizer.step(closure)`: the closure runs the backward.
-        for callee in (*callees, *self._handed(call, function)):
+        for callee in (*callees, *self._passed_functions(call, function)):
             done |= self.effects(callee, depth + 1)
         return done
 
-    def _handed(self, call: ast.Call, function: Function) -> list[Function]:
-        """Functions that are handed over by name, to be called there: only those defined right here, and hooks."""
+    def _passed_functions(self, call: ast.Call, function: Function) -> list[Function]:
+        """Functions passed as arguments: those defined in this function, and hooks."""
         found = []
         for given in all_arguments(call):
             if isinstance(given, ast.Name):
@@ -196,12 +199,12 @@ class Training:
     def _absorb(self, node: ast.AST, function: Function, depth: int) -> None:
         for part in walk_scope(node):
             if isinstance(part, ast.Call):
-                for callee in (*self.project.resolve(part, function), *self._handed(part, function)):
+                for callee in (*self.project.resolve(part, function), *self._passed_functions(part, function)):
                     if self._effects.get(id(callee)) and id(callee) not in self._absorbed and depth < MAX_HOPS:
                         self._absorbed.add(id(callee))
                         self._absorb(callee.node, callee, depth + 1)
 
-    # What runs in them.
+    # Regions.
 
     def _roots(self) -> Iterator[Region]:
         for loop, function in self.loops:
@@ -218,7 +221,7 @@ class Training:
         return any(ending in base for ending in endings for base in named)
 
     def _is_a_step_of_its_own(self, function: Function) -> bool:
-        """Runs backward and step at each call, and the loop that calls it is not in the project."""
+        """Does it run backward and step at each call, and is the loop that calls it outside of the project?"""
         return (
             function.definition is not None
             and self._effects.get(id(function), frozenset()) >= {_BACKWARD, _STEP}
@@ -228,7 +231,7 @@ class Training:
         )
 
     def _is_step_like(self, function: Function) -> bool:
-        """Whoever calls a step outside of all loops, and goes by the name of one, is the step."""
+        """Is it the step itself: called outside of loops, and named as a step?"""
         return (
             function.definition is None
             or id(function) in self._absorbed
@@ -236,7 +239,7 @@ class Training:
             or any(of is function for _, of in self.loops)
         )
 
-    def _expanded(self, regions: list[Region]) -> list[Region]:
+    def _expand(self, regions: list[Region]) -> list[Region]:
         known = {id(region.function.node) for region in regions if region.loop is None}
         at = 0
         while at < len(regions) and len(regions) < _MOST_REGIONS:
@@ -245,13 +248,16 @@ class Training:
             if region.depth >= MAX_HOPS:
                 continue
             for call in [point.node for point in region.main_path() if isinstance(point.node, ast.Call)]:
-                for callee in (*self.project.resolve(call, region.function), *self._handed(call, region.function)):
-                    if id(callee.node) not in known and _goes_on(callee):
+                for callee in (
+                    *self.project.resolve(call, region.function),
+                    *self._passed_functions(call, region.function),
+                ):
+                    if id(callee.node) not in known and _is_part_of_step(callee):
                         known.add(id(callee.node))
                         regions.append(Region(callee, callee.node.body, call_site=CallSite(call, region)))
         return regions
 
-    # Who takes part.
+    # Files that take part.
 
     def takes_part(self, module: Module) -> bool:
         """Is it a file of a training: one with a training loop, or one that such a file imports?"""
@@ -265,17 +271,17 @@ class Training:
         if self._of_module is None:
             self._of_module = {id(other): set() for other in self.project.modules}
             roots = {id(region.module): region.module for region in self.regions if region.call_site is None}
-            # Lightning's loaders may lie in a file that only the user's command line brings to the module.
+            # With Lightning, loaders may be in a file that only the command line connects to the module.
             roots |= {id(m): m for m in self.project.mentioning("train_dataloader") if "def train_dataloader" in m.text}
-            # Whoever makes an optimizer and a loader trains, though the loop may be a library's.
+            # A file that makes an optimizer and a loader trains, though the loop may be a library's.
             roots |= {id(m): m for m in self.project.mentioning("DataLoader") if _OPTIMIZES.search(m.text)}
             for number, root in enumerate(roots.values()):
-                self._spread(number, root)
+                self._mark_imported(number, root)
         return self._of_module[id(module)]
 
-    def _spread(self, number: int, root: Module) -> None:
+    def _mark_imported(self, number: int, root: Module) -> None:
         assert self._of_module is not None
-        waiting = [root, *self._that_run(root)]
+        waiting = [root, *self._starters_of(root)]
         while waiting:
             here = waiting.pop()
             if number not in self._of_module[id(here)]:
@@ -288,28 +294,28 @@ class Training:
             self._imports[id(module)] = [imported for imported in found if imported is not None]
         return self._imports[id(module)]
 
-    def _that_run(self, module: Module) -> list[Module]:
+    def _starters_of(self, module: Module) -> list[Module]:
         """Scripts that call a training function of this module."""
         inside = {id(f): f for _, f in self.loops if f.module is module and f.definition is not None}
         return [caller.module for node in inside.values() for _, caller in self.project.callers(node)]
 
 
 def _is_over_hooks(loop: Loop) -> bool:
-    """Goes over all that is to be done in one step: the training loop is further out."""
+    """Does a loop iterate over the hooks of one step? The training loop is further out."""
     return isinstance(loop, ast.For) and bool(_HOOKS.search(last_name(loop.iter)))
 
 
 def _is_scoring(loop: Loop, function: Function) -> bool:
-    """A loop that evaluates, though what it calls may fit something on the way: by its function's name and `eval()`."""
+    """Does a loop evaluate, by its function's name and `eval()`, though something it calls may be fitted?"""
     if not (is_evaluation(function.name) or _SCORES.search(function.name)):
         return False
     return any(call.lineno < loop.lineno and called_name(call) == "eval" for call in function.calls)
 
 
-def _direct(call: ast.Call) -> set[str]:
+def _direct_effects(call: ast.Call) -> set[str]:
     name = called_name(call)
     if name in _BACKWARDS:
-        # `super().backward()` and `ctx`-like functions aside, whoever calls backward trains.
+        # Whatever calls backward trains.
         return {_BACKWARD}
     if _STEPS.search(name):
         return {_STEP}
@@ -320,8 +326,8 @@ def _direct(call: ast.Call) -> set[str]:
     return set()
 
 
-def _goes_on(function: Function) -> bool:
-    """Is a function that the step calls a part of the step? Not if its name says evaluation, saving, set-up."""
+def _is_part_of_step(function: Function) -> bool:
+    """Is a function that the step calls part of the step? Not if it is named for evaluation, saving or set-up."""
     if function.name == "__init__":
         return False
     if is_evaluation(function.name) or (_ASIDE.search(function.name) and not _LOGGING.search(function.name)):

@@ -1,4 +1,4 @@
-"""Where a training step reads a result from the device, and so waits for it."""
+"""Syncs: where a training step reads a result from the device, and so waits for it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from flatout.source.training.cadence import enclosing_tests
 from flatout.source.training.regions import Region, Training
 from flatout.source.training.tensors import Kind, RegionTensors, Tensors
 
-# Write, or turn into text, whatever they are given.
+# Functions that print their arguments, or turn them into text.
 _WRITERS = {
     "print", "info", "warning", "write", "set_description", "set_postfix", "set_postfix_str", "add_scalar",
     "add_scalars", "log_metric", "log_metrics", "log_scalar", "str", "repr", "format", "error",
     "report_scalar", "log_value",
 }  # fmt: skip
 _LOGS = re.compile(r"(^|\.)(wandb|mlflow|run|experiment|wandb_run)\.(log|track)$")
-# What attributes of results are certainly tensors: `outputs.loss`.
+# Attributes of results that are certainly tensors: `outputs.loss`.
 _RESULT = re.compile(r"loss|logits", re.I)
 _NOT_A_TENSOR = re.compile(r"^(np|numpy|df|pd|math|args|cfg|config|json|sched|lr|rng|random)$|sched", re.I)
 _MODULE = re.compile(r"model|net$|module|criterion|optim|state", re.I)
@@ -46,7 +46,7 @@ class Sync:
     node: ast.expr
     op: str
     of: ast.expr
-    # It is done for each parameter, or gradient, of the model.
+    # It is done for each parameter or gradient of the model.
     over_parameters: bool
 
 
@@ -65,8 +65,10 @@ def find_syncs(training: Training, kinds: RegionTensors) -> Iterator[Sync]:
                 assert isinstance(node, ast.expr)
                 if _goes_to_an_environment(node, point, region):
                     continue
-                # What a value decides on is hardly ever reached; that it is asked for is said there.
-                if op in ("print", "format") and any(_asks(test, tensors) for test in enclosing_tests(region, node)):
+                # Output behind a test of a tensor is rare, and the test itself is reported as a sync.
+                if op in ("print", "format") and any(
+                    _is_tensor_test(test, tensors) for test in enclosing_tests(region, node)
+                ):
                     continue
                 line = _line(node, op)
                 if (id(region.module), line) not in seen:
@@ -75,7 +77,7 @@ def find_syncs(training: Training, kinds: RegionTensors) -> Iterator[Sync]:
 
 
 def _line(node: ast.expr, op: str) -> int:
-    """A chain over several lines reads at its end."""
+    """The line that reads: the last one of a chain over several lines."""
     return (node.end_lineno or node.lineno) if op in ("item", "tolist", "cpu", "numpy") else node.lineno
 
 
@@ -91,7 +93,7 @@ def _reads(point: ProgramPoint, tensors: Tensors) -> Iterator[tuple[str, ast.exp
             if _is_on_device(given, tensors):
                 yield "format", given
                 return
-    if isinstance(node, ast.expr) and _is_test(point, node) and _asks(node, tensors):
+    if isinstance(node, ast.expr) and _is_test(point, node) and _is_tensor_test(node, tensors):
         yield "bool", node
 
 
@@ -107,10 +109,10 @@ def _of_call(call: ast.Call, tensors: Tensors) -> Iterator[tuple[str, ast.expr]]
     if isinstance(func, ast.Attribute):
         of = func.value
         kind = tensors.of(of)
-        # `.numpy()` works on the host only: behind `.cpu()`, or of what is there.
-        if name in ("item", "tolist") and not call.args and _may_be(kind, of, certain=name == "tolist"):
+        # `.numpy()` works on the host only: after `.cpu()`, which is the sync.
+        if name in ("item", "tolist") and not call.args and _may_be_tensor(kind, of, certain=name == "tolist"):
             yield name, of
-        elif moves_to(call) == "host" and _may_be(kind, of) and not _is_without_wait(call):
+        elif moves_to(call) == "host" and _may_be_tensor(kind, of) and not _is_non_blocking(call):
             yield "cpu", of
         elif dotted_name(of) == "math" and call.args and _is_on_device(call.args[0], tensors):
             yield "float", call.args[0]  # `math.isnan(loss)`
@@ -121,7 +123,7 @@ def _of_call(call: ast.Call, tensors: Tensors) -> Iterator[tuple[str, ast.expr]]
     if name == "clip_grad_norm_" and _is_true(argument(call, "error_if_nonfinite", 3)):
         yield "bool", call
     if name in _WRITERS or _LOGS.search(dotted_name(func)):
-        for given in _written(call):
+        for given in _written_values(call):
             if _is_on_device(given, tensors):
                 yield "print" if name != "add_scalar" else name, given
                 return
@@ -132,7 +134,7 @@ def _is_true(node: ast.expr | None) -> bool:
 
 
 def _goes_to_an_environment(node: ast.expr, point: ProgramPoint, region: Region) -> bool:
-    """`env.step(action.item())`: what plays on the host needs the action before anything can go on."""
+    """`env.step(action.item())`: an environment on the host needs the action before anything can go on."""
     made = bound_names(point.statement) if isinstance(point.statement, ast.Assign) else set()
     for call in region.function.calls:
         if (
@@ -146,8 +148,8 @@ def _goes_to_an_environment(node: ast.expr, point: ProgramPoint, region: Region)
     return False
 
 
-def _written(call: ast.Call) -> Iterator[ast.expr]:
-    """What a writer turns into text: its arguments, and the values of dicts among them."""
+def _written_values(call: ast.Call) -> Iterator[ast.expr]:
+    """Expressions that a writer turns into text: its arguments, and the values of dicts among them."""
     for given in all_arguments(call):
         if isinstance(given, ast.Dict):
             yield from given.values
@@ -157,17 +159,17 @@ def _written(call: ast.Call) -> Iterator[ast.expr]:
             yield given
 
 
-def _may_be(kind: Kind, of: ast.expr, certain: bool = False) -> bool:
+def _may_be_tensor(kind: Kind, of: ast.expr, certain: bool = False) -> bool:
     if kind == "host":
         return False
     if kind is not None:
         return not _MODULE.search(last_name(of) if dotted_name(of) else "")
     root = root_name(of)
-    # `.item()` and `.cpu()` are what one calls on a tensor; an array's name, or a model, is something else.
+    # `.item()` and `.cpu()` are called on tensors, but also on arrays and models, which their names tell.
     return not certain and not _NOT_A_TENSOR.search(root) and not _MODULE.search(last_name(of))
 
 
-def _is_without_wait(call: ast.Call) -> bool:
+def _is_non_blocking(call: ast.Call) -> bool:
     return any(
         keyword.arg == "non_blocking" and not (isinstance(keyword.value, ast.Constant) and keyword.value.value is False)
         for keyword in call.keywords
@@ -175,7 +177,7 @@ def _is_without_wait(call: ast.Call) -> bool:
 
 
 def _is_on_device(node: ast.expr, tensors: Tensors) -> bool:
-    """Certainly a tensor there. A model has a place as well, but nothing that is waited for."""
+    """Is it certainly a tensor on the device? A model is there as well, but there is nothing to wait for."""
     return tensors.is_on_device(node) and not _MODULE.search(last_name(node))
 
 
@@ -184,12 +186,12 @@ def _is_test(point: ProgramPoint, node: ast.expr) -> bool:
     return isinstance(statement, ast.If | ast.While | ast.Assert) and statement.test is node
 
 
-def _asks(test: ast.expr, tensors: Tensors) -> bool:
+def _is_tensor_test(test: ast.expr, tensors: Tensors) -> bool:
     """`if loss > 10`, `if torch.isnan(x).any()`: only where an operand is certainly a result of the model."""
     if isinstance(test, ast.UnaryOp):
-        return _asks(test.operand, tensors)
+        return _is_tensor_test(test.operand, tensors)
     if isinstance(test, ast.BoolOp):
-        return any(_asks(operand, tensors) for operand in test.values)
+        return any(_is_tensor_test(operand, tensors) for operand in test.values)
     if isinstance(test, ast.Compare):
         if not all(isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for op in test.ops):
             return False
@@ -202,7 +204,7 @@ def _asks(test: ast.expr, tensors: Tensors) -> bool:
     if isinstance(test, ast.Call) and called_name(test) in _ASKING:
         each = test.args[0] if test.args and isinstance(test.func, ast.Name) else None
         if isinstance(each, ast.GeneratorExp | ast.ListComp):
-            return _asks(each.elt, tensors) or tensors.is_on_device(each.elt)
+            return _is_tensor_test(each.elt, tensors) or tensors.is_on_device(each.elt)
         return tensors.is_on_device(test)
     return False
 
@@ -215,7 +217,7 @@ def _goes_over_parameters(point: ProgramPoint) -> bool:
 
 
 def _in_comprehensions(nodes: list[ast.AST]) -> set[int]:
-    """What comprehensions over parameters do for each of them."""
+    """Nodes inside comprehensions over parameters."""
     found: set[int] = set()
     for node in nodes:
         if isinstance(node, ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp) and any(

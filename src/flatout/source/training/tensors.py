@@ -1,7 +1,7 @@
-"""Which expressions are tensors on a device, told from the text: yes, no, or not known.
+"""Abstract interpretation of tensors: which expressions are on a device.
 
-`graph`: on a device, and autograd keeps what it was made of. `device`: on a device. `host`: a number, an array, a
-tensor in host memory. None: it cannot be told.
+`graph`: on a device, with an autograd graph. `device`: on a device. `host`: a number, an array, a tensor in host
+memory. None: not known.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from flatout.source.training.regions import Loop, Region
 Kind = Literal["graph", "device", "host"] | None
 Kinds = dict[str, Kind]
 ON_DEVICE = ("graph", "device")
-# What functions return for the kinds they are given, so that each is followed once: the kind of the whole, and of each
-# part where it is a tuple.
+# What functions return for the kinds of their arguments, so that each is followed once: the kind of the whole, and of
+# each part of a tuple.
 Given = tuple[int, tuple[tuple[str, Kind], ...]]
 Returns = dict[Given, tuple[Kind, tuple[Kind, ...]]]
 
@@ -40,7 +40,7 @@ _MAX_CALL_DEPTH = 3
 
 
 def join_kinds(*kinds: Kind) -> Kind:
-    """Of an operation on all of these."""
+    """The kind of an operation on all of these."""
     if "graph" in kinds:
         return "graph"
     if "device" in kinds:
@@ -49,7 +49,7 @@ def join_kinds(*kinds: Kind) -> Kind:
 
 
 class Tensors:
-    """Kinds of all expressions in one function, followed in the order of its text."""
+    """Kinds of all expressions in one function, in the order of its text."""
 
     def __init__(
         self,
@@ -67,23 +67,23 @@ class Tensors:
         self._of: dict[int, Kind] = {}
         self.returned: Kind = None
         self.returns = False
-        # Of the tuple that it returns.
+        # Kinds of the parts of the tuple that it returns.
         self.parts: tuple[Kind, ...] = ()
-        # What the turns of a loop leave to the next one.
+        # Kinds at the end of an iteration, for the next one.
         self._left: dict[int, Kinds] = {}
         self._moved_by_framework = bool(words.FRAMEWORK_MOVES.search(function.module.text))
         env: Kinds = {}
-        # Twice: a loop's later statements feed its earlier ones. For what a callee returns once will do.
+        # Twice: in a loop, later statements feed earlier ones. Once is enough for what a callee returns.
         for _ in range(1 if depth else 2):
             env.update(self._given)
             self._block(function.node.body, env)
 
     def of(self, node: ast.AST) -> Kind:
-        """The kind of an expression of this function where it stands."""
+        """The kind of an expression of this function."""
         return self._of.get(id(node))
 
     def is_on_device(self, node: ast.AST) -> bool:
-        """Certainly."""
+        """Is an expression certainly on a device?"""
         return self._of.get(id(node)) in ON_DEVICE
 
     # Statements.
@@ -114,7 +114,7 @@ class Tensors:
             return
         kind = self._kind(node.value, env)
         if isinstance(node, ast.AugAssign):
-            # A name that nothing is known of begins as a number; an object may hold anything.
+            # An unknown name starts as a number; an attribute may hold anything.
             before = env.get(dotted_name(node.target), "host" if isinstance(node.target, ast.Name) else None)
             kind = join_kinds(kind, before)
         for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
@@ -123,15 +123,15 @@ class Tensors:
     def _return(self, value: ast.expr, env: Kinds) -> None:
         kind = self._kind(value, env)
         if self.returns and self.returned != kind:
-            # Now a number, now a tensor: that cannot be told.
+            # A number on one path and a tensor on another: not known.
             kind = None if "host" in (self.returned, kind) else join_kinds(self.returned, kind)
         parts = tuple(self.of(part) for part in value.elts) if isinstance(value, ast.Tuple) else ()
-        # Ways through it that do not agree leave nothing that holds for each part.
+        # Paths that disagree leave the parts unknown.
         self.parts = parts if not self.returns or self.parts == parts else ()
         self.returned, self.returns = kind, True
 
     def _parts(self, node: ast.stmt, env: Kinds) -> None:
-        """Of any other statement: `try`, `match`, `assert` …"""
+        """Any other statement: `try`, `match`, `assert` …"""
         for name, part in ast.iter_fields(node):
             if name in ("body", "orelse", "finalbody"):
                 self._block(part, env)
@@ -166,7 +166,7 @@ class Tensors:
         self._block(node.orelse, env)
 
     def _carry(self, node: ast.stmt, env: Kinds) -> None:
-        """What begins as a number, and is a result from the first turn on: `loss = 0` before the loop."""
+        """Names that start as a number and are tensors after the first iteration: `loss = 0` before the loop."""
         left = self._left.get(id(node), {})
         for name in assigned_names(node) if left else ():
             if env.get(name) == "host" and left.get(name) in ON_DEVICE:
@@ -240,10 +240,10 @@ class Tensors:
             self._put(target, kind, env)
 
     def _parts_of(self, call: ast.Call, count: int, kind: Kind) -> Sequence[Kind]:
-        """Of a function of the project, what it returns in each place; a dict's item is a name and something."""
+        """Kinds of the parts of what a call returns, to be unpacked."""
         if called_name(call) == "popitem" and count == 2:
             return "host", kind
-        known = self._followed(call)
+        known = self._follow(call)
         return known[1] if known is not None and len(known[1]) == count else [kind] * count
 
     def _put(self, target: ast.expr, kind: Kind, env: Kinds) -> None:
@@ -281,7 +281,7 @@ class Tensors:
         return self._combined(node, parts)
 
     def _combined(self, node: ast.expr, parts: list[Kind]) -> Kind:
-        """Of an expression whose kind follows from those of its parts."""
+        """The kind of an expression by those of its parts."""
         if isinstance(node, ast.JoinedStr | ast.FormattedValue):
             return "host"
         if isinstance(node, ast.Subscript):
@@ -302,7 +302,7 @@ class Tensors:
         if node.attr in words.HOST_ATTRIBUTES:
             return "host"
         if node.attr in ("data", "grad"):
-            # Gradients lie where the step computes them.
+            # Gradients are where the step computes them.
             return "device" if inner in ON_DEVICE or (node.attr == "grad" and inner is None) else inner
         return inner
 
@@ -339,7 +339,7 @@ class Tensors:
         known = self._of_project(call)
         if known is not None:
             return known
-        return self._of_others(call, name, receiver, given)
+        return self._of_unknown_call(call, name, receiver, given)
 
     def _of_torch(self, call: ast.Call, name: str, given: list[Kind]) -> Kind:
         if name in words.MAKERS:
@@ -356,11 +356,11 @@ class Tensors:
         return brought is not None and brought.module.split(".")[0] in ("torch", "einops") and name[:1].islower()
 
     def _of_project(self, call: ast.Call) -> Kind:
-        """Of a function of the project: what it returns for these arguments."""
-        known = self._followed(call)
+        """What a function of the project returns for these arguments."""
+        known = self._follow(call)
         return None if known is None else known[0]
 
-    def _followed(self, call: ast.Call) -> tuple[Kind, tuple[Kind, ...]] | None:
+    def _follow(self, call: ast.Call) -> tuple[Kind, tuple[Kind, ...]] | None:
         callees = self.project.resolve(call, self.function)
         if not callees or self._depth >= _MAX_CALL_DEPTH:
             return None
@@ -377,12 +377,14 @@ class Tensors:
         kinds = parameter_kinds(call, callee, self)
         key = (id(callee), tuple(sorted(kinds.items(), key=lambda item: item[0])))
         if key not in self._returns:
-            self._returns[key] = None, ()  # while it is being followed: one that calls itself is not
+            self._returns[key] = None, ()  # while it is followed: recursion ends here
             result = Tensors(self.project, callee, kinds, self._returns, self._depth + 1)
-            self._returns[key] = (result.returned, result.parts) if result.returns else (_nothing(callee), ())
+            self._returns[key] = (
+                (result.returned, result.parts) if result.returns else (_kind_without_return(callee), ())
+            )
         return self._returns[key]
 
-    def _of_others(self, call: ast.Call, name: str, receiver: Kind, given: list[Kind]) -> Kind:
+    def _of_unknown_call(self, call: ast.Call, name: str, receiver: Kind, given: list[Kind]) -> Kind:
         func = call.func
         if isinstance(func, ast.Name):
             if name in words.JOINING:
@@ -399,31 +401,29 @@ class Tensors:
             if dotted_name(func).startswith("self.") and ("device" in given or "graph" in given):
                 return "graph"  # a part of the model that cannot be followed
             return receiver if receiver == "host" and not given else None
-        # What is kept under a name and called with tensors is a model, if it does not go by the name of a count.
+        # An object that is called with tensors is a model, unless it is named as a metric.
         bound = (name in self.function.bindings or name in self._given) and not words.COUNTING.search(name)
         return "graph" if bound and ("device" in given or "graph" in given) else None
 
 
-def _nothing(function: Function) -> Kind:
-    """Of a function that returns nothing. One that raises, or does nothing, is made to be overridden."""
+def _kind_without_return(function: Function) -> Kind:
+    """The kind of what a function without `return` gives; not known if it is only there to be overridden."""
     return None if any(isinstance(node, ast.Raise | ast.Pass) for node in function.node.body) else "host"
 
 
 def parameter_kinds(call: ast.Call, callee: Function, tensors: Tensors) -> Kinds:
-    """Kinds of a callee's parameters, as one call gives them."""
+    """Kinds of a callee's parameters for a call."""
     if callee.definition is None:
         return {}
     return {name: tensors.of(value) for name, value in callee.arguments(call).items()}
 
 
-# The kinds of tensors in every region of a training, handed from the loop down to what it calls.
-
-# An object holds its model and much else besides; results are known by their names.
+# Attributes that hold results, by their names: an object holds its model and much else as well.
 _RESULTS = re.compile(r"loss|logits?$|output|pred|score|prob|error|acc(uracy)?$", re.I)
 
 
 class RegionTensors:
-    """The kinds of every region of a training, handed from the loop down to what it calls."""
+    """Kinds in every region of a training, passed from the loop down to what it calls."""
 
     def __init__(self, project: Project) -> None:
         self._project = project
@@ -433,7 +433,7 @@ class RegionTensors:
 
     def of(self, region: Region) -> Tensors:
         if id(region) not in self._known:
-            given = dict(self._of_object(region.function))
+            given = dict(self._object_results(region.function))
             if region.call_site is not None:
                 given |= self._given(region)
             self._known[id(region)] = Tensors(self._project, region.function, given, self._returns)
@@ -445,21 +445,21 @@ class RegionTensors:
             return dict.fromkeys(region.function.parameters, "device")  # it is given gradients
         return parameter_kinds(region.call_site.call, region.function, self.of(region.call_site.caller))
 
-    def _of_object(self, function: Function) -> Kinds:
-        """Attributes that other methods leave results in: `self.losses = losses`, to be shown by another."""
+    def _object_results(self, function: Function) -> Kinds:
+        """Attributes in which other methods leave results: `self.losses = losses`."""
         owner = function.owner
         if owner is None or function.definition is None:
             return {}
         if id(owner) not in self._held:
             self._held[id(owner)] = {}  # while it is being looked at
-            self._held[id(owner)] = self._left_by(owner)
+            self._held[id(owner)] = self._results_of(owner)
         return self._held[id(owner)]
 
-    def _left_by(self, owner: Class) -> Kinds:
+    def _results_of(self, owner: Class) -> Kinds:
         found: dict[str, set[str | None]] = {}
         for method in owner.methods.values():
             names = [name for name in method.bindings if name.startswith("self.") and _RESULTS.search(name)]
-            # What is set up once is a part of the model, a setting, or empty.
+            # `__init__` sets parts of the model, settings, or empty values.
             if method.name == "__init__" or not names:
                 continue
             kinds = Tensors(self._project, method, {}, self._returns, 1)
