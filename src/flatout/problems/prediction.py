@@ -96,7 +96,8 @@ def feed_ms(run: Evidence) -> float:
     if use is None or not use.workers or use.cost is None:
         return 0.0
     if any(
-        one.id == "loader.workers" and one.value == "auto" and one.state == "applied" for one in run.report.remedies
+        remedy.id == "loader.workers" and remedy.value == "auto" and remedy.state == "applied"
+        for remedy in run.report.remedies
     ):
         workers = max(use.workers, run.cpus - 1)
         return (use.sample_ms or 0.0) * (run.samples_per_step or 0.0) / workers

@@ -133,12 +133,12 @@ def _raised_in(module: Module, values: Values) -> Iterator[FoundInSource]:
             if not isinstance(node, ast.If):
                 continue
             for statement in _when_broken(node):
-                for one in walk_scope(statement):
-                    if _raises(one, function, values):
+                for inner in walk_scope(statement):
+                    if _raises(inner, function, values):
                         yield FoundInSource(
-                            place=module.place(one),
+                            place=module.place(inner),
                             cause=message(
-                                "cf804.source_raised", code=short_text(one, 40), test=short_text(node.test, 40)
+                                "cf804.source_raised", code=short_text(inner, 40), test=short_text(node.test, 40)
                             ),
                             change=message("cf804.source_change"),
                         )
@@ -151,7 +151,9 @@ def _when_broken(node: ast.If) -> list[ast.stmt]:
         test, is_turned = test.operand, not is_turned
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) and not is_turned:
         # `if overflow and dynamic:`; what holds in the other branch is not known.
-        return node.body if any(_is_broken(one) and not isinstance(one, ast.UnaryOp) for one in test.values) else []
+        return (
+            node.body if any(_is_broken(value) and not isinstance(value, ast.UnaryOp) for value in test.values) else []
+        )
     names = " ".join(_names(test))
     if _SOUND.search(names) and not isinstance(test, ast.BoolOp):
         body = node.body if is_turned else node.orelse
@@ -159,7 +161,7 @@ def _when_broken(node: ast.If) -> list[ast.stmt]:
         body = node.orelse if is_turned else node.body
     else:
         return []
-    return [one for one in body if not isinstance(one, ast.If)] if body is node.orelse else body
+    return [statement for statement in body if not isinstance(statement, ast.If)] if body is node.orelse else body
 
 
 def _is_broken(node: ast.expr) -> bool:
@@ -167,14 +169,16 @@ def _is_broken(node: ast.expr) -> bool:
     if any(_SOUND.search(name) or _SINCE.search(name) for name in names):
         return False
     # `(step - last_overflow) % window`: that it is long ago.
-    return any(_BROKEN.search(name) for name in names) and not any(isinstance(one, ast.BinOp) for one in ast.walk(node))
+    return any(_BROKEN.search(name) for name in names) and not any(
+        isinstance(inner, ast.BinOp) for inner in ast.walk(node)
+    )
 
 
 def _names(node: ast.expr) -> list[str]:
     return [
-        one.id if isinstance(one, ast.Name) else one.attr
-        for one in ast.walk(node)
-        if isinstance(one, ast.Name | ast.Attribute)
+        inner.id if isinstance(inner, ast.Name) else inner.attr
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.Name | ast.Attribute)
     ]
 
 
@@ -182,7 +186,7 @@ def _raises(node: ast.AST, function: Function, values: Values) -> bool:
     if isinstance(node, ast.AugAssign):
         return _is_scale(node.target) and _grows(node.op, node.value, function, values)
     if isinstance(node, ast.Assign):
-        return any(_is_scale(one) for one in node.targets) and _is_larger(node.value, function, values)
+        return any(_is_scale(target) for target in node.targets) and _is_larger(node.value, function, values)
     if isinstance(node, ast.Call) and called_name(node) == "update" and isinstance(node.func, ast.Attribute):
         given = argument(node, "new_scale", 0)
         return given is not None and _is_larger(given, function, values)
@@ -192,7 +196,7 @@ def _raises(node: ast.AST, function: Function, values: Values) -> bool:
 def _is_larger(node: ast.expr, function: Function, values: Values) -> bool:
     """`scale * 2`, `min(scale * 2, most)`, `scaler.get_scale() * 2`."""
     if isinstance(node, ast.Call) and called_name(node) in ("min", "float", "int") and node.args:
-        return any(_is_larger(one, function, values) for one in node.args)
+        return any(_is_larger(arg, function, values) for arg in node.args)
     if not isinstance(node, ast.BinOp) or not _is_scale(node.left):
         return False
     return _grows(node.op, node.right, function, values)

@@ -66,11 +66,14 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
 
 def _is_one(made: Loader) -> bool:
     """In the call itself: a setting that is 1 is somebody's choice."""
-    if any(one.arg is None for one in made.call.keywords) or any(
-        isinstance(one, ast.Starred) for one in made.call.args
+    if any(keyword.arg is None for keyword in made.call.keywords) or any(
+        isinstance(arg, ast.Starred) for arg in made.call.args
     ):
         return False
-    if any(argument(made.call, *one) is not None for one in (("batch_sampler", 4), ("collate_fn", 6), ("sampler", 3))):
+    if any(
+        argument(made.call, *position) is not None
+        for position in (("batch_sampler", 4), ("collate_fn", 6), ("sampler", 3))
+    ):
         return False
     given = argument(made.call, "batch_size", 1)
     return given is None or (isinstance(given, ast.Constant) and given.value == 1)

@@ -83,43 +83,43 @@ def _is_of_self(node: ast.expr) -> bool:
 def _is_returned(call: ast.Call, function: Function) -> bool:
     """Handed out as it is: returned itself, or under a name that nothing else is done with but picking from it."""
     nodes = list(own_nodes(function))
-    returned = [one.value for one in nodes if isinstance(one, ast.Return | ast.Yield) and one.value is not None]
+    returned = [node.value for node in nodes if isinstance(node, ast.Return | ast.Yield) and node.value is not None]
     if any(_gives(value, call) for value in returned):
         return True
     names = {
         target.id
-        for one in nodes
-        if isinstance(one, ast.Assign) and one.value is call
-        for target in one.targets
+        for node in nodes
+        if isinstance(node, ast.Assign) and node.value is call
+        for target in node.targets
         if isinstance(target, ast.Name)
     }
     if len(names) != 1:
         return False
     name = names.pop()
-    uses = [one for one in nodes if isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Load)]
-    given = [one for value in returned for one in _given(value) if isinstance(one, ast.Name) and one.id == name]
+    uses = [node for node in nodes if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)]
+    given = [given for value in returned for given in _given(value) if isinstance(given, ast.Name) and given.id == name]
     return bool(given) and len(uses) == len(given) and not _is_bound_again(name, function)
 
 
 def _gives(value: ast.expr, call: ast.Call) -> bool:
-    return any(one is call for one in _given(value))
+    return any(given is call for given in _given(value))
 
 
 def _given(value: ast.expr) -> Iterator[ast.expr]:
     """What a return hands out, through tuples, lists and dicts."""
     if isinstance(value, ast.Tuple | ast.List):
-        for one in value.elts:
-            yield from _given(one)
+        for element in value.elts:
+            yield from _given(element)
     elif isinstance(value, ast.Dict):
-        for one in value.values:
-            yield from _given(one)
+        for element in value.values:
+            yield from _given(element)
     else:
         yield value
 
 
 def _is_bound_again(name: str, function: Function) -> bool:
     return len(function.bindings.get(name, ())) > 1 or any(
-        isinstance(one, ast.AugAssign) and root_name(one.target) == name for one in own_nodes(function)
+        isinstance(node, ast.AugAssign) and root_name(node.target) == name for node in own_nodes(function)
     )
 
 

@@ -51,9 +51,9 @@ def crops(files: Mapping[str, str]) -> tuple[Cropped, ...]:
 @lru_cache(maxsize=16)
 def _crops(files: tuple[tuple[str, str], ...]) -> tuple[Cropped, ...]:
     project = _Project(dict(files))
-    found = [one for file, function in project.functions() for one in _in_function(project, file, function)]
-    found += [one for file, tree in project.trees.items() for one in _in_pipelines(project, file, tree)]
-    return tuple(one for one in found if one.making)
+    found = [crop for file, function in project.functions() for crop in _in_function(project, file, function)]
+    found += [crop for file, tree in project.trees.items() for crop in _in_pipelines(project, file, tree)]
+    return tuple(crop for crop in found if crop.making)
 
 
 class _Project:
@@ -73,7 +73,9 @@ class _Project:
                 if isinstance(node, Function):
                     self.by_name.setdefault(node.name, []).append((file, node))
                 elif isinstance(node, ast.ClassDef):
-                    own = {one.name: (file, one) for one in node.body if isinstance(one, Function)}
+                    own = {
+                        statement.name: (file, statement) for statement in node.body if isinstance(statement, Function)
+                    }
                     self.methods.setdefault(node.name, {}).update(own)
 
     def functions(self) -> Iterator[tuple[str, Function]]:
@@ -122,8 +124,8 @@ def _through_loops(parts: list[ast.AST], names: set[str]) -> set[str]:
     found = set(names)
     for _ in range(3):
         for node in _inside(parts):
-            if isinstance(node, ast.comprehension) and {one.id for one in _names(node.target)} & found:
-                found |= {one.id for one in _names(node.iter)}
+            if isinstance(node, ast.comprehension) and {inner.id for inner in _names(node.target)} & found:
+                found |= {inner.id for inner in _names(node.iter)}
     return found
 
 
@@ -138,12 +140,12 @@ def _cropped_names(project: _Project, node: ast.AST) -> tuple[set[str], list[ast
     if name.lower() in _CROPS:
         owner = node.func.value if isinstance(node.func, ast.Attribute) else None
         base = [owner] if isinstance(owner, ast.Name) and not node.args else [owner, *node.args[:1]]
-        return {one.id for part in base if part is not None for one in _names(part)}, []
+        return {node.id for part in base if part is not None for node in _names(part)}, []
     cutter = project.cropper(name)
     if cutter is None:
         return set(), []
     cut = next(iter(_cuts(cutter)))
-    return {one.id for part in node.args for one in _names(part)}, _moving_slices(cut)
+    return {inner.id for part in node.args for inner in _names(part)}, _moving_slices(cut)
 
 
 def _cuts(function: Function) -> list[ast.Subscript]:
@@ -180,10 +182,10 @@ def _statements(function: Function) -> Iterator[tuple[ast.stmt, list[ast.AST]]]:
             if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 continue
             blocks = [getattr(statement, name, []) for name in ("body", "orelse", "finalbody")]
-            inner = {id(one) for block in blocks for one in block}
+            inner = {id(statement) for block in blocks for statement in block}
             handlers = getattr(statement, "handlers", [])
-            inner |= {id(one) for one in handlers}
-            yield statement, [one for one in ast.iter_child_nodes(statement) if id(one) not in inner]
+            inner |= {id(statement) for statement in handlers}
+            yield statement, [node for node in ast.iter_child_nodes(statement) if id(node) not in inner]
             for block in blocks:
                 yield from walk(block)
             for handler in handlers:
@@ -203,10 +205,12 @@ def _leading_to(
     """Those that the named values come from, by the names they assign, last first."""
     wanted, found = set(names) - {"self", "cls"}, []
     for statement, parts in reversed(statements):
-        made = {one.id for part in parts for one in ast.walk(part) if isinstance(one, ast.Name) and not _reads(one)}
+        made = {node.id for part in parts for node in ast.walk(part) if isinstance(node, ast.Name) and not _reads(node)}
         if made & wanted:
             found.append((statement, parts))
-            wanted |= {one.id for part in parts for one in ast.walk(part) if isinstance(one, ast.Name) and _reads(one)}
+            wanted |= {
+                node.id for part in parts for node in ast.walk(part) if isinstance(node, ast.Name) and _reads(node)
+            }
             wanted -= {"self", "cls"}
     return found
 
@@ -246,8 +250,8 @@ def _taken_from_files(function: Function) -> set[str]:
     for statement, parts in _statements(function):
         opened = any(isinstance(node, ast.Call) and _name_of(node) == "open" for node in _inside(parts))
         if isinstance(statement, ast.With | ast.Assign) and opened:
-            stored = (one for part in parts for one in ast.walk(part) if isinstance(one, ast.Name))
-            names |= {one.id for one in stored if not _reads(one)}
+            stored = (node for part in parts for node in ast.walk(part) if isinstance(node, ast.Name))
+            names |= {node.id for node in stored if not _reads(node)}
     return names
 
 
@@ -256,7 +260,7 @@ def _in_pipelines(project: _Project, file: str, tree: ast.Module) -> Iterator[Cr
     for node in ast.walk(tree):
         if not isinstance(node, ast.List | ast.Tuple):
             continue
-        names = [_name_of(one) if isinstance(one, ast.Call) else "" for one in node.elts]
+        names = [_name_of(element) if isinstance(element, ast.Call) else "" for element in node.elts]
         at = next((i for i, name in enumerate(names) if name and _is_crop_class(project, name)), None)
         if not at:
             continue
@@ -321,7 +325,7 @@ def _assigned(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
             pairs = [(target, statement.value)]
             if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple):
                 pairs = list(zip(target.elts, statement.value.elts, strict=False))
-            yield from ((one.id, value) for one, value in pairs if isinstance(one, ast.Name))
+            yield from ((target.id, value) for target, value in pairs if isinstance(target, ast.Name))
 
 
 def _default(function: Function, name: str) -> ast.expr | None:
@@ -331,7 +335,7 @@ def _default(function: Function, name: str) -> ast.expr | None:
 
 
 def _called(node: ast.AST) -> set[str]:
-    return {_name_of(one) for one in ast.walk(node) if isinstance(one, ast.Call)}
+    return {_name_of(inner) for inner in ast.walk(node) if isinstance(inner, ast.Call)}
 
 
 def _name_of(call: ast.Call) -> str:
@@ -339,11 +343,11 @@ def _name_of(call: ast.Call) -> str:
 
 
 def _names(node: ast.AST) -> Iterator[ast.Name]:
-    return (one for one in ast.walk(node) if isinstance(one, ast.Name))
+    return (inner for inner in ast.walk(node) if isinstance(inner, ast.Name))
 
 
 def _base_names(node: ast.Subscript) -> set[str]:
-    return {one.id for one in _names(node.value)}
+    return {inner.id for inner in _names(node.value)}
 
 
 def _reads(name: ast.Name) -> bool:

@@ -99,7 +99,7 @@ def _most_wasted(run: Evidence) -> _Wasted | None:
         dear = tuple(line for line in lines if (line.location.file, line.location.line) in cropped.making)
         if dear:
             found.append(_Wasted(cropped, dear))
-    return max(found, key=lambda one: one.ms, default=None)
+    return max(found, key=lambda wasted: wasted.ms, default=None)
 
 
 def _gain(run: Evidence, use: LoaderUse, wasted: _Wasted) -> Gain | None:
@@ -210,7 +210,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
     seen: set[Location] = set()
     for dataset in code.datasets:
         modules = {f.module.shown: f.module for f in dataset.functions if _CROPS_MAYBE.search(f.module.text)}
-        for cropped in crops({name: one.text for name, one in modules.items()}) if dataset.trains else ():
+        for cropped in crops({name: module.text for name, module in modules.items()}) if dataset.trains else ():
             module = modules[cropped.location.file]
             work = _work_before(cropped, modules)
             too_much = cropped.kept is not None and cropped.kept > _MOST_KEPT

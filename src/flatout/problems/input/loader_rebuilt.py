@@ -208,7 +208,7 @@ CASES = (
 def in_source(code: Code) -> Iterator[FoundInSource]:
     for made in code.loaders:
         around = [
-            one for one in enclosing_loops(made.call, made.function) if repeats_training(one, made.function, code)
+            loop for loop in enclosing_loops(made.call, made.function) if repeats_training(loop, made.function, code)
         ]
         # Folds, stages and growing batches need another loader each time.
         if around and not names_in(made.call) & names_changed_in(around):

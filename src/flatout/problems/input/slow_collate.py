@@ -211,7 +211,7 @@ def _grown(node: ast.Assign) -> ast.Call | None:
     if not name or not isinstance(call, ast.Call) or dotted_name(call.func) not in _GROWING or not call.args:
         return None
     parts = call.args[0].elts if isinstance(call.args[0], ast.List | ast.Tuple) else call.args
-    return call if any(dotted_name(one) == name for one in parts) else None
+    return call if any(dotted_name(part) == name for part in parts) else None
 
 
 def _is_an_element(node: ast.Subscript, function: Function) -> bool:
@@ -219,12 +219,14 @@ def _is_an_element(node: ast.Subscript, function: Function) -> bool:
     picked = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     if isinstance(node.value, ast.Subscript):
         picked = [*picked, node.value.slice]
-    if len(picked) < 2 or any(isinstance(one, ast.Slice) for one in picked):
+    if len(picked) < 2 or any(isinstance(part, ast.Slice) for part in picked):
         return False
-    around = [one for one in enclosing_loops(node, function) if isinstance(one, ast.For)]
-    by = [one for one in around if bound_names(one.target) & {n for part in picked for n in names_in(part)}]
+    around = [loop for loop in enclosing_loops(node, function) if isinstance(loop, ast.For)]
+    by = [loop for loop in around if bound_names(loop.target) & {n for part in picked for n in names_in(part)}]
     made = function.bindings.get(root_name(node), [])
-    return len(by) > 1 and any(isinstance(one, ast.Call) and root_name(one) in ("torch", "np", "numpy") for one in made)
+    return len(by) > 1 and any(
+        isinstance(part, ast.Call) and root_name(part) in ("torch", "np", "numpy") for part in made
+    )
 
 
 _GROWING = {"torch.cat", "torch.vstack", "torch.hstack", "np.concatenate", "np.append", "np.vstack", "torch.concat"}

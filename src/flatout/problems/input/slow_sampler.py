@@ -205,9 +205,9 @@ def _is_repeated(call: ast.Call, method: Function) -> bool:
 
 def _hands_out_many(loop: Loop) -> bool:
     """`while True: yield from torch.randperm(n)`: one draw serves a whole epoch."""
-    for one in (n for part in loop.body for n in walk_scope(part)):
-        if isinstance(one, ast.YieldFrom) or (
-            isinstance(one, LOOPS) and any(isinstance(n, ast.Yield) for n in walk_scope(one))
+    for node in (n for part in loop.body for n in walk_scope(part)):
+        if isinstance(node, ast.YieldFrom) or (
+            isinstance(node, LOOPS) and any(isinstance(n, ast.Yield) for n in walk_scope(node))
         ):
             return True
     return False

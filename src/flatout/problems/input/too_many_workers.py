@@ -200,7 +200,7 @@ def _takes_all(node: ast.expr) -> bool:
         is_more = isinstance(number, ast.Constant) and isinstance(number.value, int) and number.value >= 1
         return is_more and _takes_all(other)
     if isinstance(node, ast.Call) and called_name(node) in ("int", "max") and node.args:
-        return any(_takes_all(one) for one in node.args)
+        return any(_takes_all(arg) for arg in node.args)
     return isinstance(node, ast.Call) and called_name(node) == "cpu_count" and not node.args
 
 

@@ -303,8 +303,8 @@ def _takes_batches(region: Region) -> bool:
         return False
     # `bar = tqdm(loader)`, and then a loop over the bar.
     shown = [value for name in names_in(over) for value in region.root.function.bindings.get(name, ())]
-    parts = [one for whole in (over, *shown) for one in ast.walk(whole) if isinstance(one, ast.expr)]
-    return any(_BATCHES.search(dotted_name(one).split(".")[-1]) for one in parts if dotted_name(one))
+    parts = [node for whole in (over, *shown) for node in ast.walk(whole) if isinstance(node, ast.expr)]
+    return any(_BATCHES.search(dotted_name(part).split(".")[-1]) for part in parts if dotted_name(part))
 
 
 def _what(call: ast.Call, region: Region, code: Code) -> Message | None:
@@ -334,8 +334,8 @@ def _is_of_the_model(call: ast.Call, region: Region) -> bool:
 
 
 def _was_on_device(node: ast.expr, function: Function, depth: int) -> bool:
-    for one in ast.walk(node):
-        if isinstance(one, ast.Call) and called_name(one) in ("cpu", "detach", "model", "net"):
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Call) and called_name(inner) in ("cpu", "detach", "model", "net"):
             return True
     if depth > 2:
         return False
@@ -350,10 +350,10 @@ def _is_a_round_trip(call: ast.Call, region: Region, code: Code) -> bool:
         return False
     tensors = code.tensors.of(region)
     return any(
-        isinstance(one, ast.Call)
-        and called_name(one) == "numpy"
-        and isinstance(one.func, ast.Attribute)
-        and tensors.of(one.func.value) in ("host", None)
+        isinstance(node, ast.Call)
+        and called_name(node) == "numpy"
+        and isinstance(node.func, ast.Attribute)
+        and tensors.of(node.func.value) in ("host", None)
         for given in (*inner.args, *(keyword.value for keyword in inner.keywords))
-        for one in ast.walk(given)
+        for node in ast.walk(given)
     )

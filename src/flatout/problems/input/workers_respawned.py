@@ -135,7 +135,9 @@ def _fix(made: Loader) -> Fix | None:
     """Not a safe one: a dataset that lives on keeps what each epoch changed in it, and its random state."""
     given = argument(made.call, "num_workers", 5)
     written = argument(made.call, "persistent_workers")
-    is_refused = any(one.arg is None for one in made.call.keywords) or not accepts_setting(made, "persistent_workers")
+    is_refused = any(keyword.arg is None for keyword in made.call.keywords) or not accepts_setting(
+        made, "persistent_workers"
+    )
     if given is None or is_refused:
         return None
     # Without workers torch refuses it: where their number is a setting, it has to follow.

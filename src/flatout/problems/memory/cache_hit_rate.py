@@ -59,7 +59,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     times = _times_made(use)
     if times is None or times < _REPEATED or (use.workers and (busy_share(run, use) or 0.0) < BUSY):
         return
-    for cache in sorted(run.caches, key=lambda one: -one.keys_per_sample):
+    for cache in sorted(run.caches, key=lambda lookup: -lookup.keys_per_sample):
         reach = _reach(use, cache)
         if not cache.evicts and not _dies(use, cache):
             continue  # it is filling: the next epoch will find what this one leaves

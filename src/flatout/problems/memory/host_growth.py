@@ -237,7 +237,7 @@ def _added_up(holder: str, sums: ast.ListComp) -> tuple[str, ast.expr] | None:
     adds = isinstance(sums.elt, ast.BinOp) and isinstance(sums.elt.op, ast.Add)
     if not adds or not isinstance(over, ast.Call) or called_name(over) != "zip" or len(over.args) != 2:
         return None
-    others = [one for one in over.args if dotted_name(one) != holder]
+    others = [arg for arg in over.args if dotted_name(arg) != holder]
     return (holder, others[0]) if holder and len(others) == 1 else None
 
 
@@ -250,7 +250,7 @@ def _backward_of(region: Region) -> set[str]:
             of: ast.expr = call.func.value
             if isinstance(of, ast.Call) and of.args:
                 of = of.args[0]
-            found |= {name for one in (of, *call.args) if (name := dotted_name(one))}
+            found |= {name for value in (of, *call.args) if (name := dotted_name(value))}
     return found
 
 
@@ -258,21 +258,21 @@ def _begun_in(region: Region) -> set[str]:
     """Names that each turn begins anew, empties, or hands on."""
     found: set[str] = set()
     for statement in region.body:
-        for one in walk_scope(statement):
-            if isinstance(one, ast.Assign) and not _keeps(one):
-                for target in one.targets:
+        for node in walk_scope(statement):
+            if isinstance(node, ast.Assign) and not _keeps(node):
+                for target in node.targets:
                     found |= bound_names(target) | ({dotted_name(target)} if dotted_name(target) else set())
-            elif isinstance(one, ast.Call):
-                if isinstance(one.func, ast.Attribute) and one.func.attr in (
+            elif isinstance(node, ast.Call):
+                if isinstance(node.func, ast.Attribute) and node.func.attr in (
                     "clear",
                     "pop",
                     "popleft",
                     "backward",
                     "zero_",
                 ):
-                    found.add(dotted_name(one.func.value))
-                elif called_name(one) in ("sum", "stack", "cat", "backward"):
-                    found |= {dotted_name(given) for given in one.args if dotted_name(given)}
-            elif isinstance(one, ast.Delete):
-                found |= {dotted_name(target) for target in one.targets}
+                    found.add(dotted_name(node.func.value))
+                elif called_name(node) in ("sum", "stack", "cat", "backward"):
+                    found |= {dotted_name(given) for given in node.args if dotted_name(given)}
+            elif isinstance(node, ast.Delete):
+                found |= {dotted_name(target) for target in node.targets}
     return found

@@ -123,7 +123,7 @@ CASES = (
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
     for cache in code.caches:
-        loaders = [one for one in cache.dataset.trains if known_workers(one, code) != 0]
+        loaders = [made for made in cache.dataset.trains if known_workers(made, code) != 0]
         if not loaders:
             continue
         first = loaders[0]

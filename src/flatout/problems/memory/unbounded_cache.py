@@ -35,7 +35,7 @@ CODE = "ME711"
 def in_source(code: Code) -> Iterator[FoundInSource]:
     for cache in code.caches:
         loaders = cache.dataset.trains
-        if cache.is_limited or not loaders or any(known_workers(one, code) != 0 for one in loaders):
+        if cache.is_limited or not loaders or any(known_workers(made, code) != 0 for made in loaders):
             continue
         first = loaders[0]
         yield FoundInSource(

@@ -86,14 +86,14 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
     # What the step makes itself is in pageable memory: not to block is of no use there.
     copies = [copy for copy in find_copies(code) if not copy.is_non_blocking and copy.is_unchanged_since_load]
     pinning = [
-        one for one in code.loaders if one.trains and not loader_setting(one, "pin_memory", code.values).is_off()
+        made for made in code.loaders if made.trains and not loader_setting(made, "pin_memory", code.values).is_off()
     ]
     by_line: dict[Line, list[BatchCopy]] = {}
     for copy in copies:
         place = copy.region.module.place(copy.call)
         by_line.setdefault((place.file, place.cell, place.line), []).append(copy)
     for copy, *others in by_line.values():
-        pinned = any(code.training.are_together(one.function.module, copy.region.module) for one in pinning)
+        pinned = any(code.training.are_together(made.function.module, copy.region.module) for made in pinning)
         yield FoundInSource(
             title=None if pinned else message("tr204.title_not_pinned"),
             severity="medium" if pinned else "low",
@@ -114,8 +114,8 @@ def _fix(copies: Sequence[BatchCopy], code: Code) -> Fix | None:
 
 def _edit(copy: BatchCopy, code: Code) -> Edit | None:
     call, module = copy.call, copy.region.module
-    given = next((one.value for one in call.keywords if one.arg == "non_blocking"), None)
-    given = given or next((one for one in call.args[1:] if isinstance(one, ast.Constant)), None)
+    given = next((keyword.value for keyword in call.keywords if keyword.arg == "non_blocking"), None)
+    given = given or next((arg for arg in call.args[1:] if isinstance(arg, ast.Constant)), None)
     if has_star_arguments(call) or takes_no_options(copy, code):
         return None
     if given is None:

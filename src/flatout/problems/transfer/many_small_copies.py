@@ -195,14 +195,14 @@ def find_sample_copies(code: Code) -> Iterator[SampleCopy]:
     plain = {id(copy.call) for copy in find_copies(code)} if any(moves for _, moves in moving) else set()
     seen: set[tuple[int, int]] = set()
     for region, moves in moving:
-        found = [one for call, loops in moves if (one := _per_sample(call, loops, region, plain))]
+        found = [copy for call, loops in moves if (copy := _per_sample(call, loops, region, plain))]
         # Next to samples that are dicts, a list is one of samples too.
-        apart = any(one.is_dict for one in found) or (bool(found) and _are_kept_apart(region, code))
-        for one in found:
-            if (id(region.module), one.call.lineno) in seen or not (one.is_sure or apart):
+        apart = any(copy.is_dict for copy in found) or (bool(found) and _are_kept_apart(region, code))
+        for copy in found:
+            if (id(region.module), copy.call.lineno) in seen or not (copy.is_sure or apart):
                 continue
-            seen.add((id(region.module), one.call.lineno))
-            yield one
+            seen.add((id(region.module), copy.call.lineno))
+            yield copy
 
 
 def _moving(region: Region) -> Iterator[tuple[ast.Call, _Loops]]:
@@ -217,14 +217,16 @@ def _moving(region: Region) -> Iterator[tuple[ast.Call, _Loops]]:
     for point in points:
         call = point.node
         if isinstance(call, ast.Call) and (moves_to(call) == "device" or argument(call, "device") is not None):
-            outer = [(one.target, one.iter) for one in point.loops if isinstance(one, ast.For) and not _trains(one)]
+            outer = [
+                (loop.target, loop.iter) for loop in point.loops if isinstance(loop, ast.For) and not _trains(loop)
+            ]
             loops = [*outer, *around.get(id(call), [])]
             if loops:
                 yield call, loops
 
 
 def _trains(loop: ast.For) -> bool:
-    return any(isinstance(one, ast.Call) and called_name(one) in ("backward", "step") for one in walk_scope(loop))
+    return any(isinstance(node, ast.Call) and called_name(node) in ("backward", "step") for node in walk_scope(loop))
 
 
 def _per_sample(call: ast.Call, loops: _Loops, region: Region, plain: set[int]) -> SampleCopy | None:
@@ -232,7 +234,7 @@ def _per_sample(call: ast.Call, loops: _Loops, region: Region, plain: set[int]) 
     if made is None and id(call) not in plain:
         return None
     what = made if made is not None else call.func.value  # type: ignore[attr-defined]
-    used = [one for one in loops if bound_names(one[0]) & names_in(what)]
+    used = [loop for loop in loops if bound_names(loop[0]) & names_in(what)]
     if not used or any(_LARGE.search(_named(over)) for _, over in loops):
         return None
     target, over = used[-1]
@@ -270,7 +272,7 @@ def _is_by_sample(target: ast.expr, over: ast.expr, what: ast.expr) -> bool:
         inner = target.elts[-1] if isinstance(target, ast.Tuple) else target
         return _is_by_sample(inner, over.args[0], what)
     if isinstance(over, ast.Call) and called_name(over) == "zip":
-        return len(over.args) > 1 and all(_OF_SAMPLES.search(_named(one)) for one in over.args)
+        return len(over.args) > 1 and all(_OF_SAMPLES.search(_named(arg)) for arg in over.args)
     if isinstance(over, ast.Call) and called_name(over) == "range" and len(over.args) == 1:
         return isinstance(what, ast.Subscript) and _is_batch_size(over.args[0])
     # `for images, labels in parts`: each is a batch already.
@@ -299,8 +301,8 @@ def _named(node: ast.expr) -> str:
 
 
 def _are_kept_apart(region: Region, code: Code) -> bool:
-    together = [one for one in code.loaders if code.training.are_together(one.function.module, region.module)]
-    return any(one.trains and keeps_apart(one, code) for one in together)
+    together = [made for made in code.loaders if code.training.are_together(made.function.module, region.module)]
+    return any(made.trains and keeps_apart(made, code) for made in together)
 
 
 def keeps_apart(loader: Loader, code: Code) -> bool:
@@ -309,14 +311,14 @@ def keeps_apart(loader: Loader, code: Code) -> bool:
     if given is None:
         return False
     if isinstance(given, ast.Lambda):
-        return _only_sorts(given.body, [one.arg for one in given.args.args])
+        return _only_sorts(given.body, [arg.arg for arg in given.args.args])
     for function in resolve_collate(given, loader.function, code.project):
         plain = function.definition
         if plain is None:
             continue
-        names = [one.arg for one in plain.args.args]
-        returned = [one.value for one in ast.walk(plain) if isinstance(one, ast.Return) and one.value is not None]
-        if any(_only_sorts(one, names) for one in returned):
+        names = [arg.arg for arg in plain.args.args]
+        returned = [node.value for node in ast.walk(plain) if isinstance(node, ast.Return) and node.value is not None]
+        if any(_only_sorts(value, names) for value in returned):
             return True
     return False
 
@@ -330,5 +332,5 @@ def _only_sorts(node: ast.expr, given: list[str]) -> bool:
     return (
         isinstance(inner, ast.Call)
         and called_name(inner) == "zip"
-        and any(isinstance(one, ast.Starred) for one in inner.args)
+        and any(isinstance(arg, ast.Starred) for arg in inner.args)
     )

@@ -98,7 +98,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
     all_copies = find_copies(code)
     for made in code.loaders:
         module = made.function.module
-        copies = [one for one in all_copies if code.training.are_together(one.region.module, module)]
+        copies = [copy for copy in all_copies if code.training.are_together(copy.region.module, module)]
         pins = loader_setting(made, "pin_memory", code.values)
         # Who copies may be in another file than who loads; without any copy the batches stay where they are.
         if not made.trains or not pins.is_off() or not copies or has_device_samples(made, code.project):

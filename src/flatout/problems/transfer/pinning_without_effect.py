@@ -108,7 +108,7 @@ CASES = (
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
-    pinning = [one for one in code.loaders if one.trains and _pins(one, code)]
+    pinning = [made for made in code.loaders if made.trains and _pins(made, code)]
     for made in pinning:
         batch = find_unpinnable_batch(made, code)
         if batch is not None:
@@ -123,7 +123,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         changed = call.func.value
         if moves_to(call) != "device" or not _is_new(changed) or code.tensors.of(region).of(changed) != "host":
             continue
-        if any(code.training.are_together(one.function.module, region.module) for one in pinning):
+        if any(code.training.are_together(made.function.module, region.module) for made in pinning):
             yield FoundInSource(
                 severity="low",
                 place=region.module.place(call),
@@ -144,9 +144,9 @@ def _pins(made: Loader, code: Code) -> bool:
 def _is_new(node: ast.expr) -> bool:
     """Arithmetic on a batch. `x.float()` of floats, and an index, are the same memory."""
     if isinstance(node, ast.BinOp):
-        return any(isinstance(one, ast.Name | ast.Attribute | ast.Call) for one in (node.left, node.right)) and not any(
-            called_name(one) in _NUMBERS for one in ast.walk(node) if isinstance(one, ast.Call)
-        )
+        return any(
+            isinstance(side, ast.Name | ast.Attribute | ast.Call) for side in (node.left, node.right)
+        ) and not any(called_name(inner) in _NUMBERS for inner in ast.walk(node) if isinstance(inner, ast.Call))
     return isinstance(node, ast.Call) and called_name(node) in ("div", "mul", "sub", "add", "div_", "sub_")
 
 
@@ -231,13 +231,13 @@ def _batch_classes(given: ast.expr, function: Function, code: Code) -> list[Clas
         made = code.project.class_of(given.body, function)
         return [made] if made is not None else []
     found = []
-    for one in resolve_collate(given, function, code.project):
-        if one.name == "__init__" and one.owner is not None:
-            found.append(one.owner)
+    for collate in resolve_collate(given, function, code.project):
+        if collate.name == "__init__" and collate.owner is not None:
+            found.append(collate.owner)
             continue
-        returned = [node.value for node in own_nodes(one) if isinstance(node, ast.Return)]
-        promised = _promised(one, code)
-        classes = [code.project.class_of(value, one) or promised for value in returned if value is not None]
+        returned = [node.value for node in own_nodes(collate) if isinstance(node, ast.Return)]
+        promised = _promised(collate, code)
+        classes = [code.project.class_of(value, collate) or promised for value in returned if value is not None]
         # Where one way through it gives something else, that may be the usual one.
         found += [cls for cls in classes if cls is not None] if None not in classes else []
     return found
@@ -266,5 +266,7 @@ def _is_plain(cls: Class, code: Code, depth: int) -> bool:
         elif name.split(".")[-1] not in _PLAIN:
             return False
     # `Generic[T]` adds nothing; `dict[str, Tensor]` does.
-    open_bases = [one for one in cls.node.bases if not isinstance(one, ast.Name | ast.Attribute)]
-    return all(isinstance(one, ast.Subscript) and dotted_name(one.value).split(".")[-1] in _PLAIN for one in open_bases)
+    open_bases = [base for base in cls.node.bases if not isinstance(base, ast.Name | ast.Attribute)]
+    return all(
+        isinstance(base, ast.Subscript) and dotted_name(base.value).split(".")[-1] in _PLAIN for base in open_bases
+    )

@@ -60,7 +60,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         return
     total = sum(site.bytes_per_step for site, _ in found)
     saved = sum(_saved(pair) for pair in found)
-    gain = max(_gains(run, found, saved), key=lambda one: one.mid, default=None)
+    gain = max(_gains(run, found, saved), key=lambda gain: gain.mid, default=None)
     if gain is None:
         return
     site, narrow = max(found, key=_saved)
@@ -83,7 +83,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
 
 
 def _wide(run: Evidence) -> list[_Pair]:
-    at = {one.location: one for one in run.narrow_copies if one.saved_share >= _WORTH}
+    at = {narrow.location: narrow for narrow in run.narrow_copies if narrow.saved_share >= _WORTH}
     mine = [(site, at[site.location]) for site in copies(run) if site.location in at and not is_small(site)]
     # A model in float64 wants its inputs in it.
     return [pair for pair in mine if pair[1].narrow != "float32" or not _computes_in_float64(run)]
@@ -200,7 +200,7 @@ CASES = (
 def in_source(code: Code) -> Iterator[FoundInSource]:
     seen: set[int] = set()
     for dataset in code.datasets:
-        used = [one for one in dataset.trains if _reaches_a_device(one, code)]
+        used = [made for made in dataset.trains if _reaches_a_device(made, code)]
         found = ((node, f) for f in dataset.functions for node in find_widening(f))
         node, function = next(found, (None, None)) if used else (None, None)
         if node is None or function is None or id(node) in seen:
@@ -305,8 +305,8 @@ def _is_255(node: ast.expr) -> bool:
 def _may_be_a_picture(node: ast.expr) -> bool:
     if isinstance(node, ast.Constant | ast.List | ast.Tuple):
         return False
-    names = [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
-    names += [one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)]
+    names = [inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)]
+    names += [inner.attr for inner in ast.walk(node) if isinstance(inner, ast.Attribute)]
     return not any(_CONSTANTS.search(name) for name in names)
 
 
@@ -325,8 +325,8 @@ def _is_read(node: ast.expr, function: Function, depth: int) -> bool:
     """Does it come, through this function alone, from a picture's file?"""
     if depth > _DEEPEST:
         return False
-    for one in ast.walk(node):
-        if isinstance(one, ast.Call) and (called_name(one) in _READERS or dotted_name(one.func) == "Image.open"):
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Call) and (called_name(inner) in _READERS or dotted_name(inner.func) == "Image.open"):
             return True
     while (
         isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and root_name(node.func) in ("np", "torch")
@@ -335,4 +335,4 @@ def _is_read(node: ast.expr, function: Function, depth: int) -> bool:
             return False
         node = node.args[0]
     name = root_name(node)
-    return bool(name) and any(_is_read(one, function, depth + 1) for one in function.bindings.get(name, ()))
+    return bool(name) and any(_is_read(value, function, depth + 1) for value in function.bindings.get(name, ()))
