@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from writing import escaped, table
 
-from flatout.problems.catalogue import answered_by
+from flatout.problems.catalogue import problems_of_remedy
 from flatout.remedies.catalogue import SAFETIES, Remedy, remedies
 
 _FOLDER = "reference/remedies"
@@ -43,7 +43,7 @@ def _index() -> str:
 
 
 def _page(remedy: Remedy) -> str:
-    answers = answered_by(remedy.id)
+    answers = problems_of_remedy(remedy.id)
     rows = [
         ("class", f"**{remedy.safety}**: {_PROMISES[remedy.safety]}"),
         ("value", escaped(remedy.value.words)),

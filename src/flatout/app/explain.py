@@ -9,7 +9,16 @@ from dataclasses import replace
 from rich.cells import cell_len
 
 from flatout.errors import FlatoutError
-from flatout.problems.catalogue import FAMILIES, HEADINGS, IN_RUN, IN_SOURCE, Problem, answered_by, find, problems
+from flatout.problems.catalogue import (
+    FAMILIES,
+    HEADINGS,
+    IN_RUN,
+    IN_SOURCE,
+    Problem,
+    find_problem,
+    problems,
+    problems_of_remedy,
+)
 from flatout.remedies.catalogue import Remedy, known, remedies
 from flatout.words.problems import problem_words
 
@@ -56,7 +65,7 @@ def run_explain(name: str, as_json: bool = False, language: str = "en") -> str:
     _check(language)
     if name in known():
         return _explain_remedy(known()[name], as_json)
-    problem = _in(language, find(name))
+    problem = _in(language, find_problem(name))
     if as_json:
         return json.dumps({**_facts(problem), "text": problem.text.strip()}, indent=1)
     title, _, rest = problem.text.strip().partition("\n")
@@ -108,7 +117,7 @@ def _explain_remedy(remedy: Remedy, as_json: bool) -> str:
         return json.dumps({**_remedy_facts(remedy), "text": remedy.text.strip()}, indent=1)
     lines = [f" {remedy.id} · {remedy.safety}", f" {remedy.title}", ""]
     lines += [f"   {line}".rstrip() for line in remedy.text.strip().splitlines()]
-    answers = ", ".join(problem.code for problem in answered_by(remedy.id))
+    answers = ", ".join(problem.code for problem in problems_of_remedy(remedy.id))
     return "\n".join([*lines, "", f" Value: {remedy.value.words}", *([f" Answers: {answers}"] if answers else [])])
 
 

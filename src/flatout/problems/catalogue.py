@@ -91,16 +91,16 @@ class Problem:
 @cache
 def problems() -> tuple[Problem, ...]:
     """All of them, by code."""
-    found = [problem for family in FAMILIES for problem in _of(family)]
+    found = [problem for family in FAMILIES for problem in _load_family(family)]
     return tuple(sorted(found, key=lambda problem: problem.code))
 
 
-def answered_by(remedy: str) -> list[Problem]:
+def problems_of_remedy(remedy: str) -> list[Problem]:
     """Those that name this remedy: as theirs, or as another one in their text."""
     return [problem for problem in problems() if problem.remedy == remedy or f"`{remedy}`" in problem.text]
 
 
-def find(name: str) -> Problem:
+def find_problem(name: str) -> Problem:
     """The problem of this code or name."""
     wanted = name.strip().lower().replace("-", "_")
     for problem in problems():
@@ -109,7 +109,7 @@ def find(name: str) -> Problem:
     raise FlatoutError(f"no problem is called {name!r}; `flatout explain` lists them")
 
 
-def _of(family: str) -> list[Problem]:
+def _load_family(family: str) -> list[Problem]:
     package = importlib.import_module(f"flatout.problems.{family}")
     found = []
     for info in pkgutil.iter_modules(package.__path__):

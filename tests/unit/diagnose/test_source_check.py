@@ -8,7 +8,7 @@ import pytest
 
 from flatout.diagnose.source_check import check, chosen
 from flatout.errors import FlatoutError
-from flatout.problems.catalogue import find
+from flatout.problems.catalogue import find_problem
 from flatout.records.source import SYNTAX, UNUSED, CheckReport, SourceFinding
 from flatout.source.code import Code
 from flatout.source.project.loading import load_texts
@@ -85,7 +85,7 @@ def test_a_detector_that_fails_costs_its_own_findings_only() -> None:
 
     report = check(
         load_texts({"train.py": STEP + "    a = loss.item()\n"}),
-        [replace(find("IN101"), in_source=failing), find("SY301")],
+        [replace(find_problem("IN101"), in_source=failing), find_problem("SY301")],
     )
 
     assert [one.code for one in report.findings] == ["SY301"]

@@ -8,7 +8,7 @@ import pytest
 
 from flatout.diagnose.findings import findings
 from flatout.problems.cases import Case
-from flatout.problems.catalogue import FAMILIES, HEADINGS, IN_RUN, Problem, find, problems
+from flatout.problems.catalogue import FAMILIES, HEADINGS, IN_RUN, Problem, find_problem, problems
 from flatout.words import english
 
 _RANGES = dict(zip(FAMILIES, ("IN1", "TR2", "SY3", "HO4", "CO5", "CA6", "ME7", "CF8", "RA9", "MS0"), strict=True))
@@ -74,4 +74,4 @@ def test_in_its_own_case_it_is_the_first_to_be_named(problem: Problem, case: Cas
 def test_what_explains_a_problem_exists() -> None:
     for problem in problems():
         for code in problem.comes_from:
-            assert find(code).code == code
+            assert find_problem(code).code == code

@@ -13,7 +13,7 @@ from flatout.app.explain import run_explain
 from flatout.attach import imports
 from flatout.attach.patching import Patches
 from flatout.problems.cases import on_gpu, run
-from flatout.problems.catalogue import Problem, answered_by, problems
+from flatout.problems.catalogue import Problem, problems, problems_of_remedy
 from flatout.records.report import Finding, RunReport
 from flatout.remedies.catalogue import SAFETIES, Remedy, remedies
 from flatout.remedies.site import Refused, Site
@@ -97,7 +97,7 @@ def test_what_a_problem_promises_exists() -> None:
 @pytest.mark.parametrize("remedy", remedies(), ids=lambda remedy: remedy.id)
 def test_a_problem_names_it(remedy: Remedy) -> None:
     """By `flatout explain CODE` a reader comes upon it, and by `flatout explain ID` upon the problem."""
-    answered = answered_by(remedy.id)
+    answered = problems_of_remedy(remedy.id)
 
     assert answered
     assert run_explain(remedy.id).endswith(f" Answers: {', '.join(problem.code for problem in answered)}")
@@ -105,7 +105,7 @@ def test_a_problem_names_it(remedy: Remedy) -> None:
 
 @pytest.mark.parametrize("remedy", remedies(), ids=lambda remedy: remedy.id)
 def test_a_problem_that_calls_for_it_names_it(remedy: Remedy) -> None:
-    names = {problem.code for problem in answered_by(remedy.id)}
+    names = {problem.code for problem in problems_of_remedy(remedy.id)}
 
     # A run with only this finding, of a kind that leaves nothing else to ask for.
     calling = {problem.code for problem in problems() if remedy.applies(_with_finding(problem)).is_yes}

@@ -77,8 +77,8 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
                 for declared in missed.declared:
                     dead.pop(declared.place, None)
     for setting, group in dead.values():
-        yield _found(setting, group)
-    yield from _of_mmcv(code)
+        yield _finding(setting, group)
+    yield from _find_mmcv_keys(code)
 
 
 def _is_sure(setting: DeclaredSetting, group: JobSettings) -> bool:
@@ -92,7 +92,7 @@ def _is_sure(setting: DeclaredSetting, group: JobSettings) -> bool:
     return not file.endswith(".py") or any(file == module.shown for module in group.modules)
 
 
-def _found(setting: DeclaredSetting, group: JobSettings) -> FoundInSource:
+def _finding(setting: DeclaredSetting, group: JobSettings) -> FoundInSource:
     if setting.value is None or setting.kind == "option":
         words = verbatim(setting.written)
     else:
@@ -116,7 +116,7 @@ def _step_of_every_batch(group: JobSettings) -> Place | None:
     return None
 
 
-def _of_mmcv(code: Code) -> Iterator[FoundInSource]:
+def _find_mmcv_keys(code: Code) -> Iterator[FoundInSource]:
     """mmcv 1.x takes what it does not know without a word; `accumulative_counts` is of mmengine."""
     for module in code.project.mentioning("accumulative_counts"):
         if "dict(" not in module.text or not any(word in module.text for word in _OF_MMCV_1):

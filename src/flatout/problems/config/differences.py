@@ -34,10 +34,10 @@ def evidence(found: Sequence[Difference]) -> dict[str, float | int | str]:
     """Every item with both values and where the first comes from, and all of them as a table."""
     values: dict[str, float | int | str] = {}
     for differs in found:
-        values[f"{differs.item}_configured"] = _shown(differs.setting.value)
-        values[f"{differs.item}_live"] = _shown(differs.live)
+        values[f"{differs.item}_configured"] = _as_text(differs.setting.value)
+        values[f"{differs.item}_live"] = _as_text(differs.live)
         values[f"{differs.item}_configured_at"] = english(place(differs.setting))
-    rows = [f"{differs.item} | {_shown(differs.setting.value)} | {_shown(differs.live)}" for differs in found]
+    rows = [f"{differs.item} | {_as_text(differs.setting.value)} | {_as_text(differs.live)}" for differs in found]
     return {**values, "table": "\n".join(["item | configured | live", *rows])}
 
 
@@ -46,13 +46,13 @@ def describe(found: Sequence[Difference]) -> tuple[Message, ...]:
         message(
             "config.difference",
             setting=differs.item,
-            configured=_shown(differs.setting.value),
-            live=_shown(differs.live),
+            configured=_as_text(differs.setting.value),
+            live=_as_text(differs.live),
         )
         for differs in found
     )
 
 
-def _shown(value: Value) -> int | float | str:
+def _as_text(value: Value) -> int | float | str:
     # JSON and tables say true and false in words, so that 1 and true do not look alike.
     return str(value).lower() if isinstance(value, bool) else value

@@ -60,21 +60,21 @@ def find_ignored_settings(code: Code) -> Iterator[IgnoredSettings]:
     """Each loader once; those of two trainings are judged with the first."""
     seen: set[int] = set()
     for group in code.job_settings:
-        fixed = {name: _fixed(name, group, code.values) for name in _DEFAULTS}
+        fixed = {name: _settings_never_passed(name, group, code.values) for name in _DEFAULTS}
         for loader in group.loaders:
             if not loader.trains or id(loader.call) in seen:
                 continue
             found = tuple(
                 missed
                 for name in _DEFAULTS
-                if (missed := _missed(name, loader, group, fixed[name], code.values)) is not None
+                if (missed := _ignored_setting(name, loader, group, fixed[name], code.values)) is not None
             )
             if found:
                 seen.add(id(loader.call))
-                yield IgnoredSettings(loader, found, tuple(_alike(loader, found, group)))
+                yield IgnoredSettings(loader, found, tuple(_loaders_alike(loader, found, group)))
 
 
-def _fixed(name: str, group: JobSettings, values: Values) -> tuple[DeclaredSetting, ...]:
+def _settings_never_passed(name: str, group: JobSettings, values: Values) -> tuple[DeclaredSetting, ...]:
     """What is declared for a setting that no training loader gets; nothing if one of them may get it."""
     for loader in group.loaders:
         state = loader_setting(loader, name, values)
@@ -88,7 +88,7 @@ def _fixed(name: str, group: JobSettings, values: Values) -> tuple[DeclaredSetti
     return tuple(found)
 
 
-def _missed(
+def _ignored_setting(
     name: str, loader: Loader, group: JobSettings, declared: tuple[DeclaredSetting, ...], values: Values
 ) -> IgnoredSetting | None:
     state = loader_setting(loader, name, values)
@@ -109,7 +109,7 @@ def _missed(
     found.sort(
         key=lambda setting: setting.value is None and setting.kind != "parameter"
     )  # those that say a number first
-    handed = ignored.name if ignored is not None else _reached(found[0], loader.function)
+    handed = ignored.name if ignored is not None else _expression_for(found[0], loader.function)
     return IgnoredSetting(name, has, loader_argument(loader, name), tuple(found[:_MOST_PLACES]), handed)
 
 
@@ -160,7 +160,7 @@ def _is_loaded(name: str, function: Function) -> bool:
     )
 
 
-def _reached(setting: DeclaredSetting, function: Function) -> str | None:
+def _expression_for(setting: DeclaredSetting, function: Function) -> str | None:
     """`args.num_workers`, where the options are at hand in the function that makes the loader."""
     if setting.option is None or setting.option.kind != "argparse":
         return None
@@ -172,7 +172,7 @@ def _reached(setting: DeclaredSetting, function: Function) -> str | None:
     return f"{plainly[0]}.{setting.name}" if plainly else None
 
 
-def _alike(loader: Loader, missed: tuple[IgnoredSetting, ...], group: JobSettings) -> Iterator[Loader]:
+def _loaders_alike(loader: Loader, missed: tuple[IgnoredSetting, ...], group: JobSettings) -> Iterator[Loader]:
     for other in group.loaders:
         for ignored in missed:
             given = loader_argument(other, ignored.name)

@@ -149,7 +149,7 @@ def _gain(run: Evidence, use: LoaderUse, workers: int) -> Gain | None:
     return gain if gain is not None and gain.mid >= _LEAST_GAIN else None
 
 
-def _given(call: dict[str, str] | None = None, **values: Value) -> Configured:
+def _configured(call: dict[str, str] | None = None, **values: Value) -> Configured:
     places = Location("config.yaml", 12)
     return Configured(tuple(Setting(name, name, value, places) for name, value in values.items()), call)
 
@@ -166,7 +166,7 @@ CASES = (
         run(
             gpu=on_gpu(),
             loaders=(_TWO,),
-            configured=_given({"num_workers": "literal"}, num_workers=24, prefetch_factor=4, pin_memory=True),
+            configured=_configured({"num_workers": "literal"}, num_workers=24, prefetch_factor=4, pin_memory=True),
         ),
         found=True,
     ),
@@ -182,46 +182,48 @@ CASES = (
     ),
     Case(
         "finds it when the batch of the config is not the loader's, nor that of a step",
-        run(configured=_given(batch_size=256)),
+        run(configured=_configured(batch_size=256)),
         found=True,
     ),
     Case(
-        "quiet when all arrived", run(configured=_given(num_workers=4, batch_size=32, prefetch_factor=2)), found=False
+        "quiet when all arrived",
+        run(configured=_configured(num_workers=4, batch_size=32, prefetch_factor=2)),
+        found=False,
     ),
     Case(
         "quiet when the script cuts its workers down to the processors",
-        run(loaders=(_TWO,), cpus=2.0, configured=_given({"num_workers": "computed"}, num_workers=24)),
+        run(loaders=(_TWO,), cpus=2.0, configured=_configured({"num_workers": "computed"}, num_workers=24)),
         found=False,
     ),
     Case(
         "quiet when accumulation makes the configured batch of several of the loader's",
-        run(samples=128.0, configured=_given(batch_size=128)),
+        run(samples=128.0, configured=_configured(batch_size=128)),
         found=False,
     ),
     Case(
         "quiet when there are no workers to which prefetching and persistence could apply",
-        run(loaders=(_NONE,), configured=_given(num_workers=0, prefetch_factor=4, persistent_workers=True)),
+        run(loaders=(_NONE,), configured=_configured(num_workers=0, prefetch_factor=4, persistent_workers=True)),
         found=False,
     ),
     Case(
         "quiet when there is no GPU to pin for",
-        run(loaders=(loader(pin_memory=False),), configured=_given(pin_memory=True)),
+        run(loaders=(loader(pin_memory=False),), configured=_configured(pin_memory=True)),
         found=False,
     ),
 )
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
-    for one in find_ignored_settings(code):
-        handed = ", ".join(f"{missed.name}={missed.handed or '…'}" for missed in one.missed)
-        costs = any(missed.name in ("num_workers", "pin_memory") and not missed.is_cheaper for missed in one.missed)
+    for ignored in find_ignored_settings(code):
+        handed = ", ".join(f"{missed.name}={missed.handed or '…'}" for missed in ignored.missed)
+        costs = any(missed.name in ("num_workers", "pin_memory") and not missed.is_cheaper for missed in ignored.missed)
         yield FoundInSource(
-            place=one.loader.function.module.place(one.loader.call),
-            cause=join_words([_missed_words(missed) for missed in one.missed]),
+            place=ignored.loader.function.module.place(ignored.loader.call),
+            cause=join_words([_missed_words(missed) for missed in ignored.missed]),
             change=message("cf801.source_change", values=handed),
             severity="medium" if costs else "low",
-            related=tuple(_both_places(one)),
-            fix=_fix(one),
+            related=tuple(_both_places(ignored)),
+            fix=_fix(ignored),
         )
 
 
@@ -238,26 +240,26 @@ def _missed_words(missed: IgnoredSetting) -> Message:
     return message("cf801.source_known", state=state, option=first.written, value=first.value)
 
 
-def _both_places(one: IgnoredSettings) -> Iterator[Related]:
-    for missed in one.missed:
+def _both_places(ignored: IgnoredSettings) -> Iterator[Related]:
+    for missed in ignored.missed:
         for declared in missed.declared:
             known = message("problems.setting_is", setting=declared.written, value=declared.value)
             setting = declared.written if declared.value is None else known
             yield Related(declared.place, message("related.set_here", setting=setting))
-    for other in one.alike:
+    for other in ignored.alike:
         yield Related(other.function.module.place(other.call), message("related.same_number"))
 
 
-def _fix(one: IgnoredSettings) -> Fix | None:
+def _fix(ignored: IgnoredSettings) -> Fix | None:
     """Only where one value is to be handed on, and it is at hand."""
-    missed = one.missed[0]
-    module = one.loader.function.module
-    if len(one.missed) > 1 or missed.handed is None or (missed.given is not None and not _is_plain(missed.given)):
+    missed = ignored.missed[0]
+    module = ignored.loader.function.module
+    if len(ignored.missed) > 1 or missed.handed is None or (missed.given is not None and not _is_plain(missed.given)):
         return None
     if missed.given is not None:
         edit: Edit | None = replace_node(module, missed.given, missed.handed)
     else:
-        edit = add_keyword(module, one.loader.call, f"{missed.name}={missed.handed}")
+        edit = add_keyword(module, ignored.loader.call, f"{missed.name}={missed.handed}")
     # Workers have random states of their own, and batches decide what is computed.
     return None if edit is None else Fix(f"hand {missed.handed} on", (edit,), is_safe=False)
 

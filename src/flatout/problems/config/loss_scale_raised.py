@@ -70,12 +70,12 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         if "_factor" in text and "GradScaler" in text:
             yield from _swapped_factors(module, code.values)
         if "scale" in text and _may_break(text) and _RAISING.search(text) and _is_of_a_training(module, code):
-            yield from _raised_in(module, code.values)
-        yield from (_advice(module.at(line)) for line in _advised(text))
+            yield from _find_raises(module, code.values)
+        yield from (_advice(module.at(line)) for line in _find_advice(text))
     for file in code.project.configs:
         text = code.project.read(file)
         if len(text) <= _MOST_CONFIG_TEXT:
-            yield from (_advice(Place(file, line)) for line in _advised(text))
+            yield from (_advice(Place(file, line)) for line in _find_advice(text))
 
 
 def _may_break(text: str) -> bool:
@@ -87,7 +87,7 @@ def _is_of_a_training(module: Module, code: Code) -> bool:
     return code.training.takes_part(module) or bool(re.search(r"loss_?scal", module.text, re.I))
 
 
-def _advised(text: str) -> Iterator[int]:
+def _find_advice(text: str) -> Iterator[int]:
     if "scale" not in text or not any(word in text for word in _WORDS):
         return
     for comment in _COMMENT.finditer(text):
@@ -127,12 +127,12 @@ def _number(node: ast.expr, function: Function, values: Values) -> float | None:
     return float(known.value) if known is not None and is_one else None
 
 
-def _raised_in(module: Module, values: Values) -> Iterator[FoundInSource]:
+def _find_raises(module: Module, values: Values) -> Iterator[FoundInSource]:
     for function in module.functions:
         for node in own_nodes(function):
             if not isinstance(node, ast.If):
                 continue
-            for statement in _when_broken(node):
+            for statement in _overflow_branch(node):
                 for inner in walk_scope(statement):
                     if _raises(inner, function, values):
                         yield FoundInSource(
@@ -144,7 +144,7 @@ def _raised_in(module: Module, values: Values) -> Iterator[FoundInSource]:
                         )
 
 
-def _when_broken(node: ast.If) -> list[ast.stmt]:
+def _overflow_branch(node: ast.If) -> list[ast.stmt]:
     """The branch for a NaN or an overflow; none where that cannot be told."""
     test, is_turned = node.test, False
     while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):

@@ -118,7 +118,7 @@ def _live(name: str, live: dict[str, Any], wanted: bool) -> bool | None:
     return state if isinstance(state, bool) else None
 
 
-def _given(**values: Value) -> Configured:
+def _configured(**values: Value) -> Configured:
     return Configured(
         tuple(Setting(name, f"train.{name}", value, Location("full.yaml", 33)) for name, value in values.items())
     )
@@ -139,22 +139,24 @@ def _state(**changes: Any) -> dict[str, object]:
 CASES = (
     Case(
         "finds it when seeding undoes cudnn_benchmark",
-        run(gpu=on_gpu(), live=_state(cudnn_benchmark=False), configured=_given(cudnn_benchmark=True)),
+        run(gpu=on_gpu(), live=_state(cudnn_benchmark=False), configured=_configured(cudnn_benchmark=True)),
         found=True,
     ),
     Case(
         "finds it when AMP is configured and everything is float32",
-        run(gpu=on_gpu(), live=_state(grad_dtypes={"float32": 1.0}), configured=_given(amp=True, precision="bf16")),
+        run(
+            gpu=on_gpu(), live=_state(grad_dtypes={"float32": 1.0}), configured=_configured(amp=True, precision="bf16")
+        ),
         found=True,
     ),
     Case(
         "quiet when all took effect",
-        run(gpu=on_gpu(), live=_state(), configured=_given(cudnn_benchmark=True, amp=True, tf32=True)),
+        run(gpu=on_gpu(), live=_state(), configured=_configured(cudnn_benchmark=True, amp=True, tf32=True)),
         found=False,
     ),
     Case(
         "quiet when there is no GPU",
-        run(live=_state(cudnn_benchmark=False), configured=_given(cudnn_benchmark=True, amp=True)),
+        run(live=_state(cudnn_benchmark=False), configured=_configured(cudnn_benchmark=True, amp=True)),
         found=False,
     ),
     Case(
@@ -162,18 +164,18 @@ CASES = (
         run(
             gpu=on_gpu(),
             live=_state(deterministic_algorithms=True),
-            configured=_given(cudnn_deterministic=True),
+            configured=_configured(cudnn_deterministic=True),
         ),
         found=False,
     ),
     Case(
         "quiet when the dtypes of the run are not known",
-        run(gpu=on_gpu(), live=_state(grad_dtypes={}), configured=_given(amp=True)),
+        run(gpu=on_gpu(), live=_state(grad_dtypes={}), configured=_configured(amp=True)),
         found=False,
     ),
     Case(
         "quiet when AMP is off in the config and the code uses it",
-        run(gpu=on_gpu(), live=_state(), configured=_given(amp=False, precision="fp32")),
+        run(gpu=on_gpu(), live=_state(), configured=_configured(amp=False, precision="fp32")),
         found=False,
     ),
 )
@@ -186,16 +188,16 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         change = _change(overruled.name, declared.written)
         yield FoundInSource(
             place=declared.place if place is None else place,
-            cause=Message(cause, {"setting": _shown(declared)}),
+            cause=Message(cause, {"setting": _setting_words(declared)}),
             change=message("cf802.source_change", change=change, setting=declared.written),
             severity="low" if overruled.name == "cudnn_deterministic" and place is None else "medium",
             related=()
             if place is None
-            else (Related(declared.place, message("related.set_here", setting=_shown(declared))),),
+            else (Related(declared.place, message("related.set_here", setting=_setting_words(declared))),),
         )
 
 
-def _shown(declared: DeclaredSetting) -> Message:
+def _setting_words(declared: DeclaredSetting) -> Message:
     if declared.value in (None, False):
         return verbatim(declared.written)
     return message("problems.setting_is", setting=declared.written, value=declared.value)
@@ -298,44 +300,44 @@ class Overruled:
 def find_overruled(code: Code) -> Iterator[Overruled]:
     seen: set[Place] = set()
     for group in code.job_settings:
-        for one in group.declared_as(*SWITCHES):
-            found = None if one.place in seen else _overruled(one, group)
+        for setting in group.declared_as(*SWITCHES):
+            found = None if setting.place in seen else _overruling(setting, group)
             if found is not None:
-                seen |= {one.place, *([found.place] if found.place is not None else [])}
+                seen |= {setting.place, *([found.place] if found.place is not None else [])}
                 yield found
 
 
-def _overruled(one: DeclaredSetting, group: JobSettings) -> Overruled | None:
-    name = one.meaning
-    wanted = None if name is None else _wanted(name, one)
-    if name is None or wanted is None or not group.is_dead(one):
+def _overruling(setting: DeclaredSetting, group: JobSettings) -> Overruled | None:
+    name = setting.meaning
+    wanted = None if name is None else _asks_for(name, setting)
+    if name is None or wanted is None or not group.is_dead(setting):
         return None
     if name in _OF_LAUNCHERS and group.job.is_launched:
         return None
     if name in _SWITCHES:
-        turned = list(_turned(_SWITCHES[name], group.modules))
+        turned = list(_find_assignments(_SWITCHES[name], group.modules))
         if turned:
             against = [place for value, place in turned if value is not None and value is not wanted]
             # One that is turned both ways, or by something unknown, may well be right.
             is_overruled = len(against) == len(turned) and (wanted or name == "cudnn_deterministic")
-            return Overruled(name, one, against[0]) if is_overruled else None
+            return Overruled(name, setting, against[0]) if is_overruled else None
     if not wanted:
         return None  # off is how it is without anybody's doing
     if name in _OTHERWISE and group.says(_OTHERWISE[name]):
         return None
-    return Overruled(name, one)
+    return Overruled(name, setting)
 
 
-def _wanted(name: str, one: DeclaredSetting) -> bool | None:
+def _asks_for(name: str, setting: DeclaredSetting) -> bool | None:
     """What the setting asks for; a switch on the command line asks to be turned on."""
-    if one.option is not None and one.option.switch is False:
+    if setting.option is not None and setting.option.switch is False:
         return True
-    if name == "precision" or isinstance(one.value, str):
-        return True if str(one.value).lower() in _HALF_NAMES else None
-    return bool(one.value) if isinstance(one.value, bool) or one.value in (0, 1) else None
+    if name == "precision" or isinstance(setting.value, str):
+        return True if str(setting.value).lower() in _HALF_NAMES else None
+    return bool(setting.value) if isinstance(setting.value, bool) or setting.value in (0, 1) else None
 
 
-def _turned(ending: str, modules: tuple[Module, ...]) -> Iterator[tuple[bool | None, Place]]:
+def _find_assignments(ending: str, modules: tuple[Module, ...]) -> Iterator[tuple[bool | None, Place]]:
     """Assignments of the switch: True, False, or None where it depends on something."""
     for module in modules:
         if ending not in module.text:

@@ -97,22 +97,27 @@ def _is_returned(call: ast.Call, function: Function) -> bool:
         return False
     name = names.pop()
     uses = [node for node in nodes if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)]
-    given = [given for value in returned for given in _given(value) if isinstance(given, ast.Name) and given.id == name]
+    given = [
+        given
+        for value in returned
+        for given in _parts_of_return(value)
+        if isinstance(given, ast.Name) and given.id == name
+    ]
     return bool(given) and len(uses) == len(given) and not _is_bound_again(name, function)
 
 
 def _gives(value: ast.expr, call: ast.Call) -> bool:
-    return any(given is call for given in _given(value))
+    return any(given is call for given in _parts_of_return(value))
 
 
-def _given(value: ast.expr) -> Iterator[ast.expr]:
+def _parts_of_return(value: ast.expr) -> Iterator[ast.expr]:
     """What a return hands out, through tuples, lists and dicts."""
     if isinstance(value, ast.Tuple | ast.List):
         for element in value.elts:
-            yield from _given(element)
+            yield from _parts_of_return(element)
     elif isinstance(value, ast.Dict):
         for element in value.values:
-            yield from _given(element)
+            yield from _parts_of_return(element)
     else:
         yield value
 

@@ -43,13 +43,13 @@ class Cropped:
     making: frozenset[Place]
 
 
-def crops(files: Mapping[str, str]) -> tuple[Cropped, ...]:
+def find_crops(files: Mapping[str, str]) -> tuple[Cropped, ...]:
     """Every crop of a value that the same function made before."""
-    return _crops(tuple(sorted(files.items())))
+    return _find_crops(tuple(sorted(files.items())))
 
 
 @lru_cache(maxsize=16)
-def _crops(files: tuple[tuple[str, str], ...]) -> tuple[Cropped, ...]:
+def _find_crops(files: tuple[tuple[str, str], ...]) -> tuple[Cropped, ...]:
     project = _Project(dict(files))
     found = [crop for file, function in project.functions() for crop in _in_function(project, file, function)]
     found += [crop for file, tree in project.trees.items() for crop in _in_pipelines(project, file, tree)]
@@ -88,7 +88,7 @@ class _Project:
         around = [(node, 0) for node in nodes]
         while around:
             node, depth = around.pop()
-            for name in _called(node) - but:
+            for name in _called_names(node) - but:
                 for file, function in self.by_name.get(name, ()):
                     if id(function) not in found and depth < _DEEPEST:
                         found[id(function)] = file, function
@@ -114,8 +114,8 @@ def _in_function(project: _Project, file: str, function: Function) -> Iterator[C
             before = _leading_to(statements[:at], _through_loops(parts, names))
             if not before:
                 continue
-            making = _making(project, file, before, _taken_from_files(function))
-            kept = _kept(project, file, function, sizes)
+            making = _making(project, file, before, _undecoded_images(function))
+            kept = _kept_share(project, file, function, sizes)
             yield Cropped(Location(file, getattr(node, "lineno", statement.lineno)), kept, frozenset(making))
 
 
@@ -224,7 +224,7 @@ def _making(
             places |= {(file, line) for line in _span(statement, parts)}
     nodes = [part for _, parts in statements for part in parts]
     for where, function in project.called_by(nodes, set()):
-        own_lazy = _taken_from_files(function)
+        own_lazy = _undecoded_images(function)
         for statement, parts in _statements(function):
             if not _needs_whole(parts, own_lazy):
                 places |= {(where, line) for line in _span(statement, parts)}
@@ -244,7 +244,7 @@ def _needs_whole(parts: list[ast.AST], lazy: set[str]) -> bool:
     return False
 
 
-def _taken_from_files(function: Function) -> set[str]:
+def _undecoded_images(function: Function) -> set[str]:
     """Names of what may be an image that is not decoded yet: opened here, or handed in."""
     names = {arg.arg for arg in function.args.args if any(word in arg.arg.lower() for word in ("img", "image", "pic"))}
     for statement, parts in _statements(function):
@@ -282,7 +282,7 @@ def _calls_of(project: _Project, name: str) -> list[tuple[str, Function]]:
     return [methods[called] for called in ("__call__", "forward") if called in methods]
 
 
-def _kept(project: _Project, file: str, function: Function, slices: list[ast.Slice]) -> float | None:
+def _kept_share(project: _Project, file: str, function: Function, slices: list[ast.Slice]) -> float | None:
     """Product over the axes of size / full, where the text has both as plain numbers."""
     shares = []
     for part in slices:
@@ -310,13 +310,13 @@ def _number(project: _Project, file: str, function: Function, node: ast.expr) ->
         return float(node.value)
     if isinstance(node, ast.Name):
         given = _default(function, node.id)
-        values = [value for name, value in _assigned(project.trees[file]) if name == node.id]
+        values = [value for name, value in _constants(project.trees[file]) if name == node.id]
         chosen = given if given is not None else values[0] if len(values) == 1 else None
         return float(chosen.value) if isinstance(chosen, ast.Constant) and isinstance(chosen.value, int) else None
     return None
 
 
-def _assigned(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+def _constants(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
     """What is assigned at the top of a file: `A = 1`, `A, B = 1, 2`."""
     for statement in tree.body:
         if not isinstance(statement, ast.Assign):
@@ -334,7 +334,7 @@ def _default(function: Function, name: str) -> ast.expr | None:
     return next((value for arg, value in pairs if arg.arg == name), None)
 
 
-def _called(node: ast.AST) -> set[str]:
+def _called_names(node: ast.AST) -> set[str]:
     return {_name_of(inner) for inner in ast.walk(node) if isinstance(inner, ast.Call)}
 
 

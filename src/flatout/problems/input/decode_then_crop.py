@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from flatout.problems.cases import EMPTY_QUEUE, STARVED, STARVED_MS, Case, SourceCase, loader, on_gpu, run, worker_cost
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.hot_lines import named
-from flatout.problems.input.crops import Cropped, crops
+from flatout.problems.input.crops import Cropped, find_crops
 from flatout.problems.input.symptoms import sample_lines
 from flatout.problems.input.throughput import BUSY, batch_ms, busy_share, gain_by_cheaper, steady_wait_ms
 from flatout.problems.prediction import WORTH
@@ -95,7 +95,7 @@ def _most_wasted(run: Evidence) -> _Wasted | None:
     lines = sample_lines(run)
     seen = {line.location.file for line in lines}
     found = []
-    for cropped in crops({file: text for file, text in run.files.items() if file in seen}):
+    for cropped in find_crops({file: text for file, text in run.files.items() if file in seen}):
         dear = tuple(line for line in lines if (line.location.file, line.location.line) in cropped.making)
         if dear:
             found.append(_Wasted(cropped, dear))
@@ -151,7 +151,7 @@ class Events:
 _MOST_OF_IT = _EVENTS.replace("SIDE, FRAME = 64, 512", "FRAME = 512\nSIDE = 480")
 
 
-def _seen(*lines: tuple[int, float]) -> tuple[LineCost, ...]:
+def _line_costs(*lines: tuple[int, float]) -> tuple[LineCost, ...]:
     return tuple(LineCost(Location("data.py", line), "rates", "worker", share, 12.1 * share) for line, share in lines)
 
 
@@ -163,7 +163,7 @@ def _at_the_limit(source: str, *lines: tuple[int, float]) -> Evidence:
         waiting=EMPTY_QUEUE,
         cpus=5.0,
         host=_FULL,
-        worker_lines=_seen(*lines),
+        worker_lines=_line_costs(*lines),
         files={"data.py": source},
     )
 
@@ -191,7 +191,7 @@ CASES = (
     ),
     Case(
         "quiet when nobody waits for it",
-        run(gpu=on_gpu(), loaders=(_DEAR,), worker_lines=_seen((6, 0.9)), files={"data.py": _EVENTS}),
+        run(gpu=on_gpu(), loaders=(_DEAR,), worker_lines=_line_costs((6, 0.9)), files={"data.py": _EVENTS}),
         found=False,
     ),
 )
@@ -210,7 +210,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
     seen: set[Location] = set()
     for dataset in code.datasets:
         modules = {f.module.shown: f.module for f in dataset.functions if _CROPS_MAYBE.search(f.module.text)}
-        for cropped in crops({name: module.text for name, module in modules.items()}) if dataset.trains else ():
+        for cropped in find_crops({name: module.text for name, module in modules.items()}) if dataset.trains else ():
             module = modules[cropped.location.file]
             work = _work_before(cropped, modules)
             too_much = cropped.kept is not None and cropped.kept > _MOST_KEPT

@@ -191,7 +191,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
 
 def _slow_parts(function: Function) -> Iterator[tuple[ast.AST, Message, Message]]:
     for node in own_nodes(function):
-        if isinstance(node, ast.Assign) and (cat := _grown(node)) is not None and enclosing_loops(node, function):
+        if isinstance(node, ast.Assign) and (cat := _growing_cat(node)) is not None and enclosing_loops(node, function):
             yield (
                 node,
                 message("in107.source_cat", code=short_text(cat, 50)),
@@ -205,7 +205,7 @@ def _slow_parts(function: Function) -> Iterator[tuple[ast.AST, Message, Message]
             )
 
 
-def _grown(node: ast.Assign) -> ast.Call | None:
+def _growing_cat(node: ast.Assign) -> ast.Call | None:
     """`batch = torch.cat([batch, sample])`"""
     call, name = node.value, dotted_name(node.targets[0])
     if not name or not isinstance(call, ast.Call) or dotted_name(call.func) not in _GROWING or not call.args:

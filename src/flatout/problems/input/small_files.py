@@ -102,7 +102,7 @@ _DEAR = loader(cost=worker_cost(fetch_ms_per_sample=1.5, busy_share=0.98), batch
 _AT = Location("data.py", 12)
 
 
-def _reading(text: str, size: float | None, share: float = 0.8, ms: float = 1.3) -> Evidence:
+def _run_reading(text: str, size: float | None, share: float = 0.8, ms: float = 1.3) -> Evidence:
     return run(
         gpu=STARVED,
         loaders=(_DEAR,),
@@ -120,14 +120,20 @@ def _reading(text: str, size: float | None, share: float = 0.8, ms: float = 1.3)
 CASES = (
     Case(
         "finds it when every sample is a file of four kilobytes",
-        _reading("x = torch.from_numpy(np.load(self.paths[i]))", 4096.0),
+        _run_reading("x = torch.from_numpy(np.load(self.paths[i]))", 4096.0),
         found=True,
     ),
-    Case("quiet when the files are large", _reading("x = np.load(self.paths[i])", 3e6), found=False),
-    Case("quiet when their size is not known", _reading("x = np.load(self.paths[i])", None), found=False),
-    Case("quiet when images are decoded", _reading("x = Image.open(self.paths[i]).convert('RGB')", 9e4), found=False),
-    Case("quiet when it reads at full speed", _reading("x = np.load(self.paths[i])", 2.5e5, ms=1.0), found=False),
-    Case("quiet when other lines take the time", _reading("x = np.load(self.paths[i])", 4096.0, 0.2, 0.3), found=False),
+    Case("quiet when the files are large", _run_reading("x = np.load(self.paths[i])", 3e6), found=False),
+    Case("quiet when their size is not known", _run_reading("x = np.load(self.paths[i])", None), found=False),
+    Case(
+        "quiet when images are decoded", _run_reading("x = Image.open(self.paths[i]).convert('RGB')", 9e4), found=False
+    ),
+    Case("quiet when it reads at full speed", _run_reading("x = np.load(self.paths[i])", 2.5e5, ms=1.0), found=False),
+    Case(
+        "quiet when other lines take the time",
+        _run_reading("x = np.load(self.paths[i])", 4096.0, 0.2, 0.3),
+        found=False,
+    ),
     Case(
         "quiet when the samples come in time",
         run(gpu=on_gpu(), loaders=(_DEAR,), source={("data.py", 12): "np.load(p)"}, file_bytes=4096.0),

@@ -121,7 +121,7 @@ def _lines_on_data(text: str) -> frozenset[int]:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return frozenset()
-    names = _imported(tree)
+    names = _data_library_names(tree)
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     names |= {node.name for node in functions if _uses(node, names) and not _uses(node, _OF_TORCH)}
     inside = {line for node in ast.walk(tree) if _is_module(node) for line in _span(node)}
@@ -132,7 +132,7 @@ def _lines_on_data(text: str) -> frozenset[int]:
     return frozenset(found - inside)
 
 
-def _imported(tree: ast.Module) -> set[str]:
+def _data_library_names(tree: ast.Module) -> set[str]:
     """The names under which the file knows those libraries, what is in them, and what it made of them at its top."""
     names: set[str] = set()
     for node in ast.walk(tree):
@@ -177,7 +177,7 @@ _FILES = {"train.py": _SOURCE}
 _MS = {"data": 1.0, "h2d": 1.0, "forward": 58.0, "backward": 35.0, "optimizer": 5.0}
 
 
-def _seen(line: int, function: str) -> tuple[LineCost, ...]:
+def _line_costs(line: int, function: str) -> tuple[LineCost, ...]:
     return (LineCost(Location("train.py", line), function, "forward", 0.4, 40.0),)
 
 
@@ -185,17 +185,21 @@ _DRY = on_gpu(drained_share=0.9, device_ms={"starved": 0.5, "step": 100.0, "forw
 CASES = (
     Case(
         "finds it when the loop augments with NumPy",
-        run(ms=_MS, all_lines=_seen(5, "augment"), files=_FILES, loaders=(loader(num_workers=2),)),
+        run(ms=_MS, all_lines=_line_costs(5, "augment"), files=_FILES, loaders=(loader(num_workers=2),)),
         found=True,
     ),
     Case(
         "finds it when a GPU has nothing to do meanwhile",
-        run(gpu=_DRY, ms=_MS, all_lines=_seen(5, "augment"), files=_FILES),
+        run(gpu=_DRY, ms=_MS, all_lines=_line_costs(5, "augment"), files=_FILES),
         found=True,
     ),
-    Case("quiet when the model does it", run(ms=_MS, all_lines=_seen(9, "forward"), files=_FILES), found=False),
-    Case("quiet when it is a loss in torch", run(ms=_MS, all_lines=_seen(12, "smoothed"), files=_FILES), found=False),
-    Case("quiet when the source is gone", run(ms=_MS, all_lines=_seen(5, "augment")), found=False),
+    Case("quiet when the model does it", run(ms=_MS, all_lines=_line_costs(9, "forward"), files=_FILES), found=False),
+    Case(
+        "quiet when it is a loss in torch",
+        run(ms=_MS, all_lines=_line_costs(12, "smoothed"), files=_FILES),
+        found=False,
+    ),
+    Case("quiet when the source is gone", run(ms=_MS, all_lines=_line_costs(5, "augment")), found=False),
     Case(
         "quiet when it happens in the loader",
         run(
@@ -288,7 +292,7 @@ def find_host_work(code: Code) -> Iterator[tuple[Region, ast.Call, Message]]:
         call = point.node
         if not isinstance(call, ast.Call) or not _takes_batches(region):
             continue
-        what = _what(call, region, code)
+        what = _describe_work(call, region, code)
         if what is not None and (id(region.module), call.lineno) not in seen:
             seen.add((id(region.module), call.lineno))
             yield region, call, what
@@ -307,7 +311,7 @@ def _takes_batches(region: Region) -> bool:
     return any(_BATCHES.search(dotted_name(part).split(".")[-1]) for part in parts if dotted_name(part))
 
 
-def _what(call: ast.Call, region: Region, code: Code) -> Message | None:
+def _describe_work(call: ast.Call, region: Region, code: Code) -> Message | None:
     name = called_name(call)
     if _TOKENIZER.search(name) and (argument(call, "return_tensors") or argument(call, "padding")):
         return message("in109.tokenizes")

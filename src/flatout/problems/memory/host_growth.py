@@ -193,7 +193,7 @@ def find_kept_graphs(code: Code) -> Iterator[KeptGraph]:
     for region in code.training.regions:
         tensors = code.tensors.of(region)
         losses = _backward_of(region)
-        begun = _begun_in(region)
+        begun = _names_reset_in(region)
         for point in region.main_path():
             found = _keeps(point.node)
             if found is None:
@@ -227,11 +227,11 @@ def _keeps(node: ast.AST) -> tuple[str, ast.expr] | None:
         if holder and dotted_name(node.value.left) == holder:
             return holder, node.value.right
     if isinstance(node, ast.Assign) and isinstance(node.value, ast.ListComp) and len(node.value.generators) == 1:
-        return _added_up(dotted_name(node.targets[0]), node.value)
+        return _elementwise_sum(dotted_name(node.targets[0]), node.value)
     return None
 
 
-def _added_up(holder: str, sums: ast.ListComp) -> tuple[str, ast.expr] | None:
+def _elementwise_sum(holder: str, sums: ast.ListComp) -> tuple[str, ast.expr] | None:
     """`totals = [total + loss for total, loss in zip(totals, losses)]`."""
     over = sums.generators[0].iter
     adds = isinstance(sums.elt, ast.BinOp) and isinstance(sums.elt.op, ast.Add)
@@ -254,7 +254,7 @@ def _backward_of(region: Region) -> set[str]:
     return found
 
 
-def _begun_in(region: Region) -> set[str]:
+def _names_reset_in(region: Region) -> set[str]:
     """Names that each turn begins anew, empties, or hands on."""
     found: set[str] = set()
     for statement in region.body:

@@ -54,7 +54,7 @@ def find_copies(code: Code) -> list[BatchCopy]:
     for region, call in (*((where, call) for where, _, call in code.calls_each_step("to", "cuda")), *_in_lambdas(code)):
         if not isinstance(call.func, ast.Attribute) or id(region.root.function) in there:
             continue  # a function of that name; or the loader's samples are on the device already
-        of = _viewed(call.func.value)
+        of = _without_views(call.func.value)
         if id(call) in seen or moves_to(call) != "device" or not uses_device(region.module):
             continue
         kind = code.tensors.of(region).of(of)
@@ -63,7 +63,7 @@ def find_copies(code: Code) -> list[BatchCopy]:
             continue
         if kind is None and not dotted_name(of) and not isinstance(of, ast.Subscript) and not _is_next(of, region):
             continue  # the result of some call: it may be anything
-        as_loaded = is_unchanged_since_load(_moved(call, region, code), region.function, code.project)
+        as_loaded = is_unchanged_since_load(_moved_value(call, region, code), region.function, code.project)
         copy = BatchCopy(region, call, _is_non_blocking(call, region, code), as_loaded)
         if _has_a_name_of_its_class(copy, code):
             continue  # a batch of the project's own: what that copies is seen there
@@ -72,7 +72,7 @@ def find_copies(code: Code) -> list[BatchCopy]:
     return found
 
 
-def _moved(call: ast.Call, region: Region, code: Code) -> ast.expr:
+def _moved_value(call: ast.Call, region: Region, code: Code) -> ast.expr:
     """`x` of `x.cuda()`, and of `utils.cuda(x)`."""
     assert isinstance(call.func, ast.Attribute)
     of = call.func.value
@@ -99,7 +99,7 @@ def _in_lambdas(code: Code) -> Iterator[tuple[Region, ast.Call]]:
                     yield region, call
 
 
-def _viewed(node: ast.expr) -> ast.expr:
+def _without_views(node: ast.expr) -> ast.expr:
     """What is copied, without what only shapes it: `batch["image"]` of `batch["image"].squeeze(0).float()`."""
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _SHAPING:
         node = node.func.value

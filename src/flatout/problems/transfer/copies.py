@@ -27,7 +27,7 @@ _SMALL_BYTES = 64 << 10
 _EVALUATING = re.compile(r"eval|valid|test|infer|predict|checkpoint|load", re.I)
 
 
-def copies(run: Evidence) -> list[CopySite]:
+def training_copies(run: Evidence) -> list[CopySite]:
     """Of the training step, the dearest first."""
     found = [site for site in run.report.copies if site.per_step > 0 and not _EVALUATING.search(site.function)]
     return sorted(found, key=lambda site: -site.ms)
@@ -77,7 +77,7 @@ def gain_unblocked(run: Evidence, sites: Sequence[CopySite], to_pin: bool) -> Ga
     return by_sparing_host(run, held_ms, method, device_ms=-bus_ms, floor_ms=pinning_ms)
 
 
-def listed(run: Evidence, sites: Sequence[CopySite], most: int = 4) -> str:
+def list_sites(run: Evidence, sites: Sequence[CopySite], most: int = 4) -> str:
     return ", ".join(
         f"{named(run, s.location)} {s.per_step:.3g}x {s.bytes_per_step / 2**20:.3g} MiB" for s in sites[:most]
     )

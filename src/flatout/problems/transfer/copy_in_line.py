@@ -30,7 +30,7 @@ from collections.abc import Iterator
 from flatout.problems.cases import HERE, Case, on_gpu, run
 from flatout.problems.found import FoundInRun
 from flatout.problems.prediction import by_step
-from flatout.problems.transfer.copies import copies, is_small, listed, moving_ms
+from flatout.problems.transfer.copies import is_small, list_sites, moving_ms, training_copies
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
 from flatout.records.report import CopySite, RunFacts
@@ -46,7 +46,7 @@ _SIDE_BY_SIDE = 1.05
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
-    sites = [site for site in copies(run) if site.pinned_share >= 0.5 and site.non_blocking_share >= 0.5]
+    sites = [site for site in training_copies(run) if site.pinned_share >= 0.5 and site.non_blocking_share >= 0.5]
     sites = [site for site in sites if site.location not in run.own_stream_copies and not is_small(site)]
     drained = run.drained_share
     if not run.on_gpu or not sites or drained is None or drained >= _NEVER_SHORT:
@@ -68,7 +68,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "mib_per_step": round(mebibytes, 2),
             "copying_ms_per_step": round(copying_ms, 2),
             "drained_share": round(drained, 3),
-            "lines": listed(run, sites),
+            "lines": list_sites(run, sites),
         },
         cause=message("tr206.cause", mib=mebibytes, copying_ms=copying_ms, step_ms=run.step_ms),
         change=message("tr206.change"),

@@ -27,7 +27,7 @@ from collections.abc import Iterator, Sequence
 from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource, step_of
 from flatout.problems.transfer.batch_copies import BatchCopy, find_copies, may_be_no_tensor, takes_no_options
-from flatout.problems.transfer.copies import blocked_ms, copies, gain_unblocked, listed, unblocked_part
+from flatout.problems.transfer.copies import blocked_ms, gain_unblocked, list_sites, training_copies, unblocked_part
 from flatout.records.evidence import Evidence
 from flatout.records.message import message, verbatim
 from flatout.records.report import CopySite
@@ -43,7 +43,7 @@ Line = tuple[str, int | None, int]
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
-    sites = [site for site in copies(run) if site.pinned_share >= 0.5 and site.non_blocking_share < 0.5]
+    sites = [site for site in training_copies(run) if site.pinned_share >= 0.5 and site.non_blocking_share < 0.5]
     if not run.on_gpu or not sites:
         return
     gain = gain_unblocked(run, sites, to_pin=False)
@@ -56,10 +56,10 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "h2d_ms_per_step": round(held_ms, 2),
             "mib_per_step": round(sum(site.bytes_per_step for site in sites) / 2**20, 2),
             "non_blocking_share": round(unblocked_part(sites), 2),
-            "lines": listed(run, sites),
+            "lines": list_sites(run, sites),
         },
         cause=message("tr204.cause", blocked_ms=held_ms, step_ms=run.step_ms),
-        change=message("tr204.change", lines=listed(run, sites)),
+        change=message("tr204.change", lines=list_sites(run, sites)),
         predicted_gain=gain,
     )
 
@@ -161,7 +161,7 @@ def train(loader):
 """
 
 
-def _changed(name: str, line: str, found: bool = False) -> SourceCase:
+def _changed_labels(name: str, line: str, found: bool = False) -> SourceCase:
     """The labels of a batch, changed before they are copied."""
     text = _STEP.replace("to(device)  # found", "to(device, non_blocking=True)").replace(
         "    labels = labels.cuda()", f"    {line}\n    labels = labels.cuda()"
@@ -181,11 +181,11 @@ SOURCE_CASES = (
         "    model(batch).backward()\n"
         "    optimizer.step()\n",
     ),
-    _changed("finds it when only the shape is another", "labels = labels.squeeze(1)", found=True),
-    _changed("quiet when the step made it", "labels = smooth(labels, 0.1)"),
-    _changed("quiet when the step converted it", "labels = labels.long()"),
-    _changed("quiet when the step cut it out", "labels = labels[:, 0]"),
-    _changed("quiet when the step computed it", "labels = labels - 1"),
+    _changed_labels("finds it when only the shape is another", "labels = labels.squeeze(1)", found=True),
+    _changed_labels("quiet when the step made it", "labels = smooth(labels, 0.1)"),
+    _changed_labels("quiet when the step converted it", "labels = labels.long()"),
+    _changed_labels("quiet when the step cut it out", "labels = labels[:, 0]"),
+    _changed_labels("quiet when the step computed it", "labels = labels - 1"),
     SourceCase(
         "quiet when the data were put on a device",
         "data = TensorDataset(table.to(device))\nloader = DataLoader(data, 32)\nfor x in loader:\n"

@@ -32,7 +32,7 @@ from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource, step_of
 from flatout.problems.prediction import by_sparing_host
 from flatout.problems.transfer.batch_copies import find_copies
-from flatout.problems.transfer.copies import copies, is_small, listed
+from flatout.problems.transfer.copies import is_small, list_sites, training_copies
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
 from flatout.records.report import CopySite
@@ -56,7 +56,7 @@ _MANY = 8
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
-    sites = [site for site in copies(run) if is_small(site)]
+    sites = [site for site in training_copies(run) if is_small(site)]
     count = sum(site.per_step for site in sites)
     if not run.on_gpu or count < _MANY:
         return
@@ -73,10 +73,10 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "copies_per_step": round(count, 1),
             "h2d_ms_per_step": round(took_ms, 2),
             "bytes_each": int(sum(site.bytes_per_step for site in sites) / count),
-            "lines": listed(run, sites),
+            "lines": list_sites(run, sites),
         },
         cause=message("tr202.cause", copies=count, copy_ms=took_ms, step_ms=run.step_ms),
-        change=message("tr202.change", lines=listed(run, sites)),
+        change=message("tr202.change", lines=list_sites(run, sites)),
         predicted_gain=gain,
     )
 
@@ -190,12 +190,12 @@ class SampleCopy:
 
 def find_sample_copies(code: Code) -> Iterator[SampleCopy]:
     """One for each line."""
-    moving = [(region, list(_moving(region))) for region in code.training.regions]
+    moving = [(region, list(_find_moves(region))) for region in code.training.regions]
     # Only where something is moved in a loop at all: the rest is dear.
     plain = {id(copy.call) for copy in find_copies(code)} if any(moves for _, moves in moving) else set()
     seen: set[tuple[int, int]] = set()
     for region, moves in moving:
-        found = [copy for call, loops in moves if (copy := _per_sample(call, loops, region, plain))]
+        found = [copy for call, loops in moves if (copy := _sample_copy(call, loops, region, plain))]
         # Next to samples that are dicts, a list is one of samples too.
         apart = any(copy.is_dict for copy in found) or (bool(found) and _are_kept_apart(region, code))
         for copy in found:
@@ -205,7 +205,7 @@ def find_sample_copies(code: Code) -> Iterator[SampleCopy]:
             yield copy
 
 
-def _moving(region: Region) -> Iterator[tuple[ast.Call, _Loops]]:
+def _find_moves(region: Region) -> Iterator[tuple[ast.Call, _Loops]]:
     points = region.main_path()
     around: dict[int, _Loops] = {}
     for point in points:
@@ -229,13 +229,13 @@ def _trains(loop: ast.For) -> bool:
     return any(isinstance(node, ast.Call) and called_name(node) in ("backward", "step") for node in walk_scope(loop))
 
 
-def _per_sample(call: ast.Call, loops: _Loops, region: Region, plain: set[int]) -> SampleCopy | None:
-    made = _made_of(call)
+def _sample_copy(call: ast.Call, loops: _Loops, region: Region, plain: set[int]) -> SampleCopy | None:
+    made = _source_of(call)
     if made is None and id(call) not in plain:
         return None
     what = made if made is not None else call.func.value  # type: ignore[attr-defined]
     used = [loop for loop in loops if bound_names(loop[0]) & names_in(what)]
-    if not used or any(_LARGE.search(_named(over)) for _, over in loops):
+    if not used or any(_LARGE.search(_last_name(over)) for _, over in loops):
         return None
     target, over = used[-1]
     outer = loops[loops.index(used[-1]) - 1] if loops.index(used[-1]) else None
@@ -246,12 +246,12 @@ def _per_sample(call: ast.Call, loops: _Loops, region: Region, plain: set[int]) 
         return SampleCopy(region, call, outer[1], True, True)
     if _is_by_sample(target, over, what):
         return SampleCopy(region, call, over, True)
-    if dotted_name(over) and _OF_SAMPLES.search(_named(over)):
+    if dotted_name(over) and _OF_SAMPLES.search(_last_name(over)):
         return SampleCopy(region, call, over, made is not None)
     return None
 
 
-def _made_of(call: ast.Call) -> ast.expr | None:
+def _source_of(call: ast.Call) -> ast.expr | None:
     """What `torch.tensor(x, device=device)`, or `torch.from_numpy(x).to(device)`, puts on the device."""
     made: ast.expr = call
     if moves_to(call) == "device" and isinstance(call.func, ast.Attribute):
@@ -272,7 +272,7 @@ def _is_by_sample(target: ast.expr, over: ast.expr, what: ast.expr) -> bool:
         inner = target.elts[-1] if isinstance(target, ast.Tuple) else target
         return _is_by_sample(inner, over.args[0], what)
     if isinstance(over, ast.Call) and called_name(over) == "zip":
-        return len(over.args) > 1 and all(_OF_SAMPLES.search(_named(arg)) for arg in over.args)
+        return len(over.args) > 1 and all(_OF_SAMPLES.search(_last_name(arg)) for arg in over.args)
     if isinstance(over, ast.Call) and called_name(over) == "range" and len(over.args) == 1:
         return isinstance(what, ast.Subscript) and _is_batch_size(over.args[0])
     # `for images, labels in parts`: each is a batch already.
@@ -281,22 +281,22 @@ def _is_by_sample(target: ast.expr, over: ast.expr, what: ast.expr) -> bool:
 
 def _is_batch_size(node: ast.expr) -> bool:
     if isinstance(node, ast.Call) and called_name(node) == "len" and node.args:
-        return bool(_OF_SAMPLES.search(_named(node.args[0])))
+        return bool(_OF_SAMPLES.search(_last_name(node.args[0])))
     if isinstance(node, ast.Call) and called_name(node) == "size":
         return bool(node.args) and getattr(node.args[0], "value", None) == 0
     if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
         return getattr(node.slice, "value", None) == 0
-    return bool(_BATCH_SIZE.search(_named(node)))
+    return bool(_BATCH_SIZE.search(_last_name(node)))
 
 
 def _is_of_a_dict(over: ast.expr) -> bool:
     return isinstance(over, ast.Call) and called_name(over) in ("items", "values", "keys")
 
 
-def _named(node: ast.expr) -> str:
+def _last_name(node: ast.expr) -> str:
     """The last name of what is gone over."""
     if isinstance(node, ast.Call) and node.args and called_name(node) in ("enumerate", "list", "tqdm", "reversed"):
-        return _named(node.args[0])
+        return _last_name(node.args[0])
     return dotted_name(node).split(".")[-1]
 
 

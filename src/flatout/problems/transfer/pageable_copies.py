@@ -25,7 +25,14 @@ from collections.abc import Iterator
 from flatout.problems.cases import HERE, Case, SourceCase, loader, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource, setting_words
 from flatout.problems.transfer.batch_copies import find_copies
-from flatout.problems.transfer.copies import blocked_ms, copies, gain_unblocked, is_small, listed, pinned_part
+from flatout.problems.transfer.copies import (
+    blocked_ms,
+    gain_unblocked,
+    is_small,
+    list_sites,
+    pinned_part,
+    training_copies,
+)
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
 from flatout.records.report import CopySite
@@ -42,7 +49,7 @@ COMES_FROM = ("TR203",)
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
-    sites = [site for site in copies(run) if site.pinned_share < 0.5 and not is_small(site)]
+    sites = [site for site in training_copies(run) if site.pinned_share < 0.5 and not is_small(site)]
     use = run.training_loader
     if not run.on_gpu or not sites or (use is not None and use.settings.get("pin_memory") and pinned_part(sites) < 0.1):
         return  # a loader that pins, and to no effect, is another problem
@@ -57,7 +64,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "h2d_ms_per_step": round(held_ms, 2),
             "mib_per_step": round(mebibytes, 2),
             "pinned_share": round(pinned_part(sites), 2),
-            "lines": listed(run, sites),
+            "lines": list_sites(run, sites),
         },
         cause=message("tr201.cause", mib=mebibytes, blocked_ms=held_ms, step_ms=run.step_ms),
         change=message("tr201.change"),

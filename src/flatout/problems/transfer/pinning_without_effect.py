@@ -29,7 +29,7 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import HERE, Case, SourceCase, loader, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource, step_of
-from flatout.problems.transfer.copies import blocked_ms, copies, gain_unblocked, listed, pinned_part
+from flatout.problems.transfer.copies import blocked_ms, gain_unblocked, list_sites, pinned_part, training_copies
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
 from flatout.records.report import CopySite
@@ -48,7 +48,7 @@ _EACH_STEP = 0.9
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
     use = run.training_loader
-    sites = copies(run)
+    sites = training_copies(run)
     enough = sum(site.per_step for site in sites) >= _EACH_STEP
     if not run.on_gpu or use is None or not use.settings.get("pin_memory") or not enough or pinned_part(sites) > _NONE:
         return
@@ -65,7 +65,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "copies_per_step": round(count, 1),
             "h2d_ms_per_step": round(held_ms, 2),
             "collate_fn": str(use.settings.get("collate_fn")),
-            "lines": listed(run, sites),
+            "lines": list_sites(run, sites),
         },
         cause=message("tr203.cause", copies=count, blocked_ms=held_ms, step_ms=run.step_ms),
         change=message("tr203.change"),
@@ -236,14 +236,14 @@ def _batch_classes(given: ast.expr, function: Function, code: Code) -> list[Clas
             found.append(collate.owner)
             continue
         returned = [node.value for node in own_nodes(collate) if isinstance(node, ast.Return)]
-        promised = _promised(collate, code)
+        promised = _annotated_class(collate, code)
         classes = [code.project.class_of(value, collate) or promised for value in returned if value is not None]
         # Where one way through it gives something else, that may be the usual one.
         found += [cls for cls in classes if cls is not None] if None not in classes else []
     return found
 
 
-def _promised(function: Function, code: Code) -> Class | None:
+def _annotated_class(function: Function, code: Code) -> Class | None:
     """The class of the project that a function says it returns, as `samples[0]` does not tell by itself."""
     said = function.node.returns if isinstance(function.node, ast.FunctionDef) else None
     meant = code.project.lookup(said.id, function) if isinstance(said, ast.Name) else None

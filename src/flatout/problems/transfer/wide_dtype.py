@@ -33,7 +33,7 @@ from flatout.problems.cases import HERE, Case, SourceCase, loader, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.hot_lines import named
 from flatout.problems.prediction import by_removing, by_sparing_host, by_step
-from flatout.problems.transfer.copies import blocked_ms, copies, is_small, moving_ms
+from flatout.problems.transfer.copies import blocked_ms, is_small, moving_ms, training_copies
 from flatout.records.evidence import Evidence, NarrowCopy
 from flatout.records.message import Message, message
 from flatout.records.report import CopySite, Gain
@@ -55,15 +55,15 @@ _Pair = tuple[CopySite, NarrowCopy]
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
-    found = _wide(run)
+    found = _find_wide_copies(run)
     if not run.on_gpu or not found:
         return
     total = sum(site.bytes_per_step for site, _ in found)
-    saved = sum(_saved(pair) for pair in found)
+    saved = sum(_saved_bytes(pair) for pair in found)
     gain = max(_gains(run, found, saved), key=lambda gain: gain.mid, default=None)
     if gain is None:
         return
-    site, narrow = max(found, key=_saved)
+    site, narrow = max(found, key=_saved_bytes)
     yield FoundInRun(
         location=site.location,
         evidence={
@@ -82,14 +82,14 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     )
 
 
-def _wide(run: Evidence) -> list[_Pair]:
+def _find_wide_copies(run: Evidence) -> list[_Pair]:
     at = {narrow.location: narrow for narrow in run.narrow_copies if narrow.saved_share >= _WORTH}
-    mine = [(site, at[site.location]) for site in copies(run) if site.location in at and not is_small(site)]
+    mine = [(site, at[site.location]) for site in training_copies(run) if site.location in at and not is_small(site)]
     # A model in float64 wants its inputs in it.
     return [pair for pair in mine if pair[1].narrow != "float32" or not _computes_in_float64(run)]
 
 
-def _saved(pair: _Pair) -> float:
+def _saved_bytes(pair: _Pair) -> float:
     return pair[0].bytes_per_step * pair[1].saved_share
 
 
@@ -101,24 +101,26 @@ def _computes_in_float64(run: Evidence) -> bool:
 
 def _gains(run: Evidence, found: Sequence[_Pair], saved: float) -> list[Gain]:
     """By what shrinks with the bytes: what blocks the host, what is in the device's queue, what collating takes."""
-    gains = [_unblocking(run, found), _shorter_queue(run, found), _less_collating(run, found, saved)]
+    gains = [_gain_of_blocking(run, found), _gain_of_queue(run, found), _gain_of_collating(run, found, saved)]
     return [gain for gain in gains if gain is not None]
 
 
-def _unblocking(run: Evidence, found: Sequence[_Pair]) -> Gain | None:
+def _gain_of_blocking(run: Evidence, found: Sequence[_Pair]) -> Gain | None:
     blocking = [pair for pair in found if pair[0].non_blocking_share < 0.5 or pair[0].pinned_share < 0.5]
     total = sum(site.bytes_per_step for site, _ in blocking)
     if not total:
         return None
     held_ms = blocked_ms(run, [site for site, _ in blocking])
-    part = sum(_saved(pair) for pair in blocking) / total
+    part = sum(_saved_bytes(pair) for pair in blocking) / total
     method = message("tr205.gain_blocking", blocked_ms=held_ms, step_ms=run.step_ms, share=part)
     return by_sparing_host(run, part * held_ms, method)
 
 
-def _shorter_queue(run: Evidence, found: Sequence[_Pair]) -> Gain | None:
+def _gain_of_queue(run: Evidence, found: Sequence[_Pair]) -> Gain | None:
     """Copies that do not block take their turn among the kernels: that counts where the device is never short."""
-    saved = sum(_saved(pair) for pair in found if pair[0].non_blocking_share >= 0.5 and pair[0].pinned_share >= 0.5)
+    saved = sum(
+        _saved_bytes(pair) for pair in found if pair[0].non_blocking_share >= 0.5 and pair[0].pinned_share >= 0.5
+    )
     drained = run.drained_share
     if drained is None or drained >= _SELDOM_DRAINED or run.starved_ms >= _STARVES * run.step_ms:
         return None
@@ -128,7 +130,7 @@ def _shorter_queue(run: Evidence, found: Sequence[_Pair]) -> Gain | None:
     return by_step(run, low_ms, mid_ms, high_ms, message("tr205.gain_queue", mib=saved / 2**20, bus_ms=bus_ms))
 
 
-def _less_collating(run: Evidence, found: Sequence[_Pair], saved: float) -> Gain | None:
+def _gain_of_collating(run: Evidence, found: Sequence[_Pair], saved: float) -> Gain | None:
     """Torch's own collating copies bytes, in the training process itself where there are no workers."""
     use = run.training_loader
     if use is None or use.workers or use.cost is None or use.settings.get("collate_fn") not in _TORCH_OWN:
@@ -136,7 +138,7 @@ def _less_collating(run: Evidence, found: Sequence[_Pair], saved: float) -> Gain
     if run.samples_per_step is None or run.starved_ms < _STARVES * run.step_ms:
         return None
     collate_ms = use.cost.collate_ms_per_sample * run.samples_per_step
-    part = saved / max(1.0, sum(site.bytes_per_step for site in copies(run)))
+    part = saved / max(1.0, sum(site.bytes_per_step for site in training_copies(run)))
     spared_ms = min(part * collate_ms, run.starved_ms)
     return by_removing(run, spared_ms, message("tr205.gain_collate", collate_ms=collate_ms, share=part))
 

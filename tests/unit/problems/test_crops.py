@@ -5,19 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import flatout
-from flatout.problems.input.crops import Cropped, crops
+from flatout.problems.input.crops import Cropped, find_crops
 
 DEBLUR = Path(flatout.__file__).parent / "workloads" / "spike_deblur" / "deblur"
 
 
 def found(text: str) -> tuple[Cropped, ...]:
-    return crops({"data.py": text})
+    return find_crops({"data.py": text})
 
 
 def test_the_bundled_workload_voxelises_whole_frames() -> None:
     files = {name: (DEBLUR / name).read_text() for name in ("dataset.py", "voxel.py")}
 
-    (cropped,) = crops(files)
+    (cropped,) = find_crops(files)
 
     lines = {(file, files[file].splitlines()[line - 1].strip()) for file, line in cropped.making}
     assert ("voxel.py", "mixed = np.take(volume, taps.low, axis=axis)") in lines
