@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -79,8 +80,17 @@ for epoch in range(10):
 """
 
 
-def in_each_step(name: str, *lines: str) -> SourceCase:
-    return SourceCase(name, STEPS % "\n        ".join(lines))
+def cases_in(template: str) -> Callable[..., SourceCase]:
+    """Makes cases of a name and lines: these stand in the template in place of its `%s`, indented as that is."""
+    (indent,) = re.findall(r"^( *)%s", template, re.MULTILINE)
+
+    def case(name: str, *lines: str) -> SourceCase:
+        return SourceCase(name, template % f"\n{indent}".join(lines))
+
+    return case
+
+
+in_each_step = cases_in(STEPS)
 
 
 def phases(**ms: float) -> dict[str, PhaseShare]:
@@ -177,3 +187,8 @@ def run(
 STARVED = on_gpu(starved_share=0.5, drained_share=0.8, device_ms={"starved": 50.0, "step": 100.0})
 STARVED_MS = {"data": 51.0, "forward": 15.0, "backward": 30.0, "optimizer": 4.0}
 EMPTY_QUEUE = Waiting(0.0, None, rest_ms=50.0, median_ms=50.0, empty_share=1.0)
+
+
+def starved_run(*loaders: LoaderUse, **changes: Any) -> Evidence:
+    """A run whose GPU waits for the batches of this loader half of the time."""
+    return run(**{"gpu": STARVED, "loaders": loaders, "ms": STARVED_MS, "waiting": EMPTY_QUEUE, **changes})

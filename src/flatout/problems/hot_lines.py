@@ -29,7 +29,7 @@ def text_at(run: Evidence, location: Location) -> str:
     return lines[location.line - 1].strip() if 1 <= location.line <= len(lines) else ""
 
 
-def named(run: Evidence, location: Location) -> str:
-    """A line as a sentence names it."""
+def place_name(location: Location) -> str:
+    """A line as a sentence names it: the file without its folders, and the line's number."""
     name = location.file.replace("\\", "/").rsplit("/", 1)[-1]
     return f"{name}:{location.line}"

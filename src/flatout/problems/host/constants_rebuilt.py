@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from flatout.problems.cases import Case, SourceCase, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource, step_of
 from flatout.problems.host.constant_statements import ConstantStatement, find_constants
-from flatout.problems.hot_lines import host_lines, named
+from flatout.problems.hot_lines import host_lines, place_name
 from flatout.problems.prediction import by_sparing_host
 from flatout.records.evidence import Evidence
 from flatout.records.message import Message, message
@@ -90,7 +90,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if gain is None:
         return
     dearest = max(costs, key=lambda cost: cost.ms)
-    lines = ", ".join(f"{named(run, cost.location)} {cost.ms:.2g} ms" for cost in costs[:5])
+    lines = ", ".join(f"{place_name(cost.location)} {cost.ms:.2g} ms" for cost in costs[:5])
     yield FoundInRun(
         location=dearest.location,
         evidence={
@@ -98,7 +98,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "copied_ms_per_step": round(copy_ms, 3),
             "lines": lines,
         },
-        cause=message("ho408.cause", ms=host_ms + copy_ms, step_ms=run.step_ms, line=named(run, dearest.location)),
+        cause=message("ho408.cause", ms=host_ms + copy_ms, step_ms=run.step_ms, line=place_name(dearest.location)),
         change=message("ho408.change", lines=lines),
         predicted_gain=gain,
     )

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 
 from flatout.problems.cases import Case, SourceCase, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource, step_of
-from flatout.problems.hot_lines import host_lines, named
+from flatout.problems.hot_lines import host_lines, place_name
 from flatout.problems.prediction import by_sparing_host, device_work_ms
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
@@ -94,7 +94,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "ho402.cause",
             kind=kind,
             function=dearest.function,
-            line=named(run, dearest.location),
+            line=place_name(dearest.location),
             loop_ms=hot.ms,
             step_ms=run.step_ms,
         ),

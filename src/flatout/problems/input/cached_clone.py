@@ -24,7 +24,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from flatout.problems.cases import SourceCase
+from flatout.problems.cases import SourceCase, cases_in
 from flatout.problems.found import FoundInSource
 from flatout.records.message import message
 from flatout.records.source import Related
@@ -161,20 +161,14 @@ class Volumes(Dataset):
         return self.cache.get(index)
 """
 
-
-def _returning(name: str, *lines: str) -> SourceCase:
-    return SourceCase(name, _HELD % "\n        ".join(lines) + _TRAIN)
-
-
+_case = cases_in(_HELD + _TRAIN)
 SOURCE_CASES = (
-    _returning("finds it when a tensor is cloned", "return self.volumes[index].clone(), index  # found"),
-    _returning(
-        "finds it when a whole sample is", "sample = copy.deepcopy(self.volumes[index])  # found", "return sample"
-    ),
+    _case("finds it when a tensor is cloned", "return self.volumes[index].clone(), index  # found"),
+    _case("finds it when a whole sample is", "sample = copy.deepcopy(self.volumes[index])  # found", "return sample"),
     SourceCase("finds it in the cache that the dataset asks", _CACHE + _TRAIN),
-    _returning("quiet when the sample is then changed", "x = self.volumes[index].clone()", "x[0] = 0", "return x"),
-    _returning("quiet when somebody may change it", "x = self.volumes[index].clone()", "return self.augment(x)"),
-    _returning("quiet when it is a list of facts", "return copy.deepcopy(self.infos[index])"),
-    _returning("quiet when the element itself goes out", "return self.volumes[index]"),
-    _returning("quiet when what was just made is cloned", "return torch.load(self.paths[index]).clone()"),
+    _case("quiet when the sample is then changed", "x = self.volumes[index].clone()", "x[0] = 0", "return x"),
+    _case("quiet when somebody may change it", "x = self.volumes[index].clone()", "return self.augment(x)"),
+    _case("quiet when it is a list of facts", "return copy.deepcopy(self.infos[index])"),
+    _case("quiet when the element itself goes out", "return self.volumes[index]"),
+    _case("quiet when what was just made is cloned", "return torch.load(self.paths[index]).clone()"),
 )

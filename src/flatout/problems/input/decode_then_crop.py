@@ -27,9 +27,17 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from flatout.problems.cases import EMPTY_QUEUE, STARVED, STARVED_MS, Case, SourceCase, loader, on_gpu, run, worker_cost
+from flatout.problems.cases import (
+    Case,
+    SourceCase,
+    loader,
+    on_gpu,
+    run,
+    starved_run,
+    worker_cost,
+)
 from flatout.problems.found import FoundInRun, FoundInSource
-from flatout.problems.hot_lines import named
+from flatout.problems.hot_lines import place_name
 from flatout.problems.input.crops import Cropped, find_crops
 from flatout.problems.input.symptoms import sample_lines
 from flatout.problems.input.throughput import BUSY, batch_ms, busy_share, gain_by_cheaper, steady_wait_ms
@@ -74,7 +82,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if gain is None:
         return
     dearest = wasted.lines[0]
-    crop_at, sample_ms = named(run, wasted.cropped.location), use.sample_ms or 0.0
+    crop_at, sample_ms = place_name(wasted.cropped.location), use.sample_ms or 0.0
     cause = message("in113.cause", wasted_ms=wasted.ms, sample_ms=sample_ms, place=crop_at)
     yield FoundInRun(
         location=dearest.location,
@@ -86,7 +94,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "num_workers": use.workers,
         },
         cause=cause if kept is None else message("in113.cause_kept", cause=cause, kept_share=kept),
-        change=message("in113.change", place=named(run, dearest.location)),
+        change=message("in113.change", place=place_name(dearest.location)),
         predicted_gain=gain,
     )
 
@@ -156,16 +164,7 @@ def _line_costs(*lines: tuple[int, float]) -> tuple[LineCost, ...]:
 
 
 def _at_the_limit(source: str, *lines: tuple[int, float]) -> Evidence:
-    return run(
-        gpu=STARVED,
-        loaders=(_DEAR,),
-        ms=STARVED_MS,
-        waiting=EMPTY_QUEUE,
-        cpus=5.0,
-        host=_FULL,
-        worker_lines=_line_costs(*lines),
-        files={"data.py": source},
-    )
+    return starved_run(_DEAR, cpus=5.0, host=_FULL, worker_lines=_line_costs(*lines), files={"data.py": source})
 
 
 CASES = (

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from flatout.problems.cases import EMPTY_QUEUE, STARVED, STARVED_MS, Case, loader, on_gpu, run, worker_cost
+from flatout.problems.cases import Case, loader, on_gpu, run, starved_run, worker_cost
 from flatout.problems.found import FoundInRun
 from flatout.problems.input.symptoms import dearest_line, has_stragglers, same_part
 from flatout.problems.input.throughput import (
@@ -156,16 +156,13 @@ _FULL = HostUse(cpu_cores=4.8, memory_peak=8 << 30)
 CASES = (
     Case(
         "finds it when all processors decode the same files again",
-        run(gpu=STARVED, loaders=(_DEAR,), ms=STARVED_MS, waiting=EMPTY_QUEUE, cpus=5.0, host=_FULL),
+        starved_run(_DEAR, cpus=5.0, host=_FULL),
         found=True,
     ),
     Case(
         "finds it with the part that fits in memory",
-        run(
-            gpu=STARVED,
-            loaders=(_DEAR,),
-            ms=STARVED_MS,
-            waiting=EMPTY_QUEUE,
+        starved_run(
+            _DEAR,
             cpus=5.0,
             host=_FULL,
             copies=(CopySite(Location("train.py", 12), "train", 1.0, 2.0, 32 * 4e7, 1.0, 1.0),),
@@ -175,21 +172,16 @@ CASES = (
     ),
     Case(
         "quiet when there are processors for more workers",
-        run(gpu=STARVED, loaders=(_DEAR,), ms=STARVED_MS, waiting=EMPTY_QUEUE, cpus=16.0),
+        starved_run(_DEAR, cpus=16.0),
         found=False,
     ),
     Case(
         "quiet when every sample was made once",
-        run(
-            gpu=STARVED,
-            loaders=(
-                loader(
-                    cost=worker_cost(fetch_ms_per_sample=12.0, busy_share=0.98),
-                    processes=WorkerProcesses(cpu_share=0.97),
-                ),
+        starved_run(
+            loader(
+                cost=worker_cost(fetch_ms_per_sample=12.0, busy_share=0.98),
+                processes=WorkerProcesses(cpu_share=0.97),
             ),
-            ms=STARVED_MS,
-            waiting=EMPTY_QUEUE,
             cpus=5.0,
             host=_FULL,
         ),
@@ -197,36 +189,18 @@ CASES = (
     ),
     Case(
         "quiet when the script keeps them with flatout.cached",
-        run(
-            gpu=STARVED,
-            loaders=(replace(_DEAR, settings={**_DEAR.settings, "dataset": f"flatout.{_CACHED}"}),),
-            ms=STARVED_MS,
-            waiting=EMPTY_QUEUE,
-            cpus=5.0,
-            host=_FULL,
-        ),
+        starved_run(replace(_DEAR, settings={**_DEAR.settings, "dataset": f"flatout.{_CACHED}"}), cpus=5.0, host=_FULL),
         found=False,
     ),
     Case(
         "quiet under the remedy that keeps them",
-        run(
-            gpu=STARVED,
-            loaders=(_DEAR,),
-            ms=STARVED_MS,
-            waiting=EMPTY_QUEUE,
-            cpus=5.0,
-            host=_FULL,
-            remedies=(RemedyState(REMEDY, "lossless", {}, "applied"),),
-        ),
+        starved_run(_DEAR, cpus=5.0, host=_FULL, remedies=(RemedyState(REMEDY, "lossless", {}, "applied"),)),
         found=False,
     ),
     Case(
         "finds it when the remedy was refused",
-        run(
-            gpu=STARVED,
-            loaders=(_DEAR,),
-            ms=STARVED_MS,
-            waiting=EMPTY_QUEUE,
+        starved_run(
+            _DEAR,
             cpus=5.0,
             host=_FULL,
             remedies=(RemedyState(REMEDY, "lossless", {}, "refused", "samples are random"),),

@@ -24,7 +24,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from flatout.problems.cases import EMPTY_QUEUE, STARVED, STARVED_MS, Case, SourceCase, loader, on_gpu, run, worker_cost
+from flatout.problems.cases import (
+    STARVED_MS,
+    Case,
+    SourceCase,
+    cases_in,
+    loader,
+    on_gpu,
+    run,
+    starved_run,
+    worker_cost,
+)
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.input.symptoms import sample_lines
 from flatout.problems.input.throughput import (
@@ -115,13 +125,7 @@ _LINE = LineCost(Location("data.py", 30), "pad", "data", 0.4, 40.0)
 CASES = (
     Case(
         "finds it when workers spend their time padding",
-        run(
-            gpu=STARVED,
-            loaders=(loader(cost=_PADDING, collate_fn="pad"),),
-            ms=STARVED_MS,
-            waiting=EMPTY_QUEUE,
-            cpus=4.0,
-        ),
+        starved_run(loader(cost=_PADDING, collate_fn="pad"), cpus=4.0),
         found=True,
     ),
     Case(
@@ -142,11 +146,8 @@ CASES = (
     ),
     Case(
         "quiet when torch stacks large tensors",
-        run(
-            gpu=STARVED,
-            loaders=(loader(cost=_PADDING),),
-            ms=STARVED_MS,
-            waiting=EMPTY_QUEUE,
+        starved_run(
+            loader(cost=_PADDING),
             cpus=4.0,
             copies=(CopySite(Location("train.py", 12), "train", 1.0, 2.0, 1e9, 1.0, 1.0),),
         ),
@@ -154,12 +155,7 @@ CASES = (
     ),
     Case(
         "quiet when decoding takes the time",
-        run(
-            gpu=STARVED,
-            loaders=(loader(cost=worker_cost(fetch_ms_per_sample=11.0, busy_share=0.95), collate_fn="pad"),),
-            ms=STARVED_MS,
-            waiting=EMPTY_QUEUE,
-        ),
+        starved_run(loader(cost=worker_cost(fetch_ms_per_sample=11.0, busy_share=0.95), collate_fn="pad")),
         found=False,
     ),
     Case(
@@ -242,26 +238,22 @@ for batch in loader:
     optimizer.step()
 """
 
-
-def _collating(name: str, *lines: str) -> SourceCase:
-    return SourceCase(name, _COLLATE % "\n    ".join(lines))
-
-
+_case = cases_in(_COLLATE)
 SOURCE_CASES = (
-    _collating(
+    _case(
         "finds it when numbers are written one by one",
         "for i, row in enumerate(rows):",
         "    for j, token in enumerate(row):",
         "        out[i, j] = token  # found",
     ),
-    _collating(
+    _case(
         "finds it when the batch grows sample by sample",
         "for row in rows:",
         "    out = torch.cat([out, row[None]])  # found",
     ),
-    _collating("quiet when rows are written", "for i, row in enumerate(rows):", "    out[i, : len(row)] = row"),
-    _collating("quiet when it is put together once", "out = torch.cat([row[None] for row in rows])"),
-    _collating(
+    _case("quiet when rows are written", "for i, row in enumerate(rows):", "    out[i, : len(row)] = row"),
+    _case("quiet when it is put together once", "out = torch.cat([row[None] for row in rows])"),
+    _case(
         "quiet when rows of several parts are written",
         "for i, parts in enumerate(rows):",
         "    for j, part in enumerate(parts):",

@@ -25,7 +25,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from flatout.problems.cases import HERE, Case, SourceCase, loader, on_gpu, run, worker_cost
+from flatout.problems.cases import HERE, Case, cases_in, loader, on_gpu, run, worker_cost
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.input.throughput import batch_ms, usual_handover_ms
 from flatout.problems.prediction import WORTH, by_removing
@@ -227,39 +227,35 @@ for batch in loader:
     optimizer.step()
 """
 
-
-def _iterating(name: str, *lines: str) -> SourceCase:
-    return SourceCase(name, _SAMPLER % "\n        ".join(lines))
-
-
+_case = cases_in(_SAMPLER)
 SOURCE_CASES = (
-    _iterating(
+    _case(
         "finds it when NumPy draws one at a time",
         "for _ in range(self.count):",
         "    yield int(np.random.choice(len(self.weights), p=self.weights))  # found",
     ),
-    _iterating(
+    _case(
         "finds it when torch does",
         "for _ in range(self.count):",
         "    index = torch.multinomial(self.weights, 1).item()  # found",
         "    yield index",
     ),
-    _iterating(
+    _case(
         "quiet when all are drawn at once",
         "drawn = torch.multinomial(self.weights, self.count, replacement=True)",
         "yield from drawn.tolist()",
     ),
-    _iterating(
+    _case(
         "quiet when each epoch of a stream is drawn",
         "while True:",
         "    yield from torch.randperm(self.count).tolist()",
     ),
-    _iterating(
+    _case(
         "quiet when each class has its own",
         "for ids in self.classes:",
         "    yield np.random.choice(ids, self.count, replace=False)",
     ),
-    _iterating(
+    _case(
         "quiet when a draw looks at one only", "for _ in range(self.count):", "    yield random.randrange(self.count)"
     ),
 )

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cases import EMPTY_QUEUE, STARVED, STARVED_MS, Case, loader, on_gpu, run, worker_cost
+from flatout.problems.cases import Case, loader, on_gpu, run, starved_run, worker_cost
 from flatout.problems.found import FoundInRun
 from flatout.problems.input.symptoms import (
     dearest_line,
@@ -92,32 +92,23 @@ _WAITING = loader(cost=_SLOW, processes=WorkerProcesses(cpu_share=0.1))
 CASES = (
     Case(
         "finds it when workers wait for a network file system",
-        run(gpu=STARVED, loaders=(_WAITING,), ms=STARVED_MS, waiting=EMPTY_QUEUE, environment=_NFS),
+        starved_run(_WAITING, environment=_NFS),
         found=True,
     ),
     Case(
         "finds it when as many workers as processors all wait",
-        run(gpu=STARVED, loaders=(_WAITING,), ms=STARVED_MS, waiting=EMPTY_QUEUE, cpus=4.0),
+        starved_run(_WAITING, cpus=4.0),
         found=True,
     ),
     Case(
         "quiet when the workers compute, though the data is on a network",
-        run(
-            gpu=STARVED,
-            loaders=(loader(cost=_SLOW, processes=WorkerProcesses(cpu_share=0.95)),),
-            ms=STARVED_MS,
-            waiting=EMPTY_QUEUE,
-            environment=_NFS,
-        ),
+        starved_run(loader(cost=_SLOW, processes=WorkerProcesses(cpu_share=0.95)), environment=_NFS),
         found=False,
     ),
     Case(
         "quiet when the workers get no processor because others have them all",
-        run(
-            gpu=STARVED,
-            loaders=(loader(cost=_SLOW, processes=WorkerProcesses(cpu_share=0.3)),),
-            ms=STARVED_MS,
-            waiting=EMPTY_QUEUE,
+        starved_run(
+            loader(cost=_SLOW, processes=WorkerProcesses(cpu_share=0.3)),
             environment=_NFS,
             series={"cpu_share": Series((0.0,), (1.0,)), "load_1min": Series((0.0,), (40.0,))},
         ),
@@ -130,7 +121,7 @@ CASES = (
     ),
     Case(
         "quiet when few workers wait for something unknown: there it is the workers that are too few",
-        run(gpu=STARVED, loaders=(_WAITING,), ms=STARVED_MS, waiting=EMPTY_QUEUE),
+        starved_run(_WAITING),
         found=False,
     ),
 )

@@ -22,9 +22,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from flatout.problems.cases import EMPTY_QUEUE, STARVED, STARVED_MS, Case, loader, on_gpu, run, worker_cost
+from flatout.problems.cases import Case, loader, on_gpu, run, starved_run, worker_cost
 from flatout.problems.found import FoundInRun
-from flatout.problems.hot_lines import named, text_at
+from flatout.problems.hot_lines import place_name, text_at
 from flatout.problems.input.symptoms import is_storage_bound, sample_lines
 from flatout.problems.input.throughput import BUSY, batch_ms, busy_share, gain_by_cheaper, steady_wait_ms
 from flatout.problems.prediction import WORTH
@@ -72,7 +72,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "bytes_per_s": round(size / (1e-3 * per_file_ms)),
             "num_workers": use.workers,
         },
-        cause=message("in114.cause", place=named(run, lines[0].location), file_ms=per_file_ms, file_kib=size / 1024),
+        cause=message("in114.cause", place=place_name(lines[0].location), file_ms=per_file_ms, file_kib=size / 1024),
         change=message("in114.change"),
         predicted_gain=gain,
     )
@@ -103,12 +103,9 @@ _AT = Location("data.py", 12)
 
 
 def _run_reading(text: str, size: float | None, share: float = 0.8, ms: float = 1.3) -> Evidence:
-    return run(
-        gpu=STARVED,
-        loaders=(_DEAR,),
-        ms=STARVED_MS,
+    return starved_run(
+        _DEAR,
         samples=256.0,
-        waiting=EMPTY_QUEUE,
         cpus=5.0,
         host=HostUse(cpu_cores=4.8, memory_peak=8 << 30),
         worker_lines=(LineCost(_AT, "__getitem__", "worker", share, ms),),

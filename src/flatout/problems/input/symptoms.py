@@ -12,7 +12,7 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
-from flatout.problems.hot_lines import named, text_at
+from flatout.problems.hot_lines import place_name, text_at
 from flatout.problems.input.throughput import BUSY, batch_ms, busy_share, computing_share, ranks_here, spare_cpus
 from flatout.problems.prediction import WORTH
 from flatout.records.evidence import Evidence, LoaderUse, Value
@@ -161,7 +161,7 @@ def dearest_line(run: Evidence) -> dict[str, str]:
     if not lines or lines[0].share < _DEAR:
         return {}
     first = lines[0]
-    return {"dearest_line": f"{named(run, first.location)} {first.function}, {first.share:.0%} of a sample"}
+    return {"dearest_line": f"{place_name(first.location)} {first.function}, {first.share:.0%} of a sample"}
 
 
 def has_missing_workers(run: Evidence) -> bool:

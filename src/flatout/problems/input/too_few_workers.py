@@ -21,9 +21,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cases import EMPTY_QUEUE, STARVED, STARVED_MS, Case, loader, on_gpu, run, worker_cost
+from flatout.problems.cases import EMPTY_QUEUE, STARVED, STARVED_MS, Case, loader, on_gpu, run, starved_run, worker_cost
 from flatout.problems.found import FoundInRun
-from flatout.problems.hot_lines import named
+from flatout.problems.hot_lines import place_name
 from flatout.problems.input.symptoms import dearest_line, has_missing_workers, has_stragglers, is_storage_bound
 from flatout.problems.input.throughput import (
     BUSY,
@@ -87,7 +87,7 @@ def _set_by(run: Evidence, workers: int) -> Message | None:
     setting = run.configured.setting("num_workers")
     if setting is None or setting.location is None or setting.value != workers:
         return None
-    place, base = named(run, setting.location), setting.over
+    place, base = place_name(setting.location), setting.over
     if base is None or base.location is None:
         return message("in102.set_by", setting=setting.written, value=setting.value, place=place)
     return message(
@@ -96,7 +96,7 @@ def _set_by(run: Evidence, workers: int) -> Message | None:
         value=setting.value,
         place=place,
         base_value=base.value,
-        base_place=named(run, base.location),
+        base_place=place_name(base.location),
     )
 
 
@@ -108,7 +108,7 @@ _TWO = loader(
 CASES = (
     Case(
         "finds it when a GPU waits for two busy workers",
-        run(gpu=STARVED, loaders=(_TWO,), ms=STARVED_MS, waiting=EMPTY_QUEUE),
+        starved_run(_TWO),
         found=True,
     ),
     Case(
@@ -118,17 +118,12 @@ CASES = (
     ),
     Case(
         "quiet when every processor is at work",
-        run(gpu=STARVED, loaders=(_TWO,), ms=STARVED_MS, waiting=EMPTY_QUEUE, cpus=3.0, host=HostUse(cpu_cores=2.9)),
+        starved_run(_TWO, cpus=3.0, host=HostUse(cpu_cores=2.9)),
         found=False,
     ),
     Case(
         "quiet when the workers have time left and wait for something else",
-        run(
-            gpu=STARVED,
-            loaders=(loader(cost=worker_cost(fetch_ms_per_sample=1.0, busy_share=0.1)),),
-            ms=STARVED_MS,
-            waiting=EMPTY_QUEUE,
-        ),
+        starved_run(loader(cost=worker_cost(fetch_ms_per_sample=1.0, busy_share=0.1))),
         found=False,
     ),
     Case(

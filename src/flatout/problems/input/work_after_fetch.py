@@ -29,9 +29,9 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from flatout.problems.cases import Case, SourceCase, loader, on_gpu, run
+from flatout.problems.cases import Case, SourceCase, cases_in, loader, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource, step_of
-from flatout.problems.hot_lines import host_lines, named
+from flatout.problems.hot_lines import host_lines, place_name
 from flatout.problems.input.throughput import batch_ms, computing_share, spare_cpus
 from flatout.problems.prediction import by_sparing_host
 from flatout.records.evidence import Evidence, LoaderUse
@@ -45,26 +45,11 @@ from flatout.source.training.regions import Region
 CODE = "IN109"
 _WORTH = 0.05
 # Libraries that work on data in the host's memory, outside of any model.
-_ON_DATA = frozenset(
-    (
-        *("numpy", "scipy", "cv2", "PIL", "skimage", "imgaug", "albumentations", "imageio", "librosa", "soundfile"),
-        *(
-            "pandas",
-            "re",
-            "zlib",
-            "gzip",
-            "lzma",
-            "bz2",
-            "json",
-            "random",
-            "unicodedata",
-            "string",
-            "hashlib",
-            "base64",
-        ),
-        *("base64", "struct", "io", "tokenizers", "sentencepiece", "tiktoken", "nltk", "spacy"),
-    )
-)
+_ON_DATA = frozenset((
+    "numpy", "scipy", "cv2", "PIL", "skimage", "imgaug", "albumentations", "imageio", "librosa", "soundfile", "pandas",
+    "tokenizers", "sentencepiece", "tiktoken", "nltk", "spacy", "re", "zlib", "gzip", "lzma", "bz2", "json", "random",
+    "unicodedata", "string", "hashlib", "base64", "struct", "io",
+))  # fmt: skip
 # A function that uses such a library and none of these works on data, and so does who calls it.
 _OF_TORCH = {"torch", "nn", "F", "functional", "self"}
 
@@ -81,7 +66,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if gain is None:
         return
     dearest = lines[0]
-    place = named(run, dearest.location)
+    place = place_name(dearest.location)
     change = message("in109.change", place=place)
     yield FoundInRun(
         location=dearest.location,
@@ -235,34 +220,26 @@ for batch, texts in train_loader:
     optimizer.step()
 """
 
-
-def _working(name: str, *lines: str) -> SourceCase:
-    return SourceCase(name, _STEP % "\n    ".join(lines))
-
-
+_case = cases_in(_STEP)
 SOURCE_CASES = (
-    _working(
+    _case(
         "finds it when pictures are resized",
         "batch = torch.stack([as_tensor(cv2.resize(one, (224, 224))) for one in batch])  # found",
     ),
-    _working(
-        "finds it when texts become tokens", "batch = tokenizer(texts, padding=True, return_tensors='pt')  # found"
-    ),
+    _case("finds it when texts become tokens", "batch = tokenizer(texts, padding=True, return_tensors='pt')  # found"),
     SourceCase(
         "finds it when the loop goes over a bar",
         _STEP.replace("for batch in loader:", "bar = tqdm(loader)\nfor batch in bar:")
         % "batch = tokenizer(texts, padding=True, return_tensors='pt')  # found",
     ),
-    _working("finds it when the batch goes to NumPy", "batch = torch.from_numpy(augment(batch.numpy()))  # found"),
-    _working("quiet when the device does it", "batch = F.interpolate(batch.to(device), size=224)"),
-    _working(
-        "quiet when results are drawn", "if step % 100 == 0:", "    cv2.imwrite(path, cv2.resize(view, (64, 64)))"
-    ),
-    _working(
+    _case("finds it when the batch goes to NumPy", "batch = torch.from_numpy(augment(batch.numpy()))  # found"),
+    _case("quiet when the device does it", "batch = F.interpolate(batch.to(device), size=224)"),
+    _case("quiet when results are drawn", "if step % 100 == 0:", "    cv2.imwrite(path, cv2.resize(view, (64, 64)))"),
+    _case(
         "quiet when it needs what the model gave",
         "distance = ndimage.distance_transform_edt(model(batch).detach().cpu().numpy())",
     ),
-    _working("quiet when a tensor is only made of an array", "batch = torch.from_numpy(batch)"),
+    _case("quiet when a tensor is only made of an array", "batch = torch.from_numpy(batch)"),
 )
 
 # Work on the fetched batch with libraries of the host, in the thread that trains.

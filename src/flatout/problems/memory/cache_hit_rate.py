@@ -28,7 +28,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cases import EMPTY_QUEUE, STARVED, STARVED_MS, Case, SourceCase, loader, on_gpu, run, worker_cost
+from flatout.problems.cases import (
+    Case,
+    SourceCase,
+    loader,
+    on_gpu,
+    run,
+    starved_run,
+    worker_cost,
+)
 from flatout.problems.found import FoundInRun, FoundInSource, join_words
 from flatout.problems.input.symptoms import same_part
 from flatout.problems.input.throughput import BUSY, batch_ms, busy_share, gain_by_cheaper, steady_wait_ms
@@ -156,7 +164,7 @@ _DYING = CacheUse("Frames.cache", "dict", 32, 300.0, None, hit_rate=0.0, keys_pe
 
 def _with(cache: CacheUse, persistent: bool = True, length: int = 1200) -> Evidence:
     use = loader(cost=_BUSY, dataset_len=length, persistent_workers=persistent)
-    return run(gpu=STARVED, loaders=(use,), ms=STARVED_MS, waiting=EMPTY_QUEUE, cpus=5.0, host=_FULL, caches=(cache,))
+    return starved_run(use, cpus=5.0, host=_FULL, caches=(cache,))
 
 
 CASES = (

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource, step_of
-from flatout.problems.hot_lines import ms_at, named
+from flatout.problems.hot_lines import ms_at, place_name
 from flatout.problems.prediction import by_sparing_host
 from flatout.problems.sync.waits import RESULTS, is_per_parameter, timed_ms
 from flatout.records.evidence import Evidence
@@ -59,7 +59,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         evidence={
             "syncs_per_step": round(count, 1),
             "loop_ms_per_step": round(loop_ms, 2),
-            "lines": ", ".join(named(run, place) for place in places[:5]),
+            "lines": ", ".join(place_name(place) for place in places[:5]),
         },
         cause=message("sy304.cause", count=count, loop_ms=loop_ms, step_ms=run.step_ms),
         change=message("sy304.change"),

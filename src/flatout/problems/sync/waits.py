@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from flatout.problems.hot_lines import ms_at, named, text_at
+from flatout.problems.hot_lines import ms_at, place_name, text_at
 from flatout.problems.prediction import device_work_ms
 from flatout.records.evidence import Evidence
 from flatout.records.report import SyncSite
@@ -65,4 +65,4 @@ def _around(run: Evidence, site: SyncSite) -> str:
 
 def list_sites(run: Evidence, sites: Sequence[SyncSite], most: int = 5) -> str:
     """The dearest of them in words: where, what, how often."""
-    return ", ".join(f"{named(run, s.location)} {s.op} {s.per_step:.3g}x" for s in sites[:most])
+    return ", ".join(f"{place_name(s.location)} {s.op} {s.per_step:.3g}x" for s in sites[:most])

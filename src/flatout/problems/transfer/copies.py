@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from flatout.problems.hot_lines import named
+from flatout.problems.hot_lines import place_name
 from flatout.problems.prediction import by_sparing_host
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
@@ -79,5 +79,5 @@ def gain_unblocked(run: Evidence, sites: Sequence[CopySite], to_pin: bool) -> Ga
 
 def list_sites(run: Evidence, sites: Sequence[CopySite], most: int = 4) -> str:
     return ", ".join(
-        f"{named(run, s.location)} {s.per_step:.3g}x {s.bytes_per_step / 2**20:.3g} MiB" for s in sites[:most]
+        f"{place_name(s.location)} {s.per_step:.3g}x {s.bytes_per_step / 2**20:.3g} MiB" for s in sites[:most]
     )

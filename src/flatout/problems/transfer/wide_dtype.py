@@ -29,9 +29,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from flatout.problems.cases import HERE, Case, SourceCase, loader, on_gpu, run
+from flatout.problems.cases import HERE, Case, SourceCase, cases_in, loader, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource
-from flatout.problems.hot_lines import named
+from flatout.problems.hot_lines import place_name
 from flatout.problems.prediction import by_removing, by_sparing_host, by_step
 from flatout.problems.transfer.copies import blocked_ms, is_small, moving_ms, training_copies
 from flatout.records.evidence import Evidence, NarrowCopy
@@ -72,7 +72,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "dtype": narrow.dtype,
             "narrow_dtype": narrow.narrow,
             "h2d_ms_per_step": round(sum(site.ms for site, _ in found), 2),
-            "lines": ", ".join(f"{named(run, s.location)} {n.dtype} for {n.narrow}" for s, n in found[:4]),
+            "lines": ", ".join(f"{place_name(s.location)} {n.dtype} for {n.narrow}" for s, n in found[:4]),
         },
         cause=message(
             "tr205.cause", mib=total / 2**20, dtype=narrow.dtype, narrow=narrow.narrow, more_mib=saved / 2**20
@@ -241,22 +241,16 @@ class Images(Dataset):
         %s
 """
 
-
-def _making(name: str, *lines: str) -> SourceCase:
-    return SourceCase(name, _MADE % "\n        ".join(lines) + _TRAIN)
-
-
+_case = cases_in(_MADE + _TRAIN)
 SOURCE_CASES = (
-    _making(
-        "finds it when bytes are divided", "return torch.from_numpy(image).permute(2, 0, 1).float() / 255  # found"
-    ),
-    _making("finds it when they become floats", "image = image.astype(np.float32)  # found", "return image - 120"),
-    _making("finds it once", "image = image.astype('float32')  # found", "image /= 255.0", "return image"),
-    _making("quiet when bytes go out", "return torch.from_numpy(image)"),
-    _making(
+    _case("finds it when bytes are divided", "return torch.from_numpy(image).permute(2, 0, 1).float() / 255  # found"),
+    _case("finds it when they become floats", "image = image.astype(np.float32)  # found", "return image - 120"),
+    _case("finds it once", "image = image.astype('float32')  # found", "image /= 255.0", "return image"),
+    _case("quiet when bytes go out", "return torch.from_numpy(image)"),
+    _case(
         "quiet when it is something else that becomes floats", "return image, torch.tensor(self.angles[index]).float()"
     ),
-    _making("quiet when a colour is divided", "return image, np.array(self.mean) / 255"),
+    _case("quiet when a colour is divided", "return image, np.array(self.mean) / 255"),
     SourceCase(
         "quiet when there is no device",
         _MADE % "return torch.from_numpy(image).float() / 255" + _TRAIN.replace(".to(device)", ""),
