@@ -13,7 +13,7 @@ import numpy as np
 from flatout.experiment.judge import is_repeatable, lossless_part, with_enough_losses, workers_found
 from flatout.experiment.plan import Wishes
 from flatout.experiment.request import Request
-from flatout.experiment.sizing import LOOK_WARM_UP, PAUSING, Sizes, sizes, waits_an_epoch
+from flatout.experiment.sizing import LOOK_WARM_UP, Sizes, sizes, tunes_itself, waits_an_epoch
 from flatout.experiment.statistics.calibration import calibrate_near, is_known
 from flatout.experiment.statistics.envelope import FEWEST_YARDSTICKS
 from flatout.experiment.statistics.rates import count_alike, even_out_steps
@@ -21,6 +21,7 @@ from flatout.experiment.turns import ROUNDS, Arms, count_timed_steps, count_turn
 from flatout.records.proof import By, Spread
 from flatout.records.report import RunReport
 from flatout.records.trial import Trial
+from flatout.remedies.catalogue import traits_of
 
 BARE = "as it is"
 KEPT = "kept so far"
@@ -47,9 +48,6 @@ _EPOCH_SHARE = 0.15
 # and every one has where they take no longer than this.
 _LONGEST_S = 25.0
 LOSSES, _LEEWAY, _SOON_S = 45, 1.3, 13.0
-# What loads and brings the batches has no part in a ceiling that is measured without loading them. What gains in an
-# evaluation has, which loads its own.
-_FEEDING = ("loader.", "transfer.prefetch")
 # So many batches come again and again there, fewer where steps are slow; steps until the last of them is on the device.
 _REPLAYED, _COLLECTING = 8, 2
 # Trials that see pauses, and the part of the time that they may take; steps that are left out of one for other reasons.
@@ -164,8 +162,8 @@ class Bench:
 
     def ceiling(self, profile: Mapping[str, Any]) -> Trial:
         """The same on batches that lie on the device: what is left of the profile then is its arithmetic."""
-        without = {name for name in profile if name.startswith(_FEEDING) and not name.startswith(PAUSING)}
-        kept = {name: value for name, value in profile.items() if name not in without}
+        # What loads and brings the batches has no part in it. What gains in an evaluation has, which loads its own.
+        kept = {name: value for name, value in profile.items() if not traits_of(name).feeds_batches}
         found = self._made.setdefault(f"{CEILING} {_key(kept)}", [])
         if not found:
             assert self.sizes is not None
@@ -379,7 +377,7 @@ class Bench:
         settings = self.settings
         start_s = self.sizes.start_s if self.sizes is not None else 60.0
         # Loaders that run alone want more of them than beside a training.
-        is_tuned = profile.get("loader.workers") == "auto" and not more.get("feeds")
+        is_tuned = any(tunes_itself(name, value) for name, value in profile.items()) and not more.get("feeds")
         request = Request(
             settings.command,
             arm,

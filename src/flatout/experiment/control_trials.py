@@ -18,7 +18,7 @@ from flatout.experiment.judge import draws_other_numbers, is_repeatable, with_en
 from flatout.experiment.statistics.envelope import FEWEST_YARDSTICKS, judge_envelope
 from flatout.records.proof import Envelope
 from flatout.records.trial import Trial
-from flatout.remedies.catalogue import known
+from flatout.remedies.catalogue import traits_of
 
 MOST_CONTROLS = 3
 _BESIDE = ", beside trials whose weights were moved once by as much as it rounds"
@@ -26,8 +26,7 @@ _BESIDE = ", beside trials whose weights were moved once by as much as it rounds
 
 def coarsest_rounding(names: Iterable[str]) -> float:
     """The coarsest rounding among these remedies, as a share of a number; 0.0 where none is coarser than float32's."""
-    remedies = known()
-    return max((remedies[name].rounds for name in names), default=0.0)
+    return max((traits_of(name).rounding for name in names), default=0.0)
 
 
 def make_control_trials(bench: Bench, profile: Mapping[str, Any], reserve_s: float) -> list[Trial]:

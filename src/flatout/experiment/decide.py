@@ -24,6 +24,7 @@ from flatout.experiment.turns import (
 from flatout.records.plan import Planned
 from flatout.records.proof import Ceiling, Decision
 from flatout.records.trial import Trial
+from flatout.remedies.catalogue import traits_of
 
 _MOST_REPEATS = 4
 # So much more than it had to be is not luck, even in a single trial.
@@ -132,8 +133,6 @@ def mid_of(decision: Decision) -> float:
 
 # Arms that take turns within one process: the difference between processes has no part in the result.
 
-# What was recorded or compiled once goes on as it was, whatever is switched.
-_RECORDED = frozenset({"graphs.model", "compile.model"})
 IN_TURNS = ", in turns within one process"
 
 
@@ -146,7 +145,7 @@ class Turns:
 
     def switched(self, able: Sequence[Planned], profile: Mapping[str, Any]) -> Screened | None:
         """Each of them by itself on top of a profile; None where that does not pay or cannot tell."""
-        if not _RECORDED.isdisjoint(profile):
+        if any(traits_of(name).records_operations for name in profile):
             return None
         arms = build_arms(able)
         trial = self._bench.screening(profile, arms, instead_of=len(arms))

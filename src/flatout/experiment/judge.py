@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
-from flatout.experiment.sizing import PAUSING
+from flatout.experiment.sizing import tunes_itself
 from flatout.experiment.statistics.envelope import FEWEST_STEPS
 from flatout.experiment.statistics.identity import judge_identity
 from flatout.records.fix import State, Tried
@@ -16,32 +16,25 @@ from flatout.records.plan import Planned
 from flatout.records.proof import By, Decision, Identity
 from flatout.records.report import Finding
 from flatout.records.trial import Trial
-from flatout.remedies.catalogue import known
+from flatout.remedies.catalogue import known, traits_of
 from flatout.remedies.loader.probe import DRAWS_OTHERS
+from flatout.remedies.traits import Bottleneck
 from flatout.words import english
 
-# Remedies that wait for something to act on tell of it when it came: what each tells then, and what it means if not.
-_TELLS = {
-    "memo.function": (
-        "hits_from_step",
-        "the trial was over before anything came again; a longer --budget lets it see more",
-    ),
-    "cadence.eval": ("function", "no evaluation was seen that could be left out"),
-    "cadence.throttle": ("throttled", "the function was not seen in the process that trains"),
-}
 _OTHER_NUMBERS = (
     "the samples draw random numbers, and with other workers they draw others, so bit-identity cannot be asked"
 )
 _OF_PAUSES = "CA"  # findings on the loader of an evaluation
-_WORKERS, _SETTLED = "loader.workers", re.compile(r"num_workers \d+ → (\d+).*")
+_SETTLED = re.compile(r"num_workers \d+ → (\d+).*")
 _UNREPEATABLE = "the script as it is differs when simply run again, so bit-identity cannot be asked of it"
 # What loads and brings the batches: no faster than the device alone can use them.
-_FEEDING = ("loader.", "transfer.")
+_FEEDING = (Bottleneck.LOADING, Bottleneck.TRANSFER)
 
 
 def only_feeds(group: Sequence[Planned]) -> bool:
     """Whether it gains nothing but batches that come sooner; what it gains between epochs no ceiling tells of."""
-    return all(one.id.startswith(_FEEDING) and not one.id.startswith(PAUSING) for one in group)
+    every = [traits_of(one.id) for one in group]
+    return all(traits.acts_on in _FEEDING and not traits.gains_in_pauses for traits in every)
 
 
 def lossless_part(profile: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,7 +54,7 @@ def is_repeatable(trials: Sequence[Trial]) -> bool:
 
 def counted_by(names: Iterable[str]) -> By:
     """What gains in the pauses and between the epochs is not seen in the steps alone."""
-    return "total" if any(name.startswith(PAUSING) for name in names) else "blocks"
+    return "total" if any(traits_of(name).gains_in_pauses for name in names) else "blocks"
 
 
 def draws_other_numbers(trial: Trial) -> bool:
@@ -91,7 +84,7 @@ def workers_found(trial: Trial) -> dict[str, int]:
     said = {
         place: _SETTLED.fullmatch(str(live))
         for state in trial.states
-        if (state.id, state.value, state.state) == (_WORKERS, "auto", "applied")
+        if state.state == "applied" and tunes_itself(state.id, state.value)
         for place, live in state.live.items()
     }
     return {place: int(found.group(1)) for place, found in said.items() if found}
@@ -105,7 +98,10 @@ def workers_of(trials: Sequence[Trial], findings: Iterable[Finding]) -> int | No
     loaders = {
         f"{PurePath(one.location.file).name}:{one.location.line}"
         for one in findings
-        if one.remedy == _WORKERS and not one.code.startswith(_OF_PAUSES) and one.location is not None
+        if one.remedy is not None
+        and _sets_workers(one.remedy)
+        and not one.code.startswith(_OF_PAUSES)
+        and one.location is not None
     }
     said = [
         [
@@ -115,10 +111,15 @@ def workers_of(trials: Sequence[Trial], findings: Iterable[Finding]) -> int | No
         ]
         for trial in trials
         for state in trial.states
-        if state.id == _WORKERS
+        if _sets_workers(state.id)
     ]
     most = sorted(max(found) for found in said if found)
     return most[len(most) // 2] if most else None
+
+
+def _sets_workers(remedy: str) -> bool:
+    found = known().get(remedy)
+    return found is not None and found.traits.knob is not None and found.traits.knob.setting == "num_workers"
 
 
 def _line(place: str) -> str:
@@ -148,5 +149,6 @@ def refusal(one: Planned, trial: Trial) -> tuple[State, str] | None:
         return "failed", "it did not come into force"
     if state.state != "applied":
         return ("refused" if state.state in ("refused", "reverted") else "failed"), english(state.why)
-    tells, why = _TELLS.get(one.id, ("", ""))
-    return ("not measured", why) if tells and not state.live.get(tells) else None
+    evidence = traits_of(one.id).evidence
+    is_missing = evidence is not None and not state.live.get(evidence.key)
+    return ("not measured", english(evidence.missing)) if evidence is not None and is_missing else None

@@ -13,15 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from flatout.errors import FlatoutError
-from flatout.experiment.sizing import BEGINS_S
 from flatout.records.message import Message
 from flatout.records.plan import LeftOut, Plan, Planned
 from flatout.records.report import Finding, Gain, RunReport
-from flatout.remedies.catalogue import SAFETIES, Remedy, known, remedies
+from flatout.remedies.catalogue import SAFETIES, Remedy, known, remedies, traits_of
+from flatout.remedies.traits import Bottleneck
 from flatout.words import english
 
-# Neither does much alone: a copy can only go on beside the kernels from pinned memory, and pinning costs a copy.
-_TOGETHER = (("loader.pin", "transfer.async", "transfer.prefetch"),)
 # A change of the training has to promise more than one of rounding does; what promises nothing is worth a little.
 _RISK = {"lossless": 1.0, "numeric": 1.0, "training": 2.0}
 _UNPROMISED = {"lossless": 1.0, "numeric": 1.05, "training": 1.05}
@@ -86,8 +84,7 @@ def group_remedies(remedies: Sequence[Planned]) -> list[list[Planned]]:
     """In the same order, with those in one group that only help each other."""
     groups: list[list[Planned]] = []
     for one in remedies:
-        mates = next((names for names in _TOGETHER if one.id in names), ())
-        group = next((group for group in groups if group[0].id in mates), None)
+        group = next((group for group in groups if group[0].id in traits_of(one.id).pairs_with), None)
         if group is None:
             groups.append([one])
         else:
@@ -130,21 +127,6 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
 
 Group = Sequence[Planned]
 
-# Those that begin within a few steps and leave nothing behind.
-_SWITCHED = frozenset(
-    {
-        "autograd.plain",
-        "cadence.throttle",
-        "cudnn.benchmark",
-        "layout.channels_last",
-        "optimizer.fused",
-        "precision.bf16",
-        "precision.tf32",
-    }
-)
-# What makes the device quicker shows little as long as launching holds it up.
-LAUNCHING = ("graphs.model",)
-QUICKENING = ("precision.", "layout.", "cudnn.", "optimizer.fused")
 # A coarser rounding has to gain so much more than a finer one.
 _WORTH_ITS_ROUNDING = 1.05
 
@@ -164,24 +146,29 @@ def order_remedies(remedies: Sequence[Planned], is_slight: Callable[[Group], boo
     able = switchable(remedies)
     groups: list[Group] = list(group_remedies([one for one in remedies if one not in able]))
     last = [group for group in groups if is_slight(group)]
-    last += [group for group in groups if group not in last and group[0].id in BEGINS_S]
+    last += [group for group in groups if group not in last and traits_of(group[0].id).compiles_s]
     soon = [group for group in groups if group not in last]
     first = [group for group in soon if all(one.safety == SAFETIES[0] for one in group)]
     soon = [group for group in soon if group not in first]
     # What can be switched seldom promises anything: taking turns can wait for what does.
     promising = [group for group in soon if all(per_risk(group[0]) > per_risk(one) for one in able)]
-    second = [group for group in soon if group in promising or group[0].id in LAUNCHING]
+    second = [group for group in soon if group in promising or helps_launching(group[0])]
     return Order(first, second, able, [*(group for group in soon if group not in second), *last])
 
 
 def switchable(remedies: Sequence[Planned]) -> list[Planned]:
     """Those that can take turns."""
-    return [one for one in remedies if one.id in _SWITCHED]
+    return [remedy for remedy in remedies if traits_of(remedy.id).is_switchable]
+
+
+def helps_launching(remedy: Planned) -> bool:
+    """What makes the device quicker shows little as long as launching holds it up."""
+    return traits_of(remedy.id).acts_on is Bottleneck.LAUNCHING
 
 
 def is_device_speedup(group: Group) -> bool:
     """Whether all of it makes the device itself quicker."""
-    return all(one.id.startswith(QUICKENING) for one in group)
+    return all(traits_of(one.id).acts_on is Bottleneck.DEVICE for one in group)
 
 
 def finest_first(able: Sequence[Planned]) -> list[Planned]:
@@ -202,4 +189,4 @@ def _coarse(able: Sequence[Planned]) -> list[Planned]:
 
 
 def _rounds(one: Planned) -> float:
-    return known()[one.id].rounds
+    return traits_of(one.id).rounding

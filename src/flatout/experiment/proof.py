@@ -27,7 +27,8 @@ from flatout.records.fix import Fix, Quality
 from flatout.records.proof import By, Identity, MeasuredGain, Spread
 from flatout.records.report import Finding, RunReport
 from flatout.records.trial import Trial
-from flatout.remedies.catalogue import known
+from flatout.remedies.catalogue import known, traits_of
+from flatout.remedies.traits import Bottleneck
 
 PROFILE = "profile"
 _WITHDRAWN = "in the proof at the end the whole profile did not surely gain over 1%"
@@ -248,8 +249,8 @@ _FILLS = (
     "the dataset keeps what it has loaded ({code}): where that is used again the script becomes faster by itself, and a"
     " long training gains less than these trials"
 )
-# A dataset that keeps things in every worker, and what of a profile is about loading.
-_KEEPS, _LOADING = "ME706", "loader."
+# A dataset that keeps things in every worker.
+_KEEPS = "ME706"
 # Of what a remedy tells while it runs.
 _MEMORY = "memory"
 # Too little time, or a loss that another remedy beside it has spoilt, says nothing of a profile.
@@ -260,7 +261,9 @@ def find_warnings(
     trials: Sequence[Trial], profile: Mapping[str, Any], findings: Sequence[Finding] = ()
 ) -> tuple[str, ...]:
     """Each once, in the order in which they came up."""
-    keeps = any(one.code == _KEEPS for one in findings) and any(name.startswith(_LOADING) for name in profile)
+    keeps = any(one.code == _KEEPS for one in findings) and any(
+        traits_of(name).acts_on is Bottleneck.LOADING for name in profile
+    )
     return (*dict.fromkeys(_warnings(trials, profile)), *([_FILLS.format(code=_KEEPS)] if keeps else ()))
 
 

@@ -18,9 +18,9 @@ from flatout.experiment.control_trials import MOST_CONTROLS, check_losses, make_
 from flatout.experiment.decide import IN_TURNS, LARGE, Turns, judge_group, measure_distance, measure_until_sure, mid_of
 from flatout.experiment.judge import as_tried, compare_bits, draws_other_numbers, lossless_part, only_feeds, refusal
 from flatout.experiment.plan import (
-    LAUNCHING,
     find_conflict,
     finest_first,
+    helps_launching,
     is_device_speedup,
     make_plan,
     order_remedies,
@@ -35,12 +35,12 @@ from flatout.records.plan import LeftOut, Plan, Planned
 from flatout.records.proof import Ceiling
 from flatout.records.report import Finding, RunReport
 from flatout.records.trial import Trial
-from flatout.remedies.catalogue import known
+from flatout.remedies.catalogue import known, traits_of
+from flatout.remedies.traits import SelfTuning
 
 _MOST_ROUNDS = 5
 _NO_TIME = "the time was spent"
 _AT_CEILING = "less than 5% is left to the ceiling"
-_WORKERS, _MOST_WORKERS, _TUNED = "loader.workers", 64, "auto"
 _FINER_DOES = "it gains hardly more than a finer rounding does"
 
 
@@ -132,10 +132,10 @@ class Search:
             if self._fits(group) and self.found.profile and only_feeds(group) and self._is_at_ceiling():
                 self.found.ended = _AT_CEILING
                 self.found.put(Tried(one, "not measured", _AT_CEILING) for one in group)
-            elif group[0].id == _WORKERS:
-                self._try_workers(group[0])
+            elif (tuning := traits_of(group[0].id).self_tuning) is not None:
+                self._try_self_tuning(group[0], tuning)
             else:
-                self._try(group, is_brief and group[0].id in LAUNCHING)
+                self._try(group, is_brief and helps_launching(group[0]))
         return True
 
     def _fits(self, group: Sequence[Planned]) -> bool:
@@ -163,18 +163,19 @@ class Search:
         ]
         return step_s[1] > LARGE * step_s[0]
 
-    def _try_workers(self, one: Planned) -> None:
-        """The loader that finds its number while it runs. Where that gains nothing, what the findings call for.
+    def _try_self_tuning(self, remedy: Planned, tuning: SelfTuning) -> None:
+        """First with the number that it finds while it runs. Where that gains nothing, what the findings call for.
 
-        Where it does, the next look says whether more is called for. How many are best is for the clock to say then:
+        Where it does, the next look says whether more is called for. Which number is best is for the clock to say then:
         twice as many are tried as long as that helps.
         """
-        if _WORKERS not in self.found.profile and self._try_value(one, _TUNED):
+        kept = self.found.profile
+        if remedy.id not in kept and self._try_value(remedy, tuning.value):
             return
-        if one.value != _TUNED:
-            self._try([one])
-        while isinstance(count := self.found.profile.get(_WORKERS), int) and 2 * count <= _MOST_WORKERS:
-            if self._is_at_ceiling() or not self._try_value(one, 2 * count):
+        if remedy.value != tuning.value:
+            self._try([remedy])
+        while isinstance(count := self.found.profile.get(remedy.id), int) and 2 * count <= tuning.most:
+            if self._is_at_ceiling() or not self._try_value(remedy, 2 * count):
                 return
 
     def _try_value(self, one: Planned, value: Any) -> bool:
@@ -280,7 +281,7 @@ class Search:
         return [
             one.planned
             for one in self.found.tried
-            if one.planned.id in LAUNCHING
+            if helps_launching(one.planned)
             and one.state == "neutral"
             and one.decision is not None
             and mid_of(one.decision) > BAR

@@ -11,6 +11,8 @@ import numpy as np
 from flatout.experiment.statistics.rates import pause_seconds, step_seconds
 from flatout.records.report import RunReport
 from flatout.records.trial import Trial
+from flatout.remedies.catalogue import known, remedies, traits_of
+from flatout.remedies.traits import Pauses
 
 # Steps of the first look that do not count.
 LOOK_WARM_UP = 10
@@ -19,18 +21,13 @@ _WARM_UPS, _WARM_UP_S = (4, 10), 3.0
 _FEWEST, _FEWEST_S = (10, 30), 8.0
 _MOST = 400
 _WINDOW_S = 5.0
-# Compiling takes so long, about: it comes last.
-BEGINS_S = {"compile.model": 45.0}
-# A loader that finds its number of workers while it runs takes some steps for that, or some time.
-_SETTLING = ("loader.workers", "auto")
+# A remedy that finds its number while it runs takes some steps for that, or some time.
 _SETTLES, _SETTLES_S = (24, 40), 12.0
 # So much faster a step may be by then.
 _FASTER = 2.0
-# One that keeps what comes again begins with the second epoch, and compares a few times first.
-_BY_EPOCH, _COMPARED, _THEN = "memo.", 8, 60
-# What gains in the pauses of a training and between its epochs.
-PAUSING = ("cadence.eval", "cadence.logging", "checkpoint.", "loader.persistent")
-_BETWEEN_EPOCHS = "loader.persistent"
+# One that keeps what comes again compares a few times first, once its epoch is over.
+_COMPARED, _THEN = 8, 60
+# Pauses that a trial has to see; what comes every other step is in any trial.
 _PAUSES_SEEN, _OFTEN = 3.3, 2.0
 _HELD_UP = 20.0
 
@@ -61,7 +58,7 @@ class Sizes:
 
     def waits(self, profile: Mapping[str, Any]) -> bool:
         """Whether an epoch has to pass before all of it is in force."""
-        by_epoch = {(name, str(value)) for name, value in profile.items() if name.startswith(_BY_EPOCH)}
+        by_epoch = {(name, str(value)) for name, value in profile.items() if waits_an_epoch([name])}
         return not by_epoch <= self.carried
 
     def settling(self, profile: Mapping[str, Any]) -> int:
@@ -99,17 +96,23 @@ class Sizes:
         return self.start_s + self.begins_s(profile) + (slow + quick) * self.step_s
 
     def begins_s(self, profile: Mapping[str, Any]) -> float:
-        return sum(BEGINS_S.get(name, 0.0) for name in profile)
+        return sum(traits_of(name).compiles_s for name in profile)
 
 
-def settling(remedies: Iterable[tuple[str, Any]], step_s: float) -> int:
-    """Steps of so many seconds until a loader has found its number of workers."""
-    is_settling = _SETTLING in ((name, str(value)) for name, value in remedies)
+def settling(values: Iterable[tuple[str, Any]], step_s: float) -> int:
+    """Steps of so many seconds until those that find their number while they run have found it."""
+    is_settling = any(tunes_itself(name, value) for name, value in values)
     return _between(_SETTLES, _SETTLES_S / step_s) if is_settling else 0
 
 
-def waits_an_epoch(profile: Mapping[str, Any]) -> bool:
-    return any(name.startswith(_BY_EPOCH) for name in profile)
+def tunes_itself(name: str, value: Any) -> bool:
+    """Whether this remedy, with this value, finds its number while it runs."""
+    tuning = traits_of(name).self_tuning
+    return tuning is not None and str(value) == tuning.value
+
+
+def waits_an_epoch(profile: Iterable[str]) -> bool:
+    return any(traits_of(name).begins_with_second_epoch for name in profile)
 
 
 def sizes(look: Trial, report: RunReport, affordable_s: float) -> Sizes:
@@ -134,9 +137,11 @@ def _step_s(look: Trial) -> float:
 
 def beats_of(report: RunReport, epoch_steps: int | None) -> dict[str, float]:
     """By remedy. What comes about every step is in any trial."""
-    found = {_BETWEEN_EPOCHS: float(epoch_steps or 0)}
+    found = {
+        remedy.id: float(epoch_steps or 0) for remedy in remedies() if remedy.traits.pauses is Pauses.BETWEEN_EPOCHS
+    }
     for finding in report.findings:
-        if finding.remedy is not None and finding.remedy.startswith(PAUSING):
+        if finding.remedy in known() and traits_of(finding.remedy).gains_in_pauses:
             calls = float(str(finding.evidence.get("calls_per_step", 0)))
             between = float(str(finding.evidence.get("steps_between", 0))) or (1.0 / calls if calls else 0.0)
             found[finding.remedy] = max(between, found.get(finding.remedy, 0.0))
@@ -160,24 +165,7 @@ def _epoch_steps(report: RunReport) -> int | None:
 
 # Warm-up of remedies: some observe for a while, or compile, before they begin. A trial's steps count from then on.
 
-_STEPS = {
-    "compile.model": 120,
-    "precision.bf16": 10,
-    "precision.fp16": 20,
-    "transfer.async": 25,
-    "transfer.prefetch": 10,
-}
-# Graphs are timed in blocks before and after, which are shorter where steps are slow: from so many seconds a step to so
-# many, between so many steps in all and so many.
-_GRAPHS, _SLOW_S, _GRAPH_STEPS = "graphs.model", (0.1, 0.33), (80, 40)
 
-
-def warm_up_steps(remedies: Iterable[str], step_s: float = 0.0) -> int:
+def warm_up_steps(names: Iterable[str], step_s: float = 0.0) -> int:
     """One after the other, at the worst, where a step takes so long."""
-    return sum(_graph_steps(step_s) if name == _GRAPHS else _STEPS.get(name, 0) for name in remedies)
-
-
-def _graph_steps(step_s: float) -> int:
-    (quick_s, slow_s), (most, fewest) = _SLOW_S, _GRAPH_STEPS
-    share = min(1.0, max(0.0, (step_s - quick_s) / (slow_s - quick_s)))
-    return round(most + share * (fewest - most))
+    return sum(traits_of(name).warm_up.at(step_s) for name in names)

@@ -22,8 +22,9 @@ from flatout.experiment.sizing import settling
 from flatout.records.evidence import OomKill
 from flatout.records.report import PHASES, RemedyState
 from flatout.records.trial import Ending, Trial
-from flatout.remedies.catalogue import known
+from flatout.remedies.catalogue import known, traits_of
 from flatout.remedies.checkpoint.target_file import target_of
+from flatout.remedies.traits import Bottleneck
 from flatout.store.run import StoredRun
 
 # Of a trial's files: what it printed, and the names of what it wrote.
@@ -31,7 +32,6 @@ OUTPUT, WRITTEN = "output.txt", "written.txt"
 _MOST_WRITTEN = 1000
 # Steps after a remedy's last change until it is taken to have settled.
 _SETTLED = 5
-_TUNED = "loader.workers"
 # Of what a script prints, the end is read.
 OUTPUT_BYTES = 4 << 20
 _GIB = 1 << 30
@@ -273,7 +273,9 @@ def _steps(ranks: Sequence[Rank], warm_up: int) -> tuple[tuple[float, ...], tupl
 
 def _in_force_from(states: Sequence[RemedyState], ranks: Sequence[Rank], warm_up: int, is_found: bool) -> int:
     """Some remedies look on for a while before they begin, or compile then: that is warm-up too."""
-    late = (state for state in states if state.safety == "numeric" or state.id.startswith("transfer."))
+    late = (
+        state for state in states if state.safety == "numeric" or traits_of(state.id).acts_on is Bottleneck.TRANSFER
+    )
     begun = [state.step + _SETTLED for state in late if state.step]
     # Steps count from one, and the first of these is one that counts.
     hits = [int(str(state.live["hits_from_step"])) - 1 for state in states if state.live.get("hits_from_step")]
@@ -290,7 +292,7 @@ def _found_anew(states: Sequence[RemedyState], warm_up: int, steps: int) -> int:
     """A loader may want other workers than were found before. What came before it had them does not count, if the
     greater part of the steps is left without it.
     """
-    last = max((state.step or 0 for state in states if state.id == _TUNED), default=0) + _SETTLED
+    last = max((state.step or 0 for state in states if traits_of(state.id).self_tuning), default=0) + _SETTLED
     return last if _SETTLED < last < (warm_up + steps) / 2 else 0
 
 

@@ -17,10 +17,10 @@ from flatout.experiment.statistics.figures import with_interval
 from flatout.records.plan import Planned
 from flatout.records.proof import Decision
 from flatout.records.trial import Trial
+from flatout.remedies.catalogue import traits_of
+from flatout.remedies.traits import Bottleneck
 from flatout.words import english
 
-# Those that can let everything pass for a while, in a process that has them.
-_RESTING = frozenset({"graphs.model", "loader.pin", "memory.keep", "transfer.async", "transfer.prefetch"})
 # Batches that a worker has made ahead of time are as they were made; one is being used.
 _MADE_AHEAD, _FEWEST_SETTLING = 2, 8
 # Steps of a turn that are timed, as many as fit into so much time.
@@ -48,7 +48,7 @@ def build_arms(remedies: Sequence[Planned]) -> Arms:
 
 
 def can_rest(remedies: Sequence[Planned]) -> bool:
-    return all(one.id in _RESTING for one in remedies)
+    return all(traits_of(one.id).can_rest for one in remedies)
 
 
 def build_resting_arms(remedies: Sequence[Planned]) -> Arms:
@@ -59,7 +59,7 @@ def build_resting_arms(remedies: Sequence[Planned]) -> Arms:
 
 def resting_steps(remedies: Sequence[Planned], workers: int) -> int:
     """Steps until what was made before a turn has been used up."""
-    is_of_batches = any(one.id.startswith("loader.") for one in remedies)
+    is_of_batches = any(traits_of(one.id).acts_on is Bottleneck.LOADING for one in remedies)
     return _FEWEST_SETTLING + (_MADE_AHEAD * workers if is_of_batches else 0)
 
 

@@ -10,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from .answers import Answer
+from .traits import Traits
 from .values import Value
 
 if TYPE_CHECKING:
@@ -31,8 +32,7 @@ class Remedy:
     answers: tuple[str, ...]
     # What it takes away of the time that a finding is about, at least and likely; None: what is promised there.
     part: tuple[float, float] | None
-    # What it rounds numbers by, as a share of them; 0.0 where that is no more than float32 does.
-    rounds: float
+    traits: Traits
     applies: Callable[[RunReport], Answer]
     apply: Callable[[Site, Any], None]
 
@@ -55,7 +55,7 @@ def remedies() -> tuple[Remedy, ...]:
                 conflicts=tuple(getattr(module, "CONFLICTS", ())),
                 answers=tuple(getattr(module, "ANSWERS", ())),
                 part=getattr(module, "PART", None),
-                rounds=getattr(module, "ROUNDS", 0.0),
+                traits=module.TRAITS,
                 applies=module.applies,
                 apply=module.apply,
             )
@@ -65,6 +65,10 @@ def remedies() -> tuple[Remedy, ...]:
 
 def known() -> dict[str, Remedy]:
     return {remedy.id: remedy for remedy in remedies()}
+
+
+def traits_of(id: str) -> Traits:
+    return known()[id].traits
 
 
 def _modules(package: str) -> Iterator[str]:

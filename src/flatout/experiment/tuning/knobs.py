@@ -6,7 +6,6 @@ Values are separated by commas that stand outside brackets and quotes; `8..64` a
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,10 +15,9 @@ from typing import Any
 from flatout.errors import FlatoutError
 from flatout.experiment.tuning.command import names_file, names_override
 from flatout.experiment.tuning.configs.copies import check_config
-from flatout.feed.processors import processors
 from flatout.launch.profile import read_profile
 from flatout.records.tune import Kind, Knob
-from flatout.remedies.catalogue import known
+from flatout.remedies.catalogue import known, traits_of
 from flatout.source.syntax.config_files import CONFIG_SUFFIXES, torch_setting
 
 AUTO = "auto"
@@ -123,22 +121,8 @@ def _split(word: str, text: str) -> list[str]:
 
 # What was written, checked against the remedies, the command and its config files.
 
-# Names that people know. A batch size is meant as such; the remedy's own value is how many times as large.
-SIZE = "batch_size"
-_ALIASES = {
-    SIZE: "batch.size",
-    "workers": "loader.workers",
-    "num_workers": "loader.workers",
-    "prefetch": "loader.prefetch",
-    "prefetch_factor": "loader.prefetch",
-}
-_MEANINGS = {"batch.size": "batch_size", "loader.workers": "num_workers", "loader.prefetch": "prefetch_factor"}
 _LOSSLESS = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers")
 _NUMERIC = ("amp", "precision", "tf32", "compile", "cudnn_benchmark")
-# Workers that wait for storage need no processor, so more of them than processors may help.
-_WORKERS_PER_PROCESSOR = 2
-_TIMES = (1, 2, 4, 8, 16, 32, 64)
-_PREFETCH = (1, 2, 4, 8, 16)
 
 
 def read_knobs(words: Sequence[str], command: Sequence[str], cwd: Path) -> tuple[Knob, ...]:
@@ -151,13 +135,19 @@ def read_knobs(words: Sequence[str], command: Sequence[str], cwd: Path) -> tuple
 
 def remedies_for(knob: Knob, value: Any) -> dict[str, Any]:
     """What a value of a remedy's knob asks for; nothing where it stands for the script as it is."""
-    if value is False or (knob.target == "batch.size" and value == 1 and knob.name != SIZE):
-        return {}
-    if knob.name == SIZE and knob.target == "batch.size":
-        return {knob.target: {"size": value, "rate": "auto"}}
-    if knob.target == "batch.size" and isinstance(value, int):
-        return {knob.target: {"times": value, "rate": "auto"}}
-    return {knob.target: value}
+    traits = traits_of(knob.target).knob
+    wanted = value if value is False or traits is None else traits.value_of(knob.name, value)
+    return {} if wanted is False else {knob.target: wanted}
+
+
+def _aliases() -> dict[str, str]:
+    """Remedies by the names that people know."""
+    return {
+        alias: remedy.id
+        for remedy in known().values()
+        if remedy.traits.knob is not None
+        for alias in remedy.traits.knob.aliases
+    }
 
 
 def _knob(one: Written, command: Sequence[str], cwd: Path, is_alone: bool) -> Knob:
@@ -183,13 +173,16 @@ def _config(one: Written, command: Sequence[str], cwd: Path) -> Knob:
 
 
 def _remedy(one: Written, is_alone: bool) -> Knob:
-    target = _ALIASES.get(one.name, one.name)
+    target = _aliases().get(one.name, one.name)
     if target not in known():
-        names = ", ".join(sorted({*known(), *_ALIASES}))
+        names = ", ".join(sorted({*known(), *_aliases()}))
         raise FlatoutError(f"--knob {one.name}: no remedy is called so (flags begin with --); there are {names}")
     values = _values(one, target, is_alone)
-    name = target if one.name == SIZE and one.values == (AUTO,) else one.name
-    knob = Knob(name, "remedy", target, values, known()[target].safety, meaning=_MEANINGS.get(target, ""))
+    traits = traits_of(target).knob
+    setting = "" if traits is None else traits.setting
+    # A batch size that is found is so many times the script's own, which is what the remedy's own name means.
+    name = target if one.name == setting == "batch_size" and one.values == (AUTO,) else one.name
+    knob = Knob(name, "remedy", target, values, known()[target].safety, meaning=setting)
     for value in values:
         try:
             read_profile(None, remedies_for(knob, value))
@@ -201,16 +194,10 @@ def _remedy(one: Written, is_alone: bool) -> Knob:
 def _values(one: Written, target: str, is_alone: bool) -> tuple[Any, ...]:
     if one.values != (AUTO,):
         return tuple(_switch(value) for value in one.values)
-    if target == "loader.workers":
-        most = max(2, math.floor(processors()) * _WORKERS_PER_PROCESSOR)
-        # Beside other knobs a ladder will do: each step of it is a factor in the number of settings.
-        ladder = sorted({0, most, *(2**n for n in range(most.bit_length()) if 2**n <= most)})
-        return tuple(range(most + 1)) if is_alone else tuple(ladder)
-    if target == "loader.prefetch":
-        return _PREFETCH
-    if target == "batch.size":
-        return _TIMES
-    raise FlatoutError(f"--knob {one.name}=auto: only workers, prefetch and batch_size find their own values")
+    traits = traits_of(target).knob
+    if traits is None:
+        raise FlatoutError(f"--knob {one.name}=auto: only workers, prefetch and batch_size find their own values")
+    return traits.auto(is_alone)
 
 
 def _switch(value: Any) -> Any:

@@ -17,6 +17,7 @@ from flatout.experiment.tuning.knobs import remedies_for
 from flatout.launch.profile import Profile, read_profile
 from flatout.records.trial import Trial
 from flatout.records.tune import Ask, Knob, Setting, describe_setting
+from flatout.remedies.catalogue import traits_of
 
 _COPIES = "configs"
 _PREFETCH = 2
@@ -102,14 +103,16 @@ class SettingTrials:
 
     def _lengths(self, ask: Ask, remedies: Mapping[str, Any]) -> tuple[int, int]:
         """What workers have ready when the first step is over says nothing of how fast they are: that is warm-up."""
-        workers = self._number("num_workers", ask.setting, remedies.get("loader.workers"), self.own_workers)
-        prefetch = self._number("prefetch_factor", ask.setting, remedies.get("loader.prefetch"), _PREFETCH)
+        workers = self._number("num_workers", ask.setting, remedies, self.own_workers)
+        prefetch = self._number("prefetch_factor", ask.setting, remedies, _PREFETCH)
         late = warm_up_steps(remedies)
         return self.warm_up + late + workers * prefetch, max(ask.steps, _ROUNDS * workers)
 
-    def _number(self, meaning: str, setting: Setting, remedy: object, otherwise: int) -> int:
+    def _number(self, meaning: str, setting: Setting, remedies: Mapping[str, Any], otherwise: int) -> int:
+        """Of the knob that is this setting of a training, or of the remedy that is."""
         found = [setting[knob.name] for knob in self._turned(setting) if knob.meaning == meaning]
-        value = found[0] if found else remedy
+        found += [value for id, value in remedies.items() if (knob := traits_of(id).knob) and knob.setting == meaning]
+        value = found[0] if found else None
         return value if isinstance(value, int) and not isinstance(value, bool) else otherwise
 
 

@@ -25,8 +25,10 @@ from itertools import pairwise
 from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
+from ...records.message import message
 from ..answers import Answer, by_finding, yes
 from ..callers import OURS
+from ..traits import Bottleneck, Evidence, Pauses, Traits
 from ..values import Count, Flag, Options
 
 if TYPE_CHECKING:
@@ -37,6 +39,11 @@ if TYPE_CHECKING:
 ID = "cadence.eval"
 TITLE = "The model is evaluated every k-th time only, and the last time"
 SAFETY = "training"
+TRAITS = Traits(
+    Bottleneck.PAUSES,
+    pauses=Pauses.AT_EVENTS,
+    evidence=Evidence("function", message("experiment.no_evaluation_seen")),
+)
 _USUAL = 5
 VALUE = Options({"every": Count(2, 100_000), "force": Flag()}, {"every": _USUAL, "force": False})
 # Steps of which the stack is looked at: what is on it trains.

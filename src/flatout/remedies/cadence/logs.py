@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..answers import Answer, by_finding
+from ..traits import Bottleneck, Pauses, Traits
 from ..values import Count
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 ID = "cadence.logging"
 TITLE = "Pictures and histograms are logged every k-th time only"
 SAFETY = "training"
+TRAITS = Traits(Bottleneck.PAUSES, pauses=Pauses.AT_EVENTS)
 VALUE = Count(2, 100_000)
 _CALLS = (
     "add_image", "add_images", "add_image_with_boxes", "add_figure", "add_histogram", "add_video", "add_audio",

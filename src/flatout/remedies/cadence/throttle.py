@@ -21,8 +21,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...records.message import message
 from ..answers import Answer, no, yes
 from ..memo.proposal import module_of
+from ..traits import Bottleneck, Evidence, Traits
 from ..values import Text
 
 if TYPE_CHECKING:
@@ -36,6 +38,11 @@ _EVERY = 50
 ID = "cadence.throttle"
 TITLE = "A function of your choice is called every k-th step only"
 SAFETY = "training"
+TRAITS = Traits(
+    Bottleneck.HOST,
+    is_switchable=True,
+    evidence=Evidence("throttled", message("experiment.function_not_seen")),
+)
 _ONE = r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*\s*=\s*[1-9]\d*"
 VALUE = Text(rf"{_ONE}(\s*,\s*{_ONE})*", '"module:function=50" or "module:Class.method=50"')
 

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..answers import Answer, by_finding
 from ..site import Refused, Site
+from ..traits import Bottleneck, Pauses, Traits
 from ..values import Flag
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 ID = "checkpoint.async"
 TITLE = "Checkpoints written in the background, and whole or not at all"
 SAFETY = "lossless"
+TRAITS = Traits(Bottleneck.PAUSES, pauses=Pauses.AT_EVENTS)
 VALUE = Flag()
 # Serialising stays at the call. Of the pause 28 and 40% went for many small tensors on a GPU, 57% for such on a CPU, 82
 # to 86% for large ones.

@@ -22,6 +22,7 @@ from ..model.module_calls import CallAttempts, wrap_calls
 from ..model.roots import find_roots
 from ..site import Refused
 from ..torch_hooks import hook_steps
+from ..traits import Bottleneck, Traits
 from ..values import Flag
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 ID = "layout.channels_last"
 TITLE = "Convolutions with the channels last"
 SAFETY = "numeric"
+TRAITS = Traits(Bottleneck.DEVICE, is_switchable=True)
 VALUE = Flag()
 
 

@@ -22,6 +22,7 @@ from ..model.call_arguments import map_tensors
 from ..model.module_calls import CallAttempts, FullSavedState
 from ..model.roots import find_roots, tensors_in
 from ..site import Refused
+from ..traits import Bottleneck, Traits, WarmUp
 from ..values import Choice
 from .worth import CompileWorth
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 ID = "compile.model"
 TITLE = "The model compiled, in place"
 SAFETY = "numeric"
+TRAITS = Traits(Bottleneck.GRAPH, records_operations=True, compiles_s=45.0, warm_up=WarmUp(120))
 VALUE = Choice(("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"))
 _WITH_GRAPHS = ("reduce-overhead", "max-autotune")
 _FORBIDDEN = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")

@@ -19,6 +19,7 @@ from ..model.module_calls import wrap_calls
 from ..model.roots import find_roots, tensors_in
 from ..site import Refused
 from ..torch_hooks import refuse_when_set, when_called, when_set
+from ..traits import Bottleneck, Traits
 from ..values import Flag
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 ID = "cudnn.benchmark"
 TITLE = "The fastest of cudnn's algorithms for each convolution"
 SAFETY = "numeric"
+TRAITS = Traits(Bottleneck.DEVICE, is_switchable=True)
 _CONFIGURED = "configured"
 VALUE = Flag(also=_CONFIGURED)
 # So many new shapes within so many calls are too many to time.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..answers import Answer, has_finding, no, optimizers, ran_on_gpu, share_of_training, yes
 from ..torch_hooks import hook_steps
+from ..traits import Bottleneck, Traits
 from ..values import Flag
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 ID = "optimizer.fused"
 TITLE = "One fused update for all parameters"
 SAFETY = "numeric"
+TRAITS = Traits(Bottleneck.DEVICE, is_switchable=True)
 VALUE = Flag()
 # With kernels for GPU and CPU since the oldest torch that is supported.
 _FUSED = ("Adam", "AdamW", "SGD")

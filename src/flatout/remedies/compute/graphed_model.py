@@ -31,6 +31,7 @@ from ..model.module_calls import SavedState, check_hooks, replace_call
 from ..model.roots import find_roots
 from ..model.snapshot import HostRandomness, ModelSnapshot
 from ..site import Refused, Site
+from ..traits import Bottleneck, Traits, WarmUp
 from ..values import Flag
 from .graph_passes import CudaTapes, NotRecorded, Passes, PlainCalls, Tapes
 from .worth import Blocks
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 ID = "graphs.model"
 TITLE = "Forward and backward replayed as CUDA graphs"
 SAFETY = "numeric"
+# They are timed in blocks before and after, which are shorter where steps are slow.
+TRAITS = Traits(Bottleneck.LAUNCHING, can_rest=True, records_operations=True, warm_up=WarmUp(80, slow_steps=40))
 VALUE = Flag()
 CONFLICTS = ("compile.model", "memory.checkpointing")
 ANSWERS = ("HO401",)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..answers import Answer, by_finding
+from ..traits import Bottleneck, Traits
 from ..values import Flag
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 ID = "autograd.plain"
 TITLE = "Anomaly detection of autograd is off"
 SAFETY = "lossless"
+TRAITS = Traits(Bottleneck.HOST, is_switchable=True)
 VALUE = Flag()
 
 

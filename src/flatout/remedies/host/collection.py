@@ -16,6 +16,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ..answers import Answer, by_finding
+from ..traits import Bottleneck, Traits
 from ..values import Flag
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 ID = "gc.defer"
 TITLE = "Memory is tidied up between steps, and seldom"
 SAFETY = "lossless"
+TRAITS = Traits(Bottleneck.HOST)
 VALUE = Flag()
 _WARM_UP_STEPS = 10
 _EVERY_STEPS = 100

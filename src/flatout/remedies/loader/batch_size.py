@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..answers import Answer, no, yes
 from ..torch_hooks import hook_steps
+from ..traits import Bottleneck, Knob, Traits
 from ..values import Choice, Count, Options
 from .arguments import LeftAlone, change_arguments
 
@@ -34,6 +35,18 @@ VALUE = Options(
     {"times": Count(2, 1024), "rate": Choice(("linear", "sqrt", "none", "auto")), "size": Count(1, 1 << 20)},
     {"times": 2, "rate": "linear"},
 )
+_TIMES = (1, 2, 4, 8, 16, 32, 64)
+_SIZE = "batch_size"
+
+
+def _value_of(knob: str, value: Any) -> Any:
+    """A batch size is meant as such; the remedy's own value is how many times as large. Once is the script's own."""
+    if knob == _SIZE:
+        return {"size": value, "rate": "auto"}
+    return False if value == 1 else {"times": value, "rate": "auto"} if isinstance(value, int) else value
+
+
+TRAITS = Traits(Bottleneck.BATCH, knob=Knob((_SIZE,), _SIZE, lambda is_alone: _TIMES, _value_of))
 _FEWEST_BATCHES = 10
 _BY_ROOT = ("Adam", "AdamW", "NAdam", "RAdam", "Adamax", "RMSprop", "Lion")
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..answers import Answer, by_finding
+from ..traits import Bottleneck, Traits
 from ..values import Choice, Options, Size, Text
 from .arguments import when_loader_made
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 ID = "loader.cache"
 TITLE = "Samples are kept in memory that all workers share"
 SAFETY = "lossless"
+TRAITS = Traits(Bottleneck.LOADING, feeds_batches=True)
 VALUE = Options(
     {
         "budget": Size(),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..answers import Answer, by_finding
 from ..callers import caller
+from ..traits import Bottleneck, Pauses, Traits
 from ..values import Flag
 from .arguments import change_arguments, install_copy_as_made, restore_when_undone
 from .kept_workers import draw_as_before, has_kept_workers, is_owned, keep_workers, release_kept_workers, renew_workers
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 ID = "loader.persistent"
 TITLE = "Workers live on from one epoch to the next"
 SAFETY = "lossless"
+TRAITS = Traits(Bottleneck.LOADING, pauses=Pauses.BETWEEN_EPOCHS)
 VALUE = Flag()
 # On a loader: where the script makes it, until it was looked at.
 _PLACE = "_flatout_to_be_kept"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..answers import Answer, by_finding
 from ..site import Refused
 from ..torch_hooks import has_gpu
+from ..traits import Bottleneck, Traits
 from ..values import Flag
 from .arguments import change_arguments
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 ID = "loader.pin"
 TITLE = "Batches are put into pinned memory"
 SAFETY = "lossless"
+TRAITS = Traits(
+    Bottleneck.LOADING, feeds_batches=True, can_rest=True, pairs_with=("transfer.async", "transfer.prefetch")
+)
 VALUE = Flag()
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..answers import Answer, by_finding
 from ..callers import caller
+from ..traits import Bottleneck, Knob, Traits
 from ..values import Count
 from .arguments import TORCHS_PREFETCH, arguments_as_made, change_arguments, install_copy_as_made, record_arguments
 from .probe import LoaderProbes, when_an_epoch_begins
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 ID = "loader.prefetch"
 TITLE = "Each worker keeps more batches ready"
 SAFETY = "lossless"
+TRAITS = Traits(
+    Bottleneck.LOADING,
+    feeds_batches=True,
+    knob=Knob(("prefetch", "prefetch_factor"), "prefetch_factor", lambda is_alone: (1, 2, 4, 8, 16)),
+)
 VALUE = Count(1, 1024)
 # On a loader: where the script makes it, until its sampler was looked at.
 _PLACE = "_flatout_to_be_filled"

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 from ..answers import Answer, by_finding
 from ..callers import caller
 from ..site import Site
+from ..traits import Bottleneck, Knob, SelfTuning, Traits
 from ..values import Count
 from .arguments import (
     LeftAlone,
@@ -72,6 +73,25 @@ ID = "loader.workers"
 TITLE = "Batches are made in worker processes"
 SAFETY = "lossless"
 VALUE = Count(0, 1024, auto=True)
+# Workers that wait for storage need no processor, so more of them than processors may help.
+_WORKERS_PER_PROCESSOR = 2
+
+
+def _numbers_to_try(is_alone: bool) -> tuple[int, ...]:
+    """Beside other knobs a ladder will do: each step of it is a factor in the number of settings."""
+    from ...feed.processors import processors
+
+    most = max(2, math.floor(processors()) * _WORKERS_PER_PROCESSOR)
+    ladder = sorted({0, most, *(2**n for n in range(most.bit_length()) if 2**n <= most)})
+    return tuple(range(most + 1)) if is_alone else tuple(ladder)
+
+
+TRAITS = Traits(
+    Bottleneck.LOADING,
+    feeds_batches=True,
+    self_tuning=SelfTuning("auto", most=64),
+    knob=Knob(("workers", "num_workers"), "num_workers", _numbers_to_try),
+)
 
 
 def applies(report: RunReport) -> Answer:

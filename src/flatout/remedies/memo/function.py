@@ -26,8 +26,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ...records.message import message
 from ..answers import Answer
 from ..site import Site
+from ..traits import Bottleneck, Evidence, Traits
 
 if TYPE_CHECKING:
     from ...records.report import RunReport
@@ -36,6 +38,11 @@ if TYPE_CHECKING:
 ID = "memo.function"
 TITLE = "A function's results are kept for when the same arguments come again"
 SAFETY = "lossless"
+TRAITS = Traits(
+    Bottleneck.HOST,
+    begins_with_second_epoch=True,
+    evidence=Evidence("hits_from_step", message("experiment.nothing_came_again")),
+)
 _ONE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 # Steps until a module that the function is to be in has been imported.
 _THERE_BY_STEP = 3

@@ -34,6 +34,7 @@ from ..model.call_arguments import (
 from ..model.module_calls import SavedState, at_first_calls, check_hooks, check_plain, replace_call
 from ..model.snapshot import HostRandomness, ModelSnapshot
 from ..site import Refused, Site
+from ..traits import Bottleneck, Traits
 from ..values import Choice, Count, Options
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 ID = "batch.accumulate"
 TITLE = "A batch in several smaller passes, for memory"
 SAFETY = "training"
+TRAITS = Traits(Bottleneck.MEMORY)
 VALUE = Options(
     {"parts": Count(2, 1024), "batchnorm": Choice(("refuse", "allow"))}, {"parts": 2, "batchnorm": "refuse"}
 )

@@ -29,6 +29,7 @@ from ..model.call_arguments import GivenTensors, Modes, NotPlain, fill_tensors, 
 from ..model.module_calls import SavedState, at_first_calls, check_hooks, is_compiled, replace_call
 from ..model.snapshot import HostRandomness, ModelSnapshot
 from ..site import Refused
+from ..traits import Bottleneck, Traits
 from ..values import Flag
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 ID = "memory.checkpointing"
 TITLE = "Repeated blocks run again in backward, for memory"
 SAFETY = "lossless"
+TRAITS = Traits(Bottleneck.MEMORY)
 VALUE = Flag()
 CONFLICTS = ("compile.model", "graphs.model")
 

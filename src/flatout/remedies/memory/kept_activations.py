@@ -22,6 +22,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from ..answers import Answer, by_finding, no, torch_state
+from ..traits import Bottleneck, Traits
 from ..values import Flag
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 ID = "memory.keep"
 TITLE = "Checkpointed parts kept in memory, not computed again"
 SAFETY = "lossless"
+TRAITS = Traits(Bottleneck.MEMORY, can_rest=True)
 VALUE = Flag()
 CONFLICTS = ("memory.checkpointing", "compile.model")
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..answers import WORDS, Answer, are_tensor_cores_idle, half_share, has_finding, no, yes
+from ..traits import Bottleneck, Traits, WarmUp
 from ..values import Flag
 from .autocast import autocast_roots, watch_loss
 
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 ID = "precision.bf16"
 TITLE = "Forward and backward in bf16, by autocast around the model"
 SAFETY = "numeric"
+TRAITS = Traits(Bottleneck.DEVICE, is_switchable=True, warm_up=WarmUp(10), rounding=2.0**-8)
 VALUE = Flag()
-ROUNDS = 2.0**-8
 CONFLICTS = ("precision.fp16",)
 
 

@@ -24,6 +24,7 @@ from ..answers import Answer, half_share, has_finding, no, yes
 from ..model.roots import graph_nodes, tensors_in
 from ..site import Refused, Site
 from ..torch_hooks import hook_steps
+from ..traits import Bottleneck, Traits, WarmUp
 from ..values import Flag
 from .autocast import LateAnswer, LossWatch, autocast_roots
 
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 ID = "precision.fp16"
 TITLE = "Forward and backward in fp16, with scaled gradients"
 SAFETY = "numeric"
+TRAITS = Traits(Bottleneck.DEVICE, warm_up=WarmUp(20), rounding=2.0**-11)
 VALUE = Flag()
-ROUNDS = 2.0**-11
 CONFLICTS = ("precision.bf16",)
 _CHECK_SKIPPED_EVERY = 50
 _PARAMETERS = ("tensors", "grad_tensors", "retain_graph", "create_graph", "grad_variables", "inputs")

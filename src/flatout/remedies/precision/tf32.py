@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..answers import WORDS, Answer, are_tensor_cores_idle, half_share, has_finding, no, yes
 from ..site import Refused
 from ..torch_hooks import refuse_when_set, when_attribute_set, when_called, when_set
+from ..traits import Bottleneck, Traits
 from ..values import Flag
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 ID = "precision.tf32"
 TITLE = "Float32 products on the tensor cores, in TF32"
 SAFETY = "numeric"
+TRAITS = Traits(Bottleneck.DEVICE, is_switchable=True, rounding=2.0**-11)
 VALUE = Flag()
-ROUNDS = 2.0**-11
 
 
 def applies(report: RunReport) -> Answer:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..answers import Answer, no, yes
 from ..site import Refused
+from ..traits import Bottleneck, Traits
 from ..values import Flag
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 ID = "sync.defer"
 TITLE = "Logged results are read a step late, without waiting"
 SAFETY = "lossless"
+TRAITS = Traits(Bottleneck.SYNC)
 VALUE = Flag()
 _WRITER = ("add_scalar", "add_scalars")
 _WRITER_OTHERS = (

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ..answers import Answer, by_finding
 from ..site import Refused
 from ..torch_hooks import is_called_by_script, when_stream_entered
+from ..traits import Bottleneck, Traits
 from ..values import Flag
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 ID = "sync.skip"
 TITLE = "torch.cuda.synchronize() in the step does not wait"
 SAFETY = "lossless"
+TRAITS = Traits(Bottleneck.SYNC)
 VALUE = Flag()
 _KEPT_EVERY_STEPS = 100
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from ..answers import Answer, by_finding, yes
 from ..site import Refused
 from ..torch_hooks import when_stream_entered
+from ..traits import Bottleneck, Traits, WarmUp
 from ..values import Flag
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 ID = "transfer.async"
 TITLE = "Pinned batches are copied without holding up the host"
 SAFETY = "lossless"
+# A copy can only go on beside the kernels from pinned memory, and pinning costs a copy: neither does much alone.
+TRAITS = Traits(Bottleneck.TRANSFER, can_rest=True, warm_up=WarmUp(25), pairs_with=("loader.pin", "transfer.prefetch"))
 VALUE = Flag()
 _ONLY_LOOKS_STEPS = 20
 _PINS = "loader.pin"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..answers import Answer, no, yes
 from ..site import Refused
 from ..torch_hooks import has_gpu
+from ..traits import Bottleneck, Traits, WarmUp
 from ..values import Flag
 
 if TYPE_CHECKING:
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
 ID = "transfer.prefetch"
 TITLE = "The next batch is copied while the model works on this one"
 SAFETY = "lossless"
+TRAITS = Traits(
+    Bottleneck.TRANSFER,
+    feeds_batches=True,
+    can_rest=True,
+    warm_up=WarmUp(10),
+    pairs_with=("loader.pin", "transfer.async"),
+)
 VALUE = Flag()
 _LOOKS = 3
 _CODES = ("TR206", "TR204")
