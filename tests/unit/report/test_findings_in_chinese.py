@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from flatout.problems.catalogue import find
+from flatout.problems.catalogue import find_problem
 from flatout.report.html.page import draw_page
 from flatout.report.html.run_page import RunMaterial, run_page
 from flatout.words import chinese, english
@@ -12,7 +12,7 @@ from tests.unit.report.test_terminal import STARVED
 
 
 def test_a_finding_is_told_in_the_readers_language() -> None:
-    problem = find("IN101")
+    problem = find_problem("IN101")
     (finding, *_) = (found for case in problem.cases if case.found for found in problem.found_in_run(case.run))
     said = english(finding.cause)
 
