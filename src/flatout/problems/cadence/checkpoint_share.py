@@ -7,8 +7,8 @@ file is written.
 
 How it shows in a run: time in `checkpoint`, with how often, how long in all and how long at most, by line.
 
-How it shows in source: `torch.save`, `save_checkpoint` and the like in every step, with nothing before them but a check
-of the rank, or in every few steps, as far as the interval can be told.
+How it shows in source: `torch.save`, `save_checkpoint` and the like in every step, conditional on nothing but the
+rank, or in every few steps, where the interval is known.
 
 The fix: save every k-th time (and at the end), or let a thread write a copy: `state = {k: v.cpu() for k, v in
 model.state_dict().items()}`, then `threading.Thread(target=torch.save, args=(state, path)).start()`; with several

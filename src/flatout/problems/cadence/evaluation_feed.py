@@ -1,10 +1,10 @@
-"""Evaluation is fed worse than the training.
+"""The evaluation waits for its loader longer than the training does.
 
 What it is: the evaluation's loader has no workers, or too few, or gives one sample at a time, so that an evaluation
 takes several times what the model needs for it.
 
-Why the GPU idles: while the main process makes a batch of validation data, the device has nothing to do; with one
-sample at a time it is launched as often as for a large batch, for a fraction of the work.
+Why the GPU idles: while the main process makes a batch of validation data, the GPU has nothing to do; with one sample
+at a time there are as many launches as for a large batch, for a fraction of the work.
 
 How it shows in a run: `eval` time that is mostly the cost of its samples times their number, or a sample that takes
 much longer to evaluate than the training's forward pass, with a small batch.
@@ -14,7 +14,7 @@ How it shows in source: an evaluation's DataLoader with `batch_size=1` beside a 
 The fix: `DataLoader(validation, batch_size=B, num_workers=N, persistent_workers=True)`, B as in the training (or
 larger: there are no gradients to keep).
 
-What to expect: an evaluation takes what the model takes for it, or its loading shared by its workers, whichever is
+What to expect: an evaluation takes the model's time for it, or the loading time divided by its workers, whichever is
 longer.
 
 When it is fine: samples of different size that cannot share a batch; an evaluation too short to matter.

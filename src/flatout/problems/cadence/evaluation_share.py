@@ -1,24 +1,23 @@
 """Evaluation takes a large share of the run.
 
-What it is: the model is evaluated so often, or on so much data, that training stands still for a good part of the
-run.
+What it is: the model is evaluated so often, or on so much data, that training is paused for a good part of the run.
 
-Why the GPU idles: it does not idle, but it does not train either; where the evaluation is fed badly, it idles as
+Why the GPU idles: it does not idle, but it does not train either; where the evaluation's loader is slow, it idles as
 well.
 
-How it shows in a run: time in `eval`, which is booked to the step that follows, and the number of evaluations between
+How it shows in a run: time in `eval`, which is counted to the step that follows, and the number of evaluations between
 two training steps.
 
-How it shows in source: a pass over a whole loader without gradients, in every training step or in every few, as far as
-the interval can be told.
+How it shows in source: a pass over a whole loader without gradients, in every training step or in every few, where the
+interval is known.
 
 The fix: evaluate every k-th time: `if (epoch + 1) % k == 0 or epoch + 1 == epochs:`. Keep the last evaluation, and
-mind what hangs on the others: early stopping and "best checkpoint" see the model at fewer moments.
+check what depends on the others: early stopping and "best checkpoint" see the model less often.
 
 What to expect: the share of the evaluations divided by k. The interval proposed brings it to 2% of the run, or is ten
 times what it was.
 
-When it is fine: evaluation takes less than 3% of the run, or each result is needed as it comes.
+When it is fine: evaluation takes less than 3% of the run, or each result is needed immediately.
 """
 
 from __future__ import annotations

@@ -2,21 +2,20 @@
 
 What it is: scalars, images, figures or log lines are written so often that the training waits for them.
 
-Why the GPU idles: what is logged is computed, encoded and written by the process that launches the device's work;
-reading a value off the device for it waits for the device as well.
+Why the GPU idles: what is logged is computed, encoded and written by the process that launches the GPU's work; reading
+a value from the GPU for it is a sync as well.
 
 How it shows in a run: time in `logging` (TensorBoard, W&B, matplotlib, image files, `logging`), by line.
 
 How it shows in source: images, figures, histograms or videos written in every step (`add_image`, `add_histogram`,
-`savefig`, `imwrite`, `wandb.Image`), with nothing before them but a check of the rank or of the writer; or in every few
-steps.
+`savefig`, `imwrite`, `wandb.Image`), conditional on nothing but the rank or the writer; or in every few steps.
 
-The fix: log every k-th step; collect scalars on the device and write them together; write fewer images, or only with
-an evaluation.
+The fix: log every k-th step; collect scalars on the GPU and write them together; write fewer images, or only with an
+evaluation.
 
 What to expect: the share of the logging divided by k.
 
-When it is fine: it takes less than 3% of the step, or the device is busy all the while.
+When it is fine: it takes less than 3% of the step, or the GPU is busy meanwhile.
 """
 
 from __future__ import annotations

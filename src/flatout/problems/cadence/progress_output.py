@@ -8,15 +8,15 @@ while the main process writes it launches nothing.
 How it shows in a run: `print` among the slowest lines, or the redrawing of a progress bar (`set_postfix` redraws at
 each call) in `logging`.
 
-How it shows in source: `print` or a logger's `info` in every step, with nothing before it but a check of the rank. Of
-several only the first is named. One that writes a result of the device is said as a wait for it, and a progress bar is
-left alone: it redraws by time.
+How it shows in source: `print` or a logger's `info` in every step, conditional on nothing but the rank. Of several
+only the first is named. A line that writes a GPU result is reported as a sync (SY301), and a progress bar is not
+reported: it redraws by time.
 
 The fix: print every k-th step; `tqdm(..., mininterval=1)`, and `set_postfix(..., refresh=False)`.
 
 What to expect: the share of the output divided by k.
 
-When it is fine: the steps are long, or the device is busy all the while.
+When it is fine: the steps are long, or the GPU is busy meanwhile.
 """
 
 from __future__ import annotations

@@ -1,25 +1,25 @@
-"""Convolutions in half precision run with channels first.
+"""Convolutions in half precision run in NCHW layout instead of channels_last.
 
-What it is: a model of convolutions is trained in bf16 or fp16, so that the tensor cores do the work, but its images
-and weights lie in memory with the channels first (NCHW), torch's default. Tensor cores take channels last (NHWC).
+What it is: a convolutional model is trained in bf16 or fp16, so that the tensor cores do the work, but its images and
+weights are in NCHW layout (channels first), torch's default. Tensor cores need NHWC (channels last).
 
-Why the GPU idles: it does not; cudnn turns the data around before and after a convolution, or takes a slower kernel,
-and what lies between convolutions (norms, activations) reads memory in the less favourable order.
+Why the GPU idles: it does not; cudnn converts the layout before and after a convolution, or takes a slower kernel, and
+what lies between convolutions (norms, activations) reads memory in the less favourable order.
 
 How it shows in a run: the GPU is the bottleneck, most of the heavy nodes of the autograd graph are convolutions, and
-what they have saved, in half precision, lies with channels first.
+their saved tensors, in half precision, have channels first.
 
-How it shows in source: a training in half precision on a GPU, of a model that is mostly convolutions, in whose files
-`channels_last` is never said and nothing is compiled.
+How it shows in source: a training in half precision on a GPU, of a model that is mostly convolutions, whose files
+never mention `channels_last` and compile nothing.
 
-The fix: `model = model.to(memory_format=torch.channels_last)` after it was moved to the device, and
-`images = images.to(device, memory_format=torch.channels_last, non_blocking=True)`. The layout then goes through the
-whole model, as long as nothing in it forces another (`view`, `.contiguous()`).
+The fix: `model = model.to(memory_format=torch.channels_last)` after it was moved to the GPU, and `images =
+images.to(device, memory_format=torch.channels_last, non_blocking=True)`. The layout then propagates through the whole
+model, as long as nothing in it forces another (`view`, `.contiguous()`).
 
 What to expect: it depends on the shapes, the card and the operations between. Cards that count how long their memory
-and their tensor cores are active (Hopper and newer) tell how much the kernels lose: well-chosen ones keep
-one or the other active for some 80% of the time. Where nothing is counted no gain is promised: a trial of a few steps
-tells. Rounding differs a little.
+and their tensor cores are active (Hopper and newer) tell how much the kernels lose: well-chosen kernels keep one or
+the other active for some 80% of the time. Without these counters no gain is predicted: a trial of a few steps tells.
+Rounding differs a little.
 
 When it is fine: few channels, mostly depthwise convolutions, a model that changes its layout all the time, or kernels
 that keep memory and tensor cores active as it is.

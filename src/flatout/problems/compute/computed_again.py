@@ -1,17 +1,18 @@
-"""Activations are computed again, though memory is free.
+"""Activations are recomputed in backward though GPU memory is free.
 
 What it is: activation checkpointing. Parts of the model keep their inputs only, and are run a second time in backward.
 
 Why the GPU idles: it does not; it computes a part of each forward pass twice, and the host launches it twice, to save
-memory that lies idle.
+memory that is not used.
 
-How it shows in a run: `torch.utils.checkpoint` is called in every step, and the device's memory is less than half full.
+How it shows in a run: `torch.utils.checkpoint` is called in every step, and less than half of the GPU's memory is
+used.
 
 The fix: switch it off (`use_checkpoint=False`, `gradient_checkpointing=False` or however the model calls it), or for
 some blocks only. From outside `memory.keep` keeps what those parts compute, as far as the memory goes; losses and
 weights stay the same to the last bit.
 
-What to expect: what the checkpointed parts take in forward, once: up to a quarter of a step.
+What to expect: the forward time of the checkpointed parts is saved once: up to a quarter of a step.
 
 When it is fine: memory is needed for a larger batch or longer inputs than this run has seen.
 """

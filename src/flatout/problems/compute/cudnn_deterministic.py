@@ -1,24 +1,24 @@
-"""Only deterministic algorithms are allowed.
+"""Deterministic algorithms are enforced, so the fastest kernels may not be used.
 
 What it is: `torch.backends.cudnn.deterministic` or `torch.use_deterministic_algorithms` is on, so torch may not
 choose the fastest algorithm for convolutions, scatter and the like, and cudnn does not search for it.
 
 Why the GPU idles: it does not; its kernels take longer than they have to, or have to be run one after the other.
 
-How it shows in a run: the switch as it was in the living process, on a run that the device binds.
+How it shows in a run: the switch as it was in the live process, in a run whose bottleneck is the GPU.
 
 How it shows in source: `cudnn.deterministic = True`, `cudnn.benchmark = False`, `cudnn.enabled = False` or
-`torch.use_deterministic_algorithms(True)` in the files of a training on a GPU, by a value that is known to be so, where
-it is reached with the script's defaults: `if args.deterministic:` with a default of False is not.
+`torch.use_deterministic_algorithms(True)` in the files of a training on a GPU, where the value is known and the line
+runs with the script's defaults: `if args.deterministic:` with a default of False is not reported.
 
 The fix: `torch.backends.cudnn.deterministic = False`, `torch.backends.cudnn.benchmark = True` (for inputs of the same
 shape), unless every run has to give the same bits.
 
 What to expect: it depends on the kernels the model uses. A card that counts how long its memory and its tensor cores
-are active tells how much all its kernels lose; half of what convolutions lose is taken to be the switch's doing, and it
-may be nothing. Where nothing is counted no gain is promised.
+are active tells how much all its kernels lose; half of what convolutions lose is attributed to the switch, and it may
+be nothing. Without these counters no gain is predicted.
 
-When it is fine: while hunting a bug, or where reproducing the very same bits is the point.
+When it is fine: while debugging, or where bit-identical runs are required.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def find_switches(code: Code) -> Iterator[tuple[Switch, ...]]:
         for function in module.functions:
             found = [
                 switch
-                for switch in (*_assigned(function, convolves, code), *_called(function, convolves, code))
+                for switch in (*_find_assignments(function, convolves, code), *_find_calls(function, convolves, code))
                 if runs_by_default(switch.node, function, code.project, code.values)
             ]
             if found:
@@ -174,7 +174,7 @@ def find_switches(code: Code) -> Iterator[tuple[Switch, ...]]:
                 yield tuple(sorted(found, key=lambda switch: order.index(switch.what)))
 
 
-def _assigned(function: Function, convolves: bool, code: Code) -> Iterator[Switch]:
+def _find_assignments(function: Function, convolves: bool, code: Code) -> Iterator[Switch]:
     for name, values in function.bindings.items():
         owner, _, attribute = name.rpartition(".")
         if owner.split(".")[-1] != "cudnn":
@@ -193,7 +193,7 @@ def _is_searched(owner: str, function: Function, code: Code) -> bool:
     return any(value is not None and value.value is True for value in known)
 
 
-def _called(function: Function, convolves: bool, code: Code) -> Iterator[Switch]:
+def _find_calls(function: Function, convolves: bool, code: Code) -> Iterator[Switch]:
     for call in function.calls:
         name = dotted_name(call.func).split(".")[-1]
         given = argument(call, "mode" if name == _ALGORITHMS[0] else "d", 0) if name in _ALGORITHMS else None

@@ -1,12 +1,12 @@
-"""Matrix products run in full float32.
+"""float32 matrix products run in full precision, without the tensor cores.
 
 What it is: float32 matrix products use the general cores, because torch's default precision for them is "highest". On
 cards since Ampere the tensor cores could do them as TF32: same range, 10 bits of mantissa.
 
-Why the GPU idles: it does not; it works with its slow part while the fast part, the tensor cores, stands still.
+Why the GPU idles: it does not; it uses its slow general cores while the tensor cores are idle.
 
-How it shows in a run: the GPU is the bottleneck, the graph is float32, the matmul precision is "highest", and tensor
-cores are active next to none of the time. Convolutions are not concerned: torch lets them use TF32 by default.
+How it shows in a run: the GPU is the bottleneck, the graph is float32, the matmul precision is "highest", and the
+tensor cores are hardly ever active. Convolutions are not affected: torch lets them use TF32 by default.
 
 How it shows in source: a training on a GPU whose files nowhere set the precision of float32 products, use no half
 precision, and have large products: attention, recurrent layers, or a model without convolutions.

@@ -1,4 +1,4 @@
-"""The work is too small for the GPU.
+"""The kernels occupy only a small part of the GPU.
 
 What it is: kernels follow each other without a gap, but each occupies only a few of the card's multiprocessors: a
 small model, or a small batch.
@@ -6,8 +6,8 @@ small model, or a small batch.
 Why the GPU idles: most of it does, though its utilisation looks perfect: utilisation means that some kernel runs,
 however small.
 
-How it shows in a run: never starved, hardly ever drained, and yet the multiprocessors are active for a small part of
-the time (GPM's SM activity).
+How it shows in a run: the GPU never starves and its queue is hardly ever empty, and yet the multiprocessors are active
+for a small part of the time (GPM's SM activity).
 
 The fix: a larger batch while samples/s still rise (mind the learning rate), several runs on one card (MPS, MIG), or a
 smaller card.

@@ -1,4 +1,4 @@
-"""The tensor cores run in TF32 where bf16 would do.
+"""Training runs in float32 with TF32 where bf16 mixed precision would be faster.
 
 What it is: the model is trained in float32; its matrix products and convolutions already use the tensor cores, as
 TF32. In bf16 they would do twice as much in the same time, and every activation would take half the memory traffic.
@@ -8,16 +8,16 @@ Why the GPU idles: it does not; it takes longer than it has to.
 How it shows in a run: the GPU is the bottleneck, the graph is float32, and the tensor cores are active for a good part
 of the time.
 
-How it shows in source: a training on a GPU whose files nowhere speak of autocast, a gradient scaler, fp16 or bf16. A
-launcher that has a config of its own (accelerate, DeepSpeed) may set it there: nothing is said then.
+How it shows in source: a training on a GPU whose files never mention autocast, a gradient scaler, fp16 or bf16.
+Nothing is reported where a launcher with a config of its own (accelerate, DeepSpeed) may set it.
 
 The fix: `with torch.autocast("cuda", dtype=torch.bfloat16):` around the forward pass and the loss; no gradient scaler
 is needed for bf16. From outside `precision.bf16` does that, and `precision.fp16` with a scaler where the card has no
 bf16.
 
-What to expect: half of the time in which tensor cores are active, and part of the time in which memory is: activations
-take half the bytes, weights and what stays in float32 do not. Where the card does not count how long its memory is
-active, the rest of the passes is taken to gain by the bytes.
+What to expect: half of the time in which the tensor cores are active, and part of the time in which memory is:
+activations take half the bytes, weights and what stays in float32 do not. Where the card does not count how long its
+memory is active, the rest of forward and backward is assumed to gain from the smaller tensors.
 
 When it is fine: a loss or a custom kernel that needs float32: leave these outside the region.
 """

@@ -1,21 +1,21 @@
-"""The model runs operation by operation.
+"""No part of the model is compiled: every operation is a kernel of its own.
 
 What it is: torch launches every operation of forward and backward as a kernel of its own. `torch.compile` could fuse
 most of those between the large products.
 
-Why the GPU idles: small kernels finish before the host has launched the next ones; large ones without products
-(norms, activations, losses) read and write all of the memory each time, and the arithmetic waits.
+Why the GPU idles: small kernels finish before the host has launched the next ones; large elementwise kernels (norms,
+activations, losses) read and write all of the memory each time, and the arithmetic units wait.
 
 How it shows in source: a training on a GPU whose files nowhere compile, script or capture anything.
 
 The fix: `model.compile()` once the model is on its device. It works in place, so the names in a checkpoint stay as
-they are, which those of `model = torch.compile(model)` do not (`_orig_mod.` goes before them).
+they are; `model = torch.compile(model)` puts `_orig_mod.` before them.
 
 What to expect: from nothing to a third of the step; more for many small operations. The first steps take a minute or
 so longer. Rounding differs a little. A trial of a few hundred steps tells.
 
-When it is fine: inputs whose shapes change all the time (each new one compiles again), code that leaves the graph in
-every layer, runs of a few minutes, or a step that waits for its data anyway.
+When it is fine: inputs whose shapes change all the time (each new shape recompiles), code with graph breaks in every
+layer, runs of a few minutes, or a step that waits for its data anyway.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Autocast by a name that torch has given up.
+"""The script uses autocast and GradScaler under deprecated names, or apex's amp.
 
-What it is: `torch.cuda.amp.autocast`, `torch.cuda.amp.GradScaler` and their like for the CPU are deprecated since torch
-2.4; `torch.amp` has them for every device. NVIDIA's apex, where levels such as O1 and O2 come from, has stopped its
-own `amp` altogether.
+What it is: `torch.cuda.amp.autocast`, `torch.cuda.amp.GradScaler` and the same for the CPU are deprecated since torch
+2.4; `torch.amp` has them for every device. NVIDIA's apex, with its levels such as O1 and O2, no longer maintains its
+own `amp`.
 
-Why the GPU idles: it does not yet. Each call warns, a later torch will not have the names at all, and apex has none of
-what native autocast has learned since: its casts are patched into functions, which a compiler cannot follow.
+Why the GPU idles: it does not yet. Each call warns, and a later torch will remove the names. apex's casts are patched
+into functions, which a compiler cannot trace.
 
 How it shows in source: an import of these names, a call by their full name, or `amp.initialize` of apex. A file that
-chooses between old and new by torch's version is left alone.
+chooses between old and new by torch's version is not reported.
 
 The fix: `torch.amp.autocast("cuda", …)`, `torch.amp.GradScaler("cuda", …)`; the old autocast's first argument by
 position is `enabled`, which becomes a keyword. `custom_fwd` and `custom_bwd` get `device_type="cuda"`. From apex: leave
@@ -118,7 +118,7 @@ def _in_file(file: _File, nodes: list[ast.AST]) -> Iterator[OldAmp]:
             use = _use(chain, module, parents)
             if use is not None:
                 is_stuck = not _has_torch(module) or (use.name == "GradScaler" and file.is_scaler_asked)
-                yield OldAmp(module, use.call or chain, (use,), None if is_stuck else _rewritten(use, "torch.amp"))
+                yield OldAmp(module, use.call or chain, (use,), None if is_stuck else _rewrite(use, "torch.amp"))
     for statement in statements:
         if not _is_fallback(statement, parents):
             yield _of_import(statement, served.get(id(statement), []), file)
@@ -139,7 +139,7 @@ def _of_import(statement: ast.Import | ast.ImportFrom, chains: list[ast.expr], f
         return OldAmp(module, statement, uses, None)
     edits = [renamed]
     for use in uses:
-        more = _rewritten(use, None)
+        more = _rewrite(use, None)
         if more is None:
             return OldAmp(module, statement, uses, None)
         edits += more
@@ -242,7 +242,7 @@ def _has_torch(module: Module) -> bool:
 # Calls.
 
 
-def _rewritten(use: Use, base: str | None) -> tuple[Edit, ...] | None:
+def _rewrite(use: Use, base: str | None) -> tuple[Edit, ...] | None:
     """The same with the device said, by its full name where a base is given."""
     named = () if base is None else (replace_node(use.module, use.node, f"{base}.{use.name}"),)
     if use.call is None:
@@ -329,7 +329,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             else message("co511.source_cause", name=f"torch.{use.device}.amp.{use.name}"),
             change=_change(use),
             severity="low",
-            related=_served(old),
+            related=_related_uses(old),
             fix=None if not old.edits else Fix("use torch.amp", old.edits, is_safe=_keeps_the_type(old)),
         )
     yield from _of_apex(code)
@@ -343,7 +343,7 @@ def _change(use: Use | None) -> Message:
     return verbatim(f'torch.amp.{use.name}("{use.device}", …)')
 
 
-def _served(old: OldAmp) -> tuple[Related, ...]:
+def _related_uses(old: OldAmp) -> tuple[Related, ...]:
     if not isinstance(old.node, ast.stmt):
         return ()
     return tuple(

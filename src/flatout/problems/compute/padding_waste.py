@@ -1,25 +1,24 @@
 """Much of what the model computes is padding.
 
-What it is: sequences of different lengths are filled up to one length, that of the longest or a fixed maximum, and
-the model computes the fill as well.
+What it is: sequences of different lengths are padded to one length, that of the longest or a fixed maximum, and the
+model computes the padding as well.
 
-Why the GPU idles: it does not; it works for nothing in as much of its time as there is padding.
+Why the GPU idles: it does not; as much of its work is wasted as there is padding.
 
-How it shows in a run: some batches are looked at as they come from the loader: an attention mask, or rows of token
-numbers that end in one and the same value. The autograd graph of the same step shows that the model computed at the
-padded length.
+How it shows in a run: some batches are inspected as they come from the loader: an attention mask, or rows of token ids
+that end in the same value. The autograd graph of the same step shows that the model computed at the padded length.
 
-How it shows in source: `padding="max_length"` reaches a tokenizer of a training, or a dataset fills each of its samples
-up to a fixed length itself: `ids + [0] * (self.max_len - len(ids))`.
+How it shows in source: `padding="max_length"` reaches a tokenizer of a training, or a dataset pads each of its samples
+to a fixed length itself: `ids + [0] * (self.max_len - len(ids))`.
 
 The fix: pad to the longest of the batch and not to a fixed maximum; make batches of sequences of about the same
 length (a batch sampler that sorts within chunks of a few hundred; `group_by_length=True` in Hugging Face's Trainer);
 or pack several sequences into one row.
 
-What to expect: forward and backward shrink with the places computed, attention more than that. How far sorting gets is
-reckoned from the lengths seen in this run.
+What to expect: forward and backward shrink with the positions computed, attention more than that. How far sorting gets
+is estimated from the lengths seen in this run.
 
-When it is fine: less than a quarter of the places, or a model that leaves padding out itself (packed sequences,
+When it is fine: less than a quarter of the positions, or a model that leaves padding out itself (packed sequences,
 variable-length attention).
 """
 
@@ -225,14 +224,14 @@ def _fill(node: ast.AST) -> ast.expr | None:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         for side, other in ((node.left, node.right), (node.right, node.left)):
             if isinstance(side, ast.List) and len(side.elts) == 1:
-                return _lacking(other)
+                return _padded_length(other)
     if isinstance(node, ast.Call) and called_name(node) == "pad" and len(node.args) >= 2:
-        found = (_lacking(part) for part in ast.walk(node.args[1]))
+        found = (_padded_length(part) for part in ast.walk(node.args[1]))
         return next((length for length in found if length is not None), None)
     return None
 
 
-def _lacking(node: ast.AST) -> ast.expr | None:
+def _padded_length(node: ast.AST) -> ast.expr | None:
     """`length` of `length - len(x)`, `length - x.shape[0]`, `length - x.size(0)`."""
     if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Sub):
         return None

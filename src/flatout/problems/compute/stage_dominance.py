@@ -4,10 +4,10 @@ What it is: of the parts the model consists of, a single one takes more than hal
 together: a decoder at full resolution, an attention over too long a sequence, a head with a huge vocabulary.
 
 Why the GPU idles: it does not; it is busy with that one stage. Nothing outside of it can make the step more than a
-little shorter, and nothing done to the loader at all.
+little shorter, and changes to the loader cannot at all.
 
-How it shows in a run: only where stages were asked for (`flatout run --stages`): the time of each on the device,
-against the step, in a run that its own computing binds.
+How it shows in a run: only where stages were asked for (`flatout run --stages`): the time of each on the GPU, against
+the step, in a run whose bottleneck is its own computing.
 
 The fix: look at that stage first: its resolution, its precision, its kernels (a profiler now has one place to look at),
 whether all of it is needed in every step. What is done to the other stages is bounded by the rest.
@@ -15,7 +15,7 @@ whether all of it is needed in every step. What is done to the other stages is b
 What to expect: Amdahl's law, in the table of stages: what the step would gain if the stage took half the time, or none.
 That is a bound and no promise, so no gain is predicted.
 
-When it is fine: the stage is the model, as in most large transformers. This is a place to look at, no fault.
+When it is fine: the stage is the model, as in most large transformers. This is a place to look at, not a mistake.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The GPU's clock is held down.
+"""The GPU lowers its clock because of heat or power.
 
 What it is: the card runs below its clock because it is too hot, its power supply is at its limit, or its power cap is
 reached.
@@ -13,7 +13,7 @@ supply and cabling. Power cap: `nvidia-smi -q -d POWER`; raise the limit if some
 
 What to expect: device time shrinks as the clock rises to the highest of this run.
 
-When it is fine: large matrix products reach the power cap of a healthy card; that is how it is built.
+When it is fine: large matrix products reach the power cap of a healthy card; that is normal.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _OFTEN = 0.1
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
-    worst = max(run.gpus, key=_hindered, default=None)
-    if not run.on_gpu or worst is None or _hindered(worst) < _OFTEN:
+    worst = max(run.gpus, key=_throttled_share, default=None)
+    if not run.on_gpu or worst is None or _throttled_share(worst) < _OFTEN:
         return
     gain = _gain(run, worst)
     reasons = sorted((name for name in worst.throttled if name != _POWER_CAP), key=lambda name: -worst.throttled[name])
@@ -47,7 +47,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         evidence={
             "gpu": worst.gpu,
             "reasons": ", ".join(reasons),
-            "throttled_share": round(_hindered(worst), 3),
+            "throttled_share": round(_throttled_share(worst), 3),
             "clock_mhz": round(worst.slowed_clock_mhz or 0.0),
             "best_clock_mhz": round(worst.best_clock_mhz or 0.0),
             "temperature_c": round(worst.temperature_c or 0.0),
@@ -55,7 +55,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         cause=message(
             "co504.cause",
             gpu=worst.gpu,
-            share=_hindered(worst),
+            share=_throttled_share(worst),
             reasons=tuple(
                 message(f"co504.{name.replace(' ', '_')}") if name in _NAMED else verbatim(name) for name in reasons
             ),
@@ -67,7 +67,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     )
 
 
-def _hindered(state: GpuState) -> float:
+def _throttled_share(state: GpuState) -> float:
     """Share of the time in which heat or supply holds it down; the power cap is how a busy card is kept in bounds."""
     return max((share for name, share in state.throttled.items() if name != _POWER_CAP), default=0.0)
 
@@ -75,7 +75,7 @@ def _hindered(state: GpuState) -> float:
 def _gain(run: Evidence, worst: GpuState) -> Gain | None:
     if not is_gpu_bound(run) or not worst.slowed_clock_mhz or not worst.best_clock_mhz:
         return None
-    slowed_ms = _hindered(worst) * (run.device_busy_ms or run.step_ms)
+    slowed_ms = _throttled_share(worst) * (run.device_busy_ms or run.step_ms)
     saved_ms = slowed_ms * max(0.0, 1 - worst.slowed_clock_mhz / worst.best_clock_mhz)
     after_ms = run.step_ms - min(saved_ms, 0.9 * run.step_ms)
     method = message("co504.gain", best_clock_mhz=worst.best_clock_mhz, clock_mhz=worst.slowed_clock_mhz)

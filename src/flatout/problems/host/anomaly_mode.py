@@ -1,19 +1,20 @@
-"""Autograd's anomaly detection is on.
+"""Autograd's anomaly detection is on during training.
 
-What it is: `torch.autograd.set_detect_anomaly(True)`, or a framework's `detect_anomaly=True`, stayed on after a NaN
-was hunted down.
+What it is: `torch.autograd.set_detect_anomaly(True)`, or a framework's `detect_anomaly=True`, left on after a NaN was
+found.
 
-Why the GPU idles: every operation of the forward pass writes down a Python stack trace, and every gradient of the
-backward pass is looked at for NaN, which waits for the device each time.
+Why the GPU idles: every operation of the forward pass records a Python stack trace, and every gradient of the backward
+pass is checked for NaN, which is a sync each time.
 
-How it shows in a run: torch's state says so; forward and backward take far longer than the device's work in them.
+How it shows in a run: torch's state says so; forward and backward take far longer than the GPU's work in them.
 
 How it shows in source: `set_detect_anomaly(True)`, `with detect_anomaly():` or `detect_anomaly=True` in a training,
-behind no debug flag.
+not behind a debug flag.
 
 The fix: delete the call, or put it behind a debug flag.
 
-What to expect: from a sixth off forward and backward where operations are large, to two thirds where they are small.
+What to expect: forward and backward take from a sixth less, where operations are large, to two thirds less, where they
+are small.
 
 When it is fine: while you look for a NaN.
 """

@@ -94,10 +94,10 @@ class _Known:
                     passed.setdefault(called_name(node), []).append((node, scope))
         for name, calls in passed.items():
             function = self._functions[name]
-            fixed = [self._fixed_by(call, function, caller) for call, caller in calls]
+            fixed = [self._constant_arguments(call, function, caller) for call, caller in calls]
             self._fixed_parameters[id(function)] = set.intersection(*fixed)
 
-    def _fixed_by(self, call: ast.Call, function: Scope, caller: Scope) -> set[str]:
+    def _constant_arguments(self, call: ast.Call, function: Scope, caller: Scope) -> set[str]:
         if any(isinstance(arg, ast.Starred) for arg in call.args) or any(
             keyword.arg is None for keyword in call.keywords
         ):
@@ -219,7 +219,7 @@ class _Known:
                 continue
             found = self._in_statement(statement, value, env, scope)
             if found is None and _targets(statement) & feeding & env:
-                found = _built(scope, statement, whole=True)
+                found = _statement_of(scope, statement, whole=True)
             if found is not None:
                 yield found
                 feeding |= {node.id for node in ast.walk(value) if isinstance(node, ast.Name)} if found.whole else set()
@@ -230,11 +230,11 @@ class _Known:
         targets = _targets(statement)
         kept = isinstance(statement, ast.Return) or bool(targets and targets <= env)
         if kept and self._is_constant(value, env, scope) and self._makes_tensor(value, env, scope):
-            return _built(scope, statement, whole=True)
+            return _statement_of(scope, statement, whole=True)
         # Or a part of it, or the beginning of something that is changed later on: then its copy at least.
         moved = [call for call in ast.walk(value) if isinstance(call, ast.Call) and called_name(call) in ("to", "cuda")]
         if len(moved) == 1 and self._is_constant(moved[0], env, scope) and self._makes_tensor(moved[0], env, scope):
-            return _built(scope, statement, whole=False)
+            return _statement_of(scope, statement, whole=False)
         return None
 
     def _makes_tensor(self, value: ast.AST, env: set[str], scope: Scope, depth: int = 0) -> bool:
@@ -283,7 +283,7 @@ def _is_of_settings(node: ast.AST) -> bool:
     return False
 
 
-def _built(scope: Scope, statement: ast.stmt, whole: bool) -> ConstantStatement:
+def _statement_of(scope: Scope, statement: ast.stmt, whole: bool) -> ConstantStatement:
     return ConstantStatement(scope.file, statement.lineno, statement.end_lineno or statement.lineno, whole)
 
 

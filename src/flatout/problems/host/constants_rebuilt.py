@@ -1,27 +1,27 @@
-"""The same constants are built anew in every step.
+"""The training step builds the same constant tensors again and again.
 
-What it is: the training step makes tensors that come out the same each time: a filter's kernel, a window, a grid of
+What it is: the training step makes tensors that are the same each time: a filter's kernel, a window, a grid of
 coordinates, mean and deviation, class weights, made with `torch.tensor([...])`, `torch.arange(n)`, `torch.linspace`,
-`torch.from_numpy(np.array(...))`, and often moved to the device with `.to(device)` as well.
+`torch.from_numpy(np.array(...))`, and often moved to the GPU with `.to(device)` as well.
 
-Why the GPU idles: Python builds them element by element, each little operation is a launch, and a copy from pageable
-memory waits until the device has come that far in its queue.
+Why the GPU idles: Python builds them element by element, each small operation is a launch, and a copy from pageable
+memory waits until the GPU has reached it in its queue.
 
-How it shows in a run: host time, or copies to the device, at lines that hang on literals and settings alone.
+How it shows in a run: host time, or copies to the GPU, at lines that depend on literals and settings alone.
 
 How it shows in source: a statement that every step runs, which makes a tensor of literals and settings alone and
-copies it to the device: `torch.tensor([...], device=...)`, `x.new_tensor([...])`, `make_window(11).to(x.device)`; also
-`torch.arange(n).to(device)`, which could be made there. What is made on the device, such as `torch.arange(9,
-device=...)`, is one launch and is left alone. Or a function of your own that computes such a tensor, called in every
+copies it to the GPU: `torch.tensor([...], device=...)`, `x.new_tensor([...])`, `make_window(11).to(x.device)`; also
+`torch.arange(n).to(device)`, which could be made there. What is made on the GPU, such as `torch.arange(9,
+device=...)`, is one launch and is not reported. Or a function of your own that computes such a tensor, called in every
 step.
 
 The fix: build them once. In a module: `self.register_buffer("window", make_window(), persistent=False)` in
 `__init__`; in a function: `functools.cache` on the function that makes it, with the device as an argument; what is
 cheap to make on the device is made there: `torch.arange(n, device=x.device)`.
 
-What to expect: the time at these lines goes, and with it the waits of their copies as far as nothing else waits.
+What to expect: the time in these lines goes, and the waits of their copies, as far as nothing else waits.
 
-When it is fine: less than 1% of the step, or the device is busy all the same.
+When it is fine: it takes less than 1% of the step, or the GPU is busy anyway.
 """
 
 from __future__ import annotations
@@ -265,7 +265,7 @@ def find_rebuilt(code: Code) -> Iterator[Rebuilt]:
 def _is_of_data(rebuilt: Rebuilt, project: Project) -> bool:
     """A method of a sample or a batch: what such an object holds differs from step to step."""
     owner = rebuilt.region.function.owner
-    if owner is None or "self" not in _made_of(rebuilt.node):
+    if owner is None or "self" not in _names_copied(rebuilt.node):
         return False
     return not any(owner.name.endswith(end) or project.is_a(owner, end) for end in _HOLDING_SETTINGS)
 
@@ -286,9 +286,9 @@ def _candidates(code: Code) -> Iterator[Rebuilt]:
             if not is_copied and not _computes(call, point, region, code.project):
                 continue
             if changing is None:
-                changing = _changing(region.function)
+                changing = _changing_names(region.function)
             of_sizes = is_copied and _is_of_sizes(call)
-            if _made_of(call) & changing and not of_sizes and not _is_new_list(call):
+            if _names_copied(call) & changing and not of_sizes and not _is_new_list(call):
                 continue
             seen.add(id(statement))
             yield Rebuilt(region, statement, call, is_copied, of_sizes)
@@ -337,16 +337,16 @@ def _computes(call: ast.Call, point: ProgramPoint, region: Region, project: Proj
     return not kept and any(called_name(inner) in _MAKERS for inner in callees[0].calls)
 
 
-def _made_of(call: ast.Call) -> set[str]:
+def _names_copied(call: ast.Call) -> set[str]:
     """Names in what is copied; where to is of no matter."""
     if called_name(call) in ("to", "cuda") and isinstance(call.func, ast.Attribute):
         parts: list[ast.expr] = [call.func.value]
     else:
         parts = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg != "device")]
-    return {name for part in parts for name in _read(part)}
+    return {name for part in parts for name in _read_names(part)}
 
 
-def _changing(function: Function) -> set[str]:
+def _changing_names(function: Function) -> set[str]:
     """Parameters, loop variables and what is made of them, `self` aside.
 
     Parameters may be constant all the same, but seldom are.
@@ -357,11 +357,13 @@ def _changing(function: Function) -> set[str]:
             if isinstance(node, LOOPS) and not isinstance(node, ast.While):
                 names |= bound_names(node.target)
     for _ in range(_ROUNDS):
-        names |= {name for name, values in function.bindings.items() if any(names & _read(value) for value in values)}
+        names |= {
+            name for name, values in function.bindings.items() if any(names & _read_names(value) for value in values)
+        }
     return names
 
 
-def _read(node: ast.expr) -> set[str]:
+def _read_names(node: ast.expr) -> set[str]:
     """Names whose values count: not those of which only the place or the type is asked."""
     found: set[str] = set()
     stack: list[ast.AST] = [node]

@@ -1,17 +1,17 @@
-"""Memory is tidied up in every step.
+"""Garbage is collected, or the CUDA cache emptied, in every step.
 
-What it is: the loop calls `gc.collect()` or `torch.cuda.empty_cache()` each step, or so many Python objects live that
-the collector's own rounds take long.
+What it is: the loop calls `gc.collect()` or `torch.cuda.empty_cache()` in each step, or so many Python objects are
+alive that the garbage collector's own runs take long.
 
-Why the GPU idles: a full collection looks at every live object while nothing is launched. `empty_cache` waits for the
-device, gives its memory back to the driver, and the next step asks for it again.
+Why the GPU idles: a full collection visits every live object while nothing is launched. `empty_cache` waits for the
+GPU and returns its memory to the driver, and the next step allocates it again.
 
 How it shows in a run: time in `gc`, or under a line that calls `empty_cache`.
 
 How it shows in source: `gc.collect()` or `empty_cache()` in code that every step runs.
 
-The fix: take the call out of the loop, or make it once an epoch. Against the collector's own rounds: `gc.collect();
-gc.freeze()` once before the loop takes what is there already out of its sight.
+The fix: take the call out of the loop, or make it once an epoch. Against the collector's own runs: `gc.collect();
+gc.freeze()` once before the loop exempts what is alive by then.
 
 What to expect: that time goes; memory still falls when tensors go out of scope.
 

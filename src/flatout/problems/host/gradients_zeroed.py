@@ -1,15 +1,15 @@
-"""Gradients are filled with zeros.
+"""Gradients are filled with zeros instead of being dropped.
 
 What it is: `zero_grad(set_to_none=False)`, or a loop that calls `p.grad.zero_()` for each parameter.
 
 Why the GPU idles: zeros are written to every gradient, and the backward pass then reads them again to add to them. In
-a loop each is a launch of its own.
+a loop each is a separate launch.
 
 How it shows in source: such a call or loop in code that every step runs.
 
 The fix: `optimizer.zero_grad()`: it drops the gradients, and the backward pass writes new ones.
 
-What to expect: little; one pass over the gradients' memory less, and with many parameters their launches.
+What to expect: little; one pass less over the gradients' memory, and with many parameters fewer launches.
 
 When it is fine: something reads `p.grad` of parameters that took no part in the backward pass and expects zeros, or a
 captured CUDA graph needs the gradients where they are.

@@ -1,21 +1,21 @@
-"""A compiled model is compiled again and again, or in pieces.
+"""torch.compile compiles again and again, or breaks the model into many graphs.
 
-What it is: `torch.compile` meets shapes, types or Python values it has not seen and compiles anew while the training
-runs; or it cannot follow a line (a print, an `.item()`, a library call) and breaks the graph in two there.
+What it is: `torch.compile` meets shapes, types or Python values it has not seen and recompiles during training; or it
+cannot trace a line (a print, an `.item()`, a library call) and breaks the graph there.
 
-Why the GPU idles: a compilation takes the host seconds. Each break returns to Python, waits, and starts the next
-piece.
+Why the GPU idles: a compilation takes the host seconds. Each graph break returns to Python, waits, and starts the next
+graph.
 
 How it shows in a run: the number of compiled frames keeps growing after the start, and some steps take many times the
-median; or graph breaks are counted while the device waits for launches.
+median; or graph breaks are counted while the GPU waits for launches.
 
-How it shows in source: `.item()`, `.tolist()`, `print` or `synchronize` in a function, or in the forward pass of a
-module, that is given to `torch.compile` whatever the settings say, or in what it calls.
+How it shows in source: `.item()`, `.tolist()`, `print` or `synchronize` in a function or a module's forward pass that
+is always given to `torch.compile`, or in what it calls.
 
 The fix: keep shapes the same (`drop_last=True`, padding to a few lengths) or `torch.compile(model, dynamic=True)`;
 take prints and `.item()` out of `forward`. `TORCH_LOGS=recompiles,graph_breaks` names each with its reason.
 
-What to expect: the mean step falls to the median one; without breaks, launches fall further.
+What to expect: the mean step falls to the median; without graph breaks, launches take less time as well.
 
 When it is fine: the first steps, or the first evaluation.
 """
@@ -57,7 +57,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         return
     later = (int(states[-1].get("compiled_frames") or 0) - int(states[0].get("compiled_frames") or 0)) // 2
     breaks = int(states[-1].get("graph_breaks") or 0)
-    loss = _recompiled(run, later) if later >= _STILL_COMPILING else _broken(run, breaks)
+    loss = _loss_by_recompiling(run, later) if later >= _STILL_COMPILING else _loss_by_breaks(run, breaks)
     if loss is None:
         return
     gain, cause, change = loss
@@ -79,7 +79,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
 _Loss = tuple[Gain, Message, Message]
 
 
-def _recompiled(run: Evidence, later: int) -> _Loss | None:
+def _loss_by_recompiling(run: Evidence, later: int) -> _Loss | None:
     """The steps that compile are far longer than the others, or all of them compile."""
     steps = max(1, run.report.run.steps)
     compile_ms = _compile_ms(run, steps)
@@ -126,7 +126,7 @@ def _where(run: Evidence) -> Location | None:
     return lines[0].location if lines else None
 
 
-def _broken(run: Evidence, breaks: int) -> _Loss | None:
+def _loss_by_breaks(run: Evidence, breaks: int) -> _Loss | None:
     """Breaks matter where the device waits for launches."""
     work_ms = device_work_ms(run)
     passes_ms = sum(run.phase(name).ms for name in PASSES)
@@ -199,15 +199,15 @@ def find_graph_breaks(code: Code) -> Iterator[GraphBreak]:
         is_named = "torch.compile" in module.text or ".compile(" in module.text or "import compile" in module.text
         if not is_named or "torch" not in module.text or not code.training.takes_part(module):
             continue
-        for function, where in _compiled_in(module, code):
+        for function, where in _find_compiled(module, code):
             for inside in _with_callees(function, code):
                 if id(inside) in seen:
                     continue
                 seen.add(id(inside))
-                yield from (GraphBreak(inside, node, where) for node in _breaking(inside))
+                yield from (GraphBreak(inside, node, where) for node in _find_breaking_nodes(inside))
 
 
-def _compiled_in(module: Module, code: Code) -> Iterator[tuple[Function, Related]]:
+def _find_compiled(module: Module, code: Code) -> Iterator[tuple[Function, Related]]:
     """Functions, and forward passes of modules, that are compiled whatever the settings say."""
     for function in module.functions:
         for decorator in function.definition.decorator_list if function.definition is not None else ():
@@ -279,7 +279,7 @@ def _is_left_out(function: Function) -> bool:
     )
 
 
-def _breaking(function: Function) -> Iterator[ast.expr]:
+def _find_breaking_nodes(function: Function) -> Iterator[ast.expr]:
     for point in walk_main_path(function.node.body, function):
         node = point.node
         if not isinstance(node, ast.Call):

@@ -1,23 +1,24 @@
-"""The GPU waits for its work to be launched.
+"""The host launches kernels more slowly than the GPU runs them.
 
-What it is: the passes of a step consist of many small kernels, and the host needs longer to launch them than the
-device to run them.
+What it is: forward, backward and optimizer consist of many small kernels, and the host takes longer to launch them
+than the GPU to run them.
 
 Why the GPU idles: between two kernels there is nothing in its queue.
 
-How it shows in a run: the device is found with nothing to do at most boundaries although no batch is awaited, and it
-computes for a part of the time only that the host spends in forward, backward and optimizer.
+How it shows in a run: the GPU's queue is found empty at most boundaries although no batch is awaited, and the GPU
+computes for only a part of the time that the host spends in forward, backward and optimizer.
 
 The fix: fewer launches. `model = torch.compile(model)` fuses small operations; `mode="reduce-overhead"` replays the
 whole pass as a CUDA graph where shapes stay the same; `fused=True` makes the optimizer a few launches; a larger batch
 gives each launch more to do. From outside `compile.model` does the first, and `graphs.model` replays forward and
 backward as CUDA graphs without compiling.
 
-What to expect: fusion takes about half of the time in which the device waits for launches. A graph takes all of it in
-theory; in practice gradients, loss and optimizer are still launched one by one, and two thirds were measured to go.
+What to expect: fusion removes about half of the time in which the GPU waits for launches. A CUDA graph removes all of
+it in theory; in practice gradients, loss and optimizer are still launched one by one, and two thirds were measured to
+go.
 
-When it is fine: the host's time is hidden behind the device's, or a Python loop, anomaly mode or graph breaks of your
-own are the cause, which have findings of their own.
+When it is fine: the host's time is hidden behind the GPU's, or a Python loop, anomaly mode or graph breaks are the
+cause, which have findings of their own.
 """
 
 from __future__ import annotations

@@ -1,20 +1,20 @@
-"""The optimizer could be one kernel.
+"""The optimizer could update all parameters in one kernel.
 
-What it is: Adam, AdamW or SGD of torch in a training on a GPU, made without `fused=True`.
+What it is: torch's Adam, AdamW or SGD in a training on a GPU, without `fused=True`.
 
 Why the GPU idles: torch's default updates all parameters in a dozen rounds of kernels. Each reads and writes all
 parameters or all state, and each is launched by the host.
 
-How it shows in source: such an optimizer without `fused`, `foreach` or `capturable`, in a training that speaks of a
-GPU and fuses nowhere.
+How it shows in source: such an optimizer without `fused`, `foreach` or `capturable`, in a training that uses a GPU and
+has no fused optimizer.
 
 The fix: `torch.optim.AdamW(model.parameters(), lr=lr, fused=True)`. From outside `optimizer.fused` does that.
 
 What to expect: the update takes about half as long. That is much of a step with many small parameters and a small
-batch, and little of one that computes long.
+batch, and little of a step that computes long.
 
 When it is fine: the update is a small part of the step. Fused updates round in another order, take no sparse
-gradients, and may not go with a trainer that clips gradients itself.
+gradients, and may not work with a trainer that clips gradients itself.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
     for job in code.jobs:
         if job.kind == "transformers" or not job.is_on_gpu or job.says(_OTHERWISE):
             continue
-        optimizer = _plain(job)
+        optimizer = _unfused_optimizer(job)
         if optimizer is None or id(optimizer.function.module) in said:
             continue
         module = optimizer.function.module
@@ -62,16 +62,16 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         )
 
 
-def _plain(job: TrainingJob) -> Optimizer | None:
+def _unfused_optimizer(job: TrainingJob) -> Optimizer | None:
     """The training's own optimizer: of its file, else the only one of what it imports."""
-    here = _plain_in([job.module])
+    here = _find_unfused([job.module])
     if here:
         return here[0]
-    others = _plain_in([module for module in job.modules if module is not job.module])
+    others = _find_unfused([module for module in job.modules if module is not job.module])
     return others[0] if len(others) == 1 else None
 
 
-def _plain_in(modules: list[Module]) -> list[Optimizer]:
+def _find_unfused(modules: list[Module]) -> list[Optimizer]:
     return [
         optimizer
         for module in modules

@@ -97,10 +97,10 @@ def _own_optimizers(code: Code) -> Iterator[tuple[Function, ast.For, ast.AST]]:
             if "step" not in cls.methods or not code.project.is_a(cls, "Optimizer"):
                 continue
             if any(re.search(rf"(?<!class )\b{cls.name}\b", value.text) for value in trains.values()):
-                yield from _changing_in(cls.methods["step"])
+                yield from _find_changes_in(cls.methods["step"])
 
 
-def _changing_in(function: Function) -> Iterator[tuple[Function, ast.For, ast.AST]]:
+def _find_changes_in(function: Function) -> Iterator[tuple[Function, ast.For, ast.AST]]:
     seen: set[int] = set()
     for point in walk_main_path(function.node.body, function):
         loop = point.loops[-1] if point.loops else None

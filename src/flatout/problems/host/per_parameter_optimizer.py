@@ -1,22 +1,22 @@
-"""The optimizer goes over the parameters one by one.
+"""The optimizer launches its update for each parameter separately.
 
 What it is: `foreach=False`, an optimizer for each parameter, or (on a GPU) one that could be fused and is not.
 
-Why the GPU idles: an update of one tensor is a dozen tiny kernels. Parameter by parameter that is thousands of
-launches a step, each of which takes the host longer than the device.
+Why the GPU idles: the update of one tensor is a dozen tiny kernels. Parameter by parameter that is thousands of
+launches a step, each of which takes the host longer than the GPU.
 
 How it shows in a run: the optimizer's own settings, the number of optimizers, and a long `optimizer` phase.
 
-How it shows in source: `foreach=False` given to an optimizer of torch's; a loop over parameters in every step that
-changes each by itself: an update or a moving average written by hand, gradients scaled or clipped one by one.
+How it shows in source: `foreach=False` given to one of torch's optimizers; a loop over parameters in every step that
+changes each separately: an update or a moving average written by hand, gradients scaled or clipped one by one.
 
 The fix: one optimizer for all parameters, without `foreach=False`: `torch.optim.AdamW(model.parameters(), lr=lr,
-fused=True)`. Different rates are parameter groups of one optimizer.
+fused=True)`. Different learning rates are parameter groups of one optimizer.
 
-What to expect: most of the phase goes, up to what the device or the processor needs to read and write the state.
+What to expect: most of the phase goes, down to the time that the GPU or the CPU needs to read and write the state.
 
-When it is fine: few parameters, the phase is short, or the launches hide behind the device. A default optimizer on a
-CPU is not reported: nothing is wrong with it, though `fused=True` may be quicker there too.
+When it is fine: few parameters, a short phase, or launches hidden behind the GPU. A default optimizer on a CPU is not
+reported: nothing is wrong with it, though `fused=True` may be quicker there too.
 """
 
 from __future__ import annotations
@@ -182,14 +182,14 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             yield from (
                 found
                 for optimizer in find_optimizers(module)
-                if (found := _without_foreach(optimizer, code)) is not None
+                if (found := _finding_of_foreach(optimizer, code)) is not None
             )
     for update in find_updates(code):
         if update.done != "zeroed":
-            yield _one_by_one(update)
+            yield _finding_of_update(update)
 
 
-def _without_foreach(optimizer: Optimizer, code: Code) -> FoundInSource | None:
+def _finding_of_foreach(optimizer: Optimizer, code: Code) -> FoundInSource | None:
     given = optimizer.given("foreach")
     value = code.values.of(given.value, optimizer.function) if given is not None else None
     if (
@@ -209,7 +209,7 @@ def _without_foreach(optimizer: Optimizer, code: Code) -> FoundInSource | None:
     )
 
 
-def _one_by_one(update: ParameterUpdate) -> FoundInSource:
+def _finding_of_update(update: ParameterUpdate) -> FoundInSource:
     region = update.region
     if region is None:
         when = message("problems.at_each_call", function=update.function.qualified)

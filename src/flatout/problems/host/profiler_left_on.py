@@ -1,21 +1,22 @@
-"""A profiler records every step.
+"""The whole training runs inside a profiler.
 
 What it is: the training loop runs inside `torch.profiler.profile` or `torch.autograd.profiler.profile` without a
 schedule, left there after an investigation.
 
-Why the GPU idles: every operation is written down, with its shapes and stack if those were asked for, on the thread
-that launches; what was written stays in memory until the profiler ends.
+Why the GPU idles: every operation is recorded, with its shapes and stack if those were asked for, on the thread that
+launches; the records stay in memory until the profiler ends.
 
-How it shows in a run: lines of the steps lie in the body of a `with` statement that opens a profiler without
+How it shows in a run: lines of the steps are in the body of a `with` statement that opens a profiler without
 `schedule`.
 
 How it shows in source: `torch.profiler.profile`, `torch.autograd.profiler.profile`, `emit_nvtx` or `cProfile.Profile`
-around a training loop, without a schedule and behind no flag; `Trainer(profiler="pytorch")` of Lightning.
+around a training loop, without a schedule and not behind a flag; `Trainer(profiler="pytorch")` of Lightning.
 
 The fix: remove it, or record a few steps only: `profile(schedule=torch.profiler.schedule(wait=10, warmup=2, active=5,
 repeat=1))` with `prof.step()` in the loop.
 
-What to expect: a few microseconds an operation; most where operations are small. Memory no longer grows.
+What to expect: a few microseconds less an operation, which matters most where operations are small. Memory no longer
+grows.
 
 When it is fine: a run made to be profiled.
 """

@@ -1,25 +1,25 @@
-"""Python goes over elements or samples one at a time.
+"""A Python loop in the step works on single elements, samples or parameters.
 
 What it is: a `for` loop inside the training step works on single elements, samples or parameters: targets drawn cell
 by cell, a loss summed sample by sample, a statistic per parameter.
 
-Why the GPU idles: every turn launches its own handful of tiny kernels. Python and the launches take microseconds
-each, the kernels less, so the device is done before the next one is asked for.
+Why the GPU idles: every iteration launches its own few tiny kernels. Python and the launches take microseconds each,
+the kernels less, so the GPU is done before the next one is launched.
 
-How it shows in a run: much of the host's time is in a few lines that lie in one loop of your own code, and on a GPU
-the device has little to do meanwhile.
+How it shows in a run: much of the host's time is in a few lines of one loop of your own code, and on a GPU the device
+has little to do meanwhile.
 
 How it shows in source: nested loops over indices in the step that write a tensor element by element.
 
-The fix: say it once for all elements. Before: `for i in range(n): out[i] = f(x[i])`; after: `out = f(x)`. Grids come
+The fix: compute all elements at once. Before: `for i in range(n): out[i] = f(x[i])`; after: `out = f(x)`. Grids come
 from `torch.arange` and broadcasting, scattered writes from `index_put_` or `scatter_`, parameters from
-`torch._foreach_*`. What can be made with the sample belongs in the dataset. From outside, what a function that only
-computes has made of a sample can be kept for the next epoch (`memo.function`).
+`torch._foreach_*`. What depends on the sample alone belongs in the dataset. From outside, `memo.function` keeps the
+results of a pure function for the next epoch.
 
 What to expect: nearly all of the loop's time goes; its tiny kernels go with it.
 
-When it is fine: the turns depend on each other (a recurrence), each is heavy work of its own, or the loop takes less
-than 5% of the step.
+When it is fine: the iterations depend on each other (a recurrence), each is heavy work of its own, or the loop takes
+less than 5% of the step.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class _Hot:
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if run.on_gpu and (run.drained_share or 0.0) < _DRY:
         return  # the host is ahead: what it does there costs nothing
-    hot = _hottest(run)
+    hot = _find_hottest_loop(run)
     if hot is None or hot.ms < _WORTH * run.step_ms:
         return
     part = hot.ms / run.step_ms
@@ -123,14 +123,14 @@ def _again_ms(run: Evidence, hot: _Hot) -> float:
     return backward_ms * min(1.0, hot.ms / forward_ms)
 
 
-def _hottest(run: Evidence) -> _Hot | None:
+def _find_hottest_loop(run: Evidence) -> _Hot | None:
     lines = host_lines(run)
     found = []
     for file, text in run.files.items():
         here = [line for line in lines if line.location.file == file]
         if not here:
             continue
-        stepping = _that_train(run, file)
+        stepping = _training_lines(run, file)
         known = [loop for loop in find_text_loops(text) if not _encloses_the_step(loop, stepping)]
         for loop in known:
             if loop.kind != "other" and not any(_is_within(loop, outer) for outer in known):
@@ -153,7 +153,7 @@ def _is_within(loop: TextLoop, outer: TextLoop) -> bool:
     return outer is not loop and outer.kind != "other" and outer.first <= loop.first and loop.last <= outer.last
 
 
-def _that_train(run: Evidence, file: str) -> list[LineCost]:
+def _training_lines(run: Evidence, file: str) -> list[LineCost]:
     passes = ("backward", "optimizer", "data")
     lines = run.all_lines or run.report.lines
     return [line for line in lines if line.phase in passes and line.location.file == file]

@@ -18,21 +18,21 @@ def find_around_training(run: Evidence, opens: Callable[[ast.Call, set[str]], bo
     lines = run.all_lines or run.report.lines
     trains = [line.location for line in lines if line.phase in ("backward", "optimizer")]
     for file, text in run.files.items():
-        for first, last in _bodies(text, opens):
+        for first, last in _find_blocks(text, opens):
             if any(place.file == file and first <= place.line <= last for place in trains):
                 return Location(file, first)
     return None
 
 
-def _bodies(text: str, opens: Callable[[ast.Call, set[str]], bool]) -> Iterator[tuple[int, int]]:
-    imported, bodies = _read(text)
+def _find_blocks(text: str, opens: Callable[[ast.Call, set[str]], bool]) -> Iterator[tuple[int, int]]:
+    imported, bodies = _parse_with_blocks(text)
     for first, last, calls in bodies:
         if any(opens(call, imported) for call in calls):
             yield first, last
 
 
 @lru_cache(maxsize=32)
-def _read(text: str) -> tuple[set[str], list[tuple[int, int, list[ast.Call]]]]:
+def _parse_with_blocks(text: str) -> tuple[set[str], list[tuple[int, int, list[ast.Call]]]]:
     """What the file imports from torch's modules; the lines of each `with` and the calls that open it.
 
     Kept: several problems ask, and a run that goes on is judged again and again.

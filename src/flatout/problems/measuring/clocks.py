@@ -25,7 +25,7 @@ class Interval:
     ends: ast.BinOp
     inside: tuple[ast.AST, ...]
     # What the difference is called: the name it gets, a meter, a key, words beside it.
-    called: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def find_intervals(region: Region) -> Iterator[Interval]:
         begun = body.reading_before(dotted_name(node.right), place)
         if begun is None or id(begun.statement) not in each_time:
             continue
-        until = _until(node, place, body)
+        until = _second_reading(node, place, body)
         if until is None or begun.behind > until or not _are_level(begun.statement, node, body):
             continue
         if any(isinstance(part, ast.Compare | ast.If | ast.While) for part in _to_statement(node, body)):
@@ -94,7 +94,7 @@ def find_intervals(region: Region) -> Iterator[Interval]:
         # What the difference is handed to runs after it.
         around = {id(child) for child in body.above(node)}
         inside = tuple(inner for inner in body.nodes[begun.behind : until] if id(inner) not in around)
-        yield Interval(region, begun.statement, node, inside, _called(node, body))
+        yield Interval(region, begun.statement, node, inside, _interval_name(node, body))
 
 
 def is_clock(node: ast.AST, module: Module) -> bool:
@@ -104,7 +104,7 @@ def is_clock(node: ast.AST, module: Module) -> bool:
     return brought is not None and brought.module.split(".")[0] in _MODULES
 
 
-def _until(node: ast.BinOp, place: int, body: _Body) -> int | None:
+def _second_reading(node: ast.BinOp, place: int, body: _Body) -> int | None:
     """Where the clock is read the second time: in the difference itself, or just before into a name."""
     # `spent + end - begin` takes the beginning from the sum.
     summed = isinstance(node.left, ast.BinOp) and isinstance(node.left.op, ast.Add)
@@ -135,18 +135,18 @@ def _to_statement(node: ast.AST, body: _Body) -> Iterator[ast.AST]:
             return
 
 
-def _called(node: ast.AST, body: _Body) -> str:
+def _interval_name(node: ast.AST, body: _Body) -> str:
     words: list[str] = []
     below: ast.AST = node
     for part in _to_statement(node, body):
         if isinstance(part, ast.Assign):
-            words += [_spelled(target) for target in part.targets]
+            words += [_spelling(target) for target in part.targets]
         elif isinstance(part, ast.AugAssign | ast.AnnAssign):
-            words.append(_spelled(part.target))
+            words.append(_spelling(part.target))
         elif isinstance(part, ast.keyword):
             words.append(part.arg or "")
         elif isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
-            words.append(_spelled(part.func.value))
+            words.append(_spelling(part.func.value))
             words += [str(given.value) for given in part.args[:1] if isinstance(given, ast.Constant)]
         elif isinstance(part, ast.Dict):
             keys = zip(part.keys, part.values, strict=True)
@@ -155,9 +155,9 @@ def _called(node: ast.AST, body: _Body) -> str:
     return " ".join(words)
 
 
-def _spelled(node: ast.expr) -> str:
+def _spelling(node: ast.expr) -> str:
     """`meters data` of `meters["data"]`."""
     if isinstance(node, ast.Subscript):
         key = str(node.slice.value) if isinstance(node.slice, ast.Constant) else ""
-        return f"{_spelled(node.value)} {key}"
+        return f"{_spelling(node.value)} {key}"
     return dotted_name(node)

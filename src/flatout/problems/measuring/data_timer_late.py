@@ -1,20 +1,20 @@
-"""The data timer starts when the batch is there.
+"""A data timer starts after the batch has arrived, so it does not measure the wait.
 
-What it is: a figure called data time is taken within the body of `for batch in loader:`. By then the loop has waited
-for the batch already: what is measured is a copy, or nothing at all.
+What it is: a figure called data time is taken within the body of `for batch in loader:`. By then the loop has already
+waited for the batch: what is measured is a copy, or nothing at all.
 
-Why the GPU idles: it waits for batches, and the one figure that should say so reads a tenth of a millisecond. The
-search then goes on everywhere but where the time is lost.
+Why the GPU idles: it waits for batches, and the one figure that should show it reads a tenth of a millisecond, so the
+search goes on elsewhere.
 
-How it shows in source: in a training loop over a loader the clock is read and read again, the difference goes to a name
-or meter of data or loading, and nothing between the two fetches a batch.
+How it shows in source: in a training loop over a loader the clock is read twice, the difference goes to a variable or
+meter named after data or loading, and nothing between the two fetches a batch.
 
-The fix: begin before the batch is asked for. `end = time.perf_counter()` before the loop and again as the last line
-of its body; `data_time.update(time.perf_counter() - end)` as its first.
+The fix: start before the batch is requested. `end = time.perf_counter()` before the loop and again as the last line of
+its body; `data_time.update(time.perf_counter() - end)` as its first.
 
-What to expect: nothing gets faster; the figure tells the truth.
+What to expect: nothing gets faster; the figure is right.
 
-When it is fine: the time of the copy is what is wanted. Call it so.
+When it is fine: the time of the copy is what is wanted. Then name it so.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
     for region in code.training.regions:
         if region.loop is None or not _hands_out_batches(region.loop):
             continue
-        of_data = [interval for interval in find_intervals(region) if _is_of_data(interval.called)]
+        of_data = [interval for interval in find_intervals(region) if _is_of_data(interval.name)]
         for interval in of_data:
             if not any(_fetches(node) or _computes(node) for node in interval.inside):
-                yield _found(interval, region)
+                yield _make_finding(interval, region)
                 break
 
 
-def _found(interval: Interval, region: Region) -> FoundInSource:
+def _make_finding(interval: Interval, region: Region) -> FoundInSource:
     return FoundInSource(
         place=region.module.place(interval.ends),
-        cause=message("ms001.source_cause", name=interval.called.split(" ")[-1]),
+        cause=message("ms001.source_cause", name=interval.name.split(" ")[-1]),
         change=message("ms001.source_change"),
         related=(Related(region.module.place(interval.begins), message("related.clock_starts_with_batch")),),
     )
@@ -79,12 +79,12 @@ def _is_of_data(called: str) -> bool:
 
 
 def _fetches(node: ast.AST) -> bool:
-    if isinstance(node, ast.For | ast.AsyncFor | ast.While | ast.Subscript) and _DATA.search(_root(node)):
+    if isinstance(node, ast.For | ast.AsyncFor | ast.While | ast.Subscript) and _DATA.search(_iterated_name(node)):
         return True
     return isinstance(node, ast.Call) and bool(_FETCHES.search(called_name(node)))
 
 
-def _root(node: ast.AST) -> str:
+def _iterated_name(node: ast.AST) -> str:
     """What a loop goes over, or what an element is taken of."""
     over = node.value if isinstance(node, ast.Subscript) else getattr(node, "iter", None)
     name = dotted_name(over).split(".")[-1] if over is not None else ""

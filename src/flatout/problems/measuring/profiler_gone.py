@@ -1,9 +1,9 @@
-"""A profiler that torch no longer has, or no longer heeds.
+"""The script uses a profiler that was removed from torch, or an option that is ignored.
 
-What it is: `torch.utils.bottleneck` is gone (torch 2.13 has no such module). `use_cuda=` of `torch.profiler.profile` is
-deprecated and without effect; that of `torch.autograd.profiler.profile` is deprecated.
+What it is: `torch.utils.bottleneck` was removed (torch 2.13 has no such module). `use_cuda=` of
+`torch.profiler.profile` is deprecated and has no effect; that of `torch.autograd.profiler.profile` is deprecated.
 
-Why the GPU idles: for other reasons, which remain in the dark: the script fails at the import, or profiles with other
+Why the GPU idles: for other reasons, which stay unknown: the script fails at the import, or profiles with other
 settings than it says.
 
 How it shows in source: an import of the module, a command that starts it (`python -m torch.utils.bottleneck`), or the
@@ -12,7 +12,7 @@ keyword in a call.
 The fix: `flatout run train.py`, or `torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])`
 over a few steps. In autograd's: `use_device="cuda"`.
 
-What to expect: the profile that was meant.
+What to expect: the profile that was intended.
 
 When it is fine: with a torch that is old enough to have them.
 """
@@ -94,7 +94,7 @@ def _keywords(module: Module) -> Iterator[FoundInSource]:
                 cause=message("ms003.source_cause_profile"),
                 change=message("ms003.source_change_profile"),
                 severity="low",
-                fix=_left_out(call, given, module),
+                fix=_drop_keyword(call, given, module),
             )
         elif not (isinstance(given.value, ast.Constant) and not given.value.value):
             is_plain = isinstance(given.value, ast.Constant) and not any(o.arg == "use_device" for o in call.keywords)
@@ -108,7 +108,7 @@ def _keywords(module: Module) -> Iterator[FoundInSource]:
             )
 
 
-def _left_out(call: ast.Call, given: ast.keyword, module: Module) -> Fix | None:
+def _drop_keyword(call: ast.Call, given: ast.keyword, module: Module) -> Fix | None:
     """Where it is the only argument, or one with a neighbour on its own line."""
     place = module.place(given)
     if len(call.keywords) == 1 and not call.args:

@@ -1,18 +1,18 @@
-"""A part of the step is timed while the device still works on it.
+"""A part of the step is timed while the GPU is still working on it.
 
-What it is: the clock is read before and after forward, backward or the optimizer's step, with nothing that waits for
-the device between. These calls return when their work is queued, so the time is that of the launches.
+What it is: the clock is read before and after forward, backward or the optimizer's step, without a sync between. These
+calls return when their work is queued, so the time is that of the launches.
 
-Why the GPU idles: it need not; but the figures point at the wrong part. Work of one part is waited for in another: the
-first that reads a result (`loss.item()`) seems to take the time of all.
+Why the GPU idles: it need not; but the figures point at the wrong part. The work of one part is waited for in another:
+the first that reads a result (`loss.item()`) seems to take the time of all.
 
-How it shows in source: two readings of the clock in one training step on a GPU, work for the device between them, no
-synchronisation, event or reading of a result; not where the whole step is timed and nothing in it waits.
+How it shows in source: two readings of the clock in one training step on a GPU, GPU work between them, but no
+synchronize, event or reading of a result; not where the whole step is timed and nothing in it waits.
 
 The fix: `torch.cuda.Event(enable_timing=True)` recorded before and after, `elapsed_time` asked for some steps later;
 or, while searching only, `torch.cuda.synchronize()` before each reading. `flatout run` does without either.
 
-What to expect: nothing gets faster; the figures tell the truth. A synchronisation that is left in costs time.
+What to expect: nothing gets faster; the figures are right. A synchronize that is left in costs time.
 
 When it is fine: the launches are what is to be measured.
 """

@@ -14,8 +14,8 @@ evaluates. Where the same file also offers DistributedDataParallel the finding i
 The fix: one process for each GPU: `torchrun --nproc-per-node N train.py`, with `DistributedDataParallel` and a
 `DistributedSampler`.
 
-What to expect: each GPU as busy as a single one would be. The range runs from a few per cent to what their
-utilisation leaves.
+What to expect: each GPU as busy as a single one would be. The range runs from a few per cent to all of the time in
+which they idle now.
 
 When it is fine: a quick experiment; a model so large that the copies do not matter.
 """

@@ -1,14 +1,14 @@
-"""One rank keeps the others waiting.
+"""One rank is slower than the others, which wait for it.
 
-What it is: ranks that train together take every step together, so the slowest sets the pace of all.
+What it is: ranks that train together synchronise in every step, so the slowest sets the pace of all.
 
-Why the GPU idles: the others have finished their part and wait in the exchange of gradients.
+Why the GPU idles: the other ranks have finished their part and wait in the all-reduce of the gradients.
 
 How it shows in a run: one rank spends more time by itself (loading, forward, work of its own) and *less* in backward
 than the others: it arrives last and so waits least.
 
-The fix: by what the slow rank does longer: give it the same loader, workers and disk; take work that only one rank
-does out of the step; check that device's clock and neighbours.
+The fix: depends on where the slow rank takes longer: give it the same loader, workers and disk; take work that only
+one rank does out of the step; check that GPU's clock and other jobs on its host.
 
 What to expect: the step is shorter by what that rank takes longer than the others.
 
@@ -51,7 +51,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     # A slow rank is slow all along; noise, or a busy neighbour, is slow for a while.
     if not run.on_gpu and any(part_ms < _ALL_ALONG * delay_ms for part_ms in delays_ms(run, late)):
         return
-    phase, more_ms = _where(late, rest)
+    phase, more_ms = _slowest_phase(late, rest)
     method = message("ra901.gain", delay_ms=delay_ms)
     gain = by_removing(run, min(delay_ms, 0.95 * run.step_ms), method, floor_ms=_together_ms(run))
     if gain is None or phase in _CADENCE:
@@ -88,7 +88,7 @@ def _change(phase: str, late: Times) -> Message:
     )
 
 
-def _where(late: Times, rest: list[Times]) -> tuple[str, float]:
+def _slowest_phase(late: Times, rest: list[Times]) -> tuple[str, float]:
     """The phase in which it loses most, and how much."""
     more = {
         name: ms - typical_ms([rank.phase_ms.get(name, 0.0) for rank in rest])

@@ -2,8 +2,8 @@
 
 What it is: one rank has larger batches, or more of them, than the others.
 
-Why the GPU idles: with larger batches the others wait in every step; with more of them, the others have finished
-their epoch and wait at its end (or hang, if nobody told them to).
+Why the GPU idles: with larger batches the others wait in every step; with more of them, the others have finished their
+epoch and wait at its end (or hang).
 
 How it shows in a run: samples a step, or the number of steps, differ between the ranks.
 
@@ -12,7 +12,7 @@ IterableDataset split by rank *and* worker, into parts of equal length.
 
 What to expect: the work of the busiest rank shrinks to the mean of all.
 
-When it is fine: devices of different speed that were given work to match.
+When it is fine: GPUs of different speed that were given work to match.
 """
 
 from __future__ import annotations

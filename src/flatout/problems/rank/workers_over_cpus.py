@@ -1,17 +1,17 @@
-"""Loader workers of all ranks together outnumber the processors.
+"""The loader workers of all ranks together outnumber the CPU cores.
 
-What it is: `num_workers` counts for each rank. With several ranks on a host, all their workers and training processes
-share its processors.
+What it is: `num_workers` is per rank. With several ranks on a host, all their workers and training processes share its
+CPU cores.
 
-Why the GPU idles: a training process that does not get a processor launches nothing; workers that take turns on too
-few processors make no more batches than a few would.
+Why the GPU idles: a training process that gets no CPU core launches nothing; many workers that take turns on few cores
+make no more batches than a few workers would.
 
-How it shows in a run: workers times ranks on one host above the processors the run may use, with these all busy.
+How it shows in a run: workers times ranks on one host above the CPU cores the run may use, with these all busy.
 
-The fix: `num_workers` for each rank of at most (processors - ranks) / ranks.
+The fix: `num_workers` for each rank of at most (cores - ranks) / ranks.
 
-What to expect: the same batches with less switching and less memory, and training processes that are not held up. How
-much that is, is not measured, so no gain is promised.
+What to expect: the same batches with less context switching and less memory, and training processes that are not held
+up. How much that is was not measured, so no gain is predicted.
 
 When it is fine: the workers mostly sleep, waiting for storage.
 """

@@ -1,18 +1,18 @@
-"""The step waits for somebody else.
+"""A call in the training step blocks the training thread.
 
 What it is: a call in the training loop that blocks until a viewer, a socket, a process, a person or a clock lets it
-go: `recv`, `accept`, `sleep`, `input`, a web request, `psutil.cpu_percent(interval=...)`.
+return: `recv`, `accept`, `sleep`, `input`, a web request, `psutil.cpu_percent(interval=...)`.
 
-Why the GPU idles: while the training thread is blocked nothing is launched.
+Why the GPU idles: while the training thread is blocked, nothing is launched.
 
-How it shows in a run: host time under a line that calls such a function, outside of the wait for a batch.
+How it shows in a run: host time in a line that calls such a function, outside of the wait for a batch.
 
 How it shows in source: such a call in code that every step runs, and `torch.distributed.barrier()` there too.
 
 The fix: take it off the training thread. A viewer: poll with `select(..., 0)` or a non-blocking socket and answer
-every hundredth step, or switch it off. Requests and subprocesses: a thread of their own. Sleeps: delete them.
+every 100 steps, or switch it off. Requests and subprocesses: a thread of their own. Sleeps: delete them.
 
-What to expect: the wait goes as a whole, unless the device computes meanwhile.
+What to expect: the whole wait goes, unless the GPU computes meanwhile.
 
 When it is fine: while you look at the viewer, or once in many steps.
 """

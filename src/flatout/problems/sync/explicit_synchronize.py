@@ -1,18 +1,18 @@
-"""The step calls synchronize.
+"""The training step calls torch.cuda.synchronize().
 
-What it is: `torch.cuda.synchronize()`, or `synchronize()` of a stream or an event, in the training step, mostly left
-there by someone who wanted to time something.
+What it is: `torch.cuda.synchronize()`, or `synchronize()` of a stream or an event, in the training step, often left
+over from timing.
 
-Why the GPU idles: the host does nothing until the device is done, and the device then does nothing until the host has
+Why the GPU idles: the host does nothing until the GPU has finished, and then the GPU does nothing until the host has
 launched the next step.
 
-How it shows in a run: time in `sync` at this line, and a device that is found with nothing to do.
+How it shows in a run: time in `sync` at this line, and a GPU whose queue is found empty.
 
 How it shows in source: `synchronize()` of torch.cuda, a stream or an event in code that every step runs.
 
 The fix: delete it. To time parts of a step, record `torch.cuda.Event(enable_timing=True)` pairs and read them later.
 
-What to expect: host and device work at the same time again, as far as nothing else waits.
+What to expect: host and GPU overlap again, as far as nothing else waits.
 
 When it is fine: before and after a measured stretch of many steps, or to hand data to another stream.
 """

@@ -1,24 +1,24 @@
-"""An operation waits for the device unseen.
+"""An operation syncs with the GPU although it does not look like it.
 
-What it is: `x[mask]`, `nonzero`, `masked_select`, `unique`, `repeat_interleave` or a device scalar used as a size or
-an index. The shape of the result is known only on the device, so the host has to wait for it.
+What it is: `x[mask]`, `nonzero`, `masked_select`, `unique`, `repeat_interleave`, or a scalar on the GPU used as a size
+or an index. Only the GPU knows the shape of the result, so the host has to wait for it.
 
-Why the GPU idles: after the wait its queue is empty until the host has launched on.
+Why the GPU idles: after the wait its queue is empty until the host has launched more work.
 
-How it shows in a run: PyTorch's own sync warnings, taken in sampled steps, name the line; the host's time is under
-that line though it computes nothing there.
+How it shows in a run: PyTorch's own sync warnings, taken in sampled steps, name the line; the host spends time in that
+line though it computes nothing there.
 
-How it shows in source: on tensors that are certainly on a device, in code that every step runs: `x[x > 0]`,
-`nonzero`, `torch.where(mask)`, `unique`, `masked_select`, `if tensor:`, `torch.arange(lengths.max())`, `x[:n]` with an
-`n` of the device. `x[mask] = 0` is left alone: it fills in place and waits for nothing.
+How it shows in source: on tensors that are certainly on a GPU, in code that every step runs: `x[x > 0]`, `nonzero`,
+`torch.where(mask)`, `unique`, `masked_select`, `if tensor:`, `torch.arange(lengths.max())`, `x[:n]` with an `n` on the
+GPU. `x[mask] = 0` is not reported: it fills in place without a sync.
 
 The fix: keep shapes fixed. Before: `loss = error[mask].mean()`; after: `loss = (error * mask).sum() / mask.sum()`, or
 `torch.where(mask, a, b)`. Sizes and indices come from the host (`len`, `shape`), not from a tensor.
 
-What to expect: the line costs its launches only, and the device goes on working. Other waits of the step then wait
-longer, so remove them as well.
+What to expect: the line costs only its launches, and the GPU keeps working. Other syncs of the step then wait longer,
+so remove them as well.
 
-When it is fine: the device is busy all the time anyway.
+When it is fine: the GPU is busy all the time anyway.
 """
 
 from __future__ import annotations

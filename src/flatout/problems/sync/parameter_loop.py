@@ -1,19 +1,19 @@
-"""Every parameter is waited for in turn.
+"""A loop over the parameters syncs with the GPU for each of them.
 
 What it is: a loop over parameters or gradients that reads a value of each: NaN checks, gradient norms, weight
 statistics.
 
-Why the GPU idles: each turn launches one or two tiny kernels and then waits for them. With a few hundred parameters
-that is a few hundred round trips a step.
+Why the GPU idles: each iteration launches one or two tiny kernels and then waits for them. With a few hundred
+parameters that is a few hundred round trips a step.
 
-How it shows in a run: one line waits about as often a step as the optimizer has parameters, or a multiple of it.
+How it shows in a run: one line waits about as often in a step as the optimizer has parameters, or a multiple of it.
 
 How it shows in source: a loop over `parameters()` in the step that reads a value of each.
 
 The fix: one result for all. Norm: `torch.nn.utils.get_total_norm(grads)` or `torch._foreach_norm(grads)`, then one
 read. NaN: `torch.isfinite(total_norm)`, read every hundred steps; a gradient scaler checks already.
 
-What to expect: the loop's time goes, launches and waits.
+What to expect: the loop's time goes, both launches and waits.
 
 When it is fine: once in many steps, or in a debug run.
 """

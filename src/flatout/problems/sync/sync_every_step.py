@@ -1,23 +1,22 @@
-"""The host waits for a result in every step.
+"""The host reads a result from the GPU in every step, which is a sync.
 
-What it is: `.item()`, `.cpu()`, `.tolist()`, `float(loss)` or `if tensor:` on a device tensor in the training step.
+What it is: `.item()`, `.cpu()`, `.tolist()`, `float(loss)` or `if tensor:` on a GPU tensor in the training step.
 
-Why the GPU idles: the call returns when the device has done all that was asked of it. The host then starts the next
-step with the device's queue empty, and the device waits for the first launches.
+Why the GPU idles: the call returns only when the GPU has finished all queued work. The host then starts the next step
+with an empty queue, and the GPU waits for the first launches.
 
-How it shows in a run: time in `sync` at these lines, and a device that is found with nothing to do.
+How it shows in a run: time in `sync` at these lines, and a GPU whose queue is found empty.
 
 How it shows in source: `.item()`, `.cpu()`, `.tolist()`, `float(…)`, a comparison, or printing, of a tensor that the
 model made, in code that every step runs; not behind `if step % k == 0`, in evaluation, or after the loop.
 
-The fix: keep results on the device and read them seldom. Before: `total += loss.item()`; after: `total +=
-loss.detach()`, and `total.item()` once every hundred steps. For logging, `.to("cpu", non_blocking=True)` and read a
-step later.
+The fix: keep results on the GPU and read them rarely. Before: `total += loss.item()`; after: `total += loss.detach()`,
+and `total.item()` every 100 steps. For logging, `.to("cpu", non_blocking=True)` and read a step later.
 
-What to expect: host and device work at the same time again; the step takes what the slower of the two needs. All
-waits of a step have to go: the next one waits for what the removed one would have.
+What to expect: host and GPU overlap again; the step takes as long as the slower of the two. All syncs of a step have
+to go: the next one waits for what the removed one would have waited for.
 
-When it is fine: the device is busy all the time anyway, or it happens once in many steps.
+When it is fine: the GPU is busy all the time anyway, or it happens once in many steps.
 """
 
 from __future__ import annotations
@@ -124,7 +123,7 @@ def defer_read(sync: Sync, code: Code) -> tuple[Edit, ...] | None:
     each_step = {id(point.node) for point in sync.region.main_path()}
     if reads is None or any(id(read) in each_step for read, _ in reads):
         return None
-    edits = [replace_node(module, sync.node, _detached(sync))]
+    edits = [replace_node(module, sync.node, _detach(sync))]
     for name, above in reads:
         if isinstance(above, ast.Call) and called_name(above) == kind and above.args == [name]:
             continue
@@ -208,7 +207,7 @@ def _is_labelled(name: ast.Name, above: ast.AST, sync: Sync) -> bool:
     return isinstance(above, ast.FormattedValue) and line[name.end_col_offset or 0 :].lstrip().startswith(b"=")
 
 
-def _detached(sync: Sync) -> str:
+def _detach(sync: Sync) -> str:
     of, text = sync.of, source_text(sync.region.module, sync.of)
     if (isinstance(of, ast.Call) and called_name(of) == "detach") or (
         isinstance(of, ast.Attribute) and of.attr == "data"

@@ -30,7 +30,7 @@ def between(*lines: str) -> list[tuple[str, list[str]]]:
     code = Code(load_texts({"train.py": _LOOP.format("\n    ".join(lines))}))
     (region,) = [known for known in code.training.regions if known.loop is not None]
     return [
-        (interval.called, [ast.unparse(node.func) for node in interval.inside if isinstance(node, ast.Call)])
+        (interval.name, [ast.unparse(node.func) for node in interval.inside if isinstance(node, ast.Call)])
         for interval in find_intervals(region)
     ]
 
