@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flatout.records.evidence import Evidence, LoaderUse, Waiting
+from flatout.records.evidence import Evidence, LoaderUse, Series, Waiting
 from flatout.records.report import (
     PHASES,
     GpuUse,
@@ -181,6 +181,17 @@ def run(
     more = {name: changes.pop(name) for name in sorted(of_evidence) if name in changes}
     report = replace(report, **changes)
     return Evidence(report, (loader(),) if loaders is None else loaders, cpus, samples, **more)
+
+
+# Memory of a machine, and of a container on it.
+MACHINE = {"memory_bytes": 64 << 30}
+CONTAINER = {**MACHINE, "memory_limit_bytes": 16 << 30}
+
+
+def growing_series(start: float, per_s: float, ends_at_s: float = 60.0) -> Series:
+    """Bytes over a minute that grow by so much a second, until they level off."""
+    t_s = tuple(0.2 * i for i in range(300))
+    return Series(t_s, tuple(start + per_s * min(t, ends_at_s) for t in t_s))
 
 
 # A GPU that waits for data in half of each 100 ms step: the step's phases, and a queue of batches that is always empty.

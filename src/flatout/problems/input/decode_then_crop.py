@@ -40,8 +40,12 @@ from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.hot_lines import place_name
 from flatout.problems.input.crops import Cropped, find_crops
 from flatout.problems.input.symptoms import sample_lines
-from flatout.problems.input.throughput import BUSY, batch_ms, busy_share, gain_by_cheaper, steady_wait_ms
-from flatout.problems.prediction import WORTH
+from flatout.problems.input.throughput import (
+    batch_ms,
+    gain_by_cheaper,
+    has_busy_workers,
+    starving_loader,
+)
 from flatout.records.evidence import Evidence, LoaderUse
 from flatout.records.message import message
 from flatout.records.report import Gain, HostUse, LineCost, Location
@@ -69,10 +73,10 @@ class _Wasted:
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
-    use = run.training_loader
-    if use is None or use.cost is None or not run.step_ms or steady_wait_ms(run) < WORTH * run.step_ms:
+    use = starving_loader(run)
+    if use is None or use.cost is None:
         return
-    if use.workers and (busy_share(run, use) or 0.0) < BUSY:
+    if use.workers and not has_busy_workers(run, use):
         return
     wasted = _most_wasted(run)
     if wasted is None or wasted.ms < _LARGE_PART * (use.sample_ms or 0.0):

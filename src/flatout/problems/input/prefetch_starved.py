@@ -30,9 +30,9 @@ from flatout.problems.input.throughput import (
     busy_share,
     epoch_start_ms,
     gain_at,
-    steady_wait_ms,
+    starving_loader,
 )
-from flatout.problems.prediction import WORTH, without_waiting_ms
+from flatout.problems.prediction import without_waiting_ms
 from flatout.records.evidence import Evidence, LoaderUse, Waiting
 from flatout.records.message import message, verbatim
 
@@ -44,10 +44,10 @@ _MOST_AHEAD = 32
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
-    use, waiting = run.training_loader, run.waiting
-    if use is None or not use.workers or waiting is None or waiting.empty_share is None or not run.step_ms:
+    use, waiting = starving_loader(run), run.waiting
+    if use is None or not use.workers or waiting is None or waiting.empty_share is None:
         return
-    if steady_wait_ms(run) < WORTH * run.step_ms or waiting.empty_share < _EMPTY or has_stragglers(run, use):
+    if waiting.empty_share < _EMPTY or has_stragglers(run, use):
         return
     busy, work_ms = busy_share(run, use), batch_ms(run, use)
     ahead = _ahead(run, use)

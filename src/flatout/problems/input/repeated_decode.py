@@ -28,17 +28,18 @@ from flatout.problems.cases import Case, loader, on_gpu, run, starved_run, worke
 from flatout.problems.found import FoundInRun
 from flatout.problems.input.symptoms import dearest_line, has_stragglers, same_part
 from flatout.problems.input.throughput import (
-    BUSY,
+    REPEATED,
     batch_ms,
-    busy_share,
     computing_share,
     epoch_start_ms,
     gain_with_workers,
     handover_ms,
-    steady_wait_ms,
+    has_busy_workers,
+    starving_loader,
+    times_loaded,
     workers_for,
 )
-from flatout.problems.prediction import WORTH, by_step, without_waiting_ms
+from flatout.problems.prediction import by_step, without_waiting_ms
 from flatout.records.evidence import Evidence, LoaderUse, WorkerProcesses
 from flatout.records.message import message
 from flatout.records.report import CopySite, Gain, HostUse, Location, RemedyState
@@ -46,8 +47,6 @@ from flatout.records.report import CopySite, Gain, HostUse, Location, RemedyStat
 CODE = "IN110"
 REMEDY = "loader.cache"
 COMES_FROM = ("IN103", "IN107", "IN114", "ME709")
-# Made this often in the run, on average.
-_REPEATED = 1.5
 _COMPUTES = 0.7
 # Of the memory that is left, a cache may take this much; what is read from it costs this part of the making.
 _MEMORY = 0.5
@@ -61,11 +60,13 @@ _CACHED = "feed.cache.dataset.CachedDataset"
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
-    use = run.training_loader
-    if use is None or use.cost is None or not run.step_ms or steady_wait_ms(run) < WORTH * run.step_ms:
+    use = starving_loader(run)
+    if use is None or use.cost is None:
         return
-    times = None if _is_kept(run, use) else _times_made(use)
-    if times is None or times < _REPEATED or not _at_the_limit(run, use) or has_stragglers(run, use):
+    # Without a sampler nothing says that an epoch takes each sample once.
+    by_index = use.settings.get("sampler") is not None
+    times = times_loaded(use) if by_index and not _is_kept(run, use) else None
+    if times is None or times < REPEATED or not _at_the_limit(run, use) or has_stragglers(run, use):
         return
     kept = _kept_part(run, use)
     gain = _gain(run, use, kept)
@@ -100,18 +101,11 @@ def _is_kept(run: Evidence, use: LoaderUse) -> bool:
     return applied or str(use.settings.get("dataset")).endswith(_CACHED)
 
 
-def _times_made(use: LoaderUse) -> float | None:
-    length = use.settings.get("dataset_len")
-    if use.cost is None or not isinstance(length, int) or length < 1 or use.settings.get("sampler") is None:
-        return None
-    return use.cost.samples / length
-
-
 def _at_the_limit(run: Evidence, use: LoaderUse) -> bool:
     """Making samples takes all the processors it may have: more workers would bring next to nothing."""
     if not use.workers:
         return False  # made in the main process: that comes first
-    if (busy_share(run, use) or 0.0) < BUSY or computing_share(run, use) < _COMPUTES:
+    if not has_busy_workers(run, use) or computing_share(run, use) < _COMPUTES:
         return False
     more = workers_for(run, use)
     gain = gain_with_workers(run, use, more, epoch_start_ms(run)) if more > use.workers else None

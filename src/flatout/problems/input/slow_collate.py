@@ -38,15 +38,15 @@ from flatout.problems.cases import (
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.input.symptoms import sample_lines
 from flatout.problems.input.throughput import (
-    BUSY,
     Loading,
     batch_ms,
-    busy_share,
     epoch_start_ms,
+    exposed_share,
     gain_at,
-    steady_wait_ms,
+    has_busy_workers,
+    starving_loader,
 )
-from flatout.problems.prediction import WORTH, by_removing
+from flatout.problems.prediction import by_removing
 from flatout.records.evidence import Evidence, LoaderUse
 from flatout.records.message import Message, message
 from flatout.records.report import CopySite, Gain, LineCost, Location
@@ -67,11 +67,11 @@ _SLOW_BYTES_PER_S = 1e8
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
-    use = run.training_loader
-    if use is None or use.cost is None or not run.step_ms or steady_wait_ms(run) < WORTH * run.step_ms:
+    use = starving_loader(run)
+    if use is None or use.cost is None:
         return
     part = use.cost.collate_ms_per_sample / max(use.sample_ms or 0.0, 1e-9)
-    if part < _LARGE_PART or not _can_be_quicker(run, use) or (use.workers and (busy_share(run, use) or 0.0) < BUSY):
+    if part < _LARGE_PART or not _can_be_quicker(run, use) or (use.workers and not has_busy_workers(run, use)):
         return
     gain = _gain(run, use, part)
     if gain is None:
@@ -101,8 +101,7 @@ def _gain(run: Evidence, use: LoaderUse, part: float) -> Gain | None:
         left_ms = (work_ms - saved_ms) / use.workers
         words = message("in107.gain_workers", loading_ms=left_ms)
         return gain_at(run, Loading(left_ms, words, epoch_start_ms(run, saved_ms), 1.3, spared_ms=saved_ms))
-    exposed = min(1.0, run.starved_ms / run.phase("data").ms)
-    return by_removing(run, exposed * saved_ms, message("in107.gain", saved_ms=saved_ms))
+    return by_removing(run, exposed_share(run) * saved_ms, message("in107.gain", saved_ms=saved_ms))
 
 
 def _can_be_quicker(run: Evidence, use: LoaderUse) -> bool:

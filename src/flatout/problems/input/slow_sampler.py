@@ -27,7 +27,7 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import HERE, Case, cases_in, loader, on_gpu, run, worker_cost
 from flatout.problems.found import FoundInRun, FoundInSource
-from flatout.problems.input.throughput import batch_ms, usual_handover_ms
+from flatout.problems.input.throughput import batch_ms, exposed_share, usual_handover_ms
 from flatout.problems.prediction import WORTH, by_removing
 from flatout.records.evidence import Evidence, LoaderUse, Waiting
 from flatout.records.message import message
@@ -62,8 +62,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     line = _line(run, use)
     if line is None or held_ms < WORTH * run.step_ms:
         return
-    exposed = min(1.0, run.starved_ms / run.phase("data").ms)
-    gain = by_removing(run, exposed * held_ms, message("in111.gain", drawing_ms=held_ms))
+    gain = by_removing(run, exposed_share(run) * held_ms, message("in111.gain", drawing_ms=held_ms))
     if gain is None:
         return
     yield FoundInRun(

@@ -32,8 +32,14 @@ from flatout.problems.input.symptoms import (
     storage_signs,
     waiting_share,
 )
-from flatout.problems.input.throughput import Loading, batch_ms, epoch_start_ms, gain_at, steady_wait_ms, workers_for
-from flatout.problems.prediction import WORTH
+from flatout.problems.input.throughput import (
+    Loading,
+    batch_ms,
+    epoch_start_ms,
+    gain_at,
+    starving_loader,
+    workers_for,
+)
 from flatout.records.evidence import Evidence, LoaderUse, Series, WorkerProcesses
 from flatout.records.message import Message, message
 
@@ -43,8 +49,8 @@ _DISK_FULL = 0.9
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
-    use = run.training_loader
-    if use is None or not use.workers or not run.step_ms or steady_wait_ms(run) < WORTH * run.step_ms:
+    use = starving_loader(run)
+    if use is None or not use.workers:
         return
     if not is_storage_bound(run, use) or has_stragglers(run, use):
         return

@@ -26,8 +26,12 @@ from flatout.problems.cases import Case, loader, on_gpu, run, starved_run, worke
 from flatout.problems.found import FoundInRun
 from flatout.problems.hot_lines import place_name, text_at
 from flatout.problems.input.symptoms import is_storage_bound, sample_lines
-from flatout.problems.input.throughput import BUSY, batch_ms, busy_share, gain_by_cheaper, steady_wait_ms
-from flatout.problems.prediction import WORTH
+from flatout.problems.input.throughput import (
+    batch_ms,
+    gain_by_cheaper,
+    has_busy_workers,
+    starving_loader,
+)
 from flatout.records.evidence import Evidence, LoaderUse
 from flatout.records.message import message
 from flatout.records.report import Gain, HostUse, LineCost, Location
@@ -48,10 +52,10 @@ _LEFT_AT_WORST, _LEFT, _LEFT_AT_BEST = 0.33, 0.1, 0.02
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
-    use, size = run.training_loader, run.file_bytes
-    if use is None or use.cost is None or not run.step_ms or steady_wait_ms(run) < WORTH * run.step_ms:
+    use, size = starving_loader(run), run.file_bytes
+    if use is None or use.cost is None:
         return
-    if use.workers and ((busy_share(run, use) or 0.0) < BUSY or is_storage_bound(run, use)):
+    if use.workers and (not has_busy_workers(run, use) or is_storage_bound(run, use)):
         return
     lines = [line for line in sample_lines(run) if _opens(run, line)]
     opening_ms = sum(line.ms for line in lines)

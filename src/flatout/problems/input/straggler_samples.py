@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from flatout.problems.cases import Case, loader, on_gpu, run, worker_cost
 from flatout.problems.found import FoundInRun
 from flatout.problems.input.symptoms import has_stragglers, mean_batch_ms
-from flatout.problems.input.throughput import handover_ms
+from flatout.problems.input.throughput import exposed_share, handover_ms
 from flatout.problems.prediction import by_removing, without_waiting_ms
 from flatout.records.evidence import Evidence, LoaderUse, Waiting
 from flatout.records.message import Message, message
@@ -42,10 +42,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if not has_stragglers(run, use):
         return
     mean_ms = mean_batch_ms(run, use)
-    # On a GPU part of a late wait may have passed while it still computed.
-    exposed = min(1.0, run.starved_ms / run.phase("data").ms) if run.phase("data").ms else 0.0
     # With them go the waits for the batches behind them, until the queue is full again.
-    removed_ms = exposed * max(0.0, waiting.rest_ms - handover_ms(run))
+    removed_ms = exposed_share(run) * max(0.0, waiting.rest_ms - handover_ms(run))
     gain = by_removing(run, removed_ms, message("in108.gain", removed_ms=removed_ms), floor_ms=without_waiting_ms(run))
     if gain is None:
         return

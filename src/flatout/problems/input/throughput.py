@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 from statistics import fmean
 
-from flatout.problems.prediction import by_removing, by_step, processors_floor_ms, without_waiting_ms
+from flatout.problems.prediction import WORTH, by_removing, by_step, processors_floor_ms, without_waiting_ms
 from flatout.records.evidence import Evidence, LoaderUse
 from flatout.records.message import Message, message
 from flatout.records.report import Gain
@@ -39,6 +39,8 @@ _PAUSES = ("eval", "checkpoint", "logging")
 
 # Workers that are at work for this share of the time or more are what the training waits for.
 BUSY = 0.7
+# Samples that were made this often on average are made again and again: before, no cache can have held them.
+REPEATED = 1.5
 
 
 def batch_ms(run: Evidence, use: LoaderUse) -> float | None:
@@ -79,6 +81,18 @@ def steady_wait_ms(run: Evidence) -> float:
     return run.starved_ms * max(0.0, 1.0 - epoch_start_ms(run) / data_ms)
 
 
+def starving_loader(run: Evidence) -> LoaderUse | None:
+    """The training's loader, where steps wait for its batches long enough to be worth a finding."""
+    use = run.training_loader
+    return use if use is not None and run.step_ms and steady_wait_ms(run) >= WORTH * run.step_ms else None
+
+
+def exposed_share(run: Evidence) -> float:
+    """Part of the time in `data` in which nothing computes: on a GPU some of it passes while the device still works."""
+    data_ms = run.phase("data").ms
+    return min(1.0, run.starved_ms / data_ms) if data_ms else 0.0
+
+
 def usual_handover_ms(run: Evidence) -> float:
     return _HANDOVER_SHARE * without_waiting_ms(run) + (_HANDOVER_PINNED_MS if run.on_gpu else _HANDOVER_MS)
 
@@ -105,6 +119,19 @@ def busy_share(run: Evidence, use: LoaderUse) -> float | None:
     if work_ms is None or not use.workers or feeding_ms <= 0:
         return None
     return min(1.0, work_ms / use.workers / feeding_ms)
+
+
+def has_busy_workers(run: Evidence, use: LoaderUse) -> bool:
+    """Workers without time to spare: faster ones, or more, would make the training faster."""
+    return (busy_share(run, use) or 0.0) >= BUSY
+
+
+def times_loaded(use: LoaderUse) -> float | None:
+    """How often each sample was made in the run, on average; None where the dataset has no length."""
+    length = use.settings.get("dataset_len")
+    if use.cost is None or not isinstance(length, int) or length < 1:
+        return None
+    return use.cost.samples / length
 
 
 def computing_share(run: Evidence, use: LoaderUse) -> float:
@@ -261,8 +288,7 @@ def gain_by_cheaper(
     Processors that making samples no longer takes are the training's own again, so their old work is no bound.
     """
     if not use.workers:
-        exposed = min(1.0, run.starved_ms / max(run.phase("data").ms, 1e-9))
-        data_ms = run.phase("data").ms
+        exposed, data_ms = exposed_share(run), run.phase("data").ms
         worst, expected, best = (run.step_ms - exposed * max(0.0, data_ms - left) for left in left_ms)
         return by_step(run, worst, expected, best, method)
     fed_ms = without_waiting_ms(run) + (0.0 if run.on_gpu else usual_handover_ms(run))

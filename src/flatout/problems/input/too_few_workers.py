@@ -31,10 +31,10 @@ from flatout.problems.input.throughput import (
     busy_share,
     epoch_start_ms,
     gain_with_workers,
-    steady_wait_ms,
+    starving_loader,
     workers_for,
 )
-from flatout.problems.prediction import WORTH, without_waiting_ms
+from flatout.problems.prediction import without_waiting_ms
 from flatout.records.evidence import Evidence, Waiting, WorkerProcesses
 from flatout.records.message import Message, message, verbatim
 from flatout.records.report import HostUse
@@ -44,8 +44,8 @@ REMEDY = "loader.workers"
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
-    use = run.training_loader
-    if use is None or not use.workers or not run.step_ms or steady_wait_ms(run) < WORTH * run.step_ms:
+    use = starving_loader(run)
+    if use is None or not use.workers:
         return
     busy = busy_share(run, use)
     if busy is None or busy < BUSY or is_storage_bound(run, use) or has_stragglers(run, use):

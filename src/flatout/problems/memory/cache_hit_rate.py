@@ -39,8 +39,14 @@ from flatout.problems.cases import (
 )
 from flatout.problems.found import FoundInRun, FoundInSource, join_words
 from flatout.problems.input.symptoms import same_part
-from flatout.problems.input.throughput import BUSY, batch_ms, busy_share, gain_by_cheaper, steady_wait_ms
-from flatout.problems.prediction import WORTH
+from flatout.problems.input.throughput import (
+    REPEATED,
+    batch_ms,
+    gain_by_cheaper,
+    has_busy_workers,
+    starving_loader,
+    times_loaded,
+)
 from flatout.records.evidence import CacheUse, Evidence, LoaderUse
 from flatout.records.message import Message, message, verbatim
 from flatout.records.report import Gain, HostUse
@@ -51,8 +57,6 @@ from flatout.source.training.loaders import Loader, loader_setting
 
 CODE = "ME709"
 COMES_FROM = ("ME706",)
-# Made this often in the run on average: before, nothing can have been there.
-_REPEATED = 1.5
 _SELDOM = 0.5
 # So much more of what is asked for must be within reach.
 _WITHIN_REACH = 0.15
@@ -61,11 +65,11 @@ _SAVED_AT_WORST, _SAVED, _SAVED_AT_BEST = 0.5, 0.75, 0.95
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
-    use = run.training_loader
-    if use is None or use.cost is None or not run.step_ms or steady_wait_ms(run) < WORTH * run.step_ms:
+    use = starving_loader(run)
+    if use is None or use.cost is None:
         return
-    times = _times_made(use)
-    if times is None or times < _REPEATED or (use.workers and (busy_share(run, use) or 0.0) < BUSY):
+    times = times_loaded(use)
+    if times is None or times < REPEATED or (use.workers and not has_busy_workers(run, use)):
         return
     for cache in sorted(run.caches, key=lambda lookup: -lookup.keys_per_sample):
         reach = _reach(use, cache)
@@ -97,13 +101,6 @@ def _finding(use: LoaderUse, cache: CacheUse, reach: float, gain: Gain) -> Found
         change=_change(use, cache),
         predicted_gain=gain,
     )
-
-
-def _times_made(use: LoaderUse) -> float | None:
-    length = use.settings.get("dataset_len")
-    if use.cost is None or not isinstance(length, int) or length < 1:
-        return None
-    return use.cost.samples / length
 
 
 def _dies(use: LoaderUse, cache: CacheUse) -> bool:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cases import Case, on_gpu, run
+from flatout.problems.cases import Case, growing_series, on_gpu, run
 from flatout.problems.found import FoundInRun
 from flatout.problems.memory.growth import DAY_S, GIB, TOO_FAR_S, amount, duration, lasting_growth
 from flatout.records.evidence import Evidence, GpuState, Series
@@ -55,8 +55,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
 
 
 def _series(per_s: float, ends_at_s: float = 60.0) -> dict[str, Series]:
-    t_s = tuple(0.2 * i for i in range(300))
-    return {"gpu_memory_bytes": Series(t_s, tuple(8e9 + per_s * min(t, ends_at_s) for t in t_s))}
+    return {"gpu_memory_bytes": growing_series(8e9, per_s, ends_at_s)}
 
 
 _CARD = (GpuState(0, memory_total_bytes=80 * GIB, memory_used_bytes=20 * GIB),)

@@ -94,21 +94,12 @@ def _filled_share(run: Evidence, reserved: float, allowed_share: float | None) -
     return max(shares, default=None)
 
 
-def _live(
-    reserved: float,
-    allocated: float,
-    split: float,
-    retries: int = 0,
-    conf: str | None = None,
-    allowed_share: float | None = None,
-) -> dict[str, Any]:
+def _live(reserved: float, allocated: float, split: float, **more: Any) -> dict[str, Any]:
     torch = {
         "memory_peak": int(reserved * GIB),
         "memory_allocated_peak": int(allocated * GIB),
         "memory_split_peak": int(split * GIB),
-        "alloc_retries": retries,
-        "alloc_conf": conf,
-        "memory_allowed_share": allowed_share,
+        **more,
     }
     return {"torch": torch, "loaders": [], "optimizers": []}
 
@@ -125,12 +116,12 @@ CASES = (
     ),
     Case(
         "finds it when it makes the allocator start over",
-        run(gpu=on_gpu(), live=_live(60, 40, 15, retries=9), gpus=_card(61)),
+        run(gpu=on_gpu(), live=_live(60, 40, 15, alloc_retries=9), gpus=_card(61)),
         found=True,
     ),
     Case(
         "finds it when the process may take a part of the device only",
-        run(gpu=on_gpu(), live=_live(38, 25, 10, allowed_share=0.5), gpus=_card(39)),
+        run(gpu=on_gpu(), live=_live(38, 25, 10, memory_allowed_share=0.5), gpus=_card(39)),
         found=True,
     ),
     Case("quiet when the device has room", run(gpu=on_gpu(), live=_live(40, 25, 12), gpus=_card(41)), found=False),
@@ -144,7 +135,7 @@ CASES = (
     ),
     Case(
         "quiet when segments expand already",
-        run(gpu=on_gpu(), live=_live(76, 48, 24, conf="expandable_segments:True"), gpus=_card(77)),
+        run(gpu=on_gpu(), live=_live(76, 48, 24, alloc_conf="expandable_segments:True"), gpus=_card(77)),
         found=False,
     ),
     Case("quiet on a CPU", run(), found=False),

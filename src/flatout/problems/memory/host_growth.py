@@ -25,7 +25,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from flatout.problems.cases import Case, SourceCase, loader, run, worker_cost
+from flatout.problems.cases import MACHINE, Case, SourceCase, growing_series, loader, run, worker_cost
 from flatout.problems.found import FoundInRun, FoundInSource, step_of
 from flatout.problems.memory.growth import DAY_S, TOO_FAR_S, amount, duration, lasting_growth, memory_limit, room_bytes
 from flatout.records.evidence import Evidence, Series
@@ -84,19 +84,17 @@ def _may_be_a_cache(run: Evidence, bytes_per_s: float, room: float) -> bool:
 
 
 def _series(per_s: float, ends_at_s: float = 60.0, start: float = 2e9) -> dict[str, Series]:
-    t_s = tuple(0.2 * i for i in range(300))
-    return {"main_rss_bytes": Series(t_s, tuple(start + per_s * min(t, ends_at_s) for t in t_s))}
+    return {"main_rss_bytes": growing_series(start, per_s, ends_at_s)}
 
 
-_MACHINE = {"memory_bytes": 64 << 30}
 _IN_MAIN = replace(loader(num_workers=0, dataset_len=10_000), epochs=1, cost=worker_cost(workers=0))
 CASES = (
-    Case("finds it when each step leaves something", run(series=_series(5e6), environment=_MACHINE), found=True),
-    Case("quiet when it levels off", run(series=_series(20e6, ends_at_s=42.0), environment=_MACHINE), found=False),
-    Case("quiet when it breathes", run(series=_series(2e5), environment=_MACHINE), found=False),
+    Case("finds it when each step leaves something", run(series=_series(5e6), environment=MACHINE), found=True),
+    Case("quiet when it levels off", run(series=_series(20e6, ends_at_s=42.0), environment=MACHINE), found=False),
+    Case("quiet when it breathes", run(series=_series(2e5), environment=MACHINE), found=False),
     Case(
         "quiet when a dataset in the main process may be filling its cache",
-        run(series=_series(5e6), environment=_MACHINE, loaders=(_IN_MAIN,)),
+        run(series=_series(5e6), environment=MACHINE, loaders=(_IN_MAIN,)),
         found=False,
     ),
 )

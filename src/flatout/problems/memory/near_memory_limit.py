@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cases import Case, run
+from flatout.problems.cases import CONTAINER, MACHINE, Case, run
 from flatout.problems.found import FoundInRun
 from flatout.problems.memory.growth import amount, memory_limit
 from flatout.records.evidence import Evidence, Series
@@ -81,23 +81,21 @@ def _container(used: float, cache: float) -> dict[str, Series]:
     }
 
 
-_MACHINE = {"memory_bytes": 64 << 30}
-_CONTAINER = {"memory_bytes": 64 << 30, "memory_limit_bytes": 16 << 30}
 CASES = (
     Case(
         "finds it when the processes fill the machine",
-        run(environment=_MACHINE, host=HostUse(cpu_cores=4.0, memory_peak=61 << 30)),
+        run(environment=MACHINE, host=HostUse(cpu_cores=4.0, memory_peak=61 << 30)),
         found=True,
     ),
     Case(
         "finds it when the container is nearly full",
-        run(environment=_CONTAINER, series=_container(15.5 * (1 << 30), 1e8)),
+        run(environment=CONTAINER, series=_container(15.5 * (1 << 30), 1e8)),
         found=True,
     ),
-    Case("quiet with room to spare", run(environment=_MACHINE), found=False),
+    Case("quiet with room to spare", run(environment=MACHINE), found=False),
     Case(
         "quiet when it is the file cache that fills the container",
-        run(environment=_CONTAINER, series=_container(15.5 * (1 << 30), 9e9)),
+        run(environment=CONTAINER, series=_container(15.5 * (1 << 30), 9e9)),
         found=False,
     ),
 )

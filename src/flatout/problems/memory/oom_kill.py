@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cases import Case, run
+from flatout.problems.cases import CONTAINER, Case, run
 from flatout.problems.found import FoundInRun
 from flatout.problems.memory.growth import amount, memory_limit
 from flatout.records.evidence import Evidence, OomKill
@@ -60,13 +60,12 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     )
 
 
-_CONTAINER = {"memory_bytes": 64 << 30, "memory_limit_bytes": 16 << 30}
 CASES = (
     Case(
         "finds it when a worker was killed",
-        run(environment=_CONTAINER, oom_kill=OomKill(1, "worker", 4242, 9e9)),
+        run(environment=CONTAINER, oom_kill=OomKill(1, "worker", 4242, 9e9)),
         found=True,
     ),
-    Case("quiet when nothing was killed", run(environment=_CONTAINER), found=False),
-    Case("quiet when the count did not move", run(environment=_CONTAINER, oom_kill=OomKill(0)), found=False),
+    Case("quiet when nothing was killed", run(environment=CONTAINER), found=False),
+    Case("quiet when the count did not move", run(environment=CONTAINER, oom_kill=OomKill(0)), found=False),
 )

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cases import Case, SourceCase, loader, run
+from flatout.problems.cases import MACHINE, Case, SourceCase, growing_series, loader, run
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.memory.growth import (
     DAY_S,
@@ -98,24 +98,22 @@ def _most_bytes(run: Evidence, growth: Growth, workers: float) -> float | None:
 
 
 def _series(per_s: float, ends_at_s: float = 60.0) -> dict[str, Series]:
-    t_s = tuple(0.2 * i for i in range(300))
-    values = tuple(5e8 + per_s * min(t, ends_at_s) for t in t_s)
-    return {"worker_rss_bytes": Series(t_s, values), "workers_alive": Series(t_s, (4.0,) * 300)}
+    resident = growing_series(5e8, per_s, ends_at_s)
+    return {"worker_rss_bytes": resident, "workers_alive": Series(resident.t_s, (4.0,) * len(resident.t_s))}
 
 
-_MACHINE = {"memory_bytes": 64 << 30}
 _FIRST_EPOCH = (loader(epochs=1, dataset_len=100_000),)
 CASES = (
     Case(
         "finds it when a cache per worker will not fit",
-        run(series=_series(20e6), environment=_MACHINE, loaders=_FIRST_EPOCH),
+        run(series=_series(20e6), environment=MACHINE, loaders=_FIRST_EPOCH),
         found=True,
     ),
-    Case("finds it when it grows epoch after epoch", run(series=_series(5e6), environment=_MACHINE), found=True),
-    Case("quiet when it levels off", run(series=_series(20e6, 40.0), environment=_MACHINE), found=False),
+    Case("finds it when it grows epoch after epoch", run(series=_series(5e6), environment=MACHINE), found=True),
+    Case("quiet when it levels off", run(series=_series(20e6, 40.0), environment=MACHINE), found=False),
     Case(
         "quiet when all of the data fits four times",
-        run(series=_series(2e6), environment=_MACHINE, loaders=(loader(epochs=1, dataset_len=10_000),)),
+        run(series=_series(2e6), environment=MACHINE, loaders=(loader(epochs=1, dataset_len=10_000),)),
         found=False,
     ),
 )
