@@ -144,7 +144,7 @@ def _imported(path: Path, roots: Sequence[Path]) -> Iterator[Path]:
 def _named_in(path: Path, *mark: int) -> tuple[str, ...]:
     """What a file imports, as it is since `mark`."""
     text = path.read_text(encoding="utf-8", errors="replace")
-    return tuple(dict.fromkeys(Module(str(path), path.stem, text).imported()))
+    return tuple(dict.fromkeys(Module(str(path), path.stem, text).imported_names))
 
 
 # What they add.

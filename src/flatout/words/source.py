@@ -7,6 +7,7 @@ from flatout.words.table import Words
 TABLE = {
     "source.default": Words("the default of {name}", "{name} 的默认值"),
     "source.default_in": Words("the default of {name} in {function}()", "{function}() 中 {name} 的默认值"),
+    "source.parameter": Words("{name} of {function}()", "{function}() 的 {name}"),
     # Beside a place that one has to see to understand a finding.
     "related.calls": Words("calls {function}", "调用 {function}"),
     "related.training_loop": Words("the training loop", "训练循环"),

@@ -94,7 +94,7 @@ def _is_sure(setting: DeclaredSetting, group: JobSettings) -> bool:
 
 def _finding(setting: DeclaredSetting, group: JobSettings) -> FoundInSource:
     if setting.value is None or setting.kind == "option":
-        words = verbatim(setting.written)
+        words = setting.label
     else:
         words = message("problems.setting_is", setting=setting.written, value=setting.value)
     step = _step_of_every_batch(group) if _ACCUMULATION.search(setting.name) else None

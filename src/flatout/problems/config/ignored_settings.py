@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from flatout.records.message import message
 from flatout.source.code import Code
 from flatout.source.flow.values import Values
 from flatout.source.project.settings import is_settings_name
@@ -145,7 +146,7 @@ def _ignored_parameter(name: str, loader: Loader, state: Setting, values: Values
             return None
         assert plain is not None
         node = next(arg for arg in ast.walk(plain.args) if isinstance(arg, ast.arg) and arg.arg == parameter)
-        words = f"{parameter} of {function.name}()"
+        words = message("source.parameter", name=parameter, function=function.name)
         return DeclaredSetting(
             parameter, words, None if known is None else known.value, function.module.place(node), "parameter"
         )

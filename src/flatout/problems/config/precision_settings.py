@@ -199,7 +199,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
 
 def _setting_words(declared: DeclaredSetting) -> Message:
     if declared.value in (None, False):
-        return verbatim(declared.written)
+        return declared.label
     return message("problems.setting_is", setting=declared.written, value=declared.value)
 
 

@@ -245,7 +245,8 @@ class Module:
         kept = parts[: len(parts) - level + is_package]
         return ".".join([*kept, *([module] if module else [])])
 
-    def imported(self) -> list[str]:
+    @cached_property
+    def imported_names(self) -> list[str]:
         """Names of modules that it may import, by regular expressions: quicker than parsing."""
         found = []
         for module, names in _FROM.findall(self.text):

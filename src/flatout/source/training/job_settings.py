@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import PurePath
 from typing import Any, Literal
 
+from flatout.records.message import Message, verbatim
 from flatout.records.source import Place
 from flatout.source.flow.setting_uses import SettingUses
 from flatout.source.flow.values import Values
@@ -70,13 +71,18 @@ class DeclaredSetting:
     """`name` is what code reads it as, `written` how the user writes it; `value` is None if it is not known."""
 
     name: str
-    written: str
+    written: Message | str
     value: Any
     place: Place
     kind: Literal["option", "key", "field", "constant", "parameter"]
     # The sections around a key.
     sections: KeyPath = ()
     option: Option | None = None
+
+    @property
+    def label(self) -> Message:
+        """How the user writes it."""
+        return self.written if isinstance(self.written, Message) else verbatim(self.written)
 
     @property
     def meaning(self) -> str | None:

@@ -60,40 +60,24 @@ class JobTexts:
     def __init__(self, configs: Mapping[str, str]) -> None:
         # Config files, each with the folder it is for.
         self._configs = [(_anchor(name), text) for name, text in configs.items()]
-        self._said: dict[tuple[TextPattern, int], bool] = {}
-        self._imported: dict[int, list[str]] = {}
-        self._last: dict[int, set[str]] = {}
-
-    def imported(self, module: Module) -> list[str]:
-        if id(module) not in self._imported:
-            self._imported[id(module)] = module.imported()
-        return self._imported[id(module)]
-
-    def last_imported(self, module: Module) -> set[str]:
-        """Last parts of the names that a module imports."""
-        if id(module) not in self._last:
-            self._last[id(module)] = {name.rpartition(".")[2] for name in self.imported(module)}
-        return self._last[id(module)]
+        self._matched: dict[tuple[TextPattern, int], bool] = {}
 
     def say(self, what: TextPattern, module: Module) -> bool:
-        key = (what, id(module))
-        if key not in self._said:
-            self._said[key] = what.is_in(module.text)
-        return self._said[key]
+        return self._matches(what, module.text)
 
     def configs_say(self, what: TextPattern, module: Module) -> bool:
         """Does a config file above or below the module's folder match? Not those of neighbouring folders."""
         folder = PurePath(module.shown).parent
         return any(
-            (folder.is_relative_to(anchor) or anchor.is_relative_to(folder)) and self._config_says(what, text)
+            (folder.is_relative_to(anchor) or anchor.is_relative_to(folder)) and self._matches(what, text)
             for anchor, text in self._configs
         )
 
-    def _config_says(self, what: TextPattern, text: str) -> bool:
+    def _matches(self, what: TextPattern, text: str) -> bool:
         key = (what, id(text))
-        if key not in self._said:
-            self._said[key] = what.is_in(text)
-        return self._said[key]
+        if key not in self._matched:
+            self._matched[key] = what.is_in(text)
+        return self._matched[key]
 
 
 _ON_GPU = text_pattern(
@@ -181,7 +165,7 @@ def find_jobs(training: Training) -> tuple[TrainingJob, ...]:
         begun.setdefault(id(function.module), (kind, function, call))
     texts = JobTexts({config: project.read(config) for config in project.configs} if begun else {})
     return tuple(
-        TrainingJob(kind, function.module, function, node, _files_of(function.module, training, texts), texts)
+        TrainingJob(kind, function.module, function, node, _files_of(function.module, training), texts)
         for kind, function, node in begun.values()
         if not is_test_module(function.module)
     )
@@ -225,12 +209,12 @@ def _origin(call: ast.Call, module: Module) -> str:
     return brought.module if brought is not None else ""
 
 
-def _files_of(module: Module, training: Training, texts: JobTexts) -> tuple[Module, ...]:
+def _files_of(module: Module, training: Training) -> tuple[Module, ...]:
     """Files of the same training, and files that import it, with what those import."""
     project = training.project
     found = {id(other): other for other in project.modules if training.are_together(module, other)}
     found[id(module)] = module
-    waiting = [(importer, 1) for importer in _importers(module, project, texts)]
+    waiting = [(importer, 1) for importer in _importers(module, project)]
     while waiting and len(found) < _MAX_FILES:
         current, distance = waiting.pop()
         if id(current) in found:
@@ -238,33 +222,29 @@ def _files_of(module: Module, training: Training, texts: JobTexts) -> tuple[Modu
         found[id(current)] = current
         if distance < _MAX_IMPORT_HOPS:
             waiting += [
-                (other, distance + 1)
-                for other in (*_imported(current, project, texts), *_importers(current, project, texts))
+                (other, distance + 1) for other in (*_imported(current, project), *_importers(current, project))
             ]
     return tuple(found.values())
 
 
-def _imported(module: Module, project: Project, texts: JobTexts) -> list[Module]:
-    return [value for name in texts.imported(module) if (value := project.module_named(name)) is not None]
+def _imported(module: Module, project: Project) -> list[Module]:
+    found = (project.module_named(name) for name in module.imported_names)
+    return [imported for imported in found if imported is not None]
 
 
-def _importers(module: Module, project: Project, texts: JobTexts) -> list[Module]:
-    name = module.name.split(".")[-1]
-    return [
-        other
-        for other in project.mentioning(name)
-        if other is not module and any(project.module_named(brought) is module for brought in texts.imported(other))
-    ]
+def _importers(module: Module, project: Project) -> list[Module]:
+    others = project.mentioning(module.name.split(".")[-1])
+    return [other for other in others if other is not module and module in _imported(other, project)]
 
 
 def nearby_modules(job: TrainingJob) -> tuple[Module, ...]:
     """The file that trains, and those that it imports or that import it: a library holds more than is trained here."""
     module, ending = job.module, job.module.name.split(".")[-1]
-    brought = set(job.texts.imported(module))
-    found = [module]
+    brought, found = set(module.imported_names), [module]
     for other in job.modules:
-        is_brought = any(other.name == name or other.name.endswith(f".{name}") for name in brought)
-        if other is not module and (is_brought or ending in job.texts.last_imported(other)):
+        is_imported = any(other.name == name or other.name.endswith(f".{name}") for name in brought)
+        imports = ending in other.text and any(name.rpartition(".")[2] == ending for name in other.imported_names)
+        if other is not module and (is_imported or imports):
             found.append(other)
     return tuple(found)
 

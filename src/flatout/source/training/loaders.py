@@ -27,22 +27,8 @@ from flatout.source.syntax.nodes import (
     walk_scope,
 )
 
-_POSITIONS = {
-    name: at
-    for at, name in enumerate(
-        [
-            "dataset",
-            "batch_size",
-            "shuffle",
-            "sampler",
-            "batch_sampler",
-            "num_workers",
-            "collate_fn",
-            "pin_memory",
-            "drop_last",
-        ]
-    )
-}
+_PARAMETERS = "dataset batch_size shuffle sampler batch_sampler num_workers collate_fn pin_memory drop_last"
+_POSITIONS = {name: position for position, name in enumerate(_PARAMETERS.split())}
 # Packages whose DataLoader is torch's, or derived from it.
 _LIBRARIES = {"torch", "dgl", "torch_geometric", "monai"}
 _OF_GRAPHS = "GraphDataLoader"

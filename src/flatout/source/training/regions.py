@@ -186,6 +186,9 @@ class Training:
             done |= self.effects(callee, depth + 1)
         return done
 
+    def _callees(self, call: ast.Call, function: Function) -> list[Function]:
+        return [*self.project.resolve(call, function), *self._passed_functions(call, function)]
+
     def _passed_functions(self, call: ast.Call, function: Function) -> list[Function]:
         """Functions passed as arguments: those defined in this function, and hooks."""
         found = []
@@ -199,7 +202,7 @@ class Training:
     def _absorb(self, node: ast.AST, function: Function, depth: int) -> None:
         for part in walk_scope(node):
             if isinstance(part, ast.Call):
-                for callee in (*self.project.resolve(part, function), *self._passed_functions(part, function)):
+                for callee in self._callees(part, function):
                     if self._effects.get(id(callee)) and id(callee) not in self._absorbed and depth < MAX_HOPS:
                         self._absorbed.add(id(callee))
                         self._absorb(callee.node, callee, depth + 1)
@@ -248,10 +251,7 @@ class Training:
             if region.depth >= MAX_HOPS:
                 continue
             for call in [point.node for point in region.main_path() if isinstance(point.node, ast.Call)]:
-                for callee in (
-                    *self.project.resolve(call, region.function),
-                    *self._passed_functions(call, region.function),
-                ):
+                for callee in self._callees(call, region.function):
                     if id(callee.node) not in known and _is_part_of_step(callee):
                         known.add(id(callee.node))
                         regions.append(Region(callee, callee.node.body, call_site=CallSite(call, region)))
@@ -290,7 +290,7 @@ class Training:
 
     def _imported(self, module: Module) -> list[Module]:
         if id(module) not in self._imports:
-            found = (self.project.module_from(name, module) for name in module.imported())
+            found = (self.project.module_from(name, module) for name in module.imported_names)
             self._imports[id(module)] = [imported for imported in found if imported is not None]
         return self._imports[id(module)]
 
