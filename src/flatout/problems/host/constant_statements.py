@@ -21,7 +21,7 @@ from flatout.problems.host.text_scopes import (
     single_values,
     stored_parts,
 )
-from flatout.source.syntax.nodes import called_name
+from flatout.source.syntax.nodes import called_name, names_in
 
 _LIBRARIES = {"torch", "np", "numpy", "math", "F", "functional"}
 _MAKERS = {
@@ -253,7 +253,9 @@ class _Known:
                 ):
                     return True
             elif isinstance(node, ast.Name) and node.id in env:
-                given = [bound for name, bound, _ in scope.bindings if name == node.id and not _names(bound, node.id)]
+                given = [
+                    bound for name, bound, _ in scope.bindings if name == node.id and node.id not in names_in(bound)
+                ]
                 if any(self._makes_tensor(bound, env - {node.id}, scope, depth + 1) for bound in given):
                     return True
         return False
@@ -294,10 +296,6 @@ def _targets(statement: ast.stmt) -> set[str]:
 
 def _values_of(function: Scope) -> list[ast.AST]:
     return [*function.returned, *(value for _, value, _ in function.bindings)]
-
-
-def _names(node: ast.AST, name: str) -> bool:
-    return any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(node))
 
 
 def _in_library(func: ast.AST, scope: Scope) -> bool:

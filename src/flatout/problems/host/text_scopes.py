@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
-from flatout.source.syntax.nodes import DEFINITIONS, called_name, walk_scope
+from flatout.source.syntax.nodes import DEFINITIONS, called_name, defaults, names_in, parameters, targets_of, walk_scope
 
 # Where and how a tensor lies, which does not change what it is.
 NEUTRAL = {"device", "dtype"}
@@ -101,15 +102,11 @@ def _of_function(
     from_libraries: set[str],
 ) -> Scope:
     given = function.args
-    ordered = [*given.posonlyargs, *given.args]
-    last = ordered[len(ordered) - len(given.defaults) :]
-    pairs = [*zip(last, given.defaults, strict=True), *zip(given.kwonlyargs, given.kw_defaults, strict=True)]
-    fixed = {parameter.arg for parameter, value in pairs if value is not None and _is_literal(value)}
     scope = Scope(
         file=file,
         name=function.name,
-        parameters=[parameter.arg for parameter in (*ordered, *given.kwonlyargs)],
-        defaults=fixed,
+        parameters=parameters(function),
+        defaults={name for name, value in defaults(function).items() if _is_literal(value)},
         is_plain_function=owner is None and not given.vararg and not given.kwarg,
         is_cached=any(ast.unparse(decorator).split("(")[0].endswith(_CACHES) for decorator in function.decorator_list),
         imported=imported,
@@ -144,13 +141,17 @@ def _fill(scope: Scope, body: Sequence[ast.stmt], loop: ast.stmt | None = None) 
     scope.bound = {name for name, _, _ in scope.bindings} | scope.unclear
 
 
+def _is_stored_name(node: ast.AST) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+
+
 def _mark_unclear(scope: Scope, part: object) -> None:
     """The head of a loop, a `with`, an `if`: what it binds is not followed, what it calls is known."""
     for item in part if isinstance(part, list) else [part]:
         if isinstance(item, ast.AST):
             nodes = list(walk_scope(item))
             scope.nodes += nodes
-            scope.unclear |= {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+            scope.unclear |= {node.id for node in nodes if _is_stored_name(node)}
         elif isinstance(item, str):
             scope.unclear.add(item)
 
@@ -159,14 +160,12 @@ def _bind(scope: Scope, statement: ast.stmt) -> None:
     if isinstance(statement, ast.Return):
         scope.returned += [statement.value] if statement.value is not None else []
         return
-    value = getattr(statement, "value", None)
-    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
-    for target in targets:
-        if target is None or value is None or isinstance(target, ast.Attribute | ast.Subscript):
-            continue
-        for part in ast.walk(target):
-            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
-                scope.bindings.append((part.id, value, statement))
+    value: ast.expr | None = getattr(statement, "value", None)
+    if value is None:
+        return
+    for target in targets_of(statement):
+        if not isinstance(target, ast.Attribute | ast.Subscript):
+            scope.bindings += [(part.id, value, statement) for part in ast.walk(target) if _is_stored_name(part)]
     scope.unclear |= {node.target.id for node in walk_scope(statement) if isinstance(node, ast.NamedExpr)}
 
 
@@ -175,15 +174,15 @@ def is_training_loop(loop: ast.AST) -> bool:
 
 
 def in_training_function(scope: Scope) -> bool:
-    """Does the training loop lie in this scope, so that what is outside of it happens once? A module runs once."""
+    """Is the training loop in this scope, so that what is outside of it runs once? A module runs once."""
     return scope.name == "<module>" or any(is_training_loop(loop) for loop in scope.loops.values())
 
 
 def is_bound_again(scope: Scope, name: str, statement: ast.stmt) -> bool:
-    """`step += 1`, `x = x + 1`: a value that goes on from turn to turn, unless each turn begins it anew."""
+    """`step += 1`, `x = x + 1`: is a value carried from iteration to iteration, and not set anew in each?"""
     augmented = isinstance(statement, ast.AugAssign)
     value = getattr(statement, "value", None)
-    refers = augmented or (value is not None and any(isinstance(o, ast.Name) and o.id == name for o in ast.walk(value)))
+    refers = augmented or (value is not None and name in names_in(value))
     loop = scope.loops.get(id(statement))
     if not refers or loop is None:
         return False
@@ -193,25 +192,20 @@ def is_bound_again(scope: Scope, name: str, statement: ast.stmt) -> bool:
         if other_name == name
         and scope.loops.get(id(other)) is loop
         and not isinstance(other, ast.AugAssign)
-        and not any(isinstance(o, ast.Name) and o.id == name for o in ast.walk(other_value))
+        and name not in names_in(other_value)
     ]
     return not begun_anew
 
 
 def stored_parts(scope: Scope) -> Iterator[tuple[str, list[ast.AST]]]:
-    """What is written into a name's value: `out[i] = x`, `out += x`, `out.fill_(x)`, `rows.append(x)`."""
+    """What is written into the value of a name: `out[i] = x`, `out += x`, `out.fill_(x)`, `rows.append(x)`."""
     for statement, _ in scope.statements:
         value: ast.AST | None = getattr(statement, "value", None)
         if value is None:
             continue
-        for target in statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]:
-            for part in ast.walk(target) if target is not None else ():
-                if (
-                    isinstance(part, ast.Subscript)
-                    and isinstance(part.ctx, ast.Store)
-                    and isinstance(part.value, ast.Name)
-                ):
-                    yield part.value.id, [part.slice, value]
+        for part in (part for target in targets_of(statement) for part in ast.walk(target)):
+            if isinstance(part, ast.Subscript) and isinstance(part.ctx, ast.Store) and isinstance(part.value, ast.Name):
+                yield part.value.id, [part.slice, value]
     for node in scope.nodes:
         if (
             isinstance(node, ast.Call)
@@ -239,7 +233,13 @@ def settings_of_self(scope: Scope) -> set[str]:
         if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         begun = function.body if function.name == "__init__" else []
-        plain = {id(target) for statement in begun if _is_setting(statement) for target in _targets(statement)}
+        plain = {
+            id(target)
+            for statement in begun
+            if _is_setting(statement)
+            for to in targets_of(statement)
+            for target in ast.walk(to)
+        }
         for node in ast.walk(function):
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and _is_self(node.value):
                 settings[node.attr] = settings.get(node.attr, True) and id(node) in plain
@@ -250,16 +250,9 @@ def _is_self(node: ast.AST) -> bool:
     return isinstance(node, ast.Name) and node.id == "self"
 
 
-def _targets(statement: ast.stmt) -> list[ast.AST]:
-    if not isinstance(statement, ast.Assign | ast.AnnAssign):
-        return []
-    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-    return [node for target in targets for node in ast.walk(target)]
-
-
 def _is_setting(statement: ast.stmt) -> bool:
     value = getattr(statement, "value", None)
-    if value is None:
+    if value is None or isinstance(statement, ast.AugAssign):
         return False
     calls = [node for node in ast.walk(value) if isinstance(node, ast.Call)]
     return all(called_name(call) in _PLAIN_CALLS for call in calls)

@@ -17,6 +17,7 @@ from flatout.source.syntax.nodes import (
     children,
     dotted_name,
     has_star_arguments,
+    targets_of,
 )
 
 # Functions that show a value to people.
@@ -121,8 +122,7 @@ class SettingUses:
             if self._as_whole and _is_of_part(node, parent):
                 return False
             if isinstance(parent, ast.Assign | ast.AnnAssign | ast.NamedExpr):
-                targets = parent.targets if isinstance(parent, ast.Assign) else [parent.target]
-                return any(self._is_target_used(target, parent.value, read) for target in targets)
+                return any(self._is_target_used(target, parent.value, read) for target in targets_of(parent))
             if isinstance(parent, ast.keyword):
                 call = parents.get(id(parent))
                 return isinstance(call, ast.Call) and self._is_used_by_call(call, parent, read)

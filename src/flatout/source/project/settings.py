@@ -21,6 +21,7 @@ from flatout.source.syntax.nodes import (
     has_decorator,
     has_star_arguments,
     parameters,
+    targets_of,
 )
 
 _NAMES = re.compile(
@@ -48,13 +49,8 @@ def is_dataclass(cls: Class) -> bool:
 def field_of(cls: Class, name: str) -> ast.Assign | ast.AnnAssign | None:
     """The statement of the class body that assigns or annotates this name."""
     for node in cls.node.body:
-        if isinstance(node, ast.AnnAssign):
-            targets = [node.target]
-        elif isinstance(node, ast.Assign):
-            targets = node.targets  # type: ignore[assignment]
-        else:
-            continue
-        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
+        names = [target.id for target in targets_of(node) if isinstance(target, ast.Name)]
+        if isinstance(node, ast.Assign | ast.AnnAssign) and name in names:
             return node
     return None
 

@@ -141,18 +141,18 @@ def defaults(function: Def) -> dict[str, ast.expr]:
     return {parameter.arg: value for parameter, value in pairs if value is not None}
 
 
+def targets_of(node: ast.AST) -> list[ast.expr]:
+    """What a statement assigns to; nothing for other nodes."""
+    if isinstance(node, ast.Assign):
+        return node.targets
+    return [node.target] if isinstance(node, ast.AnnAssign | ast.AugAssign | ast.NamedExpr) else []
+
+
 def assigned_names(node: ast.AST) -> set[str]:
-    """Names and attributes that are given a value as a whole below a node; not those that only a part is put into."""
+    """Names and attributes that are assigned as a whole below a node, not only in part."""
     found: set[str] = set()
-    for inner in walk_scope(node):
-        targets = (
-            inner.targets
-            if isinstance(inner, ast.Assign)
-            else [inner.target]
-            if isinstance(inner, ast.AnnAssign)
-            else []
-        )
-        for target in targets:
+    for part in walk_scope(node):
+        for target in targets_of(part) if isinstance(part, ast.Assign | ast.AnnAssign) else ():
             parts = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
             found |= {dotted_name(part) for part in parts if not isinstance(part, ast.Subscript)}
     return found - {""}

@@ -18,6 +18,7 @@ from flatout.source.syntax.nodes import (
     dotted_name,
     last_name,
     names_in,
+    targets_of,
 )
 from flatout.source.training.datasets import Dataset
 
@@ -168,8 +169,7 @@ def _of_class_body(cls: Class, attribute: str) -> list[ast.expr]:
     found = []
     for node in cls.node.body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            found += [node.value for target in targets if dotted_name(target) == attribute]
+            found += [node.value for target in targets_of(node) if dotted_name(target) == attribute]
     return found
 
 

@@ -24,6 +24,7 @@ from flatout.source.syntax.nodes import (
     dotted_name,
     last_name,
     registers_hook,
+    targets_of,
 )
 from flatout.source.training.regions import Loop, Region
 
@@ -117,7 +118,7 @@ class Tensors:
             # An unknown name starts as a number; an attribute may hold anything.
             before = env.get(dotted_name(node.target), "host" if isinstance(node.target, ast.Name) else None)
             kind = join_kinds(kind, before)
-        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+        for target in targets_of(node):
             self._assign(target, node.value, kind, env)
 
     def _return(self, value: ast.expr, env: Kinds) -> None:
