@@ -17,6 +17,7 @@ from typing import IO, Any
 
 from flatout.diagnose.summary import examine
 from flatout.errors import FlatoutError
+from flatout.records.message import message
 from flatout.records.report import Location, RunReport, Snippet
 from flatout.report.json import to_json
 from flatout.store.bundle import Limits, look_through, pack, unpack
@@ -31,7 +32,6 @@ _MOST_SNIPPETS, _LONGEST_SNIPPET = 200, 1000
 _DEEPEST = 20
 # The end of the year 9999, beyond which no calendar goes.
 _LATEST_UNIX_S = 253_402_300_800.0
-_IMPORTED = "imported from a bundle: files that it names are not looked at here"
 
 
 def export_bundle(name: str | None, file: Path | None) -> tuple[Path, int]:
@@ -111,7 +111,7 @@ def _manifest(data: bytes, file: str) -> Manifest:
             python=None if value.get("python") is None else _text(value["python"]),
             flatout=None if value.get("flatout") is None else _text(value["flatout"]),
             environment=_clean_values(_require(value.get("environment", {}), dict)),
-            notices=(*(_text(one) for one in _require(value.get("notices", []), list)), _IMPORTED),
+            notices=(*(_text(one) for one in _require(value.get("notices", []), list)), message("run.imported")),
             wall_s=_seconds(value.get("wall_s")),
             host=None if value.get("host") is None else _text(value["host"]),
             imported=True,

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from flatout.experiment.statistics.figures import with_interval
 from flatout.experiment.statistics.ratio import measure_gain
 from flatout.records.atomic import SHARED, write_atomic
 from flatout.records.comparison import Arm, Compared, Comparison, Gate, Judgement
+from flatout.records.message import Message, message
 from flatout.records.proof import By, MeasuredGain
 from flatout.records.report import PHASES, RunReport
 from flatout.records.trial import Trial
@@ -40,20 +41,6 @@ _SAY = {
     "few": "run {name!r} has too few steps after warm-up for a rate; let it run longer",
     "none": "{name!r} names no run",
     "twice": "{name!r} is named twice: a run compared with itself says nothing",
-    "one_process": "one process each: what processes differ by is assumed (1% each), not measured here; "
-    "several runs of either, as {before},RUN2 {after},RUN3, would measure it",
-    "scripts": "the scripts differ: {before} and {after}",
-    "devices": "the devices differ: {before} and {after}",
-    "batches": "batches differ in size ({before:.4g} and {after:.4g} samples a step): compare by samples, not by steps",
-    "by_steps": "samples are not known in all of them, so steps are compared, whatever their size",
-    "failed": "{name} ended with exit code {code}",
-    "running": "{name} is still being recorded: this is as far as it has got",
-}
-_SENTENCES: dict[Judgement, str] = {
-    "faster": "{after} is faster than {before}: {gain} {unit}s/s",
-    "slower": "{after} is slower than {before}: {gain} {unit}s/s",
-    "no sure difference": "no sure difference between {before} and {after}: {gain} {unit}s/s",
-    "not measured": "{before} and {after} cannot be compared in speed: too few steps after warm-up",
 }
 
 
@@ -64,7 +51,7 @@ class _ArmRuns:
     arm: Arm
     reports: tuple[RunReport, ...]
     trials: tuple[Trial, ...]
-    notices: tuple[str, ...]
+    notices: tuple[Message, ...]
 
 
 def run_compare(
@@ -193,10 +180,11 @@ def _paths(name: str, root: Path | None) -> list[Path]:
     return paths
 
 
-def _run_notices(runs: Sequence[StoredRun]) -> list[str]:
-    found = [_SAY["running"].format(name=run.id) for run in runs if run.is_running]
-    codes = [(run.id, run.manifest.exit_code) for run in runs]
-    return found + [_SAY["failed"].format(name=name, code=code) for name, code in codes if code]
+def _run_notices(runs: Sequence[StoredRun]) -> Iterator[Message]:
+    yield from (message("compare.run_going_on", run=run.id) for run in runs if run.is_running)
+    for run in runs:
+        if run.manifest.exit_code:
+            yield message("compare.run_failed", run=run.id, code=run.manifest.exit_code)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -236,18 +224,13 @@ def _even(count: Floats, *columns: Floats) -> list[Floats]:
 
 def _compare_arms(before: _ArmRuns, after: _ArmRuns) -> Comparison:
     whole = _gain(before, after, "total")
-    judgement: Judgement = "not measured"
-    if whole is not None:
-        judgement = "faster" if whole.low > 1.0 else "slower" if whole.high < 1.0 else "no sure difference"
-    words = {"before": before.arm.name, "after": after.arm.name}
-    if whole is not None:
-        words |= {"gain": with_interval(whole), "unit": whole.unit}
+    judgement, sentence = _judge(whole, before.arm.name, after.arm.name)
     gone, new, stayed = findings_changed(before.reports, after.reports)
     found = Comparison(
         before=before.arm,
         after=after.arm,
         judgement=judgement,
-        sentence=_SENTENCES[judgement].format(**words),
+        sentence=sentence,
         gain=whole,
         ordinary_gain=_gain(before, after, "blocks"),
         phases=phases_changed(before.reports, after.reports, (before.arm.samples_per_step, after.arm.samples_per_step)),
@@ -259,23 +242,33 @@ def _compare_arms(before: _ArmRuns, after: _ArmRuns) -> Comparison:
     return _with_notices(found, (*before.notices, *after.notices))
 
 
+def _judge(whole: MeasuredGain | None, before: str, after: str) -> tuple[Judgement, Message]:
+    if whole is None:
+        return "not measured", message("compare.not_measured", before=before, after=after)
+    facts = {"before": before, "after": after, "gain": with_interval(whole), "unit": whole.unit}
+    if whole.low > 1.0:
+        return "faster", message("compare.faster", **facts)
+    if whole.high < 1.0:
+        return "slower", message("compare.slower", **facts)
+    return "no sure difference", message("compare.no_difference", **facts)
+
+
 def _gain(before: _ArmRuns, after: _ArmRuns, by: By) -> MeasuredGain | None:
     return measure_gain(before.trials, after.trials, by=by)
 
 
-def _with_notices(one: Comparison, known: Sequence[str]) -> Comparison:
+def _with_notices(one: Comparison, known: Sequence[Message]) -> Comparison:
     before, after = one.before, one.after
-    words = {"before": before.name, "after": after.name}
     found = []
     if len(before.runs) == len(after.runs) == 1:
-        found.append(_SAY["one_process"].format(**words))
+        found.append(message("compare.one_process", before=before.name, after=after.name))
     if before.script != after.script:
-        found.append(_SAY["scripts"].format(before=before.script, after=after.script))
+        found.append(message("compare.scripts_differ", before=before.script, after=after.script))
     if before.device != after.device:
-        found.append(_SAY["devices"].format(before=before.device, after=after.device))
+        found.append(message("compare.devices_differ", before=before.device, after=after.device))
     if not one.same_batch:
         sizes = {"before": before.samples_per_step, "after": after.samples_per_step}
-        found.append(_SAY["batches"].format(**sizes))
+        found.append(message("compare.batches_differ", **sizes))
     if one.gain is not None and one.gain.unit == "step":
-        found.append(_SAY["by_steps"])
+        found.append(message("compare.by_steps"))
     return replace(one, notices=(*found, *known))

@@ -18,6 +18,7 @@ from flatout.records.sample import GpuReading
 from flatout.telemetry.cgroup import CgroupSampler
 from flatout.telemetry.disk import filesystem_of
 from flatout.telemetry.nvml import NvmlSampler
+from flatout.words import english
 
 State = Literal["ok", "warn", "missing", "broken"]
 
@@ -139,14 +140,24 @@ def _bootstrap(found: dict[str, Any], recorded: bool) -> Check:
 def _gpus() -> Iterator[Check]:
     reading = _gpu_reading()
     if not reading.facts:
-        yield Check("GPU", "missing", reading.reason or "none to be seen", "without NVML the GPU is not measured")
+        yield Check(
+            "GPU",
+            "missing",
+            english(reading.reason or "none to be seen"),
+            "without NVML the GPU is not measured",
+        )
         return
     yield Check("driver", "ok", reading.driver or "version not known")
     for facts, sample in zip(reading.facts, reading.gpus, strict=False):
         memory = "" if sample.memory_total_bytes is None else f", {sample.memory_total_bytes / 2**30:.0f} GiB"
         yield Check(f"GPU {facts.gpu}", "ok", f"{facts.name}{memory}{' (a MIG slice)' if facts.is_mig else ''}")
         if sample.util_percent is None:
-            yield Check("NVML", "warn", "utilisation not measured", reading.reason or "ask for permission to read it")
+            yield Check(
+                "NVML",
+                "warn",
+                "utilisation not measured",
+                english(reading.reason or "ask for permission to read it"),
+            )
         if sample.sm_active_share is None:
             yield Check("GPM", "warn", "SM and tensor activity not measured", "needs Hopper or newer, and driver 535")
         else:

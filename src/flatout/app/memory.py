@@ -15,6 +15,7 @@ from flatout.diagnose.memory import judged, shape_bytes, size
 from flatout.diagnose.summary import summarise
 from flatout.errors import FlatoutError
 from flatout.records.memory import LoaderPlan, MachineLimits, MemoryVerdict
+from flatout.records.message import Message, message, verbatim
 from flatout.records.report import RunReport
 from flatout.report.memory import fits, render, to_json
 from flatout.store.directory import find_run
@@ -90,14 +91,14 @@ def _first(*values: Any, default: int) -> int:
     return int(next((value for value in values if value is not None), default))
 
 
-def _sample(asked: MemoryRequest, report: RunReport | None) -> tuple[float, str]:
+def _sample(asked: MemoryRequest, report: RunReport | None) -> tuple[float, Message]:
     if asked.sample_bytes is not None:
         value = size(asked.sample_bytes, "--sample-bytes")
         if value <= 0:
             raise FlatoutError(f"--sample-bytes must be above 0, got {asked.sample_bytes!r}")
-        return value, "as given"
+        return value, message("memory.as_given")
     if asked.shapes:
-        return sum(shape_bytes(shape) for shape in asked.shapes), " + ".join(asked.shapes)
+        return sum(shape_bytes(shape) for shape in asked.shapes), verbatim(" + ".join(asked.shapes))
     if report is None:
         raise FlatoutError(
             "how big is a sample? give --sample-bytes 3.4MB, --shape 3x720x1280:float32, or a stored RUN"
@@ -107,7 +108,7 @@ def _sample(asked: MemoryRequest, report: RunReport | None) -> tuple[float, str]
         raise FlatoutError(
             f"run {report.run.id} copied nothing to a GPU, so a sample's size is not known; give --sample-bytes"
         )
-    return measured, "bytes copied to the GPU in the run, over its samples"
+    return measured, message("memory.copied")
 
 
 def _copied_bytes(report: RunReport) -> float | None:

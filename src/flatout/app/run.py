@@ -21,6 +21,7 @@ from flatout.experiment.request import REMEDIES
 from flatout.launch.notices import Notices
 from flatout.launch.process import Child, child_environment, command_line, hold_end_signals, reap_shared_memory
 from flatout.launch.terminal import detect_terminal, write_stderr
+from flatout.records.message import message
 from flatout.store.directory import RunDirectory, create_run
 from flatout.store.manifest import Manifest
 
@@ -38,13 +39,6 @@ _SAY = {
     "unwatched": "flatout: cannot record ({error}): the script runs unwatched\n",
     "failed": "flatout: no verdict ({error}); the run is in {path}\n",
     "interrupted": "flatout: interrupted before the verdict; the run is in {path}\n",
-    "no_start": "the command could not be started",
-    "no_screen": "--live needs a terminal; the run went on without",
-    "no_output": "--live: the script's output cannot be caught",
-    "unobserved": "no telemetry and no live view",
-    "unfinished": "telemetry did not end well",
-    "no_replay": "--live: not all of the script's output could be printed",
-    "no_dashboard": "no dashboard",
 }
 
 # Modules that start another script: the run is named after that.
@@ -136,7 +130,7 @@ class _WatchedRun:
                 wall_s = time.perf_counter() - began_s
                 self._end_beside(beside, output)
         except FlatoutError:
-            self._run.finish(replace(self._manifest, ended_unix_s=time.time(), notices=(_SAY["no_start"],)))
+            self._run.finish(replace(self._manifest, ended_unix_s=time.time(), notices=(message("run.not_started"),)))
             raise
         self._conclude(argv, code, wall_s, beside)
         if self._options.companion is not None:
@@ -160,8 +154,7 @@ class _WatchedRun:
         profile = self._options.profile
         if profile is None:
             return plain
-        for notice in profile.notices:
-            self._notices.append(notice)
+        self._notices += profile.notices
         return {**plain, REMEDIES: json.dumps(profile.values)}
 
     def _time_limit(self, child: Child) -> AbstractContextManager[object]:
@@ -172,9 +165,9 @@ class _WatchedRun:
         if not self._options.live or self._options.quiet or self._stage is not None:
             return None
         if self._terminal.fd is None:
-            self._notices.append(_SAY["no_screen"])
+            self._notices.append(message("run.live_needs_terminal"))
             return None
-        with self._notices.unless(_SAY["no_output"]):
+        with self._notices.unless(message("run.output_not_caught")):
             from flatout.launch.terminal import CapturedOutput
 
             return CapturedOutput()
@@ -185,9 +178,9 @@ class _WatchedRun:
         if output is not None:
             output.started()
         if self._options.companion is not None:
-            with self._notices.unless(_SAY["no_dashboard"]):
+            with self._notices.unless(message("run.no_dashboard")):
                 self._options.companion.start(self._run.path)
-        with self._notices.unless(_SAY["unobserved"]):
+        with self._notices.unless(message("run.no_telemetry_no_view")):
             from flatout.launch.observer import Observer
 
             beside = Observer(self._run, self._manifest, self._notices)
@@ -208,10 +201,10 @@ class _WatchedRun:
 
     def _end_beside(self, beside: Observer | None, output: CapturedOutput | None) -> None:
         if beside is not None:
-            with self._notices.unless(_SAY["unfinished"]):
+            with self._notices.unless(message("run.telemetry_ended_badly")):
                 beside.stop()
         if output is not None:
-            with self._notices.unless(_SAY["no_replay"]):
+            with self._notices.unless(message("run.output_not_replayed")):
                 output.replay()
 
     def _conclude(self, argv: Sequence[str], code: int, wall_s: float, beside: Observer | None) -> None:

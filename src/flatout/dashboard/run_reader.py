@@ -15,6 +15,7 @@ from flatout.store.directory import SUMMARY, is_alive, is_recorded
 from flatout.store.manifest import NAME, Manifest, read_manifest
 from flatout.store.rows import GrowingRows
 from flatout.store.run import StoredRun
+from flatout.words import english
 
 # The container's limit first: it tells whether the machine's memory counts.
 _SOURCES = ("cgroup", "gpu", "host", "processes", "disks")
@@ -88,7 +89,7 @@ class RunReader:
             "state": self.state,
             "exit_code": manifest.exit_code,
             "started_unix_s": manifest.started_unix_s,
-            "notices": manifest.notices,
+            "notices": [english(notice) for notice in manifest.notices],
         }
 
     def _look_at_state(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from flatout.problems.catalogue import Problem, problems
 from flatout.records.evidence import Evidence
+from flatout.records.message import Message, message, verbatim
 from flatout.records.report import Finding
 
 # A gain below this is within what two equal runs differ by.
@@ -15,7 +16,7 @@ _LEAST_GAIN = 1.01
 _LARGE_PART = 0.25
 
 
-def findings(run: Evidence, trouble: list[str] | None = None) -> tuple[Finding, ...]:
+def findings(run: Evidence, trouble: list[Message] | None = None) -> tuple[Finding, ...]:
     """All findings of the run. A detector that fails costs its finding and leaves a line in `trouble`."""
     found: list[Finding] = []
     for problem in problems():
@@ -23,8 +24,12 @@ def findings(run: Evidence, trouble: list[str] | None = None) -> tuple[Finding, 
             found += problem.found_in_run(run)
         except Exception as error:
             if trouble is not None:
-                trouble.append(f"{problem.code} could not be judged ({type(error).__name__}: {error})")
+                trouble.append(not_judged(problem, error))
     return tuple(ranked(without_consequences(_worth_saying(found))))
+
+
+def not_judged(problem: Problem, error: Exception) -> Message:
+    return message("run.problem_not_judged", code=problem.code, error=verbatim(f"{type(error).__name__}: {error}"))
 
 
 def _worth_saying(found: Iterable[Finding]) -> list[Finding]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from flatout.diagnose.ranks import Rank
+from flatout.records.message import Message, message, verbatim
 from flatout.records.report import CopySite, LineCost, Location, PauseSite, PhaseShare, StageCost, SyncSite
 from flatout.store.recording import Recording
 
@@ -181,14 +182,18 @@ def stage_costs(ranks: Sequence[Rank], step_ms: float | None) -> tuple[StageCost
     return None
 
 
-def stage_notices(ranks: Sequence[Rank]) -> tuple[str, ...]:
+def stage_notices(ranks: Sequence[Rank]) -> tuple[Message, ...]:
     """What is not in the table of stages, and why."""
-    lines: list[str] = []
+    lines: list[Message] = []
     for rank in ranks[:1]:
         told = _last_told(rank.recording) or {}
-        lines += [f"stages: {name} left out ({why})" for name, why in sorted(told.get("left_out", {}).items())]
-        further = " any further" if rank.recording.count("stage") else ""
-        lines += [f"stages not measured{further}: {why}" for why in rank.recording.values("stages_stopped")]
+        left_out = sorted(told.get("left_out", {}).items())
+        lines += [message("run.stage_left_out", stage=name, why=verbatim(str(why))) for name, why in left_out]
+        is_begun = bool(rank.recording.count("stage"))
+        lines += [
+            message("run.stages_stopped" if is_begun else "run.stages_not_measured", why=verbatim(str(why)))
+            for why in rank.recording.values("stages_stopped")
+        ]
     return tuple(dict.fromkeys(lines))
 
 

@@ -7,8 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from flatout.diagnose.findings import not_judged
 from flatout.errors import FlatoutError
 from flatout.problems.catalogue import Problem, problems
+from flatout.records.message import Message, message
 from flatout.records.source import SYNTAX, UNUSED, CheckReport, Place, SourceFinding
 from flatout.source.code import Code
 from flatout.source.project.project import Project
@@ -49,13 +51,14 @@ def check(project: Project, looked_for: Iterable[Problem]) -> CheckReport:
 
 
 def _checked(project: Project, known: tuple[Problem, ...]) -> CheckReport:
-    code, trouble = Code(project), list(project.trouble)
+    code = Code(project)
+    trouble: list[Message | str] = list(project.trouble)
     found: list[SourceFinding] = []
     for problem in known:
         try:
             found += problem.found_in_source(code)
         except Exception as error:  # a bug of ours must not keep the user from the other findings
-            trouble.append(f"{problem.code} could not be judged ({type(error).__name__}: {error})")
+            trouble.append(not_judged(problem, error))
     kept = _one_hint_each(_without_ignored(_once(found), project.modules, {one.code for one in known}))
     kept += [_syntax(module) for module in project.modules if module.error is not None]
     kept.sort(key=lambda one: (one.place.file, one.place.cell or 0, one.place.line, one.place.column, one.code))
@@ -86,8 +89,9 @@ def _one_hint_each(found: Sequence[SourceFinding]) -> list[SourceFinding]:
     for several in hints.values():
         first, *others = sorted(several, key=lambda one: (one.code, one.place.line))
         codes = sorted({one.code for one in others} - {first.code})
-        more = f" (see also {', '.join(codes)})" if codes else ""
-        kept.append(replace(first, change=f"{first.change}{more}"))
+        if codes and first.change is not None:
+            first = replace(first, change=message("check.see_also", change=first.change, codes=tuple(codes)))
+        kept.append(first)
     return kept
 
 
@@ -134,8 +138,8 @@ def _unused(module: Module, comment: Ignore, used: set[str], looked_for: set[str
         title="An ignore comment that silences nothing",
         severity="low",
         place=module.at(comment.line, comment.column, comment.line, comment.column + len(comment.text)),
-        cause=f"nothing is found here that `{named}` would silence",
-        change="delete the comment",
+        cause=message("check.unused_ignore", comment=named),
+        change=message("check.delete_comment"),
     )
 
 

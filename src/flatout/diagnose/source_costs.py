@@ -14,10 +14,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 from flatout.problems.prediction import device_work_ms
 from flatout.records.evidence import Evidence, LoaderUse
+from flatout.records.message import message
 from flatout.records.report import Finding, Location
 from flatout.records.source import SYNTAX, UNUSED, CheckReport, Measured, MeasuredRun, Place, Severity, SourceFinding
 from flatout.source.project.project import Project
@@ -39,19 +40,6 @@ _SWITCHES = ("num_workers", "pin_memory", "persistent_workers")
 _BY_PLACE = ("sync", "transfer", "cadence")
 _ORDER = {"costs": 1, "not_measured": 2, "not_reached": 3, "free": 5}
 _SEVERITIES = ("error", "high", "medium", "low", "hint")
-_SAY = {
-    "no_steps": "run {id} has no training step, so it tells nothing of what is found here",
-    "changed": "changed since the run began, so that lines are matched by their text: {files}",
-    "no_gpu": "the run used no GPU",
-    "hidden": "of {ms:.3g} ms here most pass while the device computes",
-    "live": "{name} is {value} in this run",
-    "waits": "a step waits {ms:.2g} ms for its batch",
-    "pauses": "evaluation, checkpoints and logging take {ms:.2g} ms a step together",
-    "unseen": "in none of {looks:,.0f} looks at what runs beside it",
-    "few_looks": "too few looks at the lines of this run",
-    "other": "a run does not show what this costs",
-    "no_line": "the file was changed, and what the run saw is not in it any more",
-}
 # A file and a line of it, as the check names them.
 Spot = tuple[str, int]
 # File systems round their times.
@@ -72,12 +60,12 @@ def joined(report: CheckReport, project: Project, run: StoredRun, evidence: Evid
     """The findings with what the run says of each: the dearest first, those that are free last and of low severity."""
     facts = MeasuredRun(run.id, evidence.step_ms, evidence.report.run.device)
     if not evidence.step_ms:
-        return replace(report, run=facts, notices=(*report.notices, _SAY["no_steps"].format(id=run.id)))
+        return replace(report, run=facts, notices=(*report.notices, message("check.no_steps", run=run.id)))
     judge = Judge(project, run, evidence)
     found = [judge.with_cost(one, report.findings) for one in report.findings]
     notices = report.notices
     if changed := judge.standing.changed:
-        notices = (*notices, _SAY["changed"].format(files=", ".join(changed)))
+        notices = (*notices, message("check.files_changed", files=tuple(changed)))
     return replace(report, findings=tuple(sorted(found, key=_weight)), run=facts, notices=notices)
 
 
@@ -116,7 +104,7 @@ class Judge:
 
     def _measured(self, one: SourceFinding, among: Sequence[SourceFinding]) -> Measured:
         judge = self._judges.get(one.family, self._unknown)
-        judged = judge(one) if one.place.cell is None else _not_measured("other")
+        judged = judge(one) if one.place.cell is None else _not_measured("check.cannot_tell")
         if judged.state != "costs" and (same := self.same(one, among)) is not None:
             return self._as_found(same)
         return judged
@@ -140,7 +128,7 @@ class Judge:
 
     def _wait(self, one: SourceFinding) -> Measured:
         if not self._run.on_gpu:
-            return _not_measured("no_gpu")
+            return _not_measured("check.no_gpu")
         own = self.standing.lines_of(one.place)
         sites = [site for spot in own for site in self._syncs.get(spot, ())]
         if not sites:
@@ -152,7 +140,7 @@ class Judge:
 
     def _copy(self, one: SourceFinding) -> Measured:
         if not self._run.on_gpu:
-            return _not_measured("no_gpu")
+            return _not_measured("check.no_gpu")
         sites = [site for spot in self.standing.lines_of(one.place) for site in self._copies.get(spot, ())]
         use = self._loader_of(one)
         if not sites and use is not None:
@@ -167,16 +155,16 @@ class Judge:
     def _feed(self, one: SourceFinding) -> Measured:
         use = self._loader_of(one)
         if use is None and _LOADERS.search(english(one.change or "")):
-            return self._not_seen(one) if self._run.loaders else _not_measured("other")
+            return self._not_seen(one) if self._run.loaders else _not_measured("check.cannot_tell")
         if use is None:
             return self._at_lines(one)
         if (live := self._live(one, use)) is not None:
             return live
         waits_ms = self._run.starved_ms
-        words = _SAY["waits"].format(ms=waits_ms)
+        words = message("check.step_waits", ms=waits_ms)
         if use.trains and waits_ms < FREE * self._run.step_ms:
             return Measured("free", waits_ms, waits_ms / self._run.step_ms, words)
-        return Measured("not_measured", words=words if use.trains else _SAY["other"])
+        return Measured("not_measured", words=words if use.trains else message("check.cannot_tell"))
 
     def _pause(self, one: SourceFinding) -> Measured:
         spots = self.standing.lines_of(one.place)
@@ -188,9 +176,9 @@ class Judge:
             return self._cost(ms, may_hide=False)
         most_ms = sum(self._run.phase(name).ms for name in _CADENCE)
         if most_ms < FREE * self._run.step_ms:
-            words = _SAY["pauses"].format(ms=most_ms)
+            words = message("check.pauses", ms=most_ms)
             return Measured("free", most_ms, most_ms / self._run.step_ms, words)
-        return _not_measured("other")
+        return _not_measured("check.cannot_tell")
 
     def _at_lines(self, one: SourceFinding) -> Measured:
         spots = self.standing.lines_of(one.place)
@@ -199,16 +187,18 @@ class Judge:
         if ms:
             return self._cost(ms)
         if self._run.line_looks < _ENOUGH_LOOKS:
-            return _not_measured("few_looks")
+            return _not_measured("check.few_looks")
         beside = self.standing.beside(one.place)
         if beside is None:
-            return _not_measured("other")
+            return _not_measured("check.cannot_tell")
         if any(spot in self._lines or spot in self._in_workers for spot in beside):
-            return Measured("free", 0.0, 0.0, _SAY["unseen"].format(looks=self._run.line_looks))
+            return Measured("free", 0.0, 0.0, message("check.unseen", looks=self._run.line_looks))
         return self._not_seen(one)
 
     def _unknown(self, one: SourceFinding) -> Measured:
-        return _not_measured("no_gpu" if one.family == "compute" and not self._run.on_gpu else "other")
+        return _not_measured(
+            "check.no_gpu" if one.family == "compute" and not self._run.on_gpu else "check.cannot_tell"
+        )
 
     # What they have in common.
 
@@ -217,12 +207,12 @@ class Judge:
         step_ms = self._run.step_ms
         busy_ms = device_work_ms(self._run) if may_hide else 0.0
         exposed_ms = min(ms, max(0.0, step_ms - (busy_ms or 0.0)))
-        words = _SAY["hidden"].format(ms=ms) if exposed_ms < 0.5 * ms else ""
+        words = message("check.hidden", ms=ms) if exposed_ms < 0.5 * ms else ""
         return Measured("costs" if exposed_ms >= FREE * step_ms else "free", exposed_ms, exposed_ms / step_ms, words)
 
     def _not_seen(self, one: SourceFinding) -> Measured:
         if one.place.file in self.standing.changed:
-            return _not_measured("no_line")
+            return _not_measured("check.line_gone")
         return Measured("not_reached")
 
     def _as_found(self, finding: Finding) -> Measured:
@@ -244,7 +234,7 @@ class Judge:
         value = use.settings.get(named[1]) if named is not None and named[1] in _SWITCHES else None
         if named is None or not value:
             return None
-        return Measured("free", 0.0, 0.0, _SAY["live"].format(name=named[1], value=value))
+        return Measured("free", 0.0, 0.0, message("check.live_setting", name=named[1], value=value))
 
     def _lines_ms(self, spots: Iterable[Spot]) -> float:
         return sum(line.ms for spot in spots for line in self._lines.get(spot, ()))
@@ -269,8 +259,8 @@ def _severity(one: SourceFinding, measured: Measured) -> Severity:
     return max(one.severity, by_cost, key=lambda each: -_SEVERITIES.index(each))
 
 
-def _not_measured(why: str) -> Measured:
-    return Measured("not_measured", words=_SAY[why])
+def _not_measured(why: Literal["check.no_gpu", "check.few_looks", "check.cannot_tell", "check.line_gone"]) -> Measured:
+    return Measured("not_measured", words=message(why))
 
 
 def _snippets(run: StoredRun, evidence: Evidence) -> dict[Location, str]:

@@ -21,7 +21,7 @@ from flatout.diagnose.source_check import check, chosen
 from flatout.diagnose.source_costs import Judge
 from flatout.problems.catalogue import problems
 from flatout.records.evidence import Evidence
-from flatout.records.message import Message
+from flatout.records.message import Message, message
 from flatout.records.report import Finding, Location, RelatedLine, RunReport, SourceSide, Unmeasured
 from flatout.records.source import SYNTAX, UNUSED, SourceFinding
 from flatout.source.project.loading import load
@@ -236,7 +236,7 @@ def _as_finding(one: SourceFinding, evidence: Evidence) -> Finding:
         severity="medium",
         location=_location(one),
         evidence={"line_ms_per_step": round(ms, 2), "line_share": round(one.measured.share or 0.0, 3)},
-        cause=f"{one.cause}; this takes {ms:.3g} of each {evidence.step_ms:.3g} ms step at most",
+        cause=message("check.costs_at_most", cause=one.cause, ms=ms, step_ms=evidence.step_ms),
         remedy=None,
         change=one.change,
         predicted_gain=None,

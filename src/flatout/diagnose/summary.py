@@ -17,6 +17,7 @@ from flatout.diagnose.resources import gpu_use, host_use
 from flatout.diagnose.sites import call_sites, slowest_lines, stage_costs, stage_notices
 from flatout.diagnose.verdict import verdict, with_findings
 from flatout.records.evidence import Evidence
+from flatout.records.message import Message, message, verbatim
 from flatout.records.report import (
     PHASES,
     GpuUse,
@@ -51,7 +52,7 @@ def examine(run: StoredRun) -> Evidence:
     evidence = replace(evidence, report=replace(evidence.report, worker_lines=shown, snippets=_snippets(evidence)))
     if not evidence.report.run.steps:
         return evidence
-    trouble: list[str] = []
+    trouble: list[Message] = []
     found = findings(evidence, trouble)
     report = evidence.report
     judged = replace(
@@ -192,14 +193,16 @@ def _rank_use(rank: Rank) -> RankUse:
     )
 
 
-# What the reader of a report must know about the recording: not measured, lost, broken off.
-
-
-def notices(run: StoredRun, ranks: Sequence[Rank], gpu: GpuUse | None, on_gpu: bool) -> tuple[str, ...]:
-    """One line each; the same line from many processes appears once."""
-    lines = [*run.manifest.notices, *_recorded(run), *_broken_off(run, ranks), *_not_measured(ranks, gpu, on_gpu)]
+def notices(run: StoredRun, ranks: Sequence[Rank], gpu: GpuUse | None, on_gpu: bool) -> tuple[Message | str, ...]:
+    """What the reader of a report must know about the recording: not measured, lost, broken off. Each said once."""
+    lines: list[Message | str] = [
+        *run.manifest.notices,
+        *_recorded(run),
+        *_broken_off(run, ranks),
+        *_not_measured(ranks, gpu, on_gpu),
+    ]
     # Last, because reading the files is what finds the unreadable ones.
-    lines += [*_losses(run), *(f"left out: {why}" for why in run.unreadable)]
+    lines += [*_losses(run), *(message("run.file_left_out", why=verbatim(why)) for why in run.unreadable)]
     return tuple(dict.fromkeys(lines))
 
 
@@ -208,7 +211,7 @@ def _recorded(run: StoredRun) -> Iterator[str]:
         yield from (str(value) for value in recording.values("notice"))
 
 
-def _broken_off(run: StoredRun, ranks: Sequence[Rank]) -> Iterator[str]:
+def _broken_off(run: StoredRun, ranks: Sequence[Rank]) -> Iterator[Message]:
     if run.manifest.exit_code in (None, 0) or len(ranks) < 2:
         return
     failed = [rank for rank in ranks if rank.exit is None or rank.exit.get("error")]
@@ -216,62 +219,64 @@ def _broken_off(run: StoredRun, ranks: Sequence[Rank]) -> Iterator[str]:
         return
     if len({rank.host for rank in failed}) > 1:
         # Clocks of different hosts do not compare, so none can be called the first.
-        yield f"{_names(failed)} did not come to a normal end"
+        yield message("run.ranks_ended_early", ranks=_names(failed))
         return
     first = min(failed, key=_broke_off_ns)
-    error = f": {first.exit['error']}" if first.exit and first.exit.get("error") else ""
-    code = run.manifest.exit_code
-    yield f"{first.name} failed first, after {first.steps.total} steps{error} (the run ended with {_exit_words(code)})"
+    facts = {"rank": first.name, "steps": first.steps.total, "ending": _how_ended(run.manifest.exit_code)}
+    error = first.exit.get("error") if first.exit else None
+    if error:
+        yield message("run.rank_failed_first_with", error=verbatim(str(error)), **facts)
+    else:
+        yield message("run.rank_failed_first", **facts)
 
 
 def _broke_off_ns(rank: Rank) -> int:
     return int(rank.exit["end_ns"]) if rank.exit and rank.exit.get("end_ns") else rank.last_seen_ns()
 
 
-def _exit_words(code: int | None) -> str:
+def _how_ended(code: int | None) -> Message:
     if code is not None and code > 128:
         try:
-            return f"exit code {code}, {signal.Signals(code - 128).name}"
+            return message("run.exit_signal", code=code, signal=signal.Signals(code - 128).name)
         except ValueError:
             pass
-    return f"exit code {code}"
+    return message("run.exit_code", code=code)
 
 
-def _names(ranks: Sequence[Rank]) -> str:
-    return ", ".join(rank.name for rank in ranks)
+def _names(ranks: Sequence[Rank]) -> tuple[str, ...]:
+    return tuple(rank.name for rank in ranks)
 
 
-def _not_measured(ranks: Sequence[Rank], gpu: GpuUse | None, on_gpu: bool) -> Iterator[str]:
+def _not_measured(ranks: Sequence[Rank], gpu: GpuUse | None, on_gpu: bool) -> Iterator[Message]:
     unknown = [rank for rank in ranks if rank.steady.samples_per_s is None]
     if unknown:
-        yield f"samples/s not measured: the batch size could not be told ({_names(unknown)})"
+        yield message("run.samples_not_measured", ranks=_names(unknown))
     if ranks and all(rank.lines is None for rank in ranks):
-        yield "slow lines not measured: the line sampler recorded nothing (too short a run, or switched off)"
+        yield message("run.lines_not_measured")
     if ranks and on_gpu and (gpu is None or gpu.starved_share is None):
-        yield "GPU starvation not measured: no step was timed on the device"
+        yield message("run.starvation_not_measured")
     if ranks and on_gpu and (gpu is None or gpu.util_mean is None):
-        yield "GPU utilisation not measured"
+        yield message("run.utilisation_not_measured")
 
 
-def _losses(run: StoredRun) -> Iterator[str]:
+def _losses(run: StoredRun) -> Iterator[Message]:
     for recording in run.recordings:
-        lost, name = recording.lost, f"process {recording.facts.get('pid', recording.path.stem)}"
-        if lost.dropped_records:
-            gaps = recording.count("gap")
-            when = f" in {gaps} gap(s)" if gaps else ""
-            yield f"{name}: {lost.dropped_records} records could not be written{when} (disk full?)"
+        lost, process = recording.lost, str(recording.facts.get("pid", recording.path.stem))
+        gaps = recording.count("gap")
+        if lost.dropped_records and gaps:
+            yield message("run.records_dropped_in_gaps", process=process, count=lost.dropped_records, gaps=gaps)
+        elif lost.dropped_records:
+            yield message("run.records_dropped", process=process, count=lost.dropped_records)
         if lost.damaged_slots or lost.broken_texts:
-            yield f"{name}: {lost.damaged_slots} records and {lost.broken_texts} texts are damaged and left out"
+            yield message("run.records_damaged", process=process, records=lost.damaged_slots, texts=lost.broken_texts)
     for source in ("gpu", "host", "processes"):
         rows = run.rows(source)
         if rows is not None and rows.lost:
-            yield f"telemetry: {rows.lost} rows of {source} are lost"
-
-
-# What became of the remedies that a profile asked for: the last word of the first rank on each.
+            yield message("run.rows_lost", rows=rows.lost, source=source)
 
 
 def remedy_states(run: StoredRun, ranks: Sequence[Rank]) -> tuple[RemedyState, ...]:
+    """What became of the remedies that a profile asked for: the last word of the first rank on each."""
     latest: dict[str, RemedyState] = {}
     for recording in first_recordings(run, ranks):
         for value in recording.values("remedy"):

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from flatout.records.evidence import Evidence
+from flatout.records.message import Message, message, verbatim
 from flatout.records.report import Bound, Check, CheckState, Cost, Finding, GpuUse, Grounds, PhaseShare, Verdict
 from flatout.words.figures import plain
 from flatout.words.verdict import in_english
@@ -30,6 +31,7 @@ _LEAST_UTIL, _MOST_SPREAD = 85.0, 10.0
 _MOST_WAIT_MS, _MOST_CADENCE, _MOST_SYNC = 10.0, 0.10, 0.05
 _MOST_DEVICE_MEMORY, _MOST_HOST_MEMORY, _MOST_CPU = 0.95, 0.85, 0.9
 _MOST_OWN = 0.01
+_NOT_KNOWN = verbatim("–")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,74 +109,88 @@ def _told(bound: Bound, healthy: bool, grounds: Grounds | None) -> Verdict:
     return Verdict(bound, healthy, in_english(grounds, healthy), grounds)
 
 
-# The checklist of a run: performance, resources and the end of it, each with the figure of this run. Where common
-# advice asks for a symptom (utilisation above some figure), the cause is asked for beside it.
-
-
 def checklist(run: Evidence) -> tuple[Check, ...]:
-    """Every check, also those that could not be measured here; a run without a step has no performance."""
+    """Performance, resources and the end of a run, each with its figure, also what could not be measured here.
+
+    Where common advice asks for a symptom (utilisation above some figure), the cause is asked for beside it. A run
+    without a step has no performance.
+    """
     performance = tuple(_performance(run)) if run.report.run.steps else ()
     return (*performance, *_resources(run), *_end(run))
 
 
 def _performance(run: Evidence) -> Iterator[Check]:
-    group, gpu, report = "performance", run.report.gpu, run.report
+    gpu, report = run.report.gpu, run.report
     rate = report.throughput.samples_per_s
-    yield Check(group, "samples/s is known", _state(rate is not None), _figure(rate, "{:.3g} samples/s"))
-    worth = [one for one in report.findings if one.predicted_gain and one.predicted_gain.mid >= 1 + WORTH_FIXING]
-    said = ", ".join(f"{one.code} ×{one.predicted_gain.mid:.2f}" for one in worth[:3] if one.predicted_gain)
-    yield Check(group, "nothing would gain 5%", _state(not worth), said or "nothing found")
+    figure = _NOT_KNOWN if rate is None else message("checklist.samples_per_s", rate=rate)
+    yield _performance_check("checklist.rate_known", _state(rate is not None), figure)
+    worth = [
+        finding
+        for finding in report.findings
+        if finding.predicted_gain is not None and finding.predicted_gain.mid >= 1 + WORTH_FIXING
+    ]
+    gains = ", ".join(
+        f"{finding.code} ×{finding.predicted_gain.mid:.2f}" for finding in worth[:3] if finding.predicted_gain
+    )
+    figure = verbatim(gains) if worth else message("checklist.nothing_found")
+    yield _performance_check("checklist.nothing_gains", _state(not worth), figure)
     starved = gpu.starved_share if gpu else None
-    yield _below(group, "the GPU starves for less than 5% of a step", starved, _MOST_STARVED)
-    yield _below(group, "the GPU has work queued at 80% of launches", gpu.drained_share if gpu else None, _MOST_DRAINED)
+    yield _below("performance", "checklist.starves", starved, _MOST_STARVED)
+    yield _below("performance", "checklist.queued", gpu.drained_share if gpu else None, _MOST_DRAINED)
     util, spread = (gpu.util_mean, gpu.util_spread) if gpu else (None, None)
-    yield Check(group, "utilisation of 85% or more", _at_least(util, _LEAST_UTIL), _figure(util, "{:.0f}%"))
-    yield Check(
-        group, "utilisation steady within 10 points", _at_most(spread, _MOST_SPREAD), _figure(spread, "± {:.0f}")
-    )
-    wait_ms = run.phase("data").ms
-    short = wait_ms < _MOST_WAIT_MS or run.phase("data").share < _MOST_STARVED
-    yield Check(
-        group, "the wait for a batch is short (10 ms, or 5%)", _state(short), _figure(wait_ms, "{:.3g} ms a step")
-    )
-    cadence = sum(run.phase(name).share for name in ("eval", "checkpoint", "logging"))
-    yield _below(group, "evaluation, checkpoints, logging below 10%", cadence, _MOST_CADENCE)
+    yield _performance_check("checklist.utilisation", _at_least(util, _LEAST_UTIL), _figure(util, "{:.0f}%"))
+    yield _performance_check("checklist.steady", _at_most(spread, _MOST_SPREAD), _figure(spread, "± {:.0f}"))
+    wait = run.phase("data")
+    is_short = wait.ms < _MOST_WAIT_MS or wait.share < _MOST_STARVED
+    yield _performance_check("checklist.wait", _state(is_short), message("checklist.ms_a_step", ms=wait.ms))
+    cadence = sum(run.phase(name).share for name in _CADENCE)
+    yield _below("performance", "checklist.cadence", cadence, _MOST_CADENCE)
     sync = run.phase("sync").share if run.on_gpu else None
-    yield _below(group, "waiting for results below 5%", sync, _MOST_SYNC)
+    yield _below("performance", "checklist.sync", sync, _MOST_SYNC)
 
 
 def _resources(run: Evidence) -> Iterator[Check]:
     group, environment = "resources", run.report.environment
     used, whole = _peak(run, "gpu_memory_bytes"), _peak(run, "gpu_memory_total_bytes")
-    yield _below(group, "GPU memory below 95%", used / whole if used and whole else None, _MOST_DEVICE_MEMORY)
+    yield _below(group, "checklist.gpu_memory", used / whole if used and whole else None, _MOST_DEVICE_MEMORY)
     host = run.report.host
     limits = [environment.get("memory_limit_bytes"), environment.get("memory_bytes")]
     known = [float(limit) for limit in limits if isinstance(limit, int | float) and limit > 0]
     memory = host.memory_peak if host else None
-    asked = "host memory below 85% of what there is"
-    yield _below(group, asked, memory / min(known) if memory is not None and known else None, _MOST_HOST_MEMORY)
+    share = memory / min(known) if memory is not None and known else None
+    yield _below(group, "checklist.host_memory", share, _MOST_HOST_MEMORY)
     cores = host.cpu_cores if host else None
-    yield _below(group, "processors below 90%", None if cores is None else cores / run.cpus, _MOST_CPU)
+    yield _below(group, "checklist.processors", None if cores is None else cores / run.cpus, _MOST_CPU)
     swap = _growth(run, "swap_used_bytes")
-    yield Check(group, "no swapping", _at_most(swap, _GIB / 16), _figure(swap and swap / _GIB, "{:.2f} GiB more"))
+    figure = _NOT_KNOWN if swap is None else message("checklist.gib_more", gib=swap / _GIB)
+    yield Check(group, message("checklist.swap"), _at_most(swap, _GIB / 16), figure)
     killed = _growth(run, "oom_kills")
-    yield Check(group, "nothing killed for want of memory", _at_most(killed, 0.5), _figure(killed, "{:.0f} killed"))
+    figure = _NOT_KNOWN if killed is None else message("checklist.killed", count=killed)
+    yield Check(group, message("checklist.oom"), _at_most(killed, 0.5), figure)
 
 
 def _end(run: Evidence) -> Iterator[Check]:
     group, code = "the run", run.report.run.exit_code
-    yield Check(group, "the script ended well", _unknown_or(code is None, code == 0), f"exit code {code}")
-    yield _below(group, "flatout itself cost below 1%", run.report.overhead.share, _MOST_OWN)
+    state = _unknown_or(code is None, code == 0)
+    yield Check(group, message("checklist.ended_well"), state, message("run.exit_code", code=code))
+    yield _below(group, "checklist.own_cost", run.report.overhead.share, _MOST_OWN)
     # Said, not left out: whoever ticks a list wants to know what nobody has looked at.
-    yield Check(group, "the loss falls, without NaN", "not measured", "flatout does not read your loss")
+    yield Check(group, message("checklist.loss"), "not measured", message("checklist.loss_unread"))
+
+
+def _performance_check(asked: str, state: CheckState, figure: Message) -> Check:
+    return Check("performance", message(asked), state, figure)
 
 
 def _below(group: str, asked: str, share: float | None, most: float) -> Check:
-    return Check(group, asked, _at_most(share, most), _figure(share and 100 * share, "{:.1f}%"))
+    return Check(
+        group, message(asked), _at_most(share, most), _figure(None if share is None else 100 * share, "{:.1f}%")
+    )
 
 
-def _figure(value: float | None, form: str) -> str:
-    return "–" if value is None else plain(form.format(value))
+def _figure(value: float | None, form: str) -> Message:
+    """A figure that every language writes alike."""
+    return _NOT_KNOWN if value is None else verbatim(plain(form.format(value)))
 
 
 def _state(met: bool) -> CheckState:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from types import TracebackType
 
+from flatout.records.message import Message, message, verbatim
 
-class Notices(list[str]):
-    def unless(self, what: str) -> _Attempt:
-        """`with notices.unless("no telemetry"):` try something; if it fails, note what is missing and go on."""
+
+class Notices(list[Message | str]):
+    def unless(self, what: Message) -> _Attempt:
+        """`with notices.unless(message("run.no_telemetry")):` try something; if it fails, say so and go on."""
         return _Attempt(self, what)
 
 
 class _Attempt:
-    def __init__(self, notices: Notices, what: str) -> None:
+    def __init__(self, notices: Notices, what: Message) -> None:
         self._notices = notices
         self._what = what
 
@@ -22,5 +24,6 @@ class _Attempt:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> bool:
         if not isinstance(error, Exception):
             return False
-        self._notices.append(f"{self._what} ({type(error).__name__}: {error})")
+        why = verbatim(f"{type(error).__name__}: {error}")
+        self._notices.append(message("run.attempt_failed", what=self._what, error=why))
         return True

@@ -17,6 +17,7 @@ from flatout.launch.environment import fresh_memory_ms
 from flatout.launch.live import BackgroundVerdict, Follower, LiveView, StatusView, View
 from flatout.launch.notices import Notices
 from flatout.launch.terminal import Terminal
+from flatout.records.message import message
 from flatout.records.sample import Tick
 from flatout.store.directory import RunDirectory
 from flatout.store.manifest import Manifest
@@ -81,29 +82,29 @@ class Observer:
         self._captured: dict[str, Any] = {}
 
     def show_line(self, on: Terminal) -> None:
-        with self._notices.unless("no live line"):
+        with self._notices.unless(message("run.no_live_line")):
             assert on.fd is not None
             self._show(StatusView(on.fd, on.color, on.unicode))
 
     def show_screen(self, output: CapturedOutput) -> None:
-        with self._notices.unless("no live view"):
+        with self._notices.unless(message("run.no_live_view")):
             output.screen.open()
             self._show(output.screen, BackgroundVerdict(self._run.path))
 
     def show(self, view: View) -> None:
-        with self._notices.unless("no live view"):
+        with self._notices.unless(message("run.no_live_view")):
             self._show(view)
 
     def _show(self, view: View, judged: BackgroundVerdict | None = None) -> None:
         self._live = LiveView(Follower(self._work / "proc"), view, judged)
 
     def expose(self, exposed: MetricsServer, run: str) -> None:
-        with self._notices.unless("no metrics"):
+        with self._notices.unless(message("run.no_metrics")):
             exposed.start(run, self._work / "proc")
             self._exposed = exposed
 
     def sample(self, pid: int, interval_s: float) -> None:
-        with self._notices.unless("no telemetry"):
+        with self._notices.unless(message("run.no_telemetry")):
             self._sampling = Sampling(pid, interval_s, self._on_tick)
             self._sampling.start()
 
@@ -115,12 +116,12 @@ class Observer:
         self._filing.on_tick(tick)
         if not self._gpus_kept and self._captured and tick.gpu is not None and tick.gpu.facts:
             self._gpus_kept = True
-            with self._notices.unless("the GPUs' names are known at the end only"):
+            with self._notices.unless(message("run.gpu_names_late")):
                 self._keep({**self._captured, **self._gpus()})
 
     def capture_environment(self, cwd: Path) -> None:
         """Machine, limits, commit and variables, as they are when the run begins."""
-        with self._notices.unless("environment not captured"):
+        with self._notices.unless(message("run.environment_not_captured")):
             limits = CgroupSampler().sample()
             captured = {
                 **environment.machine_facts(),
@@ -138,19 +139,19 @@ class Observer:
         self._run.update(replace(self._manifest, environment=known))
 
     def stop(self) -> None:
-        with self._notices.unless("the live view did not end well"):
+        with self._notices.unless(message("run.view_ended_badly")):
             if self._live is not None:
                 self._live.close()
-        with self._notices.unless("the metrics did not end well"):
+        with self._notices.unless(message("run.metrics_ended_badly")):
             if self._exposed is not None:
                 self._exposed.close()
-        with self._notices.unless("telemetry did not end well"):
+        with self._notices.unless(message("run.telemetry_ended_badly")):
             if self._sampling is not None:
                 self._sampling.stop()
                 self._notices += self._sampling.notices
         dropped = self._filing.close()
         if dropped:
-            self._notices.append(f"{dropped} telemetry samples are missing: the disk was full")
+            self._notices.append(message("run.samples_dropped", count=dropped))
 
     def environment(self) -> dict[str, Any]:
         """What was captured at the start, and what telemetry has learnt since."""
@@ -160,7 +161,7 @@ class Observer:
             found["telemetry_ms_per_tick"] = self._sampling.cost.cpu_ms_per_tick
             ours = (str(self._work) + os.sep, str(_PACKAGE) + os.sep)
             files = [file for file in self._sampling.data_files if not file.startswith(ours)]
-            with self._notices.unless("file systems of the data not known"):
+            with self._notices.unless(message("run.filesystems_not_known")):
                 found["data_filesystems"] = _run_within(_LOOK_LIMIT_S, lambda: data_filesystems(files))
         return found
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from flatout.errors import FlatoutError
+from flatout.records.message import Message, message
 from flatout.remedies.catalogue import Remedy, known
 
 _TABLE = "remedies"
@@ -33,7 +34,7 @@ class Profile:
     """What to apply, by the remedies' ids and in their order, and what there is to say about it."""
 
     values: dict[str, Any]
-    notices: tuple[str, ...] = ()
+    notices: tuple[Message, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ def _resolve_conflicts(values: Mapping[str, Any]) -> Profile:
             excluded = other in remedies[name].conflicts or name in remedies[other].conflicts
             if name in held and other != name and excluded:
                 del held[other]
-                notices.append(f"{other} is left out: {name} was asked for after it, and only one of them can hold")
+                notices.append(message("profile.conflict", dropped=other, kept=name))
     order = {remedy: place for place, remedy in enumerate(remedies)}
     return Profile(dict(sorted(held.items(), key=lambda pair: order[pair[0]])), tuple(reversed(notices)))
 

@@ -13,20 +13,16 @@ from typing import Any
 from flatout.diagnose.source_join import merged
 from flatout.diagnose.summary import examine
 from flatout.launch.terminal import Terminal, write_stderr
+from flatout.records.message import Message, message, verbatim
 from flatout.records.report import RunReport
 from flatout.report.json import to_json
 from flatout.report.terminal import render
 from flatout.store.directory import RunDirectory
 from flatout.store.run import StoredRun
+from flatout.words import english
 
 # A verdict is waited for: the source has no more than this for its part.
 _SOURCE_S = 0.3
-_SAY = {
-    "no_json": "{file!r} could not be written ({error}); the same is in {path}",
-    "isolated": "python was started with {flag}, which keeps flatout out: leave it away to watch the script",
-    "no_torch": "no Python process below this command used an optimizer or a DataLoader of torch 2.4 or newer",
-    "no_step": "torch was at work, but no optimizer made a step",
-}
 
 
 def judge_finished_run(path: Path, argv: Sequence[str]) -> RunReport:
@@ -54,10 +50,10 @@ def show_report(
         try:
             _write_json(json_file, to_json(report))
         except OSError as error:
-            words = _SAY["no_json"].format(file=json_file, error=error, path=path)
-            report = replace(report, notices=(words, *report.notices))
+            notice = message("run.json_not_written", file=json_file, error=verbatim(str(error)), path=str(path))
+            report = replace(report, notices=(notice, *report.notices))
             if quiet:
-                write_stderr(f"flatout: {words}\n")
+                write_stderr(f"flatout: {english(notice)}\n")
     if not quiet:
         cwd = Path.cwd()
         write_stderr(
@@ -73,12 +69,12 @@ def show_report(
         )
 
 
-def explain_no_step(argv: Sequence[str], recordings: int) -> str:
+def explain_no_step(argv: Sequence[str], recordings: int) -> Message:
     """The likeliest reason why no step was seen."""
     if recordings:
-        return _SAY["no_step"]
+        return message("run.no_optimizer_step")
     flag = _isolating_flag(argv)
-    return _SAY["isolated"].format(flag=flag) if flag else _SAY["no_torch"]
+    return message("run.python_isolated", flag=flag) if flag else message("run.no_torch")
 
 
 def _isolating_flag(argv: Sequence[str]) -> str | None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from flatout.records.message import Message
+
 Role = Literal["main", "worker", "other"]
 
 # A row of floats holds a role as its place in this tuple.
@@ -82,7 +84,7 @@ class GpuReading:
     t_s: float
     gpus: tuple[GpuSample, ...] = ()
     facts: tuple[GpuFacts, ...] = ()
-    reason: str | None = None
+    reason: Message | None = None
     driver: str | None = None
     age_s: float = 0.0
     fresh: bool = True

@@ -27,7 +27,7 @@ def live_view(tick: Tick) -> RenderableType:
             names = {facts.gpu: facts.name for facts in tick.gpu.facts}
             parts.append(_gpu_table(tick.gpu.gpus, names))
         if tick.gpu.reason:
-            parts.append(Text(tick.gpu.reason, style="yellow"))
+            parts.append(Text(english(tick.gpu.reason), style="yellow"))
     parts.append(Text(_host_line(tick)))
     if tick.processes:
         parts.append(_process_table(tick))

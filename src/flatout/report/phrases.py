@@ -14,45 +14,6 @@ from flatout.words import chinese
 
 _GAPS = {"{n}": r"([-+]?[\d.,]+(?:e[-+]?\d+)?)", "{}": "(.+?)"}
 PHRASES = {
-    # Figures of the checklist.
-    "{n} samples/s": "{0} 样本/秒",
-    "{n} ms a step": "每步 {0} ms",
-    "{n} GiB more": "增加 {0} GiB",
-    "{n} killed": "终止 {0} 个",
-    "exit code {n}": "退出码 {0}",
-    "nothing found": "没有发现",
-    "flatout does not read your loss": "flatout 不读取你的损失",
-    # Notices of a run.
-    "GPU not measured: no NVIDIA driver (libnvidia-ml.so) on this machine": (
-        "未测量 GPU：这台机器上没有 NVIDIA 驱动（libnvidia-ml.so）"
-    ),
-    "GPU not measured: nvidia-ml-py is not installed (pip install nvidia-ml-py)": (
-        "未测量 GPU：没有安装 nvidia-ml-py（pip install nvidia-ml-py）"
-    ),
-    "GPU starvation not measured: no step was timed on the device": (
-        "未测量 GPU 缺数据的时间：没有在设备上为任何一步计时"
-    ),
-    "GPU utilisation not measured": "未测量 GPU 利用率",
-    "samples/s not measured: the batch size could not be told ({})": "未测量样本/秒：无法得知批大小（{0}）",
-    "slow lines not measured: the line sampler recorded nothing (too short a run, or switched off)": (
-        "未测量慢的代码行：行采样器没有记录（运行太短，或已关闭）"
-    ),
-    "torch was at work, but no optimizer made a step": "torch 在工作，但没有任何优化器更新过",
-    # How far two runs compare.
-    "one process each: what processes differ by is assumed (1% each), not measured here; "
-    "several runs of either, as {},RUN2 {},RUN3, would measure it": (
-        "每边只有一个进程：进程之间的差异是假定的（各 1%），没有实测；每边给几次运行即可测出，如 {0},RUN2 {1},RUN3"
-    ),
-    "the scripts differ: {} and {}": "脚本不同：{0} 与 {1}",
-    "the devices differ: {} and {}": "设备不同：{0} 与 {1}",
-    "batches differ in size ({} and {} samples a step): compare by samples, not by steps": (
-        "批大小不同（每步 {0} 与 {1} 个样本）：应按样本比较，不按步比较"
-    ),
-    "samples are not known in all of them, so steps are compared, whatever their size": (
-        "并非都知道样本数，因此按步比较，不论每步大小"
-    ),
-    "{} ended with exit code {n}": "{0} 以退出码 {1} 结束",
-    "{} is still being recorded: this is as far as it has got": "{0} 仍在记录中：这是到目前为止的情况",
     # Why the search for a fix ended.
     "nothing was left to try": "没有剩下可试的措施",
     "the time was spent": "时间已用完",

@@ -355,7 +355,7 @@ def _notices(page: Page) -> tuple[Message | str, ...]:
     if page.verbose:
         return notices
     if page.report.run.device == "cpu":
-        notices = tuple(notice for notice in notices if not english(notice).startswith("GPU not measured"))
+        notices = tuple(notice for notice in notices if isinstance(notice, str) or notice.id != "nvml.absent")
     return notices[:6]
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from flatout.errors import FlatoutError
+from flatout.records.message import Message, message, verbatim
 from flatout.store.manifest import Manifest, read_manifest, write_json, write_manifest
 from flatout.store.mounts import filesystem_of, is_network
 from flatout.store.redaction import redact
@@ -34,7 +35,7 @@ class RunDirectory:
 
     path: Path
     work: Path
-    notices: tuple[str, ...] = ()
+    notices: tuple[Message, ...] = ()
 
     @property
     def id(self) -> str:
@@ -72,7 +73,9 @@ class RunDirectory:
             for part in _PARTS:
                 shutil.copytree(self.work / part, self.path / part, dirs_exist_ok=True)
         except OSError as error:
-            notice = f"the records could not be copied to {str(self.path)!r} ({error}); they are in {str(self.work)!r}"
+            notice = message(
+                "run.records_not_copied", path=str(self.path), error=verbatim(str(error)), work=str(self.work)
+            )
             self.notices = (*self.notices, notice)
             return replace(manifest, notices=(*manifest.notices, notice))
         shutil.rmtree(self.work, ignore_errors=True)
@@ -96,7 +99,7 @@ def create_run(
     """
     root = (root or DEFAULT_ROOT).absolute()
     run_id = _new_id(script, clock, root)
-    notices: tuple[str, ...] = ()
+    notices: tuple[Message, ...] = ()
     path = out.absolute() if out else root / run_id
     try:
         _make(path)
@@ -104,15 +107,14 @@ def create_run(
         wanted = path
         path = fallback_root() / run_id
         _make(path)
-        notices = (f"{str(wanted)!r} is not writable ({error.strerror or error}): the run is kept in {str(path)!r}",)
+        why = verbatim(str(error.strerror or error))
+        notices = (message("run.folder_not_writable", folder=str(wanted), error=why, path=str(path)),)
     kind = filesystem_of(path, mountinfo)
     if kind is None or not is_network(kind):
         return RunDirectory(path, path, notices)
     work = Path(tempfile.mkdtemp(prefix="flatout-"))
     _make(work)
-    notice = (
-        f"{str(path.parent)!r} is on a network file system ({kind}): records are kept locally and copied at the end"
-    )
+    notice = message("run.folder_on_network", folder=str(path.parent), kind=kind)
     return RunDirectory(path, work, (*notices, notice))
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from flatout.errors import FlatoutError
 from flatout.records.atomic import PRIVATE, write_atomic
+from flatout.records.message import Message
 from flatout.store.redaction import redact, redact_argv
+from flatout.words.codec import encode, with_messages
 
 SCHEMA = 1
 NAME = "manifest.json"
@@ -30,7 +32,7 @@ class Manifest:
     python: str | None = None
     flatout: str | None = None
     environment: dict[str, Any] = field(default_factory=dict)
-    notices: tuple[str, ...] = ()
+    notices: tuple[Message | str, ...] = ()
     wall_s: float | None = None
     pid: int | None = None
     pid_start: str | None = None
@@ -44,13 +46,13 @@ class Manifest:
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Replace the manifest in `folder` at one stroke. Secrets are taken out here, whoever calls."""
     _refuse_foreign(folder / NAME)
-    value = redact(asdict(manifest))
+    value = redact(encode(manifest, only_finite=False))
     value["argv"] = list(redact_argv(manifest.argv))
     write_json(folder / NAME, {"schema": SCHEMA, **value})
 
 
 def read_manifest(folder: Path) -> Manifest:
-    value = _load(folder / NAME)
+    value = with_messages(_load(folder / NAME))
     known = {name: value[name] for name in Manifest.__slots__ if name in value}
     try:
         known["argv"] = tuple(known["argv"])

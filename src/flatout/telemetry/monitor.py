@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from flatout.records.message import Message, message
 from flatout.records.monitor import GpuStatus, GpuSummary, HostSummary, MonitorSummary, Spread
 from flatout.records.sample import GpuSample, Role, Tick, throttle_names
 from flatout.telemetry.cgroup import cpus_allowed
@@ -63,7 +64,7 @@ class MonitorTotals:
         self._first_s: float | None = None
         self._last_s = 0.0
         self._readings = 0
-        self._reason: str | None = None
+        self._reason: Message | None = None
 
     def add(self, tick: Tick) -> None:
         self._first_s = tick.t_s if self._first_s is None else self._first_s
@@ -199,71 +200,74 @@ def _used_share(available_bytes: float | None, total_bytes: float | None) -> flo
 # Utilisation counts any kernel, however small, so a high figure is checked against power and SM activity.
 
 
-def judge_gpu(spreads: Mapping[str, Spread | None], fluctuation: float | None) -> tuple[GpuStatus, str]:
+def judge_gpu(spreads: Mapping[str, Spread | None], fluctuation: float | None) -> tuple[GpuStatus, Message]:
     """One status and one sentence from utilisation, its fluctuation, power and SM activity."""
     util = spreads["util_percent"]
     if util is None or fluctuation is None:
-        return "not measured", "utilisation was not measured"
-    ran = f"some kernel ran {util.mean:.0f}% of the time"
+        return "not measured", message("monitor.not_measured")
+    mean = util.mean
     if util.count < _FEWEST_READINGS:
-        return "too short", f"{ran} in {util.count} readings, too few for a verdict: watch longer"
-    if util.mean < _UTIL_IDLE_PERCENT:
-        return "idle", f"next to idle: {ran}"
-    if util.mean < _UTIL_ROOM_PERCENT:
-        return "idle", f"{ran}: the GPU waits for something else about {100 - util.mean:.0f}% of the time"
-    if util.mean < _UTIL_TARGET_PERCENT:
-        return "room", f"{ran}, below the usual target of 85-95%: there is room"
+        return "too short", message("monitor.too_short", util=mean, readings=util.count)
+    if mean < _UTIL_IDLE_PERCENT:
+        return "idle", message("monitor.nearly_idle", util=mean)
+    if mean < _UTIL_ROOM_PERCENT:
+        return "idle", message("monitor.idle", util=mean, idle=100 - mean)
+    if mean < _UTIL_TARGET_PERCENT:
+        return "room", message("monitor.room", util=mean)
     light = _light(spreads)
-    if light:
-        return "light", f"{ran}, but {light}: small kernels or memory traffic, not a fully used GPU"
+    if light is not None:
+        return "light", message("monitor.light", util=mean, why=light)
     if fluctuation >= _FLUCTUATION_TARGET_POINTS:
-        return "unsteady", f"{ran} on average, but it fluctuates by {fluctuation:.0f} points (target: below 10)"
-    return "on target", f"{ran}, steadily: within the usual targets (85-95%, fluctuation below 10 points)"
+        return "unsteady", message("monitor.unsteady", util=mean, points=fluctuation)
+    return "on target", message("monitor.on_target", util=mean)
 
 
-def _light(spreads: Mapping[str, Spread | None]) -> str:
-    """Why a busy GPU is not a fully used one; empty when power and SM activity agree, or are not measured."""
-    parts = {
-        "power was {:.0f}% of its limit": spreads["power_share"],
-        "SMs were {:.0f}% active": spreads["sm_active_share"],
-    }
-    low = [text.format(s.mean * 100) for text, s in parts.items() if s is not None and s.mean < _LIGHT_SHARE]
-    return " and ".join(low)
+def _light(spreads: Mapping[str, Spread | None]) -> Message | None:
+    """Why a busy GPU is not a fully used one; None when power and SM activity agree, or are not measured."""
+    power, active = spreads["power_share"], spreads["sm_active_share"]
+    low = []
+    if power is not None and power.mean < _LIGHT_SHARE:
+        low.append(message("monitor.low_power", share=power.mean * 100))
+    if active is not None and active.mean < _LIGHT_SHARE:
+        low.append(message("monitor.low_sm", share=active.mean * 100))
+    return message("monitor.both", first=low[0], second=low[1]) if len(low) == 2 else low[0] if low else None
 
 
-def notes_of(gpus: Sequence[GpuSummary], host: HostSummary) -> tuple[str, ...]:
+def notes_of(gpus: Sequence[GpuSummary], host: HostSummary) -> tuple[Message, ...]:
     """What else deserves a line: memory, heat, throttling, a busy or starved host."""
     # A main process that waits for a busy GPU spins at a full core: that is no news.
     is_gpu_busy = any(gpu.status in ("on target", "light", "unsteady") for gpu in gpus)
     return tuple(note for gpu in gpus for note in _gpu_notes(gpu)) + tuple(_host_notes(host, is_gpu_busy))
 
 
-def _gpu_notes(gpu: GpuSummary) -> Iterator[str]:
+def _gpu_notes(gpu: GpuSummary) -> Iterator[Message]:
     used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
     if used is not None and total:
         peak = used.high / total
         if peak >= 0.95:
-            yield f"GPU {gpu.gpu}: memory peaked at {peak:.0%}: an out-of-memory error is near"
+            yield message("monitor.memory_nearly_full", gpu=gpu.gpu, peak=peak)
         elif peak < 0.5 and gpu.status not in NO_COMPLAINT:
-            yield f"GPU {gpu.gpu}: memory peaked at {peak:.0%}: a larger batch fits; whether it pays, samples/s tell"
+            yield message("monitor.memory_has_room", gpu=gpu.gpu, peak=peak)
     if gpu.temperature_c is not None and gpu.temperature_c.high >= 80:
-        yield f"GPU {gpu.gpu}: {gpu.temperature_c.high:.0f} °C at its hottest (target: below 80)"
+        yield message("monitor.hot", gpu=gpu.gpu, celsius=gpu.temperature_c.high)
     for reason, share in gpu.throttled.items():
         # At the power cap a GPU does as much as it may: that is the target, not a fault.
         if share >= 0.05 and reason != "power cap":
-            yield f"GPU {gpu.gpu}: clocks held down by {reason} in {share:.0%} of readings"
+            yield message("monitor.throttled", gpu=gpu.gpu, reason=reason, share=share)
 
 
-def _host_notes(host: HostSummary, is_gpu_busy: bool) -> Iterator[str]:
+def _host_notes(host: HostSummary, is_gpu_busy: bool) -> Iterator[Message]:
     if host.cpu_share is not None and host.cpu_share.mean > 0.9:
-        yield f"CPU {host.cpu_share.mean:.0%} busy on average: no cores are left; more workers will not help"
+        yield message("monitor.cpu_full", share=host.cpu_share.mean)
     if host.iowait_share is not None and host.iowait_share.mean > 0.1:
-        yield f"cores waited for storage {host.iowait_share.mean:.0%} of the time: the data may be read too slowly"
+        yield message("monitor.storage_slow", share=host.iowait_share.mean)
     if host.memory_used_share is not None and host.memory_used_share.high > 0.9:
-        yield f"system memory peaked at {host.memory_used_share.high:.1%}: smaller caches or fewer workers are safer"
+        yield message("monitor.host_memory_high", share=host.memory_used_share.high)
     if host.main_cpu_share is not None and host.main_cpu_share.mean >= 0.95 and not is_gpu_busy:
-        share = host.main_cpu_share.mean
-        yield f"the main process used {share:.0%} of a core (usual: 50-80%): Python itself may be the limit"
+        yield message("monitor.main_process_busy", share=host.main_cpu_share.mean)
     if host.worker_cpu_share is not None and host.worker_cpu_share.mean >= 0.9:
-        cores = f", {host.cpus_allowed:g} cores allowed" if host.cpus_allowed is not None else ""
-        yield f"each worker used {host.worker_cpu_share.mean:.0%} of a core: CPU-bound ({host.workers} workers{cores})"
+        facts = {"share": host.worker_cpu_share.mean, "workers": host.workers}
+        if host.cpus_allowed is None:
+            yield message("monitor.workers_busy", **facts)
+        else:
+            yield message("monitor.workers_busy_of", cores=host.cpus_allowed, **facts)

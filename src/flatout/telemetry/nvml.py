@@ -10,9 +10,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any, TypeVar
 
+from flatout.records.message import Message, message, verbatim
 from flatout.records.sample import GpuFacts, GpuReading, GpuSample
 
 _T = TypeVar("_T")
@@ -35,22 +37,22 @@ class _Device:
         self._handle = handle
         self._card = card
         self._hopeless: set[str] = set()
-        self._lasting: dict[str, None] = {}
-        self._passing: dict[str, None] = {}
+        self._lasting: dict[Message, None] = {}
+        self._passing: dict[Message, None] = {}
         self._is_lost = False
         self._gpm: Gpm | None = None
         if facts.is_mig:
-            self._lasting["a MIG slice has no utilisation, power or clocks of its own"] = None
+            self._lasting[message("nvml.mig_slice")] = None
         else:
             self._gpm = self._ask("GPM", lambda: Gpm(lib, handle))
             mode = self._ask("MIG mode", lambda: lib.nvmlDeviceGetMigMode(handle))
             if mode is not None and mode[0]:
-                self._lasting["MIG is on, so utilisation is not measured for the card"] = None
+                self._lasting[message("nvml.mig_card")] = None
 
     @property
-    def reason(self) -> str | None:
-        reasons = {**self._lasting, **self._passing}
-        return f"GPU {self.facts.gpu}: {', '.join(reasons)}" if reasons else None
+    def reason(self) -> Message | None:
+        reasons = (*self._lasting, *self._passing)
+        return message("nvml.of_gpu", gpu=self.facts.gpu, reasons=reasons) if reasons else None
 
     def read(self, own_pids: Set[int], with_pcie: bool) -> GpuSample:
         self._passing.clear()
@@ -139,12 +141,12 @@ class _Device:
             self._hopeless.add(what)
         elif error.value == lib.NVML_ERROR_NO_PERMISSION:
             self._hopeless.add(what)
-            self._lasting[f"no permission to read {what}"] = None
+            self._lasting[message("nvml.no_permission", what=what)] = None
         elif error.value == lib.NVML_ERROR_GPU_IS_LOST:
             self._is_lost = True
-            self._lasting["lost: the driver no longer reaches it"] = None
+            self._lasting[message("nvml.lost")] = None
         else:
-            self._passing[f"{what}: {error}"] = None
+            self._passing[message("nvml.unreadable", what=what, error=verbatim(str(error)))] = None
 
 
 class NvmlDevices:
@@ -165,9 +167,12 @@ class NvmlDevices:
         )
         reasons = [device.reason for device in self._devices if device.reason]
         if not self._devices:
-            reasons = ["no GPU is visible to this process"]
+            reasons = [message("nvml.none_visible")]
         facts = tuple(device.facts for device in self._devices)
-        return GpuReading(clock(), samples, facts, "; ".join(reasons) or None, self.driver)
+        why = (
+            reduce(lambda first, second: message("nvml.both", first=first, second=second), reasons) if reasons else None
+        )
+        return GpuReading(clock(), samples, facts, why, self.driver)
 
     def close(self) -> None:
         self._lib.nvmlShutdown()
@@ -256,14 +261,15 @@ class NvmlSampler:
         now_s, last = self._clock(), self._last
         if last is None:
             waited_s = now_s - self._started_s
-            reason = "NVML is starting" if waited_s < _STALE_S else f"NVML has not answered for {waited_s:.0f} s"
+            is_starting = waited_s < _STALE_S
+            reason = message("nvml.starting") if is_starting else message("nvml.silent", seconds=waited_s)
             return GpuReading(now_s, reason=reason, fresh=False)
         is_fresh, self._handed = last is not self._handed, last
         reading = replace(last, age_s=max(0.0, now_s - last.t_s), fresh=is_fresh)
         if self._has_ended or reading.age_s <= max(_STALE_S, 3 * self.interval_s):
             return reading
         empty = tuple(GpuSample(gpu=sample.gpu) for sample in last.gpus)
-        return replace(reading, gpus=empty, reason=f"NVML has not answered for {reading.age_s:.0f} s")
+        return replace(reading, gpus=empty, reason=message("nvml.silent", seconds=reading.age_s))
 
     def _run(self) -> None:
         try:
@@ -278,9 +284,9 @@ class NvmlSampler:
                 self._stopping.wait(max(0.01, self.interval_s - (self._clock() - started_s)))
             devices.close()
         except Exception as error:
-            self._end(f"NVML failed: {error}")
+            self._end(message("nvml.failed", error=verbatim(str(error))))
 
-    def _end(self, reason: str) -> None:
+    def _end(self, reason: Message) -> None:
         empty = tuple(GpuSample(gpu=sample.gpu) for sample in self._last.gpus) if self._last else ()
         facts = self._last.facts if self._last else ()
         self._has_ended = True
@@ -293,12 +299,14 @@ def _pynvml() -> Any:
     return pynvml
 
 
-def _why_absent(error: Exception) -> str:
+def _why_absent(error: Exception) -> Message:
     if isinstance(error, ImportError):
-        return "GPU not measured: nvidia-ml-py is not installed (pip install nvidia-ml-py)"
-    if "Library Not Found" in str(error):
-        return "GPU not measured: no NVIDIA driver (libnvidia-ml.so) on this machine"
-    return f"GPU not measured: NVML says {error}"
+        why = message("nvml.not_installed")
+    elif "Library Not Found" in str(error):
+        why = message("nvml.no_driver")
+    else:
+        why = message("nvml.says", error=verbatim(str(error)))
+    return message("nvml.absent", why=why)
 
 
 def _text(value: str | bytes) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from flatout.records.message import Message, message, verbatim
 from flatout.records.sample import CgroupSample, DiskSample, GpuFacts, NetworkFsSample, ProcessSample, Tick
 from flatout.telemetry.cgroup import CgroupSampler
 from flatout.telemetry.disk import DiskSampler, NetworkFsSampler, open_data_files
@@ -77,7 +78,7 @@ class Sampling:
         self._network: Sampler[NetworkFsSample] = NetworkFsSampler()
         self._cgroup: Sampler[CgroupSample] = CgroupSampler(root_pid)
         self._failures: dict[str, int] = {}
-        self._notices: dict[str, None] = {}
+        self._notices: dict[Message, None] = {}
         self._data_files: set[str] = set()
         self._ticks = 0
         self._cpu_s = self._recent_cpu_s = 0.0
@@ -126,7 +127,7 @@ class Sampling:
         return frozenset(tuple(self._data_files))
 
     @property
-    def notices(self) -> tuple[str, ...]:
+    def notices(self) -> tuple[Message, ...]:
         """One line on each thing that was not measured."""
         return tuple(self._notices)
 
@@ -189,7 +190,7 @@ class Sampling:
             try:
                 self._on_tick(tick)
             except Exception as error:
-                self._notices[f"a telemetry sample could not be filed: {error}"] = None
+                self._notices[message("run.sample_not_filed", error=verbatim(str(error)))] = None
 
     def _process_samples(self, is_seldom: bool) -> tuple[ProcessSample, ...]:
         processes = self._processes
@@ -216,7 +217,7 @@ class Sampling:
             sample = sampler.sample()
         except Exception as error:
             self._failures[what] = self._failures.get(what, 0) + 1
-            self._notices[f"{what} not measured: {error}"] = None
+            self._notices[message("run.source_not_measured", source=what, why=verbatim(str(error)))] = None
             return None
         self._failures[what] = 0
         return sample

@@ -13,6 +13,7 @@ from flatout.app.compare import compare_runs, least_ratio, run_compare, trial_of
 from flatout.diagnose.ranks import training_ranks
 from flatout.errors import FlatoutError
 from flatout.store.run import StoredRun
+from flatout.words import english
 from tests.unit.making import UNKNOWN, Making
 
 PHASES = {"data": 0.5, "forward": 0.3}
@@ -54,7 +55,7 @@ def test_two_runs_of_the_same_are_no_sure_difference_and_one_process_each_is_sai
     assert one.gain is not None and one.gain.low < 1 < one.gain.high
     # What processes differ by is not in one process: the interval has to be wider than its steps alone say.
     assert one.gain.high - one.gain.low > 0.02
-    assert any("one process each" in notice and "assumed" in notice for notice in one.notices)
+    assert any("one process each" in notice and "assumed" in notice for notice in map(english, one.notices))
 
 
 def test_batches_of_different_size_are_compared_by_samples(tmp_path: Path) -> None:
@@ -64,7 +65,7 @@ def test_batches_of_different_size_are_compared_by_samples(tmp_path: Path) -> No
 
     assert one.judgement == "faster" and not one.same_batch
     assert one.gain is not None and one.gain.mid == pytest.approx(4 / 3, rel=0.05)
-    assert any("batches differ in size" in notice for notice in one.notices)
+    assert any("batches differ in size" in english(notice) for notice in one.notices)
 
 
 def test_without_known_samples_steps_are_compared_and_that_is_said(tmp_path: Path) -> None:
@@ -73,7 +74,7 @@ def test_without_known_samples_steps_are_compared_and_that_is_said(tmp_path: Pat
     (one,) = compare_runs(_names(known, unknown)).comparisons
 
     assert one.gain is not None and one.gain.unit == "step"
-    assert any("steps are compared" in notice for notice in one.notices)
+    assert any("steps are compared" in english(notice) for notice in one.notices)
 
 
 def test_several_runs_of_an_arm_show_what_processes_differ_by(tmp_path: Path) -> None:

@@ -7,10 +7,11 @@ from flatout.problems.cases import on_gpu, run
 from flatout.records.evidence import Evidence, Series
 from flatout.records.report import Check
 from flatout.report.terminal import render_checklist
+from flatout.words import english
 
 
 def states(evidence: Evidence) -> dict[str, str]:
-    return {check.asked: check.state for check in checklist(evidence)}
+    return {english(check.asked): check.state for check in checklist(evidence)}
 
 
 def test_a_healthy_run_misses_nothing() -> None:
@@ -32,10 +33,10 @@ def test_a_starved_run_misses_what_it_does_not_meet() -> None:
 
 
 def test_without_a_gpu_its_checks_are_not_measured_and_never_zero() -> None:
-    checks = {check.asked: check for check in checklist(run())}
+    checks = {english(check.asked): check for check in checklist(run())}
 
     for asked in ("the GPU starves for less than 5% of a step", "GPU memory below 95%", "waiting for results below 5%"):
-        assert checks[asked].state == "not measured" and checks[asked].figure == "–"
+        assert checks[asked].state == "not measured" and english(checks[asked].figure) == "–"
 
 
 def test_swapping_during_the_run_is_seen_and_before_it_is_not() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from flatout.diagnose.summary import summarise
 from flatout.records.report import RunReport
+from flatout.words import english
 from tests.unit.making import MS, Making
 
 HOUR_NS = 3600 * 1000 * MS
@@ -62,7 +63,7 @@ def test_the_rank_that_failed_first_is_named(tmp_path: Path) -> None:
 
     report = summarise(making.stored(exit_code=137))
 
-    (notice,) = [n for n in report.notices if "failed first" in n]
+    (notice,) = [n for n in map(english, report.notices) if "failed first" in n]
     assert notice.startswith("rank 1 failed first, after 20 steps") and "SIGKILL" in notice
     assert [rank.steps for rank in report.ranks] == [30, 20, 30]
 
@@ -76,7 +77,7 @@ def test_the_only_rank_without_a_normal_end_is_the_one(tmp_path: Path) -> None:
 
     report = summarise(making.stored(exit_code=1))
 
-    assert any(n.startswith("rank 1 failed first") for n in report.notices)
+    assert any(n.startswith("rank 1 failed first") for n in map(english, report.notices))
 
 
 def test_between_hosts_nobody_is_called_the_first(tmp_path: Path) -> None:
@@ -86,7 +87,7 @@ def test_between_hosts_nobody_is_called_the_first(tmp_path: Path) -> None:
         process.steps(30)
         process.end(exited=False)
 
-    notices = summarise(making.stored(exit_code=1)).notices
+    notices = [english(notice) for notice in summarise(making.stored(exit_code=1)).notices]
 
     assert not any("first" in n for n in notices)
     assert any("rank 0, rank 1 did not come to a normal end" in n for n in notices)
@@ -99,7 +100,9 @@ def test_a_run_that_ended_well_blames_nobody(tmp_path: Path) -> None:
         process.steps(30)
         process.end(exited=False)
 
-    assert not any("failed" in n or "normal end" in n for n in summarise(making.stored(exit_code=0)).notices)
+    assert not any(
+        "failed" in n or "normal end" in n for n in map(english, summarise(making.stored(exit_code=0)).notices)
+    )
 
 
 def test_the_wall_time_is_never_negative_when_the_clock_steps_back(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from flatout.problems.catalogue import find_problem
 from flatout.records.source import SYNTAX, UNUSED, CheckReport, SourceFinding
 from flatout.source.code import Code
 from flatout.source.project.loading import load_texts
+from flatout.words import english
 
 STEP = (
     "for x in loader:\n    loss = model(x.to(device, non_blocking=True))\n    loss.backward()\n    optimizer.step()\n"
@@ -89,7 +90,7 @@ def test_a_detector_that_fails_costs_its_own_findings_only() -> None:
     )
 
     assert [one.code for one in report.findings] == ["SY301"]
-    assert report.trouble == ("IN101 could not be judged (RuntimeError: broken)",)
+    assert tuple(map(english, report.trouble)) == ("IN101 could not be judged (RuntimeError: broken)",)
 
 
 def test_one_default_that_feeds_two_loaders_is_one_finding() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from flatout.diagnose.summary import summarise
+from flatout.words import english
 from tests.unit.making import Making, Process, body
 
 STAGES = [
@@ -43,7 +44,7 @@ def test_means_shares_and_bounds(tmp_path: Path) -> None:
     assert layer.share == pytest.approx(0.5)
     assert layer.if_free == pytest.approx(2.0) and layer.if_twice == pytest.approx(4 / 3)
     assert head.backward_ms is None and head.ms == 1.0
-    assert "stages: neck left out (compiled)" in report.notices
+    assert "stages: neck left out (compiled)" in [english(notice) for notice in report.notices]
 
 
 def test_nothing_where_nobody_asked(tmp_path: Path) -> None:
@@ -67,4 +68,6 @@ def test_one_sample_is_not_enough_and_the_reason_is_told(tmp_path: Path) -> None
     report = summarise(making.stored())
 
     assert report.stages is None
-    assert "stages not measured any further: its calls could not be followed" in report.notices
+    assert "stages not measured any further: its calls could not be followed" in [
+        english(notice) for notice in report.notices
+    ]

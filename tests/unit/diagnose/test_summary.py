@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from flatout.attach import wire
 from flatout.diagnose.summary import summarise
 from flatout.records.report import PHASES
+from flatout.words import english
 from tests.unit.making import MS, UNKNOWN, Making, body
 
 BUSY = {"data": 0.3, "forward": 0.2, "backward": 0.4, "optimizer": 0.05, "sync": 0.01}
@@ -88,7 +89,7 @@ def test_unknown_batch_sizes_give_no_samples_per_second(tmp_path: Path) -> None:
 
     assert report.throughput.steps_per_s == pytest.approx(100.0)
     assert report.throughput.samples_per_s is None
-    assert any("samples/s not measured" in notice for notice in report.notices)
+    assert any("samples/s not measured" in notice for notice in map(english, report.notices))
 
 
 def test_no_steps_at_all(tmp_path: Path) -> None:
@@ -262,5 +263,5 @@ def test_a_gpu_that_was_not_measured_is_said_to_be_so(tmp_path: Path) -> None:
     report = summarise(making.stored())
 
     assert report.gpu is None
-    assert any("starvation not measured" in n for n in report.notices)
-    assert any("utilisation not measured" in n for n in report.notices)
+    assert any("starvation not measured" in n for n in map(english, report.notices))
+    assert any("utilisation not measured" in n for n in map(english, report.notices))

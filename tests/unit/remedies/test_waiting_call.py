@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from flatout.problems.cases import run
+from flatout.records.message import message
 from flatout.records.report import Finding, Location, RelatedLine, RunReport
 from flatout.remedies.catalogue import known
 
@@ -30,8 +31,8 @@ def found(folder: Path, line: str, called: str = "View.serve") -> RunReport:
     script.write_text(f"from view import View\nlive = View()\nwhile True:\n    {line}\n")
     viewer.write_text(_VIEWER)
     hops = (
-        RelatedLine(Location(str(script), 4), f"calls {called}"),
-        RelatedLine(Location(str(viewer), 4), "calls View.wait"),
+        RelatedLine(Location(str(script), 4), message("related.calls", function=called)),
+        RelatedLine(Location(str(viewer), 4), message("related.calls", function="View.wait")),
     )
     here = Location(str(viewer), 11)
     finding = Finding(

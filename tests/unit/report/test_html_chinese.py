@@ -32,6 +32,7 @@ from flatout.report.html.proof_chinese import (
 )
 from flatout.report.html.run_page import RunMaterial, run_page
 from flatout.report.phrases import PHRASES, phrase
+from flatout.words import english
 from flatout.words.problems import problem_words
 from tests.unit.report.test_fix import FIX
 from tests.unit.report.test_html_page import HERE
@@ -149,8 +150,8 @@ def test_so_are_envelope_and_metric() -> None:
     nudged = replace(inside, nudged_by=2.0**-11)
     assert envelope_in_chinese(nudged) != envelope_in_chinese(inside)
     both += [(metric_in_chinese(one), one.sentence) for one in (better, always)]
-    for chinese, english in both:
-        assert chinese is not None and _figures(chinese) == _figures(english)
+    for chinese, sentence in both:
+        assert chinese is not None and _figures(chinese) == _figures(sentence)
     assert metric_in_chinese(worse) is None
 
 
@@ -168,7 +169,7 @@ def test_and_the_ceiling(with_feed: bool) -> None:
 def test_figures_of_the_checklist_are_all_known() -> None:
     checks = chain(checklist(evidence_of()), checklist(evidence_of(gpu=on_gpu())))
 
-    spoken = [as_phrase(check.figure) for check in checks if re.search("[a-z]{3}", check.figure)]
+    spoken = [as_phrase(check.figure) for check in checks if re.search("[a-z]{3}", english(check.figure))]
 
     assert spoken and all("in-zh" in words for words in spoken), spoken
 
@@ -187,18 +188,18 @@ def _literals() -> str:
     return "\n".join(node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 
-@pytest.mark.parametrize("english", PHRASES)
-def test_every_phrase_is_one_that_is_said(english: str) -> None:
+@pytest.mark.parametrize("words", PHRASES)
+def test_every_phrase_is_one_that_is_said(words: str) -> None:
     # Gaps are named in templates, and nothing stands for them in formatted texts.
     said = re.sub(r"\{[^{}]*\}", "\n", _literals())
 
-    assert all(part in said for part in re.split(r"\{n?\}", english) if part.strip())
-    assert PHRASES[english].count("{") == english.count("{")
+    assert all(part in said for part in re.split(r"\{n?\}", words) if part.strip())
+    assert PHRASES[words].count("{") == words.count("{")
 
 
 def test_gaps_are_filled_and_other_words_are_left_alone() -> None:
     assert phrase("slower: -21.6% (-29.4% … -12.0%)") == "变慢：-21.6% (-29.4% … -12.0%)"
-    assert phrase("the scripts differ: a.py and b {x}.py") == "脚本不同：a.py 与 b {x}.py"
+    assert phrase("a.py, together with b {x}.py") == "a.py，与 b {x}.py 一起"
     unrepeatable = judge_identity([_trial(FALLING), _trial(_near(0.1))], _trial(_near(0.2))).sentence
     assert (
         phrase(unrepeatable) == "脚本原样再跑一次从第 1 步起就不同，因此无法要求逐位一致（使用措施后从第 1 步起不同）"

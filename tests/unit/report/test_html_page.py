@@ -20,7 +20,7 @@ from flatout.problems.cases import run as evidence_of
 from flatout.records.report import Finding, Gain, LineCost, Location, RemedyState, SourceSide, Unmeasured
 from flatout.records.timeline import Curves, Excerpt, Mark, ProcessUse, SettingLine, StepTimes, Timeline
 from flatout.report.fix import _SAY as SAID_BY_FIX
-from flatout.report.html.chinese import ASKED, CHINESE
+from flatout.report.html.chinese import CHINESE
 from flatout.report.html.english import ENGLISH
 from flatout.report.html.page import both, draw_page, inert_json, say
 from flatout.report.html.run_page import RunMaterial, run_page
@@ -129,7 +129,7 @@ def test_every_word_is_used_and_every_word_that_is_used_is_there() -> None:
 def test_the_checklist_is_asked_in_chinese_too() -> None:
     asked = {check.asked for check in checklist(evidence_of())}
 
-    assert asked <= set(ASKED) and "in-zh" in both(next(iter(asked)))
+    assert all("in-zh" in both(words) for words in asked)
 
 
 def test_a_fix_without_effect_is_told_in_the_words_of_the_terminal() -> None:

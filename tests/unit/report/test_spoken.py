@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from flatout.records.message import message
 from flatout.records.report import Cost, Finding, Grounds
 from flatout.report.spoken import spoken
 from flatout.words.problems import problem_words
@@ -16,13 +17,15 @@ FOUND = Finding("IN101", "input", "t", "high", None, {}, "c", "loader.workers", 
 def test_the_sentence_and_the_problems_found() -> None:
     grounds = Grounds(True, 103.7, None, (Cost("input", 0.61),))
     verdict = replace(STARVED.verdict, grounds=grounds)
-    notices = ("GPU utilisation not measured", "something new")
+    notices = (message("run.utilisation_not_measured"), "something new")
     report = replace(STARVED, verdict=verdict, findings=(FOUND, FOUND, replace(FOUND, code="XX999")), notices=notices)
 
     said = json.loads(json.dumps(spoken(report)))
 
     assert said["sentence"] == "GPU 等待数据的时间占每步的 61%（63.3 / 104 ms）。"
-    assert list(said["problems"]) == ["IN101"] and said["notices"] == {notices[0]: "未测量 GPU 利用率"}
+    assert list(said["problems"]) == ["IN101"] and said["notices"] == {
+        "GPU utilisation not measured": "未测量 GPU 利用率"
+    }
     assert said["problems"]["IN101"]["title"] == problem_words()["IN101"].title.chinese
 
 

@@ -16,6 +16,7 @@ from flatout.store.manifest import Manifest, read_manifest, write_manifest
 from flatout.store.mounts import filesystem_of, is_network
 from flatout.store.recording import read_recording
 from flatout.store.run import StoredRun
+from flatout.words import english
 from tests.unit.making import Making, facts, step_body
 
 NFS = "30 1 0:27 / / rw - ext4 /dev/vda rw\n31 30 0:28 / {} rw,relatime shared:1 - nfs4 server:/export rw\n"
@@ -57,13 +58,13 @@ def test_where_nothing_can_be_made_a_temporary_place_is_used_with_a_notice(
     run = create_run("train.py", root=tmp_path / "file" / "runs")
 
     assert run.path.is_relative_to(tmp_path / "tmp")
-    assert len(run.notices) == 1 and "not writable" in run.notices[0]
+    assert len(run.notices) == 1 and "not writable" in english(run.notices[0])
 
 
 def test_on_a_network_file_system_records_stay_local_until_the_end(tmp_path: Path) -> None:
     run = create_run("train.py", root=tmp_path, mountinfo=NFS.format(tmp_path))
     assert not run.work.is_relative_to(tmp_path)
-    assert "nfs4" in run.notices[0]
+    assert "nfs4" in english(run.notices[0])
     manifest = run.begin(Manifest(run.id, ("train.py",), "/", 1.0))
     recorder = Recorder(str(run.work / "proc" / "1-1.rec"), facts())
     recorder.append(step_body(0, 0, 1))

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from flatout.records.sample import GpuFacts, GpuReading, GpuSample, HostSample, ProcessSample, Tick
 from flatout.telemetry.monitor import MonitorTotals, summarise_ticks
+from flatout.words import english
 
 
 def ticks(utils, **figures):
@@ -49,7 +50,7 @@ def test_a_busy_gpu_at_a_sixth_of_its_power_is_light():
     summary = summarise_ticks(ticks([98] * 10, power_w=100.0, power_limit_w=575.0, sm_active_share=0.2))
 
     assert summary.gpus[0].status == "light"
-    assert "power was 17% of its limit and SMs were 20% active" in summary.gpus[0].sentence
+    assert "power was 17% of its limit and SMs were 20% active" in english(summary.gpus[0].sentence)
 
 
 def test_heat_memory_and_throttling_are_noted():
@@ -60,7 +61,7 @@ def test_heat_memory_and_throttling_are_noted():
         "memory_total_bytes": 100.0,
     }
 
-    notes = " | ".join(summarise_ticks(ticks([95] * 10, **hot)).notes)
+    notes = " | ".join(map(english, summarise_ticks(ticks([95] * 10, **hot)).notes))
 
     assert "84 °C" in notes and "hardware thermal in 100%" in notes and "peaked at 97%" in notes
     assert "power cap" not in notes

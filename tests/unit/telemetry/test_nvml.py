@@ -11,6 +11,7 @@ import pytest
 
 from flatout.records.sample import GpuReading, GpuSample, throttle_names
 from flatout.telemetry.nvml import NvmlSampler
+from flatout.words import english
 
 
 def until(condition, deadline_s: float = 10.0):
@@ -56,7 +57,7 @@ def test_a_missing_driver_is_said_and_nothing_is_zero(nvml):
 
     reading = first_reading(lib)
 
-    assert reading.gpus == () and "not measured" in reading.reason
+    assert reading.gpus == () and "not measured" in english(reading.reason)
 
 
 def test_a_missing_package_names_the_way_out():
@@ -68,7 +69,7 @@ def test_a_missing_package_names_the_way_out():
 
     reading = until(lambda: (r := sampler.sample()).fresh and r)
 
-    assert "pip install nvidia-ml-py" in reading.reason
+    assert "pip install nvidia-ml-py" in english(reading.reason)
 
 
 def test_no_permission_leaves_only_that_figure_out(nvml):
@@ -79,7 +80,7 @@ def test_no_permission_leaves_only_that_figure_out(nvml):
 
     assert reading.gpus[0].util_percent is None
     assert reading.gpus[0].temperature_c == 55
-    assert "no permission to read utilisation" in reading.reason and "\n" not in reading.reason
+    assert "no permission to read utilisation" in english(reading.reason) and "\n" not in english(reading.reason)
 
 
 def test_a_lost_card_is_not_measured_rather_than_zero(nvml):
@@ -89,7 +90,7 @@ def test_a_lost_card_is_not_measured_rather_than_zero(nvml):
     reading = first_reading(lib)
 
     assert measured(reading.gpus[0]) == {}
-    assert "lost" in reading.reason
+    assert "lost" in english(reading.reason)
 
 
 def test_an_unsupported_figure_is_not_asked_again(nvml):
@@ -111,7 +112,7 @@ def test_a_mig_slice_has_memory_but_no_utilisation(nvml):
     assert [facts.uuid for facts in reading.facts] == ["MIG-2222"] and reading.facts[0].is_mig
     assert reading.gpus[0].util_percent is None and reading.gpus[0].power_w is None
     assert reading.gpus[0].memory_used_bytes == 2 << 30
-    assert "MIG" in reading.reason
+    assert "MIG" in english(reading.reason)
 
 
 def test_a_passing_error_is_forgotten_when_it_has_passed(nvml):
@@ -119,7 +120,7 @@ def test_a_passing_error_is_forgotten_when_it_has_passed(nvml):
     lib.faults["nvmlDeviceGetTemperature"] = lib.NVML_ERROR_UNKNOWN
     sampler = NvmlSampler(0.01, None, frozenset, lambda: lib)
     sampler.start()
-    until(lambda: "temperature" in (sampler.sample().reason or ""))
+    until(lambda: "temperature" in english(sampler.sample().reason or ""))
 
     lib.faults.clear()
 
@@ -146,7 +147,7 @@ def test_a_call_that_blocks_holds_nobody_up(nvml):
     assert time.perf_counter() - before_s < 1.0
     assert soon.gpus[0].util_percent == 10 and soon.age_s == pytest.approx(1.0)
     assert measured(late.gpus[0]) == {}, "a reading of 13 seconds ago says nothing about now"
-    assert "has not answered for 13 s" in late.reason
+    assert "has not answered for 13 s" in english(late.reason)
     lib.block.set()
 
 
@@ -160,7 +161,7 @@ def test_a_driver_that_never_answers_is_named(nvml):
 
     now_s[0] = 30.0
 
-    assert sampler.sample().reason == "NVML has not answered for 30 s"
+    assert english(sampler.sample().reason) == "NVML has not answered for 30 s"
     lib.block.set()
     sampler.stop()
 

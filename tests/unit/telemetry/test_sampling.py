@@ -10,6 +10,7 @@ import pytest
 from flatout.records.sample import GpuReading, GpuSample, HostSample, ProcessSample, Tick
 from flatout.telemetry.rows import SOURCES, columns, row, rows
 from flatout.telemetry.sampling import Sampling
+from flatout.words import english
 
 
 def until(condition, deadline_s: float = 20.0) -> None:
@@ -60,7 +61,7 @@ def test_a_tick_that_cannot_be_filed_is_a_notice(nvml):
     with Sampling(None, 0.02, full, load_nvml=nvml) as sampling:
         until(lambda: sampling.cost.ticks > 3)
 
-    assert sampling.notices == ("a telemetry sample could not be filed: No space left on device",)
+    assert tuple(map(english, sampling.notices)) == ("a telemetry sample could not be filed: No space left on device",)
 
 
 def test_the_interval_stretches_in_long_runs():

@@ -13,6 +13,7 @@ from flatout.diagnose.logs.pace import Events, Pace, between_bars, late, pace_of
 from flatout.diagnose.logs.reader import Log, in_order
 from flatout.diagnose.logs.readings import Reading
 from flatout.records.logs import LogComparison, LogPoint, LogSummary, Stall, Trend
+from flatout.records.message import Message, message, verbatim
 
 _MOST_POINTS = 120
 # A change of pace below this is not worth a word, and neither is one that chance explains.
@@ -76,17 +77,20 @@ def _samples_per_s(pace: Pace, batch: float | None) -> float | None:
     return float(np.median(printed)) if len(printed) else None
 
 
-def _batch(log: Log, pace: Pace, readings: Sequence[Reading], given: float | None) -> tuple[float | None, str | None]:
+def _batch(
+    log: Log, pace: Pace, readings: Sequence[Reading], given: float | None
+) -> tuple[float | None, Message | None]:
+    """The samples of a step, and where they are known from."""
     if given is not None:
-        return given, "--batch-size"
+        return given, message("logs.batch_given")
     printed = [reading.batch for reading in readings if reading.batch]
     if printed:
-        return float(np.median(printed)), "printed with each reading"
+        return float(np.median(printed)), message("logs.batch_printed")
     both = np.isfinite(pace.samples_per_s)
     if both.any() and not pace.counts_samples and any(r.it_per_s or r.time_s for r in readings):
         sizes = (pace.samples_per_s * pace.step_s)[both]
-        return float(round(float(np.median(sizes)))) or None, "samples/s over it/s"
-    return (log.batch.size, log.batch.words) if log.batch else (None, None)
+        return float(round(float(np.median(sizes)))) or None, message("logs.batch_from_rates")
+    return (log.batch.size, verbatim(log.batch.words)) if log.batch else (None, None)
 
 
 def _data(pace: Pace) -> tuple[float | None, float | None]:
@@ -165,13 +169,14 @@ def compared(first: LogSummary, second: LogSummary) -> LogComparison | None:
     same_batch = first.batch_size == second.batch_size if first.batch_size and second.batch_size else None
     if first.samples_per_s and second.samples_per_s:
         by: Literal["samples/s", "it/s"] = "samples/s"
-        ratio = second.samples_per_s / first.samples_per_s
-    elif it_ratio is not None:
-        by, ratio = "it/s", it_ratio
+        rates = (first.samples_per_s, second.samples_per_s)
+    elif first.it_per_s and second.it_per_s:
+        by, rates = "it/s", (first.it_per_s, second.it_per_s)
     else:
         return None
+    ratio = rates[1] / rates[0]
     low, high = _interval(_rates(first), _rates(second), ratio)
-    sentence = _sentence(ratio, low, high, by, first, second)
+    sentence = _sentence(ratio, (low, high), by, rates)
     hint = _hint(ratio, it_ratio, by, same_batch)
     return LogComparison(by, ratio, low, high, it_ratio, same_batch, sentence, hint)
 
@@ -191,26 +196,21 @@ def _interval(first: NDArray[np.float64], second: NDArray[np.float64], ratio: fl
     return min(ratio, float(low)), max(ratio, float(high))
 
 
-def _sentence(ratio: float, low: float, high: float, by: str, first: LogSummary, second: LogSummary) -> str:
-    change = f"{100 * (ratio - 1):+.1f}%"
-    if low <= 1.0 <= high and (low, high) != (1.0, 1.0):
-        return f"No clear difference: {change} {by}, within what each log varies by itself"
-    faster = "faster" if ratio > 1 else "slower"
-    figures = (first.samples_per_s, second.samples_per_s) if by == "samples/s" else (first.it_per_s, second.it_per_s)
+def _sentence(ratio: float, interval: tuple[float, float], by: str, rates: tuple[float, float]) -> Message:
+    low, high = interval
+    first, second = rates
+    if low <= 1.0 <= high and interval != (1.0, 1.0):
+        return message("logs.no_difference", change=100 * (ratio - 1), by=by)
     if ratio == 1.0:
-        return f"Both logs have the same pace ({figures[0]:.4g} {by})"
-    return f"The second log is {abs(100 * (ratio - 1)):.1f}% {faster}: {figures[1]:.4g} against {figures[0]:.4g} {by}"
+        return message("logs.same_pace", rate=first, by=by)
+    facts = {"change": abs(100 * (ratio - 1)), "first": first, "second": second, "by": by}
+    return message("logs.second_faster", **facts) if ratio > 1 else message("logs.second_slower", **facts)
 
 
-def _hint(ratio: float, it_ratio: float | None, by: str, same_batch: bool | None) -> str | None:
+def _hint(ratio: float, it_ratio: float | None, by: str, same_batch: bool | None) -> Message | None:
     if by == "it/s" and same_batch is None:
-        return "it/s compare only between equal batches; if they differ, give --batch-size for each file, in order"
+        return message("logs.batches_unknown")
     if same_batch is not False or it_ratio is None:
         return None
-    words = f"The batches differ: {100 * (it_ratio - 1):+.0f}% it/s says nothing"
-    if abs(ratio - 1) <= _FLAT:
-        words += (
-            ". Equal samples/s at different batches point at the input side rather than the GPU; "
-            "`flatout run` on the script tells"
-        )
-    return words
+    is_flat = abs(ratio - 1) <= _FLAT
+    return message("logs.batches_differ_flat" if is_flat else "logs.batches_differ", change=100 * (it_ratio - 1))

@@ -18,6 +18,7 @@ from flatout.launch.profile import Profile, read_profile
 from flatout.records.trial import Trial
 from flatout.records.tune import Ask, Knob, Setting, describe_setting
 from flatout.remedies.catalogue import traits_of
+from flatout.words import english
 
 _COPIES = "configs"
 _PREFETCH = 2
@@ -64,7 +65,7 @@ class SettingTrials:
     def refusal(self, ask: Ask) -> str:
         """Remedies of which only one can hold make no setting."""
         notices = self.profile(ask.setting).notices
-        return f"not tried: {notices[0]}" if notices else ""
+        return f"not tried: {english(notices[0])}" if notices else ""
 
     def profile(self, setting: Setting) -> Profile:
         turned = [knob for knob in self._turned(setting) if knob.kind == "remedy"]

@@ -131,7 +131,7 @@ def _reference(who: Any) -> Callable[[], Any]:
 # source in flatout's own process; nothing of the user's is imported.
 
 _CODE = "SY305"
-_CALLS = "calls "
+_CALLS = "related.calls"
 
 
 def find_waiting_call(report: RunReport) -> str | None:
@@ -143,11 +143,15 @@ def find_waiting_call(report: RunReport) -> str | None:
 
 
 def _function_name(finding: Finding, argv: tuple[str, ...]) -> str | None:
-    hops = [one for one in finding.related if isinstance(one.words, str) and one.words.startswith(_CALLS)]
-    if not hops or finding.location is None or not _is_statement(hops[0].location):
+    hops = [
+        (line.location, str(line.words.args["function"]))
+        for line in finding.related
+        if not isinstance(line.words, str) and line.words.id == _CALLS
+    ]
+    if not hops or finding.location is None or not _is_statement(hops[0][0]):
         return None
-    name = str(hops[0].words).removeprefix(_CALLS)
-    inside = (hops[1].location if len(hops) > 1 else finding.location).file
+    name = hops[0][1]
+    inside = (hops[1][0] if len(hops) > 1 else finding.location).file
     return f"{module_of(inside, argv)}:{name}" if _is_plain_function(inside, name) else None
 
 

@@ -273,24 +273,3 @@ CHINESE = {
     "failures_title": "没有正常结束的试验",
     "profile_title": "措施配置",
 }
-
-# As `diagnose/checklist.py` asks them.
-ASKED = {
-    "samples/s is known": "已知每秒样本数",
-    "nothing would gain 5%": "没有能带来 5% 提升的修改",
-    "the GPU starves for less than 5% of a step": "GPU 缺数据的时间少于一步的 5%",
-    "the GPU has work queued at 80% of launches": "80% 的发射时刻 GPU 仍有排队的工作",
-    "utilisation of 85% or more": "利用率不低于 85%",
-    "utilisation steady within 10 points": "利用率波动在 10 个百分点以内",
-    "the wait for a batch is short (10 ms, or 5%)": "等待批次的时间很短（10 ms 或 5%）",
-    "evaluation, checkpoints, logging below 10%": "评估、检查点与日志低于 10%",
-    "waiting for results below 5%": "等待结果的时间低于 5%",
-    "GPU memory below 95%": "显存低于 95%",
-    "host memory below 85% of what there is": "主机内存低于可用量的 85%",
-    "processors below 90%": "处理器低于 90%",
-    "no swapping": "没有使用交换空间",
-    "nothing killed for want of memory": "没有进程因内存不足被终止",
-    "the script ended well": "脚本正常结束",
-    "flatout itself cost below 1%": "flatout 自身的开销低于 1%",
-    "the loss falls, without NaN": "损失在下降，且没有 NaN",
-}

@@ -22,7 +22,7 @@ from markupsafe import Markup, escape
 
 from flatout.records.message import Message
 from flatout.records.report import Verdict
-from flatout.report.html.chinese import ASKED, CHINESE
+from flatout.report.html.chinese import CHINESE
 from flatout.report.html.english import ENGLISH
 from flatout.report.phrases import phrase
 from flatout.words import chinese, english
@@ -107,7 +107,7 @@ def as_phrase(words: Message | str) -> Markup:
 
 def both(asked: Message | str) -> Markup:
     """A sentence of the checklist."""
-    return in_both(asked, ASKED.get(asked) if isinstance(asked, str) else chinese(asked))
+    return in_both(asked, None if isinstance(asked, str) else chinese(asked))
 
 
 def title(code: str, english: str) -> Markup:
