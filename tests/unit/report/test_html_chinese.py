@@ -180,7 +180,7 @@ def _literals() -> str:
     root = Path(flatout.__file__).parent
     files = (
         file
-        for name in ("app", "diagnose", "feed", "launch", "prove", "remedies", "telemetry")
+        for name in ("app", "diagnose", "experiment", "feed", "launch", "remedies", "telemetry", "words")
         for file in (root / name).rglob("*.py")
     )
     trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files]
