@@ -15,7 +15,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 from flatout.errors import FlatoutError
@@ -28,7 +28,6 @@ from flatout.records.report import Finding
 from flatout.records.source import SourceFinding
 from flatout.source.code import Code
 from flatout.words import english
-from flatout.words.figures import plain
 
 FAMILIES = ("input", "transfer", "sync", "host", "compute", "cadence", "memory", "config", "rank", "measuring")
 HEADINGS = (
@@ -67,10 +66,10 @@ class Problem:
                 severity=found.severity or ("medium" if gain is None else severity(gain)),
                 location=found.location,
                 evidence=found.evidence,
-                cause=_plain(found.cause),
+                cause=found.cause,
                 remedy=found.remedy or self.remedy,
                 change=found.change,
-                predicted_gain=None if gain is None else replace(gain, method=_plain(gain.method)),
+                predicted_gain=gain,
             )
 
     def found_in_source(self, code: Code) -> Iterator[SourceFinding]:
@@ -121,7 +120,7 @@ def _load_family(family: str) -> list[Problem]:
                 code=module.CODE,
                 slug=info.name,
                 family=family,
-                title=getattr(module, "TITLE", None) or english(Message(f"{module.CODE.lower()}.title")),
+                title=english(Message(f"{module.CODE.lower()}.title")),
                 text=module.__doc__ or "",
                 remedy=getattr(module, "REMEDY", None),
                 comes_from=tuple(getattr(module, "COMES_FROM", ())),
@@ -132,7 +131,3 @@ def _load_family(family: str) -> list[Problem]:
             )
         )
     return found
-
-
-def _plain(words: Message | str) -> Message | str:
-    return plain(words) if isinstance(words, str) else words

@@ -25,8 +25,8 @@ class FoundInRun:
 
     location: Location | None
     evidence: dict[str, float | int | str]
-    cause: Message | str
-    change: Message | str | None
+    cause: Message
+    change: Message | None
     predicted_gain: Gain | None
     severity: Severity | None = None
     # Of this one, where others of its problem have none.
@@ -41,13 +41,13 @@ class FoundInSource:
     """
 
     place: Place
-    cause: Message | str
-    change: Message | str
+    cause: Message
+    change: Message
     severity: Severity | Literal["hint"] = "medium"
     related: tuple[Related, ...] = ()
     fix: Fix | None = None
     # Where the problem's own title would not fit.
-    title: Message | str | None = None
+    title: Message | None = None
 
 
 def step_of(region: Region) -> Message:

@@ -20,7 +20,7 @@ _NOTICED = 1.005
 _FINDS_ITSELF = ("loader.workers", "auto", "applied")
 
 
-def by_removing(run: Evidence, removed_ms: float, method: Message | str, floor_ms: float = 0.0) -> Gain | None:
+def by_removing(run: Evidence, removed_ms: float, method: Message, floor_ms: float = 0.0) -> Gain | None:
     """The step is shorter by `removed_ms`, but never shorter than `floor_ms`, which then binds. None without steps."""
     step_ms = run.step_ms
     if step_ms <= 0 or removed_ms <= 0:
@@ -31,7 +31,7 @@ def by_removing(run: Evidence, removed_ms: float, method: Message | str, floor_m
     return Gain(low=step_ms / low_ms, mid=step_ms / mid_ms, high=step_ms / mid_ms, method=method)
 
 
-def by_step(run: Evidence, low_ms: float, mid_ms: float, high_ms: float, method: Message | str) -> Gain | None:
+def by_step(run: Evidence, low_ms: float, mid_ms: float, high_ms: float, method: Message) -> Gain | None:
     """The step takes so long after the fix: at worst, as the figures say, at best. None where it gains nothing."""
     step_ms = run.step_ms
     if step_ms <= 0 or mid_ms <= 0 or mid_ms >= step_ms:
@@ -107,7 +107,7 @@ def feed_ms(run: Evidence) -> float:
 
 
 def by_sparing_host(
-    run: Evidence, host_ms: float, method: Message | str, device_ms: float = 0.0, floor_ms: float = 0.0
+    run: Evidence, host_ms: float, method: Message, device_ms: float = 0.0, floor_ms: float = 0.0
 ) -> Gain | None:
     """The training thread does `host_ms` less in a step, the device `device_ms` less; what is left of each binds.
 

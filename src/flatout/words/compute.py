@@ -171,6 +171,7 @@ TABLE = titles(PROBLEMS) | {
         "torch.backends.cudnn.benchmark = True, if inputs keep their shape",
         "输入形状固定时，设 torch.backends.cudnn.benchmark = True",
     ),
+    "co503.fix": Words("let torch choose the fastest kernels", "让 torch 选择最快的 kernel"),
     # CO504
     "co504.cause": Words(
         "GPU {gpu} is throttled for {share:.0%} of the time ({reasons}): {clock_mhz:.0f} MHz instead of"
@@ -305,6 +306,7 @@ TABLE = titles(PROBLEMS) | {
         'with torch.autocast("cuda", dtype=torch.bfloat16): around forward and loss, without apex',
         '去掉 apex，用 with torch.autocast("cuda", dtype=torch.bfloat16): 包住前向和损失',
     ),
+    "co511.fix": Words("use torch.amp", "改用 torch.amp"),
     # CO512
     "co512.cause": Words(
         "{calls:.3g} checkpointed calls a step are run again in backward, while {free} of the {total} on the GPU are"

@@ -40,6 +40,7 @@ TABLE = titles(PROBLEMS) | {
     ),
     "config.set_here": Words("set here: {setting}", "在这里设置：{setting}"),
     "config.on_command_line": Words("command line: {option}", "命令行：{option}"),
+    "cf801.fix": Words("pass {code} on", "把 {code} 传下去"),
     "cf801.cause": Words("{differences} in the loader that trains", "训练用的加载器里，{differences}"),
     "cf801.change": Words(
         "pass {values} to the DataLoader here, or remove it from the config",

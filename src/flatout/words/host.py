@@ -211,6 +211,7 @@ TABLE = titles(PROBLEMS) | {
         "每个操作都记录调用栈，每个梯度都检查 NaN，每次检查都要等设备",
     ),
     "ho405.source_change": Words("delete it, or put it behind a debug flag", "删掉它，或放到调试开关后面"),
+    "ho405.fix": Words("turn it off: False", "关掉：False"),
     # HO406
     "ho406.cause": Words(
         "all {steps} steps run inside a profiler without a schedule",
@@ -299,6 +300,7 @@ TABLE = titles(PROBLEMS) | {
         "build it once: register_buffer in __init__, or functools.cache on the function that makes it",
         "只构造一次：在 __init__ 里 register_buffer，或给生成它的函数加 functools.cache",
     ),
+    "ho408.fix": Words("fill it on the GPU", "直接在设备上填充"),
     # HO409
     "ho409.source_cause": Words(
         "{optimizer} updates all parameters in several rounds of kernels; fused, it takes one",
@@ -318,4 +320,5 @@ TABLE = titles(PROBLEMS) | {
     "ho410.source_change_loop": Words(
         "optimizer.zero_grad(), or p.grad = None in the loop", "用 optimizer.zero_grad()，或在循环里写 p.grad = None"
     ),
+    "ho410.fix": Words("drop the gradients", "直接丢弃梯度"),
 }

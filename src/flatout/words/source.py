@@ -8,6 +8,12 @@ TABLE = {
     "source.default": Words("the default of {name}", "{name} 的默认值"),
     "source.default_in": Words("the default of {name} in {function}()", "{function}() 中 {name} 的默认值"),
     "source.parameter": Words("{name} of {function}()", "{function}() 的 {name}"),
+    # What a fix does.
+    "fix.add": Words("add {code}", "加上 {code}"),
+    "fix.add_after_imports": Words("add {code} after the imports", "在 import 之后加上 {code}"),
+    "fix.delete_call": Words("delete the call", "删掉这个调用"),
+    "fix.drop": Words("leave out {code}", "去掉 {code}"),
+    "fix.replace": Words("{new} instead of {old}", "用 {new} 代替 {old}"),
     # Beside a place that one has to see to understand a finding.
     "related.calls": Words("calls {function}", "调用 {function}"),
     "related.training_loop": Words("the training loop", "训练循环"),

@@ -83,6 +83,7 @@ TABLE = titles(PROBLEMS) | {
         "decide on the GPU (torch.where), or look only every k-th step",
         "在设备上做判断（torch.where），或每 k 步才看一次",
     ),
+    "sy301.fix": Words("sum on the GPU, read where the sum is used", "在设备上求和，用到时才读"),
     # SY302
     "sy302.cause": Words(
         "{count:.3g} operations a step wait for the GPU to learn a shape or a value, about {wait_ms:.3g} of"

@@ -60,6 +60,8 @@ def _said_of_source(problem: Problem) -> Iterator[Message | str]:
         for finding in problem.found_in_source(Code(load_texts(case.files))) if case.lines else ():
             yield from (words for words in (finding.cause, finding.change) if words is not None)
             yield from (related.words for related in finding.related)
+            if finding.fix is not None:
+                yield finding.fix.words
 
 
 def _messages(fact: object) -> Iterator[Message]:

@@ -235,7 +235,7 @@ def _fix(together: tuple[Switch, ...]) -> Fix | None:
         if not switch.value.is_direct:
             return None
         edits.append(replace_node(switch.function.module, switch.given, _INSTEAD[switch.what]))
-    return Fix("let torch choose the fastest kernels", tuple(edits), is_safe=False)
+    return Fix(message("co503.fix"), tuple(edits), is_safe=False)
 
 
 _LOOP = """

@@ -135,7 +135,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
 
 def _fix(job: TrainingJob) -> Fix | None:
     edit = insert_after_imports(job.module, _HIGH)
-    return None if edit is None else Fix(f"add {_HIGH} behind the imports", (edit,), is_safe=False)
+    return None if edit is None else Fix(message("fix.add_after_imports", code=_HIGH), (edit,), is_safe=False)
 
 
 _SCRIPT = """

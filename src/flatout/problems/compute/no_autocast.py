@@ -173,7 +173,7 @@ def _fix(job: TrainingJob, keyword: str | None) -> Fix | None:
     if keyword is None or not isinstance(job.node, ast.Call):
         return None
     edit = add_keyword(job.module, job.node, keyword)
-    return None if edit is None else Fix(f"add {keyword}", (edit,), is_safe=False)
+    return None if edit is None else Fix(message("fix.add", code=keyword), (edit,), is_safe=False)
 
 
 _LOOP = """

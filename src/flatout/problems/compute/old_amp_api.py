@@ -330,7 +330,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             change=_change(use),
             severity="low",
             related=_related_uses(old),
-            fix=None if not old.edits else Fix("use torch.amp", old.edits, is_safe=_keeps_the_type(old)),
+            fix=None if not old.edits else Fix(message("co511.fix"), old.edits, is_safe=_keeps_the_type(old)),
         )
     yield from _of_apex(code)
 

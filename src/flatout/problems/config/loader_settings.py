@@ -261,7 +261,7 @@ def _fix(ignored: IgnoredSettings) -> Fix | None:
     else:
         edit = add_keyword(module, ignored.loader.call, f"{missed.name}={missed.handed}")
     # Workers have random states of their own, and batches decide what is computed.
-    return None if edit is None else Fix(f"hand {missed.handed} on", (edit,), is_safe=False)
+    return None if edit is None else Fix(message("cf801.fix", code=missed.handed), (edit,), is_safe=False)
 
 
 def _is_plain(node: ast.expr) -> bool:

@@ -174,13 +174,13 @@ def _fix(call: ast.Call, function: Function, code: Code) -> Fix | None:
         owner = f"{dotted_name(call.func.value)}." if isinstance(call.func, ast.Attribute) else ""
         needs = () if owner else ("from torch.autograd import set_detect_anomaly",)
         edit = replace_node(module, call, f"{owner}set_detect_anomaly(False)")
-        return Fix("set_detect_anomaly(False)", (edit,), is_safe=False, imports=needs)
+        return Fix(verbatim("set_detect_anomaly(False)"), (edit,), is_safe=False, imports=needs)
     given = argument(call, "mode", 0) if name == "set_detect_anomaly" else argument(call, "detect_anomaly")
     value = None if given is None else code.values.of(given, function)
     if value is None:
         return None
     found = Edit(value.place, "False") if value.is_direct else replace_value(code.project, value, False, "anomal")
-    return None if found is None else Fix("turned off: False", (found,), is_safe=False)
+    return None if found is None else Fix(message("ho405.fix"), (found,), is_safe=False)
 
 
 def _turns_on(call: ast.Call, function: Function, code: Code) -> bool:

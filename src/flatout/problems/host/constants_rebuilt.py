@@ -418,7 +418,7 @@ def _fix(constant: Rebuilt) -> Fix | None:
         replace_node(module, func, f"{source_text(module, func.value)}.full"),
         replace_node(module, number, f"(), {source_text(module, number)}"),
     )
-    return Fix("filled on the device", edits, is_safe=True)
+    return Fix(message("ho408.fix"), edits, is_safe=True)
 
 
 _LOOP = """

@@ -162,7 +162,7 @@ def _fix(region: Region, point: ProgramPoint, call: ast.Call) -> Fix | None:
     if not isinstance(statement, ast.Expr) or statement.value is not call:
         return None
     edit = remove_statement(region.module, statement)
-    return None if edit is None else Fix("the call deleted", (edit,), is_safe=False)
+    return None if edit is None else Fix(message("fix.delete_call"), (edit,), is_safe=False)
 
 
 _TIDY = """

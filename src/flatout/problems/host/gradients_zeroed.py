@@ -45,7 +45,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
                 change=message("ho410.source_change"),
                 related=call_path(region),
                 # Not a safe one: a gradient is then None where it was zeros.
-                fix=Fix("gradients are dropped", (replace_node(region.module, given, "True"),), is_safe=False),
+                fix=Fix(message("ho410.fix"), (replace_node(region.module, given, "True"),), is_safe=False),
             )
     for update in find_updates(code):
         if update.region is not None and update.done == "zeroed" and not _captures(update.region):

@@ -58,7 +58,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             place=module.place(optimizer.call),
             cause=message("ho409.source_cause", optimizer=optimizer.name),
             change=verbatim("fused=True"),
-            fix=None if edit is None else Fix("fused=True", (edit,), is_safe=False),
+            fix=None if edit is None else Fix(verbatim("fused=True"), (edit,), is_safe=False),
         )
 
 

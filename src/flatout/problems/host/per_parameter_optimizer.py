@@ -205,7 +205,11 @@ def _finding_of_foreach(optimizer: Optimizer, code: Code) -> FoundInSource | Non
         cause=message("ho403.source_cause_foreach", optimizer=optimizer.name),
         change=verbatim(f"{optimizer.name}(..., {better})"),
         # Sums are rounded in another order, and `foreach` keeps more in memory at once.
-        fix=Fix(f"{better} for foreach=False", (replace_node(module, given, better),), is_safe=False),
+        fix=Fix(
+            message("fix.replace", old="foreach=False", new=better),
+            (replace_node(module, given, better),),
+            is_safe=False,
+        ),
     )
 
 

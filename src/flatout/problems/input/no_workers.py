@@ -149,7 +149,7 @@ def _fix(made: Loader, workers: Setting, code: Code) -> Fix | None:
     if value is not None and not value.is_direct:
         # No persistent_workers: torch refuses them to whoever asks for no workers on the command line.
         found = replace_value(code.project, value, number, "worker")
-        return None if found is None else Fix(f"num_workers {number}", (found,), is_safe=False)
+        return None if found is None else Fix(verbatim(f"num_workers {number}"), (found,), is_safe=False)
     if has_star_arguments(made.call) or (value is None and not accepts_setting(made, "num_workers")):
         return None  # a keyword that arrives twice is an error, and so is one that is not known
     keywords = [] if value is not None else [f"num_workers={number}"]
@@ -159,7 +159,7 @@ def _fix(made: Loader, workers: Setting, code: Code) -> Fix | None:
     if keywords and more is None:
         return None
     words = f"num_workers={number}" + (", persistent_workers=True" if stays else "")
-    return Fix(words, (*edits, more) if more is not None else tuple(edits), is_safe=False)
+    return Fix(verbatim(words), (*edits, more) if more is not None else tuple(edits), is_safe=False)
 
 
 def _repeats_itself(made: Loader, code: Code) -> bool:

@@ -277,7 +277,7 @@ def gain_by_cheaper(
     run: Evidence,
     use: LoaderUse,
     left_ms: tuple[float, float, float],
-    method: Message | str,
+    method: Message,
     keeps_workers: bool = False,
 ) -> Gain | None:
     """What is gained when samples get cheaper to make.

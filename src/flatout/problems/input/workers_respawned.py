@@ -147,7 +147,7 @@ def _fix(made: Loader) -> Fix | None:
         edit = add_keyword(module, made.call, f"persistent_workers={text}")
     else:
         edit = replace_node(module, written, text) if isinstance(written, ast.Constant) else None
-    return None if edit is None else Fix(f"persistent_workers={text}", (edit,), is_safe=False)
+    return None if edit is None else Fix(verbatim(f"persistent_workers={text}"), (edit,), is_safe=False)
 
 
 _ONCE = """

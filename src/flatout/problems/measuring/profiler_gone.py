@@ -104,7 +104,7 @@ def _keywords(module: Module) -> Iterator[FoundInSource]:
                 cause=message("ms003.source_cause_autograd"),
                 change=verbatim('use_device="cuda"'),
                 severity="low",
-                fix=Fix('use_device="cuda"', (edit,), is_safe=True) if is_plain else None,
+                fix=Fix(verbatim('use_device="cuda"'), (edit,), is_safe=True) if is_plain else None,
             )
 
 
@@ -112,7 +112,7 @@ def _drop_keyword(call: ast.Call, given: ast.keyword, module: Module) -> Fix | N
     """Where it is the only argument, or one with a neighbour on its own line."""
     place = module.place(given)
     if len(call.keywords) == 1 and not call.args:
-        return Fix("leave out use_cuda", (Edit(place, ""),), is_safe=True)
+        return Fix(message("fix.drop", code="use_cuda"), (Edit(place, ""),), is_safe=True)
     line = module.lines[given.lineno - 1]
     if given.lineno != given.value.end_lineno:
         return None
@@ -123,7 +123,7 @@ def _drop_keyword(call: ast.Call, given: ast.keyword, module: Module) -> Fix | N
         spot = module.at(given.lineno, found.start() + 1, given.lineno, place.end_column)
     else:
         return None
-    return Fix("leave out use_cuda", (Edit(spot, ""),), is_safe=True)
+    return Fix(message("fix.drop", code="use_cuda"), (Edit(spot, ""),), is_safe=True)
 
 
 def _full(call: ast.Call, module: Module) -> str:

@@ -29,7 +29,7 @@ from flatout.problems.cases import MACHINE, Case, SourceCase, growing_series, lo
 from flatout.problems.found import FoundInRun, FoundInSource, step_of
 from flatout.problems.memory.growth import DAY_S, TOO_FAR_S, amount, duration, lasting_growth, memory_limit, room_bytes
 from flatout.records.evidence import Evidence, Series
-from flatout.records.message import message
+from flatout.records.message import message, verbatim
 from flatout.records.source import Fix
 from flatout.source.code import Code, call_path
 from flatout.source.syntax.edits import replace_node, source_text
@@ -117,7 +117,7 @@ def _fix(kept: KeptGraph) -> Fix:
     """Not a safe one: printed, such a tensor no longer names its grad_fn, and no later backward can start from it."""
     module = kept.region.module
     edit = replace_node(module, kept.value, f"{source_text(module, kept.value)}.detach()")
-    return Fix(f"{kept.what}.detach()", (edit,), is_safe=False)
+    return Fix(verbatim(f"{kept.what}.detach()"), (edit,), is_safe=False)
 
 
 _KEPT = """

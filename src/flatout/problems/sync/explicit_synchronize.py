@@ -119,7 +119,7 @@ def _fix(region: Region, point: ProgramPoint, call: ast.Call) -> Fix | None:
     if _NEEDS_IT.search(ast.unparse(region.function.node)):
         return None
     edit = remove_statement(region.module, statement)
-    return None if edit is None else Fix("the call deleted", (edit,), is_safe=False)
+    return None if edit is None else Fix(message("fix.delete_call"), (edit,), is_safe=False)
 
 
 _TIMED = """

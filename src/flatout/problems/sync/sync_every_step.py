@@ -237,7 +237,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
 def _fix(sync: Sync, code: Code) -> Fix | None:
     """Not a safe one: the device adds in the precision of the loss, Python in double precision."""
     edits = defer_read(sync, code)
-    return None if edits is None else Fix("summed on the device, read where it is used", edits, is_safe=False)
+    return None if edits is None else Fix(message("sy301.fix"), edits, is_safe=False)
 
 
 _LOOP = """

@@ -109,7 +109,7 @@ def _fix(copies: Sequence[BatchCopy], code: Code) -> Fix | None:
     """The device gets the same batch in the same order; only the host no longer waits for it."""
     edits = [edit for copy in copies if (edit := _edit(copy, code)) is not None]
     is_safe = not any(may_be_no_tensor(copy, code) for copy in copies)
-    return Fix("non_blocking=True", tuple(edits), is_safe) if len(edits) == len(copies) else None
+    return Fix(verbatim("non_blocking=True"), tuple(edits), is_safe) if len(edits) == len(copies) else None
 
 
 def _edit(copy: BatchCopy, code: Code) -> Edit | None:

@@ -34,7 +34,7 @@ from flatout.problems.transfer.copies import (
     training_copies,
 )
 from flatout.records.evidence import Evidence
-from flatout.records.message import message
+from flatout.records.message import message, verbatim
 from flatout.records.report import CopySite
 from flatout.records.source import Edit, Fix, Related
 from flatout.source.code import Code
@@ -137,7 +137,7 @@ def _fix(made: Loader, pins: Setting, code: Code) -> Fix | None:
     else:
         edit = replace_value(code.project, value, True, "pin")
     # Batches lie in other memory; what is in them stays the same.
-    return None if edit is None else Fix("pin_memory=True", (edit,), is_safe=True)
+    return None if edit is None else Fix(verbatim("pin_memory=True"), (edit,), is_safe=True)
 
 
 _STEP = """
