@@ -19,7 +19,10 @@ from typing import Any
 
 import torch
 
-from flatout.attach.patching import CMethodWrapper, Patches
+from flatout.attach.batch import PaddingInspector
+from flatout.attach.context import Context
+from flatout.attach.graph import GraphInspector
+from flatout.attach.patching import CMethodWrapper
 from flatout.attach.phases import Phases
 from flatout.attach.sites import Sites
 from flatout.attach.steps import StepWriter
@@ -67,13 +70,18 @@ class Copying:
     copies: int
     pieces: list[torch.Tensor] = field(init=False)
     tracer: Tracer = field(init=False)
+    context: Context = field(init=False)
     watch: TransferWatch = field(init=False)
 
     def __post_init__(self) -> None:
         self.pieces = [torch.zeros(4) for _ in range(self.copies)]
         output = Unwritten()
-        self.tracer = Tracer(Phases(StepWriter(lambda: output)).consume)
-        self.watch = TransferWatch(torch, self.tracer, Sites(lambda: output), fail)
+        writer = StepWriter(lambda: output)
+        phases, sites = Phases(writer), Sites(lambda: output)
+        self.tracer = Tracer(phases.consume)
+        graph = GraphInspector(torch, phases, PaddingInspector(torch, lambda: output))
+        self.context = Context(torch, self.tracer, phases, writer, sites, graph, lambda: output, fail)
+        self.watch = TransferWatch(self.context)
         self.tracer.claim()
         self.tracer.on_device = True
 
@@ -102,13 +110,12 @@ class Copying:
             finally:
                 setattr(torch.Tensor, "to", original)  # noqa: B010
             return
-        patches = Patches()
         if is_watched:
-            self.watch.install(patches)
+            self.watch.install()
         try:
             yield
         finally:
-            patches.restore()
+            self.context.patches.restore()
 
 
 def fail(error: Exception) -> None:

@@ -20,7 +20,7 @@ class GraphInspector:
     def __init__(self, torch: Any, phases: Phases, padding: PaddingInspector) -> None:
         self._is_anomaly_enabled = torch.is_anomaly_enabled
         self._phases = phases
-        self._padding = padding
+        self.padding = padding
         self.convolutions = ConvolutionLayouts(torch)
         self.looks = 0
         self.dtypes: Counter[str] = Counter()
@@ -49,7 +49,7 @@ class GraphInspector:
                     shapes.add(tuple(made.shape))
         if sizes:
             self._phases.graph_samples = sizes.most_common(1)[0][0]
-        self._padding.graph_seen(shapes)
+        self.padding.graph_seen(shapes)
 
     def due(self, index: int) -> bool:
         """Is it time for another look, after this many steps? Seldom: a big graph takes a while to walk."""

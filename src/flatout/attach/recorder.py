@@ -129,6 +129,8 @@ class Recorder:
 
 
 class Output(Protocol):
+    """Where watchers write: a recording, or nothing where none could be made."""
+
     def append(self, body: bytes) -> int:
         """Write one slot; returns its place, or -1 if it had to be dropped."""
 
@@ -139,3 +141,19 @@ class Output(Protocol):
         """Write a JSON value under a name."""
 
     def close(self) -> None: ...
+
+
+class NoRecording:
+    """Takes the place of a recording that could not be made: the script runs on, unrecorded."""
+
+    def append(self, body: bytes) -> int:
+        return -1
+
+    def put(self, place: int, body: bytes) -> int:
+        return -1
+
+    def text(self, what: str, value: object) -> None:
+        return
+
+    def close(self) -> None:
+        return

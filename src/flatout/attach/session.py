@@ -1,4 +1,4 @@
-"""One watched process: what is installed in it, where it records, and how it all ends."""
+"""One watched process: it is recorded from the first event to its end, by the watchers of `watch`."""
 
 from __future__ import annotations
 
@@ -11,128 +11,85 @@ import sys
 import time
 from collections.abc import Mapping
 from multiprocessing import util
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import STARTED_NS, imports
 from .batch import PaddingInspector
+from .context import Context
 from .device_clock import DeviceClock
 from .graph import GraphInspector
-from .patching import Patches, hide_from_compiler
+from .patching import hide_from_compiler
 from .phases import Phases
-from .recorder import Recorder
+from .recorder import NoRecording, Output, Recorder
 from .sites import Sites
 from .state import read_rank, read_torch_state
 from .steps import StepWriter
 from .tracer import NOBODY, Tracer, clock
-from .watch.backward import BackwardWatch, RecomputeWatch
-from .watch.fetch import FetchWatch
-from .watch.hidden_syncs import SyncWindows
-from .watch.interruptions import CollectorWatch, OutputWatch, TrainModeWatch
-from .watch.lines import DEFAULT_HZ, LineSampler, Sampler, WorkerSampler
-from .watch.loader import LoaderWatch
-from .watch.optimizer import GraphWatch, OptimizerWatch
-from .watch.transfers import TransferWatch
-
-if TYPE_CHECKING:
-    from .watch.stages import StageWatch
+from .watch import make_watchers
 
 OLDEST_TORCH = (2, 4)
 _HOUSEKEEPING_S = 0.25
 _STATE_EVERY_S = 10.0
-_WORKER_CHUNK_BYTES = 1 << 16
-
-
-class _Nothing:
-    """Takes the place of a recording that could not be made: the script runs on, unrecorded."""
-
-    def append(self, body: bytes) -> int:
-        return -1
-
-    def put(self, place: int, body: bytes) -> int:
-        return -1
-
-    def text(self, what: str, value: object) -> None:
-        return
-
-    def close(self) -> None:
-        return
+_CHUNK_BYTES, _WORKER_CHUNK_BYTES = 1 << 20, 1 << 16
 
 
 class Session:
-    """Owns every part of ours in this process."""
+    """Opens the recording, has the events read, and ends it all. What is seen is up to the watchers."""
 
     def __init__(self, torch: Any, folder: str, settings: Mapping[str, Any]) -> None:
         self._torch = torch
         self._folder = folder
-        self._settings = settings
-        self._recorder: Recorder | _Nothing | None = None
+        self._recording: Output | None = None
         self._role = "trainer"
         self._started_ns = STARTED_NS
         self._state: dict[str, object] = {}
-        self._next_state = 0.0
-        self._sampler: Sampler | None = None
-        self.writer = StepWriter(self.output)
-        self.phases = Phases(self.writer)
+        self._next_state = self._next_housekeeping = 0.0
+        self._read_index = 0  # of the last step, when events were last read
+        self._device = DeviceClock(torch, self._append) if torch.version.cuda is not None else None
+        writer = StepWriter(self.output)
+        self.phases = Phases(writer)
         self.tracer = Tracer(self._consume)
-        self.sites = Sites(self.output)
-        self.padding = PaddingInspector(torch, self.output)
-        self.graph = GraphInspector(torch, self.phases, self.padding)
-        self._patches = Patches()
-        self._device: DeviceClock | None = None
-        if torch.version.cuda is not None:
-            self._device = DeviceClock(torch, lambda body: self.output().append(body))
-        self._stages: StageWatch | None = None
-        if self._settings.get("stages"):
-            # Only where it is asked for: every import delays the script's start.
-            from .watch.stages import StageWatch
-
-            self._stages = StageWatch(torch, self.tracer, self._device, self.output)
-        self._optimizers = OptimizerWatch(torch, self.tracer, self._device, self.output, self.trouble)
-        self._collector = CollectorWatch(self.tracer)
-        self._recomputing = RecomputeWatch(torch, self.tracer)
-        self._train_mode = TrainModeWatch(torch, self.tracer, self.trouble)
-        self._fetching = FetchWatch(self.output, self._enter_worker, self.trouble)
-        self._transfers: TransferWatch | None = None
-        self._windows: SyncWindows | None = None
-        self._next_housekeeping = 0.0
-        self._index_then = 0
+        self.context = Context(
+            torch=torch,
+            tracer=self.tracer,
+            phases=self.phases,
+            writer=writer,
+            sites=Sites(self.output),
+            graph=GraphInspector(torch, self.phases, PaddingInspector(torch, self.output)),
+            output=self.output,
+            trouble=self.trouble,
+            settings=settings,
+            device=self._device,
+            backward_observer=self._device,
+            open_lines=lambda: self._open("lines"),
+            enter_worker=self._enter_worker,
+        )
         self.tracer.on_claim = self._begin
         if self._device is not None:
             self.tracer.on_wake = self._device.wakes
+            self.context.own_seconds.append(self._device.take_own_s)
 
     def install(self) -> None:
-        torch, tracer, patches = self._torch, self.tracer, self._patches
-        passes = self._stages or self._device
-        BackwardWatch(torch, tracer, passes, self.graph, self.trouble).install(torch.autograd, patches)
-        self._train_mode.install(patches)
-        self._optimizers.install(torch, patches)
-        self._collector.install()
-        loaders = LoaderWatch(torch, tracer, self._device, self.output, self.trouble, self.padding)
-        imports.after_import("torch.utils.data.dataloader", lambda m: loaders.install(m, patches))
-        imports.after_import("torch.utils.checkpoint", lambda m: self._recomputing.install(m, patches))
-        imports.after_import("torch.utils.data._utils.fetch", lambda m: self._fetching.install(m, patches))
-        OutputWatch(tracer, self.writer, self.sites, self.trouble).install(torch, patches)
-        if torch.version.cuda is not None or self._settings.get("device_patches"):
-            self._transfers = transfers = TransferWatch(torch, tracer, self.sites, self.trouble)
-            transfers.install(patches)
-            GraphWatch(torch, tracer, self._optimizers, self.trouble).install(patches)
-            if self._settings.get("sync_windows", True):
-                self._windows = SyncWindows(torch, self.sites, transfers.watched_call)
-        if self._stages is not None:
-            self._stages.install(patches)
-        hide_from_compiler(torch, __package__)
+        for watcher in make_watchers(self.context):
+            watcher.install()
+        if self._device is not None:
+            self.context.at_finish.append(self._device.close)
+        hide_from_compiler(self._torch, __package__)
         os.register_at_fork(after_in_child=self._forked)
         atexit.register(self.close)
         # Children that multiprocessing forks leave without atexit; its finalizers they do run.
         util.register_after_fork(self, lambda session: util.Finalize(session, session.close, exitpriority=0))
 
-    def output(self) -> Recorder | _Nothing:
+    def output(self) -> Output:
         """This process's recording, made when there is first something to record."""
-        if self._recorder is None:
-            self._recorder = self._open("main")
-        return self._recorder
+        if self._recording is None:
+            self._recording = self._open("main")
+        return self._recording
 
-    def _open(self, thread: str) -> Recorder | _Nothing:
+    def _append(self, body: bytes) -> int:
+        return self.output().append(body)
+
+    def _open(self, thread: str) -> Output:
         name = f"{os.getpid()}-{time.perf_counter_ns()}{'' if thread == 'main' else '.' + thread}.rec"
         facts: dict[str, object] = {
             "pid": os.getpid(),
@@ -146,78 +103,62 @@ class Session:
             "python": platform.python_version(),
             "argv0": sys.argv[0] if getattr(sys, "argv", None) else "",
         }
-        chunk = 1 << 20 if self._role == "trainer" and thread == "main" else _WORKER_CHUNK_BYTES
+        chunk_bytes = _CHUNK_BYTES if self._role == "trainer" and thread == "main" else _WORKER_CHUNK_BYTES
         try:
             folder = os.path.join(self._folder, "proc")
             os.makedirs(folder, exist_ok=True)
-            return Recorder(os.path.join(folder, name), facts, chunk)
+            return Recorder(os.path.join(folder, name), facts, chunk_bytes)
         except OSError as error:
             sys.stderr.write(f"flatout: cannot record process {os.getpid()} ({error}); it runs unrecorded\n")
-            return _Nothing()
+            return NoRecording()
 
     def _begin(self, now: float) -> None:
-        """The training thread has shown itself."""
+        """The training thread is known."""
         try:
             self.phases.forget()
             self.phases.begin(now)
-            hz = float(self._settings.get("lines_hz", DEFAULT_HZ))
-            if hz > 0 and self._sampler is None:
-                self._sampler = LineSampler(self.tracer, self.phases, lambda: self._open("lines"), hz)
-                self._sampler.start()
+            for call in self.context.at_begin:
+                call()
         except Exception as error:
             self.trouble(error)
 
     def _enter_worker(self, info: Any) -> None:
-        """This process turns out to be a loader's worker: only the cost of samples is of interest here."""
+        """This process is a loader's worker."""
         self.tracer.switch_off()
         self._role = "worker"
         value = {"loader": None, "worker": info.id, "num_workers": info.num_workers, "start_ns": self._started_ns}
         self.output().text("worker", value)
-        hz = float(self._settings.get("lines_hz", DEFAULT_HZ))
-        # All workers of a loader run the same code: the first tells of all.
-        if hz > 0 and info.id == 0 and self._sampler is None:
-            fetching = self._fetching
-            self._sampler = WorkerSampler(fetching.is_fetching, fetching.root, lambda: self._open("lines"), hz)
-            self._sampler.start()
 
     def _consume(self, codes: list[int], moments: list[float]) -> None:
         """Called at the end of a step now and then: events become records, running totals are brought up to date."""
-        self.phases.on_device = self.tracer.on_device = self._device is not None and self._device.ready
-        self.phases.consume(codes, moments)
-        now = clock()
-        self.tracer.want_look = self.graph.due(self.phases.index)
-        self._fetching.rearm()
-        own_s = self._device.take_own_s() if self._device is not None else 0.0
-        own_s += self._sampler.take_own_s() if self._sampler is not None else 0.0
-        own_s += self._stages.take_own_s() if self._stages is not None else 0.0
-        self.phases.own_s += own_s / max(1, self.phases.index - self._index_then)
-        self._index_then = self.phases.index
-        if self._windows is not None:
-            self._windows.at_step_end(self.phases.index, now)
-            self.tracer.every_step = self._windows.is_open
-        self.tracer.rest_for = 0 if self.tracer.every_step else self.phases.rest_for
-        if self._stages is not None:
-            self._sample_stages(self._stages, codes)
+        phases, tracer, context = self.phases, self.tracer, self.context
+        phases.on_device = tracer.on_device = self._device is not None and self._device.ready
+        phases.consume(codes, moments)
+        now, index = clock(), phases.index
+        tracer.want_look = context.graph.due(index)
+        own_s = 0.0
+        for take_own_s in context.own_seconds:
+            own_s += take_own_s()
+        phases.own_s += own_s / max(1, index - self._read_index)
+        self._read_index = index
+        every_step = False
+        for at_step_end in context.at_step_end:
+            every_step |= at_step_end(codes, index, now)
+        tracer.every_step = every_step
+        tracer.rest_for = 0 if every_step else phases.rest_for
         if now < self._next_housekeeping:
             return
         self._next_housekeeping = now + _HOUSEKEEPING_S
-        self.sites.flush(self._windows.steps if self._windows is not None else 0)
-        if now >= self._next_state and self.phases.index >= 2:
+        context.sites.flush()
+        if now >= self._next_state and index >= 2:
             self._note_state()
             self._next_state = now + _STATE_EVERY_S
 
-    def _sample_stages(self, stages: StageWatch, codes: list[int]) -> None:
-        stages.at_step_end(codes, self.phases.index)
-        window = self._windows is not None and self._windows.is_open
-        self.tracer.every_step = window or stages.wants_every_step
-        if stages.is_open:
-            self.tracer.rest_for = 0
-
     def _note_state(self) -> None:
-        state = read_torch_state(self._torch, self.graph)
+        state = read_torch_state(self._torch, self.context.graph)
+        for add_state in self.context.state:
+            add_state(state, self.phases.index)
         # 0 stands for batches that no loader gave.
-        if (recomputed := self._recomputing.so_far(self.phases.index)) is not None:
-            state["recomputed"] = recomputed
         state["training_loaders"] = sorted(self.phases.training_loaders - {0})
         if state != self._state:
             self._state = state
@@ -225,21 +166,17 @@ class Session:
 
     def _forked(self) -> None:
         """In a forked child: nothing of the parent's recording is ours, and its threads are gone."""
-        recorder, self._recorder = self._recorder, None
-        if recorder is not None:
-            recorder.close()
-        self._sampler = None
-        self._fetching.forget()
+        recording, self._recording = self._recording, None
+        if recording is not None:
+            recording.close()
         self._started_ns = time.perf_counter_ns()
-        self.writer.forget()
+        self.context.writer.forget()
         self.phases.forget()
         if self.tracer.owner != NOBODY:
             self.tracer.forget()
-        if self._stages is not None:
-            self._stages.forget()
-        self.sites.forget()
-        if self._transfers is not None:
-            self._transfers.forget()
+        self.context.sites.forget()
+        for call in self.context.at_fork:
+            call()
 
     def trouble(self, error: Exception) -> None:
         """A hook of ours failed: say so once, put everything back, and let the script run on bare."""
@@ -255,44 +192,37 @@ class Session:
 
     def uninstall(self) -> None:
         self.tracer.switch_off()
-        self._patches.restore()
-        self._optimizers.remove()
-        self._collector.remove()
-        self._train_mode.uninstall()
+        self.context.patches.restore()
+        for call in self.context.at_uninstall:
+            call()
         imports.forget()
-        if self._stages is not None:
-            self._stages.stop("")
-        if self._windows is not None:
-            self._windows.close()
 
     def close(self) -> None:
         """The end of the process, or of watching it."""
         try:
-            if self._sampler is not None:
-                self._sampler.stop()
-                self._sampler = None
-            if self._windows is not None:
-                self._windows.close()
-            if self._recorder is not None:
-                if self.tracer.owner != NOBODY:
-                    self.tracer.wake()
-                    self.tracer.flush(clock())
-                    self.phases.finish()
-                if self.phases.index >= 0:
-                    if self._stages is not None:
-                        self._stages.close()
-                    if self._device is not None:
-                        self._device.close()
-                    self._note_state()
-                self.sites.flush(self._windows.steps if self._windows is not None else 0)
-                # Set when an uncaught exception ends the script: tells which of several ranks failed.
-                failed = getattr(sys, "last_type", None)
-                end = {"end_ns": time.perf_counter_ns(), "error": failed.__name__ if failed is not None else None}
-                self._recorder.text("exit", end)
-                self._recorder.close()
-                self._recorder = _Nothing()
+            for call in self.context.at_stop:
+                call()
+            if self._recording is not None:
+                self._finish(self._recording)
+                self._recording = NoRecording()
         except Exception:
             pass
+
+    def _finish(self, recording: Output) -> None:
+        if self.tracer.owner != NOBODY:
+            self.tracer.wake()
+            self.tracer.flush(clock())
+            self.phases.finish()
+        if self.phases.index >= 0:
+            for call in self.context.at_finish:
+                call()
+            self._note_state()
+        self.context.sites.flush()
+        # Set when an uncaught exception ends the script: tells which of several ranks failed.
+        failed = getattr(sys, "last_type", None)
+        end = {"end_ns": time.perf_counter_ns(), "error": failed.__name__ if failed is not None else None}
+        recording.text("exit", end)
+        recording.close()
 
 
 _session: Session | None = None

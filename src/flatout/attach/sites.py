@@ -115,6 +115,7 @@ class Sites:
         # By the caller's code and instruction: a dict lookup instead of a walk up the stack.
         self._near: dict[tuple[str, CodeType, int], Site] = {}
         self._by_line: dict[tuple[str, str, int], Site] = {}
+        self.window_steps = 0  # in which hidden syncs were looked for
 
     def forget(self) -> None:
         """Start afresh, as in a forked child."""
@@ -154,11 +155,11 @@ class Sites:
         """What is copied there does not wait its turn among the kernels."""
         self._output().text("own_stream", {"site": site.number})
 
-    def flush(self, window_steps: int) -> None:
+    def flush(self) -> None:
         """Bring the totals in the recording up to date."""
         for (op, _, _), site in self._by_line.items():
-            if op == "hidden" and site.window_steps != window_steps:
-                site.window_steps, site.dirty = window_steps, True
+            if op == "hidden" and site.window_steps != self.window_steps:
+                site.window_steps, site.dirty = self.window_steps, True
             if site.dirty:
                 body = _PACK(
                     _KIND, 0, 0, site.number, site.count, int(site.seconds * 1e9), int(site.longest_s * 1e9),

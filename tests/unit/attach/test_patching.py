@@ -11,9 +11,8 @@ import torch
 from torch import nn
 
 from flatout.attach.patching import Patches
-from flatout.attach.sites import Sites
-from flatout.attach.tracer import Tracer
 from flatout.attach.watch.transfers import TransferWatch
+from tests.unit.attach.contexts import make_context
 
 _BEFORE = {torch.Tensor.to, torch.Tensor.cpu, torch.Tensor.item}
 _NAMES = ("to", "cpu", "cuda", "item", "tolist", "nonzero", "copy_", "__bool__", "__int__", "__float__", "__index__")
@@ -21,11 +20,10 @@ _NAMES = ("to", "cpu", "cuda", "item", "tolist", "nonzero", "copy_", "__bool__",
 
 @pytest.fixture(autouse=True)
 def patched() -> Iterator[None]:
-    patches = Patches()
-    sites = Sites(lambda: None)  # type: ignore[arg-type,return-value]
-    TransferWatch(torch, Tracer(lambda codes, moments: None), sites, lambda error: None).install(patches)
+    context = make_context()
+    TransferWatch(context).install()
     yield
-    patches.restore()
+    context.patches.restore()
 
 
 class Seen(torch.Tensor):

@@ -1,1 +1,40 @@
-"""The watchers: each sees one kind of event in the user's process and records it."""
+"""The watchers: each sees one kind of event in the user's process and records it. This is the list of them."""
+
+from __future__ import annotations
+
+from ..context import Context, Watcher
+from .backward import BackwardWatch, RecomputeWatch
+from .fetch import FetchWatch
+from .hidden_syncs import HiddenSyncWatch
+from .interruptions import CollectorWatch, OutputWatch, TrainModeWatch
+from .lines import LineWatch
+from .loader import LoaderWatch
+from .optimizer import OptimizerWatch
+from .transfers import TransferWatch
+
+
+def make_watchers(context: Context) -> list[Watcher]:
+    """Those that this process needs, in the order in which they are installed."""
+    watchers: list[Watcher] = []
+    if context.settings.get("stages"):
+        # Only where it is asked for: every import delays the script's start.
+        from .stages import StageWatch
+
+        # First, as it comes between the backward passes and the device clock.
+        watchers.append(StageWatch(context))
+    watchers += [
+        BackwardWatch(context),
+        TrainModeWatch(context),
+        OptimizerWatch(context),
+        CollectorWatch(context),
+        LoaderWatch(context),
+        RecomputeWatch(context),
+        FetchWatch(context),
+        OutputWatch(context),
+        LineWatch(context),
+    ]
+    if context.has_device:
+        watchers.append(TransferWatch(context))
+        if context.settings.get("sync_windows", True):
+            watchers.append(HiddenSyncWatch(context))
+    return watchers

@@ -3,50 +3,37 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from threading import get_ident
-from typing import Any, Protocol
+from typing import Any
 
-from ..graph import GraphInspector
-from ..patching import Patches, guarded
-from ..tracer import BACKWARD_BEGINS, BACKWARD_ENDS, ENTER_GRAD, LEAVE, Tracer, clock
+from ..context import Context
+from ..imports import after_import
+from ..patching import guarded
+from ..tracer import BACKWARD_BEGINS, BACKWARD_ENDS, ENTER_GRAD, LEAVE, clock
 
 # Of torch.autograd.backward; another signature means a torch we do not know, and it is left alone.
 _PARAMETERS = ("tensors", "grad_tensors", "retain_graph", "create_graph", "grad_variables", "inputs")
 
 
-class BackwardObserver(Protocol):
-    """Who wants to know where a backward pass begins and ends: the device's clock, or the stages with it."""
-
-    def backward_begins(self) -> None: ...
-    def backward_ends(self) -> None: ...
-
-
 class BackwardWatch:
     """Replaces torch.autograd.backward, which Tensor.backward calls too, and torch.autograd.grad."""
 
-    def __init__(
-        self,
-        torch: Any,
-        tracer: Tracer,
-        device: BackwardObserver | None,
-        graph: GraphInspector,
-        trouble: Callable[[Exception], None],
-    ) -> None:
-        self._compiling = torch.compiler.is_dynamo_compiling
-        self._tracer = tracer
-        self._device = device
-        self._graph = graph
-        self._trouble = trouble
+    def __init__(self, context: Context) -> None:
+        self._autograd = context.torch.autograd
+        self._compiling = context.torch.compiler.is_dynamo_compiling
+        self._tracer = context.tracer
+        self._observer = context.backward_observer
+        self._graph = context.graph
+        self._trouble = context.trouble
+        self._patches = context.patches
 
-    def install(self, module: Any, patches: Patches) -> None:
-        """`module` is torch.autograd."""
-        if tuple(inspect.signature(module.backward).parameters) == _PARAMETERS:
-            patches.replace(module, "backward", self._make_backward)
-        patches.replace(module, "grad", self._make_grad)
+    def install(self) -> None:
+        if tuple(inspect.signature(self._autograd.backward).parameters) == _PARAMETERS:
+            self._patches.replace(self._autograd, "backward", self._make_backward)
+        self._patches.replace(self._autograd, "grad", self._make_grad)
 
     def _make_backward(self, original: Any) -> Any:
-        tracer, device, trouble = self._tracer, self._device, self._trouble
+        tracer, observer, trouble = self._tracer, self._observer, self._trouble
         log, at = tracer.log, tracer.at
 
         # The parameters spelt out: packing and unpacking them would cost more than the rest of this.
@@ -67,8 +54,8 @@ class BackwardWatch:
                     self._graph.look(tensors)
                 log(BACKWARD_BEGINS)
                 at(clock())
-                if device is not None:
-                    device.backward_begins()
+                if observer is not None:
+                    observer.backward_begins()
             except Exception as error:
                 trouble(error)
             try:
@@ -76,8 +63,8 @@ class BackwardWatch:
             finally:
                 log(BACKWARD_ENDS)
                 at(clock())
-                if device is not None:
-                    guarded(device.backward_ends, trouble)
+                if observer is not None:
+                    guarded(observer.backward_ends, trouble)
 
         return backward
 
@@ -101,24 +88,25 @@ class BackwardWatch:
 class RecomputeWatch:
     """Of the training thread. What a call takes in forward is about what it takes once more in backward."""
 
-    def __init__(self, torch: Any, tracer: Tracer) -> None:
-        self._torch = torch
-        self._tracer = tracer
+    def __init__(self, context: Context) -> None:
+        self._has_graph = context.torch.is_grad_enabled
+        self._tracer = context.tracer
+        self._patches = context.patches
+        self._state = context.state
         self._within = False
         self._calls = 0
         self._seconds = 0.0
 
-    def install(self, module: Any, patches: Patches) -> None:
-        patches.replace(module, "checkpoint", self._make)
+    def install(self) -> None:
+        after_import("torch.utils.checkpoint", lambda module: self._patches.replace(module, "checkpoint", self._make))
+        self._state.append(self._add_state)
 
-    def so_far(self, steps: int) -> dict[str, float] | None:
-        """Calls and seconds in so many steps; None without any, as in most scripts."""
-        if not self._calls:
-            return None
-        return {"calls": self._calls, "seconds": round(self._seconds, 4), "steps": steps}
+    def _add_state(self, state: dict[str, object], steps: int) -> None:
+        if self._calls:
+            state["recomputed"] = {"calls": self._calls, "seconds": round(self._seconds, 4), "steps": steps}
 
     def _make(self, original: Any) -> Any:
-        tracer, has_graph = self._tracer, self._torch.is_grad_enabled
+        tracer, has_graph = self._tracer, self._has_graph
 
         def checkpoint(*args: Any, **kwargs: Any) -> Any:
             # One within another is part of that one; without a graph nothing is computed again.

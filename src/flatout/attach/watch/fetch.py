@@ -6,16 +6,19 @@ import os
 import stat
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import PurePath
 from typing import Any
 
 from .. import wire
 from ..batch import count_samples
-from ..patching import Patches, guarded
+from ..context import Context
+from ..imports import after_import
+from ..patching import guarded
 from ..recorder import Output
 from .caches import DatasetCaches
+from .lines import WorkerSampler
 
 clock = time.perf_counter_ns
 _PACK = wire.packer("fetch").pack
@@ -54,18 +57,17 @@ class FetchMeter:
         fetcher: Any,
         worker: int,
         activity: Activity,
-        kept: CacheSchedule,
-        output: Callable[[], Output],
-        trouble: Callable[[Exception], None],
+        schedule: CacheSchedule,
+        context: Context,
     ) -> None:
         self._fetcher = weakref.ref(fetcher)
         self._activity = activity
-        self._kept = kept
+        self._schedule = schedule
         self._fetch_original = fetcher.fetch
         self._collate_original = fetcher.collate_fn
         self._worker = worker
-        self._output = output
-        self._trouble = trouble
+        self._output = context.output
+        self._trouble = context.trouble
         self._interval_ns = _FIRST_INTERVAL_NS
         self._collate_ns = 0
         self._armed = False
@@ -98,11 +100,11 @@ class FetchMeter:
         return batch
 
     def _fetch(self, index: Any) -> Any:
-        activity, kept = self._activity, self._kept
+        activity, schedule = self._activity, self._schedule
         before, activity.fetching = activity.fetching, True
         begun = clock()
-        if begun >= kept.before_ns:
-            guarded(kept.look_before, self._trouble)
+        if begun >= schedule.before_ns:
+            guarded(schedule.look_before, self._trouble)
             begun = clock()
         try:
             batch = self._fetch_original(index)
@@ -126,9 +128,9 @@ class FetchMeter:
         self._idle_ns += max(0, begun - self._last_end)
         self._last_end = ended
         self._max_ns = max(self._max_ns, took)
-        self._kept.samples += samples
-        if ended >= self._kept.after_ns:
-            self._kept.look_after(ended, samples)
+        self._schedule.samples += samples
+        if ended >= self._schedule.after_ns:
+            self._schedule.look_after(ended, samples)
         if ended >= self._next_write:
             self._write(ended)
         if self._worker < 0 and took < _QUICK_NS:
@@ -185,36 +187,51 @@ def _reference(dataset: Any) -> Callable[[], Any]:
 class FetchWatch:
     """Meters every fetcher: the objects that call a dataset's `__getitem__` and collate."""
 
-    # What is under way in a fetch is called from here.
-    root = FetchMeter._fetch.__code__
-
-    def __init__(
-        self, output: Callable[[], Output], enter_worker: Callable[[Any], None], trouble: Callable[[Exception], None]
-    ) -> None:
-        self._output = output
-        self._enter_worker = enter_worker
-        self._trouble = trouble
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._output = context.output
+        self._trouble = context.trouble
         self._meters: weakref.WeakSet[FetchMeter] = weakref.WeakSet()
-        self._kept: list[CacheSchedule] = []
+        self._schedules: list[CacheSchedule] = []
         self._datasets = 0
-        self.activity = Activity()
+        self._activity = Activity()
+        self._sampler: WorkerSampler | None = None
 
-    def install(self, module: Any, patches: Patches) -> None:
-        """`module` is torch.utils.data._utils.fetch."""
-        patches.replace(module._BaseDatasetFetcher, "__init__", self._make_init)
+    def install(self) -> None:
+        after_import("torch.utils.data._utils.fetch", self._patch)
+        self._context.at_step_end.append(self._rearm)
+        self._context.at_fork.append(self._forget)
+        self._context.at_stop.append(self._stop)
 
-    def rearm(self) -> None:
+    def _patch(self, module: Any) -> None:
+        self._context.patches.replace(module._BaseDatasetFetcher, "__init__", self._make_init)
+
+    def _rearm(self, codes: Sequence[int], index: int, now: float) -> bool:
         """Measure the next fetch of each fetcher again."""
         for meter in list(self._meters):
             meter.arm()
+        return False
 
-    def forget(self) -> None:
-        """In a forked child: what was fetched before was not fetched here."""
-        self._kept = []
-        self.activity.fetching = False
+    def _forget(self) -> None:
+        """What was fetched before the fork was not fetched here."""
+        self._schedules = []
+        self._activity.fetching = False
+        self._sampler = None
 
-    def is_fetching(self) -> bool:
-        return self.activity.fetching
+    def _stop(self) -> None:
+        if self._sampler is not None:
+            self._sampler.stop()
+            self._sampler = None
+
+    def _enter_worker(self, info: Any) -> None:
+        """This process turns out to be a loader's worker: only the cost of samples is of interest here."""
+        context, activity = self._context, self._activity
+        context.enter_worker(info)
+        # All workers of a loader run the same code: the first speaks for all.
+        if context.lines_hz > 0 and info.id == 0 and self._sampler is None:
+            root = FetchMeter._fetch.__code__
+            self._sampler = WorkerSampler(lambda: activity.fetching, root, context.open_lines, context.lines_hz)
+            self._sampler.start()
 
     def _make_init(self, original: Any) -> Any:
         def __init__(fetcher: Any, *args: Any, **kwargs: Any) -> None:
@@ -226,8 +243,8 @@ class FetchWatch:
                 if info is not None:
                     self._enter_worker(info)
                 worker = -1 if info is None else info.id
-                kept = self._kept_of(fetcher.dataset, worker)
-                meter = FetchMeter(fetcher, worker, self.activity, kept, self._output, self._trouble)
+                schedule = self._schedule_of(fetcher.dataset, worker)
+                meter = FetchMeter(fetcher, worker, self._activity, schedule, self._context)
                 fetcher._flatout_meter = meter
                 self._meters.add(meter)
                 meter.arm()
@@ -236,18 +253,18 @@ class FetchWatch:
 
         return __init__
 
-    def _kept_of(self, dataset: Any, worker: int) -> CacheSchedule:
+    def _schedule_of(self, dataset: Any, worker: int) -> CacheSchedule:
         """The same for every epoch of a process: what a dataset keeps, it keeps beyond one."""
-        for kept in self._kept:
-            if kept.is_of(dataset):
-                return kept
+        for schedule in self._schedules:
+            if schedule.is_of(dataset):
+                return schedule
         self._datasets += 1
-        kept = CacheSchedule(dataset, self._datasets, self._output)
-        self._kept = [*self._kept[-_MOST_DATASETS:], kept]
+        schedule = CacheSchedule(dataset, self._datasets, self._output)
+        self._schedules = [*self._schedules[-_MOST_DATASETS:], schedule]
         sizes = sample_file_sizes(dataset) if worker <= 0 else []
         if sizes:
             self._output().text("files", {"bytes": sizes})
-        return kept
+        return schedule
 
 
 # How large the files are that a dataset names: a few of them are looked at, once.

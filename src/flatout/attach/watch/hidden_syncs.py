@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 import sys
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
-from ..sites import Sites
+from ..context import Context
 
 _MESSAGE = "called a synchronizing CUDA operation"
 _FILTER = ("always", re.compile(f".*{_MESSAGE}|.*Synchronization debug mode", re.DOTALL), Warning, None, 0)
@@ -20,35 +21,40 @@ _FIRST_PAUSE_S = 2.0
 _LONGEST_PAUSE_S = 60.0
 
 
-class SyncWindows:
-    """Opens at the end of one step, closes at the end of the next."""
+class HiddenSyncWatch:
+    """A window opens at the end of one step and closes at the end of the next."""
 
-    def __init__(self, torch: Any, sites: Sites, watched_call: list[bool]) -> None:
-        self._torch = torch
-        self._sites = sites
-        # True while a call that is timed as a sync anyway is under way: no need to report it twice.
-        self._watched_call = watched_call
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._torch = context.torch
+        self._sites = context.sites
+        self._in_timed_sync = context.in_timed_sync
         self._show_before: Any = None
         self._pause_s = _FIRST_PAUSE_S
         self._due_s = 0.0
         self._opened_at = 0
         self._failed = False
-        self.is_open = False
-        self.steps = 0
+        self._is_open = False
 
-    def at_step_end(self, index: int, now: float) -> None:
-        """Open or close as the schedule has it."""
+    def install(self) -> None:
+        self._context.at_step_end.append(self._open_or_close)
+        self._context.at_uninstall.append(self._close)
+        self._context.at_stop.append(self._close)
+
+    def _open_or_close(self, codes: Sequence[int], index: int, now: float) -> bool:
+        """Returns whether a window is open: then the next step is read by itself."""
         if self._failed:
-            return
-        if self.is_open:
-            self.close()
-            self.steps += index - self._opened_at
-            if self.steps % 2 == 0:
+            return False
+        if self._is_open:
+            self._close()
+            self._sites.window_steps += index - self._opened_at
+            if self._sites.window_steps % 2 == 0:
                 self._due_s = now + self._pause_s
                 self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
         if index >= _FIRST_STEP and now >= self._due_s and self._torch.cuda.is_initialized():
             self._opened_at = index
             self._open()
+        return self._is_open
 
     def _open(self) -> None:
         cuda = self._torch.cuda
@@ -59,17 +65,17 @@ class SyncWindows:
         filters: Any = warnings.filters
         filters.insert(0, _FILTER)
         _filters_changed()
-        self.is_open = True
+        self._is_open = True
         try:
             cuda.set_sync_debug_mode("warn")
         except Exception:
             self._failed = True
-            self.close()
+            self._close()
 
-    def close(self) -> None:
-        if not self.is_open:
+    def _close(self) -> None:
+        if not self._is_open:
             return
-        self.is_open = False
+        self._is_open = False
         cuda = self._torch.cuda
         if cuda.get_sync_debug_mode() == 1:
             cuda.set_sync_debug_mode(0)
@@ -84,7 +90,7 @@ class SyncWindows:
     def _show(self, message: Any, category: Any, filename: str, lineno: int, *rest: Any) -> None:
         text = str(message)
         if _MESSAGE in text:
-            if self.is_open and not self._watched_call[0]:
+            if self._is_open and not self._in_timed_sync[0]:
                 self._sites.at("hidden", sys._getframe(1)).add(0.0)
         elif "Synchronization debug mode" not in text:
             self._show_before(message, category, filename, lineno, *rest)

@@ -9,11 +9,10 @@ from functools import partial
 from threading import get_ident
 from typing import Any
 
+from ..context import Context
 from ..imports import after_import
-from ..patching import Patches, guarded
-from ..sites import Sites
-from ..steps import StepWriter
-from ..tracer import ENTER_CHECKPOINT, ENTER_GC, ENTER_LOGGING, EVAL_CALLED, LEAVE, TRAIN_CALLED, Tracer, clock
+from ..patching import guarded
+from ..tracer import ENTER_CHECKPOINT, ENTER_GC, ENTER_LOGGING, EVAL_CALLED, LEAVE, TRAIN_CALLED, clock
 from ..wire import CHECKPOINT, LOGGING
 
 _SUMMARY_WRITER = (
@@ -40,23 +39,25 @@ _WATCHED: dict[str, tuple[str | None, tuple[str, ...], int]] = {
 
 
 class OutputWatch:
-    def __init__(self, tracer: Tracer, writer: StepWriter, sites: Sites, trouble: Callable[[Exception], None]) -> None:
-        self._tracer = tracer
-        self._writer = writer
-        self._sites = sites
-        self._trouble = trouble
+    """Checkpoints, and what the script logs (scalars, images, figures, progress)."""
+
+    def __init__(self, context: Context) -> None:
+        self._torch = context.torch
+        self._tracer = context.tracer
+        self._writer = context.writer
+        self._sites = context.sites
+        self._trouble = context.trouble
+        self._patches = context.patches
         self._busy = False
 
-    def install(self, torch: Any, patches: Patches) -> None:
-        patches.replace(torch, "save", partial(self._make, CHECKPOINT))
+    def install(self) -> None:
+        self._patches.replace(self._torch, "save", partial(self._make, CHECKPOINT))
         for module, (owner, names, phase) in _WATCHED.items():
-            after_import(module, partial(self._watch, patches, owner, names, partial(self._make, phase)))
+            after_import(module, partial(self._watch, owner, names, partial(self._make, phase)))
 
-    def _watch(
-        self, patches: Patches, owner: str | None, names: tuple[str, ...], make: Callable[[Any], Any], loaded: Any
-    ) -> None:
+    def _watch(self, owner: str | None, names: tuple[str, ...], make: Callable[[Any], Any], module: Any) -> None:
         for name in names:
-            patches.replace(getattr(loaded, owner) if owner else loaded, name, make)
+            self._patches.replace(getattr(module, owner) if owner else module, name, make)
 
     def _make(self, phase: int, original: Any) -> Any:
         tracer = self._tracer
@@ -93,14 +94,18 @@ class OutputWatch:
 
 
 class CollectorWatch:
-    def __init__(self, tracer: Tracer) -> None:
-        self._tracer = tracer
+    """Garbage collections on the training thread."""
+
+    def __init__(self, context: Context) -> None:
+        self._tracer = context.tracer
+        self._at_uninstall = context.at_uninstall
 
     def install(self) -> None:
         if self._call not in gc.callbacks:
             gc.callbacks.append(self._call)
+        self._at_uninstall.append(self._uninstall)
 
-    def remove(self) -> None:
+    def _uninstall(self) -> None:
         if self._call in gc.callbacks:
             gc.callbacks.remove(self._call)
 
@@ -118,17 +123,20 @@ class TrainModeWatch:
     calls it in each step. It is therefore replaced only from a call of `eval` on, for one call.
     """
 
-    def __init__(self, torch: Any, tracer: Tracer, trouble: Callable[[Exception], None]) -> None:
-        self._class = torch.nn.Module
-        self._compiling = torch.compiler.is_dynamo_compiling
-        self._tracer = tracer
-        self._trouble = trouble
+    def __init__(self, context: Context) -> None:
+        self._class = context.torch.nn.Module
+        self._compiling = context.torch.compiler.is_dynamo_compiling
+        self._tracer = context.tracer
+        self._trouble = context.trouble
+        self._patches = context.patches
+        self._at_uninstall = context.at_uninstall
         self._original_train = self._class.train
 
-    def install(self, patches: Patches) -> None:
-        patches.replace(self._class, "eval", self._make_eval)
+    def install(self) -> None:
+        self._patches.replace(self._class, "eval", self._make_eval)
+        self._at_uninstall.append(self._restore_train)
 
-    def uninstall(self) -> None:
+    def _restore_train(self) -> None:
         if getattr(self._class.__dict__.get("train"), "__flatout__", False):
             self._class.train = self._original_train
 
@@ -154,7 +162,7 @@ class TrainModeWatch:
         original, tracer, trouble = self._original_train, self._tracer, self._trouble
 
         def train(module: Any, mode: bool = True) -> Any:
-            guarded(self.uninstall, trouble)
+            guarded(self._restore_train, trouble)
             if mode and tracer.owner == get_ident():
                 tracer.log(TRAIN_CALLED)
                 tracer.at(clock())

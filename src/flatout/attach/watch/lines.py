@@ -22,6 +22,7 @@ from types import CodeType, FrameType
 
 from .. import tracer as ev
 from .. import wire
+from ..context import Context
 from ..phases import PENDING, Phases
 from ..recorder import Output
 from ..sites import rank_of, user_frame
@@ -34,7 +35,6 @@ _KIND = wire.KINDS["line"][0]
 _BEAT = wire.packer("beat").pack
 _BEAT_KIND = wire.KINDS["beat"][0]
 _BUDGET = 0.0015  # of one core, the sampler's own CPU time; waking the training thread costs about as much again
-DEFAULT_HZ = 12.0
 _SHORTEST_S, _LONGEST_S = 0.01, 1.0
 _WRITE_EVERY_S = 1.0
 # Of the switch interval: a look that comes later than this had to wait for the interpreter.
@@ -168,9 +168,7 @@ def place_of(frame: FrameType) -> tuple[str, int]:
 class LineSampler(Sampler):
     """Looks at the thread that trains."""
 
-    def __init__(
-        self, tracer: Tracer, phases: Phases, make_output: Callable[[], Output], hz: float = DEFAULT_HZ
-    ) -> None:
+    def __init__(self, tracer: Tracer, phases: Phases, make_output: Callable[[], Output], hz: float) -> None:
         super().__init__(make_output, hz)
         self._tracer = tracer
         self._phases = phases
@@ -222,6 +220,38 @@ class LineSampler(Sampler):
             phase = self._phases.pending_becomes
         self._phase_of[place] = phase
         return phase
+
+
+class LineWatch:
+    """Samples the training thread as soon as it is known."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._sampler: LineSampler | None = None
+
+    def install(self) -> None:
+        context = self._context
+        context.at_begin.append(self._start)
+        context.own_seconds.append(self._take_own_s)
+        context.at_fork.append(self._forget)
+        context.at_stop.append(self._stop)
+
+    def _start(self) -> None:
+        context = self._context
+        if context.lines_hz > 0 and self._sampler is None:
+            self._sampler = LineSampler(context.tracer, context.phases, context.open_lines, context.lines_hz)
+            self._sampler.start()
+
+    def _take_own_s(self) -> float:
+        return self._sampler.take_own_s() if self._sampler is not None else 0.0
+
+    def _forget(self) -> None:
+        self._sampler = None
+
+    def _stop(self) -> None:
+        if self._sampler is not None:
+            self._sampler.stop()
+            self._sampler = None
 
 
 # The phase that is open now, read from another thread while events are still unread.
@@ -300,7 +330,7 @@ class WorkerSampler(Sampler):
         is_fetching: Callable[[], bool],
         root: CodeType,
         make_output: Callable[[], Output],
-        hz: float = DEFAULT_HZ,
+        hz: float,
     ) -> None:
         super().__init__(make_output, hz)
         self._is_fetching = is_fetching

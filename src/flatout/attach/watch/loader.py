@@ -9,12 +9,12 @@ from threading import get_ident
 from typing import Any
 
 from .. import wire
-from ..batch import PaddingInspector, count_at, find_samples, tensor_bytes
-from ..device_clock import DeviceClock
-from ..patching import Patches, guarded
-from ..recorder import Output
+from ..batch import count_at, find_samples, tensor_bytes
+from ..context import Context
+from ..imports import after_import
+from ..patching import guarded
 from ..sites import user_frame
-from ..tracer import ARRIVED, EXHAUSTED, ITERATOR_MADE, MOST_EVENTS, REQUEST, REQUEST_NO_GRAD, Tracer, clock
+from ..tracer import ARRIVED, EXHAUSTED, ITERATOR_MADE, MOST_EVENTS, REQUEST, REQUEST_NO_GRAD, clock
 
 _EPOCH = wire.packer("epoch").pack
 _EPOCH_KIND = wire.KINDS["epoch"][0]
@@ -25,27 +25,23 @@ _NO_KEY = object()  # no batch has an item of that name
 class LoaderWatch:
     """Patches of one process's DataLoader classes."""
 
-    def __init__(
-        self,
-        torch: Any,
-        tracer: Tracer,
-        device: DeviceClock | None,
-        output: Callable[[], Output],
-        trouble: Callable[[Exception], None],
-        padding: PaddingInspector,
-    ) -> None:
-        self._padding = padding
-        self._device = device
-        self._grad = torch.is_grad_enabled
-        self._tracer = tracer
-        self._output = output
-        self._trouble = trouble
+    def __init__(self, context: Context) -> None:
+        self._padding = context.graph.padding
+        self._device = context.device
+        self._grad = context.torch.is_grad_enabled
+        self._tracer = context.tracer
+        self._output = context.output
+        self._trouble = context.trouble
+        self._patches = context.patches
         self._loaders = 0
         self._torchs: Any = None
         self._weighed: set[int] = set()
 
-    def install(self, module: Any, patches: Patches) -> None:
-        """`module` is torch.utils.data.dataloader."""
+    def install(self) -> None:
+        after_import("torch.utils.data.dataloader", self._patch)
+
+    def _patch(self, module: Any) -> None:
+        patches = self._patches
         self._torchs = module._MultiProcessingDataLoaderIter
         # A default on the class: looking into an instance's __dict__ would slow all its attributes down for good.
         patches.add(module._BaseDataLoaderIter, "_flatout_loader", 0)

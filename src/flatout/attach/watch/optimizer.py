@@ -1,4 +1,4 @@
-"""Watches optimizer steps through torch's global step hooks, and gradient scalers that skip one."""
+"""Watches optimizer steps: torch's global step hooks, gradient scalers that skip one, CUDA graphs that replay one."""
 
 from __future__ import annotations
 
@@ -6,44 +6,41 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Any
 
-from ..device_clock import DeviceClock
-from ..patching import Patches
-from ..recorder import Output
+from ..context import Context
 from ..tracer import ENTER_CLOSURE, LEAVE, OPTIMIZER_BEGINS, OPTIMIZER_ENDS, Tracer, clock
 
-SCALER_SKIPPED = 1
+_SCALER_SKIPPED, _REPLAYED = 1, 2  # flags of a step record
 
 
 class OptimizerWatch:
     """Hooks of one process. A closure handed to `step` is its forward and backward, and is booked so."""
 
-    def __init__(
-        self,
-        torch: Any,
-        tracer: Tracer,
-        device: DeviceClock | None,
-        output: Callable[[], Output],
-        trouble: Callable[[Exception], None],
-    ) -> None:
-        self._compiling = torch.compiler.is_dynamo_compiling
-        self._tracer = tracer
-        self._device = device
-        self._output = output
-        self._trouble = trouble
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._compiling = context.torch.compiler.is_dynamo_compiling
+        self._tracer = context.tracer
+        self._device = context.device
+        self._output = context.output
+        self._trouble = context.trouble
         self._numbers: dict[int, int] = {}
         self._handles: list[Any] = []
-        self.captured = 0
+        self._captured = 0  # steps in the CUDA graph that is being captured
 
-    def install(self, torch: Any, patches: Patches) -> None:
+    def install(self) -> None:
         from torch.optim import optimizer
 
         self._handles = [
             optimizer.register_optimizer_step_pre_hook(self._make_before()),
             optimizer.register_optimizer_step_post_hook(self._make_after()),
         ]
+        torch, patches = self._context.torch, self._context.patches
         patches.replace(torch.amp.GradScaler, "step", self._make_scaler_step)
+        if self._context.has_device:
+            patches.replace(torch.cuda.CUDAGraph, "capture_end", self._make_capture_end)
+            patches.replace(torch.cuda.CUDAGraph, "replay", self._make_replay)
+        self._context.at_uninstall.append(self._remove)
 
-    def remove(self) -> None:
+    def _remove(self) -> None:
         for handle in self._handles:
             handle.remove()
         self._handles = []
@@ -89,7 +86,7 @@ class OptimizerWatch:
                 tracer.ended += 1
                 if device is not None:
                     if device.capturing():
-                        self.captured += 1  # part of the user's CUDA graph: it steps at each replay
+                        self._captured += 1  # part of the user's CUDA graph: it steps at each replay
                         return
                     device.optimizer_ends(resting=tracer.rest_for > 0)
                 now = clock()
@@ -111,7 +108,7 @@ class OptimizerWatch:
         try:
             tracer.ended += 1
             if self._device is not None and self._device.capturing():
-                self.captured += 1
+                self._captured += 1
                 return
             tracer.glossed_over += 1
             if tracer.glossed_over >= tracer.rest_for:
@@ -125,7 +122,7 @@ class OptimizerWatch:
         self._output().text("optimizer", _describe(optimizer))
         return number
 
-    def stepped(self, flags: int) -> None:
+    def _add_step(self, flags: int) -> None:
         """A step without the hooks: a scaler skipped it, or a CUDA graph replayed it."""
         self._tracer.wake()
         now = clock()
@@ -171,12 +168,40 @@ class OptimizerWatch:
             try:
                 if tracer.owner == get_ident() and tracer.ended == ended:
                     # Infinite gradients: the scaler left the optimizer alone, but the work of the step was done.
-                    self.stepped(SCALER_SKIPPED)
+                    self._add_step(_SCALER_SKIPPED)
             except Exception as error:
                 self._trouble(error)
             return result
 
         return step
+
+    # CUDA graphs: a captured optimizer step runs again at every replay, without any of our hooks.
+
+    def _make_capture_end(self, original: Any) -> Any:
+        def capture_end(graph: Any, *args: Any, **kwargs: Any) -> Any:
+            result = original(graph, *args, **kwargs)
+            try:
+                graph._flatout_steps = self._captured
+                self._captured = 0
+            except Exception as error:
+                self._trouble(error)
+            return result
+
+        return capture_end
+
+    def _make_replay(self, original: Any) -> Any:
+        tracer = self._tracer
+
+        def replay(graph: Any, *args: Any, **kwargs: Any) -> Any:
+            result = original(graph, *args, **kwargs)
+            try:
+                if graph.__dict__.get("_flatout_steps") and tracer.owner == get_ident():
+                    self._add_step(_REPLAYED)
+            except Exception as error:
+                self._trouble(error)
+            return result
+
+        return replay
 
 
 def _describe(optimizer: Any) -> dict[str, object]:
@@ -193,49 +218,3 @@ def _describe(optimizer: Any) -> dict[str, object]:
         # A learning rate on the device stays there: reading it would be a synchronisation.
         "lr": lr if isinstance(lr, int | float) else None,
     }
-
-
-REPLAYED = 2
-
-
-class GraphWatch:
-    """Counts the replays of a graph that holds an optimizer step as steps."""
-
-    def __init__(
-        self, torch: Any, tracer: Tracer, optimizers: OptimizerWatch, trouble: Callable[[Exception], None]
-    ) -> None:
-        self._torch = torch
-        self._optimizers = optimizers
-        self._tracer = tracer
-        self._trouble = trouble
-
-    def install(self, patches: Patches) -> None:
-        kind = self._torch.cuda.CUDAGraph
-        patches.replace(kind, "capture_end", self._make_capture_end)
-        patches.replace(kind, "replay", self._make_replay)
-
-    def _make_capture_end(self, original: Any) -> Any:
-        def capture_end(graph: Any, *args: Any, **kwargs: Any) -> Any:
-            result = original(graph, *args, **kwargs)
-            try:
-                graph._flatout_steps = self._optimizers.captured
-                self._optimizers.captured = 0
-            except Exception as error:
-                self._trouble(error)
-            return result
-
-        return capture_end
-
-    def _make_replay(self, original: Any) -> Any:
-        tracer = self._tracer
-
-        def replay(graph: Any, *args: Any, **kwargs: Any) -> Any:
-            result = original(graph, *args, **kwargs)
-            try:
-                if graph.__dict__.get("_flatout_steps") and tracer.owner == get_ident():
-                    self._optimizers.stepped(REPLAYED)
-            except Exception as error:
-                self._trouble(error)
-            return result
-
-        return replay

@@ -8,14 +8,13 @@ from __future__ import annotations
 import random
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from .. import wire
-from ..device_clock import DeviceClock
-from ..patching import Patches, guarded
-from ..recorder import Output
-from ..tracer import EVAL_CALLED, OPTIMIZER_ENDS, REQUEST_NO_GRAD, Tracer, clock
+from ..context import Context
+from ..patching import guarded
+from ..tracer import EVAL_CALLED, OPTIMIZER_ENDS, REQUEST_NO_GRAD, clock
 from .stage_plan import Plan, trained_models
 from .stage_sample import Marks, Sample, StageHooks
 
@@ -38,16 +37,19 @@ _MOST_MISSES = 8  # samples in a row that came to nothing
 class StageWatch:
     """The stages of one process. Whatever fails here ends the stages, never the rest of the watching."""
 
-    def __init__(self, torch: Any, tracer: Tracer, device: DeviceClock | None, output: Callable[[], Output]) -> None:
+    def __init__(self, context: Context) -> None:
+        torch = context.torch
+        self._context = context
         self._torch = torch
-        self._device = device
-        self._output = output
+        self._device = context.device
+        self._output = context.output
         self._marks = Marks(torch.cuda)
-        self._hooks = StageHooks(torch, tracer, self._marks, self._fail)
+        self._hooks = StageHooks(torch, context.tracer, self._marks, self._fail)
         self._random = random.Random(20262)  # our own: the script's random state is not ours to move
-        self.forget()
+        context.backward_observer = self
+        self._forget()
 
-    def forget(self) -> None:
+    def _forget(self) -> None:
         """Start afresh, as in a forked child."""
         self._hooks.close()
         self._marks.forget()
@@ -60,10 +62,16 @@ class StageWatch:
         self._off = False
         self._why = ""
 
-    def install(self, patches: Patches) -> None:
-        """Capturing a module as a graph refuses one with hooks."""
+    def install(self) -> None:
+        context = self._context
+        # Capturing a module as a graph refuses one with hooks.
         for module in (self._torch.cuda, self._torch.cuda.graphs):
-            patches.replace(module, "make_graphed_callables", self._make_graphed)
+            context.patches.replace(module, "make_graphed_callables", self._make_graphed)
+        context.at_step_end.append(self._at_step_end)
+        context.own_seconds.append(self._take_own_s)
+        context.at_fork.append(self._forget)
+        context.at_uninstall.append(lambda: self._stop(""))
+        context.at_finish.append(self._close)
 
     def _make_graphed(self, original: Any) -> Any:
         def make_graphed_callables(*args: Any, **kwargs: Any) -> Any:
@@ -72,16 +80,7 @@ class StageWatch:
 
         return make_graphed_callables
 
-    @property
-    def is_open(self) -> bool:
-        return self._hooks.sample is not None
-
-    @property
-    def wants_every_step(self) -> bool:
-        """A sample ends with its step; and the first ones come closely, so that a short run has some."""
-        return self.is_open or (not self._off and self._samples + len(self._pending) < _CLOSELY_AT_FIRST)
-
-    def take_own_s(self) -> float:
+    def _take_own_s(self) -> float:
         """What sampling has cost since this was last asked."""
         sampling_s = _COLD * (self._own_s + self._hooks.own_s + self._marks.own_s - self._once_s)
         own_s = sampling_s + self._once_s
@@ -99,8 +98,8 @@ class StageWatch:
         if self._device is not None:
             self._device.backward_ends()
 
-    def at_step_end(self, codes: Sequence[int], index: int) -> None:
-        """The sample in this step is closed, perhaps another is opened for the next. `codes`: what has happened."""
+    def _at_step_end(self, codes: Sequence[int], index: int, now: float) -> bool:
+        """Close the sample of this step, perhaps open another for the next; `codes` are the events of the step."""
         begun = clock()
         try:
             if self._why:
@@ -111,6 +110,9 @@ class StageWatch:
         except Exception as error:
             self._fail(error)
         self._own_s += clock() - begun
+        # A sample ends with its step; and the first ones come closely, so that a short run has some.
+        is_open = self._hooks.sample is not None
+        return is_open or (not self._off and self._samples + len(self._pending) < _CLOSELY_AT_FIRST)
 
     def _advance(self, codes: Sequence[int], index: int, now: float) -> None:
         sample = self._hooks.sample
@@ -132,7 +134,7 @@ class StageWatch:
 
     def _open(self, index: int) -> None:
         if _something_is_compiled():
-            self.stop("torch.compile is used, and hooks would disturb it")
+            self._stop("torch.compile is used, and hooks would disturb it")
             return
         if self._plan is None:
             begun = clock()
@@ -141,7 +143,7 @@ class StageWatch:
             self._tell(self._plan)
             self._once_s = clock() - begun  # no part of what a sample costs
         if not self._plan.stages:
-            self.stop("no stage of the model can be timed")
+            self._stop("no stage of the model can be timed")
             return
         self._hooks.open(Sample(index + 1), self._plan.stages)
 
@@ -154,7 +156,9 @@ class StageWatch:
         else:
             self._marks.recycle(sample)
         if self._misses >= _MOST_MISSES:
-            self.stop("there is an evaluation in every step" if sample.evaluated else "its calls could not be followed")
+            self._stop(
+                "there is an evaluation in every step" if sample.evaluated else "its calls could not be followed"
+            )
         self._next = index + 1 + int(self._random.random() * 2 * self._steps_between(index))
 
     def _steps_between(self, index: int) -> float:
@@ -206,7 +210,7 @@ class StageWatch:
         """Write down which stages there are from now on, and what is left out."""
         self._output().text("stages", {"stages": [one.told() for one in plan.stages], "left_out": plan.left_out})
 
-    def stop(self, why: str) -> None:
+    def _stop(self, why: str) -> None:
         """No more samples, and no hook left."""
         if not self._off:
             self._off = True
@@ -215,11 +219,11 @@ class StageWatch:
 
     def _fail(self, error: Exception) -> None:
         try:
-            self.stop(f"{type(error).__name__}: {error}")
+            self._stop(f"{type(error).__name__}: {error}")
         except Exception:
             self._off = True
 
-    def close(self) -> None:
+    def _close(self) -> None:
         """Take what is ready at the end of the process, without waiting for the rest."""
         try:
             self._hooks.close()

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable
 from functools import partial
 from threading import get_ident
 from types import CodeType, FrameType
 from typing import Any
 
+from ..context import Context
 from ..narrow_dtype import DtypeFit
-from ..patching import Patches
 from ..sites import Site, Sites, is_users
 from ..tracer import ENTER_SYNC, ENTER_SYNC_NO_GRAD, LEAVE, Tracer, clock
 from ..wire import H2D, SYNC
@@ -36,21 +35,24 @@ _MOVES = ("to", "cpu", "cuda")
 class TransferWatch:
     """Patches of torch.Tensor's own methods."""
 
-    def __init__(self, torch: Any, tracer: Tracer, sites: Sites, trouble: Callable[[Exception], None]) -> None:
+    def __init__(self, context: Context) -> None:
+        torch = context.torch
         self._torch = torch
-        self._tracer = tracer
-        self._sites = sites
-        self._trouble = trouble
+        self._tracer = context.tracer
+        self._sites = context.sites
+        self._trouble = context.trouble
+        self._patches = context.patches
+        self._at_fork = context.at_fork
+        self._in_timed_sync = context.in_timed_sync
         self._grad = torch.is_grad_enabled
         # A subclass or mode that overrides functions is asked first, as torch itself would do, and calls back.
         self._overridden = torch.overrides.has_torch_function_unary
         self._compiling = torch.compiler.is_dynamo_compiling
-        self._bursts = CopyBursts(tracer, sites)
-        # Shared with the sync windows: a call timed here is not reported there again.
-        self.watched_call = [False]
+        self._bursts = CopyBursts(context.tracer, context.sites)
 
-    def install(self, patches: Patches) -> None:
-        torch = self._torch
+    def install(self) -> None:
+        torch, patches = self._torch, self._patches
+        self._at_fork.append(self._bursts.forget)
         for name, op in _TENSOR_SYNCS.items():
             patches.replace(torch.Tensor, name, partial(self._make_sync, op))
         for name in _MOVES:
@@ -59,10 +61,6 @@ class TransferWatch:
         patches.replace(torch.cuda, "synchronize", self._make_wait)
         patches.replace(torch.cuda.Stream, "synchronize", self._make_wait)
         patches.replace(torch.cuda.Event, "synchronize", self._make_wait)
-
-    def forget(self) -> None:
-        """Start afresh, as in a forked child."""
-        self._bursts.forget()
 
     def _make_sync(self, op: str, original: Any) -> Any:
         tracer, overridden = self._tracer, self._overridden
@@ -83,7 +81,7 @@ class TransferWatch:
         return call
 
     def _make_wait(self, original: Any) -> Any:
-        tracer, watched = self._tracer, self.watched_call
+        tracer, watched = self._tracer, self._in_timed_sync
 
         def synchronize(*args: Any, **kwargs: Any) -> Any:
             if self._compiling() or tracer.owner != get_ident() or watched[0]:
@@ -97,7 +95,7 @@ class TransferWatch:
         return synchronize
 
     def _wait_begins(self) -> float:
-        self.watched_call[0] = True
+        self._in_timed_sync[0] = True
         now = clock()
         self._tracer.log(ENTER_SYNC if self._grad() else ENTER_SYNC_NO_GRAD)
         self._tracer.at(now)
@@ -105,7 +103,7 @@ class TransferWatch:
 
     def _wait_ends(self, begun: float, op: str, frame: Any) -> None:
         try:
-            self.watched_call[0] = False
+            self._in_timed_sync[0] = False
             now = clock()
             self._tracer.log(LEAVE)
             self._tracer.at(now)
@@ -115,7 +113,7 @@ class TransferWatch:
             self._trouble(error)
 
     def _make_move(self, op: str, original: Any) -> Any:
-        tracer, watched, overridden, compiling = self._tracer, self.watched_call, self._overridden, self._compiling
+        tracer, watched, overridden, compiling = self._tracer, self._in_timed_sync, self._overridden, self._compiling
         bursts, events, waited, copied = self._bursts.at, tracer.codes, self._waited, self._copied
 
         # The arguments stay in one tuple: to take the tensor out of it and put it back costs as much as our own checks.
@@ -168,7 +166,7 @@ class TransferWatch:
         return move
 
     def _make_copy(self, original: Any) -> Any:
-        tracer, watched, overridden = self._tracer, self.watched_call, self._overridden
+        tracer, watched, overridden = self._tracer, self._in_timed_sync, self._overridden
         counts = self._bursts.counts
 
         def copy_(tensor: Any, source: Any, non_blocking: bool = False, *args: Any, **kwargs: Any) -> Any:

@@ -12,15 +12,14 @@ import pytest
 import torch
 
 from flatout.attach import tracer as ev
-from flatout.attach.phases import Phases
 from flatout.attach.recorder import Recorder
-from flatout.attach.sites import Site, Sites
-from flatout.attach.steps import StepWriter
-from flatout.attach.tracer import Tracer, clock
+from flatout.attach.sites import Site
+from flatout.attach.tracer import clock
 from flatout.attach.watch import transfers
 from flatout.attach.watch.transfers import TransferWatch
 from flatout.attach.wire import H2D
 from flatout.store.recording import Recording, read_recording
+from tests.unit.attach.contexts import make_context
 
 
 class Notes:
@@ -35,8 +34,7 @@ class Notes:
 
 def test_large_copies_are_looked_at_now_and_then_and_small_ones_never() -> None:
     notes, trouble = Notes(), list[Exception]()
-    sites = Sites(lambda: notes)  # type: ignore[arg-type,return-value]
-    watch = TransferWatch(torch, Tracer(lambda codes, moments: None), sites, trouble.append)
+    watch = TransferWatch(make_context(lambda: notes, trouble.append))
     pictures = torch.randint(0, 256, (8, 3, 64, 64)).float() / 255
 
     for _ in range(300):
@@ -78,10 +76,9 @@ class Device:
 
     def __post_init__(self) -> None:
         self._recorder = Recorder(str(self.folder / "made.rec"), {"pid": 1})
-        self._phases = Phases(StepWriter(lambda: self._recorder))
-        self.tracer = Tracer(self._phases.consume)
-        self.sites = Sites(lambda: self._recorder)
-        self.watch = TransferWatch(torch, self.tracer, self.sites, self.trouble.append)
+        context = make_context(lambda: self._recorder, self.trouble.append)
+        self._phases, self.tracer, self.sites = context.phases, context.tracer, context.sites
+        self.watch = TransferWatch(context)
         self.to = self.watch._make_move("to", self._move)
         self.copy_ = self.watch._make_copy(self._copy)
         self.tracer.claim()
@@ -243,7 +240,7 @@ def test_a_forked_child_counts_for_itself(device: Device) -> None:
     counted = before.count
 
     device.sites.forget()
-    device.watch.forget()
+    device.watch._bursts.forget()
     for _ in range(10):
         device.to(Piece(), "cuda")
 

@@ -1,0 +1,79 @@
+"""What the session gives to every watcher, and where a watcher signs up for what it needs besides its patches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from .device_clock import DeviceClock
+from .graph import GraphInspector
+from .patching import Patches
+from .phases import Phases
+from .recorder import NoRecording, Output
+from .sites import Sites
+from .steps import StepWriter
+from .tracer import Tracer
+
+_LINES_HZ = 12.0
+
+
+class BackwardObserver(Protocol):
+    """Wants to know where a backward pass begins and ends: the device clock, or the stages, which pass it on."""
+
+    def backward_begins(self) -> None: ...
+    def backward_ends(self) -> None: ...
+
+
+@dataclass(slots=True)
+class Context:
+    """One process. The lists hold the callbacks of watchers; they are read from when all watchers are installed."""
+
+    torch: Any
+    tracer: Tracer
+    phases: Phases
+    writer: StepWriter
+    sites: Sites
+    graph: GraphInspector
+    output: Callable[[], Output]
+    trouble: Callable[[Exception], None]  # a hook of ours failed
+    patches: Patches = field(default_factory=Patches)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    device: DeviceClock | None = None
+    backward_observer: BackwardObserver | None = None
+    open_lines: Callable[[], Output] = NoRecording  # a recording of its own for the line sampler
+    enter_worker: Callable[[Any], None] = lambda info: None  # this process is a loader's worker
+    # [True] while a call that is timed as a sync is under way: it is not reported as a hidden one too.
+    in_timed_sync: list[bool] = field(default_factory=lambda: [False])
+
+    # Called when the training thread is known.
+    at_begin: list[Callable[[], None]] = field(default_factory=list)
+    # Called with the events, the index and the time when steps are read; True: the next step is to be read by itself.
+    at_step_end: list[Callable[[Sequence[int], int, float], bool]] = field(default_factory=list)
+    # Seconds that the watcher itself took since it was last asked.
+    own_seconds: list[Callable[[], float]] = field(default_factory=list)
+    # Adds to the settings of torch that are written down now and then; called with the index of the last step.
+    state: list[Callable[[dict[str, object], int], None]] = field(default_factory=list)
+    # In a forked child: threads are gone, and what was seen belongs to the parent.
+    at_fork: list[Callable[[], None]] = field(default_factory=list)
+    # Undo what is not a patch.
+    at_uninstall: list[Callable[[], None]] = field(default_factory=list)
+    # The process ends: first everything stops, then what is left is written, if there was a step.
+    at_stop: list[Callable[[], None]] = field(default_factory=list)
+    at_finish: list[Callable[[], None]] = field(default_factory=list)
+
+    @property
+    def has_device(self) -> bool:
+        """Whether calls that only matter with a device are watched."""
+        return self.torch.version.cuda is not None or bool(self.settings.get("device_patches"))
+
+    @property
+    def lines_hz(self) -> float:
+        """How often the line sampler looks; 0: never."""
+        return float(self.settings.get("lines_hz", _LINES_HZ))
+
+
+class Watcher(Protocol):
+    """Made with the `Context` of the process; `install` puts patches in place and signs up for the callbacks above."""
+
+    def install(self) -> None: ...

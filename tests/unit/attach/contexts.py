@@ -1,0 +1,26 @@
+"""A context for one watcher, without a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from flatout.attach.batch import PaddingInspector
+from flatout.attach.context import Context
+from flatout.attach.graph import GraphInspector
+from flatout.attach.phases import Phases
+from flatout.attach.recorder import NoRecording
+from flatout.attach.sites import Sites
+from flatout.attach.steps import StepWriter
+from flatout.attach.tracer import Tracer
+
+
+def make_context(
+    output: Callable[[], Any] = NoRecording, trouble: Callable[[Exception], None] = lambda error: None
+) -> Context:
+    writer = StepWriter(output)
+    phases = Phases(writer)
+    graph = GraphInspector(torch, phases, PaddingInspector(torch, output))
+    return Context(torch, Tracer(phases.consume), phases, writer, Sites(output), graph, output, trouble)
