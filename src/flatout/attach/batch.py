@@ -75,8 +75,8 @@ def tensors_in(batch: Any) -> list[Any]:
 
 def tensor_bytes(batch: Any) -> int:
     """Of its tensors on the host."""
-    held = [one for one in tensors_in(batch) if hasattr(one, "element_size") and one.device.type == "cpu"]
-    return sum(one.numel() * one.element_size() for one in held)
+    held = [t for t in tensors_in(batch) if hasattr(t, "element_size") and t.device.type == "cpu"]
+    return sum(tensor.numel() * tensor.element_size() for tensor in held)
 
 
 def _leading_sizes(value: Any, path: Path, depth: int) -> Iterator[tuple[Path, int]]:
@@ -184,14 +184,14 @@ def find_padding(torch: Any, parts: Iterable[Any]) -> dict[str, Any] | None:
         if part.dim() != 2 or part.shape[0] < 2 or not _SHORTEST <= part.shape[1] <= _LONGEST:
             continue
         rows, length = int(part.shape[0]), int(part.shape[1])
-        others = sum(one.numel() for one in plain if tuple(one.shape[:2]) != (rows, length))
+        others = sum(other.numel() for other in plain if tuple(other.shape[:2]) != (rows, length))
         if others > part.numel():
             continue  # pictures with captions: the sequences are the lesser part
         found = _lengths(torch, part)
         if found is None:
             continue
-        one = {"kind": found[0], "rows": rows, "length": length, "value": found[1], "lengths": found[2]}
-        best = one if best is None else max(best, one, key=_weight)
+        padding = {"kind": found[0], "rows": rows, "length": length, "value": found[1], "lengths": found[2]}
+        best = padding if best is None else max(best, padding, key=_weight)
     return best
 
 
@@ -240,7 +240,7 @@ def _of_ids(torch: Any, part: Any) -> tuple[int, list[int]] | None:
     value = common[0][0]
     lengths = [length - run if end == value else length for end, run in rows]
     empty = length * mixed.count(False)
-    in_text = int((part == value).sum()) - sum(length - one for one in lengths) - empty
+    in_text = int((part == value).sum()) - sum(length - text_length for text_length in lengths) - empty
     if in_text > _IN_TEXT * sum(lengths) + len(lengths):
         return None
     return value, lengths

@@ -117,7 +117,7 @@ class ConvolutionLayouts:
             return
         given = _saved(node._raw_saved_input)
         # cudnn takes the layout of either: one of them in channels-last is enough.
-        layouts = {self._layout(one) for one in (weight, given) if one is not None}
+        layouts = {self._layout(tensor) for tensor in (weight, given) if tensor is not None}
         if "channels_last" in layouts:
             layout = "channels_last"
         else:

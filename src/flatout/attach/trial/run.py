@@ -87,10 +87,10 @@ class Trial:
             self._feeding = LoaderThroughput(self._torch, self._last_step, self._feeding_s, self._fed)
             _install_on_loaders(self._feeding)
         if self._arms:
-            from .screening import TIMED, Screening
+            from .screening import TIMED, Screening, Turns
 
-            timed, settling, make = self._timed or TIMED, self._settling, remedies.make_sites
-            self._screening = Screening(self._torch, self._arms, self._warm_up, make, timed, settling, remedies.suspend)
+            turns = Turns(self._warm_up, self._timed or TIMED, self._settling)
+            self._screening = Screening(self._torch, self._arms, turns, remedies.make_sites, remedies.suspend)
         # torch.optim hides the module of this name behind its own namespace.
         optimizer = sys.modules["torch.optim.optimizer"]
         self._hook = optimizer.register_optimizer_step_post_hook(self._stepped)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 # What a remedy needs to find the model's roots and begin, and the script as it is after one; what is timed then.
 _SETTLING, _SETTLING_BARE = 7, 3
@@ -23,33 +23,38 @@ def turn_steps(remedies: Mapping[str, Any], timed: int = TIMED, settling: int = 
     return max(settling, _SETTLING if remedies else _SETTLING_BARE) + timed
 
 
+class Turns(NamedTuple):
+    """How long they are, in steps; the training takes `warm_up` steps before the first."""
+
+    warm_up: int
+    timed: int = TIMED
+    settling: int = 0
+
+
 class Screening:
     """`arms` are profiles, by name; `make(profile)` gives sites to apply, step and revert.
 
-    One that has None for a remedy goes without it, though it is in force in this process: `rest(names)` sees to that.
+    A profile that has None for a remedy goes without it, though it is in force in this process: `suspend(names)` sees
+    to that.
     """
 
     def __init__(
         self,
         torch: Any,
         arms: Sequence[tuple[str, Mapping[str, Any]]],
-        warm_up: int,
+        turns: Turns,
         make: Callable[[Mapping[str, Any]], Any],
-        timed: int = TIMED,
-        settling: int = 0,
-        rest: Callable[[Collection[str]], None] = lambda names: None,
-        clock: Callable[[], float] = time.perf_counter,
+        suspend: Callable[[Collection[str]], None],
     ) -> None:
         self._torch = torch
         self._arms = list(arms)
         self._make = make
-        self._timed = timed
-        self._settling = settling
-        self._rest = rest
-        self._clock = clock
+        self._timed = turns.timed
+        self._settling = turns.settling
+        self._suspend = suspend
         self._random = random.Random(_SEED)
-        self._waiting = warm_up
-        self._turns: list[int] = []
+        self._waiting = turns.warm_up
+        self._order: list[int] = []
         self._arm = 0
         self._sites: Any = None
         self._ended: list[Any] = []
@@ -94,13 +99,13 @@ class Screening:
 
     def _next(self) -> None:
         self.end()
-        if not self._turns:
-            self._turns = list(range(len(self._arms)))
-            self._random.shuffle(self._turns)
-        self._arm = self._turns.pop()
+        if not self._order:
+            self._order = list(range(len(self._arms)))
+            self._random.shuffle(self._order)
+        self._arm = self._order.pop()
         self._step = 0
         remedies = self._arms[self._arm][1]
-        self._rest([name for name, value in remedies.items() if value is None])
+        self._suspend([name for name, value in remedies.items() if value is None])
         added = {name: value for name, value in remedies.items() if value is not None}
         if added:
             self._sites = self._make(added)
@@ -110,8 +115,8 @@ class Screening:
         name, remedies = self._arms[self._arm]
         sites = self._sites.all if self._sites is not None else ()
         self.states[name] |= {remedy.id: (site.state, site.why) for remedy, _, site in sites}
-        added = [one for one, value in remedies.items() if value is not None]
-        if all(self.states[name].get(one, ("", ""))[0] == "applied" for one in added):
+        added = [remedy for remedy, value in remedies.items() if value is not None]
+        if all(self.states[name].get(remedy, ("", ""))[0] == "applied" for remedy in added):
             self.seconds[name].append(step_s)
             self.after[name].append(after)
 
@@ -119,4 +124,4 @@ class Screening:
         """When the device, too, is done with the steps so far."""
         if self._torch.cuda.is_initialized():
             self._torch.cuda.synchronize()
-        return self._clock()
+        return time.perf_counter()

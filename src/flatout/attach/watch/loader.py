@@ -100,20 +100,14 @@ class LoaderWatch:
 
     def _make_next(self, original: Any, queue_depth: Callable[[Any], int] | None) -> Any:
         tracer, device, grad, trouble = self._tracer, self._device, self._grad, self._trouble
-        log, at, codes = tracer.log, tracer.at, tracer.codes
+        log, at, codes, next_counted = tracer.log, tracer.at, tracer.codes, self._make_next_counted(original)
 
         def __next__(iterator: Any) -> Any:
             me = get_ident()
             training = grad()
             if tracer.looking != me:
                 if tracer.owner == me and training:
-                    if device is not None and device.has_open_sample:
-                        guarded(device.request_unseen, trouble)
-                    try:
-                        return original(iterator)
-                    except BaseException:
-                        tracer.wake()
-                        raise
+                    return next_counted(iterator)
                 if tracer.owner != me and not tracer.claim():
                     return original(iterator)
                 tracer.wake()
@@ -131,38 +125,59 @@ class LoaderWatch:
             try:
                 batch = original(iterator)
             except BaseException:
-                log(EXHAUSTED)
-                at(clock())
-                if device is not None:
-                    device.drop()
+                guarded(self._note_no_batch, trouble)
                 raise
             now = clock()
             try:
                 # Nearly all batches are a sequence or mapping with a tensor right in it, at a place known by now.
                 samples = batch[iterator._flatout_key].shape[0]
             except Exception:
-                samples = 0
-                try:
-                    samples = self._size(iterator, batch)
-                except Exception as error:
-                    trouble(error)
+                samples = self._count_samples(iterator, batch)
             log(samples << 21 | what)
             at(now)
             if device is not None and training:
                 guarded(device.arrived, trouble)
-            if training and tracer.want_look:
-                self._look_for_padding(iterator, batch)
-            if len(codes) > MOST_EVENTS:
-                guarded(tracer.relieve, trouble)
+            if tracer.want_look or len(codes) > MOST_EVENTS:
+                self._do_rare_work(iterator, batch, training)
             return batch
 
         return __next__
 
-    def _look_for_padding(self, iterator: Any, batch: Any) -> None:
+    def _make_next_counted(self, original: Any) -> Any:
+        """For steps that are only counted."""
+        tracer, device, trouble = self._tracer, self._device, self._trouble
+
+        def next_counted(iterator: Any) -> Any:
+            if device is not None and device.has_open_sample:
+                guarded(device.request_unseen, trouble)
+            try:
+                return original(iterator)
+            except BaseException:
+                tracer.wake()
+                raise
+
+        return next_counted
+
+    def _note_no_batch(self) -> None:
+        self._tracer.log(EXHAUSTED)
+        self._tracer.at(clock())
+        if self._device is not None:
+            self._device.drop()
+
+    def _do_rare_work(self, iterator: Any, batch: Any, training: bool) -> None:
         try:
-            self._padding.look(iterator._flatout_loader >> 5, batch)
+            if training and self._tracer.want_look:
+                self._padding.look(iterator._flatout_loader >> 5, batch)
+            self._tracer.relieve()
         except Exception as error:
             self._trouble(error)
+
+    def _count_samples(self, iterator: Any, batch: Any) -> int:
+        try:
+            return self._size(iterator, batch)
+        except Exception as error:
+            self._trouble(error)
+            return 0
 
     def _size(self, iterator: Any, batch: Any) -> int:
         """The number of samples in a batch; where it was found is remembered with the iterator."""

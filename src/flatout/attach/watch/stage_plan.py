@@ -59,7 +59,7 @@ class Stage:
     def add(self, forward_ms: float, backward_ms: float) -> None:
         self.total_ms += sum(ms for ms in (forward_ms, backward_ms) if ms == ms)
 
-    def told(self) -> dict[str, object]:
+    def describe(self) -> dict[str, object]:
         parameters = sum(part.parameters for part in self.parts)
         return {"id": self.number, "name": self.name, "module": self.kind, "parameters": parameters}
 
@@ -99,7 +99,7 @@ class Plan:
 
     def leave_out(self, stage: Stage, why: str) -> None:
         self.left_out[stage.name] = why
-        self.stages = [one for one in self.stages if one is not stage]
+        self.stages = [other for other in self.stages if other is not stage]
         self.parts = [part for part in self.parts if part not in stage.parts]
 
     def _add(self, name: str, parent: str, module: Any, depth: int) -> None:
@@ -232,7 +232,7 @@ def _alive(torch: Any) -> tuple[list[Any], list[Any]]:
     optimizers = {kind for kind in kinds if torch.optim.Optimizer in kind.__mro__}
     wanted = modules | optimizers
     found = [thing for thing in things if type(thing) in wanted]
-    return [one for one in found if type(one) in modules], [one for one in found if type(one) in optimizers]
+    return [t for t in found if type(t) in modules], [t for t in found if type(t) in optimizers]
 
 
 def children_of(module: Any) -> list[tuple[str, Any]]:
@@ -275,6 +275,6 @@ def _root_names(roots: list[Any]) -> list[str]:
     names: list[str] = []
     for root in roots:
         name = type(root).__name__
-        count = sum(one.partition("#")[0] == name for one in names)
+        count = sum(given.partition("#")[0] == name for given in names)
         names.append(f"{name}#{count + 1}" if count else name)
     return names

@@ -208,7 +208,9 @@ class StageWatch:
 
     def _tell(self, plan: Plan) -> None:
         """Write down which stages there are from now on, and what is left out."""
-        self._output().text("stages", {"stages": [one.told() for one in plan.stages], "left_out": plan.left_out})
+        self._output().text(
+            "stages", {"stages": [stage.describe() for stage in plan.stages], "left_out": plan.left_out}
+        )
 
     def _stop(self, why: str) -> None:
         """No more samples, and no hook left."""

@@ -50,7 +50,7 @@ def test_children_of_the_model_are_its_stages() -> None:
     plan = planned(Parts(a=Block(), b=Block(), c=nn.ReLU(), d=Block()))
 
     assert names(plan) == ["a", "b", "c", "d"]
-    assert [stage.told()["parameters"] for stage in plan.stages] == [72, 72, 0, 72]
+    assert [stage.describe()["parameters"] for stage in plan.stages] == [72, 72, 0, 72]
     assert plan.stages[0].kind == "Block"
 
 

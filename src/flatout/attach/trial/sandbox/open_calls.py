@@ -18,6 +18,8 @@ from .references import References, as_builtin
 
 _READS = frozenset(("r", "rb", "rt", "br", "tr"))
 _CHANGES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+# Place of `opener` among the arguments of `open` that follow file and mode.
+_OPENER = 5
 _UNNAMED = getattr(os, "O_TMPFILE", 0)
 
 
@@ -87,19 +89,10 @@ class OpenCalls:
         overlay, words, real = self._overlay, self._overlay.words, _io.open
         for_reading, open_by_flags = overlay.for_reading, self._open_by_flags
 
-        def opened(
-            file: Any,
-            mode: str = "r",
-            buffering: int = -1,
-            encoding: str | None = None,
-            errors: str | None = None,
-            newline: str | None = None,
-            closefd: bool = True,
-            opener: Any = None,
-        ) -> Any:
+        def opened(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
             if mode in _READS:
                 if not words[0]:
-                    return real(file, mode, buffering, encoding, errors, newline, closefd, opener)
+                    return real(file, mode, *args, **kwargs)
                 try:
                     path = file if type(file) is str else path_of(file, overlay)
                     moved = path and for_reading(path) is not None
@@ -110,9 +103,12 @@ class OpenCalls:
                     moved = False
             else:
                 moved = type(file) is not int
-            if moved and opener is None:
-                opener = open_by_flags
-            return real(file, mode, buffering, encoding, errors, newline, closefd, opener)
+            if moved and len(args) > _OPENER:
+                opener = open_by_flags if args[_OPENER] is None else args[_OPENER]
+                args = (*args[:_OPENER], opener, *args[_OPENER + 1 :])
+            elif moved and kwargs.get("opener") is None:
+                kwargs["opener"] = open_by_flags
+            return real(file, mode, *args, **kwargs)
 
         return opened
 
