@@ -200,7 +200,7 @@ class Libraries:
     def _is_too_large(self, path: str) -> bool:
         """And would have to be copied."""
         canonical = self._overlay.resolve(path)
-        if not self._overlay.places.contain(canonical) or self._overlay.physical(canonical) != canonical:
+        if not self._overlay.places.is_contained(canonical) or self._overlay.real_path(canonical) != canonical:
             return False
         return os.path.exists(canonical) and os.path.getsize(canonical) > _MOST_COPIED_BYTES
 
@@ -217,10 +217,10 @@ class Libraries:
             # Its lock file would lie beside the user's data.
             where = self._where(path, _READ)
             return original(where, *args, **{**kwargs, "readonly": True, "lock": False, "create": False})
-        if not self._overlay.places.contain(canonical):
+        if not self._overlay.places.is_contained(canonical):
             return original(path, *args, **kwargs)
         if self._overlay.mode(canonical) is not None:
-            return original(self._overlay.own_all(canonical), *args, **kwargs)
+            return original(self._overlay.copy_up_tree(canonical), *args, **kwargs)
         prepare_parent(self._overlay, canonical)
         return original(self._overlay.mirror(canonical), *args, **kwargs)
 

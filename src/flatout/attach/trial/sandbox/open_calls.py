@@ -24,9 +24,9 @@ _UNNAMED = getattr(os, "O_TMPFILE", 0)
 
 
 class OpenCalls:
-    def __init__(self, overlay: Overlay, wrote: Callable[[str], None]) -> None:
+    def __init__(self, overlay: Overlay, note_write: Callable[[str], None]) -> None:
         self._overlay = overlay
-        self._wrote = wrote
+        self._note_write = note_write
 
     # By flags: os.open, to which all others come down
 
@@ -56,30 +56,30 @@ class OpenCalls:
         """Where to open it, with what it takes for that to be right."""
         overlay = self._overlay
         canonical = overlay.resolve(asked, follow)
-        if not overlay.places.contain(canonical):
-            overlay.reach(canonical)
+        if not overlay.places.is_contained(canonical):
+            overlay.make_real_parent(canonical)
             return canonical
         if _UNNAMED and flags & _UNNAMED == _UNNAMED:
-            return overlay.own(canonical)
+            return overlay.copy_up(canonical)
         mode = overlay.mode(canonical)
         if mode is None:
             return self._to_create(canonical, flags)
         if flags & os.O_CREAT and flags & os.O_EXCL:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), asked)
-        where = overlay.physical(canonical)
+        where = overlay.real_path(canonical)
         if not stat.S_ISREG(mode):
             return where  # a folder, which cannot be opened to write; a pipe or a device, which stores nothing
         if where == canonical:
             if not posix.access(canonical, os.W_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), asked)
-            where = overlay.own(canonical, empty=bool(flags & os.O_TRUNC))
-        self._wrote(canonical)
+            where = overlay.copy_up(canonical, empty=bool(flags & os.O_TRUNC))
+        self._note_write(canonical)
         return where
 
     def _to_create(self, canonical: str, flags: int) -> str:
         if flags & os.O_CREAT:
             prepare_parent(self._overlay, canonical)
-            self._wrote(canonical)
+            self._note_write(canonical)
         return self._overlay.mirror(canonical)
 
     # By mode: the built-in open and io.FileIO
@@ -139,12 +139,12 @@ class OpenCalls:
 def prepare_parent(overlay: Overlay, canonical: str) -> None:
     """So that an entry of this name can be made in the mirror. Raises where the script could not have made it."""
     folder = canonical.rpartition("/")[0]
-    mode = posix.lstat(overlay.physical(folder or "/")).st_mode
+    mode = posix.lstat(overlay.real_path(folder or "/")).st_mode
     if not stat.S_ISDIR(mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), canonical)
     if overlay.shows_original(folder or "/") and not can_add(folder):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), canonical)
-    overlay.scaffold(folder)
+    overlay.mirror_folder(folder)
 
 
 def _open_at(where: str, flags: int, mode: int, asked: Any) -> int:
@@ -164,7 +164,7 @@ def contain_imports(overlay: Overlay, references: References) -> None:
     keep, get, open_code = SourceFileLoader.set_data, SourceFileLoader.get_data, io.open_code
 
     def set_data(self: Any, path: Any, data: Any, **kwargs: Any) -> None:
-        if str(path).startswith(installed) and not overlay.places.contain(str(path)):
+        if str(path).startswith(installed) and not overlay.places.is_contained(str(path)):
             keep(self, path, data, **kwargs)
 
     def get_data(self: Any, path: Any) -> bytes:

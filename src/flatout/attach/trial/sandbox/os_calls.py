@@ -165,7 +165,7 @@ class FolderCalls:
             # The original where there is one: libraries of other languages read by relative names too.
             if canonical is None:
                 posix.chdir(path)
-            elif overlay.places.contain(canonical) and not overlay.shows_original(canonical):
+            elif overlay.places.is_contained(canonical) and not overlay.shows_original(canonical):
                 posix.chdir(overlay.mirror(canonical))
             else:
                 posix.chdir(canonical)
@@ -173,16 +173,16 @@ class FolderCalls:
             rename_in_error(error, path)
             raise
         finally:
-            overlay.moved()
+            overlay.forget_cwd()
 
     def fchdir(self, fd: int) -> None:
         try:
             posix.fchdir(fd)
         finally:
-            self._overlay.moved()
+            self._overlay.forget_cwd()
 
     def getcwd(self) -> str:
-        return self._overlay.virtual(posix.getcwd())
+        return self._overlay.script_path(posix.getcwd())
 
     def getcwdb(self) -> bytes:
         return os.fsencode(self.getcwd())
@@ -235,7 +235,7 @@ class Entry:
         overlay = self._overlay
         try:
             where = overlay.resolve(self._canonical) if follow_symlinks else self._canonical
-            return posix.lstat(overlay.physical(where))
+            return posix.lstat(overlay.real_path(where))
         except OSError as error:
             rename_in_error(error, self.path)
             raise
@@ -268,9 +268,9 @@ _ATTRIBUTES = ("chmod", "chown", "utime", "truncate", "setxattr", "removexattr")
 
 
 class WriteCalls:
-    def __init__(self, overlay: Overlay, wrote: Callable[[str], None]) -> None:
+    def __init__(self, overlay: Overlay, note_write: Callable[[str], None]) -> None:
         self._overlay = overlay
-        self._wrote = wrote
+        self._note_write = note_write
 
     def functions(self) -> dict[str, Callable[..., Any]]:
         """What takes the place of each, by name."""
@@ -305,21 +305,21 @@ class WriteCalls:
         overlay = self._overlay
         with errors_named_after(path):
             canonical = self._canonical(path, dir_fd)
-            if not overlay.places.contain(canonical):
-                overlay.reach(canonical)
+            if not overlay.places.is_contained(canonical):
+                overlay.make_real_parent(canonical)
                 make(canonical)
                 return
             if overlay.mode(canonical) is not None:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
             prepare_parent(overlay, canonical)
             make(overlay.mirror(canonical))
-            overlay.journal.changed()
+            overlay.journal.announce_change()
 
     def unlink(self, path: Any, *, dir_fd: int | None = None) -> None:
         overlay = self._overlay
         with errors_named_after(path):
             canonical = self._canonical(path, dir_fd)
-            if not overlay.places.contain(canonical):
+            if not overlay.places.is_contained(canonical):
                 posix.unlink(canonical)
                 return
             mode = self._seen(canonical)
@@ -327,17 +327,17 @@ class WriteCalls:
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
             self._may_remove(canonical)
             # The original first: it must not be seen for a moment when its mirror is no more.
-            self._bury(canonical)
+            self._white_out(canonical)
             if mode_of(overlay.mirror(canonical)) is not None:
                 posix.unlink(overlay.mirror(canonical))
-                overlay.journal.changed()
-            self._wrote(canonical)
+                overlay.journal.announce_change()
+            self._note_write(canonical)
 
     def rmdir(self, path: Any, *, dir_fd: int | None = None) -> None:
         overlay = self._overlay
         with errors_named_after(path):
             canonical = self._canonical(path, dir_fd)
-            if not overlay.places.contain(canonical):
+            if not overlay.places.is_contained(canonical):
                 posix.rmdir(canonical)
                 return
             if not stat.S_ISDIR(self._seen(canonical)):
@@ -347,32 +347,32 @@ class WriteCalls:
             self._may_remove(canonical)
             if mode_of(overlay.mirror(canonical)) is not None:
                 posix.rmdir(overlay.mirror(canonical))
-            self._bury(canonical)
+            self._white_out(canonical)
 
     def rename(self, src: Any, dst: Any, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None) -> None:
         overlay = self._overlay
         with errors_named_after(src, dst):
             source, target = self._canonical(src, src_dir_fd), self._canonical(dst, dst_dir_fd)
-            from_user, to_user = overlay.places.contain(source), overlay.places.contain(target)
+            from_user, to_user = overlay.places.is_contained(source), overlay.places.is_contained(target)
             if not from_user and not to_user:
-                overlay.reach(target)
+                overlay.make_real_parent(target)
                 posix.rename(source, target)
                 return
             if source == target:
                 self._seen(source)
                 return
             self._check(source, target, src, dst)
-            where = overlay.own_all(source) if from_user else source
+            where = overlay.copy_up_tree(source) if from_user else source
             if to_user:
                 prepare_parent(overlay, target)
                 self._put(where, target)
-                self._wrote(target)
+                self._note_write(target)
             else:
-                overlay.reach(target)
+                overlay.make_real_parent(target)
                 _move(where, target)
             if from_user:
-                self._bury(source)
-            overlay.journal.changed()
+                self._white_out(source)
+            overlay.journal.announce_change()
 
     def _check(self, source: str, target: str, src: Any, dst: Any) -> None:
         """The system cannot say what is wrong: it sees only the mirror."""
@@ -382,7 +382,7 @@ class WriteCalls:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), src, None, dst)
         if source.startswith(target + "/"):
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), src, None, dst)
-        if overlay.places.contain(source):
+        if overlay.places.is_contained(source):
             self._may_remove(source)
         if before is None:
             return
@@ -398,11 +398,11 @@ class WriteCalls:
         overlay = self._overlay
         before = mode_of(target) if overlay.shows_original(target) else None
         if before is not None and stat.S_ISDIR(before):
-            overlay.bury(target)
+            overlay.white_out(target)
         _move(where, overlay.mirror(target))
         # Not sooner: a file that is replaced is there all the time.
         if before is not None and stat.S_ISLNK(before):
-            overlay.bury(target)
+            overlay.white_out(target)
 
     def link(
         self,
@@ -418,7 +418,7 @@ class WriteCalls:
             source = self._canonical(src, src_dir_fd)
             mode = self._seen(source)
             target = self._canonical(dst, dst_dir_fd)
-            contained = overlay.places.contain(target)
+            contained = overlay.places.is_contained(target)
             if contained and overlay.mode(target) is not None:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), src, None, dst)
             if contained:
@@ -426,10 +426,10 @@ class WriteCalls:
             if stat.S_ISDIR(mode):
                 raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), src, None, dst)
             # A second name for the user's own file would let it be changed through it: for one of its mirror.
-            where = overlay.own(source) if overlay.places.contain(source) else source
+            where = overlay.copy_up(source) if overlay.places.is_contained(source) else source
             _link(where, overlay.mirror(target) if contained else target)
             if contained:
-                self._wrote(target)
+                self._note_write(target)
 
     # Attributes
 
@@ -444,11 +444,11 @@ class WriteCalls:
                 return original(path, *args, **kwargs)
             with errors_named_after(path):
                 canonical = overlay.resolve(asked, follow and kwargs.get("follow_symlinks", True))
-                if not overlay.places.contain(canonical):
+                if not overlay.places.is_contained(canonical):
                     return original(canonical if type(path) is not int else path, *args, **kwargs)
                 self._seen(canonical)
-                self._wrote(canonical)
-                return original(overlay.own(canonical), *args, **kwargs)
+                self._note_write(canonical)
+                return original(overlay.copy_up(canonical), *args, **kwargs)
 
         return change
 
@@ -462,18 +462,18 @@ class WriteCalls:
         return self._overlay.resolve(asked, follow=False)
 
     def _seen(self, canonical: str) -> int:
-        return posix.lstat(self._overlay.physical(canonical)).st_mode
+        return posix.lstat(self._overlay.real_path(canonical)).st_mode
 
     def _may_remove(self, canonical: str) -> None:
         folder = canonical.rpartition("/")[0]
         if self._overlay.shows_original(folder or "/") and not can_add(folder):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), canonical)
 
-    def _bury(self, canonical: str) -> None:
+    def _white_out(self, canonical: str) -> None:
         if self._overlay.shows_original(canonical):
-            self._overlay.bury(canonical)
+            self._overlay.white_out(canonical)
         else:
-            self._overlay.journal.changed()
+            self._overlay.journal.announce_change()
 
 
 def _move(source: str, target: str) -> None:

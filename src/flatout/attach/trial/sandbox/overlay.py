@@ -40,7 +40,7 @@ class Overlay:
     def __init__(self, scratch: str, places: Places) -> None:
         self.scratch = scratch
         # Where a script that looks through all of its folder would come upon its own files again.
-        self._beside, _, self._own_name = scratch.rpartition("/")
+        self._scratch_parent, _, self._scratch_name = scratch.rpartition("/")
         self.files = f"{scratch}/{MIRROR}"
         posix_makedirs(self.files)
         self.places = places
@@ -62,19 +62,19 @@ class Overlay:
         head, slash, tail = path.rpartition("/")
         folder = self._folders.get(head or (slash or ".")) or self.folder(head or (slash or "."))
         if tail in _NOT_A_NAME:
-            return self._odd(path)
+            return self._find_folder(path)
         # Where originals are hidden, a link may lead to one of them.
         if folder.plain and (not self.words[1] or folder.path in self._link_free):
             return None
-        return self._in(folder, tail, path, follow)
+        return self._find_in(folder, tail, path, follow)
 
-    def _in(self, folder: Folder, tail: str, asked: str, follow: bool) -> str | None:
+    def _find_in(self, folder: Folder, tail: str, asked: str, follow: bool) -> str | None:
         canonical = f"{folder.path}/{tail}"
         if folder.mirror is not None:
             mirrored = f"{folder.mirror}/{tail}"
             mode = mode_of(mirrored)
             if mode is not None:
-                return self.physical(self.resolve(canonical)) if follow and stat.S_ISLNK(mode) else mirrored
+                return self.real_path(self.resolve(canonical)) if follow and stat.S_ISLNK(mode) else mirrored
         if folder.hidden or canonical in self.journal.gone:
             return self.mirror(canonical)
         mode = None
@@ -83,13 +83,13 @@ class Overlay:
             self._links.ask(folder.path)
         if mode is not None and stat.S_ISLNK(mode) and not is_system_path(canonical):
             # The link is the original; what it leads to may not be.
-            return self.physical(self.resolve(canonical))
+            return self.real_path(self.resolve(canonical))
         return None if folder.natural else canonical
 
-    def _odd(self, path: str) -> str | None:
+    def _find_folder(self, path: str) -> str | None:
         """A path that ends in a slash or in dots."""
         folder = self.folder(path)
-        where = self.physical(folder.path or "/")
+        where = self.real_path(folder.path or "/")
         return None if folder.natural and where == (folder.path or "/") else where
 
     def resolve(self, path: str, follow: bool = True) -> str:
@@ -103,9 +103,9 @@ class Overlay:
             return self.folder(path).path or "/"
         return f"{self.folder(head or (slash or '.')).path}/{tail}"
 
-    def physical(self, canonical: str) -> str:
+    def real_path(self, canonical: str) -> str:
         """Where what is seen under this name lies, or would lie."""
-        if not self.places.contain(canonical):
+        if not self.places.is_contained(canonical):
             return canonical
         mirrored = self.mirror(canonical)
         if mode_of(mirrored) is not None or self.is_gone(canonical):
@@ -117,7 +117,7 @@ class Overlay:
 
     def mode(self, canonical: str) -> int | None:
         """Of what is seen under this name, links not followed; None: nothing is."""
-        return mode_of(self.physical(canonical))
+        return mode_of(self.real_path(canonical))
 
     def is_gone(self, canonical: str) -> bool:
         if self.words[0] != self._seen:
@@ -138,16 +138,16 @@ class Overlay:
 
     def cwd(self) -> str:
         if self._cwd is None:
-            self._cwd = self.virtual(posix.getcwd())
+            self._cwd = self.script_path(posix.getcwd())
         return self._cwd
 
-    def virtual(self, path: str) -> str:
+    def script_path(self, path: str) -> str:
         """A path of the system's, as the script knows it."""
         if path == self.files:
             return "/"
         return path[len(self.files) :] if path.startswith(self.files + "/") else path
 
-    def moved(self) -> None:
+    def forget_cwd(self) -> None:
         """The working directory has changed."""
         self._cwd = None
         self._folders = {}
@@ -171,7 +171,7 @@ class Overlay:
         if asked == ".":
             # Asked by a relative name, the system goes to where it is: into the mirror where that has the only one.
             natural = not posix.getcwd().startswith(self.files)
-            return self._through(self.cwd(), links, natural)
+            return self._follow_link(self.cwd(), links, natural)
         head, slash, tail = asked.rpartition("/")
         above = self.folder(head or (slash or "."), links)
         if tail in _NOT_A_NAME:
@@ -180,14 +180,14 @@ class Overlay:
             return above
         if tail == "..":
             # The system cannot go up from a folder that only the mirror has.
-            return self._through(above.path.rpartition("/")[0] or "/", links, above.plain or above.path == "")
+            return self._follow_link(above.path.rpartition("/")[0] or "/", links, above.plain or above.path == "")
         canonical = f"{above.path}/{tail}"
         link, in_mirror = self._link(above, canonical, tail)
         if link is None:
-            return self._known(canonical, above)
+            return self._describe_folder(canonical, above)
         target = link if link.startswith("/") else f"{above.path}/{link}"
         if links <= _MOST_LINKS:
-            found = self._through(target, links + 1, above.natural and not in_mirror)
+            found = self._follow_link(target, links + 1, above.natural and not in_mirror)
             found = found._replace(links=above.links + 1 + found.links)
         if links > _MOST_LINKS or found.links > _MOST_LINKS:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), asked)
@@ -195,10 +195,10 @@ class Overlay:
 
     def _must_be_folder(self, canonical: str) -> None:
         """A name with anything behind it, be it a slash or dots, is that of a folder."""
-        if not stat.S_ISDIR(posix.lstat(self.physical(canonical)).st_mode):
+        if not stat.S_ISDIR(posix.lstat(self.real_path(canonical)).st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), canonical)
 
-    def _through(self, path: str, links: int, natural: bool) -> Folder:
+    def _follow_link(self, path: str, links: int, natural: bool) -> Folder:
         folder = self.folder(path, links)
         return folder if natural else folder._replace(natural=False, plain=False)
 
@@ -216,8 +216,8 @@ class Overlay:
         except OSError:
             return None, False
 
-    def _known(self, canonical: str, above: Folder) -> Folder:
-        contained = self.places.contain(canonical)
+    def _describe_folder(self, canonical: str, above: Folder) -> Folder:
+        contained = self.places.is_contained(canonical)
         hidden, mirror, mode = above.hidden or self.is_gone(canonical), None, None
         if (contained and (above.mirror is not None or not above.contained)) or canonical in self.places.around:
             mode = mode_of(self.mirror(canonical))
@@ -225,7 +225,7 @@ class Overlay:
             mirror = self.mirror(canonical)
         elif mode is not None:
             hidden = True  # by a file in the place of a folder, or of a link to one
-        plain = above.natural and not hidden and mirror is None and canonical != self._beside
+        plain = above.natural and not hidden and mirror is None and canonical != self._scratch_parent
         return Folder(canonical, mirror, hidden and contained, above.natural, plain, contained, above.links)
 
     def _catch_up(self) -> None:
@@ -237,7 +237,7 @@ class Overlay:
 
     # Making mirrors
 
-    def own(self, canonical: str, empty: bool = False) -> str:
+    def copy_up(self, canonical: str, empty: bool = False) -> str:
         """A mirror of what is seen under this name, which may then be changed; `empty`: its content is not needed."""
         mirrored = self.mirror(canonical)
         if mode_of(mirrored) is not None:
@@ -245,7 +245,7 @@ class Overlay:
         if self.is_gone(canonical):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), canonical)
         known = posix.lstat(canonical)
-        self.scaffold(canonical.rpartition("/")[0])
+        self.mirror_folder(canonical.rpartition("/")[0])
         if stat.S_ISDIR(known.st_mode):
             self._make_folder(canonical)
         elif stat.S_ISLNK(known.st_mode):
@@ -254,33 +254,33 @@ class Overlay:
             copy_file(canonical, mirrored, known, self.scratch, empty)
         else:
             return canonical  # a pipe, a socket or a device: nothing is stored in it
-        self.journal.hides()
-        self.journal.changed()
+        self.journal.note_hidden()
+        self.journal.announce_change()
         return mirrored
 
-    def own_all(self, canonical: str) -> str:
+    def copy_up_tree(self, canonical: str) -> str:
         """The same for a folder with all that is seen in it."""
-        mirrored = self.own(canonical)
+        mirrored = self.copy_up(canonical)
         mode = mode_of(mirrored)
         if mode is not None and stat.S_ISDIR(mode):
             for name in self.names(canonical):
-                self.own_all(f"{canonical}/{name}")
+                self.copy_up_tree(f"{canonical}/{name}")
         return mirrored
 
-    def scaffold(self, folder: str) -> None:
+    def mirror_folder(self, folder: str) -> None:
         """Mirrors of a folder that is seen, and of those above it, empty."""
         if folder in ("", "/") or mode_of(self.mirror(folder)) is not None:
             return
-        self.scaffold(folder.rpartition("/")[0])
+        self.mirror_folder(folder.rpartition("/")[0])
         self._make_folder(folder)
-        self.journal.changed()
+        self.journal.announce_change()
 
-    def bury(self, canonical: str) -> None:
+    def white_out(self, canonical: str) -> None:
         """The original is not to be seen any more. Its folder gets a mirror: what has none counts as all originals."""
-        self.scaffold(canonical.rpartition("/")[0])
-        self.journal.bury(canonical)
+        self.mirror_folder(canonical.rpartition("/")[0])
+        self.journal.white_out(canonical)
 
-    def reach(self, canonical: str) -> None:
+    def make_real_parent(self, canonical: str) -> None:
         """A place that may really be written to can lie in a folder that only the mirror has: then make it really."""
         folder = canonical.rpartition("/")[0] or "/"
         if mode_of(folder) is None and mode_of(self.mirror(folder)) is not None:
@@ -314,8 +314,8 @@ class Overlay:
             seen = {name: None for name in seen if f"{below}/{name}" not in gone} if gone else seen
         if mode is not None:
             seen.update(dict.fromkeys(posix.listdir(mirrored)))
-        if below == self._beside:
-            seen.pop(self._own_name, None)
+        if below == self._scratch_parent:
+            seen.pop(self._scratch_name, None)
         return list(seen)
 
 
@@ -388,13 +388,13 @@ def path_of(asked: Any, overlay: Overlay, dir_fd: int | None = None) -> str | No
     if dir_fd is None or path.startswith("/"):
         return path
     behind = path_of_descriptor(dir_fd)
-    return None if behind is None else f"{overlay.virtual(behind)}/{path}"
+    return None if behind is None else f"{overlay.script_path(behind)}/{path}"
 
 
 def script_path_of_descriptor(descriptor: int, overlay: Overlay) -> str | None:
     """Of what is open under a descriptor, as the script knows it."""
     behind = path_of_descriptor(descriptor)
-    return None if behind is None else overlay.virtual(behind)
+    return None if behind is None else overlay.script_path(behind)
 
 
 def redirect_read(path: Any, overlay: Overlay, dir_fd: int | None, follow: bool) -> str | None:

@@ -34,14 +34,14 @@ class Journal:
         """Whether an original was ever replaced or removed: until then a link to one can be trusted."""
         return self.words[_HIDES] != 0
 
-    def changed(self) -> None:
+    def announce_change(self) -> None:
         """Tell every process. A fresh number each time, so no two writers at once can hide each other's change."""
         self.words[_TOKEN] = (time.monotonic_ns() << 16 | os.getpid() & 0xFFFF) & 0xFFFF_FFFF_FFFF_FFFF
 
-    def hides(self) -> None:
+    def note_hidden(self) -> None:
         self.words[_HIDES] = 1
 
-    def bury(self, path: str) -> None:
+    def white_out(self, path: str) -> None:
         """The original at `path`, with all below, is not to be seen any more."""
         descriptor = posix.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
@@ -49,8 +49,8 @@ class Journal:
         finally:
             posix.close(descriptor)
         self.gone.add(path)
-        self.hides()
-        self.changed()
+        self.note_hidden()
+        self.announce_change()
 
     def catch_up(self) -> None:
         """Read what others have buried since."""
@@ -173,7 +173,7 @@ class Places:
             for name in (os.path.abspath(folder), os.path.realpath(folder)):
                 self._contained[name] = contained
 
-    def contain(self, path: str) -> bool:
+    def is_contained(self, path: str) -> bool:
         """Of a path that is absolute and free of links."""
         at, compiled = path, False
         while at not in ("", "/"):

@@ -61,7 +61,7 @@ class Subprocesses:
         if cwd is None or not self._overlay.words[0]:
             return cwd
         canonical = self._overlay.resolve(os.fsdecode(cwd))
-        return cwd if self._overlay.shows_original(canonical) else self._overlay.physical(canonical)
+        return cwd if self._overlay.shows_original(canonical) else self._overlay.real_path(canonical)
 
     def _of_command(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def call(command: Any) -> Any:

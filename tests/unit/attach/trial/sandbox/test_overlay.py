@@ -36,7 +36,7 @@ def test_to_read_where_nothing_was_written_the_system_is_not_asked(
 ) -> None:
     (user / "metrics.csv").write_text("1")
     one = overlay(tmp_path)
-    one.own(f"{user}/metrics.csv")
+    one.copy_up(f"{user}/metrics.csv")
     for _ in range(60):
         one.for_reading(f"{user}/data/a.txt")
 
@@ -53,10 +53,10 @@ def test_a_copy_is_made_once_and_keeps_time_and_mode(user: Path, tmp_path: Path)
     original.chmod(0o640)
     one = overlay(tmp_path)
 
-    mirror = Path(one.own(str(original)))
+    mirror = Path(one.copy_up(str(original)))
     mirror.write_text("changed")
 
-    assert one.own(str(original)) == str(mirror) == one.for_reading(str(original))
+    assert one.copy_up(str(original)) == str(mirror) == one.for_reading(str(original))
     assert mirror.read_text() == "changed"
     assert (original.read_text(), mirror.stat().st_mode) == ("a", original.stat().st_mode)
 
@@ -66,16 +66,16 @@ def test_one_process_sees_what_another_made_and_removed(user: Path, tmp_path: Pa
     path = f"{user}/data/a.txt"
     assert other.for_reading(path) is None
 
-    one.own(path)
+    one.copy_up(path)
     seen = other.for_reading(path)
-    one.bury(f"{user}/data")
+    one.white_out(f"{user}/data")
 
     assert seen == one.mirror(path)
     assert other.is_gone(path) and other.names(str(user)) == ["data"]
 
 
 def test_an_empty_copy_is_made_where_the_content_is_not_needed(user: Path, tmp_path: Path) -> None:
-    mirror = overlay(tmp_path).own(f"{user}/data/a.txt", empty=True)
+    mirror = overlay(tmp_path).copy_up(f"{user}/data/a.txt", empty=True)
 
     assert Path(mirror).read_text() == ""
 
@@ -85,7 +85,7 @@ def test_a_link_leads_to_the_mirror_of_what_it_leads_to(user: Path, tmp_path: Pa
     one = overlay(tmp_path)
     assert one.for_reading(f"{user}/link.txt") is None
 
-    mirror = one.own(f"{user}/data/a.txt")
+    mirror = one.copy_up(f"{user}/data/a.txt")
 
     assert one.for_reading(f"{user}/link.txt") == mirror
     assert one.for_reading(f"{user}/link.txt", follow=False) is None
@@ -117,5 +117,5 @@ def test_places() -> None:
     theirs = ("/u/a", "/u/project/out/a", "/tmp/project/a", "/etc/a", "/u/project/__pycache__/a.pyc", "/big/a")
     free = ("/tmp/a", "/u/.cache/a", "/big/torch/a", "/dev/shm/a", "/u/project/.flatout/1/a", "/lib/x/__pycache__/a")
 
-    assert [path for path in theirs if not places.contain(path)] == []
-    assert [path for path in free if places.contain(path)] == []
+    assert [path for path in theirs if not places.is_contained(path)] == []
+    assert [path for path in free if places.is_contained(path)] == []
