@@ -25,7 +25,6 @@ from flatout.source.project.project import Project
 from flatout.source.syntax.module import Module
 from flatout.source.syntax.nodes import LOOPS, children, walk_scope
 from flatout.store.run import StoredRun
-from flatout.words import english
 
 # Of a step: two equal runs differ by as much.
 FREE = 0.01
@@ -33,8 +32,7 @@ FREE = 0.01
 _ENOUGH_LOOKS = 300
 _CADENCE = ("eval", "checkpoint", "logging")
 _EVALUATING = re.compile(r"eval|valid|test|infer|predict|checkpoint|load", re.I)
-# What a loader is given, as a change names it; of these, what is on or off.
-_LOADERS = re.compile(r"\b(num_workers|pin_memory|persistent_workers|prefetch_factor|batch_size|drop_last)=")
+# Settings of a loader that are on or off.
 _SWITCHES = ("num_workers", "pin_memory", "persistent_workers")
 # Told by where they are: a finding of the run at another place is another one.
 _BY_PLACE = ("sync", "transfer", "cadence")
@@ -154,7 +152,7 @@ class Judge:
 
     def _feed(self, one: SourceFinding) -> Measured:
         use = self._loader_of(one)
-        if use is None and _LOADERS.search(english(one.change or "")):
+        if use is None and one.loader_setting is not None:
             return self._not_seen(one) if self._run.loaders else _not_measured("check.cannot_tell")
         if use is None:
             return self._at_lines(one)
@@ -230,11 +228,11 @@ class Judge:
 
     def _live(self, one: SourceFinding, use: LoaderUse) -> Measured | None:
         """A setting that the source leaves off may have come from the command line."""
-        named = _LOADERS.search(english(one.change or ""))
-        value = use.settings.get(named[1]) if named is not None and named[1] in _SWITCHES else None
-        if named is None or not value:
+        name = one.loader_setting
+        value = use.settings.get(name) if name in _SWITCHES else None
+        if name is None or not value:
             return None
-        return Measured("free", 0.0, 0.0, message("check.live_setting", name=named[1], value=value))
+        return Measured("free", 0.0, 0.0, message("check.live_setting", name=name, value=value))
 
     def _lines_ms(self, spots: Iterable[Spot]) -> float:
         return sum(line.ms for spot in spots for line in self._lines.get(spot, ()))

@@ -84,6 +84,7 @@ class Problem:
                 change=found.change,
                 related=found.related,
                 fix=found.fix,
+                loader_setting=found.loader_setting,
             )
 
 

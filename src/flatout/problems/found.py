@@ -46,6 +46,8 @@ class FoundInSource:
     severity: Severity | Literal["hint"] = "medium"
     related: tuple[Related, ...] = ()
     fix: Fix | None = None
+    # The setting of a DataLoader that the change is about.
+    loader_setting: str | None = None
     # Where the problem's own title would not fit.
     title: Message | None = None
 

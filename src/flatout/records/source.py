@@ -91,6 +91,8 @@ class SourceFinding:
     change: Message | str | None
     related: tuple[Related, ...] = ()
     fix: Fix | None = None
+    # The setting of a DataLoader that the change is about.
+    loader_setting: str | None = None
     measured: Measured | None = None
 
 

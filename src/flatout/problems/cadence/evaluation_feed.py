@@ -142,6 +142,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             place=module.place(made.call),
             cause=message("ca602.source_cause"),
             change=message("ca602.source_change", batch_size=_batch(larger[0], code)),
+            loader_setting="batch_size",
             related=(Related(module.place(larger[0].call), message("related.training_loader")),),
         )
 

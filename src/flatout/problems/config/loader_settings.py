@@ -221,6 +221,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             place=ignored.loader.function.module.place(ignored.loader.call),
             cause=join_words([_missed_words(missed) for missed in ignored.missed]),
             change=message("cf801.source_change", values=handed),
+            loader_setting=ignored.missed[0].name,
             severity="medium" if costs else "low",
             related=tuple(_both_places(ignored)),
             fix=_fix(ignored),

@@ -216,6 +216,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             yield FoundInSource(
                 place=made.function.module.place(made.call),
                 cause=message("in106.source_cause", line=place.line),
+                loader_setting="persistent_workers",
                 change=message("in106.change_persistent"),
             )
     for region, _, call in code.calls_each_step("next"):

@@ -135,6 +135,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             place=value.place if value is not None and value.is_direct else written,
             cause=message("in101.source_cause", setting=setting_words("num_workers", value)),
             change=message("in101.source_change"),
+            loader_setting="num_workers",
             related=() if written == here else (Related(here, message("related.reaches_loader")),),
             fix=_fix(made, workers, code),
         )

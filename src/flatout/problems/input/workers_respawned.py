@@ -123,6 +123,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             severity="low",
             place=module.place(made.call),
             cause=message("in105.source_cause"),
+            loader_setting="persistent_workers",
             change=verbatim("persistent_workers=True"),
             related=()
             if around is None

@@ -203,6 +203,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
                     place=place,
                     cause=message("me709.source_dies", cache=cache.name),
                     change=message("me709.source_dies_change"),
+                    loader_setting="persistent_workers",
                     related=(filled,),
                 )
             elif cache.throws_out and _shuffles(made, code):

@@ -100,6 +100,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             place=copy.region.module.place(copy.call),
             cause=message("tr204.source_cause", code=short_text(copy.call), step=step_of(copy.region)),
             change=verbatim("non_blocking=True") if pinned else message("tr204.source_change"),
+            loader_setting=None if pinned else "pin_memory",
             related=call_path(copy.region),
             fix=_fix([copy, *others], code),
         )

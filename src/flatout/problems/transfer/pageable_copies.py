@@ -118,6 +118,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             place=value.place if value is not None and value.is_direct else written,
             cause=message("tr201.source_cause", setting=setting_words("pin_memory", value)),
             change=message("tr201.source_change"),
+            loader_setting="pin_memory",
             related=(
                 *(() if written == here else (Related(here, message("related.reaches_loader")),)),
                 Related(first, message("related.copies")),
