@@ -12,7 +12,17 @@ from typing import Literal
 
 from flatout.source.code import Code
 from flatout.source.syntax.module import Function
-from flatout.source.syntax.nodes import DEFINITIONS, LOOPS, bound_names, called_name, names_in, root_name, walk_scope
+from flatout.source.syntax.nodes import (
+    DEFINITIONS,
+    LOOPS,
+    all_arguments,
+    bound_names,
+    called_name,
+    names_in,
+    root_name,
+    targets_of,
+    walk_scope,
+)
 from flatout.source.training.regions import Loop
 
 Kind = Literal["elements", "samples", "parameters", "other"]
@@ -109,19 +119,19 @@ def _loop(node: ast.AST, defined: set[str], light: set[str]) -> TextLoop:
 
 
 def _kind(node: ast.AST, inside: list[ast.AST], nested: bool, heavy: bool) -> Kind:
-    over, targets = _over(node), _targets(node)
+    iterations = _iterations(node)
+    over = " ".join(ast.unparse(iterated) for _, iterated in iterations)
+    targets = {name for target, _ in iterations for name in names_in(target)}
     if isinstance(node, ast.While) or not targets or _only_gathers(node, inside):
         return "other"
     if _PARAMETERS.search(over):
         return "parameters"
-    called = {call.func.id for call in inside if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)}
-    called |= {
-        root_name(part.func) for part in inside if isinstance(part, ast.Call) and isinstance(part.func, ast.Subscript)
-    }
+    functions = [part.func for part in inside if isinstance(part, ast.Call)]
+    called = {root_name(func) for func in functions if isinstance(func, ast.Name | ast.Subscript)}
     if called & targets or _HEAVY.search(over) or _is_recurrent(inside):
         return "other"
     picks = _indexes_by(inside, targets)
-    if not heavy and (picks or nested or _goes_over_values(node)):
+    if not heavy and (picks or nested or _goes_over_values(iterations)):
         return "elements" if nested else "samples"
     return "samples" if picks else "other"
 
@@ -134,14 +144,11 @@ def _only_gathers(node: ast.AST, inside: list[ast.AST]) -> bool:
     return all(isinstance(call, ast.Call) and called_name(call) in _GATHERS for call in works)
 
 
-def _over(node: ast.AST) -> str:
-    iters = [node.iter] if isinstance(node, ast.For) else [part.iter for part in getattr(node, "generators", ())]
-    return " ".join(ast.unparse(iterated) for iterated in iters)
-
-
-def _targets(node: ast.AST) -> set[str]:
-    bound = [node.target] if isinstance(node, ast.For) else [part.target for part in getattr(node, "generators", ())]
-    return {inner.id for target in bound for inner in ast.walk(target) if isinstance(inner, ast.Name)}
+def _iterations(node: ast.AST) -> list[tuple[ast.expr, ast.expr]]:
+    """What a loop or comprehension binds, and what it iterates over."""
+    if isinstance(node, ast.For):
+        return [(node.target, node.iter)]
+    return [(part.target, part.iter) for part in getattr(node, "generators", ())]
 
 
 def _indexes_by(inside: list[ast.AST], targets: set[str]) -> bool:
@@ -155,15 +162,14 @@ def _indexes_by(inside: list[ast.AST], targets: set[str]) -> bool:
                 low, high = (ast.unparse(end) if end is not None else "" for end in (part.lower, part.upper))
                 if low in targets and high == f"{low} + 1":
                     return True
-            elif {name.id for name in ast.walk(part) if isinstance(name, ast.Name)} & targets:
+            elif names_in(part) & targets:
                 return True
     return False
 
 
-def _goes_over_values(node: ast.AST) -> bool:
+def _goes_over_values(iterations: list[tuple[ast.expr, ast.expr]]) -> bool:
     """`for a, b in zip(pred, target)`, `for v in values`, `.tolist()`: one value or row at a time."""
-    iters = [node.iter] if isinstance(node, ast.For) else [part.iter for part in getattr(node, "generators", ())]
-    for iterated in iters:
+    for _, iterated in iterations:
         text = ast.unparse(iterated)
         if text.startswith(("zip(", "enumerate(")) or text.endswith(".tolist()") or isinstance(iterated, ast.Name):
             return True
@@ -174,9 +180,8 @@ def _is_recurrent(inside: list[ast.AST]) -> bool:
     """`h = cell(x[t], h)`: each iteration needs the one before, so they cannot be vectorized."""
     for node in inside:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            made = {name.id for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name)}
-            given = [*node.value.args, *(keyword.value for keyword in node.value.keywords)]
-            taken = {name.id for value in given for name in ast.walk(value) if isinstance(name, ast.Name)}
+            made = {name for target in node.targets for name in names_in(target)}
+            taken = {name for value in all_arguments(node.value) for name in names_in(value)}
             stacked = isinstance(node.value.func, ast.Attribute) and root_name(node.value.func) in _LIGHT_OWNERS
             if made & taken and not stacked:
                 return True
@@ -189,12 +194,14 @@ def _sums_up(inside: list[ast.AST], calls: list[ast.Call]) -> bool:
     if plain or names & {"item", "tolist", "detach"}:
         return False  # plain numbers, without autograd
     for node in inside:
-        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+        target = next(iter(targets_of(node)), None)
+        if isinstance(target, ast.Name) and (
+            isinstance(node, ast.AugAssign)
+            or (
+                isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp) and target.id in names_in(node.value)
+            )
+        ):
             return True
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp) and isinstance(node.targets[0], ast.Name):
-            taken = {name.id for name in ast.walk(node.value) if isinstance(name, ast.Name)}
-            if node.targets[0].id in taken:
-                return True
     return "append" in names
 
 

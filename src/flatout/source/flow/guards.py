@@ -16,6 +16,7 @@ from flatout.source.syntax.nodes import (
     called_name,
     children,
     dotted_name,
+    own_name,
     walk_scope,
 )
 
@@ -221,7 +222,7 @@ def _frequency_of_phase(word: str, equal: bool) -> tuple[Frequency, Frequency]:
 
 
 def _frequency_of_name(test: ast.Name | ast.Attribute, function: Function, depth: int) -> tuple[Frequency, Frequency]:
-    name = test.id if isinstance(test, ast.Name) else test.attr
+    name = own_name(test)
     if isinstance(test, ast.Name) and depth < 3:
         values = function.bindings.get(name, [])
         known = {
@@ -252,17 +253,12 @@ def is_evaluation(name: str) -> bool:
 def _is_counter(node: ast.expr) -> bool:
     if isinstance(node, ast.BinOp):
         return _is_counter(node.left) and isinstance(node.right, ast.Constant)
-    name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
-    return bool(name) and bool(_COUNTER.search(name))
+    return bool(_COUNTER.search(own_name(node)))
 
 
 def _asks_for_failure(node: ast.AST) -> bool:
     """Does a test ask whether something went wrong: NaN, overflow?"""
-    for part in ast.walk(node):
-        name = part.id if isinstance(part, ast.Name) else part.attr if isinstance(part, ast.Attribute) else ""
-        if name and _BROKEN.search(name):
-            return True
-    return False
+    return any(_BROKEN.search(name) for name in all_names_in(node))
 
 
 def _iterated(node: ast.expr) -> str:

@@ -17,6 +17,7 @@ from flatout.source.syntax.nodes import (
     children,
     dotted_name,
     has_star_arguments,
+    own_name,
     targets_of,
 )
 
@@ -284,7 +285,7 @@ def _is_of_settings(node: ast.expr) -> bool:
     base = node.func if isinstance(node, ast.Call) else node
     while isinstance(base, ast.Attribute | ast.Subscript):
         base = base.value
-        if is_settings_name(base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")):
+        if is_settings_name(own_name(base)):
             return True
     return False
 

@@ -119,17 +119,14 @@ class Project:
                 found[name].append(module)
         return found
 
-    def classes_named(self, name: str) -> list[Class]:
-        return [found for m in self._modules_by_definition.get(name, ()) if (found := m.classes.get(name)) is not None]
-
     # What a name means.
 
-    def lookup(self, name: str, function: Function, depth: int = 0) -> Function | Class | Module | None:
+    def lookup(self, name: str, function: Function) -> Function | Class | Module | None:
         """The function, class or module that a name means in a function."""
         for scope in function.scopes():
             if name in scope.inner:
                 return scope.inner[name]
-        return self._in_module(function.module, name, depth)
+        return self._in_module(function.module, name)
 
     def binding(self, name: str, function: Function, depth: int = 0) -> Binding | None:
         """Where a name of a function is bound: in it, around it, or in the file it is imported from."""

@@ -46,9 +46,14 @@ def walk_scope(node: ast.AST) -> Iterator[ast.AST]:
         stack += [child for child in reversed(children(here)) if not isinstance(child, DEFINITIONS)]
 
 
+def own_name(node: ast.AST) -> str:
+    """The name of a variable, or the last part of `a.b.c` whatever `a` is; empty for other nodes."""
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
 def called_name(call: ast.Call) -> str:
     """The last part of what is called."""
-    return call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
+    return own_name(call.func)
 
 
 def callable_of(node: ast.expr) -> ast.expr:

@@ -58,7 +58,7 @@ def runs_each_step_if_enabled(region: Region, node: ast.AST) -> bool:
 def _tests_on_the_way(region: Region, node: ast.AST) -> Iterator[ast.expr]:
     """Tests around a node, and around the calls that lead from the training loop to its region."""
     for caller, call in region.call_chain(node):
-        yield from enclosing_tests(caller, call)
+        yield from tests_in_region(caller, call)
 
 
 def find_frequent_nodes(region: Region, values: Values, most: int) -> Iterator[PeriodicNode]:
@@ -165,7 +165,7 @@ def _is_of_settings(test: ast.expr) -> bool:
     return not isinstance(test, ast.Name)
 
 
-def enclosing_tests(region: Region, node: ast.AST) -> Iterator[ast.expr]:
+def tests_in_region(region: Region, node: ast.AST) -> Iterator[ast.expr]:
     """The tests of all branches around a node of a region; an `except` is a test that fails."""
     for parent, child in region.module.ancestors(node):
         if parent is region.loop or parent is region.function.node:

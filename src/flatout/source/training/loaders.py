@@ -15,6 +15,7 @@ from flatout.source.project.project import Project
 from flatout.source.syntax.module import Class, Function, Module, own_nodes
 from flatout.source.syntax.nodes import (
     FEW_HOPS,
+    all_names_in,
     argument,
     bound_names,
     callable_of,
@@ -281,13 +282,8 @@ def _is_named_for_training(call: ast.Call, function: Function) -> bool:
     names = [*_bound_to(call, function)]
     dataset = argument(call, "dataset", 0)
     if dataset is not None:
-        names += [node.id for node in ast.walk(dataset) if isinstance(node, ast.Name)]
-        names += [part.attr for part in ast.walk(dataset) if isinstance(part, ast.Attribute)]
-        names += [
-            str(inner.value)
-            for inner in ast.walk(dataset)
-            if isinstance(inner, ast.Constant) and isinstance(inner.value, str)
-        ]
+        texts = (node.value for node in ast.walk(dataset) if isinstance(node, ast.Constant))
+        names += [*all_names_in(dataset), *(text for text in texts if isinstance(text, str))]
     names.append(function.name)
     return not any(is_evaluation(name) or _DEV.search(name) for name in names)
 

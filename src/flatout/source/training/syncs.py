@@ -18,7 +18,7 @@ from flatout.source.syntax.nodes import (
     last_name,
     root_name,
 )
-from flatout.source.training.cadence import enclosing_tests
+from flatout.source.training.cadence import tests_in_region
 from flatout.source.training.regions import Region, Training
 from flatout.source.training.tensors import Kind, RegionTensors, Tensors
 
@@ -67,7 +67,7 @@ def find_syncs(training: Training, kinds: RegionTensors) -> Iterator[Sync]:
                     continue
                 # Output behind a test of a tensor is rare, and the test itself is reported as a sync.
                 if op in ("print", "format") and any(
-                    _is_tensor_test(test, tensors) for test in enclosing_tests(region, node)
+                    _is_tensor_test(test, tensors) for test in tests_in_region(region, node)
                 ):
                     continue
                 line = _line(node, op)
