@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from flatout.dashboard.run_reader import RunReader
 from flatout.launch.live import LiveVerdict
 from flatout.records.report import RunReport
+from flatout.report.dashboard import chinese_of
 from flatout.report.json import to_json
-from flatout.report.spoken import spoken
 
 # Between two looks: at least this long, and with wide bins, where there is less that is new, up to that long.
 _LOOK_S, _LONGEST_LOOK_S = 3.0, 5.0
@@ -158,7 +158,7 @@ def _look(reading: RunReader, with_history: bool) -> tuple[bytes, bytes]:
 
 def verdict_of(report: RunReport) -> dict[str, Any]:
     whole = to_json(report)
-    return {**{name: whole[name] for name in _SHOWN}, "chinese": spoken(report)}
+    return {**{name: whole[name] for name in _SHOWN}, "chinese": chinese_of(report)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from flatout.records.evidence import Evidence
 from flatout.records.message import Message, message, verbatim
 from flatout.records.report import Bound, Check, CheckState, Cost, Finding, GpuUse, Grounds, PhaseShare, Verdict
 from flatout.words.figures import plain
-from flatout.words.verdict import in_english
+from flatout.words.verdict import verdict_sentence
 
 # Below this a cause is not worth fixing; from `_BINDS` on the largest names the bound.
 WORTH_FIXING = 0.05
@@ -106,7 +106,7 @@ def with_findings(judged: Verdict, found: Sequence[Finding]) -> Verdict:
 
 
 def _told(bound: Bound, healthy: bool, grounds: Grounds | None) -> Verdict:
-    return Verdict(bound, healthy, in_english(grounds, healthy), grounds)
+    return Verdict(bound, healthy, verdict_sentence(grounds, healthy), grounds)
 
 
 def checklist(run: Evidence) -> tuple[Check, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from flatout.records.fix import SCHEMA, Fix, Quality, Tried
+from flatout.records.message import message
 from flatout.records.plan import Plan, Planned
 from flatout.records.proof import Hours, MeasuredGain
 from flatout.report.layout import add_label, draw_lines, separate_parts, wrap_sentence
@@ -16,9 +17,7 @@ from flatout.words import english
 from flatout.words.codec import encode
 
 _SAY = {
-    "healthy": "Nothing was kept: no remedy surely gains over 1% here.",
     "head": "{trials} trials in {took}; the search ended because {ended}",
-    "whole": "The profile against the bare script, in turns",
     "plan": "What would be tried, in this order",
     "no_plan": "No remedy fits what was seen; nothing would be tried.",
     "left_out": "Not tried",
@@ -68,7 +67,7 @@ def _speed(fix: Fix, width: int) -> Iterator[Text]:
         if fix.gain is not None:
             yield add_label("Gain", Text(f"{gain_with_bounds(fix.gain)}", "bold green"))
     if not fix.profile:
-        yield from wrap_sentence("", _SAY["healthy"], width)
+        yield from wrap_sentence("", message("page.fix_healthy"), width)
     if fix.ceiling is not None:
         yield from wrap_sentence("Ceiling", fix.ceiling.sentence, width)
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from flatout.records.fix import Fix
-from flatout.records.report import GpuUse, RunReport
+from flatout.records.message import Message, message
+from flatout.records.report import GpuUse, RemedyState, RunReport
 from flatout.records.timeline import Timeline
 from flatout.report import text
 from flatout.words import english
@@ -111,3 +112,23 @@ def unmeasured_names(report: RunReport, timeline: Timeline | None) -> list[str]:
         found.remove("queue")
     found.append("loss")
     return found
+
+
+def remedy_outcome(remedy: RemedyState) -> Message:
+    """What became of a remedy of the run's profile, in one line."""
+    if remedy.state == "applied":
+        live = ", ".join(f"{name} {value}" for name, value in remedy.live.items())
+        id = "remedy_state.applied_to" if live else "remedy_state.applied"
+        more = {"live": live} if live else {}
+        return Message(id, {"id": remedy.id, "value": _remedy_value(remedy.value), **more})
+    if remedy.state == "reverted":
+        return message("remedy_state.reverted", id=remedy.id, step=remedy.step, why=remedy.why)
+    if remedy.state == "refused":
+        return message("remedy_state.refused", id=remedy.id, why=remedy.why)
+    return message("remedy_state.failed", id=remedy.id, why=remedy.why)
+
+
+def _remedy_value(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {item}" for name, item in value.items()) or "on"
+    return "on" if value is True else str(value)

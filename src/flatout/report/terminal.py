@@ -17,7 +17,6 @@ from flatout.records.report import (
     HostUse,
     LineCost,
     PhaseShare,
-    RemedyState,
     RunReport,
     WorkerCost,
 )
@@ -32,7 +31,7 @@ from flatout.report.layout import (
     wrap_paragraph,
     wrap_pieces,
 )
-from flatout.report.overview import next_command
+from flatout.report.overview import next_command, remedy_outcome
 from flatout.report.stages import stage_table
 from flatout.words import english
 
@@ -71,6 +70,7 @@ _SAY = {
     "gain": "×{low:.2f} to ×{high:.2f}",
     "fix": "or: {command}",
     "unmeasured": "{n} in the source that this run did not measure: flatout check {path}",
+    "remedies": "Remedies in this run",
     "lines": "Slowest lines of your code",
     "worker_lines": "Slowest lines of a loader's worker, a sample",
     "syncs": "Syncs: where the host waits for the device",
@@ -393,13 +393,6 @@ def render_checklist(checks: Sequence[Check], unicode: bool = True) -> str:
     return "\n".join(lines[1:]) + "\n"
 
 
-_REMEDY_WORDS = {
-    "head": "Remedies in this run",
-    "applied": "{id} = {value}{live}",
-    "refused": "{id}: not applied, because {why}",
-    "failed": "{id}: not applied ({why})",
-    "reverted": "{id}: undone after {step} steps, because {why}",
-}
 _REMEDY_STYLE = {"applied": "green", "reverted": "yellow"}
 
 
@@ -407,27 +400,8 @@ def _remedies(page: Page) -> Iterator[Text]:
     remedies = page.report.remedies
     if not remedies:
         return
-    yield Text(" " + _REMEDY_WORDS["head"], "bold")
-    for one in remedies:
+    yield Text(" " + _SAY["remedies"], "bold")
+    for remedy in remedies:
         yield from wrap_paragraph(
-            one.safety, text.clean(remedy_in_words(one)), page, _REMEDY_STYLE.get(one.state, "yellow")
+            remedy.safety, remedy_outcome(remedy), page, _REMEDY_STYLE.get(remedy.state, "yellow")
         )
-
-
-def remedy_in_words(one: RemedyState) -> str:
-    """What became of it, in one line."""
-    words = _REMEDY_WORDS.get(one.state, _REMEDY_WORDS["failed"])
-    return words.format(
-        id=one.id, value=_remedy_value(one.value), live=_where_in_force(one), why=english(one.why), step=one.step
-    )
-
-
-def _remedy_value(value: object) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {one}" for name, one in value.items()) or "on"
-    return "on" if value is True else str(value)
-
-
-def _where_in_force(one: RemedyState) -> str:
-    live = ", ".join(f"{name} {value}" for name, value in one.live.items())
-    return f" ({live})" if live else ""

@@ -54,6 +54,14 @@ class _Formatter(string.Formatter):
     def __init__(self, language: Language) -> None:
         self._language = language
 
+    def convert_field(self, value: Any, conversion: Any) -> Any:
+        """`{words!c}` begins a sentence: with a capital, unless a name of the code comes first."""
+        if conversion != "c":
+            return super().convert_field(value, conversion)
+        text = self.format_field(value, "")
+        is_word = text.partition(" ")[0].rstrip(",;:").isalpha()
+        return f"{text[:1].upper()}{text[1:]}" if is_word else text
+
     def format_field(self, value: Any, format_spec: str) -> str:
         if isinstance(value, Message):
             return render(value, self._language)

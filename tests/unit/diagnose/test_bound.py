@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from flatout.diagnose.verdict import removable, verdict
 from flatout.records.report import PHASES, GpuUse, PhaseShare
+from flatout.words import english
 
 STEP_MS = 50.0
 
@@ -55,16 +56,16 @@ def test_without_a_gpu_the_cpu_computes(shares: dict[str, float], bound: str, he
     result = verdict(phases(**shares), STEP_MS, None, on_gpu=False)
 
     assert (result.bound, result.healthy) == (bound, healthy)
-    assert "GPU" not in result.sentence
+    assert "GPU" not in english(result.sentence)
 
 
 def test_the_sentence_has_the_figures() -> None:
     gpu = GpuUse(starved_share=0.5, drained_share=0.0)
 
-    assert verdict(phases(data=0.5), STEP_MS, gpu, True).sentence == (
+    assert english(verdict(phases(data=0.5), STEP_MS, gpu, True).sentence) == (
         "The GPU waits for data for 50% of each step (25 of 50 ms)."
     )
-    assert verdict(phases(), STEP_MS, None, False).sentence == (
+    assert english(verdict(phases(), STEP_MS, None, False).sentence) == (
         "The CPU computes for 100% of each 50 ms step; nothing worth fixing."
     )
 
@@ -96,7 +97,7 @@ def test_launches_cost_no_more_than_the_device_idles() -> None:
 def test_a_run_without_steps_is_not_called_healthy() -> None:
     result = verdict(phases(), None, None, False)
 
-    assert not result.healthy and "No training step" in result.sentence
+    assert not result.healthy and "No training step" in english(result.sentence)
 
 
 @given(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -11,14 +12,14 @@ import flatout.report.dashboard as dashboard
 from flatout.records.report import PHASES
 
 FOLDER = Path(dashboard.__file__).parent
-WORDS = (FOLDER / "words.js").read_text(encoding="utf-8")
 SOURCES = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.iterdir() if path.suffix in (".js", ".html")}
 
 
 def _words(language: str) -> dict[str, str]:
-    table = re.search(rf"^  {language}: {{\n(.*?)^  }},", WORDS, flags=re.DOTALL | re.MULTILINE)
-    assert table, language
-    return dict(re.findall(r'(\w+): "([^"]*)"', table[1]))
+    table = re.search(r"^const WORDS = (.*?);$", dashboard.FILES["words.js"].read().decode(), re.DOTALL | re.MULTILINE)
+    assert table
+    words: dict[str, str] = json.loads(table[1])[language]
+    return words
 
 
 def test_both_languages_have_the_same_words_with_the_same_gaps() -> None:

@@ -80,7 +80,7 @@ def test_what_was_not_tried_is_said_when_asked_for() -> None:
 def test_nothing_kept_is_no_after() -> None:
     page = _shown(replace(FIX, profile={}, gain=None, quality=Quality()))
 
-    assert "Nothing was kept" in page
+    assert "No remedy was kept" in page
     assert "After" not in page and "Quality" not in page
 
 

@@ -23,7 +23,7 @@ from flatout.problems.cases import run as evidence_of
 from flatout.records.report import Cost, Finding, Gain, Grounds, SourceSide, Unmeasured
 from flatout.records.trial import Trial
 from flatout.report.html.fix_page import FixMaterial, fix_page
-from flatout.report.html.page import as_phrase, draw_page, told
+from flatout.report.html.page import draw_page, show, show_verdict
 from flatout.report.html.proof_chinese import (
     ceiling_in_chinese,
     envelope_in_chinese,
@@ -99,7 +99,7 @@ def test_a_problem_of_another_flatout_keeps_its_own_words() -> None:
     html = draw_page(run_page(RunMaterial(replace(STARVED, findings=(replace(FOUND, code="XX999"),)))))
 
     assert "XX999 Batches are made" in _seen(html, "zh") and "It takes 47 ms." in _seen(html, "zh")
-    assert told(STARVED.verdict) == f'<span lang="en">{STARVED.verdict.sentence}</span>'
+    assert show_verdict(STARVED.verdict) == f'<span lang="en">{STARVED.verdict.sentence}</span>'
 
 
 def test_the_fix_is_told_in_chinese() -> None:
@@ -169,7 +169,7 @@ def test_and_the_ceiling(with_feed: bool) -> None:
 def test_figures_of_the_checklist_are_all_known() -> None:
     checks = chain(checklist(evidence_of()), checklist(evidence_of(gpu=on_gpu())))
 
-    spoken = [as_phrase(check.figure) for check in checks if re.search("[a-z]{3}", english(check.figure))]
+    spoken = [show(check.figure) for check in checks if re.search("[a-z]{3}", english(check.figure))]
 
     assert spoken and all("in-zh" in words for words in spoken), spoken
 

@@ -175,7 +175,7 @@ def test_a_fix_that_kept_nothing_has_a_page_and_a_way_on() -> None:
 
     html = draw_page(fix_page(FixMaterial(nothing, (), None, None, EVIL)))
 
-    assert "no remedy surely gains over 1% here" in html and "window.owned = 1</script>" not in html
+    assert "none reliably gains more than 1% here" in html and "window.owned = 1</script>" not in html
     assert next_after_fix(nothing) == "flatout run train.py --lr 1"
     assert next_after_fix(replace(nothing, left_out=FIX.left_out)) == "flatout fix --allow numeric train.py --lr 1"
 
@@ -194,4 +194,4 @@ def test_the_trials_and_the_look_are_found_beside_the_record(tmp_path: Path) -> 
 
     html = draw_page(page)
     assert stem == "fix-20260101-a" and make_page(str(folder / "fix.json"))[0] == stem
-    assert "Step times of every arm" in html and "The run over time" in html and 'id="findings"' in html
+    assert "Step times of all arms" in html and "The run over time" in html and 'id="findings"' in html

@@ -21,6 +21,7 @@ from flatout.report.html.run_page import RunMaterial, run_page
 from flatout.report.json import to_json
 from flatout.report.overview import next_command
 from flatout.report.terminal import render
+from flatout.words import english
 from tests.browser.recorded import whole_run
 from tests.unit.report.test_terminal import HEALTHY, STARVED, UNSEEN
 
@@ -118,7 +119,7 @@ def test_a_stored_run_becomes_a_file(tmp_path: Path, capsys: pytest.CaptureFixtu
     report = judge_finished_run(run.path, run.manifest.argv)
     assert code == 0 and f"wrote {file}" in capsys.readouterr().err
     assert 'data-lang="zh"' in page
-    assert _element(page, "sentence") == report.verdict.sentence
+    assert _element(page, "sentence") == english(report.verdict.sentence)
     assert _element(page, "next") == next_command(report) == "flatout fix train.py"
     words = _words(page)
     assert "loss = model(batch)" in words and "IN101" in words and "What it is" in words

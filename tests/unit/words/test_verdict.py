@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from flatout.diagnose.verdict import verdict, with_findings
 from flatout.records.report import PHASES, Bound, Cost, Finding, Gain, GpuUse, Grounds, PhaseShare, Verdict
-from flatout.words.verdict import in_chinese, in_english
+from flatout.words.render import english
+from flatout.words.verdict import verdict_in_chinese, verdict_sentence
 
 CAUSES: tuple[Bound, ...] = ("input", "transfer", "sync", "host", "cadence")
 _PAIRS: list[tuple[Bound, ...]] = [*((one,) for one in CAUSES), *permutations(CAUSES, 2)]
@@ -23,7 +24,7 @@ def _figures(sentence: str) -> list[str]:
 
 
 def _spoken(judged: Verdict) -> str:
-    chinese = in_chinese(judged)
+    chinese = verdict_in_chinese(judged)
     assert chinese is not None
     return chinese
 
@@ -35,12 +36,12 @@ def test_every_cause_is_said_with_the_same_figures(on_gpu: bool, causes: tuple[B
     costs = tuple(Cost(cause, 0.31 + 0.1 * place) for place, cause in enumerate(causes))
     grounds = Grounds(on_gpu, step_ms, None, costs)
 
-    english = in_english(grounds, False)
-    chinese = _spoken(Verdict(causes[0], False, english, grounds))
+    said = english(verdict_sentence(grounds, False))
+    chinese = _spoken(Verdict(causes[0], False, said, grounds))
 
-    assert _figures(english) == _figures(chinese) and len(_figures(english)) == 3 * len(causes)
+    assert _figures(said) == _figures(chinese) and len(_figures(said)) == 3 * len(causes)
     assert chinese.endswith("。") and not re.search("[;,.] ", chinese)
-    assert ("GPU" in english) == ("GPU" in chinese)
+    assert ("GPU" in said) == ("GPU" in chinese)
 
 
 @pytest.mark.parametrize("on_gpu", [True, False])
@@ -49,11 +50,11 @@ def test_every_cause_is_said_with_the_same_figures(on_gpu: bool, causes: tuple[B
 def test_so_is_computing(on_gpu: bool, healthy: bool, costs: tuple[Cost, ...]) -> None:
     grounds = Grounds(on_gpu, 50.0, 0.93, costs)
 
-    english = in_english(grounds, healthy)
-    chinese = _spoken(Verdict("compute", healthy, english, grounds))
+    said = english(verdict_sentence(grounds, healthy))
+    chinese = _spoken(Verdict("compute", healthy, said, grounds))
 
-    assert _figures(english) == _figures(chinese) and "93%" in chinese
-    assert ("nothing worth fixing" in english) == ("没有值得修复的问题" in chinese) == healthy
+    assert _figures(said) == _figures(chinese) and "93%" in chinese
+    assert ("nothing worth fixing" in said) == ("没有值得修复的问题" in chinese) == healthy
 
 
 def test_the_sentences_as_they_are_read() -> None:
@@ -72,11 +73,11 @@ def test_the_sentences_as_they_are_read() -> None:
 def test_no_step_is_said_too() -> None:
     judged = verdict({}, None, None, on_gpu=False)
 
-    assert "No training step" in judged.sentence and "没有看到任何训练步" in _spoken(judged)
+    assert "No training step" in english(judged.sentence) and "没有看到任何训练步" in _spoken(judged)
 
 
 def test_the_record_of_an_older_flatout_has_its_own_words_only() -> None:
-    assert in_chinese(Verdict("input", False, "The GPU waits.")) is None
+    assert verdict_in_chinese(Verdict("input", False, "The GPU waits.")) is None
 
 
 def test_a_finding_takes_the_health_out_of_both() -> None:
@@ -87,7 +88,7 @@ def test_a_finding_takes_the_health_out_of_both() -> None:
 
     assert healthy.healthy and "没有值得" in _spoken(healthy) and with_findings(healthy, []) == healthy
     assert (judged.bound, judged.healthy) == ("compute", False)
-    assert judged.sentence == "The CPU computes for 100% of each 50 ms step."
+    assert english(judged.sentence) == "The CPU computes for 100% of each 50 ms step."
     assert _spoken(judged) == "CPU 有 100% 的时间在计算，每步 50 ms。"
 
 
@@ -106,4 +107,4 @@ def test_any_run_is_judged_in_both_alike(
 
     judged = verdict(phases, step_ms, GpuUse(starved_share=starved, drained_share=drained), on_gpu)
 
-    assert _figures(judged.sentence) == _figures(_spoken(judged))
+    assert _figures(english(judged.sentence)) == _figures(_spoken(judged))

@@ -1,14 +1,25 @@
-"""The pages of the live dashboard: plain HTML, style and script, served as they lie here."""
+"""The pages of the live dashboard: plain HTML, style and script, served as they lie here, and their words."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from flatout.records.message import Message
+from flatout.records.report import RunReport
+from flatout.report.phrases import phrase
+from flatout.words.dashboard import TABLE
+from flatout.words.problems import problem_words
+from flatout.words.verdict import verdict_in_chinese
 
 _HERE = Path(__file__).parent
 # Colours and the charts are those of the report.
 _SHARED = _HERE.parent / "html"
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+# Stands in words.js for the words of both languages.
+_PLACE_OF_WORDS = b"__WORDS__"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +31,7 @@ class StaticFile:
         return _TYPES[self.path.suffix]
 
     def read(self) -> bytes:
-        return self.path.read_bytes()
+        return self.path.read_bytes().replace(_PLACE_OF_WORDS, _words())
 
 
 _PATHS = (
@@ -35,3 +46,29 @@ FILES = {path.name: StaticFile(path) for path in _PATHS}
 def page(name: str) -> str:
     """A whole page: "runs" or "run"."""
     return (_HERE / f"{name}.html").read_text(encoding="utf-8")
+
+
+def chinese_of(report: RunReport) -> dict[str, Any]:
+    """The report in Chinese: problems by their codes, findings and notices in the report's order, null if not known."""
+    known = problem_words()
+    codes = sorted({finding.code for finding in report.findings} & known.keys())
+    return {
+        "sentence": verdict_in_chinese(report.verdict),
+        "problems": {code: {**known[code]._asdict(), "title": known[code].title.chinese} for code in codes},
+        "findings": [{"cause": phrase(found.cause), "change": _if_any(found.change)} for found in report.findings],
+        "notices": [phrase(notice) for notice in report.notices],
+    }
+
+
+def _if_any(words: Message | str | None) -> str | None:
+    return None if words is None else phrase(words)
+
+
+def _words() -> bytes:
+    """As the script has them: the texts of each language by their names."""
+    words = {id.partition(".")[2]: both for id, both in TABLE.items()}
+    tables = {
+        "en": {name: both.english for name, both in words.items()},
+        "zh": {name: both.chinese for name, both in words.items()},
+    }
+    return json.dumps(tables, ensure_ascii=False, indent=1).encode()

@@ -25,7 +25,7 @@ function drawVerdict() {
   at("verdict").className = `panel verdict ${judged ? (report.verdict.healthy ? "is-good" : "is-bad") : ""}`;
   at("badge").hidden = !judged;
   if (judged) at("badge").textContent = badge(report.verdict.bound, report.verdict.healthy);
-  at("sentence").textContent = judged || (isOver() && report) ? spoken().sentence ?? report.verdict.sentence : say(now && now.steps ? "judging" : "waiting");
+  at("sentence").textContent = judged || (isOver() && report) ? translated().sentence ?? report.verdict.sentence : say(now && now.steps ? "judging" : "waiting");
   at("next-line").hidden = report === null || (!judged && !isOver());
   if (report !== null) at("next").textContent = report.next;
   at("report-line").hidden = facts.state !== "finished" || !judged;
@@ -33,7 +33,7 @@ function drawVerdict() {
 }
 
 // What is not known in Chinese is shown as it was written.
-const spoken = () => (currentLanguage() === "zh" && received.report ? received.report.chinese : { problems: {}, findings: {}, notices: {} });
+const translated = () => (currentLanguage() === "zh" && received.report ? received.report.chinese : { problems: {}, findings: [], notices: [] });
 
 const inGib = (bytes) => (bytes == null ? null : bytes / 2 ** 30);
 
@@ -116,24 +116,24 @@ function place({ file, line }) {
   return `${folder.length > 1 && file.startsWith(folder) ? file.slice(folder.length) : file}:${line}`;
 }
 
-function finding(one) {
-  const chinese = spoken().problems[one.code];
+function finding(one, number) {
+  const chinese = translated().problems[one.code];
+  const known = translated().findings[number];
   const head = make("h3", {}, make("span", { text: one.code, css: "code" }), ` ${chinese ? chinese.title : one.title} `);
   const gain = one.predicted_gain;
   if (gain) head.append(make("span", { text: `×${gain.low.toFixed(2)} – ×${gain.high.toFixed(2)}`, css: "gain", title: gain.method }));
   // The catalogue's words hold for every run; below them are those of this one, with its figures.
-  const own = (text) => {
-    const known = spoken().findings[text];
-    const said = make("span", known ? { text: known } : { text, lang: "en" });
+  const own = (part) => {
+    const said = make("span", known?.[part] ? { text: known[part] } : { text: one[part], lang: "en" });
     return chinese ? make("p", { css: "as-written" }, say("this_run"), said) : make("p", {}, said);
   };
   const box = make("article", { css: "finding" }, head);
   if (chinese) box.append(make("p", {}, ...withCode(chinese.what_it_is)));
-  box.append(own(one.cause));
+  box.append(own("cause"));
   if (one.location) box.append(make("p", {}, make("code", { text: place(one.location) })));
   const change = make("span", { text: `${say("change")} `, css: "muted" });
   if (chinese) box.append(make("p", {}, change, ...withCode(chinese.what_to_do)));
-  if (one.change) box.append(chinese ? own(one.change) : make("p", {}, change, make("span", { text: one.change, lang: "en" })));
+  if (one.change) box.append(chinese ? own("change") : make("p", {}, change, make("span", { text: one.change, lang: "en" })));
   if (one.fix) box.append(make("p", {}, make("span", { text: `${say("or_run")} `, css: "muted" }), make("code", { text: one.fix })));
   box.append(make("p", { text: say("more", { code: one.code }), css: "muted" }));
   return box;
@@ -156,8 +156,8 @@ function drawNotes() {
   if (received.trouble) at("trouble").textContent = say(received.trouble, { why: received.why });
   const notices = [...new Set([...(facts?.notices ?? []), ...(report?.notices ?? [])])];
   at("notices-panel").hidden = notices.length === 0;
-  const known = spoken().notices;
-  at("notices").replaceChildren(...notices.map((text) => make("li", known[text] ? { text: known[text] } : { text, lang: "en" })));
+  const known = new Map(translated().notices.map((chinese, number) => [report.notices[number], chinese]));
+  at("notices").replaceChildren(...notices.map((text) => make("li", known.get(text) ? { text: known.get(text) } : { text, lang: "en" })));
   const missing = ["util", "starved", "queue", "ram"].filter((name) => !charts.measured(name)).map((name) => say(`f_${name}`));
   at("unmeasured").textContent = received.now && missing.length ? say("unmeasured", { names: missing.join(", ") }) : "";
 }

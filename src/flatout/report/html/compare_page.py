@@ -13,9 +13,8 @@ from flatout.records.proof import MeasuredGain
 from flatout.records.report import Finding
 from flatout.report import text
 from flatout.report.compare import format_gain
-from flatout.report.html.compare_words import BOUNDS, sentence, word
 from flatout.report.html.drawing import Bar, Block, chart_data
-from flatout.report.html.page import Page, in_both
+from flatout.report.html.page import Page, say, show
 
 _TICKS = (0.1, 0.2, 0.5, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
 _CSS = {"faster": "is-good", "slower": "", "no sure difference": "is-open", "not measured": "is-open"}
@@ -58,7 +57,6 @@ def compare_page(compared: Compared) -> Page:
         title=f"flatout compare · {title}",
         kind=title,
         context={
-            "word": word,
             "rows": [
                 _row(compared.baseline, None, at),
                 *(_row(one.after, one, at) for one in compared.comparisons),
@@ -101,7 +99,7 @@ def _row(arm: Arm, one: Comparison | None, at: Callable[[float], float]) -> Row:
             _ABSENT if arm.step_ms is None else text.milliseconds(arm.step_ms),
             _ABSENT if arm.samples_per_step is None else f"{arm.samples_per_step:.4g}",
             "CPU" if arm.device == "cpu" else arm.device,
-            in_both(arm.bound, BOUNDS.get(arm.bound)),
+            say(f"compare_bound_{arm.bound}"),
         ),
         state="" if one is None else _STATE.get(one.judgement, ""),
         whole=_places(gain, at),
@@ -129,7 +127,7 @@ def _pair(one: Comparison, number: int) -> dict[str, Any]:
         "after": one.after,
         "judgement": one.judgement.replace(" ", "_"),
         "css": _CSS[one.judgement],
-        "sentence": sentence(one),
+        "sentence": show(one.sentence),
         "gain": None if one.gain is None else f"×{one.gain.mid:.2f}",
         "by_sample": by_sample,
         "bars": [

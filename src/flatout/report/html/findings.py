@@ -11,7 +11,7 @@ from markupsafe import Markup
 from flatout.records.message import Message
 from flatout.records.report import Finding, Location, RelatedLine
 from flatout.report import text
-from flatout.report.html.page import as_phrase, in_both, say
+from flatout.report.html.page import in_both, say, show
 from flatout.report.phrases import phrase
 from flatout.words import english
 from flatout.words.problems import problem_words
@@ -68,9 +68,9 @@ def _shown(one: Finding, explained: str) -> ShownFinding:
         severity=one.severity,
         gain=None if gain is None else say("gain_range", low=f"×{gain.low:.2f}", high=f"×{gain.high:.2f}"),
         by="" if gain is None else english(gain.method),
-        method=None if gain is None else as_phrase(gain.method),
-        cause=_cause(one.cause),
-        change=None if one.change is None else as_phrase(one.change),
+        method=None if gain is None else show(gain.method),
+        cause=show_sentence(one.cause),
+        change=None if one.change is None else show(one.change),
         fix=one.fix,
         location=one.location,
         related=one.related,
@@ -81,9 +81,12 @@ def _shown(one: Finding, explained: str) -> ShownFinding:
     )
 
 
-def _cause(words: Message | str) -> Markup:
+def show_sentence(words: Message | str) -> Markup:
+    """With a capital and a full stop."""
+    if isinstance(words, Message):
+        return say("sentence", words=words)
     chinese = phrase(words)
-    return in_both(f"{_sentence(english(words)).rstrip('.')}.", None if chinese is None else f"{chinese}。")
+    return in_both(f"{_sentence(words).rstrip('.')}.", None if chinese is None else f"{chinese}。")
 
 
 def _sentence(cause: str) -> str:

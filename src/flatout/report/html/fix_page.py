@@ -16,7 +16,7 @@ from flatout.records.trial import Trial
 from flatout.report import text
 from flatout.report.fix import remedy_with_value
 from flatout.report.html.drawing import Bar, chart_data, phase_bar
-from flatout.report.html.page import Page, as_phrase, in_both
+from flatout.report.html.page import Page, in_both, show
 from flatout.report.html.proof_chinese import (
     ceiling_in_chinese,
     envelope_in_chinese,
@@ -75,7 +75,6 @@ def fix_page(material: FixMaterial) -> Page:
             "fix": fix,
             "facts_of_fix": [shown_command(fix.command), "CPU" if fix.device == "cpu" else fix.device],
             "next": next_after_fix(fix),
-            "ended": as_phrase(fix.ended),
             "ceiling_told": None
             if fix.ceiling is None
             else in_both(f"{english(fix.ceiling.sentence)}.", f"{ceiling_in_chinese(fix.ceiling)}。"),
@@ -155,7 +154,7 @@ def _quality(fix: Fix) -> Iterator[tuple[str, str, Markup]]:
 
 
 def _told(sentence: Message | str, chinese: str | None) -> Markup:
-    return as_phrase(sentence) if chinese is None else in_both(sentence, chinese)
+    return show(sentence) if chinese is None else in_both(sentence, chinese)
 
 
 def _key(verdict: str) -> str:

@@ -20,16 +20,16 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
-from flatout.records.message import Message
+from flatout.records.message import Message, message
 from flatout.records.report import Verdict
-from flatout.report.html.chinese import CHINESE
-from flatout.report.html.english import ENGLISH
 from flatout.report.phrases import phrase
-from flatout.words import chinese, english
+from flatout.words import Language, english, render
+from flatout.words.pages import TABLE
 from flatout.words.problems import problem_words
-from flatout.words.verdict import in_chinese
+from flatout.words.verdict import verdict_in_chinese
 
-LANGUAGES = ("en", "zh")
+LANGUAGES: tuple[Language, ...] = ("en", "zh")
+_OF_CHARTS = "page.chart_"
 _STYLES = ("vendor/uPlot.min.css", "base.css", "report.css")
 _SCRIPTS = ("vendor/uPlot.iife.min.js", "charts.js", "report.js")
 # It asks to go with every copy.
@@ -60,7 +60,7 @@ def draw_page(page: Page, language: str = "en", version: str = "", now_unix_s: f
     style = Markup("".join(_read(name) + "\n" for name in _STYLES))
     licence = f"/* uPlot\n{_read(_LICENCE)}*/\n"
     script = Markup(licence + "".join(_read(name) + "\n" for name in _SCRIPTS))
-    words = {"en": _of_charts(ENGLISH), "zh": _of_charts(CHINESE)}
+    words = {language: _chart_words(language) for language in LANGUAGES}
     template = _environment().get_template(page.template)
     html = template.render(
         **page.context,
@@ -85,13 +85,17 @@ def inert_json(value: object) -> Markup:
 
 
 def say(name: str, **values: object) -> Markup:
-    """A fixed string in both languages; the style shows the one that is chosen. Values are escaped."""
-    safe = {key: escape(value) for key, value in values.items()}
-    return in_both(Markup(ENGLISH[name].format(**safe)), Markup(CHINESE[name].format(**safe)))
+    """A fixed string of the pages in both languages."""
+    return show(Message(f"page.{name}", values))
+
+
+def show(words: Message | str) -> Markup:
+    """A message in both languages. What a record holds as text is English for all."""
+    return in_both(words, phrase(words))
 
 
 def in_both(words: Message | str, chinese: str | None) -> Markup:
-    """What is English in a record, and the same in Chinese; where that is not known, English for all."""
+    """Escaped, and the style shows the language that is chosen; English for all where there is no Chinese."""
     shown = escape(english(words))
     if chinese is None:
         return Markup(f'<span lang="en">{shown}</span>')
@@ -100,30 +104,26 @@ def in_both(words: Message | str, chinese: str | None) -> Markup:
     return Markup(f'<span class="in-en" lang="en">{shown}</span><span class="in-zh" lang="zh">{chinese}</span>')
 
 
-def as_phrase(words: Message | str) -> Markup:
-    """A short sentence of a record, in Chinese where it is a common one."""
-    return in_both(words, phrase(words))
-
-
-def both(asked: Message | str) -> Markup:
-    """A sentence of the checklist."""
-    return in_both(asked, None if isinstance(asked, str) else chinese(asked))
-
-
-def title(code: str, english: str) -> Markup:
+def show_title(code: str, title: str) -> Markup:
     """That of a problem. One that the catalogue does not know has its own."""
     words = problem_words().get(code)
-    return in_both(english, None if words is None else words.title.chinese)
+    return in_both(title, None if words is None else words.title.chinese)
 
 
-def told(verdict: Verdict) -> Markup:
-    """The sentence of a verdict."""
-    return in_both(verdict.sentence, in_chinese(verdict))
+def show_verdict(verdict: Verdict) -> Markup:
+    return in_both(verdict.sentence, verdict_in_chinese(verdict))
 
 
-def _of_charts(words: Mapping[str, str]) -> dict[str, str]:
+def show_badge(verdict: Verdict) -> Markup:
+    """What bounds the run, in one word."""
+    bound = Message(f"page.bound_{verdict.bound}")
+    return show(message("page.healthy", bound=bound) if verdict.healthy else bound)
+
+
+def _chart_words(language: Language) -> dict[str, str]:
     """The words that the script needs, without their prefix."""
-    return {name.removeprefix("chart_"): text for name, text in words.items() if name.startswith("chart_")}
+    names = (id.removeprefix(_OF_CHARTS) for id in TABLE if id.startswith(_OF_CHARTS))
+    return {name: render(Message(f"{_OF_CHARTS}{name}"), language) for name in names}
 
 
 def _policy(script: str, style: str) -> str:
@@ -152,5 +152,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(say=say, both=both, as_phrase=as_phrase, title_of=title, told=told)
+    environment.globals.update(
+        say=say, show=show, show_title=show_title, show_verdict=show_verdict, show_badge=show_badge
+    )
     return environment

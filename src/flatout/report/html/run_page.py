@@ -10,6 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from flatout.records.message import Message
 from flatout.records.report import PHASES, Check, LineCost, Location, RunReport
 from flatout.records.timeline import Excerpt, SettingLine, Timeline
 from flatout.report import text
@@ -17,8 +18,7 @@ from flatout.report.html.drawing import chart_data, histogram, phase_bar
 from flatout.report.html.findings import page_findings
 from flatout.report.html.page import Page, say
 from flatout.report.html.tables import run_tables
-from flatout.report.overview import main_figures, next_command, unmeasured_names
-from flatout.report.terminal import remedy_in_words
+from flatout.report.overview import main_figures, next_command, remedy_outcome, unmeasured_names
 
 _MOST_LINES = 20
 
@@ -95,7 +95,7 @@ def run_context(material: RunMaterial) -> dict[str, Any]:
         "tables": run_tables(report, timeline, shown),
         "settings": material.settings,
         "checks": _grouped(material.checks),
-        "remedies": [_Remedied(one.id, one.safety, one.state, remedy_in_words(one)) for one in report.remedies],
+        "remedies": [_Remedied(one.id, one.safety, one.state, remedy_outcome(one)) for one in report.remedies],
         "unmeasured": unmeasured_names(report, timeline),
         "source": report.source if report.source is not None and report.source.not_measured else None,
         "notices": report.notices,
@@ -110,7 +110,7 @@ class _Remedied:
     id: str
     safety: str
     state: str
-    words: str
+    words: Message
 
 
 def _root(material: RunMaterial) -> Path | None:

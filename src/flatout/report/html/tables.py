@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from flatout.records.report import Location, RunReport
 from flatout.records.timeline import Timeline
 from flatout.report import text
-from flatout.report.html.chinese import CHINESE
-from flatout.report.html.page import in_both
+from flatout.report.html.page import say
 
 _MOST = 20
 _NONE = "–"
@@ -148,7 +147,7 @@ def _process_rows(timeline: Timeline) -> Iterator[tuple[str, ...]]:
     for one in timeline.processes:
         yield (
             str(one.pid),
-            in_both(one.role, CHINESE.get(f"chart_series_{one.role}")),
+            say(f"chart_series_{one.role}"),
             _NONE if one.cpu_cores is None else f"{one.cpu_cores:.2f}",
             _NONE if one.memory_peak_bytes is None else text.gibibytes(one.memory_peak_bytes),
             _NONE if one.read_bytes_per_s is None else f"{text.gibibytes(one.read_bytes_per_s)}/s",

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from flatout.records.message import message
 from flatout.records.report import Cost, Finding, Grounds
-from flatout.report.spoken import spoken
+from flatout.report.dashboard import chinese_of
 from flatout.words.problems import problem_words
 from tests.unit.report.test_terminal import STARVED
 
@@ -20,14 +20,12 @@ def test_the_sentence_and_the_problems_found() -> None:
     notices = (message("run.utilisation_not_measured"), "something new")
     report = replace(STARVED, verdict=verdict, findings=(FOUND, FOUND, replace(FOUND, code="XX999")), notices=notices)
 
-    said = json.loads(json.dumps(spoken(report)))
+    said = json.loads(json.dumps(chinese_of(report)))
 
     assert said["sentence"] == "GPU 等待数据的时间占每步的 61%（63.3 / 104 ms）。"
-    assert list(said["problems"]) == ["IN101"] and said["notices"] == {
-        "GPU utilisation not measured": "未测量 GPU 利用率"
-    }
+    assert list(said["problems"]) == ["IN101"] and said["notices"] == ["未测量 GPU 利用率", None]
     assert said["problems"]["IN101"]["title"] == problem_words()["IN101"].title.chinese
 
 
 def test_a_sentence_that_is_english_only_is_left_out() -> None:
-    assert spoken(STARVED)["sentence"] is None
+    assert chinese_of(STARVED)["sentence"] is None
