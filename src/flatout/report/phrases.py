@@ -46,11 +46,6 @@ PHRASES = {
     "it begins with the second epoch, after {n} s; --budget would have to be {}": (
         "它从第二个 epoch（{0} s 之后）才开始；--budget 须为 {1}"
     ),
-    "the trial was over before anything came again; a longer --budget lets it see more": (
-        "试验在同样的内容再次出现之前就结束了；更长的 --budget 能看到更多"
-    ),
-    "no evaluation was seen that could be left out": "没有看到可以省去的评估",
-    "the function was not seen in the process that trains": "在训练进程里没有看到这个函数",
     "the samples draw random numbers, and with other workers they draw others, so bit-identity cannot be asked": (
         "样本会抽取随机数，worker 不同抽到的也不同，因此无法要求逐位一致"
     ),
