@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -93,6 +93,11 @@ def cases_in(template: str) -> Callable[..., SourceCase]:
 in_each_step = cases_in(STEPS)
 
 
+def live_state(optimizers: Sequence[dict[str, Any]] = (), /, **torch: object) -> dict[str, object]:
+    """What the live process told of torch and of its optimizers."""
+    return {"torch": torch, "loaders": [], "optimizers": list(optimizers)}
+
+
 def phases(**ms: float) -> dict[str, PhaseShare]:
     """Phases by their milliseconds a step."""
     step_ms = sum(ms.values()) or 1.0
@@ -174,7 +179,7 @@ def run(
         verdict=Verdict("compute", True, "Healthy."),
         findings=(),
         overhead=Overhead(10.0, 0.0001),
-        live={"torch": {"cudnn_benchmark": True, "matmul_precision": "high"}, "loaders": [], "optimizers": []},
+        live=live_state(cudnn_benchmark=True, matmul_precision="high"),
         host=HostUse(cpu_cores=3.0, memory_peak=8 << 30),
     )
     of_evidence = set(Evidence.__dataclass_fields__)

@@ -35,7 +35,7 @@ from flatout.problems.cadence.pause_costs import (
     steady_steps,
 )
 from flatout.problems.cadence.pauses import find_evaluations, how_often
-from flatout.problems.cases import HERE, Case, SourceCase, loader, on_gpu, run, worker_cost
+from flatout.problems.cases import HERE, Case, SourceCase, cases_in, loader, on_gpu, run, worker_cost
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import WORTH
 from flatout.records.evidence import Evaluations, Evidence
@@ -174,19 +174,14 @@ for step, (x, y) in enumerate(train_loader):
         for a, b in val_loader:  # found
             hits += (model(a).argmax(1) == b).sum()
 """
-
-
-def _does(name: str, *lines: str) -> SourceCase:
-    return SourceCase(name, _STEPS % "\n        ".join(lines))
-
-
+_step = cases_in(_STEPS)
 SOURCE_CASES = (
-    _does("finds it after each step", "evaluate(model, val_loader)  # found"),
-    _does("finds it after every five", "if step % 5 == 0:", "    best = evaluate(model, val_loader)  # found"),
+    _step("finds it after each step", "evaluate(model, val_loader)  # found"),
+    _step("finds it after every five", "if step % 5 == 0:", "    best = evaluate(model, val_loader)  # found"),
     SourceCase("finds it in the body of the loop", _INLINE),
-    _does("quiet when it is once an epoch", "pass"),
-    _does("quiet when it is every thousand steps", "if step % 1000 == 0:", "    evaluate(model, val_loader)"),
-    _does("quiet when the interval is not known", "if step % args.every == 0:", "    evaluate(model, val_loader)"),
+    _step("quiet when it is once an epoch", "pass"),
+    _step("quiet when it is every thousand steps", "if step % 1000 == 0:", "    evaluate(model, val_loader)"),
+    _step("quiet when the interval is not known", "if step % args.every == 0:", "    evaluate(model, val_loader)"),
     SourceCase(
         "quiet when it looks at one batch",
         (_STEPS % "evaluate(model, val_loader)").replace("    model.train()", "        break\n    model.train()"),

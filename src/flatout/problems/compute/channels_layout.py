@@ -31,7 +31,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from flatout.problems.cases import Case, SourceCase, on_gpu, run
+from flatout.problems.cases import Case, SourceCase, live_state, on_gpu, run
 from flatout.problems.compute.device import gpu_passes_ms, is_gpu_bound, needed_shares, unit_activity
 from flatout.problems.compute.precision import HALF, is_agent_training
 from flatout.problems.found import FoundInRun, FoundInSource
@@ -116,8 +116,7 @@ def _case(name: str, found: bool, gpu: GpuUse | None = None, gpus: tuple[GpuStat
         "convolution_share": 0.95,
         **state,
     }
-    live = {"torch": known, "loaders": [], "optimizers": []}
-    return Case(name, run(gpu=gpu or on_gpu(), gpus=gpus, live=live), found)
+    return Case(name, run(gpu=gpu or on_gpu(), gpus=gpus, live=live_state(**known)), found)
 
 
 CASES = (

@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from flatout.problems.cases import Case, SourceCase, on_gpu, run
+from flatout.problems.cases import Case, SourceCase, live_state, on_gpu, run
 from flatout.problems.compute.device import gpu_passes_ms, is_gpu_bound, needed_shares, unit_activity
 from flatout.problems.found import FoundInRun, FoundInSource, Severity
 from flatout.problems.prediction import by_step
@@ -88,19 +88,15 @@ def _gain(run: Evidence, everything: bool) -> Gain | None:
     return gain if gain is not None and gain.mid >= _NOTICED else None
 
 
-def _live(**state: object) -> dict[str, object]:
-    return {"torch": state, "loaders": [], "optimizers": []}
-
-
 CASES = (
     Case(
         "finds it when cudnn is held to it",
-        run(gpu=on_gpu(), live=_live(cudnn_deterministic=True, cudnn_benchmark=False)),
+        run(gpu=on_gpu(), live=live_state(cudnn_deterministic=True, cudnn_benchmark=False)),
         found=True,
     ),
     Case(
         "finds it when all of torch is",
-        run(gpu=on_gpu(), live=_live(cudnn_deterministic=False, deterministic_algorithms=True)),
+        run(gpu=on_gpu(), live=live_state(cudnn_deterministic=False, deterministic_algorithms=True)),
         found=True,
     ),
     Case(
@@ -108,12 +104,12 @@ CASES = (
         run(
             gpu=on_gpu(sm_active=0.86, tensor_active=0.14),
             gpus=(GpuState(0, dram_active=0.31),),
-            live=_live(cudnn_deterministic=True, convolution_share=1.0),
+            live=live_state(cudnn_deterministic=True, convolution_share=1.0),
         ),
         found=True,
     ),
-    Case("quiet when it is off", run(gpu=on_gpu(), live=_live(cudnn_deterministic=False)), found=False),
-    Case("quiet on a CPU", run(live=_live(cudnn_deterministic=True)), found=False),
+    Case("quiet when it is off", run(gpu=on_gpu(), live=live_state(cudnn_deterministic=False)), found=False),
+    Case("quiet on a CPU", run(live=live_state(cudnn_deterministic=True)), found=False),
 )
 
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cases import Case, SourceCase, on_gpu, run
+from flatout.problems.cases import Case, SourceCase, live_state, on_gpu, run
 from flatout.problems.compute.device import float32_share, gpu_passes_ms, is_gpu_bound, product_share, tf32_factor
 from flatout.problems.compute.precision import (
     DECIDED,
@@ -100,9 +100,8 @@ def _facts(device: str) -> RunFacts:
 
 def _case(name: str, found: bool, device: str = "NVIDIA H200", gpu: GpuUse | None = None, **state: object) -> Case:
     torch = {"matmul_precision": "highest", "matmul_allow_tf32": False, "grad_dtypes": {"float32": 1.0}, **state}
-    live = {"torch": torch, "loaders": [], "optimizers": []}
-    card = (GpuState(0, dram_active=0.25),)
-    return Case(name, run(gpu=gpu or on_gpu(tensor_active=0.0), gpus=card, run=_facts(device), live=live), found)
+    card, known = (GpuState(0, dram_active=0.25),), live_state(**torch)
+    return Case(name, run(gpu=gpu or on_gpu(tensor_active=0.0), gpus=card, run=_facts(device), live=known), found)
 
 
 CASES = (

@@ -27,7 +27,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from flatout.problems.cases import Case, SourceCase, on_gpu, run
+from flatout.problems.cases import Case, SourceCase, live_state, on_gpu, run
 from flatout.problems.compute.device import (
     bf16_factor,
     float32_share,
@@ -134,7 +134,7 @@ def _case(
     dtypes: dict[str, float] | None = None,
     gpus: tuple[GpuState, ...] = (),
 ) -> Case:
-    live = {"torch": {"matmul_precision": "high", "grad_dtypes": dtypes or {"float32": 1.0}}, "loaders": []}
+    live = live_state(matmul_precision="high", grad_dtypes=dtypes or {"float32": 1.0})
     facts = RunFacts("run", ("train.py",), 0, 300, 30.0, 1, "NVIDIA H200", "2.13.0", "3.12")
     return Case(name, run(gpu=gpu or on_gpu(tensor_active=0.35), gpus=gpus, run=facts, live=live), found)
 

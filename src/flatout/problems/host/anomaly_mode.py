@@ -26,7 +26,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from flatout.problems.cases import Case, SourceCase, on_gpu, run
+from flatout.problems.cases import Case, SourceCase, live_state, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.host.with_blocks import find_around_training
 from flatout.problems.prediction import by_step, device_work_ms
@@ -101,8 +101,7 @@ def _switch(run: Evidence) -> Location | None:
     return None
 
 
-_ON = {"torch": {"anomaly_mode": True}, "loaders": [], "optimizers": []}
-_OFF = {"torch": {"anomaly_mode": False}, "loaders": [], "optimizers": []}
+_ON, _OFF = live_state(anomaly_mode=True), live_state(anomaly_mode=False)
 _WITHIN = """\
 def training_step(batch):
     with torch.autograd.detect_anomaly():
@@ -144,9 +143,7 @@ CASES = (
         ),
         found=False,
     ),
-    Case(
-        "quiet when torch's state is not known", run(live={"torch": {}, "loaders": [], "optimizers": []}), found=False
-    ),
+    Case("quiet when torch's state is not known", run(live=live_state()), found=False),
 )
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from flatout.problems.cases import SourceCase
+from flatout.problems.cases import SourceCase, cases_in
 from flatout.problems.found import FoundInSource, step_of
 from flatout.problems.host.optimizers import find_updates
 from flatout.records.message import message
@@ -69,24 +69,19 @@ for x, y in loader:
     criterion(model(x), y).backward()
     optimizer.step()
 """
-
-
-def _does(name: str, *lines: str) -> SourceCase:
-    return SourceCase(name, _LOOP % "\n    ".join(lines))
-
-
+_step = cases_in(_LOOP)
 SOURCE_CASES = (
-    _does("finds it when zeros are asked for", "optimizer.zero_grad(set_to_none=False)  # found"),
-    _does("finds it when they are asked for by place", "model.zero_grad(False)  # found"),
-    _does(
+    _step("finds it when zeros are asked for", "optimizer.zero_grad(set_to_none=False)  # found"),
+    _step("finds it when they are asked for by place", "model.zero_grad(False)  # found"),
+    _step(
         "finds it in a loop",
         "for p in model.parameters():  # found",
         "    if p.grad is not None:",
         "        p.grad.data.zero_()",
     ),
-    _does("quiet when gradients are dropped", "optimizer.zero_grad()", "model.zero_grad(set_to_none=True)"),
-    _does("quiet when the loop drops them", "for p in model.parameters():", "    p.grad = None"),
-    _does("quiet when it cannot be told", "optimizer.zero_grad(set_to_none=keep)"),
+    _step("quiet when gradients are dropped", "optimizer.zero_grad()", "model.zero_grad(set_to_none=True)"),
+    _step("quiet when the loop drops them", "for p in model.parameters():", "    p.grad = None"),
+    _step("quiet when it cannot be told", "optimizer.zero_grad(set_to_none=keep)"),
     SourceCase(
         "quiet when a graph was captured", "graph = torch.cuda.CUDAGraph()\n" + _LOOP % "model.zero_grad(False)"
     ),

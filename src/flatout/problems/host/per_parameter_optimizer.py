@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from flatout.problems.cases import Case, SourceCase, on_gpu, run
+from flatout.problems.cases import Case, SourceCase, cases_in, live_state, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource, step_of
 from flatout.problems.host.optimizers import FUSED, Optimizer, ParameterUpdate, find_optimizers, find_updates
 from flatout.problems.hot_lines import host_lines, text_at
@@ -141,7 +141,7 @@ def _change(how: str, name: str, fuses: bool) -> Message:
 
 def _with(met: int = 1, kind: str = "torch.optim.adamw.AdamW", **changes: Any) -> dict[str, Any]:
     known = {"class": kind, "fused": None, "foreach": None, "params": 160, **changes}
-    return {"live": {"torch": {}, "loaders": [], "optimizers": [known]}, "optimizers_met": met}
+    return {"live": live_state([known]), "optimizers_met": met}
 
 
 _LONG = {"forward": 25.0, "backward": 35.0, "optimizer": 40.0}
@@ -275,12 +275,7 @@ def train(model, loader, lr):
                 p.data -= lr * p.grad
         head_optimizer.step()
 """
-
-
-def _does(name: str, *lines: str) -> SourceCase:
-    return SourceCase(name, _LOOP % "\n    ".join(lines))
-
-
+_step = cases_in(_LOOP)
 _OFF = "from torch import optim\noptimizer = optim.AdamW(model.parameters(), lr=1e-3, foreach=False)  # found\n"
 SOURCE_CASES = (
     SourceCase("finds it when foreach is off", _OFF + _LOOP % "pass"),
@@ -291,22 +286,22 @@ SOURCE_CASES = (
         "quiet when nobody makes that optimizer",
         _OWN_STEP.split("optimizer = ")[0].replace("  # found", "") + _LOOP % "pass",
     ),
-    _does(
+    _step(
         "finds it when targets follow slowly",
         "for p, t in zip(net.parameters(), target.parameters()):  # found",
         "    t.data.copy_(tau * p.data + (1 - tau) * t.data)",
     ),
-    _does(
+    _step(
         "finds it when each gradient is clipped by itself",
         "for p in model.parameters():  # found",
         "    torch.nn.utils.clip_grad_norm_(p, 1.0)",
     ),
     SourceCase("quiet when foreach is on", _OFF.replace("foreach=False)  # found", "foreach=True)") + _LOOP % "pass"),
     SourceCase("quiet when nobody says", _OFF.replace(", foreach=False)  # found", ")") + _LOOP % "pass"),
-    _does("quiet when all are clipped at once", "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"),
-    _does("quiet when parts are frozen", "for p in model.parameters():", "    p.requires_grad_(False)"),
-    _does("quiet when gradients are dropped", "for p in model.parameters():", "    p.grad = None"),
-    _does(
+    _step("quiet when all are clipped at once", "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"),
+    _step("quiet when parts are frozen", "for p in model.parameters():", "    p.requires_grad_(False)"),
+    _step("quiet when gradients are dropped", "for p in model.parameters():", "    p.grad = None"),
+    _step(
         "quiet when targets are copied every thousand steps",
         "if step % 1000 == 0:",
         "    for p, t in zip(net.parameters(), target.parameters()):",

@@ -23,7 +23,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from flatout.problems.cases import SourceCase
+from flatout.problems.cases import SourceCase, cases_in
 from flatout.problems.found import FoundInSource
 from flatout.problems.measuring.clocks import Interval, find_intervals
 from flatout.records.message import message
@@ -108,42 +108,37 @@ def train(model, loader, device):
         optimizer.step()
         end = time.time()
 """
-
-
-def _body(name: str, *lines: str) -> SourceCase:
-    return SourceCase(name, _LOOP % "\n        ".join(lines))
-
-
+_step = cases_in(_LOOP)
 SOURCE_CASES = (
-    _body(
+    _step(
         "finds it when the copy alone is measured",
         "start = time.time()",
         "x, y = x.to(device), y.to(device)",
         "data_time = time.time() - start  # found",
     ),
-    _body(
+    _step(
         "finds it when a meter gets next to nothing",
         "end = time.time()",
         "data_time.update(time.time() - end)  # found",
     ),
-    _body(
+    _step(
         "finds it when two readings are kept",
         "t0 = time.perf_counter()",
         "x = x.cuda()",
         "t1 = time.perf_counter()",
         'times["data"] += t1 - t0  # found',
     ),
-    _body("quiet when it begins before the fetch", "data_time.update(time.time() - end)", "x = x.to(device)"),
-    _body(
+    _step("quiet when it begins before the fetch", "data_time.update(time.time() - end)", "x = x.to(device)"),
+    _step(
         "quiet when it says that it is the copy",
         "start = time.time()",
         "x = x.to(device)",
         "transfer_time = time.time() - start",
     ),
-    _body(
+    _step(
         "quiet when the step is measured", "start = time.time()", "out = model(x)", "forward_time = time.time() - start"
     ),
-    _body(
+    _step(
         "quiet when a batch is fetched inside",
         "start = time.time()",
         "more = next(batches)",

@@ -23,7 +23,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-from flatout.problems.cases import SourceCase
+from flatout.problems.cases import SourceCase, cases_in
 from flatout.problems.found import FoundInSource
 from flatout.problems.measuring.clocks import Interval, find_intervals
 from flatout.records.message import message
@@ -166,14 +166,9 @@ for x, y in loader:
     optimizer.step()
     step_time.update(time.time() - start)
 """
-
-
-def _body(name: str, *lines: str) -> SourceCase:
-    return SourceCase(name, _LOOP % "\n        ".join(lines))
-
-
+_step = cases_in(_LOOP)
 SOURCE_CASES = (
-    _body(
+    _step(
         "finds it around forward and backward",
         "start = time.perf_counter()",
         "loss = criterion(model(x), y)",
@@ -182,7 +177,7 @@ SOURCE_CASES = (
         "loss.backward()",
         "backward_time = time.perf_counter() - start  # found",
     ),
-    _body(
+    _step(
         "finds it when two readings are kept",
         "t0 = time.time()",
         "loss = criterion(model(x), y)",
@@ -190,14 +185,14 @@ SOURCE_CASES = (
         "loss.backward()",
         "meters.update(forward=t1 - t0)  # found",
     ),
-    _body(
+    _step(
         "finds it when a helper steps, and it is shown seldom",
         "start = time.time()",
         "loss = advance(model, x, y)",
         "if step % 100 == 0:",
         "    print(time.time() - start)  # found",
     ),
-    _body(
+    _step(
         "finds it when times are added up",
         "t0 = time.time()",
         "loss = criterion(model(x), y)",
@@ -205,8 +200,8 @@ SOURCE_CASES = (
         "loss.backward()",
         "forward_time = forward_time + t1 - t0  # found",
     ),
-    _body("quiet when the whole turn is measured", "loss = criterion(model(x), y)", "loss.backward()"),
-    _body(
+    _step("quiet when the whole turn is measured", "loss = criterion(model(x), y)", "loss.backward()"),
+    _step(
         "quiet when it waits before the clock is read",
         "start = time.time()",
         "loss = criterion(model(x), y)",
@@ -214,7 +209,7 @@ SOURCE_CASES = (
         "forward_time = time.time() - start",
         "loss.backward()",
     ),
-    _body(
+    _step(
         "quiet when a result is read inside",
         "start = time.time()",
         "loss = criterion(model(x), y)",
@@ -222,7 +217,7 @@ SOURCE_CASES = (
         "forward_time = time.time() - start",
         "loss.backward()",
     ),
-    _body(
+    _step(
         "quiet when nothing is launched inside",
         "start = time.time()",
         "names = [tidy(name) for name in list(loader.names)]",
@@ -230,7 +225,7 @@ SOURCE_CASES = (
         "loss = criterion(model(x), y)",
         "loss.backward()",
     ),
-    _body(
+    _step(
         "quiet when a scaler looks at the gradients",
         "start = time.time()",
         "loss = criterion(model(x), y)",
@@ -238,7 +233,7 @@ SOURCE_CASES = (
         "scaler.step(optimizer)",
         "step_time = time.time() - start",
     ),
-    _body(
+    _step(
         "quiet when it asks whether time is up",
         "loss = criterion(model(x), y)",
         "loss.backward()",

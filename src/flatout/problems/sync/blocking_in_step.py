@@ -24,7 +24,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
+from flatout.problems.cases import HERE, Case, SourceCase, cases_in, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource, step_of
 from flatout.problems.hot_lines import host_lines, text_at
 from flatout.problems.prediction import by_sparing_host
@@ -221,25 +221,20 @@ for camera in cameras:
     render(camera).backward()
     optimizer.step()
 """
-
-
-def _does(name: str, *lines: str) -> SourceCase:
-    return SourceCase(name, _LOOP % "\n        ".join(lines))
-
-
+_step = cases_in(_LOOP)
 SOURCE_CASES = (
-    _does("finds it when each step sleeps", "time.sleep(0.01)  # found"),
-    _does(
+    _step("finds it when each step sleeps", "time.sleep(0.01)  # found"),
+    _step(
         "finds it when each step runs a program", "subprocess.run(['nvidia-smi'])  # found", "os.system('x')  # found"
     ),
-    _does("finds it when each step asks a server", "requests.post(url, json={'step': step})  # found"),
-    _does("finds it when a meter waits for its clock", "cpu = psutil.cpu_percent(interval=0.1)  # found"),
-    _does("finds it when the ranks wait for each other", "dist.barrier()  # found"),
-    _does("finds it when somebody has to press a key", "input('next?')  # found"),
+    _step("finds it when each step asks a server", "requests.post(url, json={'step': step})  # found"),
+    _step("finds it when a meter waits for its clock", "cpu = psutil.cpu_percent(interval=0.1)  # found"),
+    _step("finds it when the ranks wait for each other", "dist.barrier()  # found"),
+    _step("finds it when somebody has to press a key", "input('next?')  # found"),
     SourceCase("finds it in a viewer that the step asks", {"train.py": _VIEWED, "viewer.py": _VIEWER}),
-    _does("quiet when it is done now and then", "if step % 500 == 0:", "    requests.post(url)", "    dist.barrier()"),
-    _does("quiet when it only polls", "cpu = psutil.cpu_percent(interval=None)", "time.sleep(0)"),
-    _does("quiet when somebody else's run is meant", "session.run(batch)", "queue.get()", "cache.get('x')"),
+    _step("quiet when it is done now and then", "if step % 500 == 0:", "    requests.post(url)", "    dist.barrier()"),
+    _step("quiet when it only polls", "cpu = psutil.cpu_percent(interval=None)", "time.sleep(0)"),
+    _step("quiet when somebody else's run is meant", "session.run(batch)", "queue.get()", "cache.get('x')"),
     SourceCase("quiet when it is after the loop", _LOOP % "pass" + "    time.sleep(1)\n    dist.barrier()\n"),
     SourceCase(
         "quiet when input is a tensor's name",

@@ -25,8 +25,7 @@ from collections.abc import Iterator
 
 from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource, step_of
-from flatout.problems.prediction import by_sparing_host
-from flatout.problems.sync.waits import EXPLICIT, list_sites, sites_of, timed_ms
+from flatout.problems.sync.waits import EXPLICIT, report_waits, sites_of, timed_ms
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
 from flatout.records.report import SyncSite
@@ -50,22 +49,12 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if not run.on_gpu:
         return
     sites = sites_of(run, EXPLICIT)
-    waits_ms = timed_ms(run, sites)
-    count = sum(site.per_step for site in sites)
-    gain = by_sparing_host(run, waits_ms, message("sy303.gain", wait_ms=waits_ms, step_ms=run.step_ms))
-    if gain is None:
-        return
-    yield FoundInRun(
-        location=sites[0].location,
-        evidence={
-            "synchronize_per_step": round(count, 2),
-            "sync_ms_per_step": round(waits_ms, 2),
-            "lines": list_sites(run, sites),
-        },
-        cause=message("sy303.cause", count=count, wait_ms=waits_ms, step_ms=run.step_ms),
-        change=message("sy303.change", lines=list_sites(run, sites)),
-        predicted_gain=gain,
-    )
+    wait_ms = timed_ms(run, sites)
+    evidence: dict[str, float | int | str] = {
+        "synchronize_per_step": round(sum(site.per_step for site in sites), 2),
+        "sync_ms_per_step": round(wait_ms, 2),
+    }
+    yield from report_waits(run, "sy303", sites, wait_ms, evidence)
 
 
 _MS = {"data": 1.0, "forward": 30.0, "backward": 20.0, "optimizer": 9.0, "sync": 39.0, "other": 1.0}

@@ -28,11 +28,17 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
+from flatout.problems.cases import HERE, Case, SourceCase, cases_in, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource, step_of
 from flatout.problems.hot_lines import ms_at
-from flatout.problems.prediction import by_sparing_host
-from flatout.problems.sync.waits import HIDDEN, hidden_ms, is_per_parameter, list_sites, sites_of, timed_ms
+from flatout.problems.sync.waits import (
+    HIDDEN,
+    hidden_ms,
+    is_per_parameter,
+    report_waits,
+    sites_of,
+    timed_ms,
+)
 from flatout.records.evidence import Evidence
 from flatout.records.message import Message, message
 from flatout.records.report import LineCost, SyncSite
@@ -61,23 +67,13 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if not run.on_gpu:
         return
     sites = [site for site in sites_of(run, HIDDEN) if not is_per_parameter(run, site)]
-    waits_ms = hidden_ms(run, sites) + timed_ms(run, [site for site in sites if site.ms is not None])
-    count = sum(site.per_step for site in sites)
-    gain = by_sparing_host(run, waits_ms, message("sy302.gain", wait_ms=waits_ms, step_ms=run.step_ms))
-    if gain is None:
-        return
+    wait_ms = hidden_ms(run, sites) + timed_ms(run, [site for site in sites if site.ms is not None])
     dearest = sorted(sites, key=lambda site: -(site.ms or ms_at(run, site.location)))
-    yield FoundInRun(
-        location=dearest[0].location,
-        evidence={
-            "hidden_syncs_per_step": round(count, 2),
-            "wait_ms_per_step": round(waits_ms, 2),
-            "lines": list_sites(run, dearest),
-        },
-        cause=message("sy302.cause", count=count, wait_ms=waits_ms, step_ms=run.step_ms),
-        change=message("sy302.change", lines=list_sites(run, dearest)),
-        predicted_gain=gain,
-    )
+    evidence: dict[str, float | int | str] = {
+        "hidden_syncs_per_step": round(sum(site.per_step for site in sites), 2),
+        "wait_ms_per_step": round(wait_ms, 2),
+    }
+    yield from report_waits(run, "sy302", dearest, wait_ms, evidence)
 
 
 _MASK = SyncSite(HERE, "loss", "hidden", 3.0, None)
@@ -395,39 +391,34 @@ def train(model, loader, device):
         loss.backward()
         optimizer.step()
 """
-
-
-def _does(name: str, *lines: str) -> SourceCase:
-    return SourceCase(name, _LOOP % "\n    ".join(lines))
-
-
+_step = cases_in(_LOOP)
 SOURCE_CASES = (
     SourceCase("finds it in a loss that the step calls", _IN_A_LOSS),
-    _does("finds it when a mask picks elements", "error = error[y > 0]  # found"),
-    _does("finds it when a mask has a name", "keep = (y > 0) & (y < 9)", "error = error[:, keep]  # found"),
-    _does("finds it when a mask takes a tensor", "error[y > 0] = output[0]  # found"),
-    _does(
+    _step("finds it when a mask picks elements", "error = error[y > 0]  # found"),
+    _step("finds it when a mask has a name", "keep = (y > 0) & (y < 9)", "error = error[:, keep]  # found"),
+    _step("finds it when a mask takes a tensor", "error[y > 0] = output[0]  # found"),
+    _step(
         "finds it when a mask is made of truths of the host",
         "keep = torch.tensor([one is not None for one in batch['next']], device=device, dtype=torch.bool)",
         "error[keep] = output[0]  # found",
     ),
-    _does("finds it when positions are asked for", "at = torch.where(y > 0)  # found"),
-    _does("finds it when classes are list_sites", "classes = torch.unique(y)  # found"),
-    _does("finds it when elements are selected", "error = error.masked_select(y.ge(1))  # found"),
-    _does("finds it when a branch hangs on a tensor", "if y.sum() > 0:  # found", "    error = error * 2"),
-    _does("finds it when a branch in one line does", "scale = 2.0 if (y == 1).any() else 1.0  # found"),
-    _does("finds it when a tensor says how large", "at = torch.arange(lengths.max(), device=device)  # found"),
-    _does("finds it when a tensor says where to cut", "longest = lengths.max()", "error = error[:, :longest]  # found"),
-    _does("finds it when rows are repeated", "error = error.repeat_interleave(lengths, dim=0)  # found"),
-    _does("finds it when numbers become a tensor", "w = torch.tensor([y.sum(), error.max()])  # found"),
-    _does("quiet when a mask weighs", "error = (error * (y > 0)).sum() / (y > 0).sum()"),
-    _does("quiet when a mask is filled with a number", "error[y > 0] = 0.0", "error = error.masked_fill(y > 0, 0.0)"),
-    _does("quiet when positions are known", "error = error[:, 3:]", "error = error[torch.arange(3)]"),
-    _does("quiet when both branches are computed", "error = torch.where(y > 0, error, 0.0)"),
-    _does("quiet when it is done now and then", "if step % 100 == 0:", "    classes = torch.unique(y)"),
-    _does("quiet when the mask is on the host", 'many = batch["y"][batch["y"] > 0]'),
-    _does("quiet when rows are repeated equally", "error = error.repeat_interleave(4, dim=0)"),
-    _does("quiet when a number of the batch is asked", "if x.shape[0] > 3:", "    error = error[: len(x)]"),
+    _step("finds it when positions are asked for", "at = torch.where(y > 0)  # found"),
+    _step("finds it when classes are list_sites", "classes = torch.unique(y)  # found"),
+    _step("finds it when elements are selected", "error = error.masked_select(y.ge(1))  # found"),
+    _step("finds it when a branch hangs on a tensor", "if y.sum() > 0:  # found", "    error = error * 2"),
+    _step("finds it when a branch in one line does", "scale = 2.0 if (y == 1).any() else 1.0  # found"),
+    _step("finds it when a tensor says how large", "at = torch.arange(lengths.max(), device=device)  # found"),
+    _step("finds it when a tensor says where to cut", "longest = lengths.max()", "error = error[:, :longest]  # found"),
+    _step("finds it when rows are repeated", "error = error.repeat_interleave(lengths, dim=0)  # found"),
+    _step("finds it when numbers become a tensor", "w = torch.tensor([y.sum(), error.max()])  # found"),
+    _step("quiet when a mask weighs", "error = (error * (y > 0)).sum() / (y > 0).sum()"),
+    _step("quiet when a mask is filled with a number", "error[y > 0] = 0.0", "error = error.masked_fill(y > 0, 0.0)"),
+    _step("quiet when positions are known", "error = error[:, 3:]", "error = error[torch.arange(3)]"),
+    _step("quiet when both branches are computed", "error = torch.where(y > 0, error, 0.0)"),
+    _step("quiet when it is done now and then", "if step % 100 == 0:", "    classes = torch.unique(y)"),
+    _step("quiet when the mask is on the host", 'many = batch["y"][batch["y"] > 0]'),
+    _step("quiet when rows are repeated equally", "error = error.repeat_interleave(4, dim=0)"),
+    _step("quiet when a number of the batch is asked", "if x.shape[0] > 3:", "    error = error[: len(x)]"),
     SourceCase(
         "quiet when no device is in sight",
         _IN_A_LOSS.replace("device", "size")

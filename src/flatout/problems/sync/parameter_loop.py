@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
+from flatout.problems.cases import HERE, Case, SourceCase, live_state, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource, step_of
 from flatout.problems.hot_lines import ms_at, place_name
 from flatout.problems.prediction import by_sparing_host
@@ -67,7 +67,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     )
 
 
-_LIVE = {"torch": {}, "loaders": [], "optimizers": [{"class": "torch.optim.adamw.AdamW", "fused": True, "params": 180}]}
+_LIVE = live_state([{"class": "torch.optim.adamw.AdamW", "fused": True, "params": 180}])
 _DRY = on_gpu(util_mean=50.0, drained_share=0.6)
 _MS = {"data": 1.0, "forward": 30.0, "backward": 30.0, "optimizer": 8.0, "sync": 19.0, "other": 12.0}
 _LOOP = SyncSite(HERE, "check", "bool", 360.0, 18.0)

@@ -24,10 +24,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
+from flatout.problems.cases import HERE, Case, SourceCase, cases_in, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource, step_of
-from flatout.problems.prediction import by_sparing_host
-from flatout.problems.sync.waits import RESULTS, is_per_parameter, list_sites, sites_of, timed_ms
+from flatout.problems.sync.waits import RESULTS, is_per_parameter, report_waits, sites_of, timed_ms
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
 from flatout.records.report import Location, SyncSite
@@ -46,23 +45,13 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if not run.on_gpu:
         return
     sites = [site for site in sites_of(run, RESULTS) if not is_per_parameter(run, site)]
-    waits_ms = timed_ms(run, sites)
-    count = sum(site.per_step for site in sites)
-    gain = by_sparing_host(run, waits_ms, message("sy301.gain", wait_ms=waits_ms, step_ms=run.step_ms))
-    if gain is None:
-        return
-    yield FoundInRun(
-        location=sites[0].location,
-        evidence={
-            "syncs_per_step": round(count, 2),
-            "sync_ms_per_step": round(waits_ms, 2),
-            "drained_share": round(run.drained_share or 0.0, 3),
-            "lines": list_sites(run, sites),
-        },
-        cause=message("sy301.cause", count=count, wait_ms=waits_ms, step_ms=run.step_ms),
-        change=message("sy301.change", lines=list_sites(run, sites)),
-        predicted_gain=gain,
-    )
+    wait_ms = timed_ms(run, sites)
+    evidence: dict[str, float | int | str] = {
+        "syncs_per_step": round(sum(site.per_step for site in sites), 2),
+        "sync_ms_per_step": round(wait_ms, 2),
+        "drained_share": round(run.drained_share or 0.0, 3),
+    }
+    yield from report_waits(run, "sy301", sites, wait_ms, evidence)
 
 
 def _site(op: str, ms: float, per_step: float = 1.0, line: int = 10, function: str = "train") -> SyncSite:
@@ -368,23 +357,18 @@ class Detector:
             scores.append(self.fit_inner(x).item())
         return scores
 """
-
-
-def _reads(name: str, *lines: str) -> SourceCase:
-    return SourceCase(name, _LOOP % "\n    ".join(lines))
-
-
+_step = cases_in(_LOOP)
 SOURCE_CASES = (
-    _reads("finds it when the loss is read each step", "total += loss.item()  # found"),
-    _reads("finds it when a weighted loss is summed", "total += loss.item() * len(x)  # found"),
-    _reads("finds it when hits are counted", "steps += (output.argmax(1) == y).sum().item()  # found"),
-    _reads("finds it when a loss is printed", 'print(f"loss {loss:.4f}")  # found'),
-    _reads("finds it when a progress bar shows it", "bar.set_postfix(loss=loss.item())  # found"),
-    _reads("finds it when results go to the host", "losses.append(output.detach().cpu().numpy())  # found"),
-    _reads("finds it when a number is made of it", "total += float(loss)  # found"),
-    _reads("finds it on the one rank that logs", "if rank == 0:", "    total += loss.item()  # found"),
-    _reads("finds it when a step hangs on the loss", "if loss > 100:  # found", "    steps += 1"),
-    _reads(
+    _step("finds it when the loss is read each step", "total += loss.item()  # found"),
+    _step("finds it when a weighted loss is summed", "total += loss.item() * len(x)  # found"),
+    _step("finds it when hits are counted", "steps += (output.argmax(1) == y).sum().item()  # found"),
+    _step("finds it when a loss is printed", 'print(f"loss {loss:.4f}")  # found'),
+    _step("finds it when a progress bar shows it", "bar.set_postfix(loss=loss.item())  # found"),
+    _step("finds it when results go to the host", "losses.append(output.detach().cpu().numpy())  # found"),
+    _step("finds it when a number is made of it", "total += float(loss)  # found"),
+    _step("finds it on the one rank that logs", "if rank == 0:", "    total += loss.item()  # found"),
+    _step("finds it when a step hangs on the loss", "if loss > 100:  # found", "    steps += 1"),
+    _step(
         "finds it when a bar is given the loss of the step before",
         'bar.set_description(f"{last:.3f}")  # found',
         "last = loss",
@@ -395,17 +379,17 @@ SOURCE_CASES = (
     SourceCase("finds it when one method leaves it to another", _SHOWN),
     SourceCase("finds it when whoever calls the step is not there", _NO_LOOP),
     SourceCase("finds it in what Lightning calls", _LIGHTNING),
-    _reads("quiet when a remainder says it is time", "if np.remainder(step, 100) == 0:", "    print(loss.item())"),
+    _step("quiet when a remainder says it is time", "if np.remainder(step, 100) == 0:", "    print(loss.item())"),
     SourceCase("quiet when a helper has brought it to the host", _BROUGHT),
     SourceCase("quiet when it scores, whatever it fits on the way", _SCORING),
-    _reads("quiet when it is read every hundred steps", "if step % 100 == 0:", "    print(loss.item())"),
-    _reads("quiet when the loop goes on before", "if step % 100:", "    continue", "print(loss.item())"),
-    _reads("quiet when it stays on the device", "total += loss.detach()", "losses.append(loss.detach())"),
-    _reads("quiet when a number on the host is read", "total += float(len(x))", "count = y.size(0)"),
-    _reads("quiet when a flag says it is time", "due = (step + 1) % 50 == 0", "if due:", "    print(loss.item())"),
-    _reads("quiet when it is read now and then in one line", "total += loss.item() if step % 10 == 0 else 0.0"),
-    _reads("quiet when debugging", "if args.debug:", "    print(loss.item())"),
-    _reads("quiet when a check finds something wrong", "if skip_nan:", "    print(loss.item())"),
-    _reads("quiet when it evaluates", "if step % 500 == 0:", "    evaluate(model)", "torch.save(model, path)"),
+    _step("quiet when it is read every hundred steps", "if step % 100 == 0:", "    print(loss.item())"),
+    _step("quiet when the loop goes on before", "if step % 100:", "    continue", "print(loss.item())"),
+    _step("quiet when it stays on the device", "total += loss.detach()", "losses.append(loss.detach())"),
+    _step("quiet when a number on the host is read", "total += float(len(x))", "count = y.size(0)"),
+    _step("quiet when a flag says it is time", "due = (step + 1) % 50 == 0", "if due:", "    print(loss.item())"),
+    _step("quiet when it is read now and then in one line", "total += loss.item() if step % 10 == 0 else 0.0"),
+    _step("quiet when debugging", "if args.debug:", "    print(loss.item())"),
+    _step("quiet when a check finds something wrong", "if skip_nan:", "    print(loss.item())"),
+    _step("quiet when it evaluates", "if step % 500 == 0:", "    evaluate(model)", "torch.save(model, path)"),
     SourceCase("quiet when no device is in sight", _LOOP.replace(".to(device)", "") % "total += loss.item()"),
 )

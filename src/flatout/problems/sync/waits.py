@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from flatout.problems.found import FoundInRun
 from flatout.problems.hot_lines import ms_at, place_name, text_at
-from flatout.problems.prediction import device_work_ms
+from flatout.problems.prediction import by_sparing_host, device_work_ms
 from flatout.records.evidence import Evidence
+from flatout.records.message import message
 from flatout.records.report import SyncSite
 from flatout.source.loops import find_text_loops
 
@@ -66,3 +68,20 @@ def _around(run: Evidence, site: SyncSite) -> str:
 def list_sites(run: Evidence, sites: Sequence[SyncSite], most: int = 5) -> str:
     """The dearest of them in words: where, what, how often."""
     return ", ".join(f"{place_name(s.location)} {s.op} {s.per_step:.3g}x" for s in sites[:most])
+
+
+def report_waits(
+    run: Evidence, code: str, sites: Sequence[SyncSite], wait_ms: float, evidence: dict[str, float | int | str]
+) -> Iterator[FoundInRun]:
+    """The finding of waits that take `wait_ms` a step, the dearest site first; none where the GPU is busy anyway."""
+    gain = by_sparing_host(run, wait_ms, message(f"{code}.gain", wait_ms=wait_ms, step_ms=run.step_ms))
+    if gain is None:
+        return
+    count, lines = sum(site.per_step for site in sites), list_sites(run, sites)
+    yield FoundInRun(
+        location=sites[0].location,
+        evidence={**evidence, "lines": lines},
+        cause=message(f"{code}.cause", count=count, wait_ms=wait_ms, step_ms=run.step_ms),
+        change=message(f"{code}.change", lines=lines),
+        predicted_gain=gain,
+    )
