@@ -1,4 +1,4 @@
-"""What fixing something would gain, from this run's own figures: never a canned number.
+"""What fixing something would gain, from this run's own figures, never a constant.
 
 A gain is the ratio of samples/s after the fix. `low` is what a cautious engineer would promise, `mid` what the figures
 say, `high` what would be reached if nothing else got in the way.
@@ -12,7 +12,7 @@ from flatout.records.report import Gain
 
 # What takes less than this share of the step is not worth a finding.
 WORTH = 0.03
-# Of the time that a fix should remove, this much is promised.
+# Of the time that a fix should remove, the cautious estimate promises this much.
 _CAUTIOUS = 0.75
 # The device is now and then found empty in the best of runs; below this it is never short of work.
 _NEVER_DRAINED = 0.02
@@ -54,9 +54,9 @@ def _hidden_wait_ms(run: Evidence) -> float:
 
 
 def processors_floor_ms(run: Evidence, spared_ms: float = 0.0) -> float:
-    """No arrangement is quicker than all processors together doing the work that the run's processes did in a step.
+    """No step is shorter than all CPUs together need for the work that the run's processes did in a step.
 
-    `spared_ms` of that work, in processor time, will not have to be done any more.
+    `spared_ms` of that work, in CPU time, is no longer done.
     """
     host = run.report.host
     if host is None or host.cpu_cores is None:

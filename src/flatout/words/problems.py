@@ -6,7 +6,7 @@ Each family of problems has a module here with the family's name. It holds
 - `TABLE = titles(PROBLEMS) | {...}`: the titles (`in101.title`), and the words of every message that the family's
   detectors make. Ids begin with the code (`in101.cause`, `in101.change`, `in101.gain` for how a gain was reckoned,
   `in101.source_cause` and `in101.source_change` for what is found in source); what several problems of a family say
-  begins with the family (`input.one_worker_each`).
+  begins with the family (`input.slowest_of`), and what several families say stands below.
 
 The English text of a problem is the docstring of its module in `flatout.problems`, and stands nowhere else. The first
 line of the docstring is a sentence that says more than the title does.
@@ -42,12 +42,6 @@ TABLE = {
 def problem_words() -> dict[str, ProblemWords]:
     """What is said of every problem, by its code."""
     return {code: words for family in _families() for code, words in family.PROBLEMS.items()}
-
-
-@cache
-def detector_words() -> dict[str, Words]:
-    """The words of everything that detectors say, by the message's id."""
-    return TABLE | {id: words for family in _families() for id, words in family.TABLE.items()}
 
 
 def _families() -> Iterator[ModuleType]:

@@ -6,7 +6,7 @@ What it is: the command line or a config file sets `num_workers`, `batch_size`, 
 Why the GPU idles: the setting that should keep it fed is not applied; changing it has no effect.
 
 How it shows in a run: the live DataLoader's value differs from the configured one, and neither the number of ranks, the
-processors nor gradient accumulation explain it. The finding has the table "item | configured | live".
+CPUs nor gradient accumulation explain it. The finding has the table "item | configured | live".
 
 How it shows in source: the DataLoader that trains has a number in its call, or leaves the setting out, while an option,
 a config file, a field or a parameter of the function around it sets another, which is only stored, checked or printed.
@@ -134,7 +134,7 @@ def _persistence(run: Evidence, use: LoaderUse, wanted: Value) -> Value | None:
 
 
 def _workers(run: Evidence, use: LoaderUse, found: list[Difference]) -> int:
-    """Of the configured ones, as many as the training needs; 0 where workers are not what is wanting."""
+    """Of the configured ones, as many as the training needs; 0 where workers are not what is missing."""
     wanted = next((differs.setting.value for differs in found if differs.item == "num_workers"), None)
     if not isinstance(wanted, int) or wanted <= use.workers or steady_wait_ms(run) < WORTH * run.step_ms:
         return 0

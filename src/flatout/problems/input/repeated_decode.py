@@ -102,7 +102,7 @@ def _is_kept(run: Evidence, use: LoaderUse) -> bool:
 
 
 def _at_the_limit(run: Evidence, use: LoaderUse) -> bool:
-    """Making samples takes all the processors it may have: more workers would bring next to nothing."""
+    """Making samples takes all the CPUs it may have: more workers would gain next to nothing."""
     if not use.workers:
         return False  # made in the main process: that comes first
     if not has_busy_workers(run, use) or computing_share(run, use) < _COMPUTES:

@@ -79,7 +79,7 @@ def slow_filesystem(run: Evidence, use: LoaderUse) -> Message | None:
 
 
 def is_storage_bound(run: Evidence, use: LoaderUse) -> bool:
-    """Waiting workers, and either a sign of storage or already as many workers as there are processors for."""
+    """Waiting workers, and either a sign of storage or already as many workers as there are CPUs for."""
     if not waiting_share(run, use):
         return False
     return bool(storage_signs(run, use)) or use.workers >= spare_cpus(run)

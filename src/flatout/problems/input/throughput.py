@@ -16,24 +16,23 @@ from flatout.records.evidence import Evidence, LoaderUse
 from flatout.records.message import Message, message
 from flatout.records.report import Gain
 
-# Workers slow each other and the main process down a little: what a cautious reckoning adds to a worker's time.
+# Workers slow each other and the main process down a little: the factor on a worker's time in a cautious estimate.
 _CONTENTION = 1.3
-# What one more process expects of it: the data goes through shared memory, and caches are shared.
+# The expected factor: data goes through shared memory, and processes share CPU caches.
 _IN_A_WORKER, _AMONG_MORE = 1.2, 1.1
-# Handing a batch over costs the main process about this much, whoever made it: opening what another process has
-# written, one tensor at a time. Beside a GPU a thread of its own does it. The memory is then touched for the first
-# time.
+# Receiving a batch costs the main process about this much, whoever made it: opening what another process has written,
+# one tensor at a time. With a GPU the pinning thread does it. The memory is then touched for the first time.
 _HANDOVER_SHARE = 0.02
 _HANDOVER_MS, _HANDOVER_PINNED_MS = 1.5, 0.3
 _FIRST_TOUCH_MS = 1.2
 _ALL_AT_WORK = 1.08
-# Workers and the pinning thread slow the launches of the main thread down.
+# Workers and the pinning thread slow the main thread's launches down.
 _CROWDED = 1.15
-# A queue that is empty less often than this is full: taking a batch from it is no wait.
+# A queue that is empty less often than this counts as full: taking a batch from it is not a wait.
 _SELDOM_EMPTY = 0.3
-# More processes than this for one loader cost more memory and start-up than they bring.
+# More processes than this for one loader cost more memory and start-up time than they gain.
 _MOST_WORKERS = 64
-# From here on the machine's processors are taken: a process that could compute may have to wait for one.
+# From this share on the machine's CPUs count as saturated: a process that could compute may have to wait for one.
 _SATURATED = 0.85
 _PAUSES = ("eval", "checkpoint", "logging")
 
@@ -51,7 +50,7 @@ def batch_ms(run: Evidence, use: LoaderUse) -> float | None:
 
 
 def ranks_here(run: Evidence) -> int:
-    """Training processes that share the processors of one machine."""
+    """Training processes that share the CPUs of one machine."""
     hosts = Counter(rank.host for rank in run.report.ranks)
     return max(1, max(hosts.values(), default=run.report.run.ranks))
 
@@ -137,7 +136,7 @@ def times_loaded(use: LoaderUse) -> float | None:
 def computing_share(run: Evidence, use: LoaderUse) -> float:
     """Part of a sample's time in which a processor works on it; in the rest it waits for files, the network, a lock.
 
-    1 where that is not known: then more workers than processors are never advised.
+    1 where that is not known: then more workers than CPUs are never advised.
     """
     if use.workers:
         busy = use.cost.busy_share if use.cost is not None else None
@@ -180,9 +179,9 @@ def _processors(run: Evidence) -> float:
 
 
 def workers_for(run: Evidence, use: LoaderUse) -> int:
-    """The workers that feed a step which waits for nothing, as far as there are processors; 0 if none is to be had.
+    """The workers that keep a step from waiting, as far as there are CPUs; 0 if there is none for them.
 
-    Workers that mostly wait need no processor each, so there may be more of them than processors.
+    Workers that mostly wait do not need a CPU each, so there may be more of them than CPUs.
     """
     work_ms = batch_ms(run, use)
     target_ms = without_waiting_ms(run)
@@ -248,7 +247,7 @@ def gain_at(run: Evidence, loading: Loading) -> Gain | None:
 
 
 def _least_ms(run: Evidence, use: LoaderUse, workers: int) -> float:
-    """What the processors need for the work of a step with so many workers.
+    """What the CPUs need for the work of a step with so many workers.
 
     Where others have taken them all, a run gets its share by the number of processes that want one.
     """

@@ -40,7 +40,7 @@ REMEDY = "loader.workers"
 _ACTIVE = ("forward", "backward", "optimizer", "other", "gc")
 # A worker that computes with one thread has these besides it: they hand the batches over.
 _HELPERS = 2
-# So many times the processors must be wanted, and this part of the step be lost for want of one.
+# So many times the CPUs must be wanted, and this part of the step be lost waiting for one.
 _CROWDED = 1.5
 _TAKEN = 0.85
 _LOST = 0.1
@@ -52,7 +52,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         return
     host = run.report.host
     if host is None or host.cpu_cores is None or host.cpu_cores < _TAKEN * run.cpus:
-        return  # it is not this run that takes the processors
+        return  # other processes take the CPUs
     busy, lost_ms = busy_share(run, use) or 0.0, _lost_ms(run)
     threads = _threads(use)
     wanted = ranks_here(run) * (use.workers * threads + 1)

@@ -83,7 +83,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
 
 
 def _gain(run: Evidence, use: LoaderUse, moved_ms: float) -> Gain | None:
-    """The step without it, but no shorter than the workers then need; they may be as many as there are processors."""
+    """The step without it, but no shorter than the workers then need; they may be as many as there are CPUs."""
     loading_ms = (batch_ms(run, use) or 0.0) + moved_ms
     most = max(use.workers, math.floor(spare_cpus(run) / computing_share(run, use)))
     if most < 1:

@@ -13,9 +13,9 @@ from flatout.records.message import Message, message
 _FEWEST = 16
 _SHORTEST_S = 4.0
 _PARTS = 4
-# Growth that slows to less than this part of what it was is about to end.
+# Growth that slows to less than this part of its peak rate is about to end.
 _LASTING = 0.5
-# Less than this is Python's and the allocator's own breathing.
+# Less than this is ordinary fluctuation of Python and the allocator.
 _LEAST_BYTES = 24 << 20
 _LEAST_SHARE = 0.02
 GIB = 1 << 30

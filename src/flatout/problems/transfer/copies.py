@@ -11,17 +11,17 @@ from flatout.records.evidence import Evidence
 from flatout.records.message import message
 from flatout.records.report import CopySite, Gain
 
-# What copies of pinned memory move in practice over the bus that a card comes with: PCIe 5, 4 or 3 of 16 lanes. 55 GB/s
-# were measured on an H200. The run's own bus was not measured.
+# Bytes a millisecond that copies of pinned memory reach over the bus of a card: PCIe 5, 4 or 3 with 16 lanes. 55 GB/s
+# were measured on an H200. The run's own bus is not measured.
 _BUS = (
     (re.compile(r"\b(H100|H200|H800|H20|B100|B200|B300|RTX PRO \d000|RTX 50\d0)\b"), 55e6),
     (re.compile(r"\b(A100|A800|A30|A10G?|A40|A16|A2|L4|L40S?|RTX A\d000|RTX \d000 Ada|RTX [34]0\d0)\b"), 25e6),
 )
 _SLOWEST_BUS = 12e6
-# What the loader's pinning thread takes from shared memory into pinned memory: measured beside an H200, with batches of
-# 40 to 105 MiB. Large batches are slower that way than by the driver's own copy of pageable memory.
+# What the loader's pinning thread copies from shared into pinned memory: measured on a host with an H200, with batches
+# of 40 to 105 MiB. For large batches that is slower than the driver's own copy of pageable memory.
 _PINNING_BYTES_PER_MS = 2.4e6
-# Asking for a copy takes the host about this long, whatever its size.
+# Enqueueing a copy takes the host about this long, whatever its size.
 ASKING_MS = 0.01
 _SMALL_BYTES = 64 << 10
 _EVALUATING = re.compile(r"eval|valid|test|infer|predict|checkpoint|load", re.I)
