@@ -1,4 +1,4 @@
-"""What a training step stops for: evaluations, checkpoints, pictures, lines of output. By their calls and how often."""
+"""Pauses of a training step in source: evaluations, checkpoints, pictures and output, and how often they come."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _OFTEN = 10
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """At every `period`-th step."""
+    """A node that makes every `period`-th step pause."""
 
     region: Region
     node: ast.AST
@@ -69,20 +69,20 @@ def find_pictures(code: Code) -> Iterator[Pause]:
 
 
 def _often(code: Code, wanted: Callable[[ast.Call, Function, Code], bool]) -> Iterator[Pause]:
-    """Calls of a kind at each step, or at every few; none within another."""
+    """Calls of a kind at each step or every few steps; none inside another."""
     seen: set[int] = set()
     for region in code.training.regions:
         for inner in find_frequent_nodes(region, code.values, _OFTEN):
             node = inner.node
             if isinstance(node, ast.Call) and id(node) not in seen and wanted(node, region.function, code):
                 seen |= {id(part) for part in walk_scope(node)}
-                # What it calls to do so is the same one.
+                # The calls that it makes for that are the same pause.
                 seen |= {id(call) for callee in code.project.resolve(node, region.function) for call in callee.calls}
                 yield Pause(region, node, inner.period)
 
 
 def _saves(call: ast.Call, function: Function, code: Code) -> bool:
-    """It writes a checkpoint: by its name, or as a function of the project that does."""
+    """Does it write a checkpoint, by its name, or as a function of the project that does?"""
     name = called_name(call)
     if not (name == "save" or name in _SAVES or _HELPER.search(name)):
         return False
@@ -101,16 +101,13 @@ def _writes_checkpoint(call: ast.Call, function: Function) -> bool:
     name = called_name(call)
     if name != "save":
         return name in _SAVES or bool(_HELPER.search(name))
-    # `image.save(path)` and `np.save` are no checkpoints, and a manager's `save(step)` may well have an interval.
+    # `image.save(path)` and `np.save` are not checkpoints, and a manager's `save(step)` may have an interval.
     into = short_text(call.args[1]) if len(call.args) > 1 else ""
     return full_name(call.func, function.module) in ("torch.save", "xm.save") and not _IN_MEMORY.search(into)
 
 
 def find_printed_lines(code: Code) -> Iterator[Pause]:
-    """The first line of output in each function of a step, where it does not also wait for the device.
-
-    A wait is said as what it is.
-    """
+    """The first line of output in each function of a step, unless it is a sync, which is a problem of its own."""
     waits = {
         (id(sync.region.module), line)
         for sync in code.syncs
@@ -132,7 +129,7 @@ def find_printed_lines(code: Code) -> Iterator[Pause]:
 def _prints(call: ast.Call) -> bool:
     func = call.func
     if isinstance(func, ast.Name):
-        # `print()` to a file is no output to watch.
+        # `print()` to a file is not shown to anybody.
         return func.id == "print" and not any(keyword.arg == "file" for keyword in call.keywords)
     owner = dotted_name(func.value) if isinstance(func, ast.Attribute) else ""
     if called_name(call) == "write":
@@ -141,7 +138,7 @@ def _prints(call: ast.Call) -> bool:
 
 
 def _hands_on(call: ast.Call, function: Function) -> bool:
-    """`def log(text): print(text)`: whoever calls it says what is written, and how often."""
+    """`def log(text): print(text)`: its callers decide what is written, and how often."""
     names = function.parameters
     return bool(call.args) and all(
         isinstance(given, ast.Starred) or (isinstance(given, ast.Name) and given.id in names) for given in call.args
@@ -184,7 +181,7 @@ def _is_evaluation_loop(loop: ast.For) -> bool:
 
 
 def _goes_over_data(loop: ast.For) -> bool:
-    """Over a whole loader: it does not leave at the first batches."""
+    """Does it iterate over a whole loader, without leaving after a few batches?"""
     leaves = any(isinstance(node, ast.Break | ast.Return) for part in loop.body for node in walk_scope(part))
     return not leaves and any(_LOADER.search(name) for name in all_names_in(loop.iter))
 

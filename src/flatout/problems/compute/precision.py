@@ -1,10 +1,10 @@
-"""What a training's text says about the numbers it computes with, and about what it computes."""
+"""Patterns in the text of a training: its precision, and the kind of model it computes."""
 
 from __future__ import annotations
 
 from flatout.source.training.jobs import TrainingJob, text_pattern
 
-# Half precision in any form; a script that only offers it as an option has thought of it.
+# Half precision in any form; a script that offers it as an option has considered it.
 HALF = text_pattern(
     r"autocast|GradScaler|\bamp\b|\bapex\b|_amp\b|\bamp_|\bAMP\b|[fF][pP]_?16|[bB][fF]16|float16|FLOAT16"
     r"|mixed_precision|half_precision|\.half\(|\bload_in_[48]bit",
@@ -12,12 +12,12 @@ HALF = text_pattern(
     "apex", "p16", "p_16", "P16", "f16", "F16", "float16", "FLOAT16", "mixed_precision",
     "half_precision", ".half(", "load_in_",
 )  # fmt: skip
-# Somebody has decided how float32 products are made.
+# The precision of float32 products is set.
 DECIDED = text_pattern(
     r"set_float32_matmul_precision|allow_tf32|fp32_precision|\btf32\b|TF32_OVERRIDE",
     "set_float32_matmul_precision", "tf32", "fp32_precision", "TF32_OVERRIDE",
 )  # fmt: skip
-# Results that need more than float32 will not do with less.
+# Results that need more than float32 do not allow less.
 WIDE = text_pattern(
     r"torch\.(float64|double|complex\d+)\b|\.double\(\)|set_default_dtype|DoubleTensor",
     "torch.float64", "torch.double", "torch.complex", ".double()", "set_default_dtype", "DoubleTensor",
@@ -31,7 +31,7 @@ _PRODUCTS = text_pattern(
     "ttention", "ransformer", "LSTM", "GRU", "einsum", "bmm", "matmul", ".mm(", "Bert", "GPT", "diffusers", "vit_",
 )  # fmt: skip
 _LINEAR = text_pattern(r"\bLinear\(", "Linear(")
-# An agent's networks are small: their step is launches, however fast the products are.
+# Reinforcement learning: networks are small, and a step is bound by launches, not by products.
 _AGENT = text_pattern(
     r"\bgym(nasium)?\b|\benvs?\.(step|reset)\(|[rR]eplay_?[bB]uffer|rollout_buffer",
     "gym", "env.", "envs.", "eplay", "rollout_buffer",
@@ -43,5 +43,5 @@ def is_agent_training(job: TrainingJob) -> bool:
 
 
 def has_large_products(job: TrainingJob) -> bool:
-    """Matrix products other than a convolutional network's last layer: convolutions may use TF32 as it is."""
+    """Are there matrix products beside the last layer of a convolutional network? Convolutions use TF32 by default."""
     return job.says(_PRODUCTS) or (job.says(_LINEAR) and not job.says(_CONVOLUTIONS))

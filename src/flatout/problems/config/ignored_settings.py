@@ -1,4 +1,4 @@
-"""Loader settings that somebody can set and that never come to the loader that trains."""
+"""Loader settings that the user can set and that never reach the training loader."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flatout.source.syntax.nodes import argument, called_name
 from flatout.source.training.job_settings import DeclaredSetting, JobSettings
 from flatout.source.training.loaders import Loader, Setting, accepts_setting, loader_argument, loader_setting
 
-# With what torch has where nobody says anything.
+# Settings with torch's defaults.
 _DEFAULTS: dict[str, Any] = {
     "num_workers": 0,
     "batch_size": 1,
@@ -25,26 +25,26 @@ _DEFAULTS: dict[str, Any] = {
     "pin_memory": False,
     "persistent_workers": False,
 }
-# Without workers they have no meaning.
+# Settings without effect if there are no workers.
 _OF_WORKERS = ("prefetch_factor", "persistent_workers")
 _MOST_PLACES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class IgnoredSetting:
-    """One setting: what the loader has, and where it is set to something else."""
+    """A setting of a loader, and where it is declared with another value."""
 
     name: str
     value: Any
-    # What the call gives for it; None where it says nothing.
+    # What the call gives for it; None if it gives nothing.
     given: ast.expr | None
     declared: tuple[DeclaredSetting, ...]
-    # How the configured value is written where the loader is made, if it can be reached from there.
+    # An expression for the declared value where the loader is made, if there is one.
     handed: str | None = None
 
     @property
     def is_cheaper(self) -> bool:
-        """Is less configured than the loader has, so that nothing is lost?"""
+        """Is the declared value lower than the loader's, so that nothing is lost?"""
         known = [setting.value for setting in self.declared if isinstance(setting.value, int)]
         return bool(known) and isinstance(self.value, int) and max(known) < self.value
 
@@ -53,12 +53,12 @@ class IgnoredSetting:
 class IgnoredSettings:
     loader: Loader
     missed: tuple[IgnoredSetting, ...]
-    # Others that have the same numbers in their calls.
+    # Other loaders with the same numbers in their calls.
     alike: tuple[Loader, ...] = ()
 
 
 def find_ignored_settings(code: Code) -> Iterator[IgnoredSettings]:
-    """Each loader once; those of two trainings are judged with the first."""
+    """Each loader once; one that two trainings share with the first of them."""
     seen: set[int] = set()
     for group in code.job_settings:
         fixed = {name: _settings_never_passed(name, group, code.values) for name in _DEFAULTS}
@@ -76,7 +76,7 @@ def find_ignored_settings(code: Code) -> Iterator[IgnoredSettings]:
 
 
 def _settings_never_passed(name: str, group: JobSettings, values: Values) -> tuple[DeclaredSetting, ...]:
-    """What is declared for a setting that no training loader gets; nothing if one of them may get it."""
+    """Declarations of a setting that no training loader gets; none if one of them may get it."""
     for loader in group.loaders:
         state = loader_setting(loader, name, values)
         if loader.trains and (state.state == "unknown" or (state.value is not None and state.value.is_set)):
@@ -119,14 +119,14 @@ def _matters(name: str, loader: Loader, values: Values) -> bool:
         return False
     size = loader_argument(loader, "batch_size") if name == "batch_size" else None
     if isinstance(size, ast.Constant) and size.value is None:
-        return False  # its samples are batches already
+        return False  # its samples are already batches
     return name != "batch_size" or (
         argument(loader.call, "batch_sampler", 4) is None and argument(loader.call, "sampler", 3) is None
     )
 
 
 def _is_plausible(name: str, value: Any) -> bool:
-    """A number where a number belongs; an option without a default may be anything."""
+    """Does a value have the type of the setting? An option without a default may."""
     if value is None:
         return True
     wanted = bool if isinstance(_DEFAULTS[name], bool) else int
@@ -134,7 +134,7 @@ def _is_plausible(name: str, value: Any) -> bool:
 
 
 def _ignored_parameter(name: str, loader: Loader, state: Setting, values: Values) -> DeclaredSetting | None:
-    """A parameter of the function that makes the loader, which nothing in it reads."""
+    """A parameter of the function that makes the loader which is never read."""
     function = loader.function
     plain = function.definition
     for parameter in function.parameters:
@@ -162,7 +162,7 @@ def _is_loaded(name: str, function: Function) -> bool:
 
 
 def _expression_for(setting: DeclaredSetting, function: Function) -> str | None:
-    """`args.num_workers`, where the options are at hand in the function that makes the loader."""
+    """`args.num_workers`, if the options are a variable of the function that makes the loader."""
     if setting.option is None or setting.option.kind != "argparse":
         return None
     names = [*function.parameters, *function.bindings]

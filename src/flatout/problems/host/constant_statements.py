@@ -1,7 +1,6 @@
-"""Tensors in the user's source that come out the same at every call: made of literals and settings alone.
+"""Statements in the user's source that build the same tensor at every call: from literals and settings alone.
 
-Only what can be followed in the text counts: a value that hangs on a batch, a counter or chance is no constant, and
-neither is one of which it cannot be told.
+A value that depends on a batch, a counter or chance is not constant, and neither is one that cannot be followed.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _BUILTINS = {
     "reversed", "bool",
 }  # fmt: skip
 _BY_CHANCE = ("rand", "normal", "shuffle", "perm", "multinomial", "bernoulli", "uniform", "choice", "dropout", "empty")
-# What only says where and how a tensor lies does not change what it is.
+# Arguments that say where and how a tensor is stored, not what it holds.
 _PLACES = {"device", "dtype", "layout", "pin_memory", "non_blocking", "copy", "memory_format"}
 _MOVES = {"to", "cuda", "type_as", "type"}
 _SETTINGS = {"args", "cfg", "conf", "config", "opt", "opts", "options", "hparams"}
@@ -45,7 +44,7 @@ _ROUNDS = 3
 
 @dataclass(frozen=True, slots=True)
 class ConstantStatement:
-    """A statement that builds a constant, and copies nothing else. `whole`: it does nothing else at all."""
+    """A statement that builds a constant and copies nothing else. `whole`: it does nothing else at all."""
 
     file: str
     first: int
@@ -58,20 +57,20 @@ class ConstantStatement:
 
 @lru_cache(maxsize=16)
 def find_constants(files: tuple[tuple[str, str], ...]) -> tuple[ConstantStatement, ...]:
-    """All such statements of these files, by their names and texts."""
+    """All such statements in files, given by name and text."""
     known = _Known([scope for file, text in files for scope in parse_scopes(file, text)])
     return tuple(built for scope in known.scopes for built in known.built(scope))
 
 
 class _Known:
-    """Which names and functions are constant, in all scopes together."""
+    """Which names and functions of all scopes are constant."""
 
     def __init__(self, scopes: Sequence[Scope]) -> None:
         self.scopes = scopes
         self._functions = {scope.name: scope for scope in scopes if scope.is_plain_function}
         several = [scope.name for scope in scopes if scope.is_plain_function]
         for name in {name for name in several if several.count(name) > 1}:
-            del self._functions[name]  # which one is called cannot be told
+            del self._functions[name]  # it is not known which one is called
         self._fixed_parameters: dict[int, set[str]] = {id(scope): set() for scope in scopes}
         self._names: dict[int, set[str]] = {}
         self._pure: dict[str, bool] = {}
@@ -84,7 +83,7 @@ class _Known:
             self._fix_parameters()
 
     def _fix_parameters(self) -> None:
-        """A parameter is constant if every call that is known passes a constant, or leaves it to its default."""
+        """A parameter is constant if every known call passes a constant or leaves it to its default."""
         passed: dict[str, list[tuple[ast.Call, Scope]]] = {}
         for scope in self.scopes:
             if scope.name == "__init__":
@@ -109,7 +108,7 @@ class _Known:
         return left | {name for name, value in given.items() if self._is_constant(value, env, caller)}
 
     def _constant_names(self, scope: Scope, parameters: set[str]) -> set[str]:
-        """Names of a scope that are only ever bound to constants: all are thought to be, until one shows otherwise."""
+        """Names of a scope that are only bound to constants: starts with all and removes those that are not."""
         names = {name for name, _, _ in scope.bindings} - set(scope.parameters) | parameters | scope.outer_constants
         names -= {name for name in scope.unclear if name not in NEUTRAL}
         names -= _of_several(scope)
@@ -194,12 +193,12 @@ class _Known:
         return self._is_constant(func.value, env, scope)
 
     def _is_pure(self, name: str) -> bool:
-        """A function of the user's that gives a constant if it is given constants."""
+        """Is it a function of the user's that returns a constant for constants?"""
         function = self._functions.get(name)
         if function is None:
             return False
         if name not in self._pure:
-            self._pure[name] = False  # while it is being looked at: one that calls itself is not followed
+            self._pure[name] = False  # while it is examined: recursion is not followed
             env = self._constant_names(function, set(function.parameters))
             self._pure[name] = bool(function.returned) and all(
                 self._is_constant(value, env, function) for value in function.returned
@@ -212,7 +211,7 @@ class _Known:
         env = self._names[id(scope)]
         once = in_training_function(scope)
         feeding: set[str] = set()
-        # Backwards: what a constant is made of is bound before it.
+        # Backwards: the parts of a constant are bound before it.
         for statement, in_loop in reversed(scope.statements):
             value = getattr(statement, "value", None)
             if value is None or (once and not in_loop):
@@ -231,7 +230,7 @@ class _Known:
         kept = isinstance(statement, ast.Return) or bool(targets and targets <= env)
         if kept and self._is_constant(value, env, scope) and self._makes_tensor(value, env, scope):
             return _statement_of(scope, statement, whole=True)
-        # Or a part of it, or the beginning of something that is changed later on: then its copy at least.
+        # Or a part of it, or the first value of something that changes later: then at least its copy.
         moved = [call for call in ast.walk(value) if isinstance(call, ast.Call) and called_name(call) in ("to", "cuda")]
         if len(moved) == 1 and self._is_constant(moved[0], env, scope) and self._makes_tensor(moved[0], env, scope):
             return _statement_of(scope, statement, whole=False)
@@ -268,7 +267,7 @@ _PLAIN = (
 
 
 def _of_several(scope: Scope) -> set[str]:
-    """Names that are now one literal, now another: `ok = True`, and in some branch `ok = False`."""
+    """Names that are bound to different literals: `ok = True`, and in some branch `ok = False`."""
     begun: dict[str, set[object]] = {}
     for name, value, _ in scope.bindings:
         if isinstance(value, ast.Constant) and value.value is not None:
@@ -277,7 +276,7 @@ def _of_several(scope: Scope) -> set[str]:
 
 
 def _is_of_settings(node: ast.AST) -> bool:
-    """`args.size`, `self.cfg.model.width`: what the command line or a config file said, once."""
+    """`args.size`, `self.cfg.model.width`: set once by the command line or a config file."""
     while isinstance(node, ast.Attribute):
         node = node.value
         if (node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")) in _SETTINGS:

@@ -1,4 +1,4 @@
-"""Optimizers of torch that a file makes: calls of its classes, by whatever name the file has for them."""
+"""Optimizers in source: those of torch that a file makes, and loops over parameters that update one at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flatout.source.syntax.nodes import bound_names, called_name, dotted_name, r
 from flatout.source.training.cadence import runs_each_step_if_enabled
 from flatout.source.training.regions import Region
 
-# Those that take `fused=`, and those that only take `foreach=`.
+# Optimizers that take `fused=`, and those that only take `foreach=`.
 FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
 _OTHERS = ("Adadelta", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop", "Muon", "Adafactor")
 
@@ -34,7 +34,7 @@ class Optimizer:
 
 
 def find_optimizers(module: Module) -> Iterator[Optimizer]:
-    """In the order of the text, as far as a kind goes."""
+    """By class, then in the order of the text."""
     if "optim" not in module.text:
         return
     for name in (*FUSED, *_OTHERS):
@@ -43,9 +43,9 @@ def find_optimizers(module: Module) -> Iterator[Optimizer]:
                 yield Optimizer(call, function)
 
 
-# Loops of a training step that go over the model's parameters and change one tensor at each turn.
+# Loops over parameters.
 
-# What is done to each: its values or gradient changed, its gradient zeroed, its gradient clipped by its own norm.
+# What a loop does to each parameter: changes its values or gradient, zeroes its gradient, clips it by its own norm.
 Done = Literal["changed", "zeroed", "clipped"]
 
 _PARAMETERS = re.compile(
@@ -61,7 +61,7 @@ _CLIPS = {"clip_grad_norm_", "clip_grad_norm", "clip_grad_value_"}
 
 @dataclass(frozen=True, slots=True)
 class ParameterUpdate:
-    # None for an optimizer's own step, which `function` then is.
+    # None in the `step` of an optimizer of the project, which `function` then is.
     region: Region | None
     loop: ast.For
     # The statement or call that does it.
@@ -88,7 +88,7 @@ def find_updates(code: Code) -> Iterator[ParameterUpdate]:
 
 
 def _own_optimizers(code: Code) -> Iterator[tuple[Function, ast.For, ast.AST]]:
-    """Optimizers of the project's own that a training makes: their `step` may be reached in a way nobody can follow."""
+    """Optimizers of the project that a training makes: calls of their `step` may not be found."""
     trains = {id(region.module): region.module for region in code.training.regions if region.call_site is None}
     for module in code.project.mentioning("Optimizer"):
         if not code.training.takes_part(module) or "def step" not in module.text:
@@ -127,7 +127,7 @@ def _done_by(node: ast.AST, names: set[str]) -> Done | None:
     elif isinstance(node, ast.AugAssign):
         target = node.target
         if isinstance(target, ast.Name) and target.id in names and not isinstance(node.value, ast.Constant):
-            return "changed"  # `p -= lr * p.grad`; a counter goes on by a number
+            return "changed"  # `p -= lr * p.grad`; a counter changes by a constant
         if isinstance(target, ast.Attribute) and target.attr in ("data", "grad") and root_name(target) in names:
             return "changed"
     elif isinstance(node, ast.Assign):

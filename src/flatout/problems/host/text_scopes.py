@@ -1,4 +1,4 @@
-"""A file's functions, taken apart: what they bind, what they return, in which of their loops they train."""
+"""The scopes of a file given as text: what each function binds and returns, and which of its loops train."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeGuard
 
 from flatout.source.syntax.nodes import DEFINITIONS, called_name, defaults, names_in, parameters, targets_of, walk_scope
 
-# Where and how a tensor lies, which does not change what it is.
+# Names that say where and how a tensor is stored, not what it holds.
 NEUTRAL = {"device", "dtype"}
 _TRAINS = {"backward", "zero_grad"}
 _LIBRARIES = {"torch", "numpy", "math"}
@@ -40,10 +40,10 @@ class Scope:
     nodes: list[ast.AST] = field(default_factory=list)
     # (name, value, statement) of every `name = value`.
     bindings: list[tuple[str, ast.expr, ast.stmt]] = field(default_factory=list)
-    # Names bound in a way that is not followed: loop variables, `with … as`, unpacking of calls, global.
+    # Names whose binding is not followed: loop variables, `with … as`, unpacking of calls, global.
     unclear: set[str] = field(default_factory=set)
     returned: list[ast.expr] = field(default_factory=list)
-    # Simple statements, and whether they lie in a loop.
+    # Simple statements, and whether they are in a loop.
     statements: list[tuple[ast.stmt, bool]] = field(default_factory=list)
     # The innermost loop around each statement.
     loops: dict[int, ast.stmt] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Scope:
 
 
 def parse_scopes(file: str, text: str) -> list[Scope]:
-    """The module and all its functions; none if it is no Python."""
+    """The module and all its functions; none if it is not Python."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
@@ -65,7 +65,7 @@ def parse_scopes(file: str, text: str) -> list[Scope]:
     scopes = [module]
     for function, owner in _functions(tree, None):
         scope = _of_function(file, function, owner, imported, from_libraries)
-        # One that is defined within another may use what is bound there.
+        # An inner function may use what is bound in the outer one.
         scope.is_plain_function &= function in tree.body
         scope.outer_constants = literal - rebound - scope.bound - set(scope.parameters)
         scopes.append(scope)
@@ -146,7 +146,7 @@ def _is_stored_name(node: ast.AST) -> TypeGuard[ast.Name]:
 
 
 def _mark_unclear(scope: Scope, part: object) -> None:
-    """The head of a loop, a `with`, an `if`: what it binds is not followed, what it calls is known."""
+    """The head of a loop, a `with` or an `if`: its bindings are not followed, its calls are."""
     for item in part if isinstance(part, list) else [part]:
         if isinstance(item, ast.AST):
             nodes = list(walk_scope(item))

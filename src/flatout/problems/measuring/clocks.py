@@ -1,4 +1,4 @@
-"""Times that a training step takes of itself: from one reading of the clock to the next, within one turn."""
+"""Times that a training step measures itself: from one reading of the clock to the next, within one iteration."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _MODULES = {"time", "timeit", "datetime"}
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """`begins` reads the clock and keeps it; `ends` is the difference; `inside` is what runs between, in that order."""
+    """`begins` stores a reading of the clock, `ends` is the difference, `inside` are the nodes run between them."""
 
     region: Region
     begins: ast.stmt
     ends: ast.BinOp
     inside: tuple[ast.AST, ...]
-    # What the difference is called: the name it gets, a meter, a key, words beside it.
+    # What the difference is called: its variable, a meter, a key, a text beside it.
     name: str
 
 
@@ -36,7 +36,7 @@ class _Reading:
 
 
 class _Body:
-    """The nodes of a region in the order of the text, and what each lies in."""
+    """The nodes of a region in the order of the text, and the parent of each."""
 
     def __init__(self, region: Region) -> None:
         self.region = region
@@ -59,7 +59,7 @@ class _Body:
                     self.others.setdefault(name, []).append(place)
 
     def reading_before(self, name: str, place: int) -> _Reading | None:
-        """The reading that a name holds here, if this turn made it."""
+        """The reading that a name holds here, if it was made in this iteration."""
         known = [reading for reading in self.readings.get(name, ()) if reading.first < place]
         if not known or any(known[-1].first < other < place for other in self.others.get(name, ())):
             return None
@@ -73,7 +73,7 @@ class _Body:
 
 
 def find_intervals(region: Region) -> Iterator[Interval]:
-    """Those that begin in each turn of the region and end in the same one; the end may be looked at seldom."""
+    """Intervals that begin and end in each iteration of the region; the end may be used seldom."""
     if not any(word in region.module.text for word in _MODULES):
         return
     body = _Body(region)
@@ -90,8 +90,8 @@ def find_intervals(region: Region) -> Iterator[Interval]:
         if until is None or begun.behind > until or not _are_level(begun.statement, node, body):
             continue
         if any(isinstance(part, ast.Compare | ast.If | ast.While) for part in _to_statement(node, body)):
-            continue  # asks how long it has been: a limit, no measurement
-        # What the difference is handed to runs after it.
+            continue  # compared with a limit, not a measurement
+        # Calls that get the difference as an argument run after it.
         around = {id(child) for child in body.above(node)}
         inside = tuple(inner for inner in body.nodes[begun.behind : until] if id(inner) not in around)
         yield Interval(region, begun.statement, node, inside, _interval_name(node, body))
@@ -105,8 +105,8 @@ def is_clock(node: ast.AST, module: Module) -> bool:
 
 
 def _second_reading(node: ast.BinOp, place: int, body: _Body) -> int | None:
-    """Where the clock is read the second time: in the difference itself, or just before into a name."""
-    # `spent + end - begin` takes the beginning from the sum.
+    """Where the clock is read again: in the difference itself, or before it into a name."""
+    # `spent + end - begin` parses as `(spent + end) - begin`.
     summed = isinstance(node.left, ast.BinOp) and isinstance(node.left.op, ast.Add)
     later = node.left.right if summed and isinstance(node.left, ast.BinOp) else node.left
     if is_clock(later, body.region.module):
@@ -116,7 +116,7 @@ def _second_reading(node: ast.BinOp, place: int, body: _Body) -> int | None:
 
 
 def _are_level(statement: ast.stmt, node: ast.AST, body: _Body) -> bool:
-    """Whatever the first reading lies in, the second does too; and no loop goes round between them."""
+    """Is the second reading in the same block as the first or deeper, with no loop between them?"""
     around, above = body.parents.get(id(statement)), list(body.above(node))
     if around is not None and not any(part is around for part in above):
         return False
