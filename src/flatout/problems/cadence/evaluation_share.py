@@ -82,7 +82,7 @@ def _how_often(run: Evidence) -> int:
 
 
 def _cadence_ms(run: Evidence) -> float:
-    """What evaluating so often costs a step. Where each evaluation is slow by itself, mend that first."""
+    """What evaluating so often costs a step. Where each evaluation is slow by itself, that comes first."""
     ms, evaluation = pause_ms(run, "eval"), find_evaluation(run)
     better = improve_feed(run, evaluation) if evaluation is not None else None
     if (

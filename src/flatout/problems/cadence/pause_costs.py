@@ -83,7 +83,7 @@ def steady_steps(run: Evidence) -> int:
 
 @lru_cache(maxsize=64)
 def exclusive_helpers(text: str, function: str) -> frozenset[str]:
-    """Functions that this one calls, itself or through others, and nobody else in the file does."""
+    """Functions that this one calls, itself or through others, and nothing else in the file does."""
     try:
         callers = _callers(ast.parse(text))
     except (SyntaxError, ValueError, RecursionError):

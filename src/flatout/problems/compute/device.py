@@ -1,4 +1,4 @@
-"""What a device's time consists of, and what its tensor cores could do with it. Shared by the problems of compute."""
+"""What the GPU's time consists of, and what its tensor cores could make of it. Shared by the problems of compute."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from statistics import mean
 
 from flatout.records.evidence import Evidence
 
-# A device that is found idle more often, or starves longer, is not what binds.
+# A GPU whose queue is found empty more often, or that starves longer, is not the bottleneck.
 _SELDOM_DRAINED = 0.3
 _HARDLY_STARVED = 0.1
 _MOSTLY_BUSY = 0.6
@@ -30,7 +30,7 @@ _AT_WORK = 0.5
 
 
 def is_gpu_bound(run: Evidence) -> bool:
-    """Is it the device's own work that sets the pace? Only where it was measured."""
+    """Is the GPU's own work the bottleneck? Only where it was measured."""
     gpu = run.report.gpu
     if not run.on_gpu or gpu is None or gpu.drained_share is None:
         return False
@@ -64,7 +64,7 @@ def product_share(run: Evidence) -> tuple[float, float, float]:
 
 
 def float32_share(run: Evidence) -> float | None:
-    """Of the results in the autograd graph, those in float32; None where none was looked at."""
+    """Of the results in the autograd graph, those in float32; None where none was inspected."""
     dtypes = run.live_torch.get("grad_dtypes")
     return float(dtypes.get("float32", 0.0)) if isinstance(dtypes, dict) and dtypes else None
 

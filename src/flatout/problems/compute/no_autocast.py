@@ -169,7 +169,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
 
 
 def _fix(job: TrainingJob, keyword: str | None) -> Fix | None:
-    """Of a framework's trainer; in a loop nobody but its author knows where forward and loss begin and end."""
+    """Of a framework's trainer; in a loop it is not known where forward and loss begin and end."""
     if keyword is None or not isinstance(job.node, ast.Call):
         return None
     edit = add_keyword(job.module, job.node, keyword)

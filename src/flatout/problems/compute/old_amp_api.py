@@ -129,7 +129,7 @@ def _of_import(statement: ast.Import | ast.ImportFrom, chains: list[ast.expr], f
     known = [_use(chain, module, parents) for chain in chains]
     uses = tuple(use for use in known if use is not None)
     renamed = _import_edit(statement, module)
-    # Names in annotations mean the new class as well as the old one; anything else may hang on which it is.
+    # Names in annotations mean the new class as well as the old one; anything else may depend on which it is.
     is_clear = renamed is not None and all(
         use is not None or _is_annotation(chain, parents) for chain, use in zip(chains, known, strict=True)
     )
@@ -243,7 +243,7 @@ def _has_torch(module: Module) -> bool:
 
 
 def _rewrite(use: Use, base: str | None) -> tuple[Edit, ...] | None:
-    """The same with the device said, by its full name where a base is given."""
+    """The same with the device given, by its full name where a base is given."""
     named = () if base is None else (replace_node(use.module, use.node, f"{base}.{use.name}"),)
     if use.call is None:
         text = dotted_name(use.node) if base is None else f"{base}.{use.name}"

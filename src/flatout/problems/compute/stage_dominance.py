@@ -34,7 +34,7 @@ _MOST = 0.5
 # With fewer stages one of them is bound to be large.
 _FEWEST_STAGES = 3
 _FEWEST_SAMPLES = 4
-# On a CPU, the part of the step that is passes and optimizer, from which the computing binds.
+# On a CPU, the part of the step that is passes and optimizer, from which computing is the bottleneck.
 _COMPUTES = 0.9
 
 

@@ -89,23 +89,23 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     gain = by_sparing_host(run, host_ms + copy_ms, method)
     if gain is None:
         return
-    dearest = max(costs, key=lambda cost: cost.ms)
+    worst = max(costs, key=lambda cost: cost.ms)
     lines = ", ".join(f"{place_name(cost.location)} {cost.ms:.2g} ms" for cost in costs[:5])
     yield FoundInRun(
-        location=dearest.location,
+        location=worst.location,
         evidence={
             "built_ms_per_step": round(host_ms, 3),
             "copied_ms_per_step": round(copy_ms, 3),
             "lines": lines,
         },
-        cause=message("ho408.cause", ms=host_ms + copy_ms, step_ms=run.step_ms, line=place_name(dearest.location)),
+        cause=message("ho408.cause", ms=host_ms + copy_ms, step_ms=run.step_ms, line=place_name(worst.location)),
         change=message("ho408.change", lines=lines),
         predicted_gain=gain,
     )
 
 
 def _costs(run: Evidence, built: tuple[ConstantStatement, ...]) -> list[_Cost]:
-    """The dearest first."""
+    """The most expensive first."""
     whole = [statement for statement in built if statement.whole]
     host: dict[Location, float] = {}
     for line in host_lines(run):
@@ -249,7 +249,7 @@ def find_rebuilt(code: Code) -> Iterator[Rebuilt]:
         candidate for candidate in candidates if not candidate.is_literal and not _is_of_data(candidate, code.project)
     ]
     modules = {id(module): module for candidate in unclear for module in _modules_of(candidate, code.project)}
-    # Which statements are constant is worked out for whole files, so only for those that it may hang on.
+    # Which statements are constant is worked out for whole files, so only for those that it may depend on.
     texts = tuple(sorted((module.shown, module.text) for module in modules.values()))
     built = {(constant.file, constant.first, constant.last) for constant in find_constants(texts)} if texts else set()
     known = [candidate for candidate in candidates if candidate.is_literal] + unclear
@@ -338,7 +338,7 @@ def _computes(call: ast.Call, point: ProgramPoint, region: Region, project: Proj
 
 
 def _names_copied(call: ast.Call) -> set[str]:
-    """Names in what is copied; where to is of no matter."""
+    """Names in what is copied, not in where it is copied to."""
     if called_name(call) in ("to", "cuda") and isinstance(call.func, ast.Attribute):
         parts: list[ast.expr] = [call.func.value]
     else:
@@ -349,7 +349,7 @@ def _names_copied(call: ast.Call) -> set[str]:
 def _changing_names(function: Function) -> set[str]:
     """Parameters, loop variables and what is made of them, `self` aside.
 
-    Parameters may be constant all the same, but seldom are.
+    Parameters may be constant, but rarely are.
     """
     names = set(function.parameters) - {"self", "cls"}
     for statement in function.node.body:

@@ -50,7 +50,7 @@ _EVERY_FEW = 0.05
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
     gc_ms = run.phase("gc").ms
-    collecting = _dearest(run)
+    collecting = _collecting_line(run)
     asked = collecting is not None and "collect" in text_at(run, collecting)
     emptying = [line for line in host_lines(run) if "empty_cache" in text_at(run, line.location)] if run.on_gpu else []
     empty_ms = sum(line.ms for line in emptying)
@@ -77,7 +77,7 @@ def _is_seldom(run: Evidence) -> bool:
     return run.collecting_share is not None and run.collecting_share < _EVERY_FEW
 
 
-def _dearest(run: Evidence) -> Location | None:
+def _collecting_line(run: Evidence) -> Location | None:
     """The line that collects: one that says so before one where the collector only happened to start."""
     lines = [line for line in run.all_lines or run.report.lines if line.phase == "gc"]
     said = [line for line in lines if "collect" in text_at(run, line.location)]

@@ -89,7 +89,7 @@ def _loss_by_recompiling(run: Evidence, later: int) -> _Loss | None:
             "ho407.cause_compile_time", compilations=later, steps=steps, compile_ms=compile_ms, step_ms=run.step_ms
         )
     elif later >= _NEARLY_EACH * steps:
-        # What a forward pass takes without compiling was not seen; it seldom takes longer than its backward.
+        # What a forward pass takes without compiling was not seen; it rarely takes longer than its backward.
         forward_ms = min(run.phase("forward").ms, _FORWARD_OF_BACKWARD * run.phase("backward").ms)
         left_ms = run.step_ms - run.phase("forward").ms + forward_ms
         cause = message(

@@ -41,7 +41,7 @@ from flatout.source.training.jobs import loop_header
 
 CODE = "HO403"
 REMEDY = "optimizer.fused"
-# What torch takes by itself is only reported where fusing would clearly show.
+# Torch's own default is only reported where fusing would clearly show.
 _WORTH_FUSING = 1.05
 _MANY_OPTIMIZERS, _FEW_EACH, _MANY_PARAMETERS = 8, 2, 8
 # Of the phase that one fused update saves, by what there was before; seen with 24 to 360 tensors of all sizes.
@@ -87,7 +87,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
 
 
 def _own_loop(run: Evidence) -> Location | None:
-    """The dearest line of an optimizer of the script's own that goes over its parameters in Python."""
+    """The most expensive line of an optimizer of the script's own that goes over its parameters in Python."""
     lines = [line for line in run.all_lines or run.report.lines if line.phase == "optimizer"]
     for line in lines:
         place = line.location

@@ -103,7 +103,7 @@ _OF_PYTHON = {"cProfile.Profile", "profile.Profile"}
 _WORDS = ("profile", "emit_nvtx", "Profile", "profiler")
 # Made to be profiled, or a test of it.
 _MEANT = re.compile(r"profil|bench|trace|test", re.I)
-# Steps that nobody would call a training.
+# Too few steps for a training.
 _FEW = 200
 
 

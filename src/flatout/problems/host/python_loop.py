@@ -46,7 +46,7 @@ COMES_FROM = ("CA604", "HO405", "IN109", "SY304")
 _WORTH = 0.05
 # From this share of looks on, the device follows the host.
 _DRY = 0.3
-# What a loop said at once still costs, as a part of what it saves: less where the turns were smaller.
+# What vectorising a loop saves of its time: more where the iterations were smaller.
 _SAVED = {"elements": 0.88, "samples": 0.85, "parameters": 0.7}
 _SAVED_IF_HEAVY = 0.5
 # Of its forward pass: a backward that takes longer has more to go through.
@@ -79,7 +79,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     gain = by_sparing_host(run, saved_ms, method, device_ms=kernels_ms)
     if gain is None:
         return
-    dearest = hot.lines[0]
+    worst = hot.lines[0]
     kind = message(f"ho402.{hot.loop.kind}")
     yield FoundInRun(
         location=_place(hot),
@@ -88,13 +88,13 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "loop_share": round(part, 3),
             "loop_backward_ms_per_step": round(again_ms, 2),
             "loop_lines": f"{hot.loop.first}-{hot.loop.last}",
-            "function": dearest.function,
+            "function": worst.function,
         },
         cause=message(
             "ho402.cause",
             kind=kind,
-            function=dearest.function,
-            line=place_name(dearest.location),
+            function=worst.function,
+            line=place_name(worst.location),
             loop_ms=hot.ms,
             step_ms=run.step_ms,
         ),
@@ -104,19 +104,19 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
 
 
 def _place(hot: _Hot) -> Location:
-    """The head of a short loop, as chance decides which of its lines was seen most; else the dearest line."""
-    dearest = hot.lines[0].location
-    return Location(dearest.file, hot.loop.first) if dearest.line - hot.loop.first <= _SHORT_LOOP else dearest
+    """The head of a short loop, as it is random which of its lines was sampled most; else the most expensive line."""
+    worst = hot.lines[0].location
+    return Location(worst.file, hot.loop.first) if worst.line - hot.loop.first <= _SHORT_LOOP else worst
 
 
 def _again_ms(run: Evidence, hot: _Hot) -> float:
-    """What autograd takes for the turns of a loop that sums up a loss, or makes a result part by part.
+    """What autograd takes for the iterations of a loop that sums up a loss, or makes a result part by part.
 
     As large a part of backward as the loop is of forward, if the rest of forward is too short for this backward.
     """
     forward_ms, backward_ms = run.phase("forward").ms, run.phase("backward").ms
     rest_ms = max(0.0, forward_ms - hot.ms)
-    # What a forward pass fills in part by part is on the graph; targets that are drawn so are not.
+    # What a forward pass fills in part by part is on the graph; targets that are computed so are not.
     is_on_graph = hot.loop.sums_up or (hot.loop.fills and hot.lines[0].function == "forward")
     if not is_on_graph or not forward_ms or backward_ms < _LONGEST_BACKWARD * rest_ms:
         return 0.0
@@ -284,7 +284,7 @@ def find_element_loops(code: Code) -> Iterator[tuple[Region, ast.For]]:
             outer = [loop for loop in point.loops if isinstance(loop, ast.For) and _is_counted(loop)]
             if len(outer) < 2 or not isinstance(point.node, ast.Subscript) or id(outer[0]) in seen:
                 continue
-            # By the innermost variable, in a loop that calls nothing heavier: each turn is one element's.
+            # By the innermost variable, in a loop that calls nothing heavier: each iteration is one element's.
             if not bound_names(outer[-1].target) & names_in(point.node.slice) or not _is_over_elements(
                 outer[0], region
             ):

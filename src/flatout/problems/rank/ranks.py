@@ -1,4 +1,4 @@
-"""How the ranks of a run compare: what each does by itself, and how long it waits for the others."""
+"""How the ranks of a run compare: what each does on its own, and how long it waits for the others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flatout.records.evidence import Evidence
 from flatout.records.message import Message, message
 from flatout.records.report import PHASES, RankUse
 
-# Ranks that train together take equally long for a step, whoever is slow.
+# Ranks that train together take equally long for a step, whichever is slow.
 _TOGETHER = 0.1
 # Where a rank waits for the others: the gradients are summed in backward, results are waited for in a sync.
 _WAITING = ("backward", "sync")
@@ -54,7 +54,7 @@ def rank_times(run: Evidence) -> list[Times]:
 
 
 def delays_ms(run: Evidence, of: Times) -> list[float]:
-    """How much longer than the others this rank took by itself, in each part of the run; empty where not known."""
+    """How much longer than the others this rank took on its own, in each part of the run; empty where not known."""
     parts = run.rank_parts_ms
     at = next(at for at, rank in enumerate(run.report.ranks) if rank is of.rank)
     if len(parts) != len(run.report.ranks):

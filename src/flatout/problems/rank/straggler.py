@@ -100,7 +100,7 @@ def _slowest_phase(late: Times, rest: list[Times]) -> tuple[str, float]:
 
 
 def _location(run: Evidence, phase: str, late: Times, rest: list[Times]) -> Location | None:
-    """The loader, or the dearest line of a phase in which the others spend next to nothing."""
+    """The loader, or the most expensive line of a phase in which the others spend next to nothing."""
     if phase in ("data", "starved"):
         use = run.training_loader
         return use.made_at if use is not None else None

@@ -79,7 +79,7 @@ def _gain(run: Evidence) -> Gain | None:
 
 
 def _more_ms(busiest: Times, ranks: list[Times]) -> float:
-    """What it takes longer than the mean by itself, and at least as much for its backward as for its forward."""
+    """What it takes longer than the mean on its own, and at least as much for its backward as for its forward."""
 
     def more(name: str) -> float:
         return busiest.phase_ms.get(name, 0.0) - sum(rank.phase_ms.get(name, 0.0) for rank in ranks) / len(ranks)

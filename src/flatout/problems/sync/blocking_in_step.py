@@ -56,15 +56,15 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     gain = by_sparing_host(run, wait_ms, message("sy305.gain", wait_ms=wait_ms, step_ms=run.step_ms))
     if gain is None:
         return
-    dearest = waits[0]
+    worst = waits[0]
     yield FoundInRun(
-        location=dearest.location,
+        location=worst.location,
         evidence={
             "wait_ms_per_step": round(wait_ms, 2),
-            "call": text_at(run, dearest.location)[:80],
-            "function": dearest.function,
+            "call": text_at(run, worst.location)[:80],
+            "function": worst.function,
         },
-        cause=message("sy305.cause", function=dearest.function, wait_ms=wait_ms, step_ms=run.step_ms),
+        cause=message("sy305.cause", function=worst.function, wait_ms=wait_ms, step_ms=run.step_ms),
         change=message("sy305.change"),
         predicted_gain=gain,
     )
@@ -98,7 +98,7 @@ CASES = (
 )
 
 
-# Calls that hold the training thread up until somebody else lets it go: a clock, a process, a server, a person.
+# Calls that block the training thread: on a clock, a process, a server, a person.
 
 _RUNS = {"run", "call", "check_call", "check_output", "getoutput", "getstatusoutput"}
 _ASKS = {"get", "post", "put", "patch", "delete", "head", "request"}

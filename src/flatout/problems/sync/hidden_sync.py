@@ -68,12 +68,12 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         return
     sites = [site for site in sites_of(run, HIDDEN) if not is_per_parameter(run, site)]
     wait_ms = hidden_ms(run, sites) + timed_ms(run, [site for site in sites if site.ms is not None])
-    dearest = sorted(sites, key=lambda site: -(site.ms or ms_at(run, site.location)))
+    by_cost = sorted(sites, key=lambda site: -(site.ms or ms_at(run, site.location)))
     evidence: dict[str, float | int | str] = {
         "hidden_syncs_per_step": round(sum(site.per_step for site in sites), 2),
         "wait_ms_per_step": round(wait_ms, 2),
     }
-    yield from report_waits(run, "sy302", dearest, wait_ms, evidence)
+    yield from report_waits(run, "sy302", by_cost, wait_ms, evidence)
 
 
 _MASK = SyncSite(HERE, "loss", "hidden", 3.0, None)
@@ -99,7 +99,7 @@ CASES = (
 # batch that was moved may as well be a number.
 
 _ON_DEVICE = ("graph", "device")
-# The size of the result hangs on the values.
+# The size of the result depends on the values.
 _SIZED_BY_VALUES = {"nonzero", "argwhere", "masked_select", "unique", "unique_consecutive", "bincount"}
 # Give a Python truth, and no tensor.
 _GIVE_TRUTH = {"equal", "allclose", "is_nonzero"}

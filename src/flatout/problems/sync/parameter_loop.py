@@ -53,9 +53,9 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     gain = by_sparing_host(run, _SAVED * loop_ms, message("sy304.gain", loop_ms=loop_ms, step_ms=run.step_ms))
     if gain is None:
         return
-    dearest = max(sites, key=lambda site: site.ms or 0.0)
+    worst = max(sites, key=lambda site: site.ms or 0.0)
     yield FoundInRun(
-        location=dearest.location,
+        location=worst.location,
         evidence={
             "syncs_per_step": round(count, 1),
             "loop_ms_per_step": round(loop_ms, 2),

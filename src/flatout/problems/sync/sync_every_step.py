@@ -91,7 +91,7 @@ CASES = (
 _KINDS = {"print": "written", "format": "written", "bool": "compared", "cpu": "copied"}
 
 
-# Sums of results that can stay on the device until somebody reads them: `total += loss.item()` in a loop.
+# Sums of results that can stay on the GPU until they are read: `total += loss.item()` in a loop.
 
 _COUNTS = {"eq", "ne", "gt", "lt", "ge", "le", "isclose", "logical_and", "logical_or"}
 
@@ -99,7 +99,7 @@ _COUNTS = {"eq", "ne", "gt", "lt", "ge", "le", "isclose", "logical_and", "logica
 def defer_read(sync: Sync, code: Code) -> tuple[Edit, ...] | None:
     """The read taken out of the sum, and put where the sum is read: only where all of its uses can be seen.
 
-    Numbers and tensors both can be made a number again, so it holds for a loop without a single turn as well.
+    Numbers and tensors both can be made a number again, so it holds for a loop without a single iteration as well.
     """
     function, module = sync.region.function, sync.region.module
     statement = next((point.statement for point in sync.region.main_path() if point.node is sync.node), None)
@@ -212,7 +212,7 @@ def _detach(sync: Sync) -> str:
 def in_source(code: Code) -> Iterator[FoundInSource]:
     for sync in code.syncs:
         if sync.over_parameters:
-            continue  # said as what it is: a loop over parameters
+            continue  # reported as SY304
         kind = _KINDS.get(sync.op, "read")
         yield FoundInSource(
             place=sync.region.module.place(sync.node),

@@ -25,7 +25,7 @@ _PARAMETER = re.compile(r"param|grad|weight", re.I)
 
 
 def sites_of(run: Evidence, ops: Sequence[str]) -> list[SyncSite]:
-    """The sites of the training step, the dearest first. What evaluates or saves has phases of its own."""
+    """The sites of the training step, the most expensive first. What evaluates or saves has phases of its own."""
     mine = [site for site in run.report.syncs if site.op in ops and site.per_step >= _EACH_STEP]
     training = [site for site in mine if not _EVALUATING.search(site.function)]
     return sorted(training, key=lambda site: (-(site.ms or 0.0), -site.per_step))
@@ -66,14 +66,14 @@ def _around(run: Evidence, site: SyncSite) -> str:
 
 
 def list_sites(run: Evidence, sites: Sequence[SyncSite], most: int = 5) -> str:
-    """The dearest of them in words: where, what, how often."""
+    """The most expensive of them: where, what, how often."""
     return ", ".join(f"{place_name(s.location)} {s.op} {s.per_step:.3g}x" for s in sites[:most])
 
 
 def report_waits(
     run: Evidence, code: str, sites: Sequence[SyncSite], wait_ms: float, evidence: dict[str, float | int | str]
 ) -> Iterator[FoundInRun]:
-    """The finding of waits that take `wait_ms` a step, the dearest site first; none where the GPU is busy anyway."""
+    """The finding of waits that take `wait_ms` a step, the most expensive site first; none if the GPU is busy."""
     gain = by_sparing_host(run, wait_ms, message(f"{code}.gain", wait_ms=wait_ms, step_ms=run.step_ms))
     if gain is None:
         return
