@@ -36,6 +36,7 @@ from flatout.records.report import Finding, Gain, Location, RemedyState, RunRepo
 from flatout.records.trial import Trial
 from flatout.remedies.catalogue import known
 from flatout.remedies.loader.probe import DRAWS_OTHERS
+from flatout.words import english
 
 Profile = Mapping[str, Any]
 _CORES = 16
@@ -309,9 +310,10 @@ def main() -> None:
         if options.verbose:
             print(f"\n{name}\n", each(found[0].spent), by_kind(found[0].spent, found[0].took_s), sep="\n")
             for one in found[0].fix.tried:
-                print(one.planned.id, one.planned.value, one.state, one.why)
+                print(one.planned.id, one.planned.value, one.state, english(one.why))
             quality = found[0].fix.quality
-            print(found[0].fix.ended, *(one.sentence for one in (quality.identity, quality.envelope) if one), sep="; ")
+            sentences = [one.sentence for one in (quality.identity, quality.envelope) if one]
+            print(*map(english, (found[0].fix.ended, *sentences)), sep="; ")
         print("  ".join(rows[-1]), file=sys.stderr, flush=True)
     print(table(_HEAD, rows))
 

@@ -10,6 +10,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.common.results import table
+from flatout.words import english
 
 # Trials of these arms are the same whatever the script is; all others are remedies.
 _KINDS = ("look", "as it is", "ceiling", "loaders alone", "nudged", "other random numbers", "remedies in turns")
@@ -63,7 +64,7 @@ def each(trials: Sequence[Spent]) -> str:
         [
             one.arm,
             ", ".join(f"{name}={value}" for name, value in one.remedies.items()) or "–",
-            one.ending + (f" ({one.why})" if one.why else ""),
+            one.ending + (f" ({english(one.why)})" if one.why else ""),
             str(one.steps),
             "–" if one.step_ms is None else f"{one.step_ms:.4g}",
             f"{one.start_s:.1f}",

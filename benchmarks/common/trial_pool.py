@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,10 @@ from flatout.experiment.request import Request
 from flatout.experiment.runner import TrialRunner
 from flatout.experiment.sizing import sizes
 from flatout.experiment.turns import Arms, count_turn_steps
-from flatout.records.trial import Trial, from_plain
+from flatout.records.trial import Trial
 from flatout.store.run import StoredRun
+from flatout.words import english
+from flatout.words.codec import decode, encode
 
 BUDGET_S = 600.0
 # Three remedies, all of them together, and the script as it is, twice.
@@ -92,13 +94,13 @@ def _steps(pool: Pool) -> int:
 
 def _sound(trial: Trial) -> Trial:
     if not trial.ended_well:
-        raise SystemExit(f"a trial of the bare script failed ({trial.ending}: {trial.why})")
+        raise SystemExit(f"a trial of the bare script failed ({trial.ending}: {english(trial.why)})")
     return trial
 
 
 def write(file: Path, pool: Pool) -> None:
     partial = file.with_suffix(".part")
-    partial.write_text(json.dumps(asdict(pool), default=str) + "\n", encoding="utf-8")
+    partial.write_text(json.dumps(encode(pool, only_finite=False)) + "\n", encoding="utf-8")
     partial.replace(file)
 
 
@@ -108,7 +110,7 @@ def read(file: Path) -> Pool:
         value["script"],
         tuple(value["loads"]),
         value["took_s"],
-        tuple(from_plain(one) for one in value["trials"]),
-        {name: from_plain(one) for name, one in value["others"].items()},
+        tuple(decode(Trial, one, strict=False) for one in value["trials"]),
+        {name: decode(Trial, one, strict=False) for name, one in value["others"].items()},
         tuple(tuple(tuple(arm) for arm in process) for process in value.get("turns", ())),
     )

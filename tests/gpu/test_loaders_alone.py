@@ -9,6 +9,7 @@ import pytest
 from flatout.experiment.request import Request
 from flatout.experiment.runner import TrialRunner
 from flatout.experiment.statistics.rates import rate
+from flatout.words import english
 
 pytestmark = pytest.mark.gpu
 _SCRIPT = Path(__file__).parent / "scripts" / "prefetch_cuda.py"
@@ -22,7 +23,7 @@ def test_batches_brought_to_the_device_are_counted_and_no_faster_than_they_are_m
     plain = TrialRunner(tmp_path)(Request(command, "as it is", remedies, steps=300, seconds=20.0))
     alone = TrialRunner(tmp_path)(Request(command, "feed", remedies, steps=300, seconds=20.0, feeds=True))
 
-    assert alone.ending == "stopped", alone.why
+    assert alone.ending == "stopped", english(alone.why)
     assert set(alone.samples) == {64}
     # A model so small waits for its loader: alone that is about as fast, and never much slower.
     assert rate(alone).per_s > 0.8 * rate(plain).per_s

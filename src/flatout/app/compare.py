@@ -19,8 +19,7 @@ from flatout.diagnose.comparison import findings_changed, phases_changed, settin
 from flatout.diagnose.ranks import Rank, training_ranks
 from flatout.diagnose.summary import examine
 from flatout.errors import FlatoutError
-from flatout.experiment.statistics.figures import with_interval
-from flatout.experiment.statistics.ratio import measure_gain
+from flatout.experiment.statistics.ratio import measure_gain, with_interval
 from flatout.records.atomic import SHARED, write_atomic
 from flatout.records.comparison import Arm, Compared, Comparison, Gate, Judgement
 from flatout.records.message import Message, message

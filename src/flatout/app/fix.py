@@ -24,11 +24,13 @@ from flatout.launch.profile import profile_toml
 from flatout.launch.terminal import Terminal, detect_terminal, write_stderr
 from flatout.records.atomic import SHARED, write_atomic
 from flatout.records.fix import Fix, Quality
+from flatout.records.message import Message, message
 from flatout.records.report import RunReport
 from flatout.records.trial import Trial
 from flatout.report.fix import quality_sentences, render, render_plan, to_json
 from flatout.report.overview import next_after_fix
 from flatout.report.text import fold_command
+from flatout.words import english
 
 ROOT = Path(".flatout", "fix")
 _DONE = "fix.json"
@@ -43,12 +45,6 @@ _SAY = {
     "interrupted": "interrupted before anything was measured; the same command goes on with the trials that are done",
     "wrote": "\n Wrote {profile}. Use it with:\n   {command}\n",
     "kept": "flatout: everything measured is in {folder}\n",
-    "patch": "the source changes that go with it are in {patch}; flatout fix --apply makes them",
-    "edited": "the source was changed as in {patch}",
-    "nothing_to_write": "none of this can be written into the source safely; the profile does it from outside",
-    "no_patch": "no patch was written: {error}",
-    "written": "what the script writes went to a scratch folder in the trials: {first}",
-    "written_more": "{count} files that the script writes went to a scratch folder in the trials, as {first}",
     "read_only": "{folder} cannot be written to ({error}): fix keeps its trials there; go to a folder of your own",
     "no_place": "{option} {file}: there is no folder {folder}",
 }
@@ -104,7 +100,7 @@ def run_fix(asked: FixOptions) -> int:
                 quality = prove_profile(bench, search)
             is_whole = True
         except KeyboardInterrupt:
-            search.found.ended = "it was interrupted"
+            search.found.ended = message("search.interrupted")
             if not bench.of({}):
                 return _interrupted(progress)
     fix = conclude(bench, search, report, quality)
@@ -192,7 +188,7 @@ def _show_plan(search: Search, report: RunReport, progress: Progress, looks: Seq
     screen = progress.screen
     write_stderr(render_plan(search.plan(report), width=screen.width, color=screen.color, unicode=screen.unicode))
     for notice in _on_written([file for look in looks for file in look.written]):
-        write_stderr(f" {notice}\n")
+        write_stderr(f" {english(notice)}\n")
     return 0
 
 
@@ -200,13 +196,14 @@ def with_written(fix: Fix) -> Fix:
     return replace(fix, notices=(*fix.notices, *_on_written(fix.written)))
 
 
-def _on_written(written: Sequence[str]) -> list[str]:
+def _on_written(written: Sequence[str]) -> list[Message | str]:
     """A line on the files that did not go where they always go, and on programs whose files did."""
     files = [one for one in written if one.startswith("/")]
-    notices = [one for one in written if not one.startswith("/")]
+    notices: list[Message | str] = [one for one in written if not one.startswith("/")]
     if files:
-        words = _SAY["written_more" if len(files) > 1 else "written"]
-        notices.insert(0, words.format(count=len(files), first=os.path.relpath(files[0])))
+        first = os.path.relpath(files[0])
+        several = message("fix.wrote_files", count=len(files), first=first)
+        notices.insert(0, several if len(files) > 1 else message("fix.wrote_file", first=first))
     return notices
 
 
@@ -248,11 +245,11 @@ def _with_patch(fix: Fix, asked: FixOptions) -> Fix:
             if asked.edit:
                 check.make_patch(files, codes, fix.workers, edit=True)
     except (FlatoutError, OSError) as error:
-        return replace(fix, notices=(*fix.notices, _SAY["no_patch"].format(error=error)))
+        return replace(fix, notices=(*fix.notices, message("fix.no_patch", error=str(error))))
     if not changes:
-        return replace(fix, notices=(*fix.notices, _SAY["nothing_to_write"]))
-    words = _SAY["edited" if asked.edit else "patch"].format(patch=place)
-    return replace(fix, notices=(*fix.notices, words))
+        return replace(fix, notices=(*fix.notices, message("fix.no_source_change")))
+    fact = message("fix.edited" if asked.edit else "fix.patch", patch=str(place))
+    return replace(fix, notices=(*fix.notices, fact))
 
 
 def _profile(fix: Fix) -> str:

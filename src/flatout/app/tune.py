@@ -37,10 +37,13 @@ from flatout.experiment.tuning.trials import SettingTrials, digest_search, write
 from flatout.launch.process import command_line, sigterm_interrupts
 from flatout.launch.profile import Profile
 from flatout.launch.terminal import detect_terminal, write_stderr
+from flatout.records.message import Message, message
+from flatout.records.trial import is_out_of_memory
 from flatout.records.tune import Ask, Goal, Metric, Pick, Point, Tuned, describe_setting
 from flatout.report import tune as report
 from flatout.report.text import duration
 from flatout.store.run import StoredRun
+from flatout.words import english
 
 ROOT = Path(".flatout", "tune")
 _TRIALS = "trials"
@@ -50,19 +53,12 @@ _WINDOW_S = 5.0
 _FEWEST, _MOST = 30, 400
 # From one trial of the script as it is to the next: beyond this the machine has changed its pace meanwhile.
 _DRIFT = 0.1
+_INTERRUPTED = message("tune.interrupted")
 _SAY = {
     "begin": "flatout: tuning {knobs}: {method}; trials are kept in {folder}\n",
     "again": "flatout: {n} trials of this search were made before and are not made again\n",
     "point": "flatout: {n:>3} {setting}: {figures}\n",
     "failed": "flatout: {n:>3} {setting}: {why}\n",
-    "interrupted": "interrupted: the same command goes on from here",
-    "budget": "the budget of {budget} is spent: the same command goes on from here",
-    "steps": "Samples could not be counted, so steps/s decide; where a knob changes the batch they mislead.",
-    "drift": "The machine changed its pace by {share:.0%} between the first and the last trial of the script as it is.",
-    "short": "Only short trials were made before the end: figures are rough.",
-    "no_metric": "The metric {pattern!r} was found in no trial's output, so quality is not verified.",
-    "blind": "Without a measured metric the presets turn no knob that can change what is learnt.",
-    "memory": "The script as it is went out of memory, so nothing is compared with it.",
 }
 
 
@@ -99,7 +95,7 @@ def run_tune(cmd: Sequence[str], options: TuneOptions) -> int:
         write_stderr("\n" + report.render(tuned, options.verbose, detect_terminal(os.environ).unicode))
     if options.json is not None:
         _write_json(options.json, json.dumps(report.to_json(tuned), indent=2) + "\n")
-    if tuned.ended == _SAY["interrupted"]:
+    if tuned.ended == _INTERRUPTED:
         return 130
     return 0 if tuned.chosen.point is not None else 1
 
@@ -173,11 +169,12 @@ class _Tuning:
             until_s=until_s,
             refusal=trials.refusal,
         )
-        self._notices: list[str] = []
-        self._method = ""
+        self._notices: list[Message | str] = []
+        self._method: Message | str = ""
 
     def to_the_end(self) -> Tuned:
-        ended, lengths = "", Lengths.of(self._options.steps or _FIRST_STEPS)
+        ended: Message | str = ""
+        lengths = Lengths.of(self._options.steps or _FIRST_STEPS)
         try:
             if self._known:
                 self._say("again", n=self._known)
@@ -187,7 +184,7 @@ class _Tuning:
             self._method = chosen.words
             names = ", ".join(knob.name for knob in self._trials.knobs)
             folder = os.path.relpath(self._trials.folder, self._trials.cwd)
-            self._say("begin", knobs=names, method=chosen.words, folder=folder)
+            self._say("begin", knobs=names, method=english(chosen.words), folder=folder)
             as_it_is = [Ask({}, lengths.long)] if first.is_usable else []
             if self._objective.metric is not None:
                 self._search.ask(as_it_is)  # quality is compared with it, however early the search ends
@@ -196,22 +193,24 @@ class _Tuning:
             for last in self._search.ask(as_it_is):
                 self._look_at_drift(first, last)
         except OutOfTime:
-            ended = _SAY["budget"].format(budget=duration(self._options.budget_s or 0.0))
+            ended = message("tune.budget_spent", budget=duration(self._options.budget_s or 0.0))
         except KeyboardInterrupt:
-            ended = _SAY["interrupted"]
+            ended = _INTERRUPTED
         return self._concluded(lengths, ended)
 
     def _first_look(self) -> Point:
         """The script as it is, for the length of trials and for what cannot be measured here."""
         steps = Lengths.of(self._options.steps).short if self._options.steps else _FIRST_STEPS
         (point,) = self._search.ask([Ask({}, steps)])
-        if point.why.startswith("out of memory"):
-            self._notices.append(_SAY["memory"])
+        if is_out_of_memory(point.why):
+            self._notices.append(message("tune.baseline_out_of_memory"))
         elif point.why:
-            raise FlatoutError(f"the script as it is cannot be measured: {point.why}; see {self._trials.folder}")
+            raise FlatoutError(
+                f"the script as it is cannot be measured: {english(point.why)}; see {self._trials.folder}"
+            )
         elif point.samples_per_s is None:
             self._objective = replace(self._objective, rate="steps/s")
-            self._notices.append(_SAY["steps"])
+            self._notices.append(message("tune.steps_decide"))
         self._search.measure = self._trials = replace(self._trials, own_workers=self._own_workers(Ask({}, steps)))
         return point
 
@@ -235,14 +234,14 @@ class _Tuning:
         if before and after and first.steps >= _FIRST_STEPS:
             share = abs(after / before - 1)
             if share > max(_DRIFT, 3 * math.hypot(first.error or 0.0, last.error or 0.0)):
-                self._notices.append(_SAY["drift"].format(share=share))
+                self._notices.append(message("tune.drift", share=share))
 
     def _tell(self, point: Point, is_new: bool) -> None:
         if not is_new:
             return
         shown = describe_setting(point.setting)
         if point.why:
-            self._say("failed", n=len(self._search.points), setting=shown, why=point.why)
+            self._say("failed", n=len(self._search.points), setting=shown, why=english(point.why))
         else:
             self._say("point", n=len(self._search.points), setting=shown, figures=self._figures(point))
 
@@ -259,17 +258,17 @@ class _Tuning:
         if not self._options.quiet:
             write_stderr(_SAY[what].format(**words))
 
-    def _concluded(self, lengths: Lengths, ended: str) -> Tuned:
+    def _concluded(self, lengths: Lengths, ended: Message | str) -> Tuned:
         wanted, knobs = self._objective, self._trials.knobs
         points = longest(self._search.points)
         final, is_rough = finalists(points, lengths.long)
         if is_rough:
-            self._notices.append(_SAY["short"])
+            self._notices.append(message("tune.short"))
         baseline = next((point for point in points if not point.setting and point.is_usable), None)
         if all(point.metric is None for point in final) and any(knob.safety == "training" for knob in knobs):
-            self._notices.append(_SAY["blind"])
+            self._notices.append(message("tune.no_quality"))
         if wanted.metric is not None and all(point.metric is None for point in final):
-            self._notices.append(_SAY["no_metric"].format(pattern=wanted.metric.pattern))
+            self._notices.append(message("tune.metric_not_found", pattern=wanted.metric.pattern))
         presets = [pick_preset(name, final, knobs, wanted, baseline) for name in NAMES]
         picked = next((one for one in presets if one.name == self._options.preset), None)
         chosen = picked if picked is not None else pick_best(final, knobs, wanted, baseline)

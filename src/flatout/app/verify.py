@@ -21,15 +21,14 @@ from flatout.launch.profile import read_profile
 from flatout.launch.terminal import detect_terminal, write_stderr
 from flatout.records.atomic import SHARED, write_atomic
 from flatout.records.fix import Fix
+from flatout.records.message import Message, message
 from flatout.report.fix import render, to_json
+from flatout.words import english
 
 _SAY = {
-    "ended": "the profile was measured",
     "interrupted": "flatout: interrupted before the profile was judged; nothing was changed or kept\n",
     "holds": " The profile holds.\n",
     "gone": " The profile does not hold: {why}.\n",
-    "slower": "it does not gain over 1% here",
-    "differs": "its lossless part changes the training: {sentence}",
 }
 
 
@@ -80,7 +79,7 @@ def _measured(settings: Settings, values: Mapping[str, object], progress: Progre
         search = Search(bench, maker.report)
         report = search.look()
         search.measure_bare()
-        search.found.profile, search.found.ended = dict(values), _SAY["ended"]
+        search.found.profile, search.found.ended = dict(values), message("search.verified")
         confirm(bench, search)
         return with_written(conclude(bench, search, report, check_quality(bench, search)))
 
@@ -95,17 +94,17 @@ def _show(fix: Fix, asked: VerifyOptions) -> int:
         write_atomic(Path(asked.json), text, mode=SHARED)
     if not asked.quiet:
         write_stderr(render(fix, width=screen.width, color=screen.color, unicode=screen.unicode))
-        write_stderr(_SAY["holds"] if why is None else _SAY["gone"].format(why=why))
+        write_stderr(_SAY["holds"] if why is None else _SAY["gone"].format(why=english(why)))
     return 0 if why is None else 1
 
 
-def _objection(fix: Fix) -> str | None:
+def _objection(fix: Fix) -> Message | str | None:
     if fix.gain is None:
-        return next(iter(fix.failures.values()), "it could not be measured")
+        return next(iter(fix.failures.values()), message("verify.unmeasured"))
     quality = fix.quality
     if quality.identity is not None and quality.identity.verdict == "differs":
-        return _SAY["differs"].format(sentence=quality.identity.sentence)
+        return message("verify.differs", sentence=quality.identity.sentence)
     for one in (quality.envelope, quality.metric):
         if one is not None and one.verdict in ("outside", "worse"):
             return one.sentence
-    return None if fix.gain.low > 1.01 else _SAY["slower"]
+    return None if fix.gain.low > 1.01 else message("verify.slower")

@@ -18,6 +18,7 @@ from flatout.experiment.statistics.calibration import calibrate_near, is_known
 from flatout.experiment.statistics.envelope import FEWEST_YARDSTICKS
 from flatout.experiment.statistics.rates import count_alike, even_out_steps
 from flatout.experiment.turns import ROUNDS, Arms, count_timed_steps, count_turn_steps
+from flatout.records.message import Message, message
 from flatout.records.proof import By, Spread
 from flatout.records.report import RunReport
 from flatout.records.trial import Trial
@@ -338,19 +339,19 @@ class Bench:
         look_s = self.sizes.start_s + min(self._look_s(profile), steps_s + self.sizes.late_s(profile))
         return self.left_s - look_s - self.lasts_s(profile) > self.reserve_s(profile)
 
-    def too_long(self, profile: Mapping[str, Any]) -> str | None:
+    def too_long(self, profile: Mapping[str, Any]) -> Message | None:
         """Why no trial of this profile fits into the time there is, if so."""
         assert self.sizes is not None
         # Those that it is tried on top of are as slow as they were measured.
         pauses_s = _PAUSE_TRIALS * self.sizes.seconds_for(profile, self._speed_up(self._like(profile)))
         if self.to_see(profile) and pauses_s > _PAUSES_SHARE * self.settings.budget_s:
             needed_s = pauses_s / _PAUSES_SHARE
-            return f"what it is about comes too seldom to be seen in trials; --budget would have to be {needed_s:.0f}s"
+            return message("tried.too_seldom", needed_s=needed_s)
         late_s, most_s = self.sizes.late_s(profile), _EPOCH_SHARE * self.settings.budget_s
         if late_s <= most_s:
             return None
         needed_s = late_s / _EPOCH_SHARE
-        return f"it begins with the second epoch, after {late_s:.0f} s; --budget would have to be {needed_s:.0f}s"
+        return message("tried.begins_late", late_s=late_s, needed_s=needed_s)
 
     def losses_for(self, profile: Mapping[str, Any]) -> int:
         """Losses of the bare script that reach to where a profile that needs an epoch is in force; 0 for any other."""

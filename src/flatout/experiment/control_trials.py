@@ -16,12 +16,12 @@ from typing import Any
 from flatout.experiment.bench import BARE, KEPT, LAST_BITS, LOSSES, Bench
 from flatout.experiment.judge import draws_other_numbers, is_repeatable, with_enough_losses
 from flatout.experiment.statistics.envelope import FEWEST_YARDSTICKS, judge_envelope
+from flatout.records.message import message
 from flatout.records.proof import Envelope
 from flatout.records.trial import Trial
 from flatout.remedies.catalogue import traits_of
 
 MOST_CONTROLS = 3
-_BESIDE = ", beside trials whose weights were moved once by as much as it rounds"
 
 
 def coarsest_rounding(names: Iterable[str]) -> float:
@@ -69,7 +69,7 @@ def check_losses(
     if first is not None and len(beside) < FEWEST_YARDSTICKS:
         return first
     found = judge_envelope(beside, trials)
-    return replace(found, sentence=f"{found.sentence}{_BESIDE}", nudged_by=by)
+    return replace(found, sentence=message("envelope.beside_perturbed", sentence=found.sentence), nudged_by=by)
 
 
 def _nudged(bench: Bench, profile: Mapping[str, Any], by: float, reserve_s: float) -> list[Trial]:

@@ -21,6 +21,7 @@ from flatout.experiment.turns import (
     resting_steps,
     weigh_turns,
 )
+from flatout.records.message import message
 from flatout.records.plan import Planned
 from flatout.records.proof import Ceiling, Decision
 from flatout.records.trial import Trial
@@ -133,8 +134,6 @@ def mid_of(decision: Decision) -> float:
 
 # Arms that take turns within one process: the difference between processes has no part in the result.
 
-IN_TURNS = ", in turns within one process"
-
 
 class Turns:
     """`read(trial)` gives the arms that took turns in it."""
@@ -160,7 +159,7 @@ class Turns:
         if trial is None or not trial.ended_well or any(refusal(one, trial) is not None for one in group):
             return None
         decision = compare_with_and_without(self._read(trial))
-        return replace(decision, why=f"{decision.why}{IN_TURNS}") if decision is not None else None
+        return replace(decision, why=message("tried.in_turns", why=decision.why)) if decision is not None else None
 
 
 # The distance to the ceiling.

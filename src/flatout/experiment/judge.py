@@ -12,21 +12,17 @@ from flatout.experiment.sizing import tunes_itself
 from flatout.experiment.statistics.envelope import FEWEST_STEPS
 from flatout.experiment.statistics.identity import judge_identity
 from flatout.records.fix import State, Tried
+from flatout.records.message import Message, message
 from flatout.records.plan import Planned
 from flatout.records.proof import By, Decision, Identity
 from flatout.records.report import Finding
-from flatout.records.trial import Trial
+from flatout.records.trial import ENDINGS, Trial
 from flatout.remedies.catalogue import known, traits_of
 from flatout.remedies.loader.probe import DRAWS_OTHERS
 from flatout.remedies.traits import Bottleneck
-from flatout.words import english
 
-_OTHER_NUMBERS = (
-    "the samples draw random numbers, and with other workers they draw others, so bit-identity cannot be asked"
-)
 _OF_PAUSES = "CA"  # findings on the loader of an evaluation
 _SETTLED = re.compile(r"num_workers \d+ → (\d+).*")
-_UNREPEATABLE = "the script as it is differs when simply run again, so bit-identity cannot be asked of it"
 # What loads and brings the batches: no faster than the device alone can use them.
 _FEEDING = (Bottleneck.LOADING, Bottleneck.TRANSFER)
 
@@ -71,12 +67,12 @@ def compare_bits(before: Sequence[Trial], trial: Trial, bare: Sequence[Trial] = 
     if same.verdict != "differs":
         return same
     if draws_other_numbers(trial):
-        return replace(same, verdict="not comparable", sentence=_OTHER_NUMBERS)
+        return replace(same, verdict="not comparable", sentence=message("identity.other_random_numbers"))
     if len(bare) < 2 or judge_identity(bare[1:], bare[0]).verdict == "identical":
         return same
     if all(state.safety == "lossless" for state in trial.states):
         return judge_identity(bare, trial)
-    return replace(same, verdict="not comparable", sentence=_UNREPEATABLE)
+    return replace(same, verdict="not comparable", sentence=message("identity.script_not_repeatable"))
 
 
 def workers_found(trial: Trial) -> dict[str, int]:
@@ -136,19 +132,22 @@ def as_tried(
     """
     is_outdone = one.id in before and decision.judgement in ("neutral", "harmful")
     others = tuple(other.id for other in group if other is not one)
-    why = f"{decision.why}, together with {', '.join(others)}" if others else decision.why
+    why = message("tried.together", why=decision.why, remedies=others) if others else decision.why
     return Tried(one, "outdone" if is_outdone else decision.judgement, why, decision, same, others)
 
 
-def refusal(one: Planned, trial: Trial) -> tuple[State, str] | None:
+def refusal(one: Planned, trial: Trial) -> tuple[State, Message | str] | None:
     """Why this trial says nothing of the remedy's speed."""
     if not trial.ended_well:
-        return "failed", f"the trial ended: {trial.ending}" + (f" ({trial.why})" if trial.why else "")
+        ending = ENDINGS[trial.ending]
+        if not trial.why:
+            return "failed", message("tried.trial_ended", ending=ending)
+        return "failed", message("tried.trial_ended_because", ending=ending, why=trial.why)
     state = next((state for state in trial.states if state.id == one.id), None)
     if state is None:
-        return "failed", "it did not come into force"
+        return "failed", message("tried.not_in_force")
     if state.state != "applied":
-        return ("refused" if state.state in ("refused", "reverted") else "failed"), english(state.why)
+        return ("refused" if state.state in ("refused", "reverted") else "failed"), state.why
     evidence = traits_of(one.id).evidence
     is_missing = evidence is not None and not state.live.get(evidence.key)
-    return ("not measured", english(evidence.missing)) if evidence is not None and is_missing else None
+    return ("not measured", evidence.missing) if evidence is not None and is_missing else None

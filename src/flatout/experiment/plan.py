@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flatout.errors import FlatoutError
-from flatout.records.message import Message
+from flatout.records.message import Message, message
 from flatout.records.plan import LeftOut, Plan, Planned
 from flatout.records.report import Finding, Gain, RunReport
 from flatout.remedies.catalogue import SAFETIES, Remedy, known, remedies, traits_of
@@ -39,14 +39,14 @@ class Wishes:
             if not fnmatch.filter(known(), pattern):
                 raise FlatoutError(f"no remedy is called {pattern!r}; there are {', '.join(sorted(known()))}")
 
-    def refusal(self, remedy: Remedy) -> str | None:
+    def refusal(self, remedy: Remedy) -> Message | None:
         """Why the user does not want it, or None."""
         if remedy.safety != SAFETIES[0] and remedy.safety not in self.allow:
-            return f"it is {remedy.safety}: allow it with --allow {remedy.safety}"
+            return message("plan.not_allowed", safety=remedy.safety)
         if self.only and not _matches(remedy.id, self.only):
-            return "not among --only"
+            return message("plan.not_only")
         if _matches(remedy.id, self.without):
-            return "left out by --without"
+            return message("plan.without")
         return None
 
 
@@ -74,10 +74,10 @@ def make_plan(report: RunReport, wishes: Wishes, tried: Collection[tuple[str, st
     return Plan(tuple(sorted(found, key=_order)), tuple(left_out))
 
 
-def find_conflict(remedy: Remedy, kept: Mapping[str, Any]) -> str | None:
+def find_conflict(remedy: Remedy, kept: Mapping[str, Any]) -> Message | None:
     """Why it cannot be in force together with what is kept, if so."""
     rival = next((name for name in kept if name in remedy.conflicts or remedy.id in known()[name].conflicts), None)
-    return f"{rival} is kept, and only one of them can hold" if rival is not None else None
+    return message("plan.rival", remedy=rival) if rival is not None else None
 
 
 def group_remedies(remedies: Sequence[Planned]) -> list[list[Planned]]:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
+from typing import Literal
 
 from flatout.feed.host_memory import memory
 
@@ -23,6 +24,8 @@ _GRACE_S = 5.0
 # Below this share of the host's memory, or of its control group's, the kernel would soon choose a victim, and not
 # always the trial.
 _LEAST_FREE = 0.03
+# Why a process is made to end, as its trial's ending.
+Cut = Literal["out of time", "out of memory", "hung"]
 # No step for so long, and for so many times the longest gap between looks that brought one, is a hang.
 _HUNG_S = 120.0
 
@@ -33,7 +36,7 @@ class Exit:
 
     code: int
     wall_s: float
-    cut: str = ""
+    cut: Cut | None = None
 
 
 class Process:
@@ -71,7 +74,8 @@ class Process:
     def wait(self, limit_s: float, steps: Callable[[], int], first_step_s: float) -> Exit:
         """Until it ends or is cut off. `steps` tells how many it has made; the first may take `first_step_s`."""
         assert self._process is not None
-        cut, seen, moved_s, next_look_s = "", 0, self._began_s, self._began_s + _STEPS_LOOK_S
+        cut: Cut | None = None
+        seen, moved_s, next_look_s = 0, self._began_s, self._began_s + _STEPS_LOOK_S
         while not cut:
             try:
                 self._process.wait(_LOOK_S)

@@ -24,18 +24,14 @@ from flatout.experiment.statistics.metric import judge_metric
 from flatout.experiment.statistics.rates import arm_per_s, common_unit, keep_measured, without_pauses
 from flatout.experiment.statistics.ratio import measure_gain
 from flatout.records.fix import Fix, Quality
+from flatout.records.message import Message, message
 from flatout.records.proof import By, Identity, MeasuredGain, Spread
 from flatout.records.report import Finding, RunReport
-from flatout.records.trial import Trial
+from flatout.records.trial import ENDINGS, Trial
 from flatout.remedies.catalogue import known, traits_of
 from flatout.remedies.traits import Bottleneck
 
 PROFILE = "profile"
-_WITHDRAWN = "in the proof at the end the whole profile did not surely gain over 1%"
-_NO_TIME = "there was no time to try the lossless part by itself"
-_UNCOUNTED = "evaluations and checkpoints are not counted: trials are too short to see their share of a training"
-_UNSEEN = "evaluations and checkpoints come so seldom under the profile that no trial saw one: After is without them"
-_AFTER_ALONE = "evaluations and checkpoints are counted in After alone: Before is too slow to see enough of them"
 # Bare and remedied, so that a machine that slows down meanwhile slows both.
 _TURNS = (False, True, True, False, True, False, False, True)
 _FEWEST_TURNS = 2
@@ -54,7 +50,7 @@ def prove_profile(bench: Bench, search: Search) -> Quality:
     return _prove_once(bench, search) if search.found.profile else Quality()
 
 
-def _objection(quality: Quality, profile: Mapping[str, Any]) -> str | None:
+def _objection(quality: Quality, profile: Mapping[str, Any]) -> Message | str | None:
     """Why the training is not what it was. One that is meant to change is judged by the user's metric alone."""
     remedies = known()
     is_meant = any(remedies[name].safety == "training" for name in profile)
@@ -69,7 +65,7 @@ def _prove_once(bench: Bench, search: Search) -> Quality:
     profile = search.found.profile
     confirm(bench, search)
     if not has_gain(bench, profile):
-        search.withdraw(_WITHDRAWN)
+        search.withdraw(message("tried.withdrawn"))
         return Quality()
     # The device alone comes before the yardsticks, and the loaders alone where there is time left after them.
     if has_time := bench.left_s > 0:
@@ -165,8 +161,16 @@ def conclude(bench: Bench, search: Search, report: RunReport, quality: Quality) 
     bare, after = map(keep_measured, _arms(bench, found.profile))
     by, spread = counted_by(found.profile), _spread(bench, found.profile)
     unit = common_unit([*bare, *after])
-    pauses = (_AFTER_ALONE,) if _sees_none(bench, found.profile) else _on_pauses(bare, after, bench.all, by)
-    failures = {trial.arm: f"{trial.ending}: {trial.why}" for trial in bench.all if not trial.ended_well}
+    pauses = (
+        (message("fix.pauses_in_after_alone"),)
+        if _sees_none(bench, found.profile)
+        else _on_pauses(bare, after, bench.all, by)
+    )
+    failures: dict[str, Message | str] = {
+        trial.arm: message("trial.ended", ending=ENDINGS[trial.ending], why=trial.why)
+        for trial in bench.all
+        if not trial.ended_well
+    }
     return Fix(
         command=bench.settings.command,
         device=report.run.device,
@@ -199,12 +203,12 @@ def _sources(findings: Sequence[Finding]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(place.file for place in places if place is not None and place.file.endswith(".py")))
 
 
-def _on_pauses(bare: Sequence[Trial], after: Sequence[Trial], made: Sequence[Trial], by: By) -> tuple[str, ...]:
+def _on_pauses(bare: Sequence[Trial], after: Sequence[Trial], made: Sequence[Trial], by: By) -> tuple[Message, ...]:
     """What of the pauses is not in the figures."""
     seen, seen_after = (any(any(trial.pause_s) for trial in trials) for trials in (bare, after))
     if by == "total":
-        return (_UNSEEN,) if seen and not seen_after else ()
-    return (_UNCOUNTED,) if any(any(trial.pause_s) for trial in made) else ()
+        return (message("fix.pauses_unseen"),) if seen and not seen_after else ()
+    return (message("fix.pauses_uncounted"),) if any(any(trial.pause_s) for trial in made) else ()
 
 
 def check_quality(bench: Bench, search: Search) -> Quality:
@@ -228,7 +232,7 @@ def check_quality(bench: Bench, search: Search) -> Quality:
 def _identity(bench: Bench, lossless: Mapping[str, Any]) -> Identity:
     """Of the part that is to change nothing, where it was tried by itself or there is time for that."""
     if not bench.of(lossless) and not bench.affords(lossless, reserve_s=0.0):
-        return Identity("not comparable", 0, _NO_TIME)
+        return Identity("not comparable", 0, message("identity.no_time"))
     return compare_bits(bench.of({}), bench.trial(lossless, "lossless part"))
 
 
@@ -243,12 +247,6 @@ def _yardsticks(bench: Bench, search: Search, is_identical: bool) -> list[Trial]
 
 # What a user should know of a profile that was kept, though the figures do not say it.
 
-_FAILED = "a trial of all that is kept, and of more in turns with it, ended so: {ending}. A longer training may, too"
-_SHORT = "in a trial under the profile {what}"
-_FILLS = (
-    "the dataset keeps what it has loaded ({code}): where that is used again the script becomes faster by itself, and a"
-    " long training gains less than these trials"
-)
 # A dataset that keeps things in every worker.
 _KEEPS = "ME706"
 # Of what a remedy tells while it runs.
@@ -259,20 +257,20 @@ _FAULTS = ("crashed", "hung", "out of memory")
 
 def find_warnings(
     trials: Sequence[Trial], profile: Mapping[str, Any], findings: Sequence[Finding] = ()
-) -> tuple[str, ...]:
+) -> tuple[Message, ...]:
     """Each once, in the order in which they came up."""
     keeps = any(one.code == _KEEPS for one in findings) and any(
         traits_of(name).acts_on is Bottleneck.LOADING for name in profile
     )
-    return (*dict.fromkeys(_warnings(trials, profile)), *([_FILLS.format(code=_KEEPS)] if keeps else ()))
+    return (*dict.fromkeys(_warnings(trials, profile)), *([message("fix.dataset_keeps", code=_KEEPS)] if keeps else ()))
 
 
-def _warnings(trials: Sequence[Trial], profile: Mapping[str, Any]) -> Iterator[str]:
+def _warnings(trials: Sequence[Trial], profile: Mapping[str, Any]) -> Iterator[Message]:
     for trial in trials:
         if not profile or trial.remedies != profile:
             continue
         if trial.ending in _FAULTS:
-            yield _FAILED.format(ending=trial.ending)
+            yield message("fix.profile_failed", ending=ENDINGS[trial.ending])
         for state in trial.states:
             if _MEMORY in state.live:
-                yield _SHORT.format(what=state.live[_MEMORY])
+                yield message("fix.in_a_trial", what=state.live[_MEMORY])

@@ -13,7 +13,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flatout import __version__
@@ -30,13 +30,14 @@ from flatout.launch.notices import Notices
 from flatout.launch.observer import Observer
 from flatout.launch.process import child_environment, command_line, reap_shared_memory
 from flatout.records.report import RunReport
-from flatout.records.trial import Trial, from_plain
+from flatout.records.trial import Trial
 from flatout.remedies.loader.workers import WORKERS_VARIABLE as WORKERS
 from flatout.remedies.memo.kept_calls import CARRIED_VARIABLE as CARRIED
 from flatout.store.directory import create_run
 from flatout.store.manifest import Manifest
 from flatout.store.run import StoredRun
 from flatout.telemetry.cgroup import cpus_allowed
+from flatout.words.codec import decode, encode
 
 TRIAL = "FLATOUT_TRIAL"
 # A first step may compile, read an index or download: it is given half of the time there is, but no less than this.
@@ -73,7 +74,7 @@ class TrialRunner:
         shutil.rmtree(place, ignore_errors=True)  # what a trial that was cut off has left
         trial = self._made(request, place)
         partial = place / f"{_RESULT}.part"
-        partial.write_text(json.dumps(asdict(trial), default=str), encoding="utf-8")
+        partial.write_text(json.dumps(encode(trial, only_finite=False)), encoding="utf-8")
         partial.replace(place / _RESULT)
         return trial
 
@@ -205,6 +206,6 @@ def _plain(arm: str) -> str:
 def _read(file: Path) -> Trial | None:
     """A trial made before, or None where there is none or it cannot be read."""
     try:
-        return from_plain(json.loads(file.read_text(encoding="utf-8")))
+        return decode(Trial, json.loads(file.read_text(encoding="utf-8")), strict=False)
     except (OSError, ValueError, KeyError, TypeError):
         return None

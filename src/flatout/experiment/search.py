@@ -15,7 +15,7 @@ from typing import Any
 from flatout.errors import FlatoutError
 from flatout.experiment.bench import BARE, LOSSES, Bench
 from flatout.experiment.control_trials import MOST_CONTROLS, check_losses, make_control_trials
-from flatout.experiment.decide import IN_TURNS, LARGE, Turns, judge_group, measure_distance, measure_until_sure, mid_of
+from flatout.experiment.decide import LARGE, Turns, judge_group, measure_distance, measure_until_sure, mid_of
 from flatout.experiment.judge import as_tried, compare_bits, draws_other_numbers, lossless_part, only_feeds, refusal
 from flatout.experiment.plan import (
     find_conflict,
@@ -31,17 +31,20 @@ from flatout.experiment.statistics.decision import BAR
 from flatout.experiment.statistics.rates import arm_per_s, keep_measured
 from flatout.experiment.turns import Screened
 from flatout.records.fix import Tried
+from flatout.records.message import Message, message
 from flatout.records.plan import LeftOut, Plan, Planned
 from flatout.records.proof import Ceiling
 from flatout.records.report import Finding, RunReport
 from flatout.records.trial import Trial
 from flatout.remedies.catalogue import known, traits_of
 from flatout.remedies.traits import SelfTuning
+from flatout.words import english
 
 _MOST_ROUNDS = 5
-_NO_TIME = "the time was spent"
-_AT_CEILING = "less than 5% is left to the ceiling"
-_FINER_DOES = "it gains hardly more than a finer rounding does"
+# Why a search ended.
+NOTHING_LEFT = message("search.nothing_left")
+NO_TIME = message("search.no_time")
+AT_CEILING = message("search.at_ceiling")
 
 
 class Search:
@@ -70,7 +73,7 @@ class Search:
         look = bench.look({})
         if not look.step_s:
             raise FlatoutError(
-                f"the script does not train as it is ({look.ending}: {look.why}); see {look.run}/output.txt"
+                f"the script does not train as it is ({look.ending}: {english(look.why)}); see {look.run}/output.txt"
             )
         report = self._report_of(look)
         bench.size_up(look, report)
@@ -91,7 +94,7 @@ class Search:
         return {
             (one.planned.id, repr(one.planned.value))
             for one in self.found.tried
-            if one.why != _AT_CEILING
+            if one.why != AT_CEILING
             and (one.state != "neutral" or self._tried_under[one.planned.id] == self.found.profile)
         }
 
@@ -101,14 +104,14 @@ class Search:
         for _ in range(_MOST_ROUNDS):
             before = dict(found.profile)
             self._try_all(self.plan(report).remedies)
-            if found.profile == before or found.ended == _NO_TIME:
+            if found.profile == before or found.ended == NO_TIME:
                 break
             if not bench.affords_look(found.profile):
-                found.ended = _NO_TIME
+                found.ended = NO_TIME
                 break
             report = self._report_of(bench.look(found.profile))
             self._looked_under = dict(found.profile)
-        if found.ceiling is None and found.ended != _NO_TIME:
+        if found.ceiling is None and found.ended != NO_TIME:
             self._is_at_ceiling()
 
     def _try_all(self, remedies: Sequence[Planned]) -> None:
@@ -130,8 +133,8 @@ class Search:
             if self._is_changed():
                 return False
             if self._fits(group) and self.found.profile and only_feeds(group) and self._is_at_ceiling():
-                self.found.ended = _AT_CEILING
-                self.found.put(Tried(one, "not measured", _AT_CEILING) for one in group)
+                self.found.ended = AT_CEILING
+                self.found.put(Tried(one, "not measured", AT_CEILING) for one in group)
             elif (tuning := traits_of(group[0].id).self_tuning) is not None:
                 self._try_self_tuning(group[0], tuning)
             else:
@@ -209,11 +212,11 @@ class Search:
                 helpful.append(one)
             else:
                 self._tried_under[one.id] = dict(found.profile)
-                found.put([Tried(one, decision.judgement, f"{decision.why}{IN_TURNS}", decision)])
+                found.put([Tried(one, decision.judgement, message("tried.in_turns", why=decision.why), decision)])
         fine = worth_its_rounding(helpful, lambda one: mid_of(weights.decisions[one.id]))
         coarse = [one for one in helpful if one not in fine]
         self._tried_under |= {one.id: dict(found.profile) for one in coarse}
-        found.put(Tried(one, "neutral", _FINER_DOES, weights.decisions[one.id]) for one in coarse)
+        found.put(Tried(one, "neutral", message("tried.finer_rounding"), weights.decisions[one.id]) for one in coarse)
         return [[one] for one in fine] if fine and not self._adopt(fine, weights) else []
 
     def _adopt(self, helpful: Sequence[Planned], weights: Screened) -> bool:
@@ -233,7 +236,9 @@ class Search:
         self._tried_under |= {one.id: before for one in helpful}
         found.profile = after
         weighed = ((one, weights.decisions[one.id]) for one in helpful)
-        found.put(Tried(one, "kept", f"{decision.why}{IN_TURNS}", decision) for one, decision in weighed)
+        found.put(
+            Tried(one, "kept", message("tried.in_turns", why=decision.why), decision) for one, decision in weighed
+        )
         return True
 
     def _try(self, group: Sequence[Planned], is_brief: bool = False, is_alone: bool = False) -> None:
@@ -256,10 +261,10 @@ class Search:
             return
         # A proof of nothing needs no time to be kept for it.
         if not bench.affords(after, reserve_s=None if found.profile else 0.0):
-            found.ended = _NO_TIME
+            found.ended = NO_TIME
             # One that is doubtful keeps the figure that it has.
             open_ones = [one for one in own if one not in self._doubtful()]
-            found.put(Tried(one, "not measured", "there was no time left for it") for one in open_ones)
+            found.put(Tried(one, "not measured", message("tried.no_time")) for one in open_ones)
             return
         trial = bench.trial(after, " + ".join(one.id for one in group))
         if beneath and not trial.ended_well:
@@ -297,7 +302,7 @@ class Search:
         if all(one.safety == "lossless" for one in group):
             same = compare_bits(bench.of(before), trial, bench.of({}))
             if same.verdict == "differs":
-                why = f"it is to change nothing, but {same.sentence}"
+                why = message("tried.changes_numbers", sentence=same.sentence)
                 return [Tried(one, "failed", why, identity=same) for one in group]
         decision = measure_until_sure(bench, self._turns, group, trial.arm, before, after, self._planned, is_brief)
         if decision.judgement == "kept":
@@ -307,7 +312,7 @@ class Search:
             found.profile = after
         return [as_tried(one, decision, before, group, same) for one in group]
 
-    def _drifts(self, trials: Sequence[Trial]) -> str | None:
+    def _drifts(self, trials: Sequence[Trial]) -> Message | str | None:
         """Why their losses are not what rounding makes of them, if so. What cannot be told yet is left to the proof."""
         bench, profile = self._bench, trials[0].remedies
         reserve_s = bench.reserve_s(profile)
@@ -323,7 +328,7 @@ class Search:
     def lossless(self) -> dict[str, Any]:
         return lossless_part(self.found.profile)
 
-    def withdraw(self, why: str, kept: Mapping[str, Any] | None = None) -> None:
+    def withdraw(self, why: Message | str, kept: Mapping[str, Any] | None = None) -> None:
         """The profile as a whole did not hold: nothing is left of it but `kept`."""
         found = self.found
         found.profile = dict(kept or {})
@@ -340,7 +345,7 @@ class Search:
             bare = self._bench.trial({}, BARE, again=again)
             if not bare.ended_well:
                 where = f"see {bare.run}/output.txt"
-                raise FlatoutError(f"a trial of the bare script failed ({bare.ending}: {bare.why}); {where}")
+                raise FlatoutError(f"a trial of the bare script failed ({bare.ending}: {english(bare.why)}); {where}")
 
     def _is_at_ceiling(self) -> bool:
         bench, found = self._bench, self.found
@@ -352,8 +357,6 @@ class Search:
 
 # What a search has found so far.
 
-NOTHING_LEFT = "nothing was left to try"
-
 
 class Found:
     """Of a remedy that was tried twice the last word counts."""
@@ -364,7 +367,7 @@ class Found:
         self.tried: list[Tried] = []
         self.left_out: dict[str, LeftOut] = {}
         self.ceiling: Ceiling | None = None
-        self.ended = NOTHING_LEFT
+        self.ended: Message = NOTHING_LEFT
 
     def put(self, more: Iterable[Tried]) -> None:
         for one in more:
@@ -380,4 +383,4 @@ class Found:
 def _mark_outdone(before: Tried, by: Tried) -> Tried:
     if before.planned.id != by.planned.id or before.state != "kept":
         return before
-    return replace(before, state="outdone", why=f"{by.planned.value} is better still")
+    return replace(before, state="outdone", why=message("tried.outdone", value=by.planned.value))

@@ -20,6 +20,7 @@ from flatout.experiment.process import Exit
 from flatout.experiment.request import Request
 from flatout.experiment.sizing import settling
 from flatout.records.evidence import OomKill
+from flatout.records.message import Message, message, verbatim
 from flatout.records.report import PHASES, RemedyState
 from flatout.records.trial import Ending, Trial
 from flatout.remedies.catalogue import known, traits_of
@@ -36,7 +37,8 @@ _SETTLED = 5
 OUTPUT_BYTES = 4 << 20
 _GIB = 1 << 30
 _KILLED = 128 + 9
-_NAMES, _OF_WORKER = {"main": "the training", "worker": "a loader's worker"}, "DataLoader worker"
+_VICTIMS = {"main": message("trial.the_training"), "worker": message("trial.a_worker")}
+_OF_WORKER = "DataLoader worker"
 _OF_MEMORY = re.compile(r"out ?of ?memory|MemoryError|DefaultCPUAllocator", re.I)
 _ERROR = re.compile(r"[\w.]*(Error|Exception|Interrupt|Exit)\b")
 # Torch puts it before the last words of a rank.
@@ -44,23 +46,21 @@ _RANKED = re.compile(r"\[rank\d+\]: ?")
 
 
 def read_ending(
-    ended: Exit, run: StoredRun, is_stopped: bool, is_trained: bool, losses: Sequence[float | None], output: Path
-) -> tuple[Ending, str]:
-    """`is_stopped`: it was told to stop, after its steps."""
-    if ended.cut == "out of time" and is_trained:
-        return "out of time", f"cut off after {ended.wall_s:.0f} s"
+    ended: Exit, run: StoredRun, kept: Mapping[str, Any], is_trained: bool, losses: Sequence[float | None]
+) -> tuple[Ending, Message | str]:
+    """`kept` is what the trial told when it was stopped after its steps; empty where it was not."""
     if ended.cut == "out of memory":
-        return "out of memory", f"cut off after {ended.wall_s:.0f} s, when hardly any memory was left"
-    if ended.cut:
-        return ended.cut, f"cut off after {ended.wall_s:.0f} s"  # type: ignore[return-value]
-    if ended.code and not is_stopped:
-        return _failed(ended.code, run, _last_words(output))
+        return ended.cut, message("trial.cut_off_for_memory", wall_s=ended.wall_s)
+    if ended.cut is not None:
+        return ended.cut, message("trial.cut_off", wall_s=ended.wall_s)
+    if ended.code and not kept:
+        return _failed(ended.code, run, _last_words(run.path / OUTPUT))
     if not is_trained:
-        return "not trained", "no optimizer made a step"
-    if any(one is not None and not np.isfinite(one) for one in losses):
-        first = next(place for place, one in enumerate(losses) if one is not None and not np.isfinite(one))
-        return "not finite", f"the loss of pass {first + 1} is {losses[first]}"
-    return ("stopped" if is_stopped else "finished"), ""
+        return "not trained", message("trial.no_step")
+    for step, loss in enumerate(losses, 1):
+        if loss is not None and not np.isfinite(loss):
+            return "not finite", message("trial.loss_not_finite", step=step, loss=loss)
+    return ("stopped" if kept else "finished"), ""
 
 
 def read_tail(output: Path) -> str:
@@ -72,15 +72,17 @@ def read_tail(output: Path) -> str:
         return ""
 
 
-def _failed(code: int, run: StoredRun, last: str) -> tuple[Ending, str]:
+def _failed(code: int, run: StoredRun, last: str) -> tuple[Ending, Message]:
     killed = oom_kill(run)
     if killed is not None:
-        who = _NAMES.get(_victim(code, killed, last), "a process of it")
+        who = _VICTIMS.get(_victim(code, killed, last), message("trial.a_process"))
         limit = _limit_bytes(run)
-        within = f", {limit / _GIB:.1f} GiB are all there may be here" if limit is not None else ""
-        return "out of memory", f"the kernel killed {who} for want of memory{within}"
+        if limit is None:
+            return "out of memory", message("trial.killed", who=who)
+        return "out of memory", message("trial.killed_at_limit", who=who, limit_gib=limit / _GIB)
     is_memory = code == _KILLED or _OF_MEMORY.search(last)
-    return "out of memory" if is_memory else "crashed", last or f"exit code {code}"
+    why = verbatim(last) if last else message("trial.exit_code", code=code)
+    return "out of memory" if is_memory else "crashed", why
 
 
 def _victim(code: int, killed: OomKill, last: str) -> str:
@@ -198,7 +200,7 @@ def first_steady_step(steps: Steps, first: int) -> int:
 
 # The loaders alone.
 
-NOT_FED = "no DataLoader was seen to give the batches that it trains on"
+NOT_FED = message("trial.loaders_unseen")
 
 
 def read_loaders_alone(ranks: Sequence[Rank], settling: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -226,7 +228,7 @@ def read_trial(request: Request, place: Path, ended: Exit, ranks: Sequence[Rank]
     in_force_from = _in_force_from(report.remedies, ranks, request.warm_up, is_found=bool(request.workers))
     step_s, samples, pause_s = _steps(ranks, max(request.warm_up, in_force_from))
     losses = tuple(None if one is None else float.fromhex(one) for one in kept.get("losses", ()))
-    ending, why = read_ending(ended, StoredRun(place), bool(kept), bool(ranks), losses, place / OUTPUT)
+    ending, why = read_ending(ended, StoredRun(place), kept, bool(ranks), losses)
     metrics = _metrics(request.metric, place / OUTPUT)
     if request.feeds:
         step_s, samples, pause_s = *read_loaders_alone(ranks, in_force_from), ()

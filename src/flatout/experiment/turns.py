@@ -13,7 +13,8 @@ from typing import Any
 from flatout.attach.trial.screening import TIMED, turn_steps
 from flatout.experiment.statistics.calibration import IN_TURNS
 from flatout.experiment.statistics.decision import BAR, Candidate, judge_candidates
-from flatout.experiment.statistics.figures import with_interval
+from flatout.experiment.statistics.ratio import with_interval
+from flatout.records.message import Message
 from flatout.records.plan import Planned
 from flatout.records.proof import Decision
 from flatout.records.trial import Trial
@@ -38,7 +39,7 @@ class Screened:
 
     decisions: dict[str, Decision]
     # Refused or failed in this process, and why.
-    refused: dict[str, tuple[str, str]]
+    refused: dict[str, tuple[str, Message | str]]
 
 
 def build_arms(remedies: Sequence[Planned]) -> Arms:
@@ -79,7 +80,7 @@ def weigh_turns(trials: Mapping[str, Trial], remedies: Sequence[Planned]) -> Scr
     bare = _alike(trials)
     if bare is None:
         return None
-    refused = {
+    refused: dict[str, tuple[str, Message | str]] = {
         one.id: (state.state, english(state.why))
         for one in remedies
         for state in trials[one.id].states

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from flatout.records.message import Message
 from flatout.records.plan import LeftOut, Planned, priority
 from flatout.records.proof import Ceiling, Decision, Envelope, Hours, Identity, MeasuredGain, MetricVerdict
 from flatout.records.report import Verdict
@@ -21,7 +22,7 @@ class Tried:
 
     planned: Planned
     state: State
-    why: str
+    why: Message | str
     decision: Decision | None = None
     # For a lossless one: were the numbers the very same?
     identity: Identity | None = None
@@ -68,8 +69,8 @@ class Fix:
     hours_after: Hours | None
     ceiling: Ceiling | None
     quality: Quality
-    # Why the search ended: "the ceiling", "the budget", "nothing left to try".
-    ended: str
+    # Why the search ended: at the ceiling, out of time, nothing left to try.
+    ended: Message | str
     trials: int
     took_s: float
     # Files that the script writes: in the trials they went to a scratch folder.
@@ -78,6 +79,6 @@ class Fix:
     sources: tuple[str, ...] = ()
     # Workers of the training's loader under the profile, as the trials had them; None where it is not about workers.
     workers: int | None = None
-    notices: tuple[str, ...] = ()
+    notices: tuple[Message | str, ...] = ()
     # Trials that did not end well, by arm.
-    failures: dict[str, str] = field(default_factory=dict)
+    failures: dict[str, Message | str] = field(default_factory=dict)

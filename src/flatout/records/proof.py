@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from flatout.records.message import Message
+
 Unit = Literal["sample", "step"]
 # By the middle of blocks of steps, or by all the time there was, with its rare long steps.
 By = Literal["blocks", "total"]
@@ -64,12 +66,12 @@ Judgement = Literal["kept", "neutral", "harmful", "not measured"]
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is to become of one arm. `why` is a sentence without its full stop."""
+    """What is to become of one arm, and why."""
 
     arm: str
     judgement: Judgement
     gain: MeasuredGain | None
-    why: str
+    why: Message | str
     # Trials of each of the two arms that would probably settle it; 0 where it is settled, None where too many.
     more_trials: int | None = 0
 
@@ -87,7 +89,7 @@ class Identity:
     verdict: Literal["identical", "alike", "differs", "not comparable"]
     # How many were compared, up to the first that differs.
     steps: int
-    sentence: str
+    sentence: Message | str
     first_step: int | None = None
     # The two losses there, as `float.hex` writes them.
     values: tuple[str, str] | None = None
@@ -100,7 +102,7 @@ class Envelope:
     """Whether the loss stayed within what the script itself varies by. Shares are of the loss: 0.05 is 5%."""
 
     verdict: Literal["inside", "outside", "not verified"]
-    sentence: str
+    sentence: Message | str
     steps: int = 0
     # A drift of less than this could not have been seen.
     least_seen: float | None = None
@@ -118,7 +120,7 @@ class MetricVerdict:
     """Whether the user's own metric stayed within what the script itself varies by, in the metric's own unit."""
 
     verdict: Literal["inside", "worse", "not verified"]
-    sentence: str
+    sentence: Message | str
     before: float | None = None
     after: float | None = None
     # A loss of less than this could not have been seen.
@@ -138,7 +140,7 @@ class Ceiling:
     reached: MeasuredGain | None
     # Less than 5% is left, so there is nothing more to look for.
     enough: bool
-    sentence: str
+    sentence: Message | str
 
     @property
     def left(self) -> float | None:

@@ -5,10 +5,10 @@ A trial that did not end well is a result like any other. `None` means "not meas
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from flatout.records.message import Message, message
 from flatout.records.report import RemedyState
 
 # "stopped" from outside after enough steps, "finished" by itself before; all others are failures.
@@ -23,7 +23,7 @@ class Trial:
     arm: str
     remedies: dict[str, Any]
     ending: Ending
-    why: str = ""
+    why: Message | str = ""
     # Of the steps after warm-up, in their order.
     step_s: tuple[float, ...] = ()
     samples: tuple[float, ...] = ()
@@ -56,8 +56,25 @@ class Trial:
         return self.ending in WELL and bool(self.step_s)
 
 
-def from_plain(value: Mapping[str, Any]) -> Trial:
-    """What `asdict` and JSON have made of a trial, a trial again. Raises KeyError or TypeError where it is none."""
-    lists = {one.name: tuple(value[one.name]) for one in fields(Trial) if isinstance(value.get(one.name), list)}
-    states = tuple(RemedyState(**state) for state in value["states"])
-    return Trial(**{**value, **lists, "states": states})
+# Each ending as a fact that a person will read.
+ENDINGS: dict[Ending, Message] = {
+    "stopped": message("ending.stopped"),
+    "finished": message("ending.finished"),
+    "crashed": message("ending.crashed"),
+    "out of memory": message("ending.out_of_memory"),
+    "hung": message("ending.hung"),
+    "out of time": message("ending.out_of_time"),
+    "not finite": message("ending.not_finite"),
+    "not trained": message("ending.not_trained"),
+}
+
+
+def describe_ending(trial: Trial) -> Message:
+    ending = ENDINGS[trial.ending]
+    return message("trial.ended", ending=ending, why=trial.why) if trial.why else ending
+
+
+def is_out_of_memory(why: Message | str) -> bool:
+    """Whether this describes a trial that ran out of memory."""
+    memory = ENDINGS["out of memory"]
+    return isinstance(why, Message) and (why == memory or why.args.get("ending") == memory)

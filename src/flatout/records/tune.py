@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from flatout.records.message import Message
+
 SCHEMA = 1
 
 # A remedy of ours, words of the script's command line, or a key of a config file that these name.
@@ -54,7 +56,7 @@ class Point:
     setting: Setting
     steps: int
     repeat: int = 0
-    why: str = ""
+    why: Message | str = ""
     samples_per_s: float | None = None
     steps_per_s: float | None = None
     # Relative standard error of the rate, from its spread between blocks of steps.
@@ -91,7 +93,7 @@ class Pick:
 
     name: str
     point: Point | None
-    why: str
+    why: Message | str
     # Where its profile and config copies are, and what to type.
     folder: str = ""
     command: str = ""
@@ -103,7 +105,7 @@ class Tuned:
 
     command: tuple[str, ...]
     knobs: tuple[Knob, ...]
-    method: str
+    method: Message | str
     goal: Goal
     metric: Metric | None
     constraints: tuple[str, ...]
@@ -121,9 +123,9 @@ class Tuned:
     trials: int
     settings: int
     wall_s: float
-    ended: str
+    ended: Message | str
     folder: str
-    notices: tuple[str, ...] = ()
+    notices: tuple[Message | str, ...] = ()
     schema: int = field(default=SCHEMA)
 
     def speed(self, point: Point) -> float | None:

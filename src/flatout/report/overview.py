@@ -11,10 +11,10 @@ from flatout.records.message import Message, message
 from flatout.records.report import GpuUse, RemedyState, RunReport
 from flatout.records.timeline import Timeline
 from flatout.report import text
-from flatout.words import english
 
 # Where the usual ten minutes were too short.
 _LONGER = "30m"
+_NUMERIC_NOT_ALLOWED = message("plan.not_allowed", safety="numeric")
 
 
 def next_command(report: RunReport) -> str:
@@ -39,7 +39,7 @@ def next_after_fix(fix: Fix, profile: str = "flatout.toml") -> str:
         return f"flatout run --with {profile} {command}"
     if any(one.state == "not measured" for one in fix.tried):
         return f"flatout fix --budget {_LONGER} {command}"
-    if any("--allow numeric" in english(one.why) for one in fix.left_out):
+    if any(one.why == _NUMERIC_NOT_ALLOWED for one in fix.left_out):
         return f"flatout fix --allow numeric {command}"
     return f"flatout run {command}"
 

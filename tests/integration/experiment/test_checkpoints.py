@@ -9,6 +9,7 @@ import pytest
 from flatout.experiment.request import Request
 from flatout.experiment.runner import TrialRunner
 from flatout.records.trial import Trial
+from flatout.words import english
 from tests.integration.experiment.containing import SCRIPTS, tree
 
 _PROFILE = {"checkpoint.async": True}
@@ -17,7 +18,7 @@ _PROFILE = {"checkpoint.async": True}
 def made(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Trial, list[str]]:
     monkeypatch.chdir(work)
     trial = TrialRunner(tmp_path / "trials")(Request((str(SCRIPTS / "saves_often.py"),), "saved", _PROFILE, steps=100))
-    assert trial.ending == "finished", trial.why
+    assert trial.ending == "finished", english(trial.why)
     assert [state.state for state in trial.states] == ["applied"]
     return trial, (Path(trial.run) / "output.txt").read_text().splitlines()
 

@@ -22,11 +22,12 @@ Path(sys.argv[1], "cgroup.procs").write_text(str(os.getpid()))
 from flatout.experiment.runner import TrialRunner
 from flatout.experiment import process
 from flatout.experiment.request import Request
+from flatout.words import english
 # The kernel is to be sooner than we would.
 process._LEAST_FREE = float(sys.argv[5])
 request = Request((sys.argv[2], sys.argv[3]), "as it is", steps=100, warm_up=2, limit_s=60, allow_writes=True)
 trial = TrialRunner(Path(sys.argv[4]))(request)
-print(json.dumps([trial.ending, trial.why]))
+print(json.dumps([trial.ending, english(trial.why)]))
 """
 
 

@@ -17,6 +17,7 @@ from flatout.problems.cases import phases
 from flatout.records.plan import Planned
 from flatout.records.report import GpuUse, RunReport
 from flatout.records.trial import Trial
+from flatout.words import english
 from tests.unit.experiment.known_machine import Turning, found, on_gpu
 
 _PRECISIONS = [Planned(name, True, "numeric", "", "") for name in ("precision.bf16", "precision.tf32")]
@@ -50,7 +51,7 @@ def test_what_was_not_sure_to_help_launching_is_tried_again_with_what_it_may_hel
     assert set(search.found.profile) == {"graphs.model", "precision.tf32"}
     kept = {one.planned.id: one for one in search.found.tried}
     assert kept["graphs.model"].together == ("precision.tf32",)
-    assert kept["precision.tf32"].why.endswith(", together with graphs.model")
+    assert english(kept["precision.tf32"].why).endswith(", together with graphs.model")
     assert kept["graphs.model"].gain == kept["precision.tf32"].gain
     arms = [one.arm for one in machine.asked]
     assert arms.count("graphs.model") == 1 and "precision.tf32" not in arms

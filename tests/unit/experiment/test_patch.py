@@ -13,6 +13,7 @@ from flatout.experiment.proof import _sources
 from flatout.records.plan import Planned
 from flatout.records.report import Location, RelatedLine, RemedyState
 from flatout.records.trial import Trial
+from flatout.words import english
 from tests.unit.experiment.known_machine import found
 from tests.unit.report.test_fix import FIX
 
@@ -44,7 +45,7 @@ def test_safe_changes_are_written_and_made_on_demand(tmp_path: Path, edit: bool)
         tmp_path / "flatout.patch"
     ).read_text().replace("\x1b", "")
     assert ("pin_memory=True" in script.read_text()) is edit
-    assert "flatout.patch" in said.notices[-1]
+    assert "flatout.patch" in english(said.notices[-1])
 
 
 def test_what_is_not_safe_stays_with_the_profile(tmp_path: Path) -> None:
@@ -56,7 +57,7 @@ def test_what_is_not_safe_stays_with_the_profile(tmp_path: Path) -> None:
     )
 
     assert script.read_text() == _SOURCE and not (tmp_path / "flatout.patch").exists()
-    assert "none of this can be written into the source safely" in said.notices[-1]
+    assert "none of this can be written into the source safely" in english(said.notices[-1])
 
 
 def test_the_patch_has_the_number_of_workers_that_was_measured(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from flatout.experiment.search import Search
 from flatout.records.report import RunReport
 from flatout.records.trial import Ending, Trial
 from flatout.report.phrases import phrase
+from flatout.words import english
 from tests.unit.experiment.known_machine import STEP_S, Machine, Turning, fixed, fixed_by_clock, found, states
 
 
@@ -32,7 +33,7 @@ def test_a_metric_that_gets_worse_undoes_what_is_numeric_and_leaves_the_rest() -
 
     assert fix.profile == {"loader.prefetch": 4}
     undone = next(one for one in fix.tried if one.planned.id == "precision.tf32")
-    assert undone.state == "neutral" and "worse by" in undone.why
+    assert undone.state == "neutral" and "worse by" in english(undone.why)
     assert fix.quality.metric is not None and fix.quality.metric.verdict == "inside"
     assert fix.quality.identity is not None and fix.quality.identity.verdict == "identical"
 
@@ -44,7 +45,7 @@ def test_a_metric_that_stays_is_said_with_what_could_not_have_been_seen() -> Non
 
     assert fix.profile == {"precision.tf32": True}
     assert fix.quality.metric is not None and fix.quality.metric.verdict == "inside"
-    assert "could not have been seen" in fix.quality.metric.sentence
+    assert "could not have been seen" in english(fix.quality.metric.sentence)
 
 
 def test_a_loss_that_the_proof_finds_outside_undoes_what_is_numeric_only() -> None:
@@ -87,7 +88,7 @@ def test_a_pause_in_a_faster_arm_does_not_count_against_it() -> None:
 
     assert fix.gain is not None
     assert fix.gain.mid == pytest.approx(4.0, rel=0.05)
-    assert any("not counted" in notice for notice in fix.notices)
+    assert any("not counted" in notice for notice in map(english, fix.notices))
 
 
 @pytest.mark.parametrize(("ending", "is_told"), [("out of memory", True), ("hung", True), ("out of time", False)])
@@ -108,13 +109,15 @@ def test_a_trial_of_the_profile_that_failed_is_told(ending: Ending, is_told: boo
     fix = fixed(failing, failing.looks[""], **wishes)
 
     assert "loader.workers" in fix.profile and fix.failures
-    told = [notice for notice in fix.notices if "A longer training may, too" in notice]
+    told = [notice for notice in map(english, fix.notices) if "A longer training may, too" in notice]
     assert told == (
         [f"a trial of all that is kept, and of more in turns with it, ended so: {ending}. A longer training may, too"]
         if is_told
         else []
     )
-    assert "in a trial under the profile the machine's memory ran short: 4 workers instead of 8" in fix.notices
+    assert "in a trial under the profile the machine's memory ran short: 4 workers instead of 8" in [
+        *map(english, fix.notices)
+    ]
     assert all(phrase(notice) is not None for notice in fix.notices)
 
 
@@ -126,7 +129,7 @@ def test_a_script_that_becomes_faster_by_itself_is_told_of(code: str, is_told: b
 
     fix = fixed(machine, look)
 
-    told = [notice for notice in fix.notices if "becomes faster by itself" in notice]
+    told = [notice for notice in fix.notices if "becomes faster by itself" in english(notice)]
     assert bool(told) is is_told and all(phrase(notice) is not None for notice in told)
 
 
@@ -157,7 +160,7 @@ def test_where_a_remedy_is_about_pauses_all_figures_have_them_in() -> None:
     assert before is not None and before.low < 100_000 * (STEP_S + 2.0 / 40) / 3600 < before.high
     # One evaluation in 400 steps is more than a trial lasts, and that is said.
     assert fix.hours_after is not None and fix.hours_after.low < 100_000 * STEP_S / 3600 < fix.hours_after.high
-    assert any("come so seldom under the profile" in notice for notice in fix.notices)
+    assert any("come so seldom under the profile" in notice for notice in map(english, fix.notices))
 
 
 def test_pauses_that_were_seen_already_count_where_there_is_no_time_to_see_them_again() -> None:
@@ -175,7 +178,7 @@ def test_pauses_that_no_trial_would_see_are_not_judged() -> None:
     fix = fixed(machine, _seldom(4000), allow=("training",), only=("cadence.eval",))
 
     assert list(states(fix).values()) == ["not measured"]
-    assert "comes too seldom to be seen in trials; --budget would have to be" in fix.tried[0].why
+    assert "comes too seldom to be seen in trials; --budget would have to be" in english(fix.tried[0].why)
     assert not any("cadence.eval" in request.remedies for request in machine.asked)
 
 
@@ -206,7 +209,7 @@ def test_a_script_too_slow_to_see_its_pauses_counts_without_them_and_the_time_is
     # The ceiling is counted with pauses, too: both figures are of the same kind.
     assert fix.ceiling is not None and fix.ceiling.reached is not None and fix.ceiling.reached.by == "total"
     assert fix.ceiling.achieved_per_s == pytest.approx(fix.after_per_s)
-    assert any("are counted in After alone" in notice for notice in fix.notices)
+    assert any("are counted in After alone" in notice for notice in map(english, fix.notices))
 
 
 def test_a_remedy_that_found_nothing_to_act_on_was_not_measured() -> None:
@@ -215,7 +218,7 @@ def test_a_remedy_that_found_nothing_to_act_on_was_not_measured() -> None:
 
     fix = fixed(machine, _seldom(40), allow=("training",), only=("cadence.eval",))
 
-    assert [(one.state, one.why) for one in fix.tried] == [
+    assert [(one.state, english(one.why)) for one in fix.tried] == [
         ("not measured", "no evaluation was seen that could be left out")
     ]
 

@@ -10,6 +10,7 @@ import pytest
 from flatout.experiment.control_trials import coarsest_rounding
 from flatout.experiment.request import Request
 from flatout.records.trial import Trial
+from flatout.words import english
 from tests.unit.experiment.known_machine import STEP_S, Machine, fixed, found, states
 
 _LAST_BITS = 1e-7
@@ -42,7 +43,7 @@ def test_what_parts_sooner_because_it_rounds_more_is_no_harm() -> None:
     within = fix.quality.envelope
     assert within is not None and within.verdict != "outside"
     nudged = {one.nudged for one in machine.asked} - {0.0}
-    assert within.nudged_by in nudged and "moved once by as much as it rounds" in within.sentence
+    assert within.nudged_by in nudged and "moved once by as much as it rounds" in english(within.sentence)
 
 
 def test_what_no_rounding_of_that_size_does_is_harm() -> None:

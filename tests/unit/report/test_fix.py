@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 from flatout.records.fix import Fix, Quality, Tried
+from flatout.records.message import message
 from flatout.records.plan import LeftOut, Plan, Planned
 from flatout.records.proof import Ceiling, Decision, Hours, Identity, MeasuredGain
 from flatout.records.report import Gain, Verdict
@@ -19,6 +20,14 @@ def _gain(low: float, mid: float, high: float) -> MeasuredGain:
 
 WORKERS = Planned("loader.workers", 8, "lossless", "t", "why", ("IN101",), Gain(2, 3, 4, "m"))
 SKIP = Planned("sync.skip", True, "lossless", "t", "why")
+CEILING = message(
+    "ceiling.reached_of_one",
+    percent=98.0,
+    per_s=1060.0,
+    unit=message("ceiling.samples"),
+    alone=message("ceiling.device"),
+    other=message("ceiling.loader"),
+)
 FIX = Fix(
     command=("train.py", "--lr", "1"),
     device="NVIDIA H200",
@@ -27,7 +36,7 @@ FIX = Fix(
         Tried(WORKERS, "kept", "+205%", Decision("loader.workers", "kept", _gain(2.9, 3.05, 3.2), "+205%")),
         Tried(SKIP, "refused", "the script has streams of its own"),
     ),
-    left_out=(LeftOut("precision.tf32", "it is numeric: allow it with --allow numeric"),),
+    left_out=(LeftOut("precision.tf32", message("plan.not_allowed", safety="numeric")),),
     profile={"loader.workers": 8},
     unit="sample",
     before_per_s=340.0,
@@ -35,9 +44,9 @@ FIX = Fix(
     gain=_gain(2.88, 3.05, 3.2),
     hours_before=Hours(9.0, 9.1, 9.2, 0.95),
     hours_after=Hours(2.9, 2.98, 3.1, 0.95),
-    ceiling=Ceiling("sample", 1037.0, 1060.0, None, "compute", _gain(0.96, 0.98, 1.0), True, "98% of the ceiling"),
-    quality=Quality(Identity("identical", 120, "losses are bit-identical over 120 steps")),
-    ended="less than 5% is left to the ceiling",
+    ceiling=Ceiling("sample", 1037.0, 1060.0, None, "compute", _gain(0.96, 0.98, 1.0), True, CEILING),
+    quality=Quality(Identity("identical", 120, message("identity.weights_not_compared", steps=120))),
+    ended=message("search.at_ceiling"),
     trials=9,
     took_s=133.0,
 )
@@ -53,7 +62,7 @@ def test_before_after_every_remedy_and_the_quality_are_there() -> None:
     assert "340 samples/s · 9.10 h for 100,000 steps" in page
     assert "1,037 samples/s · 2.98 h" in page
     assert "×3.05 (2.88 … 3.20)" in page
-    assert "98% of the ceiling" in page
+    assert "98% of the 1060 samples/s" in page
     row = next(line for line in page.splitlines() if "loader.workers=8" in line)
     assert row.split() == ["loader.workers=8", "lossless", "×3.00", "×3.05", "(2.90", "…", "3.20)", "kept", "(must)"]
     assert "the script has streams of its own" in page

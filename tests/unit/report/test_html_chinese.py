@@ -24,15 +24,9 @@ from flatout.records.report import Cost, Finding, Gain, Grounds, SourceSide, Unm
 from flatout.records.trial import Trial
 from flatout.report.html.fix_page import FixMaterial, fix_page
 from flatout.report.html.page import draw_page, show, show_verdict
-from flatout.report.html.proof_chinese import (
-    ceiling_in_chinese,
-    envelope_in_chinese,
-    identity_in_chinese,
-    metric_in_chinese,
-)
 from flatout.report.html.run_page import RunMaterial, run_page
 from flatout.report.phrases import PHRASES, phrase
-from flatout.words import english
+from flatout.words import chinese, english
 from flatout.words.problems import problem_words
 from tests.unit.report.test_fix import FIX
 from tests.unit.report.test_html_page import HERE
@@ -133,9 +127,7 @@ def test_bits_are_compared_with_the_same_figures_in_both() -> None:
 
     for changed in cases:
         found = judge_identity(same, changed)
-        chinese = identity_in_chinese(found)
-        assert chinese is not None and _figures(chinese) == _figures(found.sentence), found
-    assert identity_in_chinese(judge_identity([], same[0])) is None
+        assert _figures(chinese(found.sentence)) == _figures(english(found.sentence)), found
 
 
 def test_so_are_envelope_and_metric() -> None:
@@ -146,13 +138,8 @@ def test_so_are_envelope_and_metric() -> None:
     worse = judge_metric(bare, [replace(bare[0], metric=0.1)], higher_is_better=True)
 
     assert (inside.verdict, better.verdict, always.verdict, worse.verdict) == ("inside", "inside", "inside", "worse")
-    both = [(envelope_in_chinese(inside), inside.sentence)]
-    nudged = replace(inside, nudged_by=2.0**-11)
-    assert envelope_in_chinese(nudged) != envelope_in_chinese(inside)
-    both += [(metric_in_chinese(one), one.sentence) for one in (better, always)]
-    for chinese, sentence in both:
-        assert chinese is not None and _figures(chinese) == _figures(sentence)
-    assert metric_in_chinese(worse) is None
+    for found in (inside, better, always, worse):
+        assert _figures(chinese(found.sentence)) == _figures(english(found.sentence))
 
 
 @pytest.mark.parametrize("with_feed", [True, False])
@@ -162,8 +149,8 @@ def test_and_the_ceiling(with_feed: bool) -> None:
     found = measure_ceiling(achieved, device, [replace(device[0], step_s=(0.04,) * 40)] * 2 if with_feed else [])
 
     assert found is not None
-    chinese = ceiling_in_chinese(found)
-    assert sorted(_figures(chinese)) == sorted(_figures(found.sentence)) and ("未测量" in chinese) != with_feed
+    told, translated = english(found.sentence), chinese(found.sentence)
+    assert sorted(_figures(translated)) == sorted(_figures(told)) and ("未测量" in translated) != with_feed
 
 
 def test_figures_of_the_checklist_are_all_known() -> None:
@@ -199,7 +186,7 @@ def test_every_phrase_is_one_that_is_said(words: str) -> None:
 
 def test_gaps_are_filled_and_other_words_are_left_alone() -> None:
     assert phrase("slower: -21.6% (-29.4% … -12.0%)") == "变慢：-21.6% (-29.4% … -12.0%)"
-    assert phrase("a.py, together with b {x}.py") == "a.py，与 b {x}.py 一起"
+    assert phrase("slower: b {x}.py") == "变慢：b {x}.py"
     unrepeatable = judge_identity([_trial(FALLING), _trial(_near(0.1))], _trial(_near(0.2))).sentence
     assert (
         phrase(unrepeatable) == "脚本原样再跑一次从第 1 步起就不同，因此无法要求逐位一致（使用措施后从第 1 步起不同）"

@@ -15,6 +15,7 @@ import numpy as np
 from flatout.experiment.statistics.calibration import calibrate
 from flatout.experiment.statistics.rates import arm_per_s, common_unit, keep_measured, units_of
 from flatout.experiment.statistics.ratio import CONFIDENCE, MOST, compare_arms, interval_of_arm
+from flatout.records.message import Message, message
 from flatout.records.proof import By, Ceiling, Hours, Spread, Unit
 from flatout.records.trial import Trial
 
@@ -25,7 +26,8 @@ ENOUGH = 0.05
 _NO_CEILING = 1.1
 
 Binds = Literal["compute", "feed"]
-_ALONE: dict[Binds, str] = {"compute": "the device", "feed": "the loader"}
+_ALONE: dict[Binds, Message] = {"compute": message("ceiling.device"), "feed": message("ceiling.loader")}
+_UNITS: dict[Unit, Message] = {"sample": message("ceiling.samples"), "step": message("ceiling.steps")}
 
 
 def measure_ceiling(
@@ -46,7 +48,8 @@ def measure_ceiling(
     unit = common_unit([*achieved, *(trial for trials in found.values() for trial in trials)])
     per_s = {name: arm_per_s(trials, unit) for name, trials in found.items() if trials}
     if not per_s:
-        return Ceiling(unit, arm_per_s(achieved, unit, by), None, None, None, None, False, "no ceiling was measured")
+        sentence = message("ceiling.none")
+        return Ceiling(unit, arm_per_s(achieved, unit, by), None, None, None, None, False, sentence)
     binds = min(per_s, key=lambda name: per_s[name])
     if binds == "feed":
         by = "blocks"
@@ -58,17 +61,19 @@ def measure_ceiling(
     reached = comparison.at()
     compute_per_s, feed_per_s = per_s.get("compute"), per_s.get("feed")
     if reached.mid > _NO_CEILING:
-        sentence = f"not found: {_ALONE[binds]} alone did {per_s[binds]:.4g} {unit}s/s in its trial, the training more"
+        sentence = message("ceiling.not_found", alone=_ALONE[binds], per_s=per_s[binds], unit=_UNITS[unit])
         return Ceiling(unit, now, compute_per_s, feed_per_s, None, None, False, sentence)
     enough = 1.0 - reached.mid < ENOUGH
     sentence = _sentence(reached.mid, per_s[binds], unit, binds, is_only=len(per_s) == 1)
     return Ceiling(unit, now, compute_per_s, feed_per_s, binds, reached, enough, sentence)
 
 
-def _sentence(reached: float, per_s: float, unit: Unit, binds: Binds, is_only: bool) -> str:
+def _sentence(reached: float, per_s: float, unit: Unit, binds: Binds, is_only: bool) -> Message:
+    figures = {"percent": 100 * reached, "per_s": per_s, "unit": _UNITS[unit], "alone": _ALONE[binds]}
+    if not is_only:
+        return message("ceiling.reached", **figures)
     other: Binds = "feed" if binds == "compute" else "compute"
-    doubt = f"; {_ALONE[other]} alone was not measured" if is_only else ""
-    return f"{100 * reached:.0f}% of the {per_s:.4g} {unit}s/s that {_ALONE[binds]} alone can do{doubt}"
+    return message("ceiling.reached_of_one", **figures, other=_ALONE[other])
 
 
 # Hours that a long training takes, before and after: 100,000 steps of the script as it is.

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from flatout.experiment.statistics.calibration import IN_TURNS, spreads
-from flatout.experiment.statistics.figures import percent, with_interval
 from flatout.experiment.statistics.rates import FEWEST_STEPS, keep_measured
-from flatout.experiment.statistics.ratio import CONFIDENCE, Comparison, compare_arms
+from flatout.experiment.statistics.ratio import CONFIDENCE, Comparison, compare_arms, percent, with_interval
 from flatout.experiment.statistics.student import quantile
+from flatout.records.message import Message, message
 from flatout.records.proof import By, Decision, MeasuredGain, Spread
-from flatout.records.trial import WELL, Trial
+from flatout.records.trial import WELL, Trial, describe_ending
 
 # A remedy has to gain more than this to stay.
 BAR = 1.01
@@ -109,45 +109,45 @@ def _decision(
     arm, figure = candidate.arm, with_interval(gain)
     failed = [trial for trial in candidate.trials if trial.ending not in WELL]
     if failed and all(trial.ending in WELL for trial in before):
-        why = f"{len(failed)} of {len(candidate.trials)} trials failed: {_ending(failed[0])}"
+        counts = {"failed": len(failed), "trials": len(candidate.trials)}
+        why = message("decision.failed", **counts, ending=describe_ending(failed[0]))
         return Decision(arm, "harmful", gain, why)
     if candidate.frees_memory_for is not None:
-        return Decision(arm, "kept", gain, f"frees memory that {candidate.frees_memory_for} needs; {figure} by itself")
+        why = message("decision.frees_memory", remedy=candidate.frees_memory_for, gain=figure)
+        return Decision(arm, "kept", gain, why)
     if gain.high < 1.0:
         # To undo what only looked slower does no harm, so this needs no more trials.
-        return Decision(arm, "harmful", gain, f"slower: {figure}")
+        return Decision(arm, "harmful", gain, message("decision.slower", gain=figure))
     if not is_calibrated:
         # On a busy machine the same script may be half as fast the next time.
-        return Decision(arm, "neutral", gain, f"{figure}, but too little was run again to know what that is worth", 1)
+        return Decision(arm, "neutral", gain, message("decision.uncalibrated", gain=figure), 1)
     if gain.low > BAR:
         return Decision(arm, "kept", gain, figure)
     if gain.high <= BAR:
-        return Decision(arm, "neutral", gain, f"gains no more than {percent(BAR)}: {figure}")
-    return Decision(arm, "neutral", gain, f"not surely over {percent(BAR)}: {figure}", settles_after(gain, freedom))
+        return Decision(arm, "neutral", gain, message("decision.too_small", bar=percent(BAR), gain=figure))
+    why = message("decision.undecided", bar=percent(BAR), gain=figure)
+    return Decision(arm, "neutral", gain, why, settles_after(gain, freedom))
 
 
-def _not_measured(before: Sequence[Trial], candidate: Candidate) -> str | None:
+def _not_measured(before: Sequence[Trial], candidate: Candidate) -> Message | str | None:
     """Why there is nothing to compare, if so."""
     if not keep_measured(before):
-        return f"the script as it is could not be measured: {_first_ending(before)}"
+        return message("decision.baseline_unmeasured", why=_first_ending(before))
     trials = keep_measured(candidate.trials)
     if not trials:
         return _first_ending(candidate.trials)
     for trial in trials:
         asked = [state for state in trial.states if state.id in trial.remedies]
         if asked and all(state.state != "applied" for state in asked):
-            return f"{asked[0].state}: {asked[0].why}" if asked[0].why else asked[0].state
+            first = asked[0]
+            return message("decision.not_applied", state=first.state, why=first.why) if first.why else first.state
     return None
 
 
-def _first_ending(trials: Sequence[Trial]) -> str:
+def _first_ending(trials: Sequence[Trial]) -> Message:
     if not trials:
-        return "no trial was made"
+        return message("trial.none")
     failed = next((trial for trial in trials if trial.ending not in WELL), None)
     if failed is not None:
-        return _ending(failed)
-    return f"{len(trials[0].step_s)} steps after warm-up are too few, {FEWEST_STEPS} are needed"
-
-
-def _ending(trial: Trial) -> str:
-    return f"{trial.ending}: {trial.why}" if trial.why else trial.ending
+        return describe_ending(failed)
+    return message("trial.too_few_steps", steps=len(trials[0].step_s), needed=FEWEST_STEPS)

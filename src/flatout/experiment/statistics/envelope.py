@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from flatout.experiment.statistics.beats import Floats
 from flatout.experiment.statistics.student import quantile
+from flatout.records.message import message
 from flatout.records.proof import Envelope
 from flatout.records.trial import Trial
 
@@ -59,17 +60,16 @@ def judge_envelope(yardsticks: Sequence[Trial], changed: Sequence[Trial]) -> Env
     yardsticks = [trial for trial in yardsticks if trial.losses]
     count = len(yardsticks)
     if not changed or not all(trial.losses for trial in changed):
-        return Envelope("not verified", "no loss was kept", yardsticks=count)
+        return Envelope("not verified", message("envelope.no_loss"), yardsticks=count)
     broken = _not_finite(yardsticks, changed)
     if broken is not None:
         return broken
     if count < FEWEST_YARDSTICKS:
-        sentence = "the script was not run twice over enough steps, so what it varies by itself is not known"
-        return Envelope("not verified", sentence, yardsticks=count)
+        return Envelope("not verified", message("envelope.not_run_twice"), yardsticks=count)
     curves = _common(yardsticks, changed)
     steps = len(curves.steps)
     if steps < FEWEST_STEPS:
-        sentence = f"{steps} steps with a loss in every trial are too few, {FEWEST_STEPS} are needed"
+        sentence = message("envelope.too_few_steps", steps=steps, needed=FEWEST_STEPS)
         return Envelope("not verified", sentence, steps, yardsticks=count)
     return _judged(curves)
 
@@ -78,14 +78,11 @@ def _not_finite(yardsticks: Sequence[Trial], changed: Sequence[Trial]) -> Envelo
     """A loss that is no number is outside, unless the script has such losses by itself."""
     first = min(filter(None, map(_first_not_finite, changed)), default=None)
     if any(_first_not_finite(trial) for trial in yardsticks):
-        return Envelope(
-            "not verified", "the script has losses that are not finite by itself", yardsticks=len(yardsticks)
-        )
+        return Envelope("not verified", message("envelope.script_not_finite"), yardsticks=len(yardsticks))
     if first is None:
         return None
-    return Envelope(
-        "outside", f"the loss is not finite at step {first}", first, window=(first, first), yardsticks=len(yardsticks)
-    )
+    sentence = message("envelope.not_finite", step=first)
+    return Envelope("outside", sentence, first, window=(first, first), yardsticks=len(yardsticks))
 
 
 def _first_not_finite(trial: Trial) -> int | None:
@@ -113,15 +110,14 @@ def _judged(curves: _Curves) -> Envelope:
     middle = own.mean(axis=0)
     scale = _scale(middle, curves.yardsticks)
     if not scale.all():
-        return Envelope("not verified", "the loss is zero", steps, yardsticks=count)
+        return Envelope("not verified", message("envelope.zero"), steps, yardsticks=count)
     away = (np.add.reduceat(curves.changed, starts, axis=1) / sizes).mean(axis=0) - middle
     away = away / scale
     if not away.any():
-        return Envelope("inside", "the loss is the same", steps, 0.0, 0.0, yardsticks=count)
+        return Envelope("inside", message("envelope.same"), steps, 0.0, 0.0, yardsticks=count)
     width = _width((own - middle) / scale)
     if not width.any():
-        sentence = "the script repeats itself to the bit, so it takes a nudged trial to know what rounding does to it"
-        return Envelope("not verified", sentence, steps, yardsticks=count)
+        return Envelope("not verified", message("envelope.needs_perturbed"), steps, yardsticks=count)
     chance = quantile(1.0 - _FALSE_ALARMS / windows / 2, _PER_TRIAL * (count - 1))
     limits = np.maximum(
         _rounding(curves.yardsticks.mean(axis=0), starts, sizes) / scale,
@@ -159,17 +155,15 @@ def _verdict(away: Floats, limits: Floats, steps: Floats, starts: NDArray[np.int
     worst = int(np.argmax(np.abs(away) / limits))
     outside = np.flatnonzero(np.abs(away) > limits)
     total = len(steps)
-    unseen = f"a drift of less than {100 * least:.1f}% could not have been seen"
     if len(outside):
         first = int(outside[0])
         ends = [*starts, total]
         window = (int(steps[ends[first]]), int(steps[ends[first + 1] - 1]))
-        sentence = (
-            f"the loss is {100 * away[first]:+.1f}% off from step {window[0]} to {window[1]}, "
-            f"where up to {100 * limits[first]:.1f}% is what rounding and the script itself make of it"
-        )
+        figures = {"percent": 100 * float(away[first]), "limit": 100 * float(limits[first])}
+        sentence = message("envelope.outside", **figures, first=window[0], last=window[1])
         return Envelope("outside", sentence, total, least, float(away[worst]), window, count)
     if least > RESOLUTION:
-        return Envelope("not verified", f"the script varies too much: {unseen}", total, least, None, None, count)
-    sentence = f"the loss stays within what the script varies by over {total} steps; {unseen}"
+        sentence = message("envelope.varies_too_much", least=100 * least)
+        return Envelope("not verified", sentence, total, least, None, None, count)
+    sentence = message("envelope.inside", steps=total, least=100 * least)
     return Envelope("inside", sentence, total, least, float(away[worst]), None, count)

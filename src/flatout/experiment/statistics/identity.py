@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
 
+from flatout.records.message import Message, message
 from flatout.records.proof import Identity
 from flatout.records.trial import Trial
 
@@ -36,11 +37,10 @@ def judge_identity(bare: Sequence[Trial], changed: Trial) -> Identity:
     """`changed` against the script as it is, of which two trials show whether it repeats itself at all."""
     bare = [trial for trial in bare if trial.losses]
     if not bare or not changed.losses:
-        which = "the trial with it" if bare else "the script as it is"
-        return Identity("not comparable", 0, f"no loss of {which} was kept")
+        return Identity("not comparable", 0, message("identity.no_loss_with_it" if bare else "identity.no_loss"))
     meetings = [_met(trial, changed) for trial in bare]
     if not any(met.compared or met.differs for met in meetings):
-        return Identity("not comparable", 0, "no loss could be read")
+        return Identity("not comparable", 0, message("identity.unread"))
     agreed = max((met for met in meetings if not met.differs), key=lambda met: met.compared, default=None)
     departed = max((met for met in meetings if met.differs), key=lambda met: met.compared, default=None)
     itself = [met for met in (_met(one, other) for one, other in combinations(bare, 2)) if met.differs]
@@ -52,7 +52,7 @@ def judge_identity(bare: Sequence[Trial], changed: Trial) -> Identity:
         return _unrepeatable(bare, changed, departed, min(itself, key=lambda met: met.compared))
     sentence = _departed(departed)
     if len(bare) < 2:
-        sentence += "; whether the script repeats itself was not tried"
+        sentence = message("identity.not_repeated", sentence=sentence)
     return Identity("differs", departed.compared, sentence, departed.first, departed.values, departed.weights_equal)
 
 
@@ -83,38 +83,35 @@ def _digested_at(trial: Trial) -> tuple[str, int]:
     return ("step", trial.steps) if trial.steps is not None else ("pass", len(trial.losses))
 
 
-def _agreed(meeting: _Meeting) -> str:
-    weights = "and the trained weights too" if meeting.weights_equal else "the weights were not compared"
-    return f"losses are bit-identical over {meeting.compared} steps, {weights}"
+def _agreed(meeting: _Meeting) -> Message:
+    if meeting.weights_equal:
+        return message("identity.same_weights", steps=meeting.compared)
+    return message("identity.weights_not_compared", steps=meeting.compared)
 
 
-def _departed(meeting: _Meeting) -> str:
+def _departed(meeting: _Meeting) -> Message:
     if meeting.first is None or meeting.values is None:
-        return f"losses are bit-identical over {meeting.compared} steps, but the trained weights differ"
-    left, right = (float.fromhex(value) for value in meeting.values)
-    return f"the loss first differs at step {meeting.first}: {left!r} as it is, {right!r} with it"
+        return message("identity.weights_differ", steps=meeting.compared)
+    before, after = (float.fromhex(value) for value in meeting.values)
+    return message("identity.loss_differs", step=meeting.first, before=before, after=after)
 
 
 def _unrepeatable(bare: Sequence[Trial], changed: Trial, meeting: _Meeting, itself: _Meeting) -> Identity:
     near = measure_nearness(bare, changed)
-    where = f"from step {itself.first}" if itself.first is not None else "in its weights"
+    is_loss = itself.first is not None
+    where = message("identity.from_step", step=itself.first) if is_loss else message("identity.in_weights")
     if near.values is not None:
-        left, right = near.values
-        sentence = (
-            f"the loss at step {near.steps + 1} is {right!r}, and {left!r} as it is; the script differs by itself"
-            f" ({where} when simply run again), but only by rounding there"
-        )
-        return Identity("differs", near.steps, sentence, near.steps + 1, (left.hex(), right.hex()), False)
+        before, after = near.values
+        step = near.steps + 1
+        sentence = message("identity.far", step=step, before=before, after=after, where=where)
+        return Identity("differs", near.steps, sentence, step, (before.hex(), after.hex()), False)
     if near.verdict == "alike":
-        how = f"within {near.apart:.0e} of the loss" if near.apart else "to the bit"
-        sentence = (
-            f"over the first {near.steps} steps losses agree with the script's own as closely as these with each other"
-            f" ({how}); it differs {where} when simply run again"
-        )
+        how = message("identity.within", apart=near.apart) if near.apart else message("identity.to_the_bit")
+        sentence = message("identity.alike", steps=near.steps, how=how, where=where)
         return Identity("alike", near.steps, sentence, meeting.first, meeting.values, meeting.weights_equal)
-    sentence = f"the script differs {where} when simply run again, so bit-identity cannot be asked of it"
+    sentence = message("identity.not_repeatable", where=where)
     if meeting.first is not None:
-        sentence += f" (with the remedy it differs from step {meeting.first})"
+        sentence = message("identity.not_repeatable_nor_with_it", where=where, step=meeting.first)
     return Identity("not comparable", meeting.compared, sentence, meeting.first, meeting.values, meeting.weights_equal)
 
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
 from flatout.experiment.statistics.student import quantile
+from flatout.records.message import Message, message
 from flatout.records.proof import MetricVerdict
 from flatout.records.trial import Trial
 
+Verdict = Literal["inside", "worse", "not verified"]
 _CONFIDENCE = 0.95
 # Of the metric's size: if no smaller loss could have been seen, nothing was verified.
 RESOLUTION = 0.10
@@ -26,38 +29,36 @@ def judge_metric(
 ) -> MetricVerdict:
     """`yardsticks` are trials of the script as it is; `allowed` is what the user gives away for speed, in its unit."""
     times = _common([*yardsticks, *changed])
-    before, after = _values(yardsticks, times), _values(changed, times)
-    if not before or not after:
-        which = "the script as it is" if not before else "the script with it"
-        return MetricVerdict("not verified", f"no trial of {which} has the metric")
-    usual, now = float(np.mean(before)), float(np.mean(after))
-    if not math.isfinite(usual):
-        return MetricVerdict("not verified", f"the metric of the script as it is is {usual}", usual, now)
-    if not math.isfinite(now):
-        return MetricVerdict("worse", f"the metric is {now}, and {usual:.6g} as it is", usual, now)
-    loss = usual - now if higher_is_better else now - usual
-    return _judged(before, after, usual, now, loss, allowed)
+    values = _values(yardsticks, times), _values(changed, times)
+    if not all(values):
+        return MetricVerdict("not verified", message("metric.none_with_it" if values[0] else "metric.none"))
+    before, after = (float(np.mean(of_arm)) for of_arm in values)
+    if not math.isfinite(before):
+        return MetricVerdict("not verified", message("metric.baseline_not_finite", before=before), before, after)
+    if not math.isfinite(after):
+        return MetricVerdict("worse", message("metric.not_finite", before=before, after=after), before, after)
+    loss = before - after if higher_is_better else after - before
+    verdict, sentence, limit = _judge(*values, loss, allowed)
+    return MetricVerdict(verdict, sentence, before, after, limit)
 
 
-def _judged(
-    before: Sequence[float], after: Sequence[float], usual: float, now: float, loss: float, allowed: float
-) -> MetricVerdict:
-    figures = f"{usual:.6g} as it is, {now:.6g} with it"
+def _judge(
+    before: Sequence[float], after: Sequence[float], loss: float, allowed: float
+) -> tuple[Verdict, Message, float | None]:
+    """The verdict, the sentence, and the loss that could not have been seen."""
+    means = {"before": float(np.mean(before)), "after": float(np.mean(after))}
     if len(before) < 2:
-        return MetricVerdict("not verified", f"{figures}; what it varies by takes a second run to know", usual, now)
+        return "not verified", message("metric.run_once", **means), None
     if len({*before, *after}) == 1:
-        return MetricVerdict("inside", f"always {usual:.6g}", usual, now, 0.0)
+        return "inside", message("metric.always", before=means["before"]), 0.0
     limit = _limit(before, len(after))
     if not limit and loss > allowed:
-        sentence = f"{figures}; the script always gives the same, so there is nothing to judge a difference by"
-        return MetricVerdict("not verified", sentence, usual, now)
+        return "not verified", message("metric.no_spread", **means), None
     if loss > max(limit, allowed):
-        sentence = f"{figures}: worse by {loss:.3g}, where the script itself varies by {limit:.3g}"
-        return MetricVerdict("worse", sentence, usual, now, limit)
-    unseen = f"a loss of less than {limit:.3g} could not have been seen"
-    if limit > max(RESOLUTION * abs(usual), allowed):
-        return MetricVerdict("not verified", f"{figures}; the script varies too much: {unseen}", usual, now, limit)
-    return MetricVerdict("inside", f"{figures}; {unseen}", usual, now, limit)
+        return "worse", message("metric.worse", **means, loss=loss, limit=limit), limit
+    if limit > max(RESOLUTION * abs(means["before"]), allowed):
+        return "not verified", message("metric.varies_too_much", **means, limit=limit), limit
+    return "inside", message("metric.inside", **means, limit=limit), limit
 
 
 def _common(trials: Sequence[Trial]) -> int:

@@ -18,6 +18,7 @@ from flatout.experiment.statistics.beats import Floats
 from flatout.experiment.statistics.calibration import calibrate
 from flatout.experiment.statistics.rates import common_unit, keep_measured, step_seconds
 from flatout.experiment.statistics.resampling import errors, log_seconds, seeded
+from flatout.records.message import Message, message
 from flatout.records.proof import By, MeasuredGain, Spread, Unit
 from flatout.records.trial import Trial
 
@@ -101,3 +102,15 @@ def _arm_errors(arm: Sequence[Trial], unit: Unit, by: By, spread: Spread, draw: 
         luck = math.sqrt(max(spread.expected**2, usual - float(np.var(within))))
         total += draw.choice(within, _DRAWS) + draw.normal(0.0, luck, _DRAWS)
     return total / len(arm)
+
+
+# Gains as facts that a person will read.
+
+
+def percent(ratio: float) -> Message:
+    """1.051 → +5.1%; what is more than twice is easier to read as ×2.3."""
+    return message("gain.times", ratio=ratio) if ratio >= 2.0 else message("gain.percent", percent=100 * (ratio - 1))
+
+
+def with_interval(gain: MeasuredGain) -> Message:
+    return message("gain.with_interval", mid=percent(gain.mid), low=percent(gain.low), high=percent(gain.high))

@@ -9,14 +9,14 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from dataclasses import asdict
 from pathlib import Path
 from typing import IO
 
 from flatout.errors import FlatoutError
 from flatout.experiment.tuning.strategies import setting_key
-from flatout.records.trial import Trial, from_plain
+from flatout.records.trial import Trial
 from flatout.records.tune import Ask
+from flatout.words.codec import decode, encode
 
 FILE = "trials.jsonl"
 
@@ -60,7 +60,12 @@ class Journal:
 
     def add(self, ask: Ask, trial: Trial) -> None:
         assert self._file is not None
-        line = {"setting": dict(ask.setting), "steps": ask.steps, "repeat": ask.repeat, "trial": asdict(trial)}
+        line = {
+            "setting": dict(ask.setting),
+            "steps": ask.steps,
+            "repeat": ask.repeat,
+            "trial": encode(trial, only_finite=False),
+        }
         self._file.write(json.dumps(line, default=str).encode() + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -84,7 +89,7 @@ class Journal:
             try:
                 value = json.loads(line)
                 ask = Ask(value["setting"], value["steps"], value["repeat"])
-                self._known[_name(ask)] = from_plain(value["trial"])
+                self._known[_name(ask)] = decode(Trial, value["trial"], strict=False)
             except (ValueError, KeyError, TypeError):
                 continue  # a line that was damaged is a trial to make again
         self._file.truncate(whole)

@@ -24,6 +24,7 @@ from flatout.experiment.tuning.strategies import (
     ladder,
     setting_key,
 )
+from flatout.records.message import Message, message
 from flatout.records.tune import Ask, Knob, Point
 
 _AT_RANDOM = 8
@@ -122,7 +123,7 @@ _LEAST_TRIALS, _MOST_TRIALS = 12, 40
 class Method:
     """`words` tell the user how it is searched."""
 
-    words: str
+    words: Message
     strategy: Strategy
 
 
@@ -136,15 +137,15 @@ def choose_method(
         objective.metric is None or all(k.safety == "lossless" for k in knobs)
     )
     if only is not None and by_speed and only.meaning in _RISE_AND_FALL and len(only.values) > 2:
-        return Method(f"the top of the curve over {only.name}", find_top(only, objective, lengths))
+        return Method(message("tune.by_curve", knob=only.name), find_top(only, objective, lengths))
     if only is not None and by_speed and only.meaning == "batch_size" and min(only.values) > 0:
-        return Method(f"doubled while {only.name} pays and fits", find_knee(only, objective, lengths))
+        return Method(message("tune.by_doubling", knob=only.name), find_knee(only, objective, lengths))
     total = count(knobs)
     if total <= min(GRID, most or GRID):
-        return Method(f"all {total} settings", halve(list(all_settings(knobs)), lengths, objective))
+        return Method(message("tune.all_settings", count=total), halve(list(all_settings(knobs)), lengths, objective))
     most = min(total, most if most is not None else max(_LEAST_TRIALS, min(_MOST_TRIALS, total // 5)))
     if has_optuna():
-        words = f"{most} of {total:,} settings, chosen by a model of the others (Optuna)"
+        words = message("tune.by_model", most=most, count=total)
         return Method(words, search_by_model(knobs, objective, lengths, most, width))
-    words = f"{most} of {total:,} settings, at random and around the best (pip install 'flatout[tune]' chooses better)"
+    words = message("tune.at_random", most=most, count=total)
     return Method(words, explore(knobs, objective, lengths, most, width))

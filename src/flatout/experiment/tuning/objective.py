@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from flatout.errors import FlatoutError
+from flatout.records.message import Message, message
 from flatout.records.tune import Goal, Metric, Point
 
 _FORM = re.compile(r"\s*(memory|metric|samples/s|steps/s)\s*(<=|>=|<|>)\s*([0-9.eE+-]+)\s*([kKmMgGtT]?(?:i?[bB])?)\s*")
@@ -23,13 +24,13 @@ class Constraint:
     is_upper: bool
     limit: float
 
-    def obstacle(self, point: Point) -> str:
-        """Why the point will not do; empty if it will."""
+    def obstacle(self, point: Point) -> Message | None:
+        """Why the point will not do, if so."""
         value = figure(point, self.figure)
         if value is None:
-            return f"{self.text}: {self.figure} was not measured"
+            return message("tune.limit_unmeasured", limit=self.text, figure=self.figure)
         keeps = value <= self.limit if self.is_upper else value >= self.limit
-        return "" if keeps else f"breaks {self.text}"
+        return None if keeps else message("tune.breaks_limit", limit=self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +59,11 @@ class Objective:
         }[self.goal]
         return float("-inf") if value is None or self.obstacle(point) else value
 
-    def obstacle(self, point: Point) -> str:
+    def obstacle(self, point: Point) -> Message | str:
+        """Why the point cannot be used; empty where it can."""
         if point.why:
             return point.why
-        return next((words for one in self.constraints if (words := one.obstacle(point))), "")
+        return next((why for limit in self.constraints if (why := limit.obstacle(point)) is not None), "")
 
     @property
     def most_memory_bytes(self) -> float | None:

@@ -16,7 +16,9 @@ from flatout.experiment.tuning.objective import Objective
 from flatout.experiment.tuning.strategies import setting_key
 from flatout.experiment.tuning.trials import SettingTrials, write
 from flatout.launch.profile import profile_toml
-from flatout.records.tune import Knob, Pick, Point, describe_setting
+from flatout.records.message import Message, message
+from flatout.records.tune import Goal, Knob, Pick, Point, describe_setting
+from flatout.words import english
 
 NAMES = ("conservative", "balanced", "aggressive", "low-memory")
 _DECIBEL = {"conservative": 0.1, "balanced": 0.3, "aggressive": 1.0, "low-memory": 0.3}
@@ -26,6 +28,11 @@ _CLASSES = {
     "balanced": ("lossless", "numeric"),
     "aggressive": ("lossless", "numeric"),
     "low-memory": ("lossless", "numeric"),
+}
+_REASONS: dict[Goal, Message] = {
+    "samples/s": message("tune.fastest"),
+    "metric": message("tune.best_metric"),
+    "memory": message("tune.least_memory"),
 }
 # The low-memory preset may be slower than the fastest, but not by more than this.
 _LEAST_SPEED = 0.7
@@ -38,14 +45,14 @@ def pick_best(points: Sequence[Point], knobs: Sequence[Knob], objective: Objecti
     """By the user's own goal and limits. Of those as fast as the fastest, the one that takes least."""
     usable = [point for point in points if objective.score(point) > float("-inf")]
     if not usable:
-        return Pick("chosen", None, "no setting that was tried can be used")
+        return Pick("chosen", None, message("tune.none_usable"))
     top = max(usable, key=objective.score)
     if objective.goal == "samples/s":
         if baseline is not None and _is_no_faster(top, baseline, objective):
-            return Pick("chosen", baseline, "nothing that was tried is surely faster than the script as it is")
+            return Pick("chosen", baseline, message("tune.none_faster"))
         top = _least(usable, objective, _AS_FAST * (objective.speed(top) or 0.0), knobs)
-    why = {"samples/s": "the fastest", "metric": "the best metric", "memory": "the least memory"}[objective.goal]
-    return Pick("chosen", top, f"{why}; {_verified(top, knobs, objective, baseline)}")
+    quality = _verified(top, knobs, objective, baseline)
+    return Pick("chosen", top, message("tune.chosen", why=_REASONS[objective.goal], quality=quality))
 
 
 def pick_preset(
@@ -55,12 +62,12 @@ def pick_preset(
     usable = [point for point in points if not objective.obstacle(point) and objective.speed(point) is not None]
     allowed = [point for point in usable if not _too_much(name, point, knobs, objective, baseline)]
     if not allowed:
-        return Pick(name, None, "no setting that was tried keeps within it")
+        return Pick(name, None, message("tune.none_within"))
     fastest = max(objective.speed(point) or 0.0 for point in allowed)
     if name == "low-memory":
         known = [point for point in allowed if point.memory_bytes is not None]
         if not known:
-            return Pick(name, None, "memory was not measured")
+            return Pick(name, None, message("tune.memory_unmeasured"))
         enough = [point for point in known if (objective.speed(point) or 0.0) >= _LEAST_SPEED * fastest]
         chosen = min(enough or known, key=lambda point: point.memory_bytes or 0.0)
     else:
@@ -90,18 +97,18 @@ def _too_much(name: str, point: Point, knobs: Sequence[Knob], objective: Objecti
     return any(knob.safety not in _CLASSES[name] for knob in _turned(point, knobs))
 
 
-def _verified(point: Point, knobs: Sequence[Knob], objective: Objective, baseline: Point | None) -> str:
+def _verified(point: Point, knobs: Sequence[Knob], objective: Objective, baseline: Point | None) -> Message:
     lost = loss(point, objective, baseline)
     if not point.setting or (baseline is not None and setting_key(point.setting) == setting_key(baseline.setting)):
-        return "the script as it is"
+        return message("tune.as_it_is")
     if lost is not None:
         assert objective.metric is not None
-        figure = f"{abs(lost):.2f} dB" if objective.metric.in_decibel else f"{abs(lost):.2%}"
-        return f"quality {'lower' if lost > 0 else 'higher'} by {figure} after {point.steps} steps"
+        amount = message("tune.decibel" if objective.metric.in_decibel else "tune.share", loss=abs(lost))
+        return message("tune.quality_lower" if lost > 0 else "tune.quality_higher", amount=amount, steps=point.steps)
     classes = {knob.safety for knob in _turned(point, knobs)}
     if classes <= {"lossless"}:
-        return "lossless knobs only"
-    return "quality not verified: " + ("no metric was given" if objective.metric is None else "no metric was printed")
+        return message("tune.lossless_only")
+    return message("tune.no_metric_given" if objective.metric is None else "tune.no_metric_printed")
 
 
 def _is_no_faster(point: Point, baseline: Point, objective: Objective) -> bool:
@@ -139,7 +146,7 @@ def write_pick(pick: Pick, trials: SettingTrials, folder: Path, figures: str) ->
     if pick.point is None:
         return pick
     remedies = trials.profile(pick.point.setting).values
-    comments = [f"{pick.name}: {describe_setting(pick.point.setting)}", figures, pick.why]
+    comments = [f"{pick.name}: {describe_setting(pick.point.setting)}", figures, english(pick.why)]
     if remedies:
         write(folder / PROFILE, profile_toml(remedies, [one for one in comments if one]))
     command = command_text(trials.command_for(pick.point.setting, folder), bool(remedies), folder, trials.cwd)

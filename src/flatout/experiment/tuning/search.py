@@ -9,8 +9,9 @@ from dataclasses import replace
 
 from flatout.experiment.tuning.journal import Journal
 from flatout.experiment.tuning.strategies import Strategy, setting_key
+from flatout.records.message import Message, message
 from flatout.records.report import RemedyState
-from flatout.records.trial import Trial
+from flatout.records.trial import Trial, describe_ending, is_out_of_memory
 from flatout.records.tune import Ask, Knob, Point, Setting
 
 Measure = Callable[[Ask], Trial]
@@ -39,7 +40,7 @@ class SettingSearch:
         tell: Callable[[Point, bool], None] = lambda point, is_new: None,
         clock: Callable[[], float] = lambda: 0.0,
         until_s: float = float("inf"),
-        refusal: Callable[[Ask], str] = lambda ask: "",
+        refusal: Callable[[Ask], Message | str | None] = lambda ask: None,
     ) -> None:
         self.measure = measure
         self._journal = journal
@@ -92,12 +93,12 @@ class SettingSearch:
 
     def _settled(self, ask: Ask) -> Point | None:
         """Without a trial: refused, ruled out, or made before."""
-        if words := self._spared(ask):
-            return self._note(Point(dict(ask.setting), ask.steps, ask.repeat, why=words, tried=False), is_new=True)
+        if why := self._spared(ask):
+            return self._note(Point(dict(ask.setting), ask.steps, ask.repeat, why=why, tried=False), is_new=True)
         trial = self._journal.find(ask)
         return None if trial is None else self._add(ask, trial, is_new=False)
 
-    def _spared(self, ask: Ask) -> str:
+    def _spared(self, ask: Ask) -> Message | str | None:
         return self._refusal(ask) or self._fits.obstacle(ask.setting)
 
     def _tried(self, asks: Sequence[Ask]) -> Iterator[tuple[int, Trial]]:
@@ -181,24 +182,24 @@ class MemoryModel:
         if self._batch is None or self._batch not in point.setting:
             return
         others, size = self._others(point.setting), float(point.setting[self._batch])
-        if point.why.startswith("out of memory"):
+        if is_out_of_memory(point.why):
             self._too_large[others] = min(size, self._too_large.get(others, size))
         elif not point.why and point.memory_bytes is not None:
             seen = self._memory.setdefault(others, {})
             seen[size] = max(point.memory_bytes, seen.get(size, 0.0))
 
-    def obstacle(self, setting: Setting) -> str:
-        """Why a trial of it can be spared; empty where it cannot."""
+    def obstacle(self, setting: Setting) -> Message | None:
+        """Why a trial of it can be spared, if it can."""
         if self._batch is None or self._batch not in setting:
-            return ""
+            return None
         others, size = self._others(setting), float(setting[self._batch])
         too_large = self._too_large.get(others)
         if too_large is not None and size >= too_large:
-            return f"not tried: {too_large:g} was out of memory already"
+            return message("tune.out_of_memory_at", size=too_large)
         needed = self.predicted_bytes(setting)
         if needed is None or self._limit_bytes is None or needed <= self._limit_bytes:
-            return ""
-        return f"not tried: would need about {needed / 2**30:.1f} of {self._limit_bytes / 2**30:.1f} GiB"
+            return None
+        return message("tune.would_not_fit", needed_gib=needed / 2**30, limit_gib=self._limit_bytes / 2**30)
 
     def predicted_bytes(self, setting: Setting) -> float | None:
         """By the line through the smallest and the largest that were measured; None with fewer than two."""
@@ -280,20 +281,20 @@ def _blocks(steps: int) -> list[slice]:
     return [slice(begin, end) for begin, end in itertools.pairwise(edges) if end > begin]
 
 
-def _obstacle(trial: Trial) -> str:
+def _obstacle(trial: Trial) -> Message | str:
     """Why the trial is no measurement of its setting; empty if it is."""
     if not trial.ended_well:
-        return f"{trial.ending}: {trial.why}" if trial.why else str(trial.ending)
-    return next((words for state in trial.states if (words := _not_in_force(state))), "")
+        return describe_ending(trial)
+    return next((why for state in trial.states if (why := _not_in_force(state)) is not None), "")
 
 
-def _not_in_force(state: RemedyState) -> str:
+def _not_in_force(state: RemedyState) -> Message | None:
     if state.state == "reverted":
-        return f"{state.id} was undone after {state.step} steps, because {state.why}"
+        return message("tune.undone", remedy=state.id, step=state.step, why=state.why)
     if state.state != "applied":
-        return f"{state.id} was not applied, because {state.why}"
+        return message("tune.not_applied", remedy=state.id, why=state.why)
     told = [str(one) for one in state.live.values()]
     alone = [one.partition(": ")[2] for one in told if one.startswith("left alone")]
     # A second loader, as an evaluation's, may well be left alone.
     changed = [one for one in told if "→" in one]
-    return f"{state.id} left the loader alone: {alone[0]}" if alone and not changed else ""
+    return message("tune.left_alone", remedy=state.id, why=alone[0]) if alone and not changed else None

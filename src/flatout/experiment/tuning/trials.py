@@ -15,10 +15,10 @@ from flatout.experiment.tuning.command import with_files, with_flag
 from flatout.experiment.tuning.configs.copies import edit_config
 from flatout.experiment.tuning.knobs import remedies_for
 from flatout.launch.profile import Profile, read_profile
+from flatout.records.message import Message, message
 from flatout.records.trial import Trial
 from flatout.records.tune import Ask, Knob, Setting, describe_setting
 from flatout.remedies.catalogue import traits_of
-from flatout.words import english
 
 _COPIES = "configs"
 _PREFETCH = 2
@@ -62,10 +62,10 @@ class SettingTrials:
             allow_writes=self.allow_writes,
         )
 
-    def refusal(self, ask: Ask) -> str:
+    def refusal(self, ask: Ask) -> Message | None:
         """Remedies of which only one can hold make no setting."""
         notices = self.profile(ask.setting).notices
-        return f"not tried: {english(notices[0])}" if notices else ""
+        return message("tune.not_tried", why=notices[0]) if notices else None
 
     def profile(self, setting: Setting) -> Profile:
         turned = [knob for knob in self._turned(setting) if knob.kind == "remedy"]

@@ -17,15 +17,10 @@ from flatout.report import text
 from flatout.report.fix import remedy_with_value
 from flatout.report.html.drawing import Bar, chart_data, phase_bar
 from flatout.report.html.page import Page, in_both, show
-from flatout.report.html.proof_chinese import (
-    ceiling_in_chinese,
-    envelope_in_chinese,
-    identity_in_chinese,
-    metric_in_chinese,
-)
 from flatout.report.html.proof_drawing import draw_arms, draw_gains, draw_losses
 from flatout.report.html.run_page import RunMaterial, run_context, shown_command
 from flatout.report.overview import next_after_fix
+from flatout.report.phrases import phrase
 from flatout.words import english
 
 
@@ -75,9 +70,7 @@ def fix_page(material: FixMaterial) -> Page:
             "fix": fix,
             "facts_of_fix": [shown_command(fix.command), "CPU" if fix.device == "cpu" else fix.device],
             "next": next_after_fix(fix),
-            "ceiling_told": None
-            if fix.ceiling is None
-            else in_both(f"{english(fix.ceiling.sentence)}.", f"{ceiling_in_chinese(fix.ceiling)}。"),
+            "ceiling_told": None if fix.ceiling is None else _with_full_stop(fix.ceiling.sentence),
             "before": _rate(fix.before_per_s),
             "after": _rate(fix.after_per_s) if fix.profile else None,
             "hours_before": None if fix.hours_before is None else text.figure(fix.hours_before.mid),
@@ -123,7 +116,7 @@ def _line(fix: Fix, number: int) -> TriedLine:
         measured="–" if gain is None else f"×{gain.mid:.2f} ({gain.low:.2f} … {gain.high:.2f})",
         state=one.state.replace(" ", "_"),
         why=one.why,
-        identity=None if one.identity is None else _told(one.identity.sentence, identity_in_chinese(one.identity)),
+        identity=None if one.identity is None else show(one.identity.sentence),
     )
 
 
@@ -146,15 +139,16 @@ def _quality(fix: Fix) -> Iterator[tuple[str, str, Markup]]:
     """What was looked at, what came out, and the sentence about it."""
     found = fix.quality
     if (one := found.identity) is not None:
-        yield "quality_identity", _key(one.verdict), _told(one.sentence, identity_in_chinese(one))
+        yield "quality_identity", _key(one.verdict), show(one.sentence)
     if (loss := found.envelope) is not None:
-        yield "quality_envelope", _key(loss.verdict), _told(loss.sentence, envelope_in_chinese(loss))
+        yield "quality_envelope", _key(loss.verdict), show(loss.sentence)
     if (metric := found.metric) is not None:
-        yield "quality_metric", _key(metric.verdict), _told(metric.sentence, metric_in_chinese(metric))
+        yield "quality_metric", _key(metric.verdict), show(metric.sentence)
 
 
-def _told(sentence: Message | str, chinese: str | None) -> Markup:
-    return show(sentence) if chinese is None else in_both(sentence, chinese)
+def _with_full_stop(sentence: Message | str) -> Markup:
+    translated = phrase(sentence)
+    return in_both(f"{english(sentence)}.", None if translated is None else f"{translated}。")
 
 
 def _key(verdict: str) -> str:

@@ -15,6 +15,7 @@ from flatout.experiment.tuning.search import MemoryModel, SettingSearch
 from flatout.experiment.tuning.strategies import Lengths, halve
 from flatout.records.trial import Trial
 from flatout.records.tune import Ask
+from flatout.words import english
 
 ray = pytest.importorskip("ray", reason="ray is not installed: make setup")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
@@ -48,7 +49,7 @@ def test_a_search_on_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     by_size = {point.setting["size"]: point for point in search.points if point.steps == 8}
     assert place.width == 1, "a trial takes the whole node"
-    assert by_size[3].why.startswith("crashed: WorkerCrashedError")
+    assert english(by_size[3].why).startswith("crashed: WorkerCrashedError")
     assert by_size[4].samples_per_s == pytest.approx(4.0)
     assert max(search.points, key=objective.score).setting == {"size": 4}
     places = [trial.run.split()[0] for trial in seen if trial is not None and trial.run]

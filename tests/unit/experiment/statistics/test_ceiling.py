@@ -5,6 +5,7 @@ import pytest
 
 from flatout.experiment.statistics.ceiling import measure_ceiling, training_hours
 from flatout.records.trial import Trial
+from flatout.words import english
 from tests.unit.experiment.statistics.simulated import failed, made, trials
 
 
@@ -18,7 +19,7 @@ def test_the_slower_of_device_and_loader_binds() -> None:
     assert found.left == pytest.approx(1 - 1 / 1.2, abs=0.05)
     assert found.reached.low < 1 / 1.2 < found.reached.high
     assert not found.enough
-    assert found.sentence.endswith("samples/s that the loader alone can do")
+    assert english(found.sentence).endswith("samples/s that the loader alone can do")
 
 
 def test_close_to_the_ceiling_is_enough() -> None:
@@ -28,7 +29,7 @@ def test_close_to_the_ceiling_is_enough() -> None:
 
     assert found is not None
     assert (found.binds, found.enough) == ("compute", True)
-    assert found.sentence.endswith("samples/s that the device alone can do")
+    assert english(found.sentence).endswith("samples/s that the device alone can do")
 
 
 def test_a_ceiling_that_was_not_measured_is_said_to_be() -> None:
@@ -39,7 +40,10 @@ def test_a_ceiling_that_was_not_measured_is_said_to_be() -> None:
 
     assert half is not None and none is not None
     assert (half.binds, half.compute_per_s) == ("feed", None)
-    assert half.sentence == "50% of the 640 samples/s that the loader alone can do; the device alone was not measured"
+    assert (
+        english(half.sentence)
+        == "50% of the 640 samples/s that the loader alone can do; the device alone was not measured"
+    )
     assert (none.reached, none.left, none.enough) == (None, None, False)
     assert measure_ceiling([failed("crashed")], now, now) is None
 
@@ -64,7 +68,7 @@ def test_what_is_slower_than_the_training_was_no_ceiling() -> None:
     found = measure_ceiling([made([0.05] * 50)], [made([0.1] * 50)], [])
 
     assert found is not None and (found.reached, found.binds, found.enough) == (None, None, False)
-    assert found.sentence == "not found: the device alone did 320 samples/s in its trial, the training more"
+    assert english(found.sentence) == "not found: the device alone did 320 samples/s in its trial, the training more"
 
 
 def test_a_hundred_thousand_steps_take_so_many_hours() -> None:

@@ -10,6 +10,7 @@ from flatout.experiment.statistics.decision import Candidate, judge_candidates, 
 from flatout.records.proof import Decision, MeasuredGain, Spread
 from flatout.records.report import RemedyState
 from flatout.records.trial import Trial
+from flatout.words import english
 from tests.unit.experiment.statistics.simulated import failed, made, trials
 
 
@@ -32,7 +33,7 @@ def test_a_remedy_is_kept_neutral_or_harmful(gain: float, judgement: str, word: 
     decision = decided(trials(rng, 3), trials(rng, 3, gain=gain))
 
     assert decision.judgement == judgement
-    assert decision.why.startswith(word)
+    assert english(decision.why).startswith(word)
     assert decision.gain is not None and decision.gain.low < gain < decision.gain.high
 
 
@@ -42,7 +43,7 @@ def test_what_another_needs_the_memory_of_stays() -> None:
     decision = decided(trials(rng, 3), trials(rng, 3, gain=0.9), frees_memory_for="precision.bf16")
 
     assert decision.judgement == "kept"
-    assert decision.why.startswith("frees memory that precision.bf16 needs; -")
+    assert english(decision.why).startswith("frees memory that precision.bf16 needs; -")
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,7 @@ def test_what_was_not_measured_says_why(before: list[Trial], after: list[Trial],
 
     assert decision.judgement == "not measured"
     assert decision.gain is None
-    assert decision.why.startswith(why)
+    assert english(decision.why).startswith(why)
 
 
 def test_a_remedy_that_was_refused_was_not_measured() -> None:
@@ -68,7 +69,7 @@ def test_a_remedy_that_was_refused_was_not_measured() -> None:
 
     decision = decided([made([0.1] * 50)], [replace(after, remedies={"loader.workers": 8})])
 
-    assert decision.why == "refused: the dataset cannot be pickled"
+    assert english(decision.why) == "refused: the dataset cannot be pickled"
 
 
 def test_a_remedy_that_crashes_now_and_then_is_harmful_however_fast() -> None:
@@ -79,7 +80,7 @@ def test_a_remedy_that_crashes_now_and_then_is_harmful_however_fast() -> None:
     of_a_flaky_script = decided([*trials(rng, 3), failed("crashed")], fast)
 
     assert decision.judgement == "harmful"
-    assert decision.why == "1 of 4 trials failed: crashed: Segmentation fault"
+    assert english(decision.why) == "1 of 4 trials failed: crashed: Segmentation fault"
     assert of_a_flaky_script.judgement == "kept"
 
 
@@ -91,7 +92,7 @@ def test_nothing_is_kept_before_something_was_run_again() -> None:
     (in_turns,) = judge_candidates(before[:1], [Candidate("remedy", after)], IN_TURNS)
 
     assert (once.judgement, once.more_trials) == ("neutral", 1)
-    assert once.why.endswith("but too little was run again to know what that is worth")
+    assert english(once.why).endswith("but too little was run again to know what that is worth")
     assert worth_more([once]) == (once,)
     assert (twice.judgement, in_turns.judgement) == ("kept", "kept")
 

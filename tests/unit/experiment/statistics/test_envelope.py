@@ -9,6 +9,7 @@ from flatout.experiment.statistics.beats import Floats
 from flatout.experiment.statistics.envelope import judge_envelope
 from flatout.records.proof import Envelope
 from flatout.records.trial import Trial
+from flatout.words import english
 
 
 def kept(losses: list[float | None] | Floats) -> Trial:
@@ -76,7 +77,7 @@ def test_inside_says_what_could_not_have_been_seen() -> None:
 
     assert (found.verdict, found.steps, found.yardsticks) == ("inside", 100, 3)
     assert found.least_seen is not None and 0.005 <= found.least_seen < 0.05
-    assert f"a drift of less than {100 * found.least_seen:.1f}% could not have been seen" in found.sentence
+    assert f"a drift of less than {100 * found.least_seen:.1f}% could not have been seen" in english(found.sentence)
 
 
 def test_outside_names_the_first_window_and_by_how_much() -> None:
@@ -91,7 +92,7 @@ def test_a_script_that_varies_too_much_verifies_nothing() -> None:
     found = Training(2, size=0.5).judged()
 
     assert found.verdict == "not verified"
-    assert found.sentence.startswith("the script varies too much: a drift of less than")
+    assert english(found.sentence).startswith("the script varies too much: a drift of less than")
 
 
 def test_a_script_that_repeats_itself_needs_a_nudged_yardstick() -> None:
@@ -103,9 +104,9 @@ def test_a_script_that_repeats_itself_needs_a_nudged_yardstick() -> None:
     same = judge_envelope([training.run(), training.run()], [training.run()])
     drifted = judge_envelope([training.run(), Training(1, size=1e-6).run()], [training.run(drift=0.02)])
 
-    assert bare.verdict == "not verified" and "repeats itself to the bit" in bare.sentence
+    assert bare.verdict == "not verified" and "repeats itself to the bit" in english(bare.sentence)
     assert (nudged.verdict, nudged.least_seen) == ("inside", 0.005)
-    assert (same.verdict, same.sentence) == ("inside", "the loss is the same")
+    assert (same.verdict, english(same.sentence)) == ("inside", "the loss is the same")
     assert drifted.verdict == "outside"
 
 
@@ -141,9 +142,9 @@ def test_too_little_to_go_by_is_not_verified() -> None:
     silent = judge_envelope([training.run(), training.run()], [kept([])])
 
     assert [one.verdict for one in (once, few, unread, silent)] == ["not verified"] * 4
-    assert once.sentence.startswith("the script was not run twice")
-    assert few.sentence.startswith("30 steps with a loss in every trial are too few")
-    assert unread.sentence.startswith("0 steps")
+    assert english(once.sentence).startswith("the script was not run twice")
+    assert english(few.sentence).startswith("30 steps with a loss in every trial are too few")
+    assert english(unread.sentence).startswith("0 steps")
 
 
 def test_a_loss_that_passes_through_zero_is_judged_by_its_usual_size() -> None:

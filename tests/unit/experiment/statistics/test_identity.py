@@ -7,6 +7,7 @@ import pytest
 
 from flatout.experiment.statistics.identity import judge_identity
 from flatout.records.trial import Trial
+from flatout.words import english
 
 LOSSES = (2.5, 2.25, 2.0, 1.75)
 
@@ -19,7 +20,7 @@ def test_the_same_losses_and_weights_are_identical() -> None:
     found = judge_identity([kept(*LOSSES)], kept(*LOSSES))
 
     assert (found.verdict, found.steps, found.weights_equal) == ("identical", 4, True)
-    assert found.sentence == "losses are bit-identical over 4 steps, and the trained weights too"
+    assert english(found.sentence) == "losses are bit-identical over 4 steps, and the trained weights too"
 
 
 def test_only_the_common_steps_count_and_weights_only_at_the_same_step() -> None:
@@ -37,7 +38,7 @@ def test_the_first_differing_step_is_named_with_both_values() -> None:
 
     assert (found.verdict, found.steps, found.first_step) == ("differs", 2, 3)
     assert found.values == ((2.0).hex(), other[2].hex())
-    assert found.sentence == "the loss first differs at step 3: 2.0 as it is, 2.0000000000000004 with it"
+    assert english(found.sentence) == "the loss first differs at step 3: 2.0 as it is, 2.0000000000000004 with it"
 
 
 def test_equal_losses_with_other_weights_differ() -> None:
@@ -49,15 +50,15 @@ def test_equal_losses_with_other_weights_differ() -> None:
 def test_that_the_script_was_not_tried_against_itself_is_said() -> None:
     found = judge_identity([kept(*LOSSES)], kept(9.0))
 
-    assert found.sentence.endswith("whether the script repeats itself was not tried")
+    assert english(found.sentence).endswith("whether the script repeats itself was not tried")
 
 
 def test_a_script_that_does_not_repeat_itself_cannot_be_held_to_it() -> None:
     found = judge_identity([kept(*LOSSES), kept(2.5, 2.25, 2.0, 1.8)], kept(2.5, 2.251))
 
     assert (found.verdict, found.first_step) == ("not comparable", 2)
-    assert "differs from step 4 when simply run again" in found.sentence
-    assert "with the remedy it differs from step 2" in found.sentence
+    assert "differs from step 4 when simply run again" in english(found.sentence)
+    assert "with the remedy it differs from step 2" in english(found.sentence)
 
 
 def _drifting(first: float, factor: float = 10.0) -> tuple[float, ...]:
@@ -71,8 +72,10 @@ def test_a_script_that_parts_from_itself_slowly_is_as_close_to_the_remedy() -> N
     found = judge_identity(bare, kept(*_drifting(-3e-7)))
 
     assert (found.verdict, found.steps) == ("alike", 4)
-    assert "over the first 4 steps" in found.sentence and "(within 3e-04 of the loss)" in found.sentence
-    assert "it differs from step 1 when simply run again" in found.sentence
+    assert "over the first 4 steps" in english(found.sentence) and "(within 3e-04 of the loss)" in english(
+        found.sentence
+    )
+    assert "it differs from step 1 when simply run again" in english(found.sentence)
 
 
 def test_a_script_that_parts_from_itself_late_is_the_same_until_then() -> None:
@@ -81,7 +84,7 @@ def test_a_script_that_parts_from_itself_late_is_the_same_until_then() -> None:
     found = judge_identity([kept(*first, 1.75), kept(*first, 1.8)], kept(*first, 1.9))
 
     assert found.verdict == "alike"
-    assert "over the first 3 steps" in found.sentence and "(to the bit)" in found.sentence
+    assert "over the first 3 steps" in english(found.sentence) and "(to the bit)" in english(found.sentence)
 
 
 @pytest.mark.parametrize("step", [0, 1, 2])
@@ -93,7 +96,9 @@ def test_what_is_far_away_at_once_is_no_rounding(step: int) -> None:
     found = judge_identity([kept(*_drifting(1e-7)), kept(*_drifting(-1e-7))], kept(*other))
 
     assert found.verdict == "differs"
-    assert f"the loss at step {step + 1} is" in found.sentence and "only by rounding there" in found.sentence
+    assert f"the loss at step {step + 1} is" in english(found.sentence) and "only by rounding there" in english(
+        found.sentence
+    )
 
 
 def test_a_drift_that_is_larger_than_the_scripts_own_is_left_open() -> None:
@@ -123,8 +128,8 @@ def test_losses_that_could_not_be_read_prove_nothing() -> None:
     empty = judge_identity([kept(*LOSSES)], kept())
 
     assert (some.verdict, some.steps) == ("identical", 1)
-    assert (none.verdict, none.sentence) == ("not comparable", "no loss could be read")
-    assert (empty.verdict, empty.sentence) == ("not comparable", "no loss of the trial with it was kept")
+    assert (none.verdict, english(none.sentence)) == ("not comparable", "no loss could be read")
+    assert (empty.verdict, english(empty.sentence)) == ("not comparable", "no loss of the trial with it was kept")
 
 
 def test_the_longest_of_the_bare_runs_counts() -> None:

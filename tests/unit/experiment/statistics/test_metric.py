@@ -9,6 +9,7 @@ from flatout.experiment.statistics.metric import judge_metric
 from flatout.experiment.statistics.student import quantile
 from flatout.records.proof import MetricVerdict
 from flatout.records.trial import Trial
+from flatout.words import english
 
 
 def scored(*values: float | None) -> list[Trial]:
@@ -50,14 +51,14 @@ def test_lower_may_be_better() -> None:
     error = judge_metric(scored(*BARE), scored(31.0), higher_is_better=False)
 
     assert error.verdict == "worse"
-    assert error.sentence.startswith("30.0125 as it is, 31 with it: worse by 0.988")
+    assert english(error.sentence).startswith("30.0125 as it is, 31 with it: worse by 0.988")
 
 
 def test_inside_says_what_could_not_have_been_seen() -> None:
     found = psnr(BARE, (29.95,))
 
     assert found.least_seen is not None
-    assert found.sentence.endswith(f"a loss of less than {found.least_seen:.3g} could not have been seen")
+    assert english(found.sentence).endswith(f"a loss of less than {found.least_seen:.3g} could not have been seen")
 
 
 def test_the_same_script_is_called_worse_in_at_most_one_of_twenty() -> None:

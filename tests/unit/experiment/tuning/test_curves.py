@@ -15,8 +15,9 @@ from flatout.experiment.tuning.curves import Curve, find_knee, find_top
 from flatout.experiment.tuning.picks import pick_best
 from flatout.experiment.tuning.search import MemoryModel, longest
 from flatout.experiment.tuning.strategies import Lengths
-from flatout.records.trial import Trial
+from flatout.records.trial import Trial, describe_ending
 from flatout.records.tune import Ask, Knob, Point, Setting
+from flatout.words import english
 from tests.unit.experiment.tuning.simulated import LENGTHS, SPEED, Formula, knob, search
 
 GIB = 2.0**30
@@ -164,7 +165,7 @@ def test_out_of_memory_is_a_result_and_the_largest_that_fits_is_found(tmp_path: 
     assert _chosen(points, turned) == {"batch": 41}
     assert sum(point.tried for point in points) <= 13
     failed = [point for point in points if point.why]
-    assert failed and all("out of memory" in point.why for point in failed)
+    assert failed and all("out of memory" in english(point.why) for point in failed)
 
 
 def test_sizes_that_will_not_fit_are_told_without_a_trial() -> None:
@@ -172,8 +173,11 @@ def test_sizes_that_will_not_fit_are_told_without_a_trial() -> None:
     for size in (4, 8):
         fits.learn(Point({"batch": size, "deep": True}, 8, memory_bytes=(1 + size / 4) * GIB))
 
-    assert fits.obstacle({"batch": 64, "deep": True}) == "not tried: would need about 17.0 of 10.0 GiB"
-    assert fits.obstacle({"batch": 16, "deep": True}) == ""
-    assert fits.obstacle({"batch": 64, "deep": False}) == "", "another model, another line"
-    fits.learn(Point({"batch": 16, "deep": False}, 8, why="out of memory: no room"))
-    assert fits.obstacle({"batch": 64, "deep": False}) == "not tried: 16 was out of memory already"
+    too_large = fits.obstacle({"batch": 64, "deep": True})
+    assert too_large is not None and english(too_large) == "not tried: would need about 17.0 of 10.0 GiB"
+    assert fits.obstacle({"batch": 16, "deep": True}) is None
+    assert fits.obstacle({"batch": 64, "deep": False}) is None, "another model, another line"
+    why = describe_ending(Trial("a", {}, "out of memory", why="no room"))
+    fits.learn(Point({"batch": 16, "deep": False}, 8, why=why))
+    too_large = fits.obstacle({"batch": 64, "deep": False})
+    assert too_large is not None and english(too_large) == "not tried: 16 was out of memory already"

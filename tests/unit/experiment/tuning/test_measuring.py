@@ -10,6 +10,7 @@ from flatout.experiment.tuning.search import rate, read_point
 from flatout.records.report import RemedyState
 from flatout.records.trial import Ending, Trial
 from flatout.records.tune import Ask
+from flatout.words import english
 
 ASK = Ask({"workers": 4}, 40)
 
@@ -82,7 +83,7 @@ def _trial(ending: Ending = "stopped", why: str = "", *states: RemedyState) -> T
     ],
 )
 def test_a_setting_that_was_not_in_force_was_not_measured(trial: Trial, why: str) -> None:
-    assert read_point(ASK, trial).why == why
+    assert english(read_point(ASK, trial).why) == why
 
 
 def test_memory_is_the_devices_where_there_is_one() -> None:
