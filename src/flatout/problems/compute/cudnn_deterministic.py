@@ -41,7 +41,7 @@ from flatout.source.flow.reachability import runs_by_default
 from flatout.source.flow.values import Value
 from flatout.source.syntax.edits import replace_node
 from flatout.source.syntax.module import Function, Module
-from flatout.source.syntax.nodes import argument, dotted_name
+from flatout.source.syntax.nodes import argument, last_name
 from flatout.source.training.jobs import is_test_module, text_pattern
 
 CODE = "CO503"
@@ -191,7 +191,7 @@ def _is_searched(owner: str, function: Function, code: Code) -> bool:
 
 def _find_calls(function: Function, convolves: bool, code: Code) -> Iterator[Switch]:
     for call in function.calls:
-        name = dotted_name(call.func).split(".")[-1]
+        name = last_name(call.func)
         given = argument(call, "mode" if name == _ALGORITHMS[0] else "d", 0) if name in _ALGORITHMS else None
         value = code.values.of(given, function) if given is not None else None
         if given is not None and value is not None and value.value is True:

@@ -41,7 +41,7 @@ from flatout.source.code import Code
 from flatout.source.flow.guards import is_evaluation
 from flatout.source.flow.values import Value
 from flatout.source.syntax.module import Function, Module, own_nodes
-from flatout.source.syntax.nodes import argument, called_name, dotted_name, parameters
+from flatout.source.syntax.nodes import argument, called_name, dotted_name
 from flatout.source.training.jobs import nearby_modules
 
 CODE = "CO507"
@@ -244,8 +244,7 @@ def _is_fixed(length: ast.expr, function: Function) -> bool:
     name = dotted_name(length)
     if not name or not _LENGTH.search(name) or name in function.bindings:
         return False
-    plain = function.definition
-    return "." in name or name.isupper() or (plain is not None and name in parameters(plain))
+    return "." in name or name.isupper() or name in function.parameters
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:

@@ -39,7 +39,15 @@ from flatout.records.source import Related
 from flatout.source.code import Code
 from flatout.source.flow.guards import walk_main_path
 from flatout.source.syntax.module import Function, Module, full_name
-from flatout.source.syntax.nodes import argument, callable_of, called_name, children, dotted_name, short_text
+from flatout.source.syntax.nodes import (
+    argument,
+    callable_of,
+    called_name,
+    children,
+    dotted_name,
+    has_decorator,
+    short_text,
+)
 
 CODE = "HO407"
 # An evaluation or a last, smaller batch compiles once more.
@@ -271,12 +279,7 @@ def _with_callees(function: Function, code: Code) -> Iterator[Function]:
 
 def _is_left_out(function: Function) -> bool:
     """`@torch.compiler.disable`."""
-    plain = function.definition
-    return plain is not None and any(
-        dotted_name(callable_of(decorator)).split(".")[-1]
-        in ("disable", "disallow_in_graph", "ignore", "unused", "cache")
-        for decorator in plain.decorator_list
-    )
+    return has_decorator(function.definition, ("disable", "disallow_in_graph", "ignore", "unused", "cache"))
 
 
 def _find_breaking_nodes(function: Function) -> Iterator[ast.expr]:

@@ -39,6 +39,7 @@ from flatout.source.code import Code, call_path
 from flatout.source.loops import TextLoop, find_text_functions, find_text_loops
 from flatout.source.syntax.nodes import bound_names, called_name, dotted_name, names_in
 from flatout.source.training.regions import Region
+from flatout.source.training.tensors import ON_DEVICE
 
 CODE = "HO402"
 REMEDY = "memo.function"
@@ -291,7 +292,7 @@ def find_element_loops(code: Code) -> Iterator[tuple[Region, ast.For]]:
                 continue
             # An array in host memory, or a list: Python goes through it as fast as through anything.
             kind = code.tensors.of(region).of(point.node.value)
-            if kind in ("graph", "device") or _is_torch_made(point.node.value, region):
+            if kind in ON_DEVICE or _is_torch_made(point.node.value, region):
                 seen.add(id(outer[0]))
                 yield region, outer[0]
 

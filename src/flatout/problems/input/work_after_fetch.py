@@ -39,7 +39,7 @@ from flatout.records.message import Message, message
 from flatout.records.report import Gain, LineCost, Location
 from flatout.source.code import Code, call_path
 from flatout.source.syntax.module import Function, Module
-from flatout.source.syntax.nodes import argument, called_name, dotted_name, names_in, root_name, short_text
+from flatout.source.syntax.nodes import argument, called_name, dotted_name, last_name, names_in, root_name, short_text
 from flatout.source.training.regions import Region
 
 CODE = "IN109"
@@ -285,7 +285,7 @@ def _takes_batches(region: Region) -> bool:
     # `bar = tqdm(loader)`, and then a loop over the bar.
     shown = [value for name in names_in(over) for value in region.root.function.bindings.get(name, ())]
     parts = [node for whole in (over, *shown) for node in ast.walk(whole) if isinstance(node, ast.expr)]
-    return any(_BATCHES.search(dotted_name(part).split(".")[-1]) for part in parts if dotted_name(part))
+    return any(_BATCHES.search(last_name(part)) for part in parts if dotted_name(part))
 
 
 def _describe_work(call: ast.Call, region: Region, code: Code) -> Message | None:

@@ -29,7 +29,7 @@ from flatout.problems.measuring.clocks import Interval, find_intervals
 from flatout.records.message import message
 from flatout.records.source import Related
 from flatout.source.code import Code
-from flatout.source.syntax.nodes import called_name, dotted_name
+from flatout.source.syntax.nodes import called_name, last_name
 from flatout.source.training.regions import Region
 
 CODE = "MS001"
@@ -87,7 +87,7 @@ def _fetches(node: ast.AST) -> bool:
 def _iterated_name(node: ast.AST) -> str:
     """What a loop goes over, or what an element is taken of."""
     over = node.value if isinstance(node, ast.Subscript) else getattr(node, "iter", None)
-    name = dotted_name(over).split(".")[-1] if over is not None else ""
+    name = last_name(over) if over is not None else ""
     # A batch's own parts, `data[0]`, are there already.
     return name if re.search(r"set$|loader$", name) else ""
 

@@ -38,7 +38,6 @@ CODE = "MS002"
 
 # Times within a step that end while the device is still at work on what they should measure.
 
-_ON_DEVICE = ("graph", "device")
 # Wait for the device, or use its own clock.
 _WAITING = {
     "item", "tolist", "cpu", "numpy", "synchronize", "elapsed_time", "record", "barrier", "wait", "wait_stream",
@@ -108,11 +107,11 @@ def _call_may_wait(call: ast.Call, interval: Interval, tensors: Tensors, code: C
     callees = code.project.resolve(call, interval.region.function)
     if callees:
         return any(called_name(inner) in _WAITING - {"print", "float"} for callee in callees for inner in callee.calls)
-    if name in _LAUNCHING or tensors.of(call) in _ON_DEVICE:
+    if name in _LAUNCHING or tensors.is_on_device(call):
         return False
     # Something that is not known gets a tensor: it may do anything with it.
     given = (*call.args, *(part.value for part in call.keywords))
-    return any(tensors.of(part) in _ON_DEVICE for part in given)
+    return any(tensors.is_on_device(part) for part in given)
 
 
 def _is_whole_step(interval: Interval, region: Region, tensors: Tensors, code: Code) -> bool:

@@ -34,7 +34,7 @@ from flatout.records.message import message
 from flatout.source.code import Code
 from flatout.source.flow.guards import is_evaluation
 from flatout.source.syntax.module import Class, Function, Module
-from flatout.source.syntax.nodes import argument, called_name, dotted_name, parameters
+from flatout.source.syntax.nodes import argument, called_name, last_name, parameters
 
 CODE = "RA904"
 # Even well fed GPUs are not busy all the time.
@@ -133,7 +133,7 @@ def _is_aside(call: ast.Call, wrapped: ast.expr, function: Function, code: Code)
     devices = argument(call, "device_ids", 1)
     if isinstance(devices, ast.List) and len(devices.elts) == 1 and not isinstance(devices.elts[0], ast.Starred):
         return True
-    name = dotted_name(wrapped).split(".")[-1]
+    name = last_name(wrapped)
     # `DataParallel(net).eval()`: in one breath.
     switched = any(
         called_name(other) == "eval" and any(part is call for part in ast.walk(other)) for other in function.calls

@@ -33,7 +33,7 @@ from flatout.records.message import Message, message
 from flatout.records.report import LineCost, Location
 from flatout.source.code import Code, call_path
 from flatout.source.syntax.module import Function, full_name
-from flatout.source.syntax.nodes import argument, called_name, dotted_name, parameters, short_text
+from flatout.source.syntax.nodes import argument, called_name, dotted_name, last_name, short_text
 from flatout.source.training.cadence import iterates_batches, runs_each_step
 from flatout.source.training.regions import Region
 
@@ -141,7 +141,7 @@ def _waits_for(call: ast.Call, function: Function) -> Message | None:
     if whole == "psutil.cpu_percent":
         return None if first is None or _is_nothing(first) else message("sy305.psutil")
     if name == "input" and isinstance(call.func, ast.Name):
-        own = function.definition is not None and "input" in parameters(function.definition)
+        own = "input" in function.parameters
         return None if own or "input" in function.bindings or whole != "input" else message("sy305.keyboard")
     if whole == "os.system" or (root == "subprocess" and name in _RUNS):
         return message("sy305.process")
@@ -158,7 +158,7 @@ def _of_socket(name: str, func: ast.Attribute, function: Function) -> Message | 
     text = function.module.text
     if "socket" not in text and "zmq" not in text:
         return None
-    is_peer = _PEER.search(dotted_name(func.value).split(".")[-1]) or _is_socket(func.value, function)
+    is_peer = _PEER.search(last_name(func.value)) or _is_socket(func.value, function)
     if not is_peer or (name == "accept" and _NON_BLOCKING.search(text)):
         return None
     return message("sy305.peer")

@@ -52,7 +52,6 @@ from flatout.source.syntax.nodes import (
     called_name,
     children,
     dotted_name,
-    parameters,
     short_text,
     walk_scope,
 )
@@ -98,7 +97,6 @@ CASES = (
 # Only tensors that are certainly on a device count, and only those that certainly are tensors: an attribute of a
 # batch that was moved may as well be a number.
 
-_ON_DEVICE = ("graph", "device")
 # The size of the result depends on the values.
 _SIZED_BY_VALUES = {"nonzero", "argwhere", "masked_select", "unique", "unique_consecutive", "bincount"}
 # Give a Python truth, and no tensor.
@@ -188,7 +186,7 @@ def _of_subscript(node: ast.Subscript, point: ProgramPoint, known: _Certain) -> 
         if isinstance(part, ast.Slice):
             if any(end is not None and known.is_number(end) for end in (part.lower, part.upper)):
                 return node, message("sy302.cut"), _FROM_HOST
-        elif known.is_mask(part) and known.tensors.of(node.value) in _ON_DEVICE:
+        elif known.is_mask(part) and known.tensors.is_on_device(node.value):
             if isinstance(node.ctx, ast.Load) or _writes_tensor(node, point, known):
                 return node, message("sy302.mask"), _FIXED
         elif isinstance(node.ctx, ast.Load) and known.is_list(node.value) and known.is_number(part):
@@ -204,7 +202,7 @@ def _writes_tensor(node: ast.Subscript, point: ProgramPoint, known: _Certain) ->
     return (
         isinstance(statement, ast.Assign)
         and any(target is node for target in statement.targets)
-        and known.tensors.of(statement.value) in _ON_DEVICE
+        and known.tensors.is_on_device(statement.value)
     )
 
 
@@ -219,7 +217,7 @@ def _of_call(call: ast.Call, known: _Certain) -> _Found | None:
             return call, message("sy302.answer"), _ON_IT
         if name == "repeat_interleave" and argument(call, "output_size") is None:
             repeats = argument(call, "repeats", 1 if of_torch else 0)
-            if repeats is not None and known.tensors.of(repeats) in _ON_DEVICE:
+            if repeats is not None and known.tensors.is_on_device(repeats):
                 return call, message("sy302.size"), message("sy302.output_size")
     sizes = [
         size for given in call.args for size in (given.elts if isinstance(given, ast.Tuple | ast.List) else [given])
@@ -258,7 +256,7 @@ class _Certain:
         return full_name(func.value, self.function.module) in ("torch", "torch.nn.functional")
 
     def is_on_device(self, node: ast.expr) -> bool:
-        return self.tensors.of(node) in _ON_DEVICE
+        return self.tensors.is_on_device(node)
 
     def is_asked(self, node: ast.expr) -> bool:
         """Is the truth of a tensor asked for here?"""
@@ -329,8 +327,7 @@ class _Certain:
             made = self.function.bindings.get(node.id, [])
             if made:
                 return all(self.is_mask(value, depth + 1) for value in made)
-            plain = self.function.definition
-            return plain is not None and node.id in parameters(plain) and self._is_named_mask(node, node.id)
+            return node.id in self.function.parameters and self._is_named_mask(node, node.id)
         return isinstance(node, ast.Attribute) and self._is_named_mask(node, node.attr)
 
     def _makes_mask(self, call: ast.Call, depth: int) -> bool:

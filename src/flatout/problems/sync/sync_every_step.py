@@ -123,7 +123,7 @@ def defer_read(sync: Sync, code: Code) -> tuple[Edit, ...] | None:
 
 
 def _is_plain(sync: Sync, code: Code) -> bool:
-    on_device = code.tensors.of(sync.region).of(sync.of) in ("graph", "device")
+    on_device = code.tensors.of(sync.region).is_on_device(sync.of)
     return on_device and sync.op in ("item", "float", "int") and isinstance(sync.of, ast.expr)
 
 

@@ -43,6 +43,7 @@ from flatout.source.syntax.nodes import (
     bound_names,
     called_name,
     dotted_name,
+    last_name,
     names_in,
     root_name,
     short_text,
@@ -297,7 +298,7 @@ def _last_name(node: ast.expr) -> str:
     """The last name of what is gone over."""
     if isinstance(node, ast.Call) and node.args and called_name(node) in ("enumerate", "list", "tqdm", "reversed"):
         return _last_name(node.args[0])
-    return dotted_name(node).split(".")[-1]
+    return last_name(node)
 
 
 def _are_kept_apart(region: Region, code: Code) -> bool:

@@ -37,7 +37,7 @@ from flatout.records.source import Related
 from flatout.source.code import Code, call_path
 from flatout.source.flow.devices import moves_to
 from flatout.source.syntax.module import Class, Function, own_nodes
-from flatout.source.syntax.nodes import argument, called_name, dotted_name, short_text
+from flatout.source.syntax.nodes import argument, called_name, last_name, short_text
 from flatout.source.training.loaders import Loader, loader_setting, resolve_collate
 
 CODE = "TR203"
@@ -267,6 +267,4 @@ def _is_plain(cls: Class, code: Code, depth: int) -> bool:
             return False
     # `Generic[T]` adds nothing; `dict[str, Tensor]` does.
     open_bases = [base for base in cls.node.bases if not isinstance(base, ast.Name | ast.Attribute)]
-    return all(
-        isinstance(base, ast.Subscript) and dotted_name(base.value).split(".")[-1] in _PLAIN for base in open_bases
-    )
+    return all(isinstance(base, ast.Subscript) and last_name(base.value) in _PLAIN for base in open_bases)
