@@ -216,7 +216,9 @@ class FetchWatch:
         """What was fetched before the fork was not fetched here."""
         self._schedules = []
         self._activity.fetching = False
-        self._sampler = None
+        if self._sampler is not None:
+            self._sampler.forget()
+            self._sampler = None
 
     def _stop(self) -> None:
         if self._sampler is not None:

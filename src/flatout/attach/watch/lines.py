@@ -88,6 +88,12 @@ class Sampler(ABC):
                 if self._output is not None:
                     self._output.close()
 
+    def forget(self) -> None:
+        """In a forked child there is no thread of this sampler, and its recording is the parent's."""
+        # Not under the lock: the thread may have held it at the fork.
+        if self._output is not None:
+            self._output.close()
+
     def _run(self) -> None:
         try:
             last = time.perf_counter()
@@ -246,7 +252,9 @@ class LineWatch:
         return self._sampler.take_own_s() if self._sampler is not None else 0.0
 
     def _forget(self) -> None:
-        self._sampler = None
+        if self._sampler is not None:
+            self._sampler.forget()
+            self._sampler = None
 
     def _stop(self) -> None:
         if self._sampler is not None:
