@@ -159,7 +159,7 @@ class PaddingInspector:
         except Exception:
             pass  # a batch whose parts raise when looked at
 
-    def graph_seen(self, shapes: Iterable[tuple[int, ...]]) -> None:
+    def note_graph(self, shapes: Iterable[tuple[int, ...]]) -> None:
         """The shapes of what the step computed: write down what was found in its batch."""
         pending, self._pending = self._pending, None
         self._in_vain = 0

@@ -122,7 +122,7 @@ class DeviceClock:
                 self._maybe_begin(loaderless=True)
         self._requests = 0
 
-    def capturing(self) -> bool:
+    def is_capturing(self) -> bool:
         """Is a CUDA graph being captured? Never asks a CUDA that the script has not initialised."""
         return self.ready and bool(self._is_capturing())
 
@@ -174,7 +174,7 @@ class DeviceClock:
         begun = clock()
         sample = self._sample
         assert sample is not None
-        if self.capturing():
+        if self.is_capturing():
             # An event recorded now would become part of the user's graph.
             self.drop()
             return
@@ -194,7 +194,7 @@ class DeviceClock:
 
     def _harvest(self) -> None:
         """Write down the samples whose events the device has passed."""
-        while self._pending and not self.capturing() and self._pending[0].events[END].query():
+        while self._pending and not self.is_capturing() and self._pending[0].events[END].query():
             sample = self._pending.popleft()
             try:
                 self._append(self._body(sample))

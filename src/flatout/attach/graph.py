@@ -49,9 +49,9 @@ class GraphInspector:
                     shapes.add(tuple(made.shape))
         if sizes:
             self._phases.graph_samples = sizes.most_common(1)[0][0]
-        self.padding.graph_seen(shapes)
+        self.padding.note_graph(shapes)
 
-    def due(self, index: int) -> bool:
+    def is_due(self, index: int) -> bool:
         """Is it time for another look, after this many steps? Seldom: a big graph takes a while to walk."""
         return self.looks < _FIRST_LOOKS or index >= _LOOK_EVERY * self.looks
 
@@ -106,7 +106,7 @@ class ConvolutionLayouts:
 
     def _note(self, node: Any) -> None:
         (made,) = node._input_metadata
-        weight = _saved(node._raw_saved_weight)
+        weight = _saved_tensor(node._raw_saved_weight)
         if len(made.shape) != 4 or node._saved_groups != 1:
             return
         dtype = str(made.dtype).removeprefix("torch.")
@@ -115,7 +115,7 @@ class ConvolutionLayouts:
             return
         if weight.shape[0] % _CHANNEL_MULTIPLE or weight.shape[1] % _CHANNEL_MULTIPLE:
             return
-        given = _saved(node._raw_saved_input)
+        given = _saved_tensor(node._raw_saved_input)
         # cudnn takes the layout of either: one of them in channels-last is enough.
         layouts = {self._layout(tensor) for tensor in (weight, given) if tensor is not None}
         if "channels_last" in layouts:
@@ -131,7 +131,7 @@ class ConvolutionLayouts:
         return "either" if last and first else "channels_last" if last else "channels_first"
 
 
-def _saved(raw: Any) -> Any:
+def _saved_tensor(raw: Any) -> Any:
     """The tensor as it was saved; None where the script put hooks on it, which are not ours to call."""
     # Unpacking may bring it back from the host, or run a checkpointed forward again.
     return raw.data if getattr(raw, "unpack_hook", _MISSING) is None else None

@@ -52,7 +52,7 @@ class Patches:
         self._made.clear()
 
 
-def guarded(call: Callable[[], object], trouble: Callable[[Exception], None]) -> None:
+def guard(call: Callable[[], object], trouble: Callable[[Exception], None]) -> None:
     """Call something of ours from within a patch: what it raises never reaches the script."""
     try:
         call()
@@ -128,13 +128,13 @@ def _marker(eval_frame: Any) -> Callable[[CodeType], object] | None:
 def _codes_of(values: Any, module: str) -> Iterator[CodeType]:
     for value in values:
         if isinstance(value, FunctionType):
-            yield from _nested(value.__code__)
+            yield from _codes_within(value.__code__)
         elif isinstance(value, type) and value.__module__ == module:
             yield from _codes_of(vars(value).values(), module)
 
 
-def _nested(code: CodeType) -> Iterator[CodeType]:
+def _codes_within(code: CodeType) -> Iterator[CodeType]:
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _nested(constant)
+            yield from _codes_within(constant)

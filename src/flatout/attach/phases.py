@@ -29,7 +29,7 @@ class Phases:
         self.forget()
         handlers: dict[int, Callable[[int], None]] = {
             ev.REQUEST: self._request,
-            ev.REQUEST_NO_GRAD: lambda loader: self._asked(loader, evaluating=True, doubtful=False),
+            ev.REQUEST_NO_GRAD: lambda loader: self._request_batch(loader, evaluating=True, doubtful=False),
             ev.ARRIVED: self._arrived,
             ev.EXHAUSTED: self._no_batch,
             ev.ITERATOR_MADE: self._no_batch,
@@ -225,9 +225,9 @@ class Phases:
             self.after_step = OTHER
             self.cur = DATA
             return
-        self._asked(loader, self._eval_called and loader not in self.training_loaders, doubtful=True)
+        self._request_batch(loader, self._eval_called and loader not in self.training_loaders, doubtful=True)
 
-    def _asked(self, loader: int, evaluating: bool, doubtful: bool) -> None:
+    def _request_batch(self, loader: int, evaluating: bool, doubtful: bool) -> None:
         self._plain = False
         if self.backwards > self._backwards_then and not self._optimizer_seen:
             self._step_without_optimizer()
@@ -327,7 +327,7 @@ class Phases:
         self._rounds += 1
         if self._rounds > _ROUNDS_OF_DOUBT:
             self._group.clear()
-            self._step_ended(0, 0)
+            self._end_step(0, 0)
 
     def _optimizer_begins(self, optimizer: int) -> None:
         if self._stepping:
@@ -353,9 +353,9 @@ class Phases:
         # Nothing out of the ordinary is open or in doubt until some other event says so.
         self._plain = not (self._open or self._in_backward or self._eval_called)
         self._optimizer_seen = True
-        self._step_ended(optimizer, flags)
+        self._end_step(optimizer, flags)
 
-    def _step_ended(self, optimizer: int, flags: int) -> None:
+    def _end_step(self, optimizer: int, flags: int) -> None:
         if self._group:
             self._group.add(optimizer)
             if self.steps:

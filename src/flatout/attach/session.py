@@ -75,7 +75,7 @@ class Session:
         if self._device is not None:
             self.context.at_finish.append(self._device.close)
         hide_from_compiler(self._torch, __package__)
-        os.register_at_fork(after_in_child=self._forked)
+        os.register_at_fork(after_in_child=self._after_fork)
         atexit.register(self.close)
         # Children that multiprocessing forks leave without atexit; its finalizers they do run.
         util.register_after_fork(self, lambda session: util.Finalize(session, session.close, exitpriority=0))
@@ -135,7 +135,7 @@ class Session:
         phases.on_device = tracer.on_device = self._device is not None and self._device.ready
         phases.consume(codes, moments)
         now, index = clock(), phases.index
-        tracer.want_look = context.graph.due(index)
+        tracer.want_look = context.graph.is_due(index)
         own_s = 0.0
         for take_own_s in context.own_seconds:
             own_s += take_own_s()
@@ -164,7 +164,7 @@ class Session:
             self._state = state
             self.output().text("torch", state)
 
-    def _forked(self) -> None:
+    def _after_fork(self) -> None:
         """In a forked child: nothing of the parent's recording is ours, and its threads are gone."""
         recording, self._recording = self._recording, None
         if recording is not None:

@@ -148,7 +148,7 @@ class Tracer:
             self.looking = self.owner
             self.on_wake(steps)
 
-    def copied(self, begun: float, now: float, passed: int, passed_s: float) -> None:
+    def add_copies(self, begun: float, now: float, passed: int, passed_s: float) -> None:
         """A copy to the device, and so many before it that were not timed. Copies with no event in between are one."""
         place, seconds = self._copies_at, now - begun + passed_s
         # By place, not from the end: a garbage collection may log at any moment.

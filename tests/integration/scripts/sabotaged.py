@@ -33,7 +33,7 @@ SPARED = (
     "start",
     "stop",
     "run",
-    "guarded",
+    "guard",
     "_collate",
 )
 MODULES = (

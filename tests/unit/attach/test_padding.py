@@ -96,8 +96,8 @@ def test_the_graph_tells_whether_it_was_computed(shapes: set[tuple[int, ...]], c
     look = PaddingInspector(torch, lambda: notes)  # type: ignore[arg-type,return-value]
 
     look.look(3, {"input_ids": tokens(), "labels": torch.zeros(4)})
-    look.graph_seen(shapes)
-    look.graph_seen(shapes)
+    look.note_graph(shapes)
+    look.note_graph(shapes)
 
     ((what, value),) = notes.texts
     assert what == "padding"
@@ -114,11 +114,11 @@ def test_a_batch_that_raises_and_a_pass_without_a_backward_are_no_trouble() -> N
     look = PaddingInspector(torch, lambda: notes)  # type: ignore[arg-type,return-value]
 
     look.look(1, [Trap()])
-    look.graph_seen(())
+    look.note_graph(())
     for _ in range(100):
         look.look(1, [tokens()])
-    look.graph_seen({(4, 40, 16)})
+    look.note_graph({(4, 40, 16)})
     look.look(1, [tokens()])
-    look.graph_seen({(4, 40, 16)})
+    look.note_graph({(4, 40, 16)})
 
     assert len(notes.texts) == 1

@@ -44,9 +44,9 @@ class Source:
     def __init__(self, loader: Any) -> None:
         self.kind = type(loader), type(loader.dataset), loader.batch_size
         self.path: Path = ()
-        self.moves_to(loader)
+        self.move_to(loader)
 
-    def moves_to(self, loader: Any) -> None:
+    def move_to(self, loader: Any) -> None:
         self.loader = weakref.ref(loader)
         self.iterator: Callable[[], Any] = lambda: None
 
@@ -84,7 +84,7 @@ class LoaderThroughput:
         self._asked: list[Source] = []
         self._turns: deque[Turn] = deque(maxlen=_WATCHED_STEPS)
         self._count = 0
-        self._has_fed = self._is_at_work = self._is_over = False
+        self._has_batches = self._is_at_work = self._is_over = False
 
     def install(self, module: Any, patches: Patches) -> None:
         """`module` is torch.utils.data.dataloader. After all others: a batch counts once it is what the script gets."""
@@ -93,7 +93,7 @@ class LoaderThroughput:
         for kind in (module._MultiProcessingDataLoaderIter, module._BaseDataLoaderIter):
             patches.replace(kind, "__next__", self._make_next)
 
-    def stepped(self, count: int) -> bool:
+    def end_step(self, count: int) -> bool:
         """The optimizer that has made most steps has made so many. Whether it is of no use to wait any longer."""
         if self._is_at_work:
             return False  # batches are fetched by another thread, and there were some left
@@ -102,7 +102,7 @@ class LoaderThroughput:
             if count > 1:
                 self._turns.append(tuple(self._asked))
             self._asked.clear()
-        is_without = count > TAKES_OVER_AFTER and not self._has_fed
+        is_without = count > TAKES_OVER_AFTER and not self._has_batches
         return self._is_over or is_without or count > _GIVES_UP_AFTER
 
     def _make_iter(self, original: Any) -> Any:
@@ -127,7 +127,7 @@ class LoaderThroughput:
         new = Source(loader)
         for source in self._sources:
             if source.loader() is None and source.kind == new.kind:
-                source.moves_to(loader)
+                source.move_to(loader)
                 return source
         self._sources.append(new)
         return new
@@ -140,7 +140,7 @@ class LoaderThroughput:
             if self._count >= TAKES_OVER_AFTER and os.getpid() == self._pid:
                 self._take_over(iterator)
             batch = original(iterator)
-            self._has_fed = True
+            self._has_batches = True
             self._asked.append(source)
             return batch
 
@@ -153,7 +153,7 @@ class LoaderThroughput:
             return
         self._is_at_work = True
         try:
-            self._done(self._measured(_BatchReader(turns, asked)))
+            self._done(self._measure(_BatchReader(turns, asked)))
         except Exception:
             # The loader's own failure, and the script's to deal with. There is no second attempt.
             self._is_over, self._is_at_work = True, False
@@ -169,20 +169,20 @@ class LoaderThroughput:
         turns = usual if any(usual) else list(self._turns)
         return turns if all(source.is_there for turn in turns for source in turn) else []
 
-    def _measured(self, taking: _BatchReader) -> dict[str, object]:
+    def _measure(self, reader: _BatchReader) -> dict[str, object]:
         if self._torch.cuda.is_initialized():
             self._torch.cuda.synchronize()
-        ahead = taking.steps_ahead()
-        drained_s, _ = taking.take(lambda steps, s: steps >= ahead or s > _DRAINED_SHARE * self._seconds)
+        ahead = reader.steps_ahead()
+        drained_s, _ = reader.take(lambda steps, s: steps >= ahead or s > _DRAINED_SHARE * self._seconds)
         wanted, left_s = max(self._steps, _BURSTS * ahead), self._seconds - sum(drained_s)
 
         def is_enough(steps: int, s: float) -> bool:
             return steps >= _MOST_STEPS or s > left_s or (steps >= wanted and s > _LEAST_S)
 
-        seconds, samples = taking.take(is_enough)
+        seconds, samples = reader.take(is_enough)
         # NaN is no JSON.
         known = [None if math.isnan(size) else size for size in samples]
-        return {"seconds": seconds, "samples": known, "drained": len(drained_s), "epochs": taking.epochs}
+        return {"seconds": seconds, "samples": known, "drained": len(drained_s), "epochs": reader.epochs}
 
 
 class _BatchReader:

@@ -99,7 +99,7 @@ class Replay:
                 return original(iterator)
             if len(self._kept) < self._wanted:
                 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-                self._kept.append(self._moved(original(iterator), device))
+                self._kept.append(self._move(original(iterator), device))
                 return self._kept[-1]
             return self._again(iterator, kind)
 
@@ -111,21 +111,21 @@ class Replay:
         self._given += 1
         return self._kept[self._given % len(self._kept)]
 
-    def _moved(self, value: Any, device: Any) -> Any:
+    def _move(self, value: Any, device: Any) -> Any:
         """The same with every tensor in it on the device; objects keep their type and have their tensors replaced."""
         if isinstance(value, self._torch.Tensor):
             return value.to(device, copy=True)  # a loader may use the memory of a batch again
         if isinstance(value, dict):
-            return {key: self._moved(item, device) for key, item in value.items()}
+            return {key: self._move(item, device) for key, item in value.items()}
         if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return type(value)(*(self._moved(item, device) for item in value))
+            return type(value)(*(self._move(item, device) for item in value))
         if isinstance(value, list | tuple):
-            return type(value)(self._moved(item, device) for item in value)
+            return type(value)(self._move(item, device) for item in value)
         names = list(getattr(value, "__dict__", ())) or [
             n for n in getattr(value, "__slots__", ()) if hasattr(value, n)
         ]
         for name in names:
-            moved = self._moved(getattr(value, name), device)
+            moved = self._move(getattr(value, name), device)
             if moved is not getattr(value, name):
                 object.__setattr__(value, name, moved)
         return value

@@ -60,8 +60,8 @@ class Trial:
         self._nudged_by, self._nudge_draw = nudge
         self._reseeds = int(wanted.get("reseed") or 0)
         self._replays = int(wanted.get("replay") or 0)
-        self._feeding_s = float(wanted.get("seconds") or math.inf) if wanted.get("feed") else 0.0
-        self._feeding: LoaderThroughput | None = None
+        self._throughput_s = float(wanted.get("seconds") or math.inf) if wanted.get("feed") else 0.0
+        self._throughput: LoaderThroughput | None = None
         self._arms = [(str(name), dict(arm)) for name, arm in wanted.get("arms") or ()]
         # Steps before they begin to take turns, and those of a turn that are timed.
         self._warm_up = int(wanted.get("warm_up") or 1)
@@ -81,11 +81,13 @@ class Trial:
             from .replay import Replay
 
             _install_on_loaders(Replay(self._torch, self._replays))
-        if self._feeding_s:
+        if self._throughput_s:
             from .loader_throughput import LoaderThroughput
 
-            self._feeding = LoaderThroughput(self._torch, self._last_step, self._feeding_s, self._fed)
-            _install_on_loaders(self._feeding)
+            self._throughput = LoaderThroughput(
+                self._torch, self._last_step, self._throughput_s, self._finish_throughput
+            )
+            _install_on_loaders(self._throughput)
         if self._arms:
             from .screening import TIMED, Screening, Turns
 
@@ -93,7 +95,7 @@ class Trial:
             self._screening = Screening(self._torch, self._arms, turns, remedies.make_sites, remedies.suspend)
         # torch.optim hides the module of this name behind its own namespace.
         optimizer = sys.modules["torch.optim.optimizer"]
-        self._hook = optimizer.register_optimizer_step_post_hook(self._stepped)
+        self._hook = optimizer.register_optimizer_step_post_hook(self._after_step)
 
     def end(self) -> None:
         self._patches.restore()
@@ -106,14 +108,14 @@ class Trial:
 
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             if not compiling():
-                self._keep(tensors)
+                self._keep_loss(tensors)
                 if self._screening is not None:
                     self._screening.tidy()
             return original(tensors, *args, **kwargs)
 
         return backward
 
-    def _keep(self, tensors: Any) -> None:
+    def _keep_loss(self, tensors: Any) -> None:
         try:
             loss: Any = tensors if isinstance(tensors, self._torch.Tensor) else next(iter(tensors), None)
             is_one = loss is not None and loss.numel() == 1
@@ -125,7 +127,7 @@ class Trial:
     def _is_capturing(self, loss: Any) -> bool:
         return bool(loss.is_cuda and self._torch.cuda.is_current_stream_capturing())
 
-    def _stepped(self, optimizer: Any, *_: Any) -> None:
+    def _after_step(self, optimizer: Any, *_: Any) -> None:
         """After a step of any optimizer. Several that take turns make one step together: the furthest counts."""
         mine = id(optimizer)
         if mine not in self._optimizers and self._nudged_by:
@@ -139,11 +141,11 @@ class Trial:
         if count == self._digest_at and not self._weights:
             self._keep_weights()
         is_enough = self._is_enough(count, now_s)
-        if self._feeding is not None:
-            is_enough = self._feeding.stepped(count)
+        if self._throughput is not None:
+            is_enough = self._throughput.end_step(count)
         if self._screening is not None and count > self._screened:
             self._screened = count
-            self._screening.stepped(count)
+            self._screening.end_step(count)
         if is_enough and os.getpid() == self._pid:
             self._leave(count)
 
@@ -158,11 +160,11 @@ class Trial:
     def _keep_weights(self) -> None:
         """A copy, digested when the trial is over: trials that go on for different times compare by it."""
         try:
-            self._weights = [weight.clone() for weight in self._trained()]
+            self._weights = [weight.clone() for weight in self._trained_weights()]
         except RuntimeError:
             self._weights = []  # no room: those at the end will have to do
 
-    def _fed(self, figures: dict[str, object]) -> None:
+    def _finish_throughput(self, figures: dict[str, object]) -> None:
         """The script's loaders were taken over, and that is done."""
         session.text("feed", figures)
         self._leave(max(self._taken.values()))
@@ -214,13 +216,13 @@ class Trial:
             self._torch.cuda.synchronize()
         return [float(loss).hex() if loss is not None else None for loss in self._losses]
 
-    def _trained(self) -> list[Any]:
+    def _trained_weights(self) -> list[Any]:
         groups = [group for optimizer in self._optimizers.values() for group in optimizer.param_groups]
         return [weight.detach() for group in groups for weight in group["params"]]
 
     def _digest(self) -> str:
         digest = hashlib.blake2b(digest_size=16)
-        weights = self._weights or self._trained()
+        weights = self._weights or self._trained_weights()
         whole = sum(weight.numel() * weight.element_size() for weight in weights) <= _DIGESTED_BYTES
         for weight in weights:
             flat = weight.reshape(-1)

@@ -65,7 +65,7 @@ class Screening:
         self.after: dict[str, list[int]] = {name: [] for name, _ in self._arms}
         self.states: dict[str, dict[str, tuple[str, str]]] = {name: {} for name, _ in self._arms}
 
-    def stepped(self, count: int) -> None:
+    def end_step(self, count: int) -> None:
         """A training step is over: so many are."""
         if self._waiting:
             self._waiting -= 1

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..context import Context
 from ..imports import after_import
-from ..patching import guarded
+from ..patching import guard
 from ..tracer import BACKWARD_BEGINS, BACKWARD_ENDS, ENTER_GRAD, LEAVE, clock
 
 # Of torch.autograd.backward; another signature means a torch we do not know, and it is left alone.
@@ -64,7 +64,7 @@ class BackwardWatch:
                 log(BACKWARD_ENDS)
                 at(clock())
                 if observer is not None:
-                    guarded(observer.backward_ends, trouble)
+                    guard(observer.backward_ends, trouble)
 
         return backward
 

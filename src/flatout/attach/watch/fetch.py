@@ -15,7 +15,7 @@ from .. import wire
 from ..batch import count_samples
 from ..context import Context
 from ..imports import after_import
-from ..patching import guarded
+from ..patching import guard
 from ..recorder import Output
 from .caches import DatasetCaches
 from .lines import WorkerSampler
@@ -104,7 +104,7 @@ class FetchMeter:
         before, activity.fetching = activity.fetching, True
         begun = clock()
         if begun >= schedule.before_ns:
-            guarded(schedule.look_before, self._trouble)
+            guard(schedule.look_before, self._trouble)
             begun = clock()
         try:
             batch = self._fetch_original(index)

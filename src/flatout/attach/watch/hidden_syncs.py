@@ -64,7 +64,7 @@ class HiddenSyncWatch:
         warnings.showwarning = self._show  # type: ignore[assignment]
         filters: Any = warnings.filters
         filters.insert(0, _FILTER)
-        _filters_changed()
+        _invalidate_filters()
         self._is_open = True
         try:
             cuda.set_sync_debug_mode("warn")
@@ -82,7 +82,7 @@ class HiddenSyncWatch:
         filters: Any = warnings.filters
         if _FILTER in filters:
             filters.remove(_FILTER)
-        _filters_changed()
+        _invalidate_filters()
         # If the script has put its own in place since, that one stays and hands over to nobody.
         if warnings.showwarning == self._show:
             warnings.showwarning = self._show_before
@@ -96,7 +96,7 @@ class HiddenSyncWatch:
             self._show_before(message, category, filename, lineno, *rest)
 
 
-def _filters_changed() -> None:
+def _invalidate_filters() -> None:
     """Python keeps a cache per module of what the filters said; it has to be told. The name varies with the version."""
     for name in ("_filters_mutated", "_filters_mutated_lock_held"):
         changed = getattr(warnings, name, None)

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..context import Context
 from ..imports import after_import
-from ..patching import guarded
+from ..patching import guard
 from ..tracer import ENTER_CHECKPOINT, ENTER_GC, ENTER_LOGGING, EVAL_CALLED, LEAVE, TRAIN_CALLED, clock
 from ..wire import CHECKPOINT, LOGGING
 
@@ -150,7 +150,7 @@ class TrainModeWatch:
             tracer.log(EVAL_CALLED)
             tracer.at(clock())
             result = original(module)
-            guarded(self._expect_train, trouble)
+            guard(self._expect_train, trouble)
             return result
 
         return eval
@@ -162,7 +162,7 @@ class TrainModeWatch:
         original, tracer, trouble = self._original_train, self._tracer, self._trouble
 
         def train(module: Any, mode: bool = True) -> Any:
-            guarded(self._restore_train, trouble)
+            guard(self._restore_train, trouble)
             if mode and tracer.owner == get_ident():
                 tracer.log(TRAIN_CALLED)
                 tracer.at(clock())

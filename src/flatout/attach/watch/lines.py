@@ -143,10 +143,10 @@ class Sampler(ABC):
         if number is None:
             number = self._numbers[filename, lineno] = len(self._numbers)
             value = {"id": number, "file": os.path.abspath(filename), "line": lineno, "function": function}
-            self._opened().text("line", value)
+            self._get_output().text("line", value)
         return number
 
-    def _opened(self) -> Output:
+    def _get_output(self) -> Output:
         if self._output is None:
             self._output = self._make_output()
         return self._output
@@ -158,7 +158,7 @@ class Sampler(ABC):
 
     def _put(self, line: _Line, phase: int) -> None:
         body = _PACK(_KIND, 0, 0, line.number, phase, line.samples, line.seconds)
-        line.place = self._opened().put(line.place, body)
+        line.place = self._get_output().put(line.place, body)
         line.dirty = False
 
     def _keep_to_budget(self) -> None:
@@ -193,9 +193,9 @@ class LineSampler(Sampler):
         phase = self._phase(place_of(frame)) if frame is not None else None
         if frame is None or phase is None:
             return
-        self._add(self._holding(self._line_of(frame, phase), phase), seconds)
+        self._add(self._find_holder(self._line_of(frame, phase), phase), seconds)
         # Of several ranks that end together, the one whose heart stopped first was the first to fail.
-        self._beat = self._opened().put(self._beat, _BEAT(_BEAT_KIND, 0, 0, time.perf_counter_ns(), phase))
+        self._beat = self._get_output().put(self._beat, _BEAT(_BEAT_KIND, 0, 0, time.perf_counter_ns(), phase))
 
     def _forget(self) -> None:
         """What lines took up to the end of the first step: it loads kernels and modules, which no other step does.
@@ -206,7 +206,7 @@ class LineSampler(Sampler):
             line.samples, line.seconds, line.dirty = 0, 0.0, True
         self._holders.clear()
 
-    def _holding(self, line: _Line, phase: int) -> _Line:
+    def _find_holder(self, line: _Line, phase: int) -> _Line:
         """The line this look is of: another one, if that held the interpreter when the look was due."""
         holders = self._holders.setdefault(phase, [])
         if self._late_s >= self._switch_s:

@@ -12,7 +12,7 @@ from .. import wire
 from ..batch import count_at, find_samples, tensor_bytes
 from ..context import Context
 from ..imports import after_import
-from ..patching import guarded
+from ..patching import guard
 from ..sites import user_frame
 from ..tracer import ARRIVED, EXHAUSTED, ITERATOR_MADE, MOST_EVENTS, REQUEST, REQUEST_NO_GRAD, clock
 
@@ -89,8 +89,8 @@ class LoaderWatch:
                     if device is not None:
                         device.iterator_made()
                     iterator._flatout_loader = number << 5
-                    iterator._flatout_asked = _asked(loader)
-                    iterator._flatout_on_workers = self._workers_changed
+                    iterator._flatout_asked = _batch_size_of(loader)
+                    iterator._flatout_on_workers = self._note_worker_change
                     self._note_epoch(number, iterator, begun)
             except Exception as error:
                 trouble(error)
@@ -125,7 +125,7 @@ class LoaderWatch:
             try:
                 batch = original(iterator)
             except BaseException:
-                guarded(self._note_no_batch, trouble)
+                guard(self._note_no_batch, trouble)
                 raise
             now = clock()
             try:
@@ -136,7 +136,7 @@ class LoaderWatch:
             log(samples << 21 | what)
             at(now)
             if device is not None and training:
-                guarded(device.arrived, trouble)
+                guard(device.arrived, trouble)
             if tracer.want_look or len(codes) > MOST_EVENTS:
                 self._do_rare_work(iterator, batch, training)
             return batch
@@ -149,7 +149,7 @@ class LoaderWatch:
 
         def next_counted(iterator: Any) -> Any:
             if device is not None and device.has_open_sample:
-                guarded(device.request_unseen, trouble)
+                guard(device.request_unseen, trouble)
             try:
                 return original(iterator)
             except BaseException:
@@ -210,7 +210,7 @@ class LoaderWatch:
             self._output().text("loader", {"id": number, **_settings(loader)})
         return number
 
-    def _workers_changed(self, loader: Any, workers: list[Any], begun: float) -> None:
+    def _note_worker_change(self, loader: Any, workers: list[Any], begun: float) -> None:
         """An iterator of flatout's own has other workers than at the epoch's beginning."""
         try:
             number = self._number(loader)
@@ -230,7 +230,7 @@ class LoaderWatch:
         self._output().text("workers", told)
 
 
-def _asked(loader: Any) -> int:
+def _batch_size_of(loader: Any) -> int:
     """Samples the loader takes for a batch, 0 where its sampler does not say."""
     size = loader.batch_size or getattr(getattr(loader, "batch_sampler", None), "batch_size", None)
     return size if isinstance(size, int) else 0

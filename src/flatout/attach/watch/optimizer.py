@@ -57,7 +57,7 @@ class OptimizerWatch:
             if tracer.looking != me and (tracer.owner == me or not tracer.claim_training()):
                 return None
             try:
-                if device is not None and device.capturing():
+                if device is not None and device.is_capturing():
                     return None
                 number = numbers.get(id(optimizer)) or self._meet(optimizer)
                 log(number << 5 | OPTIMIZER_BEGINS)
@@ -85,7 +85,7 @@ class OptimizerWatch:
             try:
                 tracer.ended += 1
                 if device is not None:
-                    if device.capturing():
+                    if device.is_capturing():
                         self._captured += 1  # part of the user's CUDA graph: it steps at each replay
                         return
                     device.optimizer_ends(resting=tracer.rest_for > 0)
@@ -107,7 +107,7 @@ class OptimizerWatch:
         """A step that is not looked at closely has ended."""
         try:
             tracer.ended += 1
-            if self._device is not None and self._device.capturing():
+            if self._device is not None and self._device.is_capturing():
                 self._captured += 1
                 return
             tracer.glossed_over += 1
@@ -140,12 +140,12 @@ class OptimizerWatch:
         given = [i for i, a in enumerate(args) if callable(a) and a is not optimizer]
         if given:
             i = given[0]
-            return (*args[:i], self._watched(args[i]), *args[i + 1 :]), kwargs
+            return (*args[:i], self._wrap_closure(args[i]), *args[i + 1 :]), kwargs
         if callable(kwargs.get("closure")):
-            return args, {**kwargs, "closure": self._watched(kwargs["closure"])}
+            return args, {**kwargs, "closure": self._wrap_closure(kwargs["closure"])}
         return None
 
-    def _watched(self, closure: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrap_closure(self, closure: Callable[..., Any]) -> Callable[..., Any]:
         log, at = self._tracer.log, self._tracer.at
 
         def watched(*args: Any, **kwargs: Any) -> Any:

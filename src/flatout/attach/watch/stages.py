@@ -13,7 +13,7 @@ from typing import Any
 
 from .. import wire
 from ..context import Context
-from ..patching import guarded
+from ..patching import guard
 from ..tracer import EVAL_CALLED, OPTIMIZER_ENDS, REQUEST_NO_GRAD, clock
 from .stage_plan import Plan, trained_models
 from .stage_sample import Marks, Sample, StageHooks
@@ -75,7 +75,7 @@ class StageWatch:
 
     def _make_graphed(self, original: Any) -> Any:
         def make_graphed_callables(*args: Any, **kwargs: Any) -> Any:
-            guarded(self._hooks.drop, self._fail)
+            guard(self._hooks.drop, self._fail)
             return original(*args, **kwargs)
 
         return make_graphed_callables

@@ -114,7 +114,7 @@ class TransferWatch:
 
     def _make_move(self, op: str, original: Any) -> Any:
         tracer, watched, overridden, compiling = self._tracer, self._in_timed_sync, self._overridden, self._compiling
-        bursts, events, waited, copied = self._bursts.at, tracer.codes, self._waited, self._copied
+        bursts, events, note_wait, note_copy = self._bursts.at, tracer.codes, self._note_wait, self._note_copy
 
         # The arguments stay in one tuple: to take the tensor out of it and put it back costs as much as our own checks.
         def move(*args: Any, **kwargs: Any) -> Any:
@@ -131,7 +131,7 @@ class TransferWatch:
             if not from_device:
                 frame = sys._getframe(1)
                 burst = bursts.get(id(frame.f_code) + frame.f_lasti)
-                # `Bursts.counts` spelt out: a call of it would cost half as much again.
+                # `CopyBursts.count_if_in_burst` spelt out: a call of it would cost half as much again.
                 if burst is not None and burst.left and burst.events == len(events) and burst.steps == tracer.ended:
                     try:
                         size = tensor.nbytes
@@ -156,9 +156,9 @@ class TransferWatch:
             # Most calls of `to` change a dtype or nothing at all: only a move between host and device is an event.
             if result.is_cuda != from_device:
                 if from_device:
-                    waited(begun, op, sys._getframe(1))
+                    note_wait(begun, op, sys._getframe(1))
                 else:
-                    copied(begun, tensor, bool(kwargs.get("non_blocking")) or args[-1] is True, sys._getframe(1))
+                    note_copy(begun, tensor, bool(kwargs.get("non_blocking")) or args[-1] is True, sys._getframe(1))
             elif burst is not None:
                 burst.time_all()
             return result
@@ -167,7 +167,7 @@ class TransferWatch:
 
     def _make_copy(self, original: Any) -> Any:
         tracer, watched, overridden = self._tracer, self._in_timed_sync, self._overridden
-        counts = self._bursts.counts
+        count_if_in_burst = self._bursts.count_if_in_burst
 
         def copy_(tensor: Any, source: Any, non_blocking: bool = False, *args: Any, **kwargs: Any) -> Any:
             if self._compiling():
@@ -177,7 +177,7 @@ class TransferWatch:
             if tracer.owner != get_ident() or getattr(source, "is_cuda", None) in (None, tensor.is_cuda):
                 return original(tensor, source, non_blocking, *args, **kwargs)
             from_device = source.is_cuda
-            if not from_device and counts(source, sys._getframe(1)):
+            if not from_device and count_if_in_burst(source, sys._getframe(1)):
                 tracer.inside = H2D
                 try:
                     return original(tensor, source, non_blocking, *args, **kwargs)
@@ -192,26 +192,26 @@ class TransferWatch:
                 watched[0] = False
                 tracer.inside = -1
                 if from_device:
-                    self._waited(begun, "copy_", sys._getframe(1))
+                    self._note_wait(begun, "copy_", sys._getframe(1))
                 else:
-                    self._copied(begun, source, non_blocking, sys._getframe(1))
+                    self._note_copy(begun, source, non_blocking, sys._getframe(1))
 
         return copy_
 
-    def _waited(self, begun: float, op: str, frame: Any) -> None:
+    def _note_wait(self, begun: float, op: str, frame: Any) -> None:
         """A copy to the host is over: the host has waited for the device."""
         self._tracer.log(ENTER_SYNC if self._grad() else ENTER_SYNC_NO_GRAD)
         self._tracer.at(begun)
         self._wait_ends(begun, op, frame)
 
-    def _copied(self, begun: float, source: Any, non_blocking: bool, frame: Any) -> None:
+    def _note_copy(self, begun: float, source: Any, non_blocking: bool, frame: Any) -> None:
         try:
             now = clock()
             try:
                 size = source.nbytes
             except RuntimeError:
                 size = source.numel() * source.element_size()  # a sparse one, as if it were dense
-            site = self._bursts.timed(begun, now, size, frame)
+            site = self._bursts.add_timed(begun, now, size, frame)
             # Asking the driver costs more than the rest of this; an odd stride, as copies may take turns on one line.
             if site.count <= _ALWAYS_ASKED or site.count % _ASKED_ONE_IN == 0:
                 site.is_pinned = source.is_pinned()
@@ -297,7 +297,7 @@ class CopyBursts:
         self.at: dict[int, CopyBurst] = {}
         self._draw = random.Random(20261).random  # our own: the script's random state is not ours to move
 
-    def counts(self, tensor: Any, frame: FrameType) -> bool:
+    def count_if_in_burst(self, tensor: Any, frame: FrameType) -> bool:
         """Whether a copy of this tensor, made there, needs only to be counted. Then it has been."""
         burst = self.at.get(id(frame.f_code) + frame.f_lasti)
         tracer = self._tracer
@@ -313,7 +313,7 @@ class CopyBursts:
         burst.bytes += size
         return True
 
-    def timed(self, begun: float, now: float, size: int, frame: FrameType) -> Site:
+    def add_timed(self, begun: float, now: float, size: int, frame: FrameType) -> Site:
         """A copy was timed. Writes it down, with those that were only counted since the last; gives its site."""
         burst = self.at.get(id(frame.f_code) + frame.f_lasti)
         if burst is None or burst.code is not frame.f_code:
@@ -329,7 +329,7 @@ class CopyBursts:
             site.add_alike(passed, passed_s, burst.bytes)
             burst.bytes = 0
         if not tracer.is_resting:
-            tracer.copied(begun, now, passed, passed_s if goes_on else 0.0)
+            tracer.add_copies(begun, now, passed, passed_s if goes_on else 0.0)
             events = len(tracer.codes)
         site.add(copy_s)
         site.bytes += size

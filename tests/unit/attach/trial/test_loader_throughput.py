@@ -56,7 +56,7 @@ def taken(feeding: LoaderThroughput, script: Callable[[], Iterator[Any]]) -> Tak
     """`script` yields where its optimizer makes a step."""
     with pytest.raises(Taken) as ended:
         for count, _ in enumerate(script(), 1):
-            assert not feeding.stepped(count), "it gave up"
+            assert not feeding.end_step(count), "it gave up"
     return ended.value
 
 
@@ -159,7 +159,7 @@ def test_streams_dictionaries_and_batches_of_unknown_size(feeding: LoaderThrough
 
 
 def test_a_script_without_loaders_is_not_waited_for(feeding: LoaderThroughput) -> None:
-    given_up = next(count for count in itertools.count(1) if feeding.stepped(count))
+    given_up = next(count for count in itertools.count(1) if feeding.end_step(count))
 
     assert given_up == TAKES_OVER_AFTER + 1
 
@@ -173,10 +173,10 @@ def test_what_a_loader_raises_is_the_scripts_to_deal_with(feeding: LoaderThrough
     count = 0
     with pytest.raises(ValueError, match="a broken sample"):
         for count, _ in enumerate(DataLoader(Rows(1000, broken), 4), 1):
-            assert not feeding.stepped(count)
+            assert not feeding.end_step(count)
 
     assert count == TAKES_OVER_AFTER
-    assert feeding.stepped(count + 1)
+    assert feeding.end_step(count + 1)
 
 
 def test_a_loader_without_batches_ends_it(feeding: LoaderThroughput) -> None:

@@ -38,9 +38,9 @@ def test_large_copies_are_looked_at_now_and_then_and_small_ones_never() -> None:
     pictures = torch.randint(0, 256, (8, 3, 64, 64)).float() / 255
 
     for _ in range(300):
-        watch._copied(clock(), pictures, False, sys._getframe())
-    watch._copied(clock(), torch.zeros(16), False, sys._getframe())
-    watch._copied(clock(), torch.zeros(64, 64, 64).to_sparse(), False, sys._getframe())
+        watch._note_copy(clock(), pictures, False, sys._getframe())
+    watch._note_copy(clock(), torch.zeros(16), False, sys._getframe())
+    watch._note_copy(clock(), torch.zeros(64, 64, 64).to_sparse(), False, sys._getframe())
 
     assert not trouble
     narrow = [value for what, value in notes.texts if what == "narrow"]

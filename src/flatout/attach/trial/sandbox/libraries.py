@@ -41,7 +41,7 @@ def _by_mode(position: int, default: str) -> Callable[[Mapping[str, Any], tuple[
     return way
 
 
-def _shared(kwargs: Mapping[str, Any], args: tuple[Any, ...]) -> str:
+def _from_file_way(kwargs: Mapping[str, Any], args: tuple[Any, ...]) -> str:
     """torch.from_file: what is shared is written back."""
     return _UPDATE if kwargs.get("shared", args[1] if len(args) > 1 else False) else _READ
 
@@ -86,8 +86,8 @@ _ROWS: dict[str, tuple[Row, ...]] = {
         Row("_C.PyTorchFileWriter.__init__", 1, "file_name", _ANEW),
         Row("_C.PyTorchFileReader.__init__", 1, "file_name", _READ),
         Row("_C.import_ir_module", 1, "filename", _READ),
-        Row("from_file", 0, "filename", _shared),
-        Row("UntypedStorage.from_file", 0, "filename", _shared),
+        Row("from_file", 0, "filename", _from_file_way),
+        Row("UntypedStorage.from_file", 0, "filename", _from_file_way),
     ),
     "torch.jit._script": (Row("RecursiveScriptModule.save", 1, "f", _ANEW),),
     "torch.autograd.profiler": (Row("profile.export_chrome_trace", 1, "path", _ANEW),),
@@ -119,7 +119,7 @@ class Libraries:
                 owner = getattr(owner, part, None)
             original = getattr(owner, name, None)
             if original is not None:
-                self._put(owner, name, original, partial(self._handed, original, row))
+                self._put(owner, name, original, partial(self._redirect, original, row))
 
     def _put(self, owner: Any, name: str, original: Any, call: Callable[..., Any]) -> None:
         if isinstance(owner, ModuleType):
@@ -129,7 +129,7 @@ class Libraries:
         else:
             self._references.replace_late(owner, name, _method(original, call))
 
-    def _handed(self, original: Callable[..., Any], row: Row, *args: Any, **kwargs: Any) -> Any:
+    def _redirect(self, original: Callable[..., Any], row: Row, *args: Any, **kwargs: Any) -> Any:
         way = row.way if isinstance(row.way, str) else row.way(kwargs, args)
         if row.keyword in kwargs:
             kwargs[row.keyword] = self._where(kwargs[row.keyword], way)
@@ -146,7 +146,7 @@ class Libraries:
             return asked
         if way == _READ:
             try:
-                where = overlay.for_reading(path) if overlay.words[0] else None
+                where = overlay.path_for_reading(path) if overlay.words[0] else None
             except (OSError, ValueError):
                 where = None
         else:
@@ -158,7 +158,7 @@ class Libraries:
     def _to_write(self, path: str, way: str) -> str:
         canonical = self._overlay.resolve(path)
         try:
-            return self._opening.for_writing(canonical, _FLAGS[way])
+            return self._opening.path_for_writing(canonical, _FLAGS[way])
         except OSError:
             return self._overlay.mirror(canonical)
 
@@ -167,9 +167,9 @@ class Libraries:
     def _watch_sqlite(self, module: ModuleType) -> None:
         original = getattr(module, "connect", None)
         if original is not None and not hasattr(original, "__wrapped__"):
-            self._put(module, "connect", original, partial(self._connected, original))
+            self._put(module, "connect", original, partial(self._connect, original))
 
-    def _connected(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def _connect(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         asked = args[0] if args else kwargs.pop("database", None)
         uri = bool(kwargs.get("uri", args[7] if len(args) > 7 else False))
         where, read_only = self._database(asked, uri)
@@ -208,9 +208,9 @@ class Libraries:
         for name in ("open", "Environment"):
             original = getattr(module, name, None)
             if original is not None:
-                self._put(module, name, original, partial(self._opened_lmdb, original))
+                self._put(module, name, original, partial(self._open_lmdb, original))
 
-    def _opened_lmdb(self, original: Callable[..., Any], path: Any, *args: Any, **kwargs: Any) -> Any:
+    def _open_lmdb(self, original: Callable[..., Any], path: Any, *args: Any, **kwargs: Any) -> Any:
         data = os.path.join(os.fsdecode(path), "data.mdb") if kwargs.get("subdir", True) else os.fsdecode(path)
         canonical = self._overlay.resolve(os.fsdecode(path))
         if kwargs.get("readonly") or self._is_too_large(data):

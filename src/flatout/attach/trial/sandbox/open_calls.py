@@ -46,13 +46,13 @@ class OpenCalls:
             return posix.open(path, flags, mode, dir_fd=dir_fd)
         exclusive = flags & os.O_CREAT and flags & os.O_EXCL
         try:
-            where = self.for_writing(asked, flags, follow=not (exclusive or flags & os.O_NOFOLLOW))
+            where = self.path_for_writing(asked, flags, follow=not (exclusive or flags & os.O_NOFOLLOW))
         except OSError as error:
             rename_in_error(error, path)
             raise
         return _open_at(where, flags, mode, path)
 
-    def for_writing(self, asked: str, flags: int, follow: bool = True) -> str:
+    def path_for_writing(self, asked: str, flags: int, follow: bool = True) -> str:
         """Where to open it, with what it takes for that to be right."""
         overlay = self._overlay
         canonical = overlay.resolve(asked, follow)
@@ -87,15 +87,15 @@ class OpenCalls:
     def builtin_open(self) -> Callable[..., Any]:
         """What takes the place of `open`. Most of what is opened is read, and most of that is the user's own data."""
         overlay, words, real = self._overlay, self._overlay.words, _io.open
-        for_reading, open_by_flags = overlay.for_reading, self._open_by_flags
+        path_for_reading, open_by_flags = overlay.path_for_reading, self._open_by_flags
 
-        def opened(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+        def open_file(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
             if mode in _READS:
                 if not words[0]:
                     return real(file, mode, *args, **kwargs)
                 try:
                     path = file if type(file) is str else path_of(file, overlay)
-                    moved = path and for_reading(path) is not None
+                    moved = path and path_for_reading(path) is not None
                 except OSError as error:
                     rename_in_error(error, file)
                     raise
@@ -110,7 +110,7 @@ class OpenCalls:
                 kwargs["opener"] = open_by_flags
             return real(file, mode, *args, **kwargs)
 
-        return opened
+        return open_file
 
     def _open_by_flags(self, path: Any, flags: int) -> int:
         return self.os_open(path, flags, 0o666)
@@ -168,7 +168,7 @@ def contain_imports(overlay: Overlay, references: References) -> None:
             keep(self, path, data, **kwargs)
 
     def get_data(self: Any, path: Any) -> bytes:
-        return get(self, _path_seen(overlay, path))
+        return get(self, _find_path(overlay, path))
 
     references.replace_late(SourceFileLoader, "set_data", set_data)
     references.replace_late(SourceFileLoader, "get_data", get_data)
@@ -176,14 +176,14 @@ def contain_imports(overlay: Overlay, references: References) -> None:
 
 
 def _make_open_code(overlay: Overlay, open_code: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda path: open_code(_path_seen(overlay, path))
+    return lambda path: open_code(_find_path(overlay, path))
 
 
-def _path_seen(overlay: Overlay, path: Any) -> Any:
+def _find_path(overlay: Overlay, path: Any) -> Any:
     if not overlay.words[0]:
         return path
     try:
         asked = path_of(path, overlay)
-        return (overlay.for_reading(asked) if asked else None) or path
+        return (overlay.path_for_reading(asked) if asked else None) or path
     except Exception:
         return path  # an import must not fail for it

@@ -38,7 +38,7 @@ def make_read_calls(overlay: Overlay) -> dict[str, Callable[..., Any]]:
 
 
 def _follow_links(overlay: Overlay, original: Callable[..., Any]) -> Callable[..., Any]:
-    words, for_reading, text = overlay.words, overlay.for_reading, str
+    words, path_for_reading, text = overlay.words, overlay.path_for_reading, str
 
     def look(path: Any, *args: Any, **kwargs: Any) -> Any:
         if not words[0] or type(path) is int:
@@ -47,7 +47,7 @@ def _follow_links(overlay: Overlay, original: Callable[..., Any]) -> Callable[..
             return look_closer(path, *args, **kwargs)
         try:
             asked = path if type(path) is text else path_of(path, overlay)
-            where = for_reading(asked) if asked else None
+            where = path_for_reading(asked) if asked else None
         except OSError as error:
             rename_in_error(error, path)
             raise
@@ -106,7 +106,7 @@ class FolderCalls:
         self._overlay = overlay
 
     def listdir(self, path: Any = None) -> Any:
-        canonical = self._merged(path)
+        canonical = self._find_merged_folder(path)
         if canonical is None:
             return posix.listdir(path)
         try:
@@ -118,7 +118,7 @@ class FolderCalls:
 
     def scandir(self, path: Any = None) -> Any:
         overlay = self._overlay
-        canonical = self._merged(path)
+        canonical = self._find_merged_folder(path)
         if canonical is None:
             system = posix.scandir(path)
             return Entries(self._with_links(system, path), system) if overlay.words[0] else system
@@ -139,7 +139,7 @@ class FolderCalls:
             else:
                 yield entry
 
-    def _merged(self, path: Any) -> str | None:
+    def _find_merged_folder(self, path: Any) -> str | None:
         """The folder, if the system alone would list it wrongly."""
         overlay = self._overlay
         if not overlay.words[0]:
@@ -322,7 +322,7 @@ class WriteCalls:
             if not overlay.places.is_contained(canonical):
                 posix.unlink(canonical)
                 return
-            mode = self._seen(canonical)
+            mode = self._get_mode(canonical)
             if stat.S_ISDIR(mode):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
             self._may_remove(canonical)
@@ -340,7 +340,7 @@ class WriteCalls:
             if not overlay.places.is_contained(canonical):
                 posix.rmdir(canonical)
                 return
-            if not stat.S_ISDIR(self._seen(canonical)):
+            if not stat.S_ISDIR(self._get_mode(canonical)):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
             if overlay.names(canonical):
                 raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
@@ -359,7 +359,7 @@ class WriteCalls:
                 posix.rename(source, target)
                 return
             if source == target:
-                self._seen(source)
+                self._get_mode(source)
                 return
             self._check(source, target, src, dst)
             where = overlay.copy_up_tree(source) if from_user else source
@@ -377,7 +377,7 @@ class WriteCalls:
     def _check(self, source: str, target: str, src: Any, dst: Any) -> None:
         """The system cannot say what is wrong: it sees only the mirror."""
         overlay = self._overlay
-        mode, before = self._seen(source), overlay.mode(target)
+        mode, before = self._get_mode(source), overlay.mode(target)
         if stat.S_ISDIR(mode) and target.startswith(source + "/"):
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), src, None, dst)
         if source.startswith(target + "/"):
@@ -416,7 +416,7 @@ class WriteCalls:
         overlay = self._overlay
         with errors_named_after(src, dst):
             source = self._canonical(src, src_dir_fd)
-            mode = self._seen(source)
+            mode = self._get_mode(source)
             target = self._canonical(dst, dst_dir_fd)
             contained = overlay.places.is_contained(target)
             if contained and overlay.mode(target) is not None:
@@ -446,7 +446,7 @@ class WriteCalls:
                 canonical = overlay.resolve(asked, follow and kwargs.get("follow_symlinks", True))
                 if not overlay.places.is_contained(canonical):
                     return original(canonical if type(path) is not int else path, *args, **kwargs)
-                self._seen(canonical)
+                self._get_mode(canonical)
                 self._note_write(canonical)
                 return original(overlay.copy_up(canonical), *args, **kwargs)
 
@@ -461,7 +461,7 @@ class WriteCalls:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return self._overlay.resolve(asked, follow=False)
 
-    def _seen(self, canonical: str) -> int:
+    def _get_mode(self, canonical: str) -> int:
         return posix.lstat(self._overlay.real_path(canonical)).st_mode
 
     def _may_remove(self, canonical: str) -> None:

@@ -55,7 +55,7 @@ class Overlay:
 
     # Where things are
 
-    def for_reading(self, path: str, follow: bool = True) -> str | None:
+    def path_for_reading(self, path: str, follow: bool = True) -> str | None:
         """Where to find it, a link at its end followed or not; None: by the very name it was asked for."""
         if self.words[0] != self._seen:
             self._catch_up()
@@ -402,7 +402,7 @@ def redirect_read(path: Any, overlay: Overlay, dir_fd: int | None, follow: bool)
     asked = None
     try:
         asked = path_of(path, overlay, dir_fd)
-        where = overlay.for_reading(asked, follow) if asked else None
+        where = overlay.path_for_reading(asked, follow) if asked else None
     except OSError as error:
         rename_in_error(error, path)
         raise

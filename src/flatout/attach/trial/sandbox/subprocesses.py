@@ -46,7 +46,7 @@ class Subprocesses:
 
         def fork_exec(args: Any, executables: Any, *rest: Any) -> Any:
             try:
-                self._started([os.fsdecode(word) for word in args])
+                self._note_start([os.fsdecode(word) for word in args])
                 given = [args, executables, *rest]
                 given[_CWD] = self._folder(given[_CWD])
                 given[_ENVIRONMENT] = add_bootstrap(given[_ENVIRONMENT])
@@ -65,7 +65,7 @@ class Subprocesses:
 
     def _of_command(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def call(command: Any) -> Any:
-            self._started(["sh", "-c", os.fsdecode(command)])
+            self._note_start(["sh", "-c", os.fsdecode(command)])
             return original(command)
 
         return call
@@ -74,7 +74,7 @@ class Subprocesses:
         def call(path: Any, argv: Any, *rest: Any, **kwargs: Any) -> Any:
             try:
                 if not isinstance(path, int):
-                    self._started([os.fsdecode(path), *(os.fsdecode(word) for word in argv[1:])])
+                    self._note_start([os.fsdecode(path), *(os.fsdecode(word) for word in argv[1:])])
                 given = [add_bootstrap(rest[0]), *rest[1:]] if rest else []
             except Exception:
                 given = [*rest]
@@ -82,7 +82,7 @@ class Subprocesses:
 
         return call
 
-    def _started(self, words: Sequence[str]) -> None:
+    def _note_start(self, words: Sequence[str]) -> None:
         try:
             name = find_uncontained_program(words)
         except Exception:

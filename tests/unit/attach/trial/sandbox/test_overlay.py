@@ -27,8 +27,8 @@ def test_what_nobody_wrote_to_is_read_by_its_own_name(user: Path, tmp_path: Path
     one = overlay(tmp_path)
 
     assert one.words[0] == 0
-    assert one.for_reading(f"{user}/data/a.txt") is None
-    assert one.for_reading(f"{user}/data/../data/a.txt") is None
+    assert one.path_for_reading(f"{user}/data/a.txt") is None
+    assert one.path_for_reading(f"{user}/data/../data/a.txt") is None
 
 
 def test_to_read_where_nothing_was_written_the_system_is_not_asked(
@@ -38,14 +38,14 @@ def test_to_read_where_nothing_was_written_the_system_is_not_asked(
     one = overlay(tmp_path)
     one.copy_up(f"{user}/metrics.csv")
     for _ in range(60):
-        one.for_reading(f"{user}/data/a.txt")
+        one.path_for_reading(f"{user}/data/a.txt")
 
     # Whatever it asks, it asks by one of these.
     monkeypatch.setattr("flatout.attach.trial.sandbox.overlay.mode_of", None)
     monkeypatch.setattr("flatout.attach.trial.sandbox.overlay.posix", None)
 
-    assert one.for_reading(f"{user}/data/a.txt") is None
-    assert one.for_reading(f"{user}/data/another.txt") is None
+    assert one.path_for_reading(f"{user}/data/a.txt") is None
+    assert one.path_for_reading(f"{user}/data/another.txt") is None
 
 
 def test_a_copy_is_made_once_and_keeps_time_and_mode(user: Path, tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_copy_is_made_once_and_keeps_time_and_mode(user: Path, tmp_path: Path)
     mirror = Path(one.copy_up(str(original)))
     mirror.write_text("changed")
 
-    assert one.copy_up(str(original)) == str(mirror) == one.for_reading(str(original))
+    assert one.copy_up(str(original)) == str(mirror) == one.path_for_reading(str(original))
     assert mirror.read_text() == "changed"
     assert (original.read_text(), mirror.stat().st_mode) == ("a", original.stat().st_mode)
 
@@ -64,10 +64,10 @@ def test_a_copy_is_made_once_and_keeps_time_and_mode(user: Path, tmp_path: Path)
 def test_one_process_sees_what_another_made_and_removed(user: Path, tmp_path: Path) -> None:
     one, other = overlay(tmp_path), overlay(tmp_path)
     path = f"{user}/data/a.txt"
-    assert other.for_reading(path) is None
+    assert other.path_for_reading(path) is None
 
     one.copy_up(path)
-    seen = other.for_reading(path)
+    seen = other.path_for_reading(path)
     one.white_out(f"{user}/data")
 
     assert seen == one.mirror(path)
@@ -83,12 +83,12 @@ def test_an_empty_copy_is_made_where_the_content_is_not_needed(user: Path, tmp_p
 def test_a_link_leads_to_the_mirror_of_what_it_leads_to(user: Path, tmp_path: Path) -> None:
     (user / "link.txt").symlink_to("data/a.txt")
     one = overlay(tmp_path)
-    assert one.for_reading(f"{user}/link.txt") is None
+    assert one.path_for_reading(f"{user}/link.txt") is None
 
     mirror = one.copy_up(f"{user}/data/a.txt")
 
-    assert one.for_reading(f"{user}/link.txt") == mirror
-    assert one.for_reading(f"{user}/link.txt", follow=False) is None
+    assert one.path_for_reading(f"{user}/link.txt") == mirror
+    assert one.path_for_reading(f"{user}/link.txt", follow=False) is None
 
 
 def test_links_in_a_circle_are_an_error_as_they_are_to_the_system(user: Path, tmp_path: Path) -> None:
