@@ -109,12 +109,12 @@ def test_dark_by_the_system_and_by_the_switch(browser: Browser, page: Path) -> N
 def test_both_languages_are_in_the_file(browser: Browser, page: Path) -> None:
     browser.open(page)
     english = browser.text()
-    assert "Where a step goes" in english and "Checklist" in english and "一步的时间去向" not in english
+    assert "Where the step time goes" in english and "Checklist" in english and "每步时间的去向" not in english
 
     browser.click("#language")
 
     chinese = browser.text()
-    assert "一步的时间去向" in chinese and "检查清单" in chinese and "Where a step goes" not in chinese
+    assert "每步时间的去向" in chinese and "检查清单" in chinese and "Where the step time goes" not in chinese
     assert browser.run("return document.documentElement.lang") == "zh"
     assert "各阶段占一步的比例" in browser.text('.chart[data-name="phases"]')
     assert browser.run(UNTRANSLATED) == []

@@ -137,7 +137,7 @@ def test_unsafe_fixes_wait_to_be_asked_for(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert b"SY301 [~] " in done.stdout and b"TR204" not in done.stdout
     assert done.stdout.endswith(
-        b"1 fixed in 1 file.\n1 finding left in 1 file. `flatout explain CODE` tells more.\n"
+        b"1 fixed in 1 file.\n1 finding left in 1 file. Run `flatout explain CODE` for details.\n"
         b"[~] 1 fixable with --fix --unsafe-fixes.\n"
     )
     assert file.read_text() == script("SY301")
@@ -189,7 +189,7 @@ def test_the_diff_says_what_it_leaves_and_writes_nothing(tmp_path: Path) -> None
     assert done.stdout.startswith(b"--- a/train.py\n+++ b/train.py\n@@ ")
     words = done.stderr.decode()
     assert words.startswith("1 would be fixed in 1 file.\nOnly with --unsafe-fixes, ")
-    assert "SY303" in words and words.index("Not to be fixed without you:") < words.index("SY301")
+    assert "SY303" in words and words.index("To be fixed by hand:") < words.index("SY301")
 
 
 def test_a_notebook_is_fixed_in_its_cells(tmp_path: Path) -> None:

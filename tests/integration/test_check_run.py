@@ -93,7 +93,7 @@ def test_findings_are_ranked_by_what_they_cost_in_the_run(project: Path) -> None
 
 
 def test_every_form_tells_the_cost(project: Path) -> None:
-    amount = r"[\d.]+ ms of [\d.]+ ms a step"
+    amount = r"[\d.]+ ms of [\d.]+ ms per step"
     words = ("check", "--run", "last", "--select", "HO404", "--format")
 
     assert re.search(rf"= measured: {amount} \(\d+%\)", flatout(project, *words, "full").stdout)
@@ -118,7 +118,7 @@ def test_the_verdict_says_where_a_value_is_written_and_what_was_not_measured(pro
     for one in report["findings"]:
         if one["code"] == "IN101":
             assert [other["words"] for other in one["related"]] == ["the default of --num-workers is 0"]
-    assert "in the source that this run did not measure: flatout" in page
+    assert "in the source not measured by this run: flatout" in page
 
 
 def test_a_line_is_found_again_after_an_edit(project: Path) -> None:

@@ -269,7 +269,7 @@ def test_a_training_run_is_recorded_and_judged(script: Callable[[str], Path], tm
     assert sum(phase["share"] for phase in result["phases"].values()) == pytest.approx(1.0, abs=0.01)
     assert result["environment"]["kernel"] == os.uname().release
     words = done.stderr.decode()
-    assert "Where a step goes" in words and "samples/s" in words and "Own cost" in words
+    assert "Where the step time goes" in words and "samples/s" in words and "Overhead" in words
 
 
 def test_the_parent_killed_leaves_the_training_alone(script: Callable[[str], Path], tmp_path: Path) -> None:

@@ -257,7 +257,7 @@ def _profile(fix: Fix) -> str:
     comments = [f"By flatout fix {shlex.join(fix.command)}", f"{time.strftime('%Y-%m-%d')}, {fix.device}{gain}"]
     comments += quality_sentences(fix.quality)
     notes = {
-        one.planned.id: f"{one.priority}, {one.planned.safety}: ×{one.gain.mid:.2f} measured"
+        one.planned.id: f"{one.priority} impact, {one.planned.safety}: ×{one.gain.mid:.2f} measured"
         for one in fix.tried
         if one.state == "kept" and one.gain is not None
     }

@@ -14,6 +14,7 @@ from flatout.diagnose.logs.reader import read_log
 from flatout.diagnose.logs.readings import Pattern
 from flatout.diagnose.logs.summary import compared, summarised
 from flatout.errors import FlatoutError
+from flatout.report.layout import Look
 from flatout.report.logs import render, to_json
 
 
@@ -33,15 +34,14 @@ def run_logs(
     comparison = compared(logs[0], logs[1]) if len(logs) == 2 else None
     if as_json:
         return json.dumps(to_json(logs, comparison), indent=2, allow_nan=False) + "\n"
-    return render(
-        logs,
-        comparison,
+    look = Look(
         width=shutil.get_terminal_size((80, 24)).columns,
         color=sys.stdout.isatty() and not os.environ.get("NO_COLOR"),
         unicode=(sys.stdout.encoding or "ascii").lower().replace("-", "").startswith("utf"),
         quiet=quiet,
         verbose=verbose,
     )
+    return render(logs, comparison, look)
 
 
 def _sizes(given: Sequence[float], files: int) -> list[float | None]:

@@ -16,6 +16,7 @@ from flatout.launch.terminal import Terminal, write_stderr
 from flatout.records.message import Message, message, verbatim
 from flatout.records.report import RunReport
 from flatout.report.json import to_json
+from flatout.report.layout import Look
 from flatout.report.terminal import render
 from flatout.store.directory import RunDirectory
 from flatout.store.run import StoredRun
@@ -59,12 +60,8 @@ def show_report(
         write_stderr(
             render(
                 report,
-                width=screen.width,
-                color=screen.color,
-                unicode=screen.unicode,
-                cwd=cwd,
-                verbose=verbose,
-                kept=str(path.relative_to(cwd) if path.is_relative_to(cwd) else path),
+                Look(screen.width, screen.color, screen.unicode, cwd, verbose=verbose),
+                saved=str(path.relative_to(cwd) if path.is_relative_to(cwd) else path),
             )
         )
 

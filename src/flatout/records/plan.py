@@ -10,10 +10,10 @@ from flatout.records.report import Gain
 
 
 def priority(gain: float) -> str:
-    """As a guide would rank it: by what is at stake."""
+    """How much a gain is worth: "high", "medium" or "low"."""
     if gain >= 1.2:
-        return "must"
-    return "recommended" if gain >= 1.05 else "optional"
+        return "high"
+    return "medium" if gain >= 1.05 else "low"
 
 
 @dataclass(frozen=True, slots=True)

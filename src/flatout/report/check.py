@@ -114,7 +114,7 @@ def _summary(report: CheckReport) -> Iterator[Text]:
     parts = [count_of(found, "finding")] if found else []
     parts += [f"{count_of(broken, 'file')} that cannot be parsed"] if broken else []
     line = Text(f"{' and '.join(parts)} {'left ' if report.fixed else ''}in {files}.", "bold")
-    yield line.append(" `flatout explain CODE` tells more.", "dim") if found else line
+    yield line.append(" Run `flatout explain CODE` for details.", "dim") if found else line
     yield from _legend(report)
 
 
@@ -134,7 +134,7 @@ def measured_in_short(measured: Measured, run: MeasuredRun) -> str:
     """`3.10 ms of 48.0 ms a step`, `free: 20 µs of 48.0 ms a step`, `not reached`."""
     amount = _amount(measured, run)
     if measured.state == "costs":
-        return amount or "yes, but not in time"
+        return amount or "costs something, not in time"
     if measured.state == "free":
         return f"free: {amount}"
     return measured.state.replace("_", " ")
@@ -148,7 +148,7 @@ def measured_in_words(measured: Measured, run: MeasuredRun) -> str:
     elif measured.state == "free":
         said = f"free in this run, {amount}"
     else:
-        said = "not reached in this run" if measured.state == "not_reached" else "not in this run"
+        said = "not reached in this run" if measured.state == "not_reached" else "not measured in this run"
     return ": ".join(part for part in (said, english(measured.words)) if part)
 
 
@@ -171,7 +171,7 @@ def measured_run_to_dict(run: MeasuredRun | None) -> dict[str, Any] | None:
 def _amount(measured: Measured, run: MeasuredRun) -> str:
     if measured.ms_per_step is None:
         return ""
-    return f"{text.milliseconds(measured.ms_per_step)} of {text.milliseconds(run.step_ms)} a step"
+    return f"{text.milliseconds(measured.ms_per_step)} of {text.milliseconds(run.step_ms)} per step"
 
 
 def _rounded(value: float | None) -> float | None:
@@ -225,8 +225,8 @@ def render_outlook(first: Sequence[SourceFinding], fixed: int, files: int, *, un
     held = [one for one in first if one.fix is not None and not one.fix.is_safe and not unsafe]
     never = [one for one in first if one.fix is None]
     for words, findings in (
-        ("Only with --unsafe-fixes, which may change what the script computes or prints:", held),
-        ("Not to be fixed without you:", never),
+        ("Fixed only with --unsafe-fixes, which may change what the script computes or prints:", held),
+        ("To be fixed by hand:", never),
     ):
         if findings:
             lines += [words, *(f"  {format_place(one.place)}: {one.code} {clean(one.title)}" for one in findings)]

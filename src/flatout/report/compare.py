@@ -16,17 +16,17 @@ from flatout.report.text import clean, figure, milliseconds, percent, shorten
 from flatout.words.codec import encode
 
 _SAY = {
-    "passed": "passed: none is surely below {least} of the first ({why})",
-    "failed": "failed: {names} surely below {least} of the first ({why})",
+    "passed": "passed: no run is clearly below {least} of the first ({why})",
+    "failed": "failed: {names} clearly below {least} of the first ({why})",
     "why": "fails only if the whole 95% interval is below it",
     "ordinary": "without pauses and other rare long steps: {gain}",
-    "no_settings": "none that is recorded",
+    "no_settings": "none recorded",
     "absent": "–",
 }
 _STYLE = {"faster": "bold green", "slower": "bold red", "no sure difference": "bold", "not measured": "bold yellow"}
-_HEAD = ("run", "samples/s", "it/s", "a step", "batch", "against the first")
+_HEAD = ("run", "samples/s", "it/s", "step time", "batch", "vs. first")
 # Where the terminal is narrow, these are left out one after the other until there is room for the names.
-_DISPENSABLE = ("batch", "it/s", "a step")
+_DISPENSABLE = ("batch", "it/s", "step time")
 # Below this part of either step a phase is not worth a line.
 _SMALL = 0.005
 _NOTHING_MS = 0.0005
@@ -61,7 +61,7 @@ def render(compared: Compared, *, width: int, color: bool, unicode: bool, quiet:
 
 
 def _word(judgement: str) -> str:
-    return {"no sure difference": "SAME?", "not measured": "NO RATE"}.get(judgement, judgement.upper())
+    return {"no sure difference": "UNCLEAR", "not measured": "NO RATE"}.get(judgement, judgement.upper())
 
 
 def _title(one: Comparison, width: int) -> Iterator[Text]:
@@ -124,7 +124,7 @@ def _phases(one: Comparison) -> Iterator[Text]:
     if not shown:
         return
     by_sample = not one.same_batch and all(change.us_per_sample is not None for change in shown)
-    what = "Where a sample's time goes" if by_sample else "Where a step goes"
+    what = "Where the time per sample goes" if by_sample else "Where the step time goes"
     rows = [_phase(change, by_sample) for change in shown]
     widths = [max(len(row[at]) for row in rows) for at in range(3)]
     yield Text(f" {what}", "bold")
@@ -145,7 +145,7 @@ def _phase(change: PhaseChange, by_sample: bool) -> tuple[str, str, str]:
 
 
 def _settings(one: Comparison, width: int) -> Iterator[Text]:
-    yield Text(" Settings that differ", "bold")
+    yield Text(" Different settings", "bold")
     if not one.settings:
         yield add_label("", Text(_SAY["no_settings"]))
     last = ""

@@ -18,13 +18,13 @@ from flatout.words.codec import encode
 
 _SAY = {
     "head": "{trials} trials in {took}; the search ended because {ended}",
-    "plan": "What would be tried, in this order",
-    "no_plan": "No remedy fits what was seen; nothing would be tried.",
+    "plan": "Remedies to try, in this order",
+    "no_plan": "No remedy applies to this run: nothing to try.",
     "left_out": "Not tried",
     "unverified": "not verified",
     "predicted": "predicted",
     "metric": "your metric",
-    "unsure": "×{mid:.2f} (too uncertain to say)",
+    "unsure": "×{mid:.2f} (too uncertain to judge)",
 }
 _STYLE = {"kept": "bold green", "harmful": "red", "failed": "red", "refused": "yellow"}
 # Bounds that are so many times apart say nothing.
@@ -81,7 +81,7 @@ def _table(tried: Sequence[Tried], width: int) -> Iterator[Text]:
             one.planned.safety,
             f"×{one.planned.predicted.mid:.2f}" if one.planned.predicted is not None else "–",
             gain_with_bounds(one.gain) if one.gain is not None else "–",
-            f"kept ({one.priority})" if one.state == "kept" else one.state,
+            f"kept ({one.priority} impact)" if one.state == "kept" else one.state,
         )
         for one in tried
     ]

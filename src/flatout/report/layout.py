@@ -33,6 +33,19 @@ PHASE_STYLE = {
 
 
 @dataclass(frozen=True, slots=True)
+class Look:
+    """How a page is to be drawn, and how much of it."""
+
+    width: int = 80
+    color: bool = False
+    unicode: bool = True
+    # What paths are shown relative to.
+    cwd: Path | None = None
+    quiet: bool = False
+    verbose: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """What every part of the page needs to know."""
 

@@ -178,7 +178,7 @@ class StepsBar:
 
 _SCREEN_WORDS = {
     "output": "output",
-    "phases": "where a step goes",
+    "phases": "where the step time goes",
     "machine": "machine",
     "waiting": "waiting for the first step",
     "gpu": "GPU",

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from flatout.records.logs import SCHEMA, LogComparison, LogPoint, LogSummary, Pauses
 from flatout.report import text
-from flatout.report.layout import LABEL, add_label, draw_lines, wrap_sentence
+from flatout.report.layout import LABEL, Look, add_label, draw_lines, wrap_sentence
 from flatout.words import english
 from flatout.words.codec import encode
 
@@ -24,26 +24,22 @@ def to_json(logs: Sequence[LogSummary], comparison: LogComparison | None) -> dic
 def render(
     logs: Sequence[LogSummary],
     comparison: LogComparison | None,
-    *,
-    width: int,
-    color: bool,
-    unicode: bool,
-    quiet: bool = False,
-    verbose: bool = False,
+    look: Look,
 ) -> str:
-    """The page; `quiet` leaves only the sentence that matters."""
+    """The page; quiet, it has only the sentence that matters."""
     lines: list[Text] = []
-    if not quiet:
+    if not look.quiet:
         for log in logs:
-            lines += [Text(), *_log(log, width, unicode, verbose)]
+            lines += [Text(), *_log(log, look)]
     if comparison is not None:
-        lines += [*([] if quiet else [Text()]), *_comparison(comparison, width)]
-    elif quiet:
+        lines += [*([] if look.quiet else [Text()]), *_comparison(comparison, look.width)]
+    elif look.quiet:
         lines += [Text(f"{log.file}: {_speed(log)}") for log in logs]
-    return draw_lines(lines, width, color, unicode)
+    return draw_lines(lines, look.width, look.color, look.unicode)
 
 
-def _log(log: LogSummary, width: int, unicode: bool, verbose: bool) -> Iterator[Text]:
+def _log(log: LogSummary, look: Look) -> Iterator[Text]:
+    width = look.width
     facts = [text.clean(log.file), log.format, f"{log.readings:,} reading{'s' if log.readings != 1 else ''}"]
     if log.last_step is not None:
         facts.append(f"steps {log.first_step:,.0f} to {log.last_step:,.0f}")
@@ -56,17 +52,17 @@ def _log(log: LogSummary, width: int, unicode: bool, verbose: bool) -> Iterator[
         whole = log.whole_samples_per_s or log.whole_it_per_s or 0.0
         unit = "samples/s" if log.whole_samples_per_s else "it/s"
         yield from wrap_sentence("", f"{text.figure(whole)} {unit} over the whole log, pauses included", width)
-    yield from _course(log, width, unicode)
+    yield from _course(log, width, look.unicode)
     if log.trend is not None:
         yield from wrap_sentence("Trend", _trend(log), width)
     if log.data_share is not None and log.data_ms is not None:
         of = "" if log.step_ms is None else f" ({text.milliseconds(log.data_ms)} of {text.milliseconds(log.step_ms)})"
         yield from wrap_sentence(
-            "Data", f"{text.percent(log.data_share)} of a step waits for data{of}, as the log has it", width
+            "Data", f"{text.percent(log.data_share)} of the step waits for data{of}, according to the log", width
         )
     for number, pauses in enumerate(log.pauses):
         yield from wrap_sentence("Pauses" if number == 0 else "", _pauses(pauses), width)
-    if verbose:
+    if look.verbose:
         for stall in log.stalls[:20]:
             at = "" if stall.step is None else f" before step {stall.step:,.0f}"
             yield from wrap_sentence("", f"{text.duration(stall.lost_s)}{at} (line {stall.line}, {stall.kind})", width)
@@ -81,7 +77,7 @@ def _speed(log: LogSummary) -> str:
     if log.it_per_s is not None:
         parts.append(f"{text.figure(log.it_per_s)} it/s")
     if log.step_ms is not None:
-        parts.append(f"{text.milliseconds(log.step_ms)} a step")
+        parts.append(f"{text.milliseconds(log.step_ms)} per step")
     return " · ".join(parts)
 
 
@@ -124,7 +120,7 @@ def _trend(log: LogSummary) -> str:
     assert log.trend is not None
     if log.trend.steady:
         return "steady"
-    return f"{100 * log.trend.change:+.0f}% from the beginning to the end, pauses left out"
+    return f"{100 * log.trend.change:+.0f}% from start to end, pauses excluded"
 
 
 def _pauses(pauses: Pauses) -> str:

@@ -44,7 +44,7 @@ def _settings(plan: LoaderPlan) -> str:
 def _needs(verdict: MemoryVerdict, width: int) -> Iterator[Text]:
     plan, wanted, limits = verdict.plan, verdict.need, verdict.limits
     yield from wrap_sentence("A sample", f"{_bytes(plan.sample_bytes)} ({english(verdict.sample_from)})", width)
-    in_flight = f"{wanted.batches_in_flight} batches of {_bytes(wanted.batch_bytes)} under way"
+    in_flight = f"{wanted.batches_in_flight} batches of {_bytes(wanted.batch_bytes)} in flight"
     if plan.ranks > 1:
         in_flight += " in each rank"
     if plan.workers:
@@ -54,15 +54,15 @@ def _needs(verdict: MemoryVerdict, width: int) -> Iterator[Text]:
         yield from wrap_sentence("Cache", _cache(verdict), width)
     yield _judged("RAM", wanted.ram_bytes, limits.ram_free_bytes, verdict.fits_ram)
     parts = [
-        (wanted.shm_bytes, "under way"),
-        (wanted.making_bytes, "being made"),
+        (wanted.shm_bytes, "in flight"),
+        (wanted.making_bytes, "being assembled"),
         (wanted.pinned_bytes, "pinned"),
         (wanted.cache_bytes, "cache"),
         (wanted.process_bytes, "processes (assumed)"),
     ]
     yield from wrap_sentence("", " + ".join(f"{_bytes(part)} {name}" for part, name in parts if part), width)
     if verdict.measured_peak_bytes:
-        yield from wrap_sentence("", f"the run was seen to take {_bytes(verdict.measured_peak_bytes)} at most", width)
+        yield from wrap_sentence("", f"peak memory of the run: {_bytes(verdict.measured_peak_bytes)}", width)
 
 
 def _judged(label: str, wanted: float, free: float | None, fit: bool | None) -> Text:
@@ -96,12 +96,10 @@ def _cache(verdict: MemoryVerdict) -> str:
 def _safe(verdict: MemoryVerdict, width: int) -> Iterator[Text]:
     plan, chosen, wanted = verdict.plan, verdict.safe, verdict.safe_need
     if chosen is None or wanted is None:
-        yield from wrap_sentence(
-            "Safe here", "nothing: a smaller batch, smaller samples or more memory is needed", width
-        )
+        yield from wrap_sentence("Fits here", "nothing: use a smaller batch, smaller samples or more memory", width)
         return
     if chosen == plan:
-        yield from wrap_sentence("Safe here", "as it is", width)
+        yield from wrap_sentence("Fits here", "the current settings", width)
         return
     words = f"num_workers={chosen.workers}"
     if chosen.workers:
@@ -111,7 +109,7 @@ def _safe(verdict: MemoryVerdict, width: int) -> Iterator[Text]:
     words += f": at most {_bytes(wanted.ram_bytes)} RAM and {_bytes(wanted.shm_bytes)} of /dev/shm"
     if chosen.workers < plan.workers and verdict.fits_ram and verdict.fits_shm:
         words += f" ({verdict.limits.cpus:g} processors)"
-    yield from wrap_sentence("Safe here", words, width)
+    yield from wrap_sentence("Fits here", words, width)
 
 
 def _bytes(value: float) -> str:

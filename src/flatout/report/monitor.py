@@ -36,8 +36,8 @@ def live_view(tick: Tick) -> RenderableType:
 
 def _gpu_table(samples: tuple[GpuSample, ...], names: dict[int, str]) -> Table:
     table = Table(box=None, pad_edge=False)
-    for heading in ("GPU", "util", "memory GiB", "power W", "°C", "SM", "tensor", "MHz", "held by"):
-        table.add_column(heading, justify="left" if heading in ("GPU", "held by") else "right")
+    for heading in ("GPU", "util", "memory GiB", "power W", "°C", "SM", "tensor", "MHz", "throttled by"):
+        table.add_column(heading, justify="left" if heading in ("GPU", "throttled by") else "right")
     for sample in samples:
         table.add_row(
             f"{sample.gpu} {names.get(sample.gpu, '')}".strip(),
@@ -125,7 +125,7 @@ def print_summary(summary: MonitorSummary, console: Console) -> None:
         skipped = _count(summary.skipped_lines, "line")
         console.print(f"{skipped} could not be read: skipped", style="yellow", highlight=False)
     if any(gpu.status in ("light", "unsteady", "room", "idle") for gpu in summary.gpus):
-        console.print("Where each step's time goes cannot be seen from outside: flatout run train.py", highlight=False)
+        console.print("To see where the step time goes: flatout run train.py", highlight=False)
 
 
 def verdict_line(summary: MonitorSummary) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
@@ -24,6 +23,7 @@ from flatout.report import text
 from flatout.report.layout import (
     LABEL,
     PHASE_STYLE,
+    Look,
     Page,
     draw_lines,
     separate_parts,
@@ -41,7 +41,7 @@ _SAY = {
     "healthy": "healthy, {bound}",
     "balanced": "balanced",
     "steps": "{steps:,} steps",
-    "wall": "{wall} in all",
+    "wall": "{wall}",
     "ranks": "{ranks} ranks",
     "exit": "exit code {code}",
     "cpu": "CPU",
@@ -49,15 +49,15 @@ _SAY = {
     "samples": "{rate} samples/s",
     "no_samples": "samples/s not measured",
     "its": "{rate} it/s",
-    "per_step": "{ms} a step",
+    "per_step": "{ms} per step",
     "no_speed": "not measured: too few steps",
-    "phases": "Where a step goes",
+    "phases": "Where the step time goes",
     "rest": "{n} more below 1%: {names}",
     "gpu": "GPU",
     "no_gpu": "not used",
     "not_measured": "not measured",
     "starved": "starved",
-    "drained": "waits for the host at {share} of launches",
+    "drained": "idle at {share} of launches",
     "util": "util",
     "power": "power",
     "sm": "SM",
@@ -69,54 +69,46 @@ _SAY = {
     "findings": "What to fix",
     "gain": "×{low:.2f} to ×{high:.2f}",
     "fix": "or: {command}",
-    "unmeasured": "{n} in the source that this run did not measure: flatout check {path}",
+    "unmeasured": "{n} in the source not measured by this run: flatout check {path}",
     "remedies": "Remedies in this run",
     "lines": "Slowest lines of your code",
-    "worker_lines": "Slowest lines of a loader's worker, a sample",
-    "syncs": "Syncs: where the host waits for the device",
-    "per": "{n} a step",
+    "worker_lines": "Slowest lines in a loader worker, per sample",
+    "syncs": "GPU syncs: the host waits for the device",
+    "per": "{n} per step",
     "window": "hidden",
-    "pauses": "Pauses of the training",
+    "pauses": "Training pauses",
     "times": "{n:,} times",
     "loader": "Loader",
     "workers": "{n} workers",
     "worker": "1 worker",
     "no_workers": "in the main process",
-    "fetch": "a sample: {fetch} fetch + {collate} collate",
+    "fetch": "per sample: {fetch} fetch + {collate} collate",
     "busy": "busy {share}",
     "queue": "{n} batches ready",
     "startup": "start-up {s}",
-    "own": "Own cost",
-    "own_cost": "{us} µs a step",
+    "own": "Overhead",
+    "own_cost": "{us} µs per step",
     "own_share": "{share} of the step",
     "note": "Note",
     "next": "Next",
-    "kept": "Kept",
-    "runs": "`flatout runs` lists what is stored",
+    "saved": "Saved",
+    "runs": "`flatout runs` lists all runs",
     "explain": "`flatout explain CODE` says more about a finding",
 }
 
 
-def render(
-    report: RunReport,
-    *,
-    width: int = 80,
-    color: bool = False,
-    unicode: bool = True,
-    cwd: Path | None = None,
-    verbose: bool = False,
-    kept: str | None = None,
-) -> str:
-    """The whole verdict as text, ending in a newline. `kept` is where the run is stored."""
+def render(report: RunReport, look: Look | None = None, saved: str | None = None) -> str:
+    """The whole verdict as text, ending in a newline. `saved` is where the run is stored."""
+    look = look or Look()
     # Some signs take two characters in ASCII.
-    page = Page(report, max(50, min(width, 120)) - (0 if unicode else 2), cwd, verbose)
+    page = Page(report, max(50, min(look.width, 120)) - (0 if look.unicode else 2), look.cwd, look.verbose)
     parts = [_headline(page)]
     if report.run.steps:
         parts += [_speed(page), _phases(page), stage_table(page), _devices(page), _findings(page), _lines(page)]
         parts += [_worker_lines(page), _syncs(page), _pauses(page)]
-    parts += [_remedies(page), _footer(page, kept)]
+    parts += [_remedies(page), _footer(page, saved)]
     lines = separate_parts(list(part) for part in parts)
-    return draw_lines(lines, page.width, color, unicode)
+    return draw_lines(lines, page.width, look.color, look.unicode)
 
 
 def _headline(page: Page) -> Iterator[Text]:
@@ -359,7 +351,7 @@ def _notices(page: Page) -> tuple[Message | str, ...]:
     return notices[:6]
 
 
-def _footer(page: Page, kept: str | None) -> Iterator[Text]:
+def _footer(page: Page, saved: str | None) -> Iterator[Text]:
     report = page.report
     if report.run.steps and report.overhead.us_per_step is not None:
         pieces = [Text(_SAY["own_cost"].format(us=text.figure(report.overhead.us_per_step)))]
@@ -370,8 +362,8 @@ def _footer(page: Page, kept: str | None) -> Iterator[Text]:
     for notice in _notices(page):
         yield from wrap_paragraph(_SAY["note"], notice, page, label_style="bold yellow")
     yield from wrap_command(_SAY["next"], next_command(report), page, "cyan")
-    if kept is not None:
-        yield from wrap_pieces(_SAY["kept"], [Text(text.clean(kept), "dim"), Text(_SAY["runs"], "dim")], page)
+    if saved is not None:
+        yield from wrap_pieces(_SAY["saved"], [Text(text.clean(saved), "dim"), Text(_SAY["runs"], "dim")], page)
 
 
 _MARKS = {"met": "✓", "missed": "✗", "not measured": "·"}

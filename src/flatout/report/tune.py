@@ -13,13 +13,13 @@ from flatout.words.codec import encode
 _MOST_FAILED = 8
 _SAY = {
     "head": "{method} · {trials} trials in {wall}{ended}",
-    "failed": "Not usable",
+    "failed": "Failed",
     "more": "and {n} more (--json has them all)",
     "picks": "Presets",
     "chosen": "Chosen",
     "use": "Use it",
     "none": "–",
-    "front": "front",
+    "front": "Pareto front",
 }
 
 
@@ -62,7 +62,7 @@ def _table(tuned: Tuned) -> Iterator[str]:
     for mark, row in zip(marks, rows, strict=True):
         cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
         yield f" {mark:1} {'  '.join(cells)}".rstrip()
-    yield f"   → chosen  · {_SAY['front']}: nothing measured is better in every respect"
+    yield f"   → chosen  · {_SAY['front']}: no measured setting is better in every respect"
 
 
 def _head(tuned: Tuned) -> list[str]:

@@ -24,7 +24,7 @@ def test_a_log_is_shown_with_its_speed_and_pauses(tmp_path: Path, capsys: pytest
     code, out, _ = said(capsys, str(file))
 
     assert code == 0
-    assert "samples/s" in out and "evaluation: 4 times, every 200 steps" in out and "9% of a step" in out
+    assert "samples/s" in out and "evaluation: 4 times, every 200 steps" in out and "9% of the step" in out
 
 
 def test_two_logs_are_compared_by_samples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,7 +27,7 @@ def test_a_cache_in_each_worker_is_multiplied(capsys: pytest.CaptureFixture[str]
     code, out, _ = said(capsys, "--shape", "32x720x1280", "--workers", "36", "--ranks", "3", "--cache", "290GB")
 
     assert code == 1
-    assert "× 36 workers × 3 ranks" in out and "does not fit" in out and "Safe here" in out
+    assert "× 36 workers × 3 ranks" in out and "does not fit" in out and "Fits here" in out
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ x.py:1:7: invalid-syntax The file is no Python
    |       ^
    = invalid syntax
 
-2 findings and 1 file that cannot be parsed in 3 files. `flatout explain CODE` tells more.
+2 findings and 1 file that cannot be parsed in 3 files. Run `flatout explain CODE` for details.
 """
 
 

@@ -113,9 +113,9 @@ def test_a_name_with_a_blank_ends_in_a_tab() -> None:
 def test_the_outlook_lists_what_stays() -> None:
     assert render_outlook(REPORT.findings, 1, 1, unsafe=False).splitlines() == [
         "1 would be fixed in 1 file.",
-        "Only with --unsafe-fixes, which may change what the script computes or prints:",
+        "Fixed only with --unsafe-fixes, which may change what the script computes or prints:",
         "  a b.py:4:1: HO404 Batches are copied",
-        "Not to be fixed without you:",
+        "To be fixed by hand:",
         "  a b.py:4:1: SY304 Batches are copied",
     ]
     assert "Only with" not in render_outlook(REPORT.findings, 2, 1, unsafe=True)

@@ -14,6 +14,7 @@ from flatout.records.source import CheckReport, Measured, MeasuredRun, Place, So
 from flatout.report import check, check_json
 from flatout.report import json as run_json
 from flatout.report.check import measured_in_short, measured_in_words
+from flatout.report.layout import Look
 from flatout.report.sarif import check_sarif
 from flatout.report.terminal import render
 
@@ -24,15 +25,15 @@ COSTS = Measured("costs", 3.1, 3.1 / 48.0)
 @pytest.mark.parametrize(
     ("measured", "short", "words"),
     [
-        (COSTS, "3.10 ms of 48.0 ms a step", "3.10 ms of 48.0 ms a step (6%)"),
+        (COSTS, "3.10 ms of 48.0 ms per step", "3.10 ms of 48.0 ms per step (6%)"),
         (
             Measured("free", 0.02, 0.0004, "hidden"),
-            "free: 20 µs of 48.0 ms a step",
-            "free in this run, 20 µs of 48.0 ms a step: hidden",
+            "free: 20 µs of 48.0 ms per step",
+            "free in this run, 20 µs of 48.0 ms per step: hidden",
         ),
         (Measured("not_reached"), "not reached", "not reached in this run"),
-        (Measured("not_measured", words="no GPU"), "not measured", "not in this run: no GPU"),
-        (Measured("costs", words="memory grows"), "yes, but not in time", "memory grows"),
+        (Measured("not_measured", words="no GPU"), "not measured", "not measured in this run: no GPU"),
+        (Measured("costs", words="memory grows"), "costs something, not in time", "memory grows"),
     ],
 )
 def test_each_state_has_its_words(measured: Measured, short: str, words: str) -> None:
@@ -70,16 +71,16 @@ SIDE = SourceSide(2, 1, (Unmeasured("SY301", "The host waits", Location("train.p
 def test_the_page_says_where_a_value_is_written_and_what_was_not_measured() -> None:
     report = replace(run().report, findings=(FINDING,), source=SIDE)
 
-    lines = render(report, cwd=Path("/"), width=100).splitlines()
+    lines = render(report, Look(cwd=Path("/"), width=100)).splitlines()
 
     at = next(number for number, line in enumerate(lines) if "IN101" in line)
     assert [line.strip() for line in lines[at + 1 : at + 5]] == [
         "→ more",
         "options.py:5: the default of --num-workers is 0",
         "or: flatout check --fix --select IN101 .",
-        "1 more thing in the source that this run did not measure: flatout check train.py",
+        "1 more thing in the source not measured by this run: flatout check train.py",
     ]
-    assert any("SY301" in line and "train.py:21" in line for line in render(report, verbose=True).splitlines())
+    assert any("SY301" in line and "train.py:21" in line for line in render(report, Look(verbose=True)).splitlines())
 
 
 def test_a_fix_that_may_change_results_is_shown_on_request() -> None:
@@ -87,7 +88,7 @@ def test_a_fix_that_may_change_results_is_shown_on_request() -> None:
     report = replace(run().report, findings=(unsafe,))
 
     assert "--unsafe-fixes" not in render(report)
-    assert "or: flatout check --fix --unsafe-fixes --select IN101 ." in render(report, verbose=True)
+    assert "or: flatout check --fix --unsafe-fixes --select IN101 ." in render(report, Look(verbose=True))
 
 
 def test_a_page_without_any_of_it_is_as_it_was() -> None:

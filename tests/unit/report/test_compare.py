@@ -60,7 +60,7 @@ def test_a_sample_s_time_is_shown_where_batches_differ() -> None:
 
     page = _page(Compared((larger,)))
 
-    assert "Where a sample's time goes" in page
+    assert "Where the time per sample goes" in page
     assert "2.50 ms  80%  →  0.94 ms  60%   -1.56 ms" in page
 
 
@@ -74,7 +74,7 @@ def test_what_was_not_measured_is_a_dash_not_a_zero() -> None:
     assert "NO RATE" in page
 
 
-@pytest.mark.parametrize(("failed", "word"), [((), "passed"), (("two",), "failed: two is surely below 97%")])
+@pytest.mark.parametrize(("failed", "word"), [((), "passed"), (("two",), "failed: two is clearly below 97%")])
 def test_the_gate_says_what_it_did(failed: tuple[str, ...], word: str) -> None:
     page = _page(Compared((ONE,), Gate(0.97, failed)), quiet=True)
 

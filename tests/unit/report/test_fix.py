@@ -64,7 +64,18 @@ def test_before_after_every_remedy_and_the_quality_are_there() -> None:
     assert "×3.05 (2.88 … 3.20)" in page
     assert "98% of the 1060 samples/s" in page
     row = next(line for line in page.splitlines() if "loader.workers=8" in line)
-    assert row.split() == ["loader.workers=8", "lossless", "×3.00", "×3.05", "(2.90", "…", "3.20)", "kept", "(must)"]
+    assert row.split() == [
+        "loader.workers=8",
+        "lossless",
+        "×3.00",
+        "×3.05",
+        "(2.90",
+        "…",
+        "3.20)",
+        "kept",
+        "(high",
+        "impact)",
+    ]
     assert "the script has streams of its own" in page
     assert "bit-identical over 120 steps" in page
     assert "9 trials in 2 min 13 s" in page
@@ -108,6 +119,6 @@ def test_it_is_all_in_the_json() -> None:
 def test_the_plan_says_what_and_why_and_what_not() -> None:
     page = render_plan(Plan((WORKERS,), FIX.left_out), width=80, color=False, unicode=True)
 
-    assert "must" in page and "loader.workers=8 (lossless, predicted ×3.00): why" in page
+    assert "high" in page and "loader.workers=8 (lossless, predicted ×3.00): why" in page
     assert "precision.tf32: it is numeric" in page
-    assert "nothing would be tried" in render_plan(Plan(()), width=80, color=False, unicode=True)
+    assert "nothing to try" in render_plan(Plan(()), width=80, color=False, unicode=True)

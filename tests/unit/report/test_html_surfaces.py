@@ -19,6 +19,7 @@ from flatout.report import text
 from flatout.report.html.page import draw_page
 from flatout.report.html.run_page import RunMaterial, run_page
 from flatout.report.json import to_json
+from flatout.report.layout import Look
 from flatout.report.overview import next_command
 from flatout.report.terminal import render
 from flatout.words import english
@@ -43,7 +44,7 @@ def _element(page: str, name: str) -> str:
 
 @pytest.mark.parametrize("report", [STARVED, HEALTHY, replace(STARVED, findings=(_FOUND,))])
 def test_verdict_figures_and_next_command_are_the_same_everywhere(report: RunReport) -> None:
-    shown = " ".join(render(report, width=120).split())
+    shown = " ".join(render(report, Look(width=120)).split())
     value = to_json(report)
     page = draw_page(run_page(RunMaterial(report)))
 

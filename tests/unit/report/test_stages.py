@@ -9,6 +9,7 @@ import pytest
 
 from flatout.records.report import StageCost
 from flatout.report.json import from_json, to_json
+from flatout.report.layout import Look
 from flatout.report.terminal import render
 from tests.unit.report.test_terminal import HEALTHY
 
@@ -21,7 +22,7 @@ REPORT = replace(HEALTHY, stages=STAGES)
 
 
 def test_every_stage_has_its_line() -> None:
-    drawn = render(REPORT, width=80).splitlines()
+    drawn = render(REPORT, Look(width=80)).splitlines()
 
     at = next(n for n, line in enumerate(drawn) if "Stages of your model" in line)
     assert drawn[at].split()[-7:] == ["forward", "backward", "share", "if", "2×", "if", "free"]
@@ -33,7 +34,7 @@ def test_every_stage_has_its_line() -> None:
 @pytest.mark.parametrize("width", [50, 60, 72, 80, 120])
 @pytest.mark.parametrize("unicode", [True, False])
 def test_no_line_is_wider_than_the_terminal(width: int, unicode: bool) -> None:
-    drawn = render(REPORT, width=width, unicode=unicode)
+    drawn = render(REPORT, Look(width=width, unicode=unicode))
 
     assert max(len(line) for line in drawn.splitlines()) <= width
     assert "head" in drawn and "37%" in drawn

@@ -26,6 +26,7 @@ from flatout.records.report import (
     Verdict,
     WorkerCost,
 )
+from flatout.report.layout import Look
 from flatout.report.terminal import render
 
 _SNAPSHOTS = Path(__file__).parent / "snapshots"
@@ -104,7 +105,7 @@ UNSEEN = RunReport(
     ],
 )
 def test_looks_as_it_did(name: str, report: RunReport, more: dict[str, bool | int]) -> None:
-    drawn = render(report, cwd=_CWD, kept=f".flatout/runs/{report.run.id}", **more)  # type: ignore[arg-type]
+    drawn = render(report, Look(cwd=_CWD, **more), f".flatout/runs/{report.run.id}")  # type: ignore[arg-type]
 
     file = _SNAPSHOTS / f"terminal_{name}.txt"
     if os.environ.get("UPDATE_SNAPSHOTS"):
@@ -116,20 +117,20 @@ def test_looks_as_it_did(name: str, report: RunReport, more: dict[str, bool | in
 @pytest.mark.parametrize("width", [60, 72, 80, 100, 120])
 @pytest.mark.parametrize("report", [STARVED, HEALTHY, UNSEEN])
 def test_no_line_is_wider_than_the_terminal(report: RunReport, width: int) -> None:
-    drawn = render(report, width=width, cwd=_CWD, kept="run", verbose=True)
+    drawn = render(report, Look(width=width, cwd=_CWD, verbose=True), "run")
 
     assert max(len(line) for line in drawn.splitlines()) <= width
 
 
 def test_without_colour_there_is_no_escape_and_with_it_the_words_are_the_same() -> None:
-    plain = render(STARVED, cwd=_CWD)
+    plain = render(STARVED, Look(cwd=_CWD))
 
     assert "\x1b" not in plain
-    assert re.sub(r"\x1b\[[0-9;]*m", "", render(STARVED, cwd=_CWD, color=True)) == plain
+    assert re.sub(r"\x1b\[[0-9;]*m", "", render(STARVED, Look(cwd=_CWD, color=True))) == plain
 
 
 def test_ascii_holds_nothing_else() -> None:
-    render(STARVED, cwd=_CWD, unicode=False).encode("ascii")
+    render(STARVED, Look(cwd=_CWD, unicode=False)).encode("ascii")
 
 
 def test_what_was_not_measured_is_said_not_shown_as_zero() -> None:
@@ -152,7 +153,7 @@ def test_findings_are_shown_with_place_and_gain() -> None:
     gain = Gain(1.8, 2.1, 2.4, "workers")
     finding = Finding("IN101", "input", "Too few workers", "high", _at("train.py", 7), {}, "", None, None, gain)
 
-    drawn = render(replace(STARVED, findings=(finding,)), cwd=_CWD)
+    drawn = render(replace(STARVED, findings=(finding,)), Look(cwd=_CWD))
 
     assert "IN101" in drawn and "Too few workers, train.py:7 · ×1.80 to ×2.40" in drawn
 
@@ -162,6 +163,6 @@ def test_lines_of_a_worker_are_shown_where_the_training_waits_for_them() -> None
     waits = replace(STARVED, worker_lines=(line,))
     computes = replace(waits, verdict=Verdict("compute", True, "The GPU computes."))
 
-    assert re.search(r"worker +data/sets\.py:52 +ImageSet\.decode +70% +4\.20 ms", render(waits, cwd=_CWD))
-    assert "sets.py:52" not in render(computes, cwd=_CWD)
-    assert "sets.py:52" in render(computes, cwd=_CWD, verbose=True)
+    assert re.search(r"worker +data/sets\.py:52 +ImageSet\.decode +70% +4\.20 ms", render(waits, Look(cwd=_CWD)))
+    assert "sets.py:52" not in render(computes, Look(cwd=_CWD))
+    assert "sets.py:52" in render(computes, Look(cwd=_CWD, verbose=True))

@@ -43,9 +43,9 @@ TABLE = """\
    setting              samples/s   gain  GPU memory  metric
  · as it is               100 ±1%  ×1.00    10.0 GiB    31.2
  → workers 8 · M.D [4]    252 ±2%  ×2.52    16.0 GiB    31.1
-   → chosen  · front: nothing measured is better in every respect
+   → chosen  · Pareto front: no measured setting is better in every respect
 
- Not usable
+ Failed
    workers 64 · M.D [4]: out of memory: ?[31mno room
 
  The machine changed its pace.

@@ -136,7 +136,7 @@ def draw_arms(fix: Fix, trials: Sequence[Trial]) -> Arms | None:
     low, high = everything[len(everything) // 200], everything[-1 - len(everything) // 200]
     high = max(high, low * 1.05)
     unit = " / sample" if _by_sample(by_arm) else ""
-    rows = tuple(_arm(key, key == profile != "{}", by_arm[key], times[key], low, high) for key in order)
+    rows = tuple(_arm(key, key == profile != "{}", len(by_arm[key]), times[key], (low, high)) for key in order)
     return Arms(text.milliseconds(low) + unit, text.milliseconds(high) + unit, _WIDTH, _HEIGHT, rows)
 
 
@@ -172,7 +172,9 @@ def _known(values: Sequence[float | None]) -> list[float]:
     return [one for one in values if one is not None and math.isfinite(one) and one > 0]
 
 
-def _arm(key: str, is_profile: bool, trials: Sequence[Trial], times: Sequence[float], low: float, high: float) -> Arm:
+def _arm(key: str, is_profile: bool, trials: int, times: Sequence[float], ends: tuple[float, float]) -> Arm:
+    low, high = ends
+
     def at(ms: float) -> float:
         return min(1.0, max(0.0, math.log(ms / low) / math.log(high / low)))
 
@@ -195,9 +197,7 @@ def _arm(key: str, is_profile: bool, trials: Sequence[Trial], times: Sequence[fl
     name = "arm_bare" if key == "{}" else "arm_profile" if is_profile else _words(json.loads(key))
     css = "profile" if is_profile else ""
     is_named = key == "{}" or is_profile
-    return Arm(
-        name, is_named, css, len(trials), len(times), bars, round(at(middle) * _WIDTH, 2), text.milliseconds(middle)
-    )
+    return Arm(name, is_named, css, trials, len(times), bars, round(at(middle) * _WIDTH, 2), text.milliseconds(middle))
 
 
 def _words(remedies: Mapping[str, object]) -> str:
