@@ -127,7 +127,7 @@ def _length(batch: Any) -> int:
 
 _MOST_ROWS, _MOST_VALUES = 64, 1 << 14
 _SHORTEST, _LONGEST = 16, 1 << 16
-# How much of the text itself may be of the value that pads, beside one for each row (an end mark, say).
+# How much of the text itself may equal the padding value, in addition to one per row (an end mark, say).
 _IN_TEXT = 0.02
 # A row with one value throughout tells nothing; with more such rows than this, neither does the tensor.
 _EMPTY_ROWS = 0.25

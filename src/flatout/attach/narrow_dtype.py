@@ -1,4 +1,4 @@
-"""Which narrower type would hold what is copied to the device, by a look at a few of its values."""
+"""Which narrower dtype would hold what is copied to the device without loss, judged by a few of its values."""
 
 from __future__ import annotations
 

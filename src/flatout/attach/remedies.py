@@ -1,4 +1,4 @@
-"""Brings a profile's remedies into this process: they are loaded by file location, as what watches it is.
+"""Brings the remedies of a profile into this process. They are loaded by file location, as this package is.
 
 Remedies wrap what is watched already, so that a run under a profile is measured like any other.
 """
@@ -48,20 +48,20 @@ def begin(wanted: str) -> None:
 
 
 def make_sites(wanted: Mapping[str, Any]) -> Any:
-    """More remedies, not in force yet and told to nobody: for arms that take turns."""
+    """More remedies, neither in force nor recorded yet: for arms that take turns."""
     make_importable()
     applying = importlib.import_module(f"{_PACKAGE}.remedies.applying")
     return applying.Sites(sys.modules["torch"], wanted, Patches, imports.after_import)
 
 
 def suspend(names: Collection[str]) -> None:
-    """Of those that are in force in this process, these pass everything through until they are no longer named."""
+    """Suspend these of the remedies in force until they are no longer named."""
     if _applied is not None:
         _applied.rest(names)
 
 
 def finish() -> None:
-    """The trial is over: what they found out may serve the next."""
+    """The trial is over: what the remedies learnt is kept for the next."""
     if _applied is not None:
         _applied.leave()
 

@@ -258,7 +258,7 @@ def detach() -> None:
 
 
 def end_recording() -> None:
-    """The process is about to leave without a word to Python: what it recorded is brought to its end."""
+    """The process is about to exit past Python: complete its recording."""
     if _session is not None:
         _session.close()
 

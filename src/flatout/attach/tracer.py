@@ -1,13 +1,13 @@
-"""The hot path: boundaries of the training thread are only noted down here, and made into phases later, in batches.
+"""The hot path: events of the training thread are only noted here, and turned into phases later, many at a time.
 
-Between two training steps the processor's caches hold the user's work, not ours, so every line of ours runs cold and
-costs several times what it would in a loop. A boundary is therefore two numbers appended to two lists, what happened
-and the moment; the state machine (`phases.py`) reads them a few dozen steps at a time. Two lists, because a garbage
-collection or a signal handler may come in between and log as well: the lists then still go together one to one.
+Between two training steps the CPU caches hold the user's work, so every line of ours runs cold and costs several times
+what it would in a loop. An event is therefore two numbers appended to two lists: what happened, and when. The state
+machine (`phases.py`) reads them every few dozen steps. Two lists, because a garbage collection or a signal handler may
+come in between and log as well: entry n of one list still belongs to entry n of the other.
 
-Of steps so short that looking would show, only one in a few is looked at closely (`pace.py`); the others are counted,
-and what interrupts them (a wait for the device, an evaluation, a checkpoint, the end of an epoch) is still seen.
-`owner` is the thread that trains, `looking` is the same while we look closely.
+Where steps are so short that tracing would show, only some are traced in full (`steps.py`); the others are counted, and
+what interrupts them (a wait for the device, an evaluation, a checkpoint, the end of an epoch) is still seen.
+`owner` is the thread that trains; `looking` is the same while steps are traced in full.
 """
 
 from __future__ import annotations

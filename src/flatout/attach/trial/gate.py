@@ -1,7 +1,7 @@
-"""Where a process that was started ahead of time waits until it is told what to try.
+"""The gate: a process that was started ahead of time waits here until it is told what to try.
 
-It has run the user's script up to here: torch is imported, nothing of it is used yet. Whatever differs between trials
-comes into force later, so a process that waited here is as good as one that was started for its trial.
+It has run the user's script up to the import of torch and used nothing of it yet. Whatever differs between trials takes
+effect later, so a process that waited here is as good as one started for its trial.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The script's loaders alone: how fast its batches come when nothing is done with them.
+"""The throughput of the script's loaders alone: how fast batches come when nothing is done with them.
 
-The first steps train as usual, which shows the loaders they train from and how many batches of each a step takes. The
-next batch the script asks for it never gets: from there on batches are taken from its own iterators, in the same turns
-as a step takes them, one right after the other. A loader that comes to its end begins anew. Then the trial is over.
+The first steps train as usual, which shows the loaders in use and how many batches of each a step takes. The next batch
+that the script requests it never gets: from there on batches are taken from its own iterators, in the same order as in
+a step, one right after the other. A loader that is exhausted begins again. Then the trial is over.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from typing import Any
 from ..batch import Path, count_at, find_samples
 from ..patching import Patches
 
-# The first step is not looked at: scripts do all kinds of things before it. An even number of others, for loaders
-# that take turns.
+# The first step is left out, as scripts do all kinds of things before it. An even number of others, for loaders that
+# alternate.
 _WATCHED_STEPS = 8
 TAKES_OVER_AFTER = 1 + _WATCHED_STEPS
-# Where some steps take no batch, one comes in so many steps at least, or it is not waited for.
+# Where some steps take no batch, this is how long one is waited for.
 _GIVES_UP_AFTER = 4 * TAKES_OVER_AFTER
 # Without a step for two minutes a trial is taken to hang.
 _MOST_S = 60.0
-# However quick the batches are, a shorter look tells little. More steps than these are not worth their place.
+# However quick the batches are, a shorter measurement tells little. More steps than these are not recorded.
 _LEAST_S = 1.0
 _MOST_STEPS = 4000
-# What was made ahead of time is no pace: it is taken first, for this part of the time at most.
+# Prefetched batches would overstate the throughput: they are taken first, for this share of the time at most.
 _DRAINED_SHARE = 1 / 3
-# Workers that have waited for room begin together and bring their batches in bursts: several are looked at.
+# Workers that waited for a free slot start together and deliver in bursts: several bursts are measured.
 _BURSTS = 4
 
 

@@ -1,8 +1,8 @@
-"""The script trains on batches that lie on the device already: what it could reach with a perfect loader.
+"""Replay: the script trains on batches that are on the device already, which shows what a perfect loader would reach.
 
-From the first backward pass on, the loader it trains from gives the same few batches over and over, as often as it
-would have given its own. The script's `.to(device)` finds the tensors there. An epoch that begins then starts no
-workers: they would load what nobody takes. For a trial that measures the ceiling: what is learnt is worth nothing.
+From the first backward pass on, the loader it trains from yields the same few batches over and over, as often as it
+would have yielded its own. The script's `.to(device)` finds the tensors there. An epoch that begins then starts no
+workers. This is for a trial that measures the ceiling: the trained weights are worthless.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A trial of the script: it is ended after so many steps, and what it learnt in them is kept for a comparison.
+"""A trial: the script ends after a number of steps, and the losses and weights it reached are kept for a comparison.
 
-Every backward pass leaves a copy of its loss on the device, read only when the trial is over: no step waits for it. At
-the end the weights are digested as well. Then the process leaves at once: what the script would do after its loop, such
-as a last evaluation, is no part of a trial.
+Every backward pass leaves a copy of its loss on the device. The copies are read when the trial is over: no step waits
+for them. At the end the weights are digested as well. Then the process exits at once: what the script would do after
+its loop, such as a last evaluation, is not part of a trial.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from .screening import Screening
 
 VARIABLE = "FLATOUT_TRIAL"
-# A digest of more than this would keep the trial waiting: of larger weights a part stands for all.
+# A digest of more bytes would take too long: larger weights are sampled.
 _DIGESTED_BYTES = 2 << 30
 _DIGESTED_EACH = 1 << 20
-# However slow they are, fewer tell nothing.
+# Fewer steps tell nothing, however slow they are.
 _FEWEST_STEPS = 8
 
 _OF_COMPILER = ("TORCHDYNAMO_", "TORCHINDUCTOR_", "TORCH_COMPILE", "TRITON_")
@@ -39,16 +39,16 @@ _trial: Trial | None = None
 
 
 class Trial:
-    """One process that trains; in others (workers, launchers) it never comes to a step."""
+    """One process that trains. In other processes (workers, launchers) no step ever happens."""
 
     def __init__(self, torch: Any, wanted: Mapping[str, Any]) -> None:
         self._torch = torch
         self._last_step = int(wanted["steps"])
-        # Ranks have to leave at the same step: one that left by its own clock would keep the others waiting for it.
+        # Ranks must end at the same step: one that left by its own clock would leave the others waiting.
         is_alone = os.environ.get("WORLD_SIZE", "1") == "1"
         self._seconds = float(wanted.get("seconds") or math.inf) if is_alone else math.inf
         self._began_s = 0.0
-        # So many steps are enough if so many seconds have passed since one of them; ranks have no clock in common.
+        # This many steps are enough if this many seconds have passed since step `counted_from`; ranks share no clock.
         enough: tuple[int, int, float] = tuple(wanted.get("enough") or (self._last_step, 0, 0.0))
         self._enough_steps, self._counted_from, self._enough_s = enough
         self._counted_s: float | None = None

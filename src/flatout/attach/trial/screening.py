@@ -1,8 +1,8 @@
-"""Arms that take turns within one process: remedies are switched on and off in mid-training, a few steps at a time.
+"""Arms that take turns within one process: remedies are switched on and off during training, a few steps at a time.
 
-A process has luck of its own, and starting one takes long. Arms that take turns share both. Each turn first lets its
-remedies come into force, then times some steps between two waits for the device. The order is drawn anew in each round,
-by numbers of our own, so that no arm always follows the same other one; all ranks draw the same.
+Two processes differ by chance, and starting one takes long; arms that take turns share one. Each turn first lets its
+remedies take effect, then times some steps between two syncs with the device. The order is drawn anew in each round by
+our own random generator, so that no arm always follows the same other one; all ranks draw the same order.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-# What a remedy needs to find the model's roots and begin, and the script as it is after one; what is timed then.
+# Steps before timing: a remedy has to find the model and begin, and the bare script has to recover from one. Then the
+# steps that are timed.
 _SETTLING, _SETTLING_BARE = 7, 3
 TIMED = 8
 _SEED = 20260

@@ -1,7 +1,7 @@
-"""What a dataset keeps of its samples, and how often that is of use: looked at now and then, from outside.
+"""What a dataset caches of its samples, and how often that is of use: looked at now and then, from outside.
 
-Nothing of the user's is ever called: only plain dicts and their plain keys, plain integers, and `functools.lru_cache`'s
-own counters are read, where they lie.
+Nothing of the user's is ever called. Only plain dicts and their plain keys, plain integers, and the counters of
+`functools.lru_cache` are read, where they are stored.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a sample costs where it is made: in the loader's workers, or in the main process with none."""
+"""What a sample costs where it is loaded: in the loader's workers, or in the training process without workers."""
 
 from __future__ import annotations
 

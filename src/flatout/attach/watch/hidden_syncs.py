@@ -1,7 +1,7 @@
-"""Finds synchronisations nobody wrote down (masks, nonzero, a device scalar used as a shape), in sampled steps.
+"""Finds hidden GPU syncs (masks, nonzero, a device scalar used as a shape) in sampled steps.
 
-For a step now and then, PyTorch's own sync debug mode is set to "warn" and its warnings are taken for ourselves:
-they never reach the user, and a user's "error" filter never sees them.
+For a step now and then, PyTorch's own sync debug mode is set to "warn" and its warnings are caught here: they never
+reach the user, and a user's "error" filter never sees them.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ class StageWatch:
         sample = self._hooks.sample
         if sample is not None:
             happened = {code & 31 for code in codes}
-            # A frozen part is called without gradients too; only beside eval() is that an evaluation.
+            # A frozen part is called without gradients too; only together with eval() is that an evaluation.
             if REQUEST_NO_GRAD in happened or (EVAL_CALLED in happened and sample.without_grad):
                 sample.evaluated = True
             if index < sample.index:

@@ -1,11 +1,11 @@
-"""Keeps what a trial writes away from the user's files: it goes to a scratch folder, and is seen in its place.
+"""The sandbox of a trial: what the script writes goes to a scratch folder, and is seen in its place.
 
-Within the trial the scratch folder lies over the file system: what was written is read back under its own name, what
-was removed is gone, and after the trial the user's files are as they were. It covers what Python does and the libraries
+Within the trial the scratch folder overlays the file system: what was written is read back under its own name, what was
+removed is gone, and after the trial the user's files are as they were. This covers what Python does and the libraries
 listed in `libraries`; programs in other languages that the script starts are named, not contained.
 
-Nothing of ours is raised into the script, with one exception: where it is not known how to keep a write away, the write
-fails rather than reach the user's file.
+Nothing of ours is raised into the script, with one exception: a write that we cannot redirect fails rather than reach
+the user's file.
 """
 
 from __future__ import annotations

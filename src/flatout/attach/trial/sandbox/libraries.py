@@ -1,4 +1,4 @@
-"""Libraries that write or read files by themselves, past Python: they are handed the path in the scratch folder.
+"""Libraries that read or write files by themselves, past Python: they are given the path in the scratch folder.
 
 One row for each: the function or method, which argument is the path, and what the library does with it.
 """
@@ -192,9 +192,9 @@ class Libraries:
             return f"file:{quote(self._where(file, way))}{'?' + parts.query if parts.query else ''}", False
         if self._is_too_large(path):
             return self._where(path, _READ), True
-        for beside in ("-wal", "-journal"):
-            if os.path.exists(path + beside):
-                self._where(path + beside, _UPDATE)
+        for suffix in ("-wal", "-journal"):
+            if os.path.exists(path + suffix):
+                self._where(path + suffix, _UPDATE)
         return self._where(path, _UPDATE), False
 
     def _is_too_large(self, path: str) -> bool:

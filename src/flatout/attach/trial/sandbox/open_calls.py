@@ -1,4 +1,4 @@
-"""`open` in all its forms: to read is to look through the overlay, to write is to get a mirror of one's own."""
+"""`open` in all its forms: reading goes through the overlay, writing goes to a copy in the scratch folder."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def _open_at(where: str, flags: int, mode: int, asked: Any) -> int:
 
 
 def contain_imports(overlay: Overlay, references: References) -> None:
-    """What was compiled is kept beside installed packages only, and a module that the script has written is found."""
+    """Bytecode is written for installed packages only, and a module that the script has written is found."""
     installed = tuple(f"{folder}/" for folder in {sys.prefix, sys.base_prefix})
     keep, get, open_code = SourceFileLoader.set_data, SourceFileLoader.get_data, io.open_code
 

@@ -20,7 +20,7 @@ _SANDBOX = __name__.rpartition(".")[0]
 
 
 def as_builtin(original: Any, call: Callable[..., Any], module: str) -> Any:
-    """Called in its stead; like a function written in C, it is no method where a class holds it."""
+    """Called instead of `original`; like a function written in C, it is not bound where a class holds it."""
     kind = type(
         "builtin_function_or_method",
         (),

@@ -1,4 +1,4 @@
-"""Programs that the script starts: those in Python are contained as well, the others are named as not contained."""
+"""Programs that the script starts: those in Python are contained too, the others are named as not contained."""
 
 from __future__ import annotations
 
