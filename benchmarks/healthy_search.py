@@ -28,7 +28,7 @@ from pathlib import Path
 from benchmarks.common.child import CHILDREN
 from benchmarks.common.results import RESULTS, table, write
 from benchmarks.common.trial_pool import BUDGET_S, Pool, grown, read
-from flatout.experiment.bench import Bench, Settings
+from flatout.experiment.bench import Settings, take_first_look
 from flatout.experiment.plan import Wishes
 from flatout.experiment.proof import prove_profile
 from flatout.experiment.request import Request
@@ -157,13 +157,13 @@ def searched(
     """One search, as `flatout fix` makes it."""
     wishes = Wishes(("numeric",), only=tuple(names))
     drawing = Drawing(pool, trials, gains, seed)
-    bench = Bench(Settings((pool.script,), wishes, BUDGET_S), drawing)
     report = planted(names)
+    bench, _ = take_first_look(Settings((pool.script,), wishes, BUDGET_S), drawing, lambda look: report)
     search = Search(bench, lambda look: report, drawing.in_turns)
     first: tuple[str, ...] = ()
     is_dry, failure = False, ""
     try:
-        search.run(search.look())
+        search.run(report)
         first = tuple(search.found.profile)
         if first:
             prove_profile(bench, search)
@@ -172,7 +172,7 @@ def searched(
     except Exception as error:
         failure = f"{type(error).__name__}: {error}"
     judged = sum(one.decision is not None for one in search.found.tried)
-    return Searched(first, tuple(search.found.profile), judged, len(bench.all), is_dry, failure)
+    return Searched(first, tuple(search.found.profile), judged, len(bench.made.all), is_dry, failure)
 
 
 @dataclass(frozen=True, slots=True)

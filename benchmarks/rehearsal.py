@@ -23,7 +23,7 @@ from benchmarks.common.results import table
 from benchmarks.common.spent import Spent, by_kind, each
 from flatout.app.demo import FOLDER
 from flatout.app.fix import seconds_in
-from flatout.experiment.bench import Bench, Settings
+from flatout.experiment.bench import Settings, take_first_look
 from flatout.experiment.plan import Wishes
 from flatout.experiment.proof import conclude, prove_profile
 from flatout.experiment.request import Request
@@ -252,9 +252,9 @@ class Searched:
 def searched(name: str, options: argparse.Namespace, seed: int) -> Searched:
     work, wishes = WORKLOADS[name], Wishes(tuple(options.allow))
     machine = Machine(work, options.start, options.processes, seed)
-    bench = Bench(Settings(("train.py",), wishes, seconds_in(options.budget)), machine, machine.clock)
+    settings = Settings(("train.py",), wishes, seconds_in(options.budget))
+    bench, report = take_first_look(settings, machine, machine.report, machine.clock)
     search = Search(bench, machine.report, machine.in_turns)
-    report = search.look()
     search.run(report)
     quality = prove_profile(bench, search) if search.found.profile else Quality()
     fix = conclude(bench, search, report, quality)

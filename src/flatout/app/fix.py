@@ -14,7 +14,7 @@ from pathlib import Path
 
 from flatout.app.fix_progress import Progress
 from flatout.errors import FlatoutError
-from flatout.experiment.bench import Bench, Settings
+from flatout.experiment.bench import Settings, take_first_look
 from flatout.experiment.plan import Wishes
 from flatout.experiment.proof import conclude, prove_profile
 from flatout.experiment.runner import prestarting_runner
@@ -84,15 +84,14 @@ def run_fix(asked: FixOptions) -> int:
     if made:
         progress.say(_SAY["resumed"].format(count=made))
     with sigterm_interrupts(), prestarting_runner(folder, asked.python, progress.begins) as maker:
-        bench = Bench(settings, maker)
-        search = Search(bench, maker.report, maker.in_turns, progress.found)
         try:
-            report = search.look()
+            bench, report = take_first_look(settings, maker, maker.report)
         except KeyboardInterrupt:
             return _interrupted(progress)
+        search = Search(bench, maker.report, maker.in_turns, progress.found)
         progress.budget_s = bench.settings.budget_s
         if asked.dry_run:
-            return _show_plan(search, report, progress, bench.all)
+            return _show_plan(search, report, progress, bench.made.all)
         quality, is_whole = Quality(), False
         try:
             search.run(report)
@@ -101,7 +100,7 @@ def run_fix(asked: FixOptions) -> int:
             is_whole = True
         except KeyboardInterrupt:
             search.found.ended = message("search.interrupted")
-            if not bench.of({}):
+            if not bench.made.of({}):
                 return _interrupted(progress)
     fix = conclude(bench, search, report, quality)
     progress.end()

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from flatout.app.fix import seconds_in, with_written
 from flatout.app.fix_progress import Progress
 from flatout.errors import FlatoutError
-from flatout.experiment.bench import Bench, Settings
+from flatout.experiment.bench import Settings, take_first_look
 from flatout.experiment.proof import check_quality, conclude, confirm
 from flatout.experiment.runner import prestarting_runner
 from flatout.experiment.search import Search
@@ -75,9 +75,8 @@ def _measured(settings: Settings, values: Mapping[str, object], progress: Progre
         TemporaryDirectory(prefix="flatout-verify-") as folder,
         prestarting_runner(Path(folder), python, progress.begins) as maker,
     ):
-        bench = Bench(settings, maker)
+        bench, report = take_first_look(settings, maker, maker.report)
         search = Search(bench, maker.report)
-        report = search.look()
         search.measure_bare()
         search.found.profile, search.found.ended = dict(values), message("search.verified")
         confirm(bench, search)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,37 +9,35 @@ from typing import Any
 
 import numpy as np
 
+from flatout.errors import FlatoutError
 from flatout.experiment.judge import is_repeatable, lossless_part, with_enough_losses, workers_found
 from flatout.experiment.plan import Wishes
 from flatout.experiment.request import Request
 from flatout.experiment.sizing import LOOK_WARM_UP, Sizes, sizes, tunes_itself, waits_an_epoch
-from flatout.experiment.statistics.calibration import calibrate_near, is_known
 from flatout.experiment.statistics.envelope import FEWEST_YARDSTICKS
-from flatout.experiment.statistics.rates import count_alike, even_out_steps
+from flatout.experiment.trial_store import TrialKey, TrialKind, TrialStore
 from flatout.experiment.turns import ROUNDS, Arms, count_timed_steps, count_turn_steps
 from flatout.records.message import Message, message
-from flatout.records.proof import By, Spread
 from flatout.records.report import RunReport
 from flatout.records.trial import Trial
 from flatout.remedies.catalogue import traits_of
+from flatout.words import english
 
 BARE = "as it is"
 KEPT = "kept so far"
 CEILING = "ceiling"
 FEED = "loaders alone"
-NUDGED = "nudged"
+PERTURBED = "nudged"
 # By a few of float32's last bits.
 LAST_BITS = 2.0**-20
 RESEEDED = "other random numbers"
 SCREENING = "remedies in turns"
-# Trials that are no arms: what they differ by says nothing of what arms differ by.
-_APART = (CEILING, FEED)
-# Yardsticks take other numbers from the second step on. They are as fast as any other trial of their profile.
-_YARDSTICKS = (NUDGED, RESEEDED)
 # Steps of up to so many seconds are quick.
 _QUICK_S = 0.06
 # A look: enough steps for a verdict, and no more than a part of the time there is: the first, and one under a profile.
 _LOOK_STEPS, _LOOK_SHARES, _LOOK_LEAST_S = 150, (0.06, 0.04), 4.0
+# What a script may take to start before that is known.
+_UNKNOWN_START_S = 60.0
 # One trial may take this part of the whole time; there are a dozen or two.
 TRIAL_SHARE = 0.08
 _HASTY = 0.4
@@ -51,8 +48,8 @@ _LONGEST_S = 25.0
 LOSSES, _LEEWAY, _SOON_S = 45, 1.3, 13.0
 # So many batches come again and again there, fewer where steps are slow; steps until the last of them is on the device.
 _REPLAYED, _COLLECTING = 8, 2
-# Trials that see pauses, and the part of the time that they may take; steps that are left out of one for other reasons.
-_PAUSE_TRIALS, _PAUSES_SHARE, _NEARLY = 4, 0.6, 0.8
+# Trials that see pauses, and the part of the time that they may take.
+_PAUSE_TRIALS, _PAUSES_SHARE = 4, 0.6
 _LEEWAY_FOR_PAUSES = 2.0
 # Losses with a profile in force that are compared with those of the bare script.
 _MET = 10
@@ -63,65 +60,107 @@ _PROOF_TRIALS = 1.8
 _FEWEST_SEEN, _SEEN_SHARE = 2, 0.2
 
 
-class Bench:
-    """Makes trials and keeps them by what was in force, so that none is made twice and all can be compared."""
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a search was asked for."""
 
-    def __init__(
-        self, settings: Settings, make: Callable[[Request], Trial], clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.settings = settings
-        self._make = make
+    command: tuple[str, ...]
+    wishes: Wishes = field(default_factory=Wishes)
+    budget_s: float = 600.0
+    metric: str | None = None
+    higher: bool = True
+    allow_writes: bool = False
+    # Part of the time that is kept for the proof at the end, unless that needs less.
+    reserve: float = 0.35
+    # Takes the place of `budget_s` where steps are quick: as much is learnt in less time.
+    quick_budget_s: float | None = None
+
+
+Make = Callable[[Request], Trial]
+
+
+class Budget:
+    """The time that a search has; its clock runs from the beginning."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._began_s = clock()
-        self._made: dict[str, list[Trial]] = {}
-        self.sizes: Sizes | None = None
-        self._workers: dict[str, int] = {}
-        self.all: list[Trial] = []
 
     @property
     def took_s(self) -> float:
         return self._clock() - self._began_s
 
+
+def take_first_look(
+    settings: Settings,
+    make: Make,
+    report_of: Callable[[Trial], RunReport],
+    clock: Callable[[], float] = time.monotonic,
+) -> tuple[Bench, RunReport]:
+    """Look at the script as it is: then it is known how long trials have to be, and how long all of them may take.
+
+    Raises FlatoutError if the script does not train.
+    """
+    budget = Budget(clock)
+    look = make(_request(settings, {}, "look", _LOOK_STEPS, _look_s(settings, {}), LOOK_WARM_UP, with_lines=True))
+    if not look.step_s:
+        ending = f"{look.ending}: {english(look.why)}"
+        raise FlatoutError(f"the script does not train as it is ({ending}); see {look.run}/output.txt")
+    report = report_of(look)
+    quick_s = settings.quick_budget_s
+    if quick_s is not None and float(np.median(look.step_s)) <= _QUICK_S:
+        settings = replace(settings, budget_s=quick_s)
+    bench = Bench(settings, make, sizes(look, report, TRIAL_SHARE * settings.budget_s), budget)
+    bench.made.all.append(look)
+    return bench, report
+
+
+class Bench:
+    """Makes trials, each long enough and within the time there is, and keeps them in `made`."""
+
+    def __init__(self, settings: Settings, make: Make, sizes: Sizes, budget: Budget | None = None) -> None:
+        self.settings = settings
+        self.sizes = sizes
+        self.made = TrialStore()
+        self._make = make
+        self._budget = budget or Budget()
+        self._workers: dict[str, int] = {}
+
+    @property
+    def took_s(self) -> float:
+        return self._budget.took_s
+
     @property
     def left_s(self) -> float:
         return self.settings.budget_s - self.took_s
-
-    def size_up(self, look: Trial, report: RunReport) -> None:
-        """After the first look it is known how long trials have to be, and how long all of them may take."""
-        quick_s = self.settings.quick_budget_s
-        if quick_s is not None and float(np.median(look.step_s)) <= _QUICK_S:
-            self.settings = replace(self.settings, budget_s=quick_s)
-        self.sizes = sizes(look, report, TRIAL_SHARE * self.settings.budget_s)
 
     def look(self, profile: Mapping[str, Any]) -> Trial:
         """A trial with the lines of the user's code watched, for a diagnosis; its speed is not used."""
         return self._ask(profile, "look", _LOOK_STEPS, self._look_s(profile), LOOK_WARM_UP, with_lines=True)
 
     def _look_s(self, profile: Mapping[str, Any]) -> float:
-        late_s = self.sizes.late_s(profile) if self.sizes is not None else 0.0
-        return max(_LOOK_LEAST_S, _LOOK_SHARES[bool(profile)] * self.settings.budget_s) + late_s
+        return _look_s(self.settings, profile) + self.sizes.late_s(profile)
 
     def trial(self, profile: Mapping[str, Any], arm: str, *, again: bool = False, losses: int = 0) -> Trial:
         """One of this profile: made before, unless it is to be made again. `losses`: so many steps at least."""
-        trials = self.of(profile)
+        trials = self.made.of(profile)
         if trials and not again:
             return trials[0]
         made = self._timed(profile, arm, len(trials), losses)
         if not trials and not waits_an_epoch(profile) and self._is_hasty(made):
             made = self._timed(profile, arm, len(trials), losses, self._speed_up([made]))
-        self._made.setdefault(_key(profile), []).append(made)
+        self.made.add(TrialKey.of(profile), made)
         if not profile and made.ended_well:
             self._learn_start(made)
         return made
 
     def _learn_carried(self, trial: Trial) -> None:
         kept = {(one.id, str(one.value)) for one in trial.states if one.live.get("carried")}
-        if self.sizes is not None and kept:
+        if kept:
             self.sizes = replace(self.sizes, carried=self.sizes.carried | kept)
 
     def _learn_start(self, bare: Trial) -> None:
         """The first look takes the longest to start: nothing is in the machine's caches, nothing was started ahead."""
-        assert self.sizes is not None
         start_s = max(1.0, bare.wall_s - sum(bare.step_s) - self.sizes.warm_up * self.sizes.step_s)
         self.sizes = replace(self.sizes, start_s=min(start_s, self.sizes.start_s))
 
@@ -136,9 +175,8 @@ class Bench:
         **more: Any,
     ) -> Trial:
         """One whose speed counts: it goes on until it has steps enough and has seen them for a while."""
-        assert self.sizes is not None
         sized = replace(self.sizes, warm_up=max(warm_up, self.sizes.warm_up))
-        step_s = sized.step_s / self._speed_up(self._like(profile))
+        step_s = sized.step_s / self._speed_up(self.made.nearest(profile))
         losses = max(losses, LOSSES if LOSSES * step_s < _SOON_S else 0, self.to_see(profile))
         fewest = max(losses, sized.fewest(profile) if speed_up is None else sized.about(profile, speed_up))
         return self._ask(
@@ -158,47 +196,36 @@ class Bench:
 
         Ranks have no clock in common, and end after so many steps whatever these take.
         """
-        assert self.sizes is not None
         return trial.ended_well and sum(trial.step_s) < _HASTY * self.sizes.window_s
 
     def ceiling(self, profile: Mapping[str, Any]) -> Trial:
         """The same on batches that lie on the device: what is left of the profile then is its arithmetic."""
         # What loads and brings the batches has no part in it. What gains in an evaluation has, which loads its own.
         kept = {name: value for name, value in profile.items() if not traits_of(name).feeds_batches}
-        found = self._made.setdefault(f"{CEILING} {_key(kept)}", [])
-        if not found:
-            assert self.sizes is not None
-            batches, speed_up = min(_REPLAYED, self.sizes.warm_up), self._speed_up(self.timed(profile))
+        key = TrialKey.of(kept, TrialKind.CEILING)
+        if not self.made.get(key):
+            batches, speed_up = min(_REPLAYED, self.sizes.warm_up), self._speed_up(self.made.timed(profile))
             warm_up, seen = batches + _COLLECTING, self.to_see(profile)
-            found.append(self._timed(kept, CEILING, 0, seen, speed_up, warm_up=warm_up, replays=batches))
-        return self._alike(found)[0]
+            self.made.add(key, self._timed(kept, CEILING, 0, seen, speed_up, warm_up=warm_up, replays=batches))
+        return self.made.alike(self.made.get(key))[0]
 
     def feed(self, profile: Mapping[str, Any]) -> Trial:
         """The script's loaders alone under this profile: no training is faster than its batches come."""
-        assert self.sizes is not None
-        found = self._made.setdefault(f"{FEED} {_key(profile)}", [])
-        if not found:
-            steps = self.sizes.about(profile, self._speed_up(self.timed(profile)))
-            found.append(self._ask(profile, FEED, steps, self._most_s(profile), self.sizes.warm_up, feeds=True))
-        return found[0]
+        key = TrialKey.of(profile, TrialKind.LOADERS_ALONE)
+        if not self.made.get(key):
+            steps = self.sizes.about(profile, self._speed_up(self.made.timed(profile)))
+            self.made.add(key, self._ask(profile, FEED, steps, self._most_s(profile), self.sizes.warm_up, feeds=True))
+        return self.made.get(key)[0]
 
-    def nudged(self, profile: Mapping[str, Any], by: float) -> list[Trial]:
-        """Those that were made with its weights moved by such a share: what such differences grow to by themselves."""
-        return list(self._made.get(f"{NUDGED} by {by} {_key(profile)}", []))
-
-    def nudge(self, profile: Mapping[str, Any], by: float) -> None:
-        """One more of them."""
-        found = self._made.setdefault(f"{NUDGED} by {by} {_key(profile)}", [])
-        found.append(self._timed(profile, NUDGED, len(found), LOSSES, nudged=by))
-
-    def reseeded(self) -> list[Trial]:
-        """Those that were made of the bare script with other random numbers from its second step on."""
-        return list(self._made.get(f"{RESEEDED} {_key({})}", []))
+    def perturb(self, profile: Mapping[str, Any], by: float) -> None:
+        """One more trial whose weights are moved by such a share after its first step."""
+        key = TrialKey.of(profile, TrialKind.PERTURBED, by)
+        self.made.add(key, self._timed(profile, PERTURBED, len(self.made.get(key)), LOSSES, nudged=by))
 
     def reseed(self, steps: int = 0) -> None:
-        """One more of them: what that luck does to the losses."""
-        found = self._made.setdefault(f"{RESEEDED} {_key({})}", [])
-        found.append(self._timed({}, RESEEDED, 0, max(steps, LOSSES), reseeded=len(found) + 1))
+        """One more of the bare script with other random numbers: what that luck does to the losses."""
+        key, seed = TrialKey.of({}, TrialKind.RESEEDED), len(self.made.reseeded()) + 1
+        self.made.add(key, self._timed({}, RESEEDED, 0, max(steps, LOSSES), reseeded=seed))
 
     def screening(self, profile: Mapping[str, Any], arms: Arms, instead_of: int, settling: int = 0) -> Trial | None:
         """Arms that take turns within one process, on top of a profile.
@@ -207,7 +234,6 @@ class Bench:
         """
         rounds = self._rounds(profile, arms, instead_of, settling)
         # Turns would be taken before what waits for an epoch is in force.
-        assert self.sizes is not None
         if rounds is None or self.sizes.waits(profile):
             return None
         seconds = self._screening_s(profile, arms, rounds, settling) + self._most_s(profile)
@@ -217,7 +243,6 @@ class Bench:
 
     def _rounds(self, profile: Mapping[str, Any], arms: Arms, instead_of: int, settling: int) -> int | None:
         """As many as there is time for."""
-        assert self.sizes is not None
         apart_s = instead_of * self.lasts_s(profile)
         for rounds in ROUNDS:
             needed_s = self.sizes.start_s + self._screening_s(profile, arms, rounds, settling)
@@ -226,7 +251,6 @@ class Bench:
         return None
 
     def _screening_s(self, profile: Mapping[str, Any], arms: Arms, rounds: int, settling: int) -> float:
-        assert self.sizes is not None
         step_s = self._step_s(profile)
         return step_s * count_turn_steps(
             arms, self.sizes.before(profile), rounds, max(settling, count_timed_steps(step_s)), settling
@@ -239,64 +263,17 @@ class Bench:
 
     def _step_s(self, profile: Mapping[str, Any]) -> float:
         """What a step takes under it, by its trials."""
-        assert self.sizes is not None
-        return self.sizes.step_s / self._speed_up(self.timed(profile))
-
-    def of(self, profile: Mapping[str, Any]) -> list[Trial]:
-        return self._made.get(_key(profile), [])
-
-    def timed(self, profile: Mapping[str, Any], steps: int = 0) -> list[Trial]:
-        """All whose speed is this profile's, its yardsticks too; of those that were to see pauses, with such steps."""
-        own = f" {_key(profile)}"
-        kinds = [made for key, made in self._made.items() if key.startswith(_YARDSTICKS) and key.endswith(own)]
-        every = [trial for made in (self.of(profile), *kinds) for trial in made]
-        return self._alike([one for one in every if len(one.step_s) >= _NEARLY * steps])
-
-    def _alike(self, trials: Sequence[Trial]) -> list[Trial]:
-        """As they are counted beside all others that were made."""
-        return count_alike(
-            trials, [one for key, made in self._made.items() if not key.startswith(FEED) for one in made]
-        )
-
-    def spread(self, under: Mapping[str, Any], steps: int = 0, by: By = "blocks", evenly: bool = False) -> Spread:
-        """What a profile differs by that all of `under` is part of, when it is simply run again.
-
-        `evenly`: in its pauses alone, as if ordinary steps were as long in all trials.
-        """
-        near, every = (self._arms(one, steps) for one in (under, {}))
-        return (
-            calibrate_near(even_out_steps(near), even_out_steps(every), by)
-            if evenly
-            else calibrate_near(near, every, by)
-        )
-
-    def knows_spread(self, under: Mapping[str, Any], steps: int = 0) -> bool:
-        """Whether that is known from such profiles alone."""
-        return is_known(self._arms(under, steps))
-
-    def _arms(self, under: Mapping[str, Any], steps: int) -> list[list[Trial]]:
-        profiles = [one for one in self._profiles() if dict(under).items() <= one.items()]
-        return [self.timed(profile, steps) for profile in profiles]
+        return self.sizes.step_s / self._speed_up(self.made.timed(profile))
 
     def to_see(self, profile: Mapping[str, Any], under: Mapping[str, Any] | None = None) -> int:
         """Steps in all of a trial that sees the pauses a profile is about; of that profile, or one `under` another."""
-        assert self.sizes is not None
         steps = self.sizes.sees(profile)
         return self.sizes.before(profile if under is None else under) + steps if steps else 0
 
-    def _profiles(self) -> list[dict[str, Any]]:
-        return [json.loads(key) for key in self._made if not key.startswith((*_APART, *_YARDSTICKS))]
-
-    def _like(self, profile: Mapping[str, Any]) -> list[Trial]:
-        """Its trials, or those of what is nearest to it: most of it, and nothing else."""
-        parts = [one for one in self._profiles() if one.items() <= dict(profile).items()]
-        return self.timed(max(parts, key=len)) if parts else []
-
     def lasts_s(self, profile: Mapping[str, Any], losses: int = 0) -> float:
         """What a trial of it will take: as long as the last one did, or by what is known of the script."""
-        assert self.sizes is not None
-        speed_up = self._speed_up(self._like(profile))
-        known = [trial.wall_s for trial in self.of(profile) if trial.wall_s]
+        speed_up = self._speed_up(self.made.nearest(profile))
+        known = [trial.wall_s for trial in self.made.of(profile) if trial.wall_s]
         most_s = self.sizes.start_s + self._most_s(profile)
         each_s = known[-1] if known else min(most_s, self.sizes.seconds_for(profile, speed_up))
         return max(each_s, self.sizes.start_s + losses * self.sizes.step_s / speed_up)
@@ -304,13 +281,13 @@ class Bench:
     def reserve_s(self, profile: Mapping[str, Any]) -> float:
         """What is kept for the proof of such a profile."""
         # What changes numbers is held against the lossless part: the bare script need not go as far.
-        bare, losses = self.of({}), self.losses_for(lossless_part(profile))
+        bare, losses = self.made.of({}), self.losses_for(lossless_part(profile))
         missing, seen = 1, self.bare_sees(profile)
         if not is_repeatable(bare):
             # Of a script that does not repeat itself it has to be known what it varies by.
             missing, losses = max(missing, FEWEST_YARDSTICKS - len(with_enough_losses(bare))), max(losses, LOSSES)
         if seen:
-            missing = max(missing, _FEWEST_SEEN - len(self.timed({}, seen)))
+            missing = max(missing, _FEWEST_SEEN - len(self.made.timed({}, seen)))
             losses = max(losses, self.to_see(profile, under={}))
         needed_s = _PROOF_TRIALS * self.lasts_s(profile) + missing * self.lasts_s({}, losses)
         return min(self.settings.reserve * self.settings.budget_s, needed_s)
@@ -320,10 +297,9 @@ class Bench:
 
         Each of its steps may take many times what one takes under the profile. What was seen already needs no time.
         """
-        assert self.sizes is not None
         each_s = self.sizes.start_s + self.to_see(profile, under={}) * self.sizes.step_s
         has_time, seen = _FEWEST_SEEN * each_s <= _SEEN_SHARE * self.settings.budget_s, self.sizes.sees(profile)
-        return seen if has_time or len(self.timed({}, seen)) >= _FEWEST_SEEN else 0
+        return seen if has_time or len(self.made.timed({}, seen)) >= _FEWEST_SEEN else 0
 
     def affords(
         self, profile: Mapping[str, Any], trials: int = 1, reserve_s: float | None = None, losses: int = 0
@@ -334,16 +310,14 @@ class Bench:
 
     def affords_look(self, profile: Mapping[str, Any]) -> bool:
         """Whether there is time to look again under it, and for a trial of what that may show."""
-        assert self.sizes is not None
-        steps_s = _LOOK_STEPS * self.sizes.step_s / self._speed_up(self.timed(profile))
+        steps_s = _LOOK_STEPS * self.sizes.step_s / self._speed_up(self.made.timed(profile))
         look_s = self.sizes.start_s + min(self._look_s(profile), steps_s + self.sizes.late_s(profile))
         return self.left_s - look_s - self.lasts_s(profile) > self.reserve_s(profile)
 
     def too_long(self, profile: Mapping[str, Any]) -> Message | None:
         """Why no trial of this profile fits into the time there is, if so."""
-        assert self.sizes is not None
         # Those that it is tried on top of are as slow as they were measured.
-        pauses_s = _PAUSE_TRIALS * self.sizes.seconds_for(profile, self._speed_up(self._like(profile)))
+        pauses_s = _PAUSE_TRIALS * self.sizes.seconds_for(profile, self._speed_up(self.made.nearest(profile)))
         if self.to_see(profile) and pauses_s > _PAUSES_SHARE * self.settings.budget_s:
             needed_s = pauses_s / _PAUSES_SHARE
             return message("tried.too_seldom", needed_s=needed_s)
@@ -355,18 +329,15 @@ class Bench:
 
     def losses_for(self, profile: Mapping[str, Any]) -> int:
         """Losses of the bare script that reach to where a profile that needs an epoch is in force; 0 for any other."""
-        assert self.sizes is not None
         return self.sizes.before(profile) + _MET if waits_an_epoch(profile) else 0
 
     def _speed_up(self, trials: Sequence[Trial]) -> float:
         """Of these over the bare script; 1.0 where nothing was measured."""
-        assert self.sizes is not None
         means_s = [sum(trial.step_s) / len(trial.step_s) for trial in trials if trial.ended_well]
         return max(1.0, self.sizes.step_s / max(1e-6, sum(means_s) / len(means_s))) if means_s else 1.0
 
     def _most_s(self, profile: Mapping[str, Any]) -> float:
         """A trial that has to see pauses may take longer, and one that has to wait for an epoch waits for it."""
-        assert self.sizes is not None
         most_s = min(_LONGEST_S, max(10.0, TRIAL_SHARE * self.settings.budget_s))
         most_s = max(most_s, _LEEWAY_FOR_PAUSES * self.to_see(profile) * self.sizes.step_s)
         later_s = self.sizes.late_s(profile) + self.sizes.settling_s(profile) + self.sizes.begins_s(profile)
@@ -375,49 +346,45 @@ class Bench:
     def _ask(
         self, profile: Mapping[str, Any], arm: str, steps: int, seconds: float, warm_up: int, **more: Any
     ) -> Trial:
-        settings = self.settings
-        start_s = self.sizes.start_s if self.sizes is not None else 60.0
         # Loaders that run alone want more of them than beside a training.
         is_tuned = any(tunes_itself(name, value) for name, value in profile.items()) and not more.get("feeds")
-        request = Request(
-            settings.command,
-            arm,
-            dict(profile),
-            steps=steps,
-            warm_up=warm_up,
-            seconds=seconds,
-            limit_s=max(60.0, 3 * (start_s + seconds)),
-            metric=settings.metric,
-            allow_writes=settings.allow_writes,
-            workers=self._workers if is_tuned else {},
-            **more,
+        workers = self._workers if is_tuned else {}
+        request = _request(
+            self.settings, profile, arm, steps, seconds, warm_up, self.sizes.start_s, workers=workers, **more
         )
         trial = self._make(request)
-        self.all.append(trial)
+        self.made.all.append(trial)
         self._learn_carried(trial)
-        if trial.ended_well and is_tuned and (found := workers_found(trial)) and self.sizes is not None:
+        if trial.ended_well and is_tuned and (found := workers_found(trial)):
             # The last word counts: what has become faster wants more of them.
             self._workers = found
             self.sizes = replace(self.sizes, is_settled=True)
         return trial
 
 
-def _key(profile: Mapping[str, Any]) -> str:
-    return json.dumps(dict(sorted(profile.items())), default=str)
+def _request(
+    settings: Settings,
+    profile: Mapping[str, Any],
+    arm: str,
+    steps: int,
+    seconds: float,
+    warm_up: int,
+    start_s: float = _UNKNOWN_START_S,
+    **more: Any,
+) -> Request:
+    return Request(
+        settings.command,
+        arm,
+        dict(profile),
+        steps=steps,
+        warm_up=warm_up,
+        seconds=seconds,
+        limit_s=max(60.0, 3 * (start_s + seconds)),
+        metric=settings.metric,
+        allow_writes=settings.allow_writes,
+        **more,
+    )
 
 
-# What a search was asked for.
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    command: tuple[str, ...]
-    wishes: Wishes = field(default_factory=Wishes)
-    budget_s: float = 600.0
-    metric: str | None = None
-    higher: bool = True
-    allow_writes: bool = False
-    # Part of the time that is kept for the proof at the end, unless that needs less.
-    reserve: float = 0.35
-    # Takes the place of `budget_s` where steps are quick: as much is learnt in less time.
-    quick_budget_s: float | None = None
+def _look_s(settings: Settings, profile: Mapping[str, Any]) -> float:
+    return max(_LOOK_LEAST_S, _LOOK_SHARES[bool(profile)] * settings.budget_s)

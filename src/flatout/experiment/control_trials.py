@@ -36,16 +36,16 @@ def make_control_trials(bench: Bench, profile: Mapping[str, Any], reserve_s: flo
     are those of the script.
     """
     for _ in range(MOST_CONTROLS):
-        made = with_enough_losses(bench.of(profile))
+        made = with_enough_losses(bench.made.of(profile))
         has_time = bench.affords(profile, max(1, FEWEST_YARDSTICKS - len(made)), reserve_s, LOSSES)
         if is_repeatable(made):
-            if has_time and not bench.nudged(profile, LAST_BITS):
-                bench.nudge(profile, LAST_BITS)
-            return [*made, *bench.nudged(profile, LAST_BITS)]
+            if has_time and not bench.made.perturbed(profile, LAST_BITS):
+                bench.perturb(profile, LAST_BITS)
+            return [*made, *bench.made.perturbed(profile, LAST_BITS)]
         if len(made) >= MOST_CONTROLS or not has_time:
             return made
         bench.trial(profile, KEPT if profile else BARE, again=True, losses=LOSSES)
-    return with_enough_losses(bench.of(profile))
+    return with_enough_losses(bench.made.of(profile))
 
 
 def check_losses(
@@ -61,7 +61,7 @@ def check_losses(
     """
     by = 0.0 if any(map(draws_other_numbers, trials)) else coarsest_rounding(trials[0].remedies)
     first = None
-    if not by or len(with_enough_losses(bench.nudged(lossless, by))) < FEWEST_YARDSTICKS:
+    if not by or len(with_enough_losses(bench.made.perturbed(lossless, by))) < FEWEST_YARDSTICKS:
         first = judge_envelope(own(), trials)
         if not by or first.verdict != "outside":
             return first
@@ -75,9 +75,9 @@ def check_losses(
 def _nudged(bench: Bench, profile: Mapping[str, Any], by: float, reserve_s: float) -> list[Trial]:
     """Made where they are missing and there is time: fewer than two would tell nothing."""
     for _ in range(MOST_CONTROLS):
-        made = with_enough_losses(bench.nudged(profile, by))
+        made = with_enough_losses(bench.made.perturbed(profile, by))
         missing = max(1, FEWEST_YARDSTICKS - len(made))
         if len(made) >= MOST_CONTROLS or not bench.affords(profile, missing, reserve_s, LOSSES):
             break
-        bench.nudge(profile, by)
-    return with_enough_losses(bench.nudged(profile, by))
+        bench.perturb(profile, by)
+    return with_enough_losses(bench.made.perturbed(profile, by))

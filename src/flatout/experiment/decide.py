@@ -51,19 +51,19 @@ def measure_until_sure(
     """
     pausing, by = pause_steps(bench, group), coarsest_rounding(one.id for one in group)
     # Where losses will have to be held against such a rounding, trials that are made anyway serve for that as well.
-    is_yardstick = by and before == lossless_part(before) and not is_repeatable(bench.of({}))
+    is_yardstick = by and before == lossless_part(before) and not is_repeatable(bench.made.of({}))
 
     def make(profile: Mapping[str, Any]) -> None:
         if profile is after:
             bench.trial(after, arm, again=True)
         elif is_yardstick and not steps:
-            bench.nudge(before, by)
+            bench.perturb(before, by)
         else:
             bench.trial(before, KEPT if before else BARE, again=True, losses=steps)
 
     if (steps := bench.to_see({one.id: one.value for one in group}, under=before)) > 0:
         # What came before saw too few pauses, if any: it counts only where it is as long.
-        for _ in range(_SEEN - len(bench.timed(before, pausing))):
+        for _ in range(_SEEN - len(bench.made.timed(before, pausing))):
             make(before)
     decision = judge_group(bench, group, before, after, tried)
     has_turns = not steps
@@ -73,8 +73,8 @@ def measure_until_sure(
         return decision
     for _ in range(_MOST_REPEATS - 1):
         # A large gain has to be seen twice, over what was seen twice, and no more; so has one that was foretold.
-        once = [one for one in (after, before) if mid_of(decision) > large and len(bench.timed(one)) == 1][:1]
-        is_open = _is_open(decision, bench.knows_spread(before, pausing))
+        once = [one for one in (after, before) if mid_of(decision) > large and len(bench.made.timed(one)) == 1][:1]
+        is_open = _is_open(decision, bench.made.knows_spread(before, pausing))
         if has_turns and not once and (is_open or is_unsure(decision)):
             has_turns = False
             if (by_turns := turns.together(group, after, 2 * (_MOST_REPEATS - 1))) is not None:
@@ -105,10 +105,10 @@ def judge_group(
 ) -> Decision:
     """`tried` remedies were planned so far: each has a chance to look good by luck, every time it is judged."""
     by, steps, arm = counted_by(one.id for one in group), pause_steps(bench, group), " + ".join(one.id for one in group)
-    arms = [bench.timed(profile, steps) for profile in (before, after)]
-    spread = bench.spread(before, steps, by, evenly=by == "total")
+    arms = [bench.made.timed(profile, steps) for profile in (before, after)]
+    spread = bench.made.spread(before, steps, by, evenly=by == "total")
     if by == "total":
-        (in_steps,) = judge_candidates(arms[0], [Candidate(arm, arms[1])], bench.spread(before, steps))
+        (in_steps,) = judge_candidates(arms[0], [Candidate(arm, arms[1])], bench.made.spread(before, steps))
         if in_steps.judgement == "harmful":
             return in_steps
         # What processes differ by in all their steps has nothing to do with pauses.
@@ -124,7 +124,6 @@ def judge_group(
 
 def pause_steps(bench: Bench, group: Sequence[Planned]) -> int:
     """Steps that hold enough of the pauses that they are about; 0 where they are about none."""
-    assert bench.sizes is not None
     return bench.sizes.sees({one.id: one.value for one in group})
 
 
@@ -170,8 +169,7 @@ def measure_distance(bench: Bench, profile: Mapping[str, Any], feed: Sequence[Tr
 
     Where the ceiling saw none of them, it is one of the steps alone.
     """
-    assert bench.sizes is not None
     at, by, seen = bench.ceiling(profile), counted_by(profile), bench.sizes.sees(profile)
-    if by == "total" and not (any(at.pause_s) and bench.timed(profile, seen)):
+    if by == "total" and not (any(at.pause_s) and bench.made.timed(profile, seen)):
         by, seen = "blocks", 0
-    return measure_ceiling(bench.timed(profile, seen), [at], feed, bench.spread(profile, seen, by), by)
+    return measure_ceiling(bench.made.timed(profile, seen), [at], feed, bench.made.spread(profile, seen, by), by)

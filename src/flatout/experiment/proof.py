@@ -110,30 +110,28 @@ def _arms(bench: Bench, profile: Mapping[str, Any]) -> tuple[list[Trial], list[T
     Where there is no time for the bare script to see them it counts without any: its time is less than it is, and so
     is the gain.
     """
-    assert bench.sizes is not None
-    bare, after = bench.timed({}, bench.bare_sees(profile)), bench.timed(profile, bench.sizes.sees(profile))
+    bare, after = bench.made.timed({}, bench.bare_sees(profile)), bench.made.timed(profile, bench.sizes.sees(profile))
     return [without_pauses(trial) for trial in bare] if _sees_none(bench, profile) else bare, after
 
 
 def _sees_none(bench: Bench, profile: Mapping[str, Any]) -> bool:
     """Whether the profile is about pauses, but the bare script has no time to see them."""
-    assert bench.sizes is not None
     return bench.sizes.sees(profile) > 0 and not bench.bare_sees(profile)
 
 
 def _spread(bench: Bench, profile: Mapping[str, Any]) -> Spread:
     # The bare script's, which was run again the most.
     by = "blocks" if _sees_none(bench, profile) else counted_by(profile)
-    return bench.spread({}, bench.bare_sees(profile), by)
+    return bench.made.spread({}, bench.bare_sees(profile), by)
 
 
 def _turn(bench: Bench, search: Search, is_remedied: bool) -> None:
     """Where losses will have to be compared, trials that are made anyway are made to serve for that as well."""
     profile = search.found.profile
     if is_remedied:
-        losses = 0 if profile == search.lossless() and is_repeatable(bench.of({})) else LOSSES
+        losses = 0 if profile == search.lossless() and is_repeatable(bench.made.of({})) else LOSSES
         bench.trial(profile, PROFILE, again=True, losses=losses)
-    elif any(map(draws_other_numbers, bench.of(profile))) and len(bench.reseeded()) < MOST_CONTROLS:
+    elif any(map(draws_other_numbers, bench.made.of(profile))) and len(bench.made.reseeded()) < MOST_CONTROLS:
         bench.reseed(_pauses(bench, profile))
     else:
         bench.trial({}, BARE, again=True, losses=_losses_of_bare(bench, search))
@@ -141,7 +139,7 @@ def _turn(bench: Bench, search: Search, is_remedied: bool) -> None:
 
 def _losses_of_bare(bench: Bench, search: Search) -> int:
     """What changes numbers is held against the lossless part: the script as it is need not go as far."""
-    own = 0 if is_repeatable(bench.of({})) else LOSSES
+    own = 0 if is_repeatable(bench.made.of({})) else LOSSES
     return max(own, bench.losses_for(search.lossless()), _pauses(bench, search.found.profile))
 
 
@@ -164,11 +162,11 @@ def conclude(bench: Bench, search: Search, report: RunReport, quality: Quality) 
     pauses = (
         (message("fix.pauses_in_after_alone"),)
         if _sees_none(bench, found.profile)
-        else _on_pauses(bare, after, bench.all, by)
+        else _on_pauses(bare, after, bench.made.all, by)
     )
     failures: dict[str, Message | str] = {
         trial.arm: message("trial.ended", ending=ENDINGS[trial.ending], why=trial.why)
-        for trial in bench.all
+        for trial in bench.made.all
         if not trial.ended_well
     }
     return Fix(
@@ -187,12 +185,12 @@ def conclude(bench: Bench, search: Search, report: RunReport, quality: Quality) 
         ceiling=found.ceiling,
         quality=quality,
         ended=found.ended,
-        trials=len(bench.all),
+        trials=len(bench.made.all),
         took_s=bench.took_s,
-        written=tuple(dict.fromkeys(file for trial in bench.all for file in trial.written)),
+        written=tuple(dict.fromkeys(file for trial in bench.made.all for file in trial.written)),
         sources=_sources(search.findings),
-        workers=workers_of(bench.of(found.profile), search.findings),
-        notices=(*pauses, *find_warnings(bench.all, found.profile, search.findings)),
+        workers=workers_of(bench.made.of(found.profile), search.findings),
+        notices=(*pauses, *find_warnings(bench.made.all, found.profile, search.findings)),
         failures=failures,
     )
 
@@ -215,7 +213,7 @@ def check_quality(bench: Bench, search: Search) -> Quality:
     """Bit for bit where that can be asked; else, and for what rounds differently, by the loss."""
     profile, settings = search.found.profile, bench.settings
     lossless = search.lossless()
-    after = bench.of(profile)
+    after = bench.made.of(profile)
     same = _identity(bench, lossless) if lossless else None
     is_identical = same is not None and same.verdict == "identical"
     found = None
@@ -225,24 +223,24 @@ def check_quality(bench: Bench, search: Search) -> Quality:
     if settings.metric is None:
         return Quality(same, found)
     # Losses of what changes nothing are the script's own, and so is its metric.
-    own = [*bench.timed({}), *(bench.timed(lossless) if is_identical and lossless != profile else ())]
+    own = [*bench.made.timed({}), *(bench.made.timed(lossless) if is_identical and lossless != profile else ())]
     return Quality(same, found, judge_metric(own, after, higher_is_better=settings.higher))
 
 
 def _identity(bench: Bench, lossless: Mapping[str, Any]) -> Identity:
     """Of the part that is to change nothing, where it was tried by itself or there is time for that."""
-    if not bench.of(lossless) and not bench.affords(lossless, reserve_s=0.0):
+    if not bench.made.of(lossless) and not bench.affords(lossless, reserve_s=0.0):
         return Identity("not comparable", 0, message("identity.no_time"))
-    return compare_bits(bench.of({}), bench.trial(lossless, "lossless part"))
+    return compare_bits(bench.made.of({}), bench.trial(lossless, "lossless part"))
 
 
 def _yardsticks(bench: Bench, search: Search, is_identical: bool) -> list[Trial]:
     """What the losses are held against; made where they are missing and there is time."""
-    if not any(map(draws_other_numbers, bench.of(search.found.profile))):
+    if not any(map(draws_other_numbers, bench.made.of(search.found.profile))):
         return make_control_trials(bench, search.lossless() if is_identical else {}, reserve_s=0.0)
-    while len(bench.reseeded()) < MOST_CONTROLS and bench.affords({}, reserve_s=0.0, losses=LOSSES):
+    while len(bench.made.reseeded()) < MOST_CONTROLS and bench.affords({}, reserve_s=0.0, losses=LOSSES):
         bench.reseed()
-    return bench.reseeded()
+    return bench.made.reseeded()
 
 
 # What a user should know of a profile that was kept, though the figures do not say it.

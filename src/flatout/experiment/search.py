@@ -67,22 +67,9 @@ class Search:
         self._tried_under: dict[str, dict[str, Any]] = {}
         self.found = Found(tell)
 
-    def look(self) -> RunReport:
-        """The script as it is. Raises FlatoutError if it does not train."""
-        bench = self._bench
-        look = bench.look({})
-        if not look.step_s:
-            raise FlatoutError(
-                f"the script does not train as it is ({look.ending}: {english(look.why)}); see {look.run}/output.txt"
-            )
-        report = self._report_of(look)
-        bench.size_up(look, report)
-        return report
-
     def plan(self, report: RunReport) -> Plan:
         self.findings += report.findings
         bench = self._bench
-        assert bench.sizes is not None
         bench.sizes = replace(bench.sizes, beats={**bench.sizes.beats, **beats_of(report, bench.sizes.epoch_steps)})
         plan = make_plan(report, self._bench.settings.wishes, self._settled(), self.found.profile)
         for one in plan.left_out:
@@ -152,9 +139,9 @@ class Search:
         """
         bench, now = self._bench, self.found.profile
         expected = [one.predicted.high for one in group if one.predicted is not None]
-        if not expected or (now and not bench.knows_spread(now)):
+        if not expected or (now and not bench.made.knows_spread(now)):
             return False
-        return math.log(max(expected)) < bench.spread(now).typical
+        return math.log(max(expected)) < bench.made.spread(now).typical
 
     def _is_changed(self) -> bool:
         """Whether so much was gained since the last look that what this one said of the rest is out of date."""
@@ -162,7 +149,7 @@ class Search:
         if now == self._looked_under or not bench.affords_look(now):
             return False
         step_s = [
-            arm_per_s(trials, "step") for trials in map(keep_measured, map(bench.timed, (self._looked_under, now)))
+            arm_per_s(trials, "step") for trials in map(keep_measured, map(bench.made.timed, (self._looked_under, now)))
         ]
         return step_s[1] > LARGE * step_s[0]
 
@@ -231,7 +218,7 @@ class Search:
             return False
         if judge_group(bench, helpful, before, after, self._planned).judgement == "harmful":
             return False
-        if self._drifts(bench.of(after)) is not None:
+        if self._drifts(bench.made.of(after)) is not None:
             return False
         self._tried_under |= {one.id: before for one in helpful}
         found.profile = after
@@ -300,14 +287,14 @@ class Search:
         before = dict(found.profile)
         same = None
         if all(one.safety == "lossless" for one in group):
-            same = compare_bits(bench.of(before), trial, bench.of({}))
+            same = compare_bits(bench.made.of(before), trial, bench.made.of({}))
             if same.verdict == "differs":
                 why = message("tried.changes_numbers", sentence=same.sentence)
                 return [Tried(one, "failed", why, identity=same) for one in group]
         decision = measure_until_sure(bench, self._turns, group, trial.arm, before, after, self._planned, is_brief)
         if decision.judgement == "kept":
             is_numeric = any(one.safety == "numeric" for one in group)
-            if is_numeric and (drift := self._drifts(bench.of(after))) is not None:
+            if is_numeric and (drift := self._drifts(bench.made.of(after))) is not None:
                 return [Tried(one, "failed", drift, decision) for one in group]
             found.profile = after
         return [as_tried(one, decision, before, group, same) for one in group]

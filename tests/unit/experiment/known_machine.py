@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from flatout.experiment.bench import Bench, Settings
+from flatout.experiment.bench import Bench, Settings, take_first_look
 from flatout.experiment.plan import Wishes
 from flatout.experiment.proof import conclude, prove_profile
 from flatout.experiment.request import Request
@@ -124,7 +124,8 @@ def fixed(
     machine: Machine, look: RunReport, budget_s: float = 600.0, metric: str | None = None, **wishes: tuple[str, ...]
 ) -> Fix:
     machine.looks.setdefault("", look)
-    return _fixed(machine, Bench(Settings(("train.py",), Wishes(**wishes), budget_s, metric), machine))
+    settings = Settings(("train.py",), Wishes(**wishes), budget_s, metric)
+    return _fixed(machine, *take_first_look(settings, machine, machine.report))
 
 
 def fixed_by_clock(machine: Machine, look: RunReport, budget_s: float, start_s: float) -> Fix:
@@ -137,12 +138,12 @@ def fixed_by_clock(machine: Machine, look: RunReport, budget_s: float, start_s: 
         now_s[0] += trial.wall_s + start_s
         return replace(trial, wall_s=trial.wall_s + start_s)
 
-    return _fixed(machine, Bench(Settings(("train.py",), Wishes(), budget_s), make, clock=lambda: now_s[0]))
+    settings = Settings(("train.py",), Wishes(), budget_s)
+    return _fixed(machine, *take_first_look(settings, make, machine.report, lambda: now_s[0]))
 
 
-def _fixed(machine: Machine, bench: Bench) -> Fix:
+def _fixed(machine: Machine, bench: Bench, report: RunReport) -> Fix:
     search = Search(bench, machine.report)
-    report = search.look()
     search.run(report)
     quality = prove_profile(bench, search) if search.found.profile else Quality()
     return conclude(bench, search, report, quality)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flatout.experiment.bench import Bench, Settings
+from flatout.experiment.bench import Settings, take_first_look
 from flatout.experiment.plan import Wishes, finest_first, worth_its_rounding
 from flatout.experiment.request import Request
 from flatout.experiment.search import Search
@@ -32,9 +32,10 @@ def _launching() -> RunReport:
 
 def _searched(machine: Turning, look: RunReport) -> Search:
     machine.looks[""] = look
-    bench = Bench(Settings(("train.py",), Wishes(("numeric",), without=("precision.bf16",))), machine)
+    settings = Settings(("train.py",), Wishes(("numeric",), without=("precision.bf16",)))
+    bench, report = take_first_look(settings, machine, machine.report)
     search = Search(bench, machine.report, machine.in_turns)
-    search.run(search.look())
+    search.run(report)
     return search
 
 
@@ -99,8 +100,9 @@ def test_what_is_doubtful_keeps_its_figure_where_no_time_is_left() -> None:
         return trial
 
     settings = Settings(("train.py",), Wishes(("numeric",), without=("precision.bf16",)), budget_s=900.0)
-    search = Search(Bench(settings, make, clock=lambda: now_s[0]), machine.report, machine.in_turns)
-    search.run(search.look())
+    bench, report = take_first_look(settings, make, machine.report, lambda: now_s[0])
+    search = Search(bench, machine.report, machine.in_turns)
+    search.run(report)
 
     tried = {one.planned.id: one for one in search.found.tried}
     assert tried["graphs.model"].state == "neutral" and tried["graphs.model"].gain is not None
@@ -128,9 +130,9 @@ def test_a_coarser_rounding_has_to_gain_more_than_a_finer_one(gain: float, kept:
 
     machine = Turning(seconds)
     machine.looks[""] = on_gpu("precision.tf32")
-    bench = Bench(Settings(("train.py",), Wishes(("numeric",))), machine)
+    bench, report = take_first_look(Settings(("train.py",), Wishes(("numeric",))), machine, machine.report)
     search = Search(bench, machine.report, machine.in_turns)
-    search.run(search.look())
+    search.run(report)
 
     assert set(search.found.profile) == kept
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from flatout.experiment.bench import Bench, Settings
+from flatout.experiment.bench import Settings, take_first_look
 from flatout.experiment.plan import Wishes
 from flatout.experiment.proof import conclude, prove_profile
 from flatout.experiment.request import Request
@@ -53,9 +53,8 @@ def test_a_loss_that_the_proof_finds_outside_undoes_what_is_numeric_only() -> No
     machine = Machine(lambda profile: STEP_S / 2.0 ** len(profile))
     machine.changed = {"precision.tf32"}
     machine.looks[""] = found("loader.prefetch", "precision.tf32")
-    bench = Bench(Settings(("train.py",), Wishes(("numeric",))), machine)
+    bench, _ = take_first_look(Settings(("train.py",), Wishes(("numeric",))), machine, machine.report)
     search = Search(bench, machine.report)
-    search.look()
     search.measure_bare()
     search.found.profile = {"loader.prefetch": 4, "precision.tf32": True}
 
@@ -79,9 +78,8 @@ def test_a_pause_in_a_faster_arm_does_not_count_against_it() -> None:
         return replace(trial, step_s=tuple(steps), pause_s=tuple(pauses))
 
     machine.looks[""] = found("loader.workers", workers=2)
-    bench = Bench(Settings(("train.py",)), with_pause)
+    bench, report = take_first_look(Settings(("train.py",)), with_pause, machine.report)
     search = Search(bench, machine.report)
-    report = search.look()
     search.run(report)
     quality = prove_profile(bench, search)
     fix = conclude(bench, search, report, quality)

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from flatout.errors import FlatoutError
-from flatout.experiment.bench import Bench, Settings
+from flatout.experiment.bench import Bench, Settings, take_first_look
 from flatout.experiment.request import Request
-from flatout.experiment.search import Search
 from flatout.experiment.sizing import Sizes, sizes
 from flatout.problems.cases import run
 from flatout.records.trial import Trial
@@ -280,12 +279,10 @@ def test_a_healthy_script_keeps_nothing_in_many_searches() -> None:
 
 def test_a_script_that_does_not_train_is_one_line() -> None:
     machine = Machine(lambda profile: STEP_S)
-    search = Search(
-        Bench(Settings(("train.py",)), lambda request: Trial("look", {}, "crashed", "boom")), machine.report
-    )
+    settings = Settings(("train.py",))
 
     with pytest.raises(FlatoutError, match=r"does not train as it is \(crashed: boom\)"):
-        search.look()
+        take_first_look(settings, lambda request: Trial("look", {}, "crashed", "boom"), machine.report)
 
 
 def test_no_trial_is_made_when_the_time_is_spent() -> None:
@@ -301,8 +298,7 @@ def test_what_begins_with_the_second_epoch_is_waited_for_or_left_out() -> None:
     loaders: dict[str, Any] = {"torch": {"training_loaders": [1]}}
     loaders["loaders"] = [{"id": 1, "dataset_len": 80, "batch_sampler_size": 8}]
     sized = sizes(Trial("look", {}, "stopped", step_s=(STEP_S,) * 20), replace(run().report, live=loaders), 48.0)
-    bench = Bench(Settings(("train.py",), budget_s=60.0), Machine(lambda profile: STEP_S))
-    bench.sizes = sized
+    bench = Bench(Settings(("train.py",), budget_s=60.0), Machine(lambda profile: STEP_S), sized)
     kept = {"memo.function": "train:targets"}
 
     assert sized.epoch_steps == 10
@@ -317,8 +313,7 @@ def test_what_begins_with_the_second_epoch_is_waited_for_or_left_out() -> None:
 def test_what_a_trial_has_left_for_the_next_need_not_be_waited_for_again() -> None:
     machine = Machine(lambda profile: STEP_S / (5.0 if "memo.function" in profile else 1.0))
     machine.told["memo.function"] = {"hits_from_step": 5, "carried": True}
-    bench = Bench(Settings(("train.py",)), machine)
-    bench.sizes = Sizes(10, 30, 5.0, STEP_S, 2.0, epoch_steps=100)
+    bench = Bench(Settings(("train.py",)), machine, Sizes(10, 30, 5.0, STEP_S, 2.0, epoch_steps=100))
     kept, other = ({"memo.function": f"train:{name}"} for name in ("targets", "others"))
     late_s = bench.lasts_s(kept)
 
@@ -333,9 +328,9 @@ def test_what_a_trial_has_left_for_the_next_need_not_be_waited_for_again() -> No
     ("step_s", "given_s", "budget_s"), [(0.05, 285.0, 285.0), (0.1, 285.0, 600.0), (0.05, None, 600.0)]
 )
 def test_quick_steps_take_less_time_unless_it_is_given(step_s: float, given_s: float | None, budget_s: float) -> None:
-    bench = Bench(Settings(("train.py",), quick_budget_s=given_s), Machine(lambda profile: step_s))
+    machine = Machine(lambda profile: step_s)
 
-    Search(bench, Machine(lambda profile: step_s).report).look()
+    bench, _ = take_first_look(Settings(("train.py",), quick_budget_s=given_s), machine, machine.report)
 
     assert bench.settings.budget_s == budget_s
 
@@ -359,8 +354,7 @@ def test_time_is_planned_by_what_steps_take_on_average(
 @pytest.mark.parametrize(("step_s", "batches"), [(0.02, 8), (0.8, 4)])
 def test_a_ceiling_is_timed_once_its_batches_are_on_the_device(step_s: float, batches: int) -> None:
     machine = Machine(lambda profile: step_s)
-    bench = Bench(Settings(("train.py",)), machine)
-    Search(bench, machine.report).look()
+    bench, _ = take_first_look(Settings(("train.py",)), machine, machine.report)
 
     bench.ceiling({"loader.workers": 4})
 
@@ -384,9 +378,9 @@ def test_of_two_that_cannot_hold_together_the_second_is_left_out() -> None:
 
 def test_what_changes_numbers_asks_no_more_of_the_bare_script_than_the_lossless_part_does() -> None:
     """Graphs begin after 80 steps; of a bare script that takes 1.3 s for each, the proof needs none of them."""
-    bench = Bench(Settings(("train.py",), budget_s=2000.0), Machine(lambda profile: 1.3))
     memo = {"memo.function": "engine:targets"}
-    bench.sizes = Sizes(4, 10, 5.0, 1.3, 8.0, epoch_steps=20, carried=frozenset(memo.items()))
+    sized = Sizes(4, 10, 5.0, 1.3, 8.0, epoch_steps=20, carried=frozenset(memo.items()))
+    bench = Bench(Settings(("train.py",), budget_s=2000.0), Machine(lambda profile: 1.3), sized)
 
     more_s = bench.reserve_s({**memo, "graphs.model": True}) - bench.reserve_s(memo)
 

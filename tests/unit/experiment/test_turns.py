@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flatout.experiment.bench import Bench, Settings
+from flatout.experiment.bench import Bench, Settings, take_first_look
 from flatout.experiment.decide import Turns
 from flatout.experiment.plan import Wishes
 from flatout.experiment.search import Search
@@ -26,9 +26,9 @@ def test_what_can_be_switched_is_weighed_in_one_process() -> None:
     machine = Turning(lambda profile: 0.05 / (1.04 if "precision.tf32" in profile else 1.0), noise=0.08)
     machine.looks[""] = found("precision.tf32", "layout.channels_last", "optimizer.fused")
     machine.refused["optimizer.fused"] = "the script sets fused itself"
-    bench = Bench(Settings(("train.py",), Wishes(("numeric",))), machine)
+    bench, report = take_first_look(Settings(("train.py",), Wishes(("numeric",))), machine, machine.report)
     search = Search(bench, machine.report, machine.in_turns)
-    search.run(search.look())
+    search.run(report)
 
     assert {one.planned.id: one.state for one in search.found.tried} == {
         "precision.tf32": "kept",
@@ -46,9 +46,9 @@ def test_what_can_rest_is_weighed_with_and_without_it_in_one_process(gain: float
     three = {"loader.pin", "transfer.async", "transfer.prefetch"}
     machine = Turning(lambda profile: 0.06 / (gain if three <= set(profile) else 1.0), noise=0.05)
     machine.looks[""] = found("loader.pin", "transfer.async")
-    bench = Bench(Settings(("train.py",)), machine)
+    bench, report = take_first_look(Settings(("train.py",)), machine, machine.report)
     search = Search(bench, machine.report, machine.in_turns)
-    search.run(search.look())
+    search.run(report)
 
     assert set(search.found.profile) == (three if kept else set())
     (turns,) = (one for one in machine.asked if one.arms)
@@ -67,9 +67,9 @@ def test_what_makes_the_device_quicker_waits_until_launching_no_longer_holds_it_
     machine = Turning(seconds)
     gpu, took = GpuUse(busy_share=0.7, sm_active=0.3), phases(forward=40, backward=50, optimizer=10)
     machine.looks[""] = machine.looks["graphs.model"] = replace(on_gpu("precision.tf32"), gpu=gpu, phases=took)
-    bench = Bench(Settings(("train.py",), Wishes(("numeric",))), machine)
+    bench, report = take_first_look(Settings(("train.py",), Wishes(("numeric",))), machine, machine.report)
     search = Search(bench, machine.report, machine.in_turns)
-    search.run(search.look())
+    search.run(report)
 
     assert {"graphs.model", "precision.tf32"} <= set(search.found.profile)
     first = next(one for one in machine.asked if one.arms or one.remedies)
@@ -82,9 +82,9 @@ def test_what_the_bare_script_differs_by_puts_off_nothing_once_something_is_kept
     calm, switched = found("gc.defer", gain=1.05), on_gpu("precision.tf32", "optimizer.fused")
     machine.looks["loader.prefetch"] = replace(switched, findings=(*calm.findings, *switched.findings))
     machine.looks[""] = found("loader.prefetch", gain=5.0)
-    bench = Bench(Settings(("train.py",), Wishes(("numeric",))), machine)
+    bench, report = take_first_look(Settings(("train.py",), Wishes(("numeric",))), machine, machine.report)
     search = Search(bench, machine.report, machine.in_turns)
-    search.run(search.look())
+    search.run(report)
 
     order = [one.arm for one in machine.asked]
     assert order.index("gc.defer") < order.index("remedies in turns")
@@ -93,9 +93,9 @@ def test_what_the_bare_script_differs_by_puts_off_nothing_once_something_is_kept
 def test_a_gain_that_was_foretold_is_seen_once_more_before_turns_are_taken() -> None:
     machine = Turning(lambda profile: 0.05 / (1.15 if "memory.keep" in profile else 1.0), noise=0.02)
     machine.looks[""] = found("memory.keep", gain=1.14)
-    bench = Bench(Settings(("train.py",)), machine)
+    bench, report = take_first_look(Settings(("train.py",)), machine, machine.report)
     search = Search(bench, machine.report, machine.in_turns)
-    search.run(search.look())
+    search.run(report)
 
     assert set(search.found.profile) == {"memory.keep"}
     arms = [one.arm for one in machine.asked]
@@ -105,8 +105,7 @@ def test_a_gain_that_was_foretold_is_seen_once_more_before_turns_are_taken() -> 
 @pytest.mark.parametrize(("gain", "judgement"), [(1.2, "kept"), (1.0, "neutral")])
 def test_graphs_are_weighed_in_turns_where_processes_differ_by_much(gain: float, judgement: str) -> None:
     machine = Turning(lambda profile: 0.05 / (gain if "graphs.model" in profile else 1.0), noise=0.15)
-    bench = Bench(Settings(("train.py",)), machine)
-    bench.sizes = Sizes(10, 30, 5.0, 0.05, 2.0)
+    bench = Bench(Settings(("train.py",)), machine, Sizes(10, 30, 5.0, 0.05, 2.0))
     graphs = [Planned("graphs.model", True, "numeric", "", "")]
 
     decision = Turns(bench, machine.in_turns).together(graphs, {"graphs.model": True}, instead_of=6)
@@ -117,7 +116,7 @@ def test_graphs_are_weighed_in_turns_where_processes_differ_by_much(gain: float,
 def test_turns_that_differ_by_themselves_count_for_nothing() -> None:
     machine = Turning(lambda profile: 0.05)
     machine.looks[""] = found("precision.tf32", "layout.channels_last")
-    bench = Bench(Settings(("train.py",), Wishes(("numeric",))), machine)
+    bench, report = take_first_look(Settings(("train.py",), Wishes(("numeric",))), machine, machine.report)
 
     def lucky(trial: Trial) -> dict[str, Trial]:
         arms = machine.in_turns(trial)
@@ -125,7 +124,7 @@ def test_turns_that_differ_by_themselves_count_for_nothing() -> None:
         return arms
 
     search = Search(bench, machine.report, lucky)
-    search.run(search.look())
+    search.run(report)
 
     assert not search.found.profile
     assert any(request.remedies == {"layout.channels_last": True} for request in machine.asked)
@@ -135,8 +134,7 @@ def test_turns_that_differ_by_themselves_count_for_nothing() -> None:
 def test_a_gain_that_is_more_than_luck_counts_all_the_same(gain: float, is_told: bool) -> None:
     """The machine is slower for some minutes, and faster again; what is kept in memory gains far more than that."""
     machine = Turning(lambda profile: 0.4 / (gain if "memory.keep" in profile else 1.0))
-    bench = Bench(Settings(("train.py",)), machine)
-    bench.sizes = Sizes(10, 30, 60.0, 0.4, 2.0)
+    bench = Bench(Settings(("train.py",)), machine, Sizes(10, 30, 60.0, 0.4, 2.0))
     keep = [Planned("memory.keep", True, "lossless", "", "")]
 
     def lucky(trial: Trial) -> dict[str, Trial]:
@@ -156,8 +154,7 @@ def test_a_gain_that_is_more_than_luck_counts_all_the_same(gain: float, is_told:
 
 def test_nothing_is_switched_in_what_was_recorded_once() -> None:
     machine = Turning(lambda profile: 0.05)
-    bench = Bench(Settings(("train.py",)), machine)
-    bench.sizes = Sizes(10, 30, 5.0, 0.05, 2.0)
+    bench = Bench(Settings(("train.py",)), machine, Sizes(10, 30, 5.0, 0.05, 2.0))
     able = [Planned(name, True, "numeric", name, "") for name in ("precision.tf32", "cudnn.benchmark")]
     turns = Turns(bench, machine.in_turns)
 

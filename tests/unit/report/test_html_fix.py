@@ -130,7 +130,7 @@ def test_every_arm_has_its_step_times_on_one_axis() -> None:
 
 
 def test_only_trials_of_the_script_itself_are_arms() -> None:
-    no_arms = (bench.CEILING, bench.FEED, bench.NUDGED, bench.RESEEDED, bench.SCREENING, "look")
+    no_arms = (bench.CEILING, bench.FEED, bench.PERTURBED, bench.RESEEDED, bench.SCREENING, "look")
 
     assert not any(is_arm(replace(BARE[0], arm=name)) for name in no_arms)
     assert all(is_arm(replace(BARE[0], arm=name)) for name in (bench.BARE, PROFILE_ARM, "loader.workers"))
