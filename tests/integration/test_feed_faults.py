@@ -22,6 +22,7 @@ from torch.utils.data import IterableDataset
 from flatout.feed.iterator import FeedIterator
 from flatout.feed.loader import DataLoader
 from flatout.feed.refusals import why_no_workers
+from flatout.words import english
 
 SRC = str(Path(__file__).parents[2] / "src")
 ENVIRON = {k: v for k, v in os.environ.items() if not k.startswith("FLATOUT_")} | {"PYTHONPATH": SRC}
@@ -284,14 +285,18 @@ def test_what_cannot_be_sent_to_spawned_workers_is_refused_with_the_reason() -> 
         iter(DataLoader(local, num_workers=1, multiprocessing_context="spawn"))
 
     why = why_no_workers(local, None, None, "spawn")
-    assert why is not None and "dataset cannot be sent" in why
+    assert why is not None and "dataset cannot be sent" in english(why)
     assert why_no_workers(local, None, None, "fork") is None
     assert not children()
 
 
 def test_an_unguarded_script_is_refused_beforehand(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
-    script.write_text("from flatout.feed.refusals import refusal\nprint(refusal([1], None, None, 'spawn'))\n")
+    script.write_text(
+        "from flatout.feed.refusals import why_no_workers\n"
+        "from flatout.words import english\n"
+        "print(english(why_no_workers([1], None, None, 'spawn')))\n"
+    )
 
     done = subprocess.run([sys.executable, str(script)], env=ENVIRON, capture_output=True, text=True, timeout=60)
 
@@ -312,7 +317,7 @@ class Sharded(IterableDataset[int]):
 def test_more_workers_are_refused_where_samples_would_come_twice() -> None:
     why = why_no_workers(Stream(), None, None, "fork")
 
-    assert why is not None and "get_worker_info" in why
+    assert why is not None and "get_worker_info" in english(why)
     assert why_no_workers(Sharded(), None, None, "fork") is None
 
 

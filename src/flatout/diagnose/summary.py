@@ -17,7 +17,7 @@ from flatout.diagnose.resources import gpu_use, host_use
 from flatout.diagnose.sites import call_sites, slowest_lines, stage_costs, stage_notices
 from flatout.diagnose.verdict import verdict, with_findings
 from flatout.records.evidence import Evidence
-from flatout.records.message import Message, message, verbatim
+from flatout.records.message import Message, message, restore, verbatim
 from flatout.records.report import (
     PHASES,
     GpuUse,
@@ -287,8 +287,8 @@ def remedy_states(run: StoredRun, ranks: Sequence[Rank]) -> tuple[RemedyState, .
                     safety=str(value.get("safety", "")),
                     value=value.get("value"),
                     state=str(value.get("state", "")),
-                    why=str(value.get("why", "")),
+                    why=restore(value.get("why", "")),
                     step=int(value.get("step") or 0),
-                    live=live if isinstance(live, dict) else {},
+                    live={name: restore(item) for name, item in live.items()} if isinstance(live, dict) else {},
                 )
     return tuple(latest.values())

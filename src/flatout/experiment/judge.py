@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
@@ -19,10 +18,10 @@ from flatout.records.report import Finding
 from flatout.records.trial import ENDINGS, Trial
 from flatout.remedies.catalogue import known, traits_of
 from flatout.remedies.loader.probe import DRAWS_OTHERS
+from flatout.remedies.loader.workers import WORKERS_SET
 from flatout.remedies.traits import Bottleneck
 
 _OF_PAUSES = "CA"  # findings on the loader of an evaluation
-_SETTLED = re.compile(r"num_workers \d+ → (\d+).*")
 # What loads and brings the batches: no faster than the device alone can use them.
 _FEEDING = (Bottleneck.LOADING, Bottleneck.TRANSFER)
 
@@ -55,7 +54,8 @@ def counted_by(names: Iterable[str]) -> By:
 
 def draws_other_numbers(trial: Trial) -> bool:
     """Whether samples drew other random numbers under this trial's remedies: then no loss can be the very same."""
-    return any(str(state.live.get("randomness", "")).startswith(DRAWS_OTHERS) for state in trial.states)
+    told = [state.live.get("randomness") for state in trial.states]
+    return any(isinstance(fact, Message) and fact.id == DRAWS_OTHERS for fact in told)
 
 
 def compare_bits(before: Sequence[Trial], trial: Trial, bare: Sequence[Trial] = ()) -> Identity:
@@ -77,13 +77,18 @@ def compare_bits(before: Sequence[Trial], trial: Trial, bare: Sequence[Trial] = 
 
 def workers_found(trial: Trial) -> dict[str, int]:
     """What loaders came to that find their workers while they run, by the line that makes them."""
-    said = {
-        place: _SETTLED.fullmatch(str(live))
+    return {
+        place: workers
         for state in trial.states
         if state.state == "applied" and tunes_itself(state.id, state.value)
-        for place, live in state.live.items()
+        for place, told in state.live.items()
+        if (workers := _workers_set(told)) is not None
     }
-    return {place: int(found.group(1)) for place, found in said.items() if found}
+
+
+def _workers_set(told: object) -> int | None:
+    """The number that the remedy gave a loader, by what it told of it."""
+    return int(told.args["after"]) if isinstance(told, Message) and told.id == WORKERS_SET else None
 
 
 def workers_of(trials: Sequence[Trial], findings: Iterable[Finding]) -> int | None:
@@ -101,9 +106,9 @@ def workers_of(trials: Sequence[Trial], findings: Iterable[Finding]) -> int | No
     }
     said = [
         [
-            int(found.group(1))
-            for place, live in state.live.items()
-            if _line(place) in loaders and (found := _SETTLED.fullmatch(str(live)))
+            workers
+            for place, told in state.live.items()
+            if _line(place) in loaders and (workers := _workers_set(told)) is not None
         ]
         for trial in trials
         for state in trial.states

@@ -20,7 +20,7 @@ from flatout.experiment.process import Exit
 from flatout.experiment.request import Request
 from flatout.experiment.sizing import settling
 from flatout.records.evidence import OomKill
-from flatout.records.message import Message, message, verbatim
+from flatout.records.message import Message, message, restore, verbatim
 from flatout.records.report import PHASES, RemedyState
 from flatout.records.trial import Ending, Trial
 from flatout.remedies.catalogue import known, traits_of
@@ -167,7 +167,9 @@ def without_long(seconds: Sequence[float]) -> tuple[float, ...]:
 
 def _states(told: Mapping[str, Any]) -> tuple[RemedyState, ...]:
     remedies = known()
-    return tuple(RemedyState(name, remedies[name].safety, None, state, why) for name, (state, why) in told.items())
+    return tuple(
+        RemedyState(name, remedies[name].safety, None, state, restore(why)) for name, (state, why) in told.items()
+    )
 
 
 # Steps, and the first of them that counts.

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from ..records.message import Message, message
 from .leaves import Path, leaves, map_tensors
 
 Wanted = Callable[[Path, torch.Tensor], bool]
@@ -105,7 +106,12 @@ class BringAhead:
     """
 
     def __init__(
-        self, torch: Any, looks: int, tell: Callable[..., None], give_up: Callable[[str], None], device: str = "cuda"
+        self,
+        torch: Any,
+        looks: int,
+        tell: Callable[..., None],
+        give_up: Callable[[Message], None],
+        device: str = "cuda",
     ) -> None:
         self._torch = torch
         self._looks_left = looks
@@ -137,12 +143,12 @@ class BringAhead:
         self._looks_left -= 1
         # The first batch of all may well seed its sampler.
         if not self._is_first and not self._torch.equal(before, self._torch.get_rng_state()):
-            self._stop("its sampler draws from the script's random numbers as it goes")
+            self._stop(message("device_prefetch.sampler_draws"))
             return batch
         self._is_first = False
         self._use = FirstUse()
         if not any(tensor.is_pinned() for _, tensor in leaves(batch)) and self._device_type == "cuda":
-            self._stop("batches are not pinned, so their copies would block (loader.pin)")
+            self._stop(message("device_prefetch.not_pinned"))
             return batch
         return self._use.watched(batch)
 
@@ -179,12 +185,12 @@ class BringAhead:
         devices = set(use.moves.values())
         if use.touched:
             path, name = next(iter(use.touched.items()))
-            self._stop(f"the script uses {_words(path)} on the host before it moves ({name})")
+            self._stop(message("device_prefetch.used_on_host", tensor=_words(path), function=name))
         elif use.again:
             path, name = next(iter(use.again.items()))
-            self._stop(f"the script uses {_words(path)} again after it has moved it ({name})")
+            self._stop(message("device_prefetch.used_again", tensor=_words(path), function=name))
         elif len(devices) != 1 or next(iter(devices)).type != self._device_type:
-            self._stop("the batch does not go straight to one CUDA device")
+            self._stop(message("device_prefetch.not_straight"))
         else:
             self._ways = set(use.moves) if self._ways is None else self._ways & set(use.moves)
             if self._looks_left == 0:
@@ -192,7 +198,7 @@ class BringAhead:
                 self._ahead = Ahead(device, lambda path, tensor: path in ways)
                 self._tell(device=str(device), tensors=len(ways))
 
-    def _stop(self, why: str) -> None:
+    def _stop(self, why: Message) -> None:
         self._looks_left = 0
         self._give_up(why)
 

@@ -12,6 +12,7 @@ import torch
 from torch.utils.data import IterDataPipe, MapDataPipe
 from torch.utils.data.dataloader import _DatasetKind
 
+from ..records.message import Message, message
 from .crew import Crew
 from .host_memory import Relief, Shortage
 from .iterator import FeedIterator
@@ -26,8 +27,6 @@ _RANDOM = (
     "with the same seed will differ. seeding='sample' makes them equal, whatever the workers; per_sample=False does as "
     "torch does"
 )
-_RENEWED = "the machine's memory ran short: {renewed} of {workers} workers were renewed, without what they had kept"
-_FEWER = "the machine's memory ran short: {workers} workers instead of {before}"
 
 
 class Feed:
@@ -55,8 +54,8 @@ class Feed:
         # The workers that the script asked for, where it gets others; and told, once, that some show its numbers.
         self.known_workers: int | None = None
         self.on_renumbered: Callable[[], None] | None = None
-        # Told when memory ran short: in words, what was done about it.
-        self.on_short: Callable[[str], None] | None = None
+        # Told what was done when memory ran short.
+        self.on_short: Callable[[Message], None] | None = None
         self._made = 0
         self._warned = self._is_renewing = False
         self._shortage: Shortage | None = None
@@ -146,11 +145,11 @@ class Feed:
         if relief.renewed:
             self._is_renewing = True
             iterator.renew(relief.renewed)
-            done = _RENEWED.format(renewed=relief.renewed, workers=relief.workers)
+            done = message("memory_short.renewed", renewed=relief.renewed, workers=relief.workers)
         else:
             if self.tuner is not None:
                 self.tuner.settle_for(relief.workers)
-            done = _FEWER.format(workers=relief.workers, before=iterator._num_workers)
+            done = message("memory_short.fewer", workers=relief.workers, before=iterator._num_workers)
             self._resize(iterator, relief.workers, iterator._prefetch_factor)
         if self.on_short is not None:
             self.on_short(done)

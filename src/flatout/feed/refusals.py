@@ -14,6 +14,8 @@ from typing import Any
 
 from torch.utils.data import IterableDataset
 
+from ..records.message import Message, message
+
 # What code names when it gives each worker its own share.
 _SHARDING = {
     "get_worker_info",
@@ -26,24 +28,18 @@ _SHARDING = {
 }
 
 
-def why_no_workers(dataset: Any, collate_fn: Any, worker_init_fn: Any, start_method: str) -> str | None:
-    """The reason in one sentence, None when workers can be started by `start_method`."""
+def why_no_workers(dataset: Any, collate_fn: Any, worker_init_fn: Any, start_method: str) -> Message | None:
+    """None when workers can be started by `start_method`."""
     if isinstance(dataset, IterableDataset) and not _is_sharded(dataset, worker_init_fn):
-        return (
-            f"an IterableDataset that is not sharded ({type(dataset).__qualname__} does not ask which worker it is in: "
-            f"get_worker_info) would give every sample once a worker"
-        )
+        return message("workers.not_sharded", dataset=type(dataset).__qualname__)
     if start_method == "fork":
         return None
     if not _main_is_guarded():
-        return (
-            f"workers started by {start_method!r} import the script again, and it has no "
-            f'`if __name__ == "__main__":` around what it does'
-        )
+        return message("workers.main_not_guarded", method=start_method)
     for what, value in (("dataset", dataset), ("collate_fn", collate_fn), ("worker_init_fn", worker_init_fn)):
         why = _unpicklable(value)
         if why is not None:
-            return f"its {what} cannot be sent to workers started by {start_method!r}: {why}"
+            return message("workers.unpicklable", argument=what, method=start_method, error=why)
     return None
 
 

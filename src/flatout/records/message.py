@@ -59,3 +59,10 @@ def _restored(value: Any) -> Any:
     if isinstance(value, dict):
         return float(value["float"]) if value.keys() == {"float"} else from_plain(value)
     return tuple(_restored(item) for item in value) if isinstance(value, list) else value
+
+
+def restore(value: Any) -> Any:
+    """Of a JSON value: what `to_plain` made is a message again, everything else stays as it is."""
+    if isinstance(value, dict) and value.keys() == {"id", "args"}:
+        return from_plain(value)
+    return [restore(item) for item in value] if isinstance(value, list) else value

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..records.message import Message, message
+
 if TYPE_CHECKING:
-    from ..records.message import Message
     from ..records.report import RunReport
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`value` is what to apply, None for no; `why` is one sentence without its full stop."""
+    """`value` is what to apply, None for no."""
 
     value: Any
     why: Message | str
@@ -26,12 +27,12 @@ def yes(value: Any, why: Message | str) -> Answer:
     return Answer(value, why)
 
 
-def no(why: Message | str) -> Answer:
+def no(why: Message) -> Answer:
     return Answer(None, why)
 
 
 def by_finding(
-    report: RunReport, remedy: str, otherwise: Message | str, evidence: str | None = None, value: Any = True
+    report: RunReport, remedy: str, otherwise: Message, evidence: str | None = None, value: Any = True
 ) -> Answer:
     """Yes if a finding of the run names this remedy, with the value that its evidence has under `evidence`."""
     for finding in report.findings:
@@ -82,7 +83,7 @@ def ran_on_gpu(report: RunReport) -> bool:
 # or not all of the time, so the gain cannot be predicted. A trial is cheap, for the precision can be switched during
 # training.
 
-WORDS = "the GPU computes in float32 for a good part of the time, its tensor cores hardly at all"
+WORDS = message("precision.tensor_cores_idle")
 _COMPUTES, _TENSOR_CORES_REST, _MOSTLY = 0.3, 0.02, 0.9
 
 

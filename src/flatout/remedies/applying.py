@@ -13,8 +13,9 @@ import sys
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from ..records.message import Message, to_plain
 from .catalogue import Remedy, known
-from .site import Patching, Refused, Site
+from .site import Patching, Refused, Site, error_text, say
 
 
 class Sites:
@@ -42,10 +43,10 @@ class Sites:
                 remedy.apply(site, value)
             except Refused as refused:
                 site.revert()
-                site.state, site.why = "refused", str(refused)
+                site.state, site.why = "refused", refused.why
             except Exception as error:
                 site.revert()
-                site.state, site.why = "failed", f"{type(error).__name__}: {error}"
+                site.state, site.why = "failed", error_text(error)
 
     def stepped(self, step: int) -> None:
         for _, _, site in self.all:
@@ -125,9 +126,9 @@ class Applied:
     def _changed(self, site: Site) -> None:
         remedy, _ = self._sites.of(site)
         if site.state == "reverted":
-            sys.stderr.write(f"flatout: {remedy.id} undone after {self._steps} steps: {site.why}\n")
+            sys.stderr.write(f"flatout: {remedy.id} undone after {self._steps} steps: {_reason(site)}\n")
         if site.state == "refused":
-            sys.stderr.write(f"flatout: {remedy.id} is not used: {site.why}\n")
+            sys.stderr.write(f"flatout: {remedy.id} is not used: {_reason(site)}\n")
         if self._trains and self._pid == os.getpid():
             self._write(site)
 
@@ -139,8 +140,19 @@ class Applied:
                 "safety": remedy.safety,
                 "value": value,
                 "state": site.state,
-                "why": site.why,
+                "why": site.plain_why,
                 "step": self._steps,
-                "live": site.live,
+                "live": {name: _plain(value) for name, value in site.live.items()},
             }
         )
+
+
+def _plain(value: object) -> object:
+    """As the recording holds it."""
+    if isinstance(value, Message):
+        return to_plain(value)
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _reason(site: Site) -> str:
+    return "" if site.why is None else say(site.why)

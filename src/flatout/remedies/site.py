@@ -6,12 +6,46 @@ goes on as it would have without.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any, Literal, Protocol
+
+from ..records.message import Message, message, to_plain, verbatim
+
+State = Literal["applied", "refused", "failed", "reverted"]
 
 
-class Refused(Exception):
-    """The remedy cannot be done right here; the words say why."""
+class Reasoned(Exception):
+    """Something cannot be done; `why` is the reason."""
+
+    def __init__(self, why: Message) -> None:
+        super().__init__(why)
+        self.why = why
+
+    def __str__(self) -> str:
+        return say(self.why)
+
+
+class Refused(Reasoned):
+    """The remedy cannot be applied correctly here."""
+
+
+def say(fact: Message | str) -> str:
+    """In English, for stderr. Only then are the words loaded."""
+    from ..words.render import english
+
+    return english(fact)
+
+
+def join_reasons(reasons: Sequence[Message]) -> Message:
+    """At least one, with semicolons between them."""
+    return reduce(lambda first, second: message("remedy.joined", first=first, second=second), reasons)
+
+
+def error_text(error: BaseException) -> Message:
+    """The error of somebody else's code, its first line."""
+    lines = str(error).strip().splitlines()
+    return verbatim(f"{type(error).__name__}: {lines[0][:200] if lines else ''}")
 
 
 class Patching(Protocol):
@@ -36,8 +70,8 @@ class Site:
         self.torch = torch
         # All that the profile asks for, this remedy's and the others': {id: value}.
         self.values = values
-        self.state = "applied"
-        self.why = ""
+        self.state: State = "applied"
+        self.why: Message | None = None
         self.live: dict[str, object] = {}
         self.step = 0
         # In a turn of the script without this remedy, within a process that has it.
@@ -48,6 +82,11 @@ class Site:
         self._undo: list[Callable[[], object]] = []
         self._each_step: list[Callable[[int], None]] = []
         self._at_leave: list[Callable[[], object]] = []
+
+    @property
+    def plain_why(self) -> object:
+        """As a recording holds it."""
+        return "" if self.why is None else to_plain(self.why)
 
     @property
     def in_force(self) -> bool:
@@ -84,14 +123,14 @@ class Site:
             self.live.update(live)
             self._changed(self)
 
-    def give_up(self, why: str) -> None:
+    def give_up(self, why: Message) -> None:
         """A guard has seen enough: revert, and say at which step and why."""
         if self.in_force:
             self.revert()
             self.state, self.why = "reverted", why
             self._changed(self)
 
-    def refuse(self, why: str) -> None:
+    def refuse(self, why: Message) -> None:
         """It turns out, once the training runs, that it cannot be done right here."""
         if self.in_force:
             self.revert()
@@ -106,7 +145,7 @@ class Site:
         try:
             return call()
         except Exception as error:
-            self.give_up(f"{type(error).__name__}: {error}")
+            self.give_up(error_text(error))
             return otherwise()
 
     def revert(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from ..records.message import message
 from .site import Site
 
 # torch.optim hides the module of this name behind its own namespace.
@@ -122,7 +123,7 @@ def when_called(site: Site, owner: Any, name: str, told: Callable[[Any], None]) 
 
 def refuse_when_set(site: Site) -> Callable[[Any], None]:
     """For the above: the script's own value is the one that holds."""
-    return lambda value: site.refuse(f"the script sets it itself, to {value!r}")
+    return lambda value: site.refuse(message("remedy.script_sets", value=value))
 
 
 # A script's own CUDA streams. With these, an implicit order between host and device may matter: a blocking call

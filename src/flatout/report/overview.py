@@ -117,7 +117,10 @@ def unmeasured_names(report: RunReport, timeline: Timeline | None) -> list[str]:
 def remedy_outcome(remedy: RemedyState) -> Message:
     """What became of a remedy of the run's profile, in one line."""
     if remedy.state == "applied":
-        live = ", ".join(f"{name} {value}" for name, value in remedy.live.items())
+        live = tuple(
+            message("remedy_state.told", name=name, value=tuple(told) if isinstance(told, list) else told)
+            for name, told in remedy.live.items()
+        )
         id = "remedy_state.applied_to" if live else "remedy_state.applied"
         more = {"live": live} if live else {}
         return Message(id, {"id": remedy.id, "value": _remedy_value(remedy.value), **more})

@@ -5,6 +5,6 @@ Nothing else in flatout makes a sentence of a fact, and nothing reads one.
 
 from __future__ import annotations
 
-from flatout.words.render import Language, chinese, english, render
+from .render import Language, chinese, english, render
 
 __all__ = ["Language", "chinese", "english", "render"]

@@ -14,8 +14,8 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from flatout.records.message import Message, from_plain, to_plain
-from flatout.words.render import english
+from ..records.message import Message, from_plain, to_plain
+from .render import english
 
 FACTS = "facts"
 _Record = TypeVar("_Record")

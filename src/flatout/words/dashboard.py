@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flatout.words.table import Words
+from .table import Words
 
 _DASHBOARD = {
     "other_language": Words("中文", "English"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flatout.words.table import Words
+from .table import Words
 
 _PAGE = {
     # The frame.

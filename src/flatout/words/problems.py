@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from functools import cache
 from types import ModuleType
 
-from flatout.words.table import ProblemWords, Words
+from .table import ProblemWords, Words
 
 # What detectors of several families say.
 TABLE = {
@@ -45,8 +45,8 @@ def problem_words() -> dict[str, ProblemWords]:
 
 
 def _families() -> Iterator[ModuleType]:
-    package = importlib.import_module("flatout.words")
+    package = importlib.import_module(__package__)
     for info in pkgutil.iter_modules(package.__path__):
-        module = importlib.import_module(f"flatout.words.{info.name}")
+        module = importlib.import_module(f"{__package__}.{info.name}")
         if hasattr(module, "PROBLEMS"):
             yield module

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Literal
 
-from flatout.records.message import VERBATIM, Message
-from flatout.words.figures import plain
-from flatout.words.table import Words
+from ..records.message import VERBATIM, Message
+from .figures import plain
+from .table import Words
 
 Language = Literal["en", "zh"]
 _COMMA: dict[Language, str] = {"en": ", ", "zh": "、"}
@@ -42,9 +42,14 @@ def render(fact: Message | str, language: Language) -> str:
 def tables() -> Mapping[str, Words]:
     """The tables of all modules of this package, as one."""
     every: dict[str, Words] = {}
-    package = importlib.import_module("flatout.words")
+    package = importlib.import_module(__package__)
     for info in pkgutil.iter_modules(package.__path__):
-        table: Mapping[str, Words] = getattr(importlib.import_module(f"flatout.words.{info.name}"), "TABLE", {})
+        try:
+            table: Mapping[str, Words] = getattr(importlib.import_module(f"{__package__}.{info.name}"), "TABLE", {})
+        except ImportError:
+            if __package__ == "flatout.words":
+                raise
+            continue  # in a script's process, which has remedies but not all of flatout
         assert not every.keys() & table.keys(), f"two tables have {sorted(every.keys() & table.keys())}"
         every |= table
     return every

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flatout.words.table import Words
+from .table import Words
 
 TABLE = {
     "source.default": Words("the default of {name}", "{name} 的默认值"),

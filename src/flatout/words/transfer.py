@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flatout.words.table import ProblemWords, Words, titles
+from .table import ProblemWords, Words, titles
 
 PROBLEMS = {
     "TR201": ProblemWords(

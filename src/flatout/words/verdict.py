@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import reduce
 
-from flatout.records.message import Message, message
-from flatout.records.report import Cost, Grounds, Verdict
-from flatout.words.render import chinese
-from flatout.words.table import Words
+from ..records.message import Message, message
+from ..records.report import Cost, Grounds, Verdict
+from .render import chinese
+from .table import Words
 
 _AMOUNT = Words(
     "{share:.0%} of each step ({ms:.3g} of {step_ms:.3g} ms)", "占每步的 {share:.0%}（{ms:.3g} / {step_ms:.3g} ms）"

@@ -10,6 +10,7 @@ import pytest
 from flatout.app.fix import FixOptions, _with_patch
 from flatout.experiment.judge import workers_of
 from flatout.experiment.proof import _sources
+from flatout.records.message import Message, message
 from flatout.records.plan import Planned
 from flatout.records.report import Location, RelatedLine, RemedyState
 from flatout.records.trial import Trial
@@ -78,11 +79,15 @@ def _trial(**live: object) -> Trial:
     )
 
 
+def _set(before: int, after: int) -> Message:
+    return message("workers.set", before=before, after=after)
+
+
 def test_workers_are_those_that_the_trials_settled_at() -> None:
     (finding,) = found("loader.workers").findings
     other = replace(finding, code="CA602", location=Location("train.py", 9))
     trials = [
-        _trial(**{"train.py:7": f"num_workers 0 → {count}", "train.py:9": "num_workers 0 → 16", "randomness": "none"})
+        _trial(**{"train.py:7": _set(0, count), "train.py:9": _set(0, 16), "randomness": "none"})
         for count in (12, 10, 11)
     ]
 
@@ -92,7 +97,7 @@ def test_workers_are_those_that_the_trials_settled_at() -> None:
 
 def test_of_several_loaders_that_one_line_makes_the_training_has_the_most_workers() -> None:
     (finding,) = found("loader.workers").findings
-    trial = _trial(**{"train.py:7": "num_workers 1 → 3", "train.py:7 (2)": "num_workers 2 → 12"})
+    trial = _trial(**{"train.py:7": _set(1, 3), "train.py:7 (2)": _set(2, 12)})
 
     assert workers_of([trial], [finding]) == 12
 

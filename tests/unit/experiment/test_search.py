@@ -14,6 +14,7 @@ from flatout.experiment.bench import Bench, Settings, take_first_look
 from flatout.experiment.request import Request
 from flatout.experiment.sizing import Sizes, sizes
 from flatout.problems.cases import run
+from flatout.records.message import message
 from flatout.records.trial import Trial
 from flatout.words import english
 from tests.unit.experiment.known_machine import STEP_S, Machine, fixed, found, on_gpu, states
@@ -54,7 +55,7 @@ def test_workers_are_doubled_as_long_as_that_helps() -> None:
 
 def test_later_trials_begin_with_the_workers_that_were_found() -> None:
     machine = Machine(lambda profile: STEP_S / (2.0 if profile else 1.0))
-    machine.told["loader.workers"] = {"train.py:7": "num_workers 0 → 6", "randomness": "none"}
+    machine.told["loader.workers"] = {"train.py:7": message("workers.set", before=0, after=6), "randomness": "none"}
 
     fix = fixed(machine, found("loader.workers", workers=2))
 
@@ -68,7 +69,7 @@ def test_what_the_last_trial_found_is_what_the_next_begins_with() -> None:
     class Growing(Machine):
         def __call__(self, request: Request) -> Trial:
             begins_with = max(request.workers.values(), default=4)
-            self.told["loader.workers"] = {"train.py:7": f"num_workers 0 → {begins_with + 1}"}
+            self.told["loader.workers"] = {"train.py:7": message("workers.set", before=0, after=begins_with + 1)}
             return super().__call__(request)
 
     machine = Growing(lambda profile: STEP_S / (2.0 if profile else 1.0))

@@ -12,6 +12,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from flatout.feed.device_prefetch import BringAhead, FirstUse, prefetch
 from flatout.feed.leaves import leaves, map_tensors
+from flatout.records.message import Message
+from flatout.words import english
 
 Pair = namedtuple("Pair", "image label")
 
@@ -106,8 +108,8 @@ class _Told:
     def tell(self, **live: object) -> None:
         self.live.update(live)
 
-    def give_up(self, why: str) -> None:
-        self.why = why
+    def give_up(self, why: Message) -> None:
+        self.why = english(why)
 
 
 class _Batches:

@@ -13,6 +13,7 @@ import torch.utils.data as data
 from flatout.feed.refusals import why_no_workers
 from flatout.remedies.loader.arguments import LeftAlone
 from flatout.remedies.loader.workers import refuse_hazards
+from flatout.words import english
 
 
 class Stream(data.IterableDataset[int]):
@@ -75,7 +76,9 @@ def test_what_every_worker_calls_first_may_share_the_stream_out(first: Any, is_r
 def test_whatever_is_raised_when_it_is_pickled_is_the_reason() -> None:
     why = why_no_workers(Odd(), None, None, "spawn")
 
-    assert why == "its dataset cannot be sent to workers started by 'spawn': RuntimeError: no copies"
+    assert why is not None and english(why) == (
+        "its dataset cannot be sent to workers started by 'spawn': RuntimeError: no copies"
+    )
     assert why_no_workers(Odd(), None, None, "fork") is None
 
 

@@ -13,6 +13,7 @@ from torch.utils.data import Dataset
 from flatout.feed import feeding
 from flatout.feed.feeding import Feed
 from flatout.feed.host_memory import Memory, Relief, Shortage
+from flatout.words import english
 
 
 class Clock:
@@ -137,4 +138,4 @@ def test_a_dataset_that_hoards_in_every_worker_stays_within_memory(
     assert [int(batch[0][0]) for batch in batches] == list(range(1600))
     assert min(free) > 0 and len(told) > 1
     assert len({int(batch[0][1]) for batch in batches}) > 6
-    assert told[0] == "the machine's memory ran short: 3 of 6 workers were renewed, without what they had kept"
+    assert english(told[0]) == "the machine's memory ran short: 3 of 6 workers were renewed, without what they had kept"

@@ -10,8 +10,10 @@ import torch
 
 from flatout.attach import imports
 from flatout.attach.patching import Patches
+from flatout.records.message import Message
 from flatout.remedies.catalogue import known
 from flatout.remedies.site import Site
+from flatout.words import english
 
 
 def site_for(name: str, value: Any) -> Site:
@@ -27,3 +29,19 @@ def applied(name: str, value: Any = True) -> Iterator[Site]:
         yield site
     finally:
         site.revert()
+
+
+def reason(site: Site) -> str:
+    """Why it is not in force, in English; empty where it is."""
+    return "" if site.why is None else english(site.why)
+
+
+def live_in_english(site: Site) -> dict[str, Any]:
+    """What it told of itself."""
+    return {name: _in_english(value) for name, value in site.live.items()}
+
+
+def _in_english(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_in_english(item) for item in value]
+    return english(value) if isinstance(value, Message) else value

@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from flatout.remedies.site import Site
-from tests.unit.remedies.applied import applied
+from tests.unit.remedies.applied import applied, live_in_english, reason
 
 SAMPLES, BATCH = 22, 4
 AUTO: dict[str, Any] = {"loader.workers": "auto"}
@@ -61,6 +61,6 @@ def gone_through(
         numpy.random.seed(3)
         seen = way(make())
     for site in sites:
-        assert site.why == ""
-        (told if told is not None else {}).update(site.live)
+        assert reason(site) == ""
+        (told if told is not None else {}).update(live_in_english(site))
     return seen

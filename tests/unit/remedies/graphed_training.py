@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from flatout.remedies.compute.graphed_model import GraphedCall
 from flatout.remedies.model.module_calls import replace_call
 from flatout.remedies.site import Site
-from tests.unit.remedies.applied import site_for
+from tests.unit.remedies.applied import reason, site_for
 from tests.unit.remedies.graph_tapes import CpuTapes
 
 
@@ -56,5 +56,5 @@ def both(
     compare = torch.equal if exact else torch.allclose
     assert all(compare(one, other) for one, other in zip(our_weights, weights, strict=True))
     assert torch.equal(our_state, state)
-    assert (call.replays > 3) is replays, (site.state, site.why, call.why_not)
+    assert (call.replays > 3) is replays, (site.state, reason(site), call.why_not)
     return site, call, model

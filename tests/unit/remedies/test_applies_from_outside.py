@@ -10,6 +10,7 @@ from flatout.problems.cases import run
 from flatout.problems.catalogue import problems
 from flatout.records.report import Finding, Location, RunReport, Snippet, SyncSite
 from flatout.remedies.catalogue import known
+from flatout.words import english
 
 HERE = Location("train.py", 7)
 NAMES = (
@@ -78,4 +79,4 @@ def test_workers_that_were_configured_and_never_arrived_are_brought_where_they_a
     answer = known()["loader.workers"].applies(report)
 
     assert answer.value == workers
-    assert "num_workers is configured as" in report.findings[0].cause
+    assert "num_workers is configured as" in english(report.findings[0].cause)

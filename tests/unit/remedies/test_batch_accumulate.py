@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from flatout.remedies.catalogue import known
 from flatout.remedies.site import Site
-from tests.unit.remedies.applied import applied
+from tests.unit.remedies.applied import applied, reason
 from tests.unit.remedies.training import steps_told_to
 
 FOUR = {"parts": 4, "batchnorm": "refuse"}
@@ -146,7 +146,7 @@ def test_batch_statistics_are_refused_unless_allowed() -> None:
     with applied("batch.accumulate", FOUR) as site, steps_told_to(site):
         ours, _, _ = _train(site, make)
 
-        assert site.state == "refused" and "batchnorm=allow" in site.why
+        assert site.state == "refused" and "batchnorm=allow" in reason(site)
     with applied("batch.accumulate", {"parts": 2, "batchnorm": "allow"}) as site, steps_told_to(site):
         allowed, _, _ = _train(site, make)
 
@@ -237,7 +237,7 @@ def test_what_parts_would_make_wrong_is_refused_and_trains_as_ever(make: Callabl
     with applied("batch.accumulate", FOUR) as site, steps_told_to(site):
         ours = run()
 
-        assert site.state == "refused" and why in site.why
+        assert site.state == "refused" and why in reason(site)
     assert ours == plain
 
 
@@ -277,7 +277,7 @@ def test_several_results_of_which_some_have_no_gradient() -> None:
     with applied("batch.accumulate", FOUR) as site, steps_told_to(site):
         parts = model(x)
 
-        assert site.in_force, site.why
+        assert site.in_force, reason(site)
     assert parts.keys() == whole.keys() and parts["name"] == "two"
     assert torch.allclose(parts["logits"], whole["logits"], atol=1e-6) and torch.equal(parts["best"], whole["best"])
     assert [parts[name].requires_grad for name in ("logits", "best", "fixed")] == [True, False, False]
@@ -306,7 +306,7 @@ def test_layers_that_are_called_one_by_one_have_no_model_around_them() -> None:
         for layer in layers:
             x = layer(x)
 
-        assert site.state == "refused" and "one by one" in site.why
+        assert site.state == "refused" and "one by one" in reason(site)
     assert torch.allclose(x, plain, atol=1e-6)
     assert not any("_compiled_call_impl" in vars(layer) for layer in layers)
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.unit.remedies.applied import applied
+from tests.unit.remedies.applied import applied, reason
 from tests.unit.remedies.test_batch_accumulate import FOUR, Net
 from tests.unit.remedies.training import steps_told_to
 
@@ -40,7 +40,7 @@ def test_a_table_of_as_many_rows_as_a_later_batch_is_not_split() -> None:
     with applied("batch.accumulate", FOUR) as site, steps_told_to(site):
         ours = run()
 
-        assert site.in_force, site.why
+        assert site.in_force, reason(site)
     assert ours == pytest.approx(plain, rel=1e-4)
 
 
@@ -66,7 +66,7 @@ def test_evaluation_may_begin_before_the_backward_pass() -> None:
     with applied("batch.accumulate", FOUR) as site, steps_told_to(site):
         ours = run()
 
-        assert site.in_force, site.why
+        assert site.in_force, reason(site)
     assert ours == pytest.approx(plain, rel=1e-4, abs=1e-6)
 
 
@@ -95,7 +95,7 @@ def test_a_batch_that_is_written_into_before_the_backward_pass_is_refused_in_tim
     with applied("batch.accumulate", FOUR) as site, steps_told_to(site):
         ours = run()
 
-        assert site.state == "refused" and "its arguments are changed in place" in site.why
+        assert site.state == "refused" and "its arguments are changed in place" in reason(site)
     assert ours == pytest.approx(plain, rel=1e-4)
 
 
@@ -112,5 +112,5 @@ def test_a_loss_that_is_kept_keeps_no_batch() -> None:
         del x
         gc.collect()
 
-        assert site.in_force, site.why
+        assert site.in_force, reason(site)
         assert [batch() for batch in batches] == [None] * 4

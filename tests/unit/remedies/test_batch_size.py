@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, SequentialSampler, TensorDataset
 
-from tests.unit.remedies.applied import applied
+from tests.unit.remedies.applied import applied, live_in_english
 
 DATA = TensorDataset(torch.arange(1000.0))
 TWICE = {"times": 2, "rate": "linear"}
@@ -21,7 +21,7 @@ def test_loaders_in_random_order_get_larger_batches() -> None:
 
     assert (train.batch_size, test.batch_size) == (32, 16)
     assert len(train) == 32
-    assert any(str(told) == "batch_size 16 → 32" for told in site.live.values())
+    assert any(str(told) == "batch_size 16 → 32" for told in live_in_english(site).values())
 
 
 def test_a_loader_made_again_from_another_is_not_made_larger_twice() -> None:
@@ -45,7 +45,7 @@ def test_what_is_left_alone_is_told(arguments: dict[str, Any], why: str) -> None
         loader = DataLoader(DATA, **arguments)
 
     assert loader.batch_size == arguments.get("batch_size")
-    assert any("left alone" in str(told) and why in str(told) for told in site.live.values())
+    assert any("left alone" in str(told) and why in str(told) for told in live_in_english(site).values())
 
 
 def test_a_sampler_in_order_is_an_evaluations() -> None:
@@ -108,11 +108,11 @@ def test_a_size_of_its_own_and_the_rate_that_goes_with_it(kind: str, rate: str, 
 
     assert loader.batch_size == 24 and during == [pytest.approx(0.5 * factor)]
     assert optimizer.param_groups[0]["lr"] == 0.5
-    assert "batch_size 16 → 24" in site.live.values()
+    assert "batch_size 16 → 24" in live_in_english(site).values()
 
 
 def test_the_size_it_has_already_changes_nothing() -> None:
     with applied("batch.size", {"times": 2, "rate": "auto", "size": 16}) as site:
         loader = DataLoader(DATA, 16, True)
 
-    assert loader.batch_size == 16 and site.live == {}
+    assert loader.batch_size == 16 and live_in_english(site) == {}

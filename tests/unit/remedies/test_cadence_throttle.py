@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from flatout.remedies.catalogue import known
-from tests.unit.remedies.applied import applied
+from tests.unit.remedies.applied import applied, reason
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_a_module_may_come_later(viewer: ModuleType) -> None:
 @pytest.mark.parametrize("name", ["missing", "limit", "View", "View.missing", "View.still", "Nobody.show"])
 def test_what_is_no_function_is_told(viewer: ModuleType, name: str) -> None:
     with applied("cadence.throttle", f"viewer_of_test:{name}=5") as site:
-        assert name in site.why
+        assert name in reason(site)
         assert not site.in_force
 
 
@@ -112,4 +112,4 @@ def test_what_can_be_used_only_once_is_left_alone(viewer: ModuleType) -> None:
             site.stepped(step)
             assert list(viewer.frames()) == [1]
 
-    assert "only once" in site.why
+    assert "only once" in reason(site)

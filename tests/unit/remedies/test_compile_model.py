@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from flatout.remedies.compute.compiled_model import _compile
 from flatout.remedies.compute.worth import graph_breaks
 from flatout.remedies.site import Site
-from tests.unit.remedies.applied import applied, site_for
+from tests.unit.remedies.applied import applied, reason, site_for
 from tests.unit.remedies.training import Net, steps_told_to, train
 
 
@@ -115,7 +115,7 @@ def test_what_cannot_be_compiled_runs_without(monkeypatch: pytest.MonkeyPatch, c
     losses = run(site, compiling=True)
 
     assert losses == plain
-    assert site.state == "reverted" and why in site.why
+    assert site.state == "reverted" and why in reason(site)
 
 
 @pytest.mark.usefixtures("backend")
@@ -126,7 +126,7 @@ def test_the_scripts_own_compiling_is_left_alone() -> None:
     with applied("compile.model", "default") as site:
         train(site, model, 6)
 
-        assert (site.state, site.why) == ("refused", "the script compiles the model itself")
+        assert (site.state, reason(site)) == ("refused", "the script compiles the model itself")
 
 
 def test_where_it_is_forbidden_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,6 +166,6 @@ def test_the_call_that_tries_it_out_leaves_nothing_behind() -> None:
     with applied("compile.model", "default") as site:
         compiled = trained(site)
 
-    assert site.live["since_step"] == 30 and not site.why
+    assert site.live["since_step"] == 30 and not reason(site)
     assert compiled[1:] == plain[1:]
     assert compiled[0] == pytest.approx(plain[0], rel=1e-4)

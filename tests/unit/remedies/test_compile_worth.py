@@ -7,7 +7,7 @@ import pytest
 from flatout.remedies.compute import worth as compile_worth
 from flatout.remedies.compute.worth import CompileWorth
 from flatout.remedies.site import Site
-from tests.unit.remedies.applied import site_for
+from tests.unit.remedies.applied import reason, site_for
 
 
 class Run:
@@ -69,7 +69,7 @@ def test_a_slower_one_is_undone_after_a_second_look(monkeypatch: pytest.MonkeyPa
     run.take(120)
 
     assert run.site.state == "reverted"
-    assert run.site.why == "a step takes 120 ms compiled and 100 ms without"
+    assert reason(run.site) == "a step takes 120 ms compiled and 100 ms without"
 
 
 def test_a_pause_in_one_block_does_not_decide(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ def test_one_that_never_settles_is_undone(monkeypatch: pytest.MonkeyPatch) -> No
         run.take(1)
         run.compilations += run.is_compiled
 
-    assert run.site.state == "reverted" and "still compiling after 100 steps" in run.site.why
+    assert run.site.state == "reverted" and "still compiling after 100 steps" in reason(run.site)
 
 
 def test_a_storm_later_on_is_the_end_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,4 +102,4 @@ def test_a_storm_later_on_is_the_end_of_it(monkeypatch: pytest.MonkeyPatch) -> N
     run.compilations += 1
     run.take(100)
 
-    assert run.site.state == "reverted" and "compiled 9 times more" in run.site.why
+    assert run.site.state == "reverted" and "compiled 9 times more" in reason(run.site)

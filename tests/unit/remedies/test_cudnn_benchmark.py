@@ -15,7 +15,7 @@ from flatout.records.evidence import Configured, Setting
 from flatout.records.report import Location
 from flatout.remedies.catalogue import known
 from flatout.remedies.site import Site
-from tests.unit.remedies.applied import applied
+from tests.unit.remedies.applied import applied, reason
 from tests.unit.remedies.training import steps_told_to
 
 
@@ -47,7 +47,7 @@ def test_shapes_that_keep_changing_switch_it_off() -> None:
     with applied("cudnn.benchmark") as site:
         _train(site, list(range(1, 25)))
 
-        assert site.state == "reverted" and "15 new shapes in 50 calls" in site.why
+        assert site.state == "reverted" and "15 new shapes in 50 calls" in reason(site)
         assert not torch.backends.cudnn.benchmark
 
 
@@ -77,7 +77,7 @@ def test_the_scripts_choice_holds(choose: Callable[[], None]) -> None:
         with applied("cudnn.benchmark") as site:
             choose()
 
-            assert site.state == "refused" and site.why.startswith("the script sets it itself")
+            assert site.state == "refused" and reason(site).startswith("the script sets it itself")
             assert not torch.backends.cudnn.benchmark
     finally:
         torch.backends.cudnn.deterministic = False

@@ -17,7 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from flatout.remedies.compute.graphed_model import GraphedCall
 from flatout.remedies.model.module_calls import replace_call
-from tests.unit.remedies.applied import site_for
+from tests.unit.remedies.applied import reason, site_for
 from tests.unit.remedies.graph_tapes import CpuTapes
 from tests.unit.remedies.graphed_training import Net, Train, both
 
@@ -244,7 +244,7 @@ def test_a_module_that_is_called_within_another_too(within_first: bool) -> None:
     site = site_for("graphs.model", True)
     ours, replays = train(site)
 
-    assert site.in_force, site.why
+    assert site.in_force, reason(site)
     assert ours == pytest.approx(plain, rel=1e-5) and min(replays) > 5
 
 

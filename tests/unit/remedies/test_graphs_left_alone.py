@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from flatout.remedies.compute.graphed_model import GraphedCall
 from flatout.remedies.model.module_calls import replace_call
-from tests.unit.remedies.applied import site_for
+from tests.unit.remedies.applied import reason, site_for
 from tests.unit.remedies.graph_tapes import CpuTapes
 from tests.unit.remedies.graphed_training import Net, both
 
@@ -64,7 +64,7 @@ def test_what_changes_later_ends_it(change: Callable[[Any], object], why: str) -
 
     site, _, _ = both(train, Reads)
 
-    assert site.state == "reverted" and why in site.why
+    assert site.state == "reverted" and why in reason(site)
 
 
 class Waits(Net):
@@ -147,7 +147,7 @@ def test_what_cannot_be_replayed_is_left_unharmed(kind: type[Net], state: str, w
 
     site, _, model = both(train, kind, replays=False)
 
-    assert (site.state, why in site.why) == (state, True), site.why
+    assert (site.state, why in reason(site)) == (state, True), reason(site)
     assert "_compiled_call_impl" not in vars(model)
 
 
@@ -177,7 +177,7 @@ def test_a_branch_that_goes_another_way_is_seen_at_the_next_comparison() -> None
             BRANCH["sign"][0] = -1.0
         model(torch.randn(16, 8)).square().mean().backward()
 
-    assert site.state == "reverted" and "a replay differs from the call itself" in site.why
+    assert site.state == "reverted" and "a replay differs from the call itself" in reason(site)
 
 
 def test_too_little_memory_is_told() -> None:
@@ -189,4 +189,4 @@ def test_too_little_memory_is_told() -> None:
     for _ in range(6):
         model(torch.randn(16, 8)).sum().backward()
 
-    assert site.state == "refused" and "1024 MiB" in site.why
+    assert site.state == "refused" and "1024 MiB" in reason(site)

@@ -12,12 +12,14 @@ from torch import nn
 
 from flatout.experiment.sizing import warm_up_steps
 from flatout.problems.cases import on_gpu, run
+from flatout.records.message import message
 from flatout.records.report import Finding, GpuUse, PhaseShare, RunReport
 from flatout.remedies.catalogue import known
 from flatout.remedies.compute import graphed_model as graphs
 from flatout.remedies.compute.graphed_model import GraphsWorth, check_module
 from flatout.remedies.site import Refused, Site
-from tests.unit.remedies.applied import applied, site_for
+from flatout.words import english
+from tests.unit.remedies.applied import applied, reason, site_for
 from tests.unit.remedies.graph_tapes import CpuTapes
 from tests.unit.remedies.training import Net, train
 
@@ -47,7 +49,7 @@ def test_a_run_that_waits_for_launches_asks_for_it() -> None:
 def test_other_runs_do_not(report: RunReport, why: str) -> None:
     answer = known()["graphs.model"].applies(report)
 
-    assert not answer.is_yes and why in answer.why
+    assert not answer.is_yes and why in english(answer.why)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +80,7 @@ def test_on_the_cpu_it_is_refused_and_the_training_goes_on() -> None:
     with applied("graphs.model") as site:
         losses = train(site, Net())
 
-        assert site.state == "refused" and "Net runs on the cpu" in site.why
+        assert site.state == "refused" and "Net runs on the cpu" in reason(site)
     assert losses == plain
 
 
@@ -100,7 +102,7 @@ def test_from_the_first_step_to_the_verdict(monkeypatch: pytest.MonkeyPatch) -> 
 
         assert site.live["since_step"] == 30 and site.live["recorded_at_step"] == 34
         assert site.live["first_replay"] == "identical" and site.live["compared_replays"] == 20
-        assert site.state == "reverted" and "ms replayed" in site.why
+        assert site.state == "reverted" and "ms replayed" in reason(site)
     assert losses == plain
 
 
@@ -145,7 +147,7 @@ class _Call:
     def __init__(self, records: bool = True) -> None:
         self.records = records
         self.steps = 0
-        self.why_not = "its arguments have another form at each call"
+        self.why_not = message("graphs.forms_change")
 
     @property
     def is_recorded(self) -> bool:
@@ -186,10 +188,10 @@ def test_slow_steps_are_timed_sooner() -> None:
 def test_a_slower_one_is_undone_after_a_second_look() -> None:
     site = _timed(0.011)
 
-    assert (site.state, site.why) == ("reverted", "a step takes 11 ms replayed and 10 ms without")
+    assert (site.state, reason(site)) == ("reverted", "a step takes 11 ms replayed and 10 ms without")
 
 
 def test_one_that_never_comes_to_be_recorded_is_undone() -> None:
     site = _timed(0.005, records=False)
 
-    assert site.state == "reverted" and "nothing could be recorded in 60 steps: its arguments" in site.why
+    assert site.state == "reverted" and "nothing could be recorded in 60 steps: its arguments" in reason(site)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from flatout.remedies.site import Site
-from tests.unit.remedies.applied import applied, site_for
+from tests.unit.remedies.applied import applied, reason, site_for
 from tests.unit.remedies.training import Net, steps_told_to, train
 
 
@@ -76,7 +76,7 @@ def test_a_model_that_needs_channels_first_gets_them_back() -> None:
     with applied("layout.channels_last") as site:
         losses = _train(site, model)
 
-        assert site.state == "reverted" and "Viewed failed under it (RuntimeError: view size" in site.why
+        assert site.state == "reverted" and "Viewed failed under it (RuntimeError: view size" in reason(site)
     assert model.first.weight.is_contiguous()
     plain = _picture(Viewed)
     assert losses == _train(site_for("layout.channels_last", True), plain)
@@ -92,14 +92,14 @@ def test_the_scripts_choice_holds() -> None:
             model(torch.ones(2, 3, 6, 6)).sum().backward()
             optimizer.step()
 
-        assert (site.state, site.why) == ("refused", "the script sets it itself")
+        assert (site.state, reason(site)) == ("refused", "the script sets it itself")
 
 
 def test_a_model_without_convolutions_is_refused() -> None:
     with applied("layout.channels_last") as site:
         train(site, Net(), 6)
 
-        assert site.state == "refused" and "no two-dimensional convolutions" in site.why
+        assert site.state == "refused" and "no two-dimensional convolutions" in reason(site)
 
 
 def _flat_gradients(model: nn.Module) -> Tensor:
@@ -128,7 +128,7 @@ def test_a_flat_view_of_weights_or_gradients_gives_it_up_and_works(look: Callabl
     with applied("layout.channels_last") as site:
         state, flat, weight = looked(site)
 
-    assert state == "reverted" and "takes a view" in site.why
+    assert state == "reverted" and "takes a view" in reason(site)
     # Adam makes much of a bias whose gradient is nothing but rounding.
     torch.testing.assert_close(flat, plain, rtol=0.0, atol=0.01)
     torch.testing.assert_close(weight, plain_weight, rtol=0.0, atol=0.01)
@@ -157,5 +157,5 @@ def test_weights_whose_memory_is_shared_stay_where_they_are(share: Callable[[Pic
     with applied("layout.channels_last") as site:
         _train(site, model, 6)
 
-        assert site.state == "refused" and "share their memory" in site.why
+        assert site.state == "refused" and "share their memory" in reason(site)
     assert model.first.weight.data_ptr() == place

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
+from flatout.records.message import verbatim
 from tests.unit.remedies.applied import applied
 from tests.unit.remedies.going_through import (
     ALL,
@@ -211,6 +212,6 @@ def test_a_remedy_that_is_given_up_in_mid_epoch_leaves_the_rest_as_it_was(kind: 
         return [[batch[:3] for epoch in first[1:] for batch in epoch], rest, [batch_of(one)[:3] for one in loader]]
 
     with applied("loader.workers", "auto") as site:
-        remedied = seen(lambda: site.give_up("seen enough"))
+        remedied = seen(lambda: site.give_up(verbatim("seen enough")))
 
     assert remedied == seen(lambda: None)

@@ -16,7 +16,7 @@ from flatout.feed.iterator import FeedIterator
 from flatout.remedies.loader import probe as loader_probe
 from flatout.remedies.loader.probe import LoaderProbe, probe_dataset
 from flatout.remedies.loader.probe_child import fingerprint
-from tests.unit.remedies.applied import applied
+from tests.unit.remedies.applied import applied, live_in_english
 
 
 class Slow(Dataset[Any]):
@@ -82,7 +82,7 @@ def test_the_number_follows_the_pace_of_the_loop(monkeypatch: pytest.MonkeyPatch
 
     assert begun_with == [2]  # a batch takes 16 ms: two make one every 10
     assert 4 <= found <= 32 and kept
-    (told,) = [value for name, value in site.live.items() if name.startswith("test_loader_workers.py:")]
+    (told,) = [value for name, value in live_in_english(site).items() if name.startswith("test_loader_workers.py:")]
     assert told == f"num_workers 0 → {found}"
     assert loader.num_workers == 0 and not loader.persistent_workers  # once it is undone
 
@@ -92,7 +92,11 @@ def test_loaders_of_training_and_evaluation_from_one_line_are_told_apart() -> No
         for _ in range(2):  # made again for every epoch
             for batch, shuffle, workers in ((4, True, 2), (1, False, 1)):
                 list(DataLoader(Slow(8), batch, shuffle=shuffle, num_workers=workers))
-        told = {name: str(value) for name, value in site.live.items() if name.startswith("test_loader_workers.py:")}
+        told = {
+            name: str(value)
+            for name, value in live_in_english(site).items()
+            if name.startswith("test_loader_workers.py:")
+        }
 
     first, second = sorted(told)
     assert second == f"{first} (2)"
@@ -115,7 +119,7 @@ def test_cheap_samples_get_no_workers() -> None:
         found = numbers(loader)
 
     assert found == list(range(100)) and loader.num_workers == 0
-    assert any("num_workers stays 0: a batch takes" in str(value) for value in site.live.values())
+    assert any("num_workers stays 0: a batch takes" in str(value) for value in live_in_english(site).values())
 
 
 def test_cheap_samples_of_workers_that_the_script_asked_for_come_in_memory_that_is_used_again() -> None:

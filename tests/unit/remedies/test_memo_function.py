@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 import torch
 
+from flatout.records.message import Message
 from flatout.remedies.catalogue import known
 from flatout.remedies.memo import call_key as asked
 from flatout.remedies.memo.content import Contents
 from flatout.remedies.memo.kept_calls import KeptCalls, MemoryRoom
-from tests.unit.remedies.applied import applied, site_for
+from flatout.words import english
+from tests.unit.remedies.applied import applied, live_in_english, reason, site_for
 from tests.unit.remedies.modules import Load, load
 
 __all__ = ["load"]
@@ -68,7 +70,7 @@ def test_results_come_back_as_copies(load: Load) -> None:
                 found[1]["parts"].clear()
                 site.stepped(3 * epoch + number + 1)
 
-    assert site.why == "" and module.Engine.targets is plain
+    assert reason(site) == "" and module.Engine.targets is plain
     assert (site.live["hits"], site.live["misses"]) == (9, 3)
     # Steps 4, 5 and 6 are computed again and compared.
     assert site.live["hits_from_step"] == 7
@@ -90,7 +92,7 @@ def test_what_it_reads_besides_its_arguments_counts(load: Load) -> None:
         caps, module.caps = module.caps, lambda points, size: caps(points, size) * 0
         nothing = engine.targets(batch)
 
-        assert site.state == "reverted" and "caps is another function than it was" in site.why
+        assert site.state == "reverted" and "caps is another function than it was" in reason(site)
 
     assert torch.equal(after[0], before[0] * 2)
     assert not torch.equal(wider[0], after[0])
@@ -101,8 +103,8 @@ def _calls(module: ModuleType, name: str, **more: Any) -> tuple[Callable[..., An
     ended: list[tuple[str, bool]] = []
     room = more.pop("room", MemoryRoom(lambda kind: 1 << 30))
 
-    def stop(calls: KeptCalls, why: str, is_refusal: bool) -> None:
-        ended.append((why, is_refusal))
+    def stop(calls: KeptCalls, why: Message, is_refusal: bool) -> None:
+        ended.append((english(why), is_refusal))
 
     calls = KeptCalls(site_for("memo.function", "x"), name, False, room, stop, **more)
     return calls.make(getattr(module, name)), calls, ended
@@ -338,7 +340,7 @@ def test_what_is_no_function_is_told(load: Load, value: str, why: str) -> None:
     module = load(TARGETS)
 
     with applied("memo.function", value.format(module.__name__)) as site:
-        assert why in site.why and site.state == "refused"
+        assert why in reason(site) and site.state == "refused"
 
 
 def test_what_never_comes_is_told() -> None:
@@ -346,7 +348,7 @@ def test_what_never_comes_is_told() -> None:
         for step in (1, 2, 3):
             site.stepped(step)
 
-        assert site.state == "refused" and "has not imported 'no_such_module_of_anybody'" in site.why
+        assert site.state == "refused" and "has not imported 'no_such_module_of_anybody'" in reason(site)
 
 
 def test_one_that_cannot_be_kept_does_not_end_the_others(load: Load) -> None:
@@ -360,7 +362,7 @@ def test_one_that_cannot_be_kept_does_not_end_the_others(load: Load) -> None:
             site.stepped(step)
 
         assert site.in_force and site.live["hits"] == 7
-        assert site.live["left"] == "other: it calls print (other, line 28)"
+        assert live_in_english(site)["left"] == "other: it calls print (other, line 28)"
 
 
 def test_it_ends_after_two_epochs_in_which_nothing_came_again(load: Load) -> None:
@@ -377,7 +379,7 @@ def test_it_ends_after_two_epochs_in_which_nothing_came_again(load: Load) -> Non
                 if site.in_force:
                     site.stepped(step)
 
-        assert site.state == "reverted" and "in two epochs of 3 batches" in site.why
+        assert site.state == "reverted" and "in two epochs of 3 batches" in reason(site)
         assert site.step == 7
 
 

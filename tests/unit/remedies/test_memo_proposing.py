@@ -11,6 +11,7 @@ from flatout.problems.cases import run
 from flatout.records.report import Finding, Location, RemedyState, RunReport
 from flatout.remedies.catalogue import known
 from flatout.remedies.memo.proposal import module_of
+from flatout.words import english
 
 ENGINE = """\
 import torch
@@ -96,14 +97,14 @@ def test_what_is_kept_already_stays(engine: Path) -> None:
 def test_else_the_reason_is_given(engine: Path, line: int, why: str) -> None:
     answer = known()["memo.function"].applies(run_with(found_at(engine, line)))
 
-    assert not answer.is_yes and why in answer.why
+    assert not answer.is_yes and why in english(answer.why)
 
 
 def test_without_a_finding_or_its_source_it_says_no(tmp_path: Path) -> None:
     applies = known()["memo.function"].applies
 
-    assert "no function" in applies(run_with()).why
-    assert "cannot be read here" in applies(run_with(found_at(tmp_path / "gone.py", 3))).why
+    assert "no function" in english(applies(run_with()).why)
+    assert "cannot be read here" in english(applies(run_with(found_at(tmp_path / "gone.py", 3))).why)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
 from flatout.remedies.memory.checkpointing import repeated_blocks
-from tests.unit.remedies.applied import applied
+from tests.unit.remedies.applied import applied, reason
 from tests.unit.remedies.training import steps_told_to
 
 RUNS = itertools.count()
@@ -78,7 +78,7 @@ def test_the_training_is_the_same_to_the_last_bit(parts: int) -> None:
     with applied("memory.checkpointing") as site, steps_told_to(site):
         ours = _trained(parts=parts)
 
-        assert site.in_force, site.why
+        assert site.in_force, reason(site)
         assert site.live == {"blocks": 4, "kinds": "Block"}
     assert ours == plain
     # Twice each in training, once in evaluation, and once to try it out.
@@ -237,7 +237,7 @@ def test_what_cannot_be_run_twice_is_refused_and_trains_as_ever(make: Callable[[
     with applied("memory.checkpointing") as site, steps_told_to(site):
         ours = _trained(make)
 
-        assert site.state == "refused" and why in site.why, site.why
+        assert site.state == "refused" and why in reason(site), reason(site)
     assert ours == plain
 
 
@@ -252,7 +252,7 @@ def test_what_is_written_into_later_than_at_first_is_told() -> None:
     with applied("memory.checkpointing") as site, steps_told_to(site):
         _trained(Sometimes)
 
-        assert site.state == "reverted" and "this step's gradients may be wrong" in site.why
+        assert site.state == "reverted" and "this step's gradients may be wrong" in reason(site)
 
 
 def test_evaluation_may_begin_before_the_backward_pass() -> None:
@@ -302,7 +302,7 @@ def test_with_a_batch_in_parts_as_well() -> None:
     with applied("memory.checkpointing") as site, applied("batch.accumulate", {"parts": 2, "batchnorm": "refuse"}):
         with steps_told_to(site):
             ours, _, _ = _trained(make)
-        assert site.in_force, site.why
+        assert site.in_force, reason(site)
 
     assert ours == pytest.approx(losses, rel=1e-4)
 

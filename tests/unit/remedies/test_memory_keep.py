@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from flatout.remedies.memory import kept_activations as keeping
 from flatout.remedies.site import Site
-from tests.unit.remedies.applied import applied
+from tests.unit.remedies.applied import applied, live_in_english, reason
 from tests.unit.remedies.training import steps_told_to
 
 _STEPS, _BLOCKS = 8, 16
@@ -117,12 +117,12 @@ def _kept(way: Way, **more: Any) -> tuple[Trained, Trained, Site]:
 def test_the_training_is_the_same_to_the_last_bit(way: Way) -> None:
     plain, ours, site = _kept(way)
 
-    assert site.state == "applied", site.why
+    assert site.state == "applied", reason(site)
     assert ours.is_like(plain)
     assert plain.runs == 2 * _STEPS * _BLOCKS
     # Two steps are looked on; in the third two of sixteen are kept and counted.
     assert ours.runs == 2 * 2 * _BLOCKS + (2 * _BLOCKS - 2) + (_STEPS - 3) * _BLOCKS
-    assert str(site.live["kept"]).startswith(f"{_BLOCKS} of {_BLOCKS} calls a step")
+    assert str(live_in_english(site)["kept"]).startswith(f"{_BLOCKS} of {_BLOCKS} calls a step")
 
 
 def test_no_more_is_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +148,7 @@ def test_no_more_is_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch)
 def test_what_would_be_another_training_is_left(way: Way, more: dict[str, Any], why: str) -> None:
     plain, ours, site = _kept(way, **more)
 
-    assert (site.state, why in site.why) == ("refused", True), site.why
+    assert (site.state, why in reason(site)) == ("refused", True), reason(site)
     assert ours.is_like(plain) and ours.runs == plain.runs
 
 
@@ -156,7 +156,7 @@ def test_a_part_whose_modules_cannot_be_seen_is_left() -> None:
     with applied("memory.keep") as site:
         _unseen(Block(), torch.ones(1, 8, requires_grad=True)).sum().backward()
 
-        assert site.state == "refused" and "cannot be seen" in site.why
+        assert site.state == "refused" and "cannot be seen" in reason(site)
 
 
 def test_too_little_room_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +164,7 @@ def test_too_little_room_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
     plain, ours, site = _kept(_checkpointed)
 
-    assert ours.is_like(plain) and site.state == "refused" and "GiB" in site.why
+    assert ours.is_like(plain) and site.state == "refused" and "GiB" in reason(site)
 
 
 def test_it_stops_when_memory_becomes_short(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +174,7 @@ def test_it_stops_when_memory_becomes_short(monkeypatch: pytest.MonkeyPatch) -> 
 
     plain, ours, site = _kept(_checkpointed)
 
-    assert ours.is_like(plain) and site.state == "reverted" and site.why == "memory became short"
+    assert ours.is_like(plain) and site.state == "reverted" and reason(site) == "memory became short"
 
 
 def test_without_a_graph_nothing_is_counted() -> None:

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.unit.remedies.applied import applied, site_for
+from tests.unit.remedies.applied import applied, live_in_english, reason, site_for
 from tests.unit.remedies.training import Net, steps_told_to, train
 
 # A CPU without bf16 of its own says so once.
@@ -214,7 +214,7 @@ def test_refused(make: Any, why: str) -> None:
         cast = model if not of_half else _Cast(model)
         train(site, cast, 6, loss_of=loss_of)
 
-        assert site.state == "refused" and why in site.why, site.why
+        assert site.state == "refused" and why in reason(site), reason(site)
     assert nn.Module.__call__.__qualname__ == "Module._wrapped_call_impl"
 
 
@@ -226,7 +226,7 @@ def test_a_switch_that_nobody_turned_is_no_choice(autocast: Callable[[], Any]) -
     with applied("precision.bf16") as site:
         train(site, around, 6)
 
-        assert site.in_force and "switched off" in str(site.live["autocast"])
+        assert site.in_force and "switched off" in str(live_in_english(site)["autocast"])
         assert around.model.seen[-1] is torch.bfloat16
     assert torch.amp.autocast_mode.autocast.__init__.__qualname__ == "autocast.__init__"
 
@@ -239,14 +239,14 @@ def test_source_that_cannot_be_read_is_no_harm(monkeypatch: pytest.MonkeyPatch) 
     with applied("precision.bf16") as site:
         train(site, _around(_SWITCHED["named"]), 6)
 
-        assert site.state == "refused" and "use its own option" in site.why
+        assert site.state == "refused" and "use its own option" in reason(site)
 
 
 def test_with_scaled_gradients_a_switch_is_left_to_the_script() -> None:
     with applied("precision.fp16") as site:
         train(site, _around(_SWITCHED["named"]), 6)
 
-        assert site.state == "refused" and "use its own option" in site.why
+        assert site.state == "refused" and "use its own option" in reason(site)
 
 
 class _Cast:
@@ -302,7 +302,7 @@ def test_a_model_that_fails_under_it_is_run_again_without() -> None:
     with applied("precision.bf16") as site:
         losses = train(site, model)
 
-        assert site.state == "reverted" and "failed under it (RuntimeError: Index put" in site.why
+        assert site.state == "reverted" and "failed under it (RuntimeError: Index put" in reason(site)
     assert losses == plain
     assert model.calls == 8
 
@@ -332,7 +332,7 @@ def test_a_loss_that_stays_infinite_gives_it_up() -> None:
     with applied("precision.bf16") as site:
         train(site, model, 14, between=breaks)
 
-        assert site.state == "reverted" and "no longer finite" in site.why
+        assert site.state == "reverted" and "no longer finite" in reason(site)
     assert model.seen[-1] is torch.float32
 
 

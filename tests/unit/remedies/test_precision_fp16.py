@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from flatout.records.message import verbatim
 from flatout.remedies.precision.fp16 import KEY
 from flatout.remedies.site import Site
-from tests.unit.remedies.applied import applied, site_for
+from tests.unit.remedies.applied import applied, reason, site_for
 from tests.unit.remedies.training import Net, steps_told_to, train
 
 _BEGUN = 4
@@ -164,7 +165,7 @@ def test_a_pass_within_a_pass_is_not_scaled_twice() -> None:
     plain = run(site_for("precision.fp16", True))
     with applied("precision.fp16") as site:
         scaled = run(site)
-        assert site.in_force, site.why
+        assert site.in_force, reason(site)
 
     for one, other in zip(scaled, plain, strict=True):
         torch.testing.assert_close(one, other, rtol=0.02, atol=0.02)
@@ -185,7 +186,7 @@ def test_two_optimizers_in_turn() -> None:
                 norms.append(float(nn.utils.clip_grad_norm_(judge.parameters(), 1e9)))
                 optimizer.step()
 
-        assert site.in_force, site.why
+        assert site.in_force, reason(site)
     assert max(norms) < 3 * min(norms)
 
 
@@ -216,7 +217,7 @@ def test_refused(make: Any, why: str) -> None:
     with applied("precision.fp16") as site:
         train(site, model, 6, optimizer)
 
-        assert site.state == "refused" and why in site.why, site.why
+        assert site.state == "refused" and why in reason(site), reason(site)
 
 
 def test_a_closure_is_refused() -> None:
@@ -236,7 +237,7 @@ def test_a_closure_is_refused() -> None:
         optimizer.step(closure)
         optimizer.step(closure)
 
-        assert site.state == "refused" and "closure" in site.why
+        assert site.state == "refused" and "closure" in reason(site)
     assert _hooks() == hooks
 
 
@@ -247,11 +248,11 @@ def _hooks() -> tuple[int, int]:
 
 def test_given_up_in_the_middle_of_a_step() -> None:
     with applied("precision.fp16") as site:
-        site.each_step(lambda step: site.give_up("enough") if step == 6 else None)
+        site.each_step(lambda step: site.give_up(verbatim("enough")) if step == 6 else None)
 
         losses = train(site, _net(), 8)
 
-        assert (site.state, site.why) == ("reverted", "enough") and len(losses) == 8
+        assert (site.state, reason(site)) == ("reverted", "enough") and len(losses) == 8
 
 
 def test_gradients_of_an_attacked_sample_give_it_up_before_they_are_scaled() -> None:
@@ -268,7 +269,7 @@ def test_gradients_of_an_attacked_sample_give_it_up_before_they_are_scaled() -> 
     with applied("precision.fp16") as site:
         seen = attacked(site)
 
-        assert site.state == "reverted" and "belong to no optimizer" in site.why
+        assert site.state == "reverted" and "belong to no optimizer" in reason(site)
     torch.testing.assert_close(seen, plain, rtol=0.02, atol=0.01)
 
 
@@ -279,7 +280,7 @@ def test_gradients_of_gradients_give_it_up() -> None:
         train(site, model, _BEGUN)
         model(torch.ones(4, 8)).sum().backward(create_graph=True)
 
-        assert site.state == "reverted" and "create_graph" in site.why
+        assert site.state == "reverted" and "create_graph" in reason(site)
     model.zero_grad()
 
 
@@ -289,7 +290,9 @@ def test_too_many_overflows_give_it_up() -> None:
     with applied("precision.fp16") as site:
         train(site, model, 120, loss_of=lambda out, y: (out * 1e4).pow(2).sum() * 1e8)
 
-        assert site.state == "reverted" and ("steps overflowed" in site.why or "finite" in site.why), site.why
+        assert site.state == "reverted" and ("steps overflowed" in reason(site) or "finite" in reason(site)), reason(
+            site
+        )
 
 
 def test_reverted_in_the_middle_all_is_as_it_was() -> None:

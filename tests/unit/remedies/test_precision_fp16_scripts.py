@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.unit.remedies.applied import applied, site_for
+from tests.unit.remedies.applied import applied, reason, site_for
 from tests.unit.remedies.training import Net, steps_told_to, train
 
 _BEGUN = 4
@@ -94,7 +94,7 @@ def test_hooks_on_results_are_refused(kind: type[Net]) -> None:
     with applied("precision.fp16") as site:
         losses = train(site, _net(kind))
 
-        assert site.state == "refused" and "would see scaled gradients" in site.why
+        assert site.state == "refused" and "would see scaled gradients" in reason(site)
     assert losses == plain
 
 
@@ -115,4 +115,4 @@ def test_a_hook_that_comes_later_gives_it_up(hook: Callable[[Any], None]) -> Non
         in_force_before = site.in_force
         hook(model)
 
-        assert in_force_before and not site.in_force and "would see scaled gradients" in site.why
+        assert in_force_before and not site.in_force and "would see scaled gradients" in reason(site)

@@ -12,7 +12,7 @@ from flatout.problems.cases import on_gpu, run
 from flatout.records.report import GpuUse
 from flatout.remedies.catalogue import known
 from flatout.remedies.site import Refused
-from tests.unit.remedies.applied import applied, site_for
+from tests.unit.remedies.applied import applied, reason, site_for
 
 
 def _state() -> tuple[object, ...]:
@@ -103,7 +103,7 @@ def test_the_scripts_choice_holds(choose: Callable[[], None], value: str) -> Non
         with applied("precision.tf32") as site:
             choose()
 
-            assert site.state == "refused" and site.why == f"the script sets it itself, to {value}"
+            assert site.state == "refused" and reason(site) == f"the script sets it itself, to {value}"
             # Reading raises where two of torch's names disagree.
             assert _state()[:2] == ("highest", False)
     finally:

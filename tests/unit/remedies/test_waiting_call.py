@@ -11,6 +11,7 @@ from flatout.problems.cases import run
 from flatout.records.message import message
 from flatout.records.report import Finding, Location, RelatedLine, RunReport
 from flatout.remedies.catalogue import known
+from flatout.words import english
 
 _VIEWER = """
 class View:
@@ -61,7 +62,7 @@ def test_others_are_for_the_user_to_name(tmp_path: Path, line: str, called: str)
     answer = known()["cadence.throttle"].applies(found(tmp_path, line, called))
 
     assert not answer.is_yes
-    assert "only you" in answer.why
+    assert "only you" in english(answer.why)
 
 
 def test_source_that_is_gone_proposes_nothing(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ class Screening:
     def _note(self, step_s: float, after: int) -> None:
         name, remedies = self._arms[self._arm]
         sites = self._sites.all if self._sites is not None else ()
-        self.states[name] |= {remedy.id: (site.state, site.why) for remedy, _, site in sites}
+        self.states[name] |= {remedy.id: (site.state, site.plain_why) for remedy, _, site in sites}
         added = [remedy for remedy, value in remedies.items() if value is not None]
         if all(self.states[name].get(remedy, ("", ""))[0] == "applied" for remedy in added):
             self.seconds[name].append(step_s)

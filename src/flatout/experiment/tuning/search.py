@@ -13,6 +13,7 @@ from flatout.records.message import Message, message
 from flatout.records.report import RemedyState
 from flatout.records.trial import Trial, describe_ending, is_out_of_memory
 from flatout.records.tune import Ask, Knob, Point, Setting
+from flatout.remedies.loader.arguments import ARGUMENT_SET, LEFT_ALONE
 
 Measure = Callable[[Ask], Trial]
 # Makes several trials; each comes when it is done, with its number. The order is free.
@@ -293,8 +294,8 @@ def _not_in_force(state: RemedyState) -> Message | None:
         return message("tune.undone", remedy=state.id, step=state.step, why=state.why)
     if state.state != "applied":
         return message("tune.not_applied", remedy=state.id, why=state.why)
-    told = [str(one) for one in state.live.values()]
-    alone = [one.partition(": ")[2] for one in told if one.startswith("left alone")]
+    told = [fact for fact in state.live.values() if isinstance(fact, Message)]
+    alone = [fact.args["why"] for fact in told if fact.id == LEFT_ALONE]
     # A second loader, as an evaluation's, may well be left alone.
-    changed = [one for one in told if "→" in one]
+    changed = any(fact.id in ARGUMENT_SET for fact in told)
     return message("tune.left_alone", remedy=state.id, why=alone[0]) if alone and not changed else None

@@ -25,7 +25,7 @@ from itertools import pairwise
 from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
-from ...records.message import message
+from ...records.message import Message, message
 from ..answers import Answer, by_finding, yes
 from ..callers import OURS
 from ..traits import Bottleneck, Evidence, Pauses, Traits
@@ -51,7 +51,7 @@ _LOOKS_AT_STEPS = 3
 
 
 def applies(report: RunReport) -> Answer:
-    answer = by_finding(report, ID, "evaluation takes no time worth mentioning", "interval_times", _USUAL)
+    answer = by_finding(report, ID, message("cadence_eval.short"), "interval_times", _USUAL)
     return yes({"every": answer.value, "force": False}, answer.why) if answer.is_yes else answer
 
 
@@ -103,7 +103,7 @@ class _EvaluationSchedule:
     def _seen(self, frame: FrameType) -> None:
         """The model goes into eval mode; who does it?"""
         if self._evaluates is not None:
-            self._site.give_up(f"{self._evaluates.co_name} is called in a way that cannot be stood in for")
+            self._site.give_up(message("cadence_eval.cannot_replace", function=self._evaluates.co_name))
             return
         callers = _user_frames(frame)
         for one, caller in pairwise(callers):
@@ -112,27 +112,25 @@ class _EvaluationSchedule:
             if has_loop(one.f_code):
                 self._take(one, caller)
                 return
-        self._site.give_up("the evaluation is no function of its own: it stands in the loop that trains")
+        self._site.give_up(message("cadence_eval.no_function"))
 
     def _take(self, frame: FrameType, caller: FrameType) -> None:
         code, site = frame.f_code, self._site
         more = other_effect(code)
         if more is not None:
-            site.give_up(f"{code.co_name} does not only evaluate, it {more}")
+            site.give_up(message("cadence_eval.does_more", function=code.co_name, effect=more))
             return
         used = None if self._force else use_of_result(caller, code.co_name)
         if used is not None:
-            site.give_up(f"the caller of {code.co_name} {used} (force = true to do it all the same)")
+            site.give_up(message("cadence_eval.result_used", function=code.co_name, use=used))
             return
         left = None if self._force else outer_target(code)
         if left is not None:
-            site.give_up(
-                f"{code.co_name} sets {left}, on which something may hang (force = true to do it all the same)"
-            )
+            site.give_up(message("cadence_eval.sets", function=code.co_name, target=left))
             return
         owners = list(_owners(frame, caller))
         if not owners:
-            site.give_up(f"{code.co_name} cannot be found by its name")
+            site.give_up(message("cadence_eval.not_found", function=code.co_name))
             return
         self._evaluates = code
         self._caller = (caller.f_code, caller.f_lineno)
@@ -222,7 +220,12 @@ _SHOWS = (
     "set_description", "update", "str", "round", "float",
 )  # fmt: skip
 # Calls that make a function more than an evaluation.
-_TRAINS = {"backward": "trains", "save": "saves", "state_dict": "saves"}
+_TRAINS = {
+    "backward": message("cadence_eval.trains"),
+    "save": message("cadence_eval.saves"),
+    "state_dict": message("cadence_eval.saves"),
+    "step": message("cadence_eval.steps"),
+}
 
 
 @cache
@@ -253,7 +256,7 @@ def has_loop(code: CodeType) -> bool:
     return body is not None and any(isinstance(node, ast.For | ast.comprehension) for node in ast.walk(body))
 
 
-def other_effect(code: CodeType) -> str | None:
+def other_effect(code: CodeType) -> Message | None:
     """What a function does besides evaluating, in a word."""
     body = body_of(code)
     for node in ast.walk(body) if body is not None else ():
@@ -261,8 +264,6 @@ def other_effect(code: CodeType) -> str | None:
             name = _last_name(node.func)
             if name in _TRAINS:
                 return _TRAINS[name]
-            if name == "step":
-                return "steps an optimizer or a schedule"
     return None
 
 
@@ -283,11 +284,11 @@ def outer_target(code: CodeType) -> str | None:
     return None
 
 
-def use_of_result(frame: FrameType, name: str) -> str | None:
+def use_of_result(frame: FrameType, name: str) -> Message | None:
     """What the caller does with what `name(…)` on its present line returns; None if it only shows it."""
     body = body_of(frame.f_code)
     if body is None:
-        return "does something that cannot be read"
+        return message("cadence_eval.unreadable")
     calls = [
         node
         for node in ast.walk(body)
@@ -297,15 +298,15 @@ def use_of_result(frame: FrameType, name: str) -> str | None:
     ]
     statements = [_statement_of(body, call) for call in calls]
     if not calls:
-        return "calls it by another name"
+        return message("cadence_eval.other_name")
     for call, statement in zip(calls, statements, strict=True):
         if isinstance(statement, ast.Expr) and (statement.value is call or _is_shown(statement, call)):
             continue
         if not isinstance(statement, ast.Assign):
-            return f"uses its result: {_text(statement)}"
+            return message("cadence_eval.uses", code=_text(statement))
         used = _use_of_names(body, statement)
         if used is not None:
-            return f"uses its result: {used}"
+            return message("cadence_eval.uses", code=used)
     return None
 
 

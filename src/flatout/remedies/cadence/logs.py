@@ -13,6 +13,7 @@ import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ...records.message import message
 from ..answers import Answer, by_finding
 from ..traits import Bottleneck, Pauses, Traits
 from ..values import Count
@@ -35,7 +36,7 @@ _USUAL = 10
 
 
 def applies(report: RunReport) -> Answer:
-    return by_finding(report, ID, "logging takes no time worth mentioning", "interval_times", _USUAL)
+    return by_finding(report, ID, message("cadence_logging.short"), "interval_times", _USUAL)
 
 
 def apply(site: Site, value: Any) -> None:

@@ -51,8 +51,8 @@ def applies(report: RunReport) -> Answer:
     """Only you can say it; but what the loop calls for nothing it returns, and then waits in, is worth the question."""
     name = find_waiting_call(report)
     if name is None:
-        return no("only you can say which function may be called less often")
-    return yes(f"{name}={_EVERY}", "the training waits in it for somebody else, and uses nothing that it returns")
+        return no(message("throttle.not_known"))
+    return yes(f"{name}={_EVERY}", message("throttle.waits"))
 
 
 def apply(site: Site, value: Any) -> None:
@@ -77,11 +77,11 @@ def _throttle(site: Site, name: str, every: int, module: Any) -> None:
     owner, last = _owner(module, name)
     original = getattr(owner, last, None)
     if not callable(original) or isinstance(original, type):
-        site.give_up(f"{module.__name__} has no function {name!r}")
+        site.give_up(message("remedy.no_function", module=module.__name__, function=name))
     elif isinstance(vars(owner).get(last), staticmethod | classmethod):
-        site.give_up(f"{name!r} is a static or class method: name the function that calls it")
+        site.give_up(message("throttle.static_method", function=name))
     elif _gives_once(original):
-        site.give_up(f"{name!r} is a generator or a coroutine: what it returns can be used only once")
+        site.give_up(message("throttle.generator", function=name))
     else:
         is_method = isinstance(owner, type)
         site.replace(owner, last, lambda plain: _make(site, every, is_method, plain))

@@ -28,6 +28,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ...records.message import message
 from ..answers import Answer, by_finding
 from ..site import Refused, Site
 from ..traits import Bottleneck, Pauses, Traits
@@ -51,7 +52,7 @@ PART = (0.25, 0.6)
 def applies(report: RunReport) -> Answer:
     saves = [site for site in report.pauses if site.op == "checkpoint"]
     total_s = sum(site.total_s for site in saves)
-    otherwise = f"writing checkpoints took {total_s:.3g} s in all" if saves else "no checkpoint was written"
+    otherwise = message("checkpoint.short", total_s=total_s) if saves else message("checkpoint.none")
     return by_finding(report, ID, otherwise)
 
 
@@ -60,7 +61,7 @@ def apply(site: Site, value: Any) -> None:
     from .saver import Saver
 
     if not hasattr(os, "memfd_create") or not sys.executable:
-        raise Refused("needs Linux, and an interpreter that can be started again")
+        raise Refused(message("checkpoint.needs_linux"))
     saver = Saver()
     first = [install_waits(site, saver)]
     for owner in (site.torch, site.torch.serialization):

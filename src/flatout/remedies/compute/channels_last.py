@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ...records.message import message
 from ..answers import Answer, has_finding, no, torch_state, yes
 from ..model.call_arguments import map_tensors
 from ..model.module_calls import CallAttempts, wrap_calls
@@ -39,10 +40,10 @@ VALUE = Flag()
 
 def applies(report: RunReport) -> Answer:
     if torch_state(report).get("compiled"):
-        return no("the model is compiled, and the compiler chooses a layout")
+        return no(message("layout.compiled"))
     if has_finding(report, "CO506"):
-        return yes(True, "convolutions in half precision run with channels first")
-    return no("no convolutions in half precision were seen with channels first")
+        return yes(True, message("layout.channels_first"))
+    return no(message("layout.none"))
 
 
 def apply(site: Site, value: Any) -> None:
@@ -57,16 +58,16 @@ def _begin(site: Site, roots: list[Root], optimizers: weakref.WeakSet[Any]) -> N
     weights = []
     for root in roots:
         if root.is_compiled:
-            raise Refused("the script compiles the model, and the compiler chooses a layout")
+            raise Refused(message("layout.script_compiles"))
         if root.module is not root.inner:
-            raise Refused(f"{type(root.module).__name__} has laid out its buffers for channels first already")
+            raise Refused(message("layout.buffers_laid_out", module=type(root.module).__name__))
         weights += [one for one in root.module.parameters() if one.dim() == 4]
     if not weights:
-        raise Refused("the model has no two-dimensional convolutions")
+        raise Refused(message("layout.no_convolutions"))
     if any(one.is_contiguous(memory_format=last) and not one.is_contiguous() for one in weights):
-        raise Refused("the script sets it itself")
+        raise Refused(message("remedy.script_sets_it"))
     if _is_shared([one for root in roots for one in root.module.parameters()]):
-        raise Refused("the weights share their memory with others, which a new layout would part them from")
+        raise Refused(message("layout.shared_memory"))
     kept = [weakref.ref(one) for one in weights]
 
     def lay(layout: Any) -> None:
@@ -101,7 +102,7 @@ def _mend_views(site: Site, kept: list[weakref.ref[Any]]) -> None:
                 owner = _owner_of(tensor, kept) if site.in_force else None
                 if owner is None:
                     raise
-            site.give_up("the script takes a view of a weight or a gradient, which needs the channels first")
+            site.give_up(message("layout.view"))
             # `p.data` and `p.detach()` are tensors of their own over the same memory; that is another one now.
             tensor.data = owner.data
             return original(tensor, *args, **kwargs)

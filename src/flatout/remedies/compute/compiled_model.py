@@ -17,11 +17,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from ...records.message import message
 from ..answers import Answer, has_finding, no, ran_on_gpu, torch_state, yes
 from ..model.call_arguments import map_tensors
 from ..model.module_calls import CallAttempts, FullSavedState
 from ..model.roots import find_roots, tensors_in
-from ..site import Refused
+from ..site import Refused, error_text
 from ..traits import Bottleneck, Traits, WarmUp
 from ..values import Choice
 from .worth import CompileWorth
@@ -44,28 +45,28 @@ _SHORT_RUN_S = 120.0
 
 def applies(report: RunReport) -> Answer:
     if torch_state(report).get("compiled"):
-        return no("the script compiles already")
+        return no(message("compile.already"))
     if not ran_on_gpu(report):
-        return no("it ran on the CPU, where compiling seldom pays")
+        return no(message("compile.on_cpu"))
     if report.run.exit_code == 0 and report.run.wall_s < _SHORT_RUN_S:
-        return no(f"the whole run takes {report.run.wall_s:.0f} s, compiling about a minute: that is not paid back")
+        return no(message("compile.short_run", wall_s=report.run.wall_s))
     if has_finding(report, "CO507"):
-        return no("shapes change from batch to batch, and each would be compiled")
+        return no(message("compile.shapes_change"))
     if has_finding(report, "HO401"):
-        return yes("default", "the GPU waits while the host launches many small operations")
-    return no("launching operations was not seen to hold the GPU up")
+        return yes("default", message("launches.gpu_waits"))
+    return no(message("launches.no_wait"))
 
 
 def apply(site: Site, value: Any) -> None:
     forbidden = [name for name in _FORBIDDEN if os.environ.get(name, "0") not in ("", "0")]
     if forbidden:
-        raise Refused(f"{forbidden[0]} forbids it")
+        raise Refused(message("compile.forbidden", variable=forbidden[0]))
     find_roots(site, lambda roots: _measure_then_compile(site, roots, str(value)))
 
 
 def _measure_then_compile(site: Site, roots: list[Root], mode: str) -> None:
     if any(root.is_compiled for root in roots):
-        raise Refused("the script compiles the model itself")
+        raise Refused(message("model.script_compiles"))
     trained = [root for root in roots if root.with_grad]
     site.tell(modules=[root.name for root in trained], mode=mode, since_step=None)
 
@@ -134,8 +135,7 @@ class _Compiled:
                 seeds = [torch.zeros_like(tensor) for tensor in ends]
                 torch.autograd.grad(ends, leaves, seeds, allow_unused=True)
         except Exception as error:
-            words = str(error).strip().splitlines() or [""]
-            self._site.give_up(f"{type(module).__name__} cannot be compiled ({type(error).__name__}: {words[0][:200]})")
+            self._site.give_up(message("compile.fails", module=type(module).__name__, error=error_text(error)))
             return False
         finally:
             before.restore()

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ...records.message import message
 from ..answers import Answer, has_finding, no, ran_on_gpu, torch_state, yes
 from ..model.module_calls import wrap_calls
 from ..model.roots import find_roots, tensors_in
@@ -42,27 +43,27 @@ _WANTED = (True, False)
 def applies(report: RunReport) -> Answer:
     state = torch_state(report)
     if not ran_on_gpu(report):
-        return no("it ran on the CPU")
+        return no(message("remedy.on_cpu"))
     overruled = next((one for one in report.findings if one.evidence.get("cudnn_benchmark_configured") == "true"), None)
     is_asked = has_finding(report, "CO503") or state.get("cudnn_deterministic")
     if state.get("deterministic_algorithms") or (is_asked and overruled is None):
-        return no("the script asks for deterministic algorithms; that is its own choice")
+        return no(message("cudnn.deterministic"))
     if state.get("cudnn_benchmark"):
-        return no("it is on already")
+        return no(message("remedy.on_already"))
     if float(state.get("convolution_share") or 0.0) < _SOME_CONVOLUTIONS:
-        return no("hardly any convolutions were seen")
+        return no(message("cudnn.no_convolutions"))
     if overruled is not None:
         return yes(_CONFIGURED, overruled.cause)
-    return yes(True, "the model has convolutions, and cudnn takes the first algorithm it thinks of")
+    return yes(True, message("cudnn.first_algorithm"))
 
 
 def apply(site: Site, value: Any) -> None:
     torch = site.torch
     if torch.version.cuda is None:
-        raise Refused("this torch is built without CUDA")
+        raise Refused(message("torch.built_without_cuda"))
     cudnn, refuse = torch.backends.cudnn, refuse_when_set(site)
     if torch.are_deterministic_algorithms_enabled() or (cudnn.deterministic and value != _CONFIGURED):
-        raise Refused("deterministic algorithms are asked for")
+        raise Refused(message("cudnn.deterministic_asked"))
     when_called(site, torch, "use_deterministic_algorithms", lambda wanted: refuse(wanted) if wanted else None)
     when_called(
         site, torch, "set_deterministic_debug_mode", lambda mode: None if mode in (0, "default") else refuse(mode)
@@ -121,4 +122,4 @@ class ShapeWatch:
             self._known.add(shapes)
             self._new += 1
             if self._new >= _TOO_MANY:
-                self._site.give_up(f"inputs had {self._new} new shapes in {_CALLS} calls, and each is timed anew")
+                self._site.give_up(message("cudnn.shapes_change", new=self._new, calls=_CALLS))

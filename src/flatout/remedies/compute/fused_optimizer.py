@@ -14,6 +14,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from ...records.message import Message, message
 from ..answers import Answer, has_finding, no, optimizers, ran_on_gpu, share_of_training, yes
 from ..torch_hooks import hook_steps
 from ..traits import Bottleneck, Traits
@@ -40,12 +41,12 @@ def applies(report: RunReport) -> Answer:
     share = share_of_training(report, "optimizer") if ran_on_gpu(report) else 0.0
     known = optimizers(report)
     if not is_slow and (share < _WORTH or not any(map(_is_fusible, known))):
-        return no("the optimizer's step was not seen to take long")
+        return no(message("optimizer.short"))
     if known and all(one.get("fused") is not None or one.get("foreach") is not None for one in known):
-        return no("the script chooses the optimizer's form itself")
+        return no(message("optimizer.script_chooses"))
     if is_slow:
-        return yes(True, "the optimizer goes over the parameters in many small operations")
-    return yes(True, f"the optimizer's step takes {100 * share:.0f}% of the training's time; fused it is one kernel")
+        return yes(True, message("optimizer.small_operations"))
+    return yes(True, message("optimizer.share", percent=100 * share))
 
 
 def _is_fusible(described: dict[str, Any]) -> bool:
@@ -81,8 +82,8 @@ class Forms:
     def see(self, optimizer: Any) -> None:
         if optimizer not in self._given:
             kept = _why_kept(optimizer)
-            form = self._given[optimizer] = None if kept else _form(optimizer)
-            self._tell(optimizer, form or f"left alone, {kept}")
+            form = self._given[optimizer] = _form(optimizer) if kept is None else None
+            self._tell(optimizer, form if kept is None else message("optimizer.left_alone", why=kept))
         elif self._given[optimizer] is not None:
             self._look_at_newcomers(optimizer, self._given[optimizer] == "fused")
         form = self._given[optimizer]
@@ -97,21 +98,21 @@ class Forms:
         if count != known:
             waiting = _tensors(optimizer)
             if is_fused and _form(optimizer) != "fused":
-                self._leave_alone(optimizer, "parameters came that a fused kernel cannot take")
+                self._leave_alone(optimizer, message("optimizer.unfusible"))
         arrived = [one.grad for one in waiting if one.grad is not None]
         self._known[optimizer] = count, [one for one in waiting if one.grad is None]
         if any(gradient.is_sparse for gradient in arrived):
-            self._leave_alone(optimizer, "its gradients are sparse")
+            self._leave_alone(optimizer, message("optimizer.sparse"))
 
-    def _leave_alone(self, optimizer: Any, why: str) -> None:
+    def _leave_alone(self, optimizer: Any, why: Message) -> None:
         form, self._given[optimizer] = self._given[optimizer], None
         if form is not None:
             self._give(optimizer, form, None)
-            self._tell(optimizer, f"left alone, {why}")
+            self._tell(optimizer, message("optimizer.left_alone", why=why))
 
-    def _tell(self, optimizer: Any, words: str) -> None:
+    def _tell(self, optimizer: Any, what: Message | str | None) -> None:
         known = self._site.live.get("optimizers")
-        told = f"{type(optimizer).__name__}: {words}"
+        told = message("optimizer.told", optimizer=type(optimizer).__name__, what=what)
         self._site.tell(optimizers=[*(known if isinstance(known, list) else []), told])
 
     def put_back(self) -> None:
@@ -144,17 +145,17 @@ def _form(optimizer: Any) -> str:
     return "foreach"
 
 
-def _why_kept(optimizer: Any) -> str:
-    """Why it keeps its form; empty if it need not."""
+def _why_kept(optimizer: Any) -> Message | None:
+    """Why it keeps its form; None if it need not."""
     groups = optimizer.param_groups
     if not type(optimizer).__module__.startswith("torch.optim."):
-        return "its class is not torch's own"
+        return message("optimizer.own_class")
     for name in ("fused", "foreach"):
         if any(group.get(name) is not None for group in groups):
-            return f"the script sets {name} itself"
+            return message("optimizer.set_by_script", option=name)
     for name in ("differentiable", "capturable"):
         if any(group.get(name) for group in groups):
-            return f"the script sets {name}"
+            return message("optimizer.sets", option=name)
     if any(one.grad is not None and one.grad.is_sparse for one in _tensors(optimizer)):
-        return "its gradients are sparse"
-    return "" if "foreach" in optimizer.defaults else "its class has one form only"
+        return message("optimizer.sparse")
+    return None if "foreach" in optimizer.defaults else message("optimizer.one_form")

@@ -15,9 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ...records.message import Message, message
 from ..model.call_arguments import Modes, current_autocast, fill_tensors, form_of, map_tensors, tensors_of
 from ..model.module_calls import SavedState
 from ..model.roots import graph_nodes
+from ..site import Reasoned
 
 _WARM_UPS = 3
 # Of what the activations take: they stay for good, beside those of calls that are not replayed.
@@ -94,7 +96,7 @@ class Passes:
                 held, versions = tapes.held_bytes(), [one._version for one in self._inputs]
                 ends = self._ends(self._plain_call())
                 if [one._version for one in self._inputs] != versions:
-                    raise NotRecorded("it changes its arguments in place")
+                    raise NotRecorded(message("call.changes_arguments"))
                 if number == 0:
                     self._check(ends, tapes.held_bytes() - held)
                 self._gradients(ends, [torch.ones_like(one) for one in ends])
@@ -114,14 +116,14 @@ class Passes:
 
     def _check(self, ends: list[Any], held_bytes: int) -> None:
         if not ends:
-            raise NotRecorded("its result has no gradient")
+            raise NotRecorded(message("graphs.no_gradient"))
         own = {id(one) for one in (*self._inputs, *self._leaves.values())}
         nodes = graph_nodes([one.grad_fn for one in ends if one.grad_fn is not None])
         if any(id(node.variable) not in own for node in nodes if hasattr(node, "variable")):
-            raise NotRecorded("it uses trained tensors that are not among its parameters")
+            raise NotRecorded(message("graphs.other_tensors"))
         room = self._tapes.room_bytes()
         if room < _ROOM * held_bytes:
-            raise NotRecorded(f"its activations take {held_bytes >> 20} MiB and would stay; {room >> 20} MiB are free")
+            raise NotRecorded(message("graphs.no_room", held_mib=held_bytes >> 20, free_mib=room >> 20))
 
     def _plain_call(self) -> Any:
         args, kwargs = self._arguments
@@ -145,9 +147,9 @@ class Passes:
     def _keep_gradients(self, found: tuple[Any, ...]) -> None:
         """One for each input and each weight, None where it has none."""
         if all(one is None for one in found):
-            raise NotRecorded("its result has no gradient")
+            raise NotRecorded(message("graphs.no_gradient"))
         if any(one is not None and one.layout is not self._torch.strided for one in found):
-            raise NotRecorded("it has sparse gradients")
+            raise NotRecorded(message("graphs.sparse"))
         wanted = iter(found)
         everything = (*self._inputs, *self._leaves.values())
         self._found = [next(wanted) if one.requires_grad else None for one in everything]
@@ -230,7 +232,7 @@ class Passes:
 
     # Proving
 
-    def differs(self, arguments: Any, backward: bool) -> tuple[str | None, bool]:
+    def differs(self, arguments: Any, backward: bool) -> tuple[Message | None, bool]:
         """What a replay gives otherwise than the call itself (None: nothing), and whether all bits are the same.
 
         Random numbers and buffers are afterwards as they were before.
@@ -243,11 +245,13 @@ class Passes:
                 replayed = self._tensors_of_replay(arguments, backward)
             far = _far(torch, replayed, plain)
             same = all(torch.equal(one, other) for one, other in zip(replayed, plain, strict=True))
+        except NotRecorded as error:
+            return message("graphs.replay_fails", text=error.why), False
         except (ValueError, RuntimeError) as error:
-            return f"a replay gives something else than the call itself ({error})", False
+            return message("graphs.replay_fails", text=str(error)), False
         finally:
             before.restore()
-        return (f"a replay differs from the call itself by {far:.2g} tolerances" if far > 1 else None), same
+        return (message("graphs.replay_differs", tolerances=far) if far > 1 else None), same
 
     def _tensors_of_call(self, arguments: Any, backward: bool) -> list[Any]:
         torch = self._torch
@@ -259,7 +263,7 @@ class Passes:
             with torch.no_grad():
                 result = self._module._call_impl(*args, **kwargs)
         if self._plain_values(result) != self._plain_values(self._result):
-            raise ValueError("what it returns beside its tensors changes from call to call")
+            raise NotRecorded(message("graphs.values_change"))
         found = list({id(one): one for one in tensors_of(torch, result)}.values())
         if backward:
             ends = [one for one in found if one.requires_grad]
@@ -325,7 +329,7 @@ _WAITS = "synchronizing CUDA operation"
 _broken: list[Any] = []
 
 
-class NotRecorded(Exception):
+class NotRecorded(Reasoned):
     """The call cannot be recorded; the words say why."""
 
 
@@ -467,4 +471,4 @@ class _Aside:
         self._warnings.__exit__(kind, error, trace)
         self._current.wait_stream(self._stream)
         if error is None and any(_WAITS in str(one.message) for one in self._seen or ()):
-            raise NotRecorded("the host waits for the device within it")
+            raise NotRecorded(message("graphs.host_waits"))

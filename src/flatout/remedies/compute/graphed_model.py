@@ -25,12 +25,13 @@ from collections.abc import Callable, Sequence
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
+from ...records.message import Message, message
 from ..answers import Answer, has_finding, no, ran_on_gpu, share_of_training, torch_state, yes
 from ..model.call_arguments import NotPlain, form_of, tensors_of
 from ..model.module_calls import SavedState, check_hooks, replace_call
 from ..model.roots import find_roots
 from ..model.snapshot import HostRandomness, ModelSnapshot
-from ..site import Refused, Site
+from ..site import Refused, Site, error_text
 from ..traits import Bottleneck, Traits, WarmUp
 from ..values import Flag
 from .graph_passes import CudaTapes, NotRecorded, Passes, PlainCalls, Tapes
@@ -54,18 +55,18 @@ _MOSTLY, _BUSY, _AT_WORK, _DRY = 0.7, 0.8, 0.5, 0.6
 
 def applies(report: RunReport) -> Answer:
     if not ran_on_gpu(report):
-        return no("it ran on the CPU, and CUDA graphs are the GPU's")
+        return no(message("graphs.on_cpu"))
     if torch_state(report).get("compiled"):
-        return no("the script compiles, and compiling can replay graphs itself")
+        return no(message("graphs.script_compiles"))
     if report.run.ranks > 1:
-        return no("several processes train, and gradients are exchanged within the backward pass")
+        return no(message("graphs.ranks"))
     if has_finding(report, "CO507"):
-        return no("shapes change from batch to batch, and a graph is of one shape")
+        return no(message("graphs.shapes_change"))
     if has_finding(report, "HO401"):
-        return yes(True, "the GPU waits while the host launches many small operations")
+        return yes(True, message("launches.gpu_waits"))
     if _hold_each_other_up(report):
-        return yes(True, "the host launches for most of each step, and the GPU still has time to spare")
-    return no("launching operations was not seen to hold the GPU up")
+        return yes(True, message("graphs.both_wait"))
+    return no(message("launches.no_wait"))
 
 
 def _hold_each_other_up(report: RunReport) -> bool:
@@ -86,7 +87,7 @@ def apply(site: Site, value: Any) -> None:
 def _measure_then_record(site: Site, roots: list[Root]) -> None:
     trained = [root for root in roots if root.with_grad]
     if not trained:
-        raise Refused("no module was seen to be trained in the step")
+        raise Refused(message("graphs.nothing_trained"))
     for root in trained:
         check_root(site.torch, root)
     site.tell(modules=[root.name for root in trained], since_step=None)
@@ -109,37 +110,37 @@ def check_root(torch: Any, root: Root) -> None:
     """Raises Refused for a model that cannot be recorded right."""
     module, name = root.module, root.name
     if root.is_compiled:
-        raise Refused("the script compiles the model itself")
+        raise Refused(message("model.script_compiles"))
     if module is not root.inner or type(module).__name__.startswith(("FullySharded", "FSDP")):
-        raise Refused(f"{type(module).__name__} exchanges gradients within the backward pass")
+        raise Refused(message("model.exchanges_gradients", module=type(module).__name__))
     if root.device_type != "cuda":
-        raise Refused(f"{name} runs on the {root.device_type}, and CUDA graphs are the GPU's")
+        raise Refused(message("graphs.other_device", module=name, device=root.device_type))
     check_module(torch, module)
     distributed = getattr(torch, "distributed", None)
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        raise Refused("several processes train together")
+        raise Refused(message("graphs.distributed"))
 
 
 def check_module(torch: Any, module: Any) -> None:
     """The part of it that asks no device."""
     check_hooks(torch, module)
     if len({one.device for one in (*module.parameters(), *module.buffers())}) > 1:
-        raise Refused("the model is spread over several devices")
+        raise Refused(message("graphs.several_devices"))
     if any(one.requires_grad for one in module.buffers()):
-        raise Refused("it has buffers that are trained")
+        raise Refused(message("graphs.trained_buffers"))
     for part in module.modules():
         name = type(part).__name__
         if hasattr(part, "parametrizations"):
-            raise Refused(f"the weights of {name} are computed anew at each use")
+            raise Refused(message("graphs.parametrized", module=name))
         if isinstance(part, torch.nn.RNNBase):
-            raise Refused(f"{name} moves its weights about within the call")
+            raise Refused(message("graphs.recurrent", module=name))
         if getattr(part, "sparse", False) is True:
-            raise Refused(f"{name} has sparse gradients")
+            raise Refused(message("model.sparse", module=name))
         if part is not module and part._compiled_call_impl is not None:
-            raise Refused(f"{name} is compiled")
+            raise Refused(message("graphs.part_compiled", module=name))
         for one in part._parameters.values():
             if one is not None and (one._backward_hooks or getattr(one, "_post_accumulate_grad_hooks", None)):
-                raise Refused(f"a hook on a parameter of {name} sees gradients before they are whole")
+                raise Refused(message("graphs.parameter_hook", module=name))
 
 
 # Is it faster? Steps are timed before and after.
@@ -194,8 +195,8 @@ class GraphsWorth:
         if all(call.is_recorded for call in self._calls):
             self._left, self._stage = _SETTLED, self._settle
         elif self._left == 0:
-            why = next((call.why_not for call in self._calls if call.why_not), "it was not called in training mode")
-            self._site.give_up(f"nothing could be recorded in {_LONGEST_UNRECORDED} steps: {why}")
+            why = next((call.why_not for call in self._calls if call.why_not), message("graphs.not_called"))
+            self._site.give_up(message("graphs.nothing_recorded", steps=_LONGEST_UNRECORDED, why=why))
 
     def _settle(self) -> None:
         self._left -= 1
@@ -212,7 +213,7 @@ class GraphsWorth:
             self._site.tell(step_ms_before=round(before_ms, 3), step_ms_after=round(after_ms, 3))
             self._stage = self._done
         elif self._is_second_look:
-            self._site.give_up(f"a step takes {after_ms:.3g} ms replayed and {before_ms:.3g} ms without")
+            self._site.give_up(message("graphs.slower", after_ms=after_ms, before_ms=before_ms))
         else:
             self._is_second_look = True
             self._blocks = Blocks(self._now, self._clock)
@@ -251,7 +252,7 @@ class GraphedCall:
         self._fixed: ModelSnapshot | None = None
         self._changed_calls = 0
         self._replayed: deque[bool] = deque(maxlen=_CALLS_IN_MIND)
-        self._why_not = ""
+        self._why_not: Message | None = None
         self.replays = 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -277,8 +278,8 @@ class GraphedCall:
         return self._passes is not None
 
     @property
-    def why_not(self) -> str:
-        """Why the last call was made as ever; empty if it was not."""
+    def why_not(self) -> Message | None:
+        """Why the last call was not replayed; None if it was."""
         return self._why_not
 
     def _is_for_us(self) -> bool:
@@ -315,31 +316,31 @@ class GraphedCall:
         autocast = torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device)
         return (form_of(torch, (args, kwargs)), autocast, self._tapes.place())
 
-    def _why_plain(self, form: object, passes: Passes) -> str:
-        """Why this call is not replayed; empty if it is."""
+    def _why_plain(self, form: object, passes: Passes) -> Message | None:
+        """Why this call is not replayed; None if it is."""
         if form != self._form:
-            return "its arguments have another form"
+            return message("graphs.other_form")
         if passes.is_open:
-            return "an earlier result is still to be differentiated"
+            return message("graphs.open")
         assert self._fixed is not None
         changed = self._fixed.changed()
         self._changed_calls = self._changed_calls + 1 if changed else 0
         if passes.fallbacks >= _MOST_FALLBACKS:
-            return "its graph is differentiated more than once, or in parts"
-        return changed or ""
+            return message("graphs.differentiated_again")
+        return changed
 
     def _give_up_if_seldom(self) -> None:
         passes, seldom = self._passes, 4 * sum(self._replayed) < _CALLS_IN_MIND
         spent = passes is not None and passes.fallbacks >= _MOST_FALLBACKS
         if self._changed_calls >= _MOST_CHANGED or spent or (len(self._replayed) == _CALLS_IN_MIND and seldom):
-            self._site.give_up(f"{type(self._module).__name__} cannot be replayed: {self._why_not}")
+            self._site.give_up(message("graphs.cannot_replay", module=type(self._module).__name__, why=self._why_not))
 
     def _watch(self, form: object, args: Any, kwargs: Any) -> Any:
         self._watched = self._watched + 1 if form == self._form else 0
         self._form = form
         self._replayed.append(False)
         if self._watched == 0:
-            self._why_not = "its arguments have another form at each call"
+            self._why_not = message("graphs.forms_change")
             self._give_up_if_seldom()
         if self._watched <= _WATCHED_CALLS:
             return self._watched_call(args, kwargs)
@@ -354,7 +355,7 @@ class GraphedCall:
         result = self._module._call_impl(*args, **kwargs)
         why = self._site.guarded(look.found, lambda: None) if look is not None else None
         if why is not None:
-            self._site.refuse(f"{type(self._module).__name__} cannot be replayed: {why}")
+            self._site.refuse(message("graphs.cannot_replay", module=type(self._module).__name__, why=why))
         return result
 
     def _record(self, arguments: Any) -> bool:
@@ -364,11 +365,10 @@ class GraphedCall:
             with PlainCalls():
                 is_identical = self._recorded(arguments, before)
         except (NotRecorded, NotPlain) as error:
-            self._site.refuse(f"{name} cannot be recorded: {error}")
+            self._site.refuse(message("graphs.cannot_record", module=name, why=error.why))
             return False
         except Exception as error:
-            lines = str(error).strip().splitlines() or [""]
-            self._site.give_up(f"{name} could not be recorded ({type(error).__name__}: {lines[0][:200]})")
+            self._site.give_up(message("graphs.recording_failed", module=name, error=error_text(error)))
             return False
         finally:
             before.restore()
@@ -380,7 +380,7 @@ class GraphedCall:
         torch = self._torch
         for one in tensors_of(torch, arguments):
             if one.device.type != self._device:
-                raise NotRecorded(f"it is given a tensor on the {one.device.type}")
+                raise NotRecorded(message("graphs.other_device_tensor", device=one.device.type))
         fixed = ModelSnapshot(torch, self._module)
         passes = Passes(torch, self._module, self._tapes, arguments)
         before.restore()
@@ -397,7 +397,7 @@ class GraphedCall:
             differs, _ = self._passes.differs(arguments, backward=False)
         self._site.tell(compared_replays=self.replays)
         if differs is not None:
-            self._site.give_up(f"{type(self._module).__name__}: {differs}; earlier steps may be affected")
+            self._site.give_up(message("graphs.differs", module=type(self._module).__name__, why=differs))
 
 
 class _WatchedCall:
@@ -407,8 +407,8 @@ class _WatchedCall:
         self._fixed = ModelSnapshot(torch, module)
         self._host = HostRandomness(torch, torchs_too=device_type != "cpu")
 
-    def found(self) -> str | None:
+    def found(self) -> Message | None:
         if self._host.was_used():
-            return "it draws random numbers on the host"
+            return message("call.draws_on_host")
         changed = self._fixed.changed()
-        return f"it leaves something behind: {changed}" if changed is not None else None
+        return message("call.leaves_change", changed=changed) if changed is not None else None

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from ...records.message import message
 from ..site import Site
 
 _BLOCK, _BLOCKS = 10, 2
@@ -107,7 +108,7 @@ class CompileWorth:
             self._blocks = Blocks(self._now)
             self._stage = self._time_after
         elif self._steps_compiling >= _LONGEST_UNSETTLED:
-            self._site.give_up(f"it was still compiling after {self._steps_compiling} steps")
+            self._site.give_up(message("compile.unsettled", steps=self._steps_compiling))
 
     def _time_after(self, number: int) -> None:
         if compilations() != self._compiled:
@@ -124,7 +125,7 @@ class CompileWorth:
             self._stage = self._look
         elif self._is_second_look:
             before, after = 1e3 * self._before_s, 1e3 * self._after_s
-            self._site.give_up(f"a step takes {after:.3g} ms compiled and {before:.3g} ms without")
+            self._site.give_up(message("compile.slower", after_ms=after, before_ms=before))
         else:
             self._is_second_look = True
             self._blocks = Blocks(self._now)
@@ -150,9 +151,7 @@ class CompileWorth:
     def _storms(self) -> None:
         again = self._compiled - self._settled_at
         if again > _STORM:
-            self._site.give_up(
-                f"it was compiled {again} times more after it had settled: shapes or values keep changing"
-            )
+            self._site.give_up(message("compile.again", times=again))
 
 
 def _counters() -> dict[str, dict[str, int]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...records.message import message
 from ..answers import Answer, by_finding
 from ..traits import Bottleneck, Traits
 from ..values import Flag
@@ -25,7 +26,7 @@ VALUE = Flag()
 
 
 def applies(report: RunReport) -> Answer:
-    return by_finding(report, ID, "anomaly mode was off")
+    return by_finding(report, ID, message("autograd.was_off"))
 
 
 def apply(site: Site, value: Any) -> None:

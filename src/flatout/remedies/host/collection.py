@@ -15,6 +15,7 @@ import gc
 import os
 from typing import TYPE_CHECKING, Any
 
+from ...records.message import message
 from ..answers import Answer, by_finding
 from ..traits import Bottleneck, Traits
 from ..values import Flag
@@ -35,7 +36,7 @@ _LITTLE_LEFT = 0.1
 
 
 def applies(report: RunReport) -> Answer:
-    return by_finding(report, ID, "tidying up memory takes no time worth mentioning")
+    return by_finding(report, ID, message("gc.short"))
 
 
 def apply(site: Site, value: Any) -> None:
@@ -78,7 +79,7 @@ class _Collector:
             return
         retries = cuda.memory_stats().get("num_alloc_retries", 0)
         if self._retries is not None and retries > self._retries:
-            self._site.give_up("the device's memory became short")
+            self._site.give_up(message("gc.memory_short"))
         self._retries = retries
 
     def make_collect(self, original: Any) -> Any:

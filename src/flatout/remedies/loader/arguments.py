@@ -11,15 +11,26 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from ...records.message import Message
 from ..callers import caller
-from ..site import Site
+from ..site import Reasoned, Site
 
 # Gets the arguments by name and changes them; what it gives back is told, None where the loader is left as it is.
-Change = Callable[[dict[str, Any]], str | None]
+Change = Callable[[dict[str, Any]], Message | None]
 
 
-class LeftAlone(Exception):
+# What is told of a loader that stays as it is, and of one of which an argument has a new number.
+LEFT_ALONE = "loader.left_alone"
+ARGUMENT_SET = ("batch.set", "loader_prefetch.set", "workers.set")
+
+
+class LeftAlone(Reasoned):
     """This one loader cannot be changed; the words say why."""
+
+
+def left_alone(why: Message) -> Message:
+    """What is told of a loader that stays as the script made it."""
+    return Message(LEFT_ALONE, {"why": why})
 
 
 def change_arguments(site: Site, change: Change) -> None:
@@ -60,17 +71,17 @@ def _change(site: Site, change: Change, arguments: dict[str, Any]) -> None:
     try:
         told = change(arguments)
     except LeftAlone as left:
-        told = f"left alone: {left}"
+        told = left_alone(left.why)
     if told is not None:
         site.tell(**{place: told})
 
 
-def when_loader_made(site: Site, change: Callable[[Any], str | None]) -> None:
+def when_loader_made(site: Site, change: Callable[[Any], Message | None]) -> None:
     """Let `change` see every DataLoader that was made; what it gives back is told."""
     site.after_import("torch.utils.data.dataloader", lambda module: _install_after(site, module.DataLoader, change))
 
 
-def _install_after(site: Site, loader_class: Any, change: Callable[[Any], str | None]) -> None:
+def _install_after(site: Site, loader_class: Any, change: Callable[[Any], Message | None]) -> None:
     def make(original: Any) -> Any:
         def __init__(loader: Any, *args: Any, **kwargs: Any) -> None:
             original(loader, *args, **kwargs)

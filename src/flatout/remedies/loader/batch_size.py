@@ -18,6 +18,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ...records.message import Message, message
 from ..answers import Answer, no, yes
 from ..torch_hooks import hook_steps
 from ..traits import Bottleneck, Knob, Traits
@@ -53,11 +54,11 @@ _BY_ROOT = ("Adam", "AdamW", "NAdam", "RAdam", "Adamax", "RMSprop", "Lion")
 
 def applies(report: RunReport) -> Answer:
     if not any(finding.remedy == ID for finding in report.findings):
-        return no("the batches are large enough for the device")
+        return no(message("batch.large_enough"))
     known = report.live.get("optimizers")
     names = [str(one.get("type")) for one in known if isinstance(one, dict)] if isinstance(known, list) else []
     rate = "sqrt" if any(name in _BY_ROOT for name in names) else "linear"
-    return yes({"times": 2, "rate": rate}, "each kernel occupies a small part of the GPU")
+    return yes({"times": 2, "rate": rate}, message("batch.small_kernels"))
 
 
 def apply(site: Site, value: Any) -> None:
@@ -83,22 +84,22 @@ class _Other:
         # Frameworks make a loader again from the one they are given: {id of the data: batch size we have set}.
         self._set: dict[int, int] = {}
 
-    def change(self, arguments: dict[str, Any]) -> str | None:
+    def change(self, arguments: dict[str, Any]) -> Message | None:
         before, dataset = arguments.get("batch_size"), arguments["dataset"]
         if not _draws_at_random(arguments) or self._set.get(id(dataset)) == before:
             return None
         if arguments.get("batch_sampler") is not None or not isinstance(before, int):
-            raise LeftAlone("it has no batch size of its own")
+            raise LeftAlone(message("batch.no_size"))
         if before == 1:
-            raise LeftAlone("a batch of one may hold a batch each")
+            raise LeftAlone(message("batch.of_one"))
         after = before * self._times if self._size is None else self._size
         if after == before:
             return None
         if hasattr(dataset, "__len__") and len(dataset) < _FEWEST_BATCHES * after:
-            raise LeftAlone(f"{len(dataset)} samples are less than {_FEWEST_BATCHES} batches of {after}")
+            raise LeftAlone(message("batch.too_few", samples=len(dataset), batches=_FEWEST_BATCHES, size=after))
         arguments["batch_size"] = self._set[id(dataset)] = after
         self._scaled(after / before)
-        return f"batch_size {before} → {after}"
+        return message("batch.set", before=before, after=after)
 
 
 def _draws_at_random(arguments: dict[str, Any]) -> bool:

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...records.message import Message, message, verbatim
 from ..answers import Answer, by_finding
+from ..site import join_reasons
 from ..traits import Bottleneck, Traits
 from ..values import Choice, Options, Size, Text
 from .arguments import when_loader_made
@@ -35,25 +37,25 @@ VALUE = Options(
 
 
 def applies(report: RunReport) -> Answer:
-    return by_finding(report, ID, "no samples were seen to be made the same way again and again", value={})
+    return by_finding(report, ID, message("cache.not_needed"), value={})
 
 
 def apply(site: Site, value: Any) -> None:
     options = {name: one for name, one in value.items() if one != "auto"}
     wrapped: list[Any] = []
 
-    def change(loader: Any) -> str | None:
+    def change(loader: Any) -> Message | None:
         from ...feed.cache.dataset import is_cached
         from ...feed.cache.wrap import wrap
 
         if not hasattr(loader.dataset, "__getitem__"):
             return None
-        said: list[str] = []
-        wrap(loader, options, said.append)
+        told: list[Message] = []
+        wrap(loader, options, lambda line: told.append(verbatim(line)))
         if is_cached(loader.dataset):
             wrapped.append(loader)
-            return "; ".join(["samples are kept", *said])
-        return "; ".join(said) or None
+            told.insert(0, message("cache.set"))
+        return join_reasons(told) if told else None
 
     def unwrap_all() -> None:
         from ...feed.cache.wrap import unwrap

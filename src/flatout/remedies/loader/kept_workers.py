@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from ...records.message import message
 from ..site import Site
 from .arguments import arguments_as_made, record_arguments, restore_arguments
 from .probe_child import fingerprint
@@ -23,7 +24,7 @@ _KEPT_BY = "_flatout_kept_by"
 _OWNER = "_flatout_owner"
 _SEEN = "_flatout_dataset_seen"
 
-_NEW_ONES = "started anew where the script still holds an iterator of the loader"
+_NEW_ONES = message("loader.renewed_for_iterator")
 
 
 def keep_workers(arguments: dict[str, Any], remedy: str) -> bool:

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...records.message import Message, message
 from ..answers import Answer, by_finding
 from ..callers import caller
 from ..traits import Bottleneck, Pauses, Traits
 from ..values import Flag
-from .arguments import change_arguments, install_copy_as_made, restore_when_undone
+from .arguments import change_arguments, install_copy_as_made, left_alone, restore_when_undone
 from .kept_workers import draw_as_before, has_kept_workers, is_owned, keep_workers, release_kept_workers, renew_workers
 from .probe import LIVE_ON, LoaderProbes, describe_randomness, is_stream, when_an_epoch_begins, why_not_repeatable
 
@@ -33,19 +34,19 @@ _PLACE = "_flatout_to_be_kept"
 
 
 def applies(report: RunReport) -> Answer:
-    return by_finding(report, ID, "starting workers takes no time worth mentioning")
+    return by_finding(report, ID, message("persistent.short"))
 
 
 def apply(site: Site, value: Any) -> None:
     remember = restore_when_undone(site, "persistent_workers")
     deciding = _Deciding(site)
 
-    def change(arguments: dict[str, Any]) -> str | None:
+    def change(arguments: dict[str, Any]) -> Message | None:
         if not keep_workers(arguments, ID):
             return None
         remember(arguments["self"])
         vars(arguments["self"])[_PLACE] = caller(site.torch)
-        return "persistent_workers"
+        return message("persistent.set")
 
     def install(module: Any) -> None:
         draw_as_before(site, module, ID)
@@ -76,6 +77,6 @@ class _Deciding:
         why = why_not_repeatable(loader.dataset) if is_stream(loader) else looked.why_not_kept
         if why is not None:
             release_kept_workers(loader)
-            self._site.tell(**{place: f"left alone: {why}"})
+            self._site.tell(**{place: left_alone(why)})
             return
         self._site.tell(randomness=describe_randomness(looked, LIVE_ON, is_stream(loader)))

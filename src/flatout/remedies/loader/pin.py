@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...records.message import Message, message
 from ..answers import Answer, by_finding
 from ..site import Refused
 from ..torch_hooks import has_gpu
@@ -30,18 +31,18 @@ VALUE = Flag()
 
 
 def applies(report: RunReport) -> Answer:
-    return by_finding(report, ID, "copies from pageable memory take no time worth mentioning")
+    return by_finding(report, ID, message("pin.short"))
 
 
 def apply(site: Site, value: Any) -> None:
     if not has_gpu(site.torch):
-        raise Refused("there is no CUDA device here, so nothing is copied to one")
+        raise Refused(message("pin.no_device"))
 
-    def change(arguments: dict[str, Any]) -> str | None:
+    def change(arguments: dict[str, Any]) -> Message | None:
         if arguments.get("pin_memory"):
             return None
         arguments["pin_memory"] = True
-        return "pin_memory"
+        return message("pin.set")
 
     from ...feed import leaves
 

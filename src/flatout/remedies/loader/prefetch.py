@@ -8,11 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...records.message import Message, message
 from ..answers import Answer, by_finding
 from ..callers import caller
 from ..traits import Bottleneck, Knob, Traits
 from ..values import Count
-from .arguments import TORCHS_PREFETCH, arguments_as_made, change_arguments, install_copy_as_made, record_arguments
+from .arguments import (
+    TORCHS_PREFETCH,
+    arguments_as_made,
+    change_arguments,
+    install_copy_as_made,
+    left_alone,
+    record_arguments,
+)
 from .probe import LoaderProbes, when_an_epoch_begins
 from .probe_child import Batching
 
@@ -34,26 +42,26 @@ _PLACE = "_flatout_to_be_filled"
 
 
 def applies(report: RunReport) -> Answer:
-    return by_finding(report, ID, "batches are ready when they are asked for, or workers are what is missing", value=4)
+    return by_finding(report, ID, message("loader_prefetch.not_needed"), value=4)
 
 
 def apply(site: Site, value: Any) -> None:
     looks = LoaderProbes(site.torch)
 
-    def change(arguments: dict[str, Any]) -> str | None:
+    def change(arguments: dict[str, Any]) -> Message | None:
         before = arguments.get("prefetch_factor")
         if not arguments["num_workers"] or before == value:
             return None
         vars(arguments["self"])[_PLACE] = caller(site.torch)
         record_arguments(arguments, "prefetch_factor")
         arguments["prefetch_factor"] = value
-        return f"prefetch_factor {2 if before is None else before} → {value}"
+        return message("loader_prefetch.set", before=2 if before is None else before, after=value)
 
     def begin(loader: Any) -> None:
         place = vars(loader).pop(_PLACE, None)
         if place is not None and Batching.of(loader).sampler is not None and looks.at(loader).order_draws:
             loader.prefetch_factor = arguments_as_made(loader)["prefetch_factor"] or TORCHS_PREFETCH
-            site.tell(**{place: "left alone: its sampler draws or counts with every batch that is made ahead"})
+            site.tell(**{place: left_alone(message("loader_prefetch.sampler_draws"))})
 
     def install(module: Any) -> None:
         install_copy_as_made(site, module.DataLoader)

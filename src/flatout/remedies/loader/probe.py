@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any
 
+from ...records.message import Message, message
 from ..site import Site
 from .probe_child import Batching, ChildProbe
 
@@ -41,23 +42,21 @@ class LoaderProbe:
         return self.draws is False and self.same is True and not self.collate_draws
 
     @property
-    def why_no_workers(self) -> str | None:
+    def why_no_workers(self) -> Message | None:
         """Why batches made by (more) workers would be others, beyond what workers draw."""
         if self.order_draws:
-            return "its sampler draws or counts with every batch, and workers have batches drawn ahead of time"
+            return message("loader.sampler_draws")
         if self.same is False:
-            return (
-                "a sample read again is another one: its dataset changes as it is read, or has a generator of its own"
-            )
+            return message("loader.sample_changes")
         if self.collates_same is False:
-            return "the same samples collated again are others: its collate function changes as it is called"
+            return message("loader.collate_changes")
         return None
 
     @property
-    def why_not_kept(self) -> str | None:
+    def why_not_kept(self) -> Message | None:
         """Why workers that live on would make others than new ones, beyond what they draw."""
         if self.changes is not None:
-            return f"its dataset changes as it is read ({self.changes}), and new workers begin anew"
+            return message("loader.dataset_changes", attribute=self.changes)
         return None if self.order_draws else self.why_no_workers
 
 
@@ -150,15 +149,15 @@ def is_stream(loader: Any) -> bool:
     return isinstance(loader.dataset, IterableDataset)
 
 
-def why_not_repeatable(dataset: Any) -> str | None:
+def why_not_repeatable(dataset: Any) -> Message | None:
     """Why a second pass in the same process may not be as the first, None where nothing speaks for that."""
     for name, value in list(getattr(dataset, "__dict__", {}).items())[:_MOST]:
         if _goes_on(value):
-            return f"its stream goes on where it was left ({name}), and new workers begin anew"
+            return message("loader.stream_continues", attribute=name)
     for name, code in _called(type(dataset), "__iter__"):
         stored = next((str(step.argval) for step in dis.get_instructions(code) if step.opname in _STORES), None)
         if stored is not None:
-            return f"its dataset changes as it is read ({stored} in {name}), and new workers begin anew"
+            return message("loader.dataset_changes_in", attribute=stored, method=name)
     return None
 
 
@@ -190,32 +189,32 @@ def _codes(code: Any) -> Iterator[CodeType]:
 
 # What the run's record says about random numbers: other workers draw other ones.
 
-# All sentences that tell of other numbers begin so.
-DRAWS_OTHERS = "not the same random numbers"
-OTHER_NUMBER = "with another number of workers"
-LIVE_ON = "with workers that live on: theirs go on where new ones would begin"
-BY_PLACE = "as without workers, but by a sample's place in the epoch, whatever the number of workers"
+DRAWS_OTHERS = "loader.draws_others"
+OTHER_NUMBER = message("loader.other_number")
+LIVE_ON = message("loader.live_on")
+BY_PLACE = message("loader.by_place")
 
-OTHER_BATCHES = "not the same batches: the dataset shares its samples out among its workers"
-_STREAM = "not known: a stream is not read to find out whether it draws random numbers"
-_UNKNOWN = "not known: no sample could be read to find out whether it draws random numbers"
-_NONE = "samples draw no random numbers"
-_NOT_COLLATED = f"{_NONE}; the collate function could not be looked at"
+OTHER_BATCHES = message("loader.other_batches")
+_STREAM = message("loader.stream_randomness_unknown")
+_UNKNOWN = message("loader.randomness_unknown")
+_NONE = message("loader.no_draws")
+_NOT_COLLATED = message("loader.no_draws_collate_unknown")
 
 
-def describe_randomness(looked: LoaderProbe, why: str = OTHER_NUMBER, is_stream: bool = False) -> str:
-    """In one sentence. `why`: what makes the numbers others, where any are drawn."""
-    who = [name for name, draws in (("samples", looked.draws), ("the collate function", looked.collate_draws)) if draws]
-    if who:
-        return describe_draws(" and ".join(who), why)
+def describe_randomness(looked: LoaderProbe, why: Message = OTHER_NUMBER, is_stream: bool = False) -> Message:
+    """`why`: what makes the random numbers different, where any are drawn."""
+    if looked.draws and looked.collate_draws:
+        return draws_others("loader.both_draw", why)
+    if looked.draws or looked.collate_draws:
+        return draws_others("loader.samples_draw" if looked.draws else "loader.collate_draws", why)
     if looked.draws is None:
         return _STREAM if is_stream else _UNKNOWN
     return _NOT_COLLATED if looked.collate_draws is None else _NONE
 
 
-def describe_draws(who: str, why: str) -> str:
-    verb = "draws" if who == "the collate function" else "draw"
-    return f"{DRAWS_OTHERS} {why}: {who} {verb} them"
+def draws_others(who: str, why: Message) -> Message:
+    """`who` draws: the id of a message."""
+    return Message(DRAWS_OTHERS, {"why": why, "who": Message(who)})
 
 
 def when_an_epoch_begins(site: Site, loader_class: Any, call: Callable[[Any], None]) -> None:

@@ -30,6 +30,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ...records.message import Message, message
 from ..answers import Answer, by_finding
 from ..callers import caller
 from ..site import Site
@@ -39,6 +40,7 @@ from .arguments import (
     LeftAlone,
     change_arguments,
     install_copy_as_made,
+    left_alone,
     record_arguments,
     restore_arguments,
     restore_when_undone,
@@ -58,8 +60,8 @@ from .probe import (
     OTHER_NUMBER,
     LoaderProbe,
     LoaderProbes,
-    describe_draws,
     describe_randomness,
+    draws_others,
     is_stream,
     when_an_epoch_begins,
     why_not_repeatable,
@@ -70,6 +72,8 @@ if TYPE_CHECKING:
 
 
 ID = "loader.workers"
+# What is told of a loader that got workers: the number `before` and `after`.
+WORKERS_SET = "workers.set"
 TITLE = "Batches are made in worker processes"
 SAFETY = "lossless"
 VALUE = Count(0, 1024, auto=True)
@@ -95,7 +99,7 @@ TRAITS = Traits(
 
 
 def applies(report: RunReport) -> Answer:
-    return by_finding(report, ID, "the workers keep up with the training", evidence="workers", value="auto")
+    return by_finding(report, ID, message("workers.keep_up"), evidence="workers", value="auto")
 
 
 def apply(site: Site, value: Any) -> None:
@@ -115,7 +119,7 @@ def apply(site: Site, value: Any) -> None:
         remember(arguments["self"])
         arguments["num_workers"] = workers
 
-    def change(arguments: dict[str, Any]) -> str | None:
+    def change(arguments: dict[str, Any]) -> Message | None:
         before = arguments["num_workers"]
         if tunes:
             give(arguments, before or most)  # for now
@@ -125,9 +129,9 @@ def apply(site: Site, value: Any) -> None:
             return None
         needs_workers = ("timeout", "persistent_workers", "prefetch_factor")
         if not value and any(arguments.get(name) for name in needs_workers):
-            raise LeftAlone("it is made with settings that need workers")
+            raise LeftAlone(message("workers.settings_need_workers"))
         give(arguments, value)
-        return f"num_workers {before} → {value}"
+        return message("workers.set", before=before, after=value)
 
     def install(module: Any) -> None:
         draw_as_before(site, module, ID)
@@ -238,7 +242,7 @@ class LoaderAdoption:
         if not added.before and looked.sample_s is not None and batch * looked.sample_s < _CHEAP_BATCH_S:
             _put_workers_back(loader)
             took_ms = 1e3 * batch * looked.sample_s
-            self._site.tell(**{added.place: f"num_workers stays 0: a batch takes {took_ms:.2g} ms"})
+            self._site.tell(**{added.place: message("workers.stay_zero", batch_ms=took_ms)})
             return
         batches = _length(loader)
         found = workers_found_before(added.place)
@@ -250,11 +254,11 @@ class LoaderAdoption:
             self._adopt(loader, added, looked, batches, is_found=found is not None)
         self._tell_workers(loader, added, loader.num_workers)
 
-    def _leave_alone(self, loader: Any, added: Added, why: str) -> None:
+    def _leave_alone(self, loader: Any, added: Added, why: Message) -> None:
         _put_workers_back(loader)
         if has_kept_workers(loader):
             release_kept_workers(loader)
-        self._site.tell(**{added.place: f"left alone: {why}"})
+        self._site.tell(**{added.place: left_alone(why)})
 
     def _found_for(self, dataset: Any) -> int:
         """How many workers an earlier loader over it came to, 0 for none."""
@@ -284,7 +288,7 @@ class LoaderAdoption:
         draws = looked.draws or looked.collate_draws
         feed = Feed("sample" if draws else "worker", compensate=has_kept_workers(loader), draws_late=late)
         feed.last_in_turn = late and may_draw_at_end(loader._index_sampler)
-        feed.on_random = lambda: self._site.tell(randomness=describe_draws("some samples or batches", OTHER_NUMBER))
+        feed.on_random = lambda: self._site.tell(randomness=draws_others("loader.some_draw", OTHER_NUMBER))
         feed.known_workers = added.before
         feed.on_short = lambda done: self._site.tell(memory=done)
         feed.on_renumbered = lambda: self._site.tell(worker_ids=_shared(added.before))
@@ -301,22 +305,21 @@ class LoaderAdoption:
                 self._found[id(loader.dataset)] = (weakref.ref(loader.dataset), workers)
             except TypeError:
                 pass  # a plain list
-        self._site.tell(**{added.place: f"num_workers {added.before} → {workers}"})
+        self._site.tell(**{added.place: message("workers.set", before=added.before, after=workers)})
 
-    def _tell_of(self, loader: Any, looked: LoaderProbe, why: str) -> None:
+    def _tell_of(self, loader: Any, looked: LoaderProbe, why: Message) -> None:
         self._site.tell(randomness=describe_randomness(looked, why, is_stream(loader)))
         if is_stream(loader):
             self._site.tell(order=OTHER_BATCHES)
         if looked.changes is not None:
             name = f"{type(loader.dataset).__name__}.{looked.changes}"
-            self._site.tell(dataset=f"{name} changes as samples are read: each worker has its own")
+            self._site.tell(dataset=message("workers.dataset_changes", attribute=name))
 
 
-def _shared(before: int) -> str:
+def _shared(before: int) -> Message:
     if not before:
-        return "in workers get_worker_info() is None: samples failed otherwise"
-    known = "0" if before == 1 else f"0 to {before - 1}"
-    return f"further workers share the numbers {known}, which the script expects: samples failed with others"
+        return message("workers.no_worker_info")
+    return message("workers.shared_number" if before == 1 else "workers.shared_numbers", last=before - 1)
 
 
 def _put_workers_back(loader: Any) -> None:
@@ -351,7 +354,7 @@ def refuse_hazards(torch: Any, arguments: dict[str, Any]) -> None:
 
     dataset = arguments["dataset"]
     if any(getattr(value, "is_cuda", False) for value in list(getattr(dataset, "__dict__", {}).values())[:_LOOKED_AT]):
-        raise LeftAlone("its dataset holds tensors on the GPU, which workers cannot use")
+        raise LeftAlone(message("workers.gpu_dataset"))
     start_method = _start_method(torch, arguments.get("multiprocessing_context"))
     why = why_no_workers(dataset, arguments.get("collate_fn"), arguments.get("worker_init_fn"), start_method)
     if why is not None:

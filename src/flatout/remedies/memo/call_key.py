@@ -17,6 +17,7 @@ from functools import lru_cache
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
+from ...records.message import Message, message
 from ..callers import OURS
 from .content import Contents, torch_settings
 from .known_names import BUILTINS, LIBRARIES, LIBRARY, NUMPY_OF_THREE
@@ -78,7 +79,7 @@ class KeyMaker:
         """Somebody may have put another in the place of one."""
         for (name, before), (_, now) in zip(self._looked_into, self._functions(), strict=True):
             if before is not now:
-                raise Impure(f"{name} is another function than it was")
+                raise Impure(message("memo.function_replaced", function=name))
 
 
 def _loaded(reads: Sequence[tuple[Names, NamePath]]) -> list[tuple[LoadedNames, NamePath]]:
@@ -135,18 +136,18 @@ def value_of_name(torch: Any, names: LoadedNames, path: NamePath) -> Any:
     return value_at(torch, names.root(path[0]), path[1:])
 
 
-def refusal_of_class(kind: type, attributes: set[str]) -> str | None:
+def refusal_of_class(kind: type, attributes: set[str]) -> Message | None:
     """Why objects of this class cannot stand for their content alone: reading one of these attributes does more."""
     lookup: Any = kind.__getattribute__
     if lookup not in _PLAIN_LOOKUP or any("__getattr__" in vars(owner) for owner in kind.__mro__):
-        return f"a {kind.__name__} computes its attributes"
+        return message("memo.computes_attributes", kind=kind.__name__)
     operators = [name for owner in kind.__mro__ for name, value in vars(owner).items() if _is_own_operator(name, value)]
     if operators:
-        return f"{kind.__name__}.{operators[0]} is a function of yours"
+        return message("memo.own_operator", kind=kind.__name__, name=operators[0])
     for name in sorted(attributes):
         why = _refusal_of_attribute(kind, name, ())
         if why is not None:
-            return f"{kind.__name__}.{name} {why}"
+            return message("memo.attribute", kind=kind.__name__, name=name, why=why)
     return None
 
 
@@ -158,28 +159,34 @@ def _is_own_operator(name: str, value: Any) -> bool:
     return not is_generated and value.__module__.partition(".")[0] not in _STANDARD
 
 
-def _refusal_of_attribute(kind: type, name: str, around: tuple[str, ...]) -> str | None:
+def _refusal_of_attribute(kind: type, name: str, around: tuple[str, ...]) -> Message | None:
     found = inspect.getattr_static(kind, name, None)
     if isinstance(found, property):
-        return _refusal_of_property(kind, found, (*around, name)) if name not in around else "hangs on itself"
+        return (
+            _refusal_of_property(kind, found, (*around, name)) if name not in around else message("memo.attr_recursive")
+        )
     if isinstance(found, types.FunctionType | staticmethod | classmethod):
-        return "is a function of yours"
+        return message("memo.attr_function")
     is_stored = isinstance(found, types.MemberDescriptorType) or name in getattr(kind, "_fields", ())
     is_of_enum = issubclass(kind, enum.Enum) and name in ("name", "value")
     # The methods of tuples are written in C, and only read.
     is_builtin = isinstance(found, types.MethodDescriptorType)
-    return "is computed" if hasattr(found, "__get__") and not (is_stored or is_of_enum or is_builtin) else None
+    return (
+        message("memo.attr_computed")
+        if hasattr(found, "__get__") and not (is_stored or is_of_enum or is_builtin)
+        else None
+    )
 
 
-def _refusal_of_property(kind: type, found: property, around: tuple[str, ...]) -> str | None:
+def _refusal_of_property(kind: type, found: property, around: tuple[str, ...]) -> Message | None:
     try:
         reads = reads_of(body_of(found.fget, kind))
     except Impure as impure:
-        return f"does more than compute: {impure}"
+        return message("memo.attr_impure", why=impure.why)
     if reads.of_names or reads.of_functions:
-        return "hangs on more than its object"
+        return message("memo.attr_outer")
     whys = (_refusal_of_attribute(kind, path[0], around) for path in sorted(reads.of_self))
-    return next((f"reads an attribute that {why}" for why in whys if why is not None), None)
+    return next((message("memo.attr_reads", why=why) for why in whys if why is not None), None)
 
 
 # What the names of a function stand for in the process that has it loaded.
@@ -195,7 +202,7 @@ def body_of(function: Any, owner: type | None = None) -> Body:
     )
     again = next((one for one in _codes(compiled) if _first(one) == _first(code)), None)
     if node is None or again is None or _words_of(again) != _words_of(code):
-        raise Impure(f"the source of {plain.__qualname__} cannot be read, or has changed since it was loaded")
+        raise Impure(message("memo.source_changed", function=plain.__qualname__))
     return Body(node, LoadedNames(plain, owner), owner is not None, code.co_filename)
 
 
@@ -204,17 +211,17 @@ def _parsed(source: str) -> tuple[ast.Module, CodeType]:
     try:
         return ast.parse(source), compile(source, "", "exec", dont_inherit=True)
     except (SyntaxError, ValueError):
-        raise Impure("its source cannot be read") from None
+        raise Impure(message("memo.source_unreadable")) from None
 
 
 def _unwrapped(function: Any) -> FunctionType:
     """What torch's own decorators and ours are around; those of others may do anything."""
     while isinstance(function, FunctionType) and (wrapped := getattr(function, "__wrapped__", None)) is not None:
         if not os.path.abspath(function.__code__.co_filename).startswith((_torch_folder(), *OURS)):
-            raise Impure(f"{function.__qualname__} is wrapped in something else")
+            raise Impure(message("memo.wrapped", function=function.__qualname__))
         function = wrapped
     if not isinstance(function, FunctionType):
-        raise Impure(f"{getattr(function, '__qualname__', function)!s} is not written in Python")
+        raise Impure(message("memo.not_python", function=getattr(function, "__qualname__", function)))
     return function
 
 
@@ -255,12 +262,12 @@ class LoadedNames:
             try:
                 return self._cells[name].cell_contents
             except ValueError:
-                raise Impure(f"it reads {name}, which is not there yet") from None
+                raise Impure(message("memo.unbound", name=name)) from None
         found = self._globals.get(name, _MISSING)
         if found is _MISSING:
             found = vars(builtins).get(name, _MISSING)
         if found is _MISSING:
-            raise Impure(f"it reads {name}, which is not there")
+            raise Impure(message("memo.missing", name=name))
         return found
 
     def origin(self, path: NamePath) -> str | None:
@@ -283,14 +290,14 @@ class LoadedNames:
             return None
         if isinstance(found, FunctionType) and not _is_library(found):
             return body_of(found)
-        raise Impure(f"it calls {written}, which {fault_of(path[-1])}")
+        raise Impure(message("memo.calls_impure", function=written, why=fault_of(path[-1])))
 
     def method(self, name: str) -> Body:
         found = inspect.getattr_static(self._owner, name, None)
         if self._owner is not None and isinstance(found, staticmethod):
             return body_of(found.__func__)
         if self._owner is None or not isinstance(found, FunctionType):
-            raise Impure(f"it calls self.{name}, which is no plain method of yours")
+            raise Impure(message("memo.no_plain_method", method=name))
         return body_of(found, self._owner)
 
     def _found(self, path: NamePath) -> Any:
@@ -310,12 +317,12 @@ def _check_known(origin: str, found: Any, arguments: int) -> None:
     module, _, name = origin.rpartition(".")
     if module == "builtins":
         if name not in BUILTINS and not (isinstance(found, type) and issubclass(found, Exception)):
-            raise Impure(f"it calls {name}")
+            raise Impure(message("memo.calls", function=name))
         return
     # Behind its inputs numpy takes the array to write into.
     most = getattr(found, "nin", 3 if name in NUMPY_OF_THREE else 2)
     if module == "numpy" and arguments > most:
-        raise Impure(f"it calls {origin} with {arguments} arguments by position: one may be written into")
+        raise Impure(message("memo.may_write_argument", function=origin, arguments=arguments))
 
 
 def _is_of(found: Any, module: str) -> bool:

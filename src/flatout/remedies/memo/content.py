@@ -18,6 +18,9 @@ import types
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
+from ...records.message import Message, message
+from ..site import Reasoned
+
 _DEEPEST = 12
 _ROW = 4096
 _PLAIN = (bool, int, str, bytes, type(None), type(Ellipsis), range)
@@ -26,7 +29,7 @@ _OF_ENUM = {"_value_", "_name_", "__objclass__", "_sort_order_"}
 _NAMESPACES = (argparse.Namespace, types.SimpleNamespace)
 
 
-class Unkeyable(Exception):
+class Unkeyable(Reasoned):
     """Its content cannot be told: the words say why."""
 
 
@@ -39,7 +42,7 @@ class Contents:
     """Makes keys. `may_hold` is asked once of each class of the user's that a value is of: why not, or None."""
 
     def __init__(
-        self, torch: Any, may_hold: Callable[[type], str | None], most_bytes: Callable[[str], float] = _most_bytes
+        self, torch: Any, may_hold: Callable[[type], Message | None], most_bytes: Callable[[str], float] = _most_bytes
     ) -> None:
         self._torch = torch
         self._of_torch = tuple(getattr(torch, name) for name in _OF_TORCH)
@@ -59,7 +62,7 @@ class Contents:
             try:
                 found.append(self._of(value, 0))
             except Unkeyable as unkeyable:
-                raise Unkeyable(f"{name} cannot be compared: {unkeyable}") from None
+                raise Unkeyable(message("memo.cannot_compare", name=name, why=unkeyable.why)) from None
         return tuple(found)
 
     def _of(self, value: Any, depth: int) -> Hashable:
@@ -71,7 +74,7 @@ class Contents:
         if kind is self._torch.Tensor:
             return self._of_tensor(value)
         if depth > _DEEPEST:
-            raise Unkeyable("its content goes too deep")
+            raise Unkeyable(message("memo.too_deep"))
         is_record = issubclass(kind, tuple) and hasattr(kind, "_fields")
         if is_record:
             self._check_class(kind)
@@ -83,7 +86,7 @@ class Contents:
 
     def _of_other(self, value: Any, kind: type, depth: int) -> Hashable:
         if issubclass(kind, self._torch.Tensor):
-            raise Unkeyable(f"it is a {kind.__name__}")
+            raise Unkeyable(message("memo.is_kind", kind=kind.__name__))
         if kind is type or value is self._torch.Tensor:
             return kind, value
         if kind is complex:
@@ -97,12 +100,12 @@ class Contents:
         if isinstance(value, enum.Enum):
             self._check_class(kind)
             if set(vars(value)) - _OF_ENUM:
-                raise Unkeyable(f"{value} carries attributes of its own")
+                raise Unkeyable(message("memo.enum_attributes", member=str(value)))
             return kind, value.name, self._of(value.value, depth + 1)
         if dataclasses.is_dataclass(kind) or kind in _NAMESPACES:
             self._check_class(kind)
             return kind, tuple([(name, self._of(one, depth + 1)) for name, one in _attributes(value)])
-        raise Unkeyable(f"it is a {kind.__name__}, whose content cannot be told")
+        raise Unkeyable(message("memo.unknown_content", kind=kind.__name__))
 
     def _check_class(self, kind: type) -> None:
         if kind not in self._known:
@@ -113,18 +116,18 @@ class Contents:
 
     def _of_array(self, array: Any) -> Hashable:
         if array.dtype.hasobject:
-            raise Unkeyable("it is an array of objects")
+            raise Unkeyable(message("memo.object_array"))
         self.bytes += array.nbytes
         return type(array), array.dtype.str, array.shape, getattr(array, "strides", ()), array.tobytes()
 
     def _of_tensor(self, tensor: Any) -> Hashable:
         torch = self._torch
         if tensor.requires_grad:
-            raise Unkeyable("gradients flow through it")
+            raise Unkeyable(message("memo.has_gradients"))
         if tensor.layout is not torch.strided or tensor.device.type == "meta" or tensor.is_quantized:
-            raise Unkeyable(f"it is a {tensor.layout} tensor on {tensor.device}")
+            raise Unkeyable(message("memo.tensor_layout", layout=str(tensor.layout), device=str(tensor.device)))
         if tensor.__dict__:
-            raise Unkeyable("it carries attributes of its own")
+            raise Unkeyable(message("memo.tensor_attributes"))
         facts = (tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.is_conj(), tensor.is_neg())
         size = tensor.numel() * tensor.element_size()
         self.bytes += size
@@ -184,7 +187,7 @@ def _attributes(value: Any) -> list[tuple[str, Any]]:
 _KEEPABLE = (bool, int, float, complex, str, bytes, type(None))
 
 
-class Unkeepable(Exception):
+class Unkeepable(Reasoned):
     """A copy of it would not be the same: the words say why."""
 
 
@@ -194,27 +197,27 @@ def check_keepable(torch: Any, result: Any, arguments: Any) -> None:
     memory = {_memory(torch, part) for part in parts_of(arguments)} - {None}
     for part in parts_of(result):
         if id(part) in given:
-            raise Unkeepable("its result holds one of its arguments")
+            raise Unkeepable(message("memo.result_holds_argument"))
         if isinstance(part, torch.Tensor):
             _check_tensor(torch, part)
         elif not _is_numpy(part):
             if not isinstance(part, (*_KEEPABLE, tuple, list, dict, torch.dtype, torch.device)):
-                raise Unkeepable(f"it returns a {type(part).__name__}")
+                raise Unkeepable(message("memo.returns_kind", kind=type(part).__name__))
             continue
         where = _memory(torch, part)
         if where is not None and where in memory:
-            raise Unkeepable("its result shares memory with an argument, or a part of it with another part")
+            raise Unkeepable(message("memo.result_shares_memory"))
         memory.add(where)
 
 
 def _check_tensor(torch: Any, tensor: Any) -> None:
     if tensor.requires_grad:
-        raise Unkeepable("gradients flow through its result")
+        raise Unkeepable(message("memo.result_has_gradients"))
     if type(tensor) is not torch.Tensor or tensor.layout is not torch.strided or tensor.is_quantized:
-        raise Unkeepable(f"it returns a {type(tensor).__name__} of its own kind")
+        raise Unkeepable(message("memo.returns_subclass", kind=type(tensor).__name__))
     # Of memory that overlaps or has gaps a copy is laid out in another way.
     if torch.empty_like(tensor, device="meta").stride() != tensor.stride():
-        raise Unkeepable("its result is a view of something larger")
+        raise Unkeepable(message("memo.result_is_view"))
 
 
 def _is_numpy(value: Any) -> bool:
@@ -339,11 +342,11 @@ def generator_states(torch: Any) -> tuple[Any, ...]:
     return torch.get_rng_state().numpy().tobytes(), of_gpu, random.getstate(), _plain(of_numpy)
 
 
-def moved_generator(torch: Any, before: tuple[Any, ...]) -> str | None:
+def moved_generator(torch: Any, before: tuple[Any, ...]) -> Message | None:
     """Whose generator has moved since."""
-    names = ("torch's", "the GPU's", "Python's", "numpy's")
-    changed = [name for name, one, other in zip(names, before, generator_states(torch), strict=True) if one != other]
-    return changed[0] if changed else None
+    owners = ("memo.of_torch", "memo.of_gpu", "memo.of_python", "memo.of_numpy")
+    states = zip(owners, before, generator_states(torch), strict=True)
+    return next((Message(owner) for owner, then, now in states if then != now), None)
 
 
 def _plain(value: Any) -> Any:

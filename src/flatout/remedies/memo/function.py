@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ...records.message import message
+from ...records.message import Message, message
 from ..answers import Answer
-from ..site import Site
+from ..site import Site, join_reasons
 from ..traits import Bottleneck, Evidence, Traits
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class _Functions:
         self._room = MemoryRoom(partial(memory_left, site.torch))
         self._missing = list(names)
         self._calls: list[Any] = []
-        self._stopped: list[str] = []
+        self._stopped: list[Message] = []
         self._told_at = 0
         self._counts_epochs = False
         self._epochs = Epochs(site, self._look_in_script)
@@ -116,9 +116,9 @@ class _Functions:
         owner = _owner(module, written)
         self._missing.remove(name)
         if owner is None:
-            self._stop(name, f"{module.__name__} has no function {written!r}", is_refusal=True)
+            self._stop(name, message("remedy.no_function", module=module.__name__, function=written), is_refusal=True)
         elif isinstance(vars(owner).get(last), staticmethod | classmethod | property):
-            self._stop(name, f"{written!r} is no plain function or method", is_refusal=True)
+            self._stop(name, message("memo.no_plain_function", function=written), is_refusal=True)
         else:
             stop = partial(self._stop_calls, name)
             carried = CarriedResults(self._site.torch, os.environ.get(CARRIED_VARIABLE), name)
@@ -133,11 +133,12 @@ class _Functions:
         if step == _THERE_BY_STEP:
             for name in list(self._missing):
                 self._missing.remove(name)
-                self._stop(name, f"the script has not imported {name.partition(':')[0]!r}", is_refusal=True)
+                self._stop(name, message("memo.not_imported", module=name.partition(":")[0]), is_refusal=True)
             for calls in list(self._calls):
                 if not calls.calls:
-                    why = "its calls are recorded or rewritten" if calls.skipped else "it was not called"
-                    calls.end(f"{why} in the first {step} steps", is_refusal=True)
+                    calls.end(
+                        message("memo.not_seen" if calls.skipped else "memo.not_called", steps=step), is_refusal=True
+                    )
         self._watch_epochs()
         if sum(calls.calls for calls in self._calls) >= max(8, 2 * self._told_at) or self._has_news():
             self._tell()
@@ -153,7 +154,7 @@ class _Functions:
         if self._epochs.begun >= 2:
             for calls in list(self._calls):
                 if not calls.hits:
-                    calls.end(f"no arguments came again in two epochs of {self._epochs.longest} batches")
+                    calls.end(message("memo.never_again", batches=self._epochs.longest))
 
     def _has_news(self) -> bool:
         steady = [calls.steady_from_step for calls in self._calls]
@@ -177,19 +178,19 @@ class _Functions:
             live["full"] = True
         self._site.tell(**live)
 
-    def _stop_calls(self, name: str, calls: Any, why: str, is_refusal: bool) -> None:
+    def _stop_calls(self, name: str, calls: Any, why: Message, is_refusal: bool) -> None:
         self._calls.remove(calls)
         self._stop(name, why, is_refusal)
 
-    def _stop(self, name: str, why: str, is_refusal: bool) -> None:
+    def _stop(self, name: str, why: Message, is_refusal: bool) -> None:
         """One is over; with the last of them the remedy is."""
-        self._stopped.append(f"{name.partition(':')[2]}: {why}")
+        self._stopped.append(message("memo.stopped", function=name.partition(":")[2], why=why))
         if self._calls or self._missing:
-            self._site.tell(left="; ".join(self._stopped))
+            self._site.tell(left=join_reasons(self._stopped))
         elif is_refusal:
-            self._site.refuse("; ".join(self._stopped))
+            self._site.refuse(join_reasons(self._stopped))
         else:
-            self._site.give_up("; ".join(self._stopped))
+            self._site.give_up(join_reasons(self._stopped))
 
     def _forget(self) -> None:
         for calls in list(self._calls):

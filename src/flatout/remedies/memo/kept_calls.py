@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any
 
 from ...feed.host_memory import free_bytes as available_bytes
+from ...records.message import Message, message
 from ..site import Site
 from .call_key import CallKey, KeyMaker
 from .content import (
@@ -59,7 +60,7 @@ class KeptCalls:
         name: str,
         is_method: bool,
         room: MemoryRoom,
-        stop: Callable[[KeptCalls, str, bool], None],
+        stop: Callable[[KeptCalls, Message, bool], None],
         carried: CarriedResults | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
@@ -111,7 +112,7 @@ class KeptCalls:
         self._kept.clear()
         self._is_over = True
 
-    def end(self, why: str, is_refusal: bool = False) -> None:
+    def end(self, why: Message, is_refusal: bool = False) -> None:
         if not self._is_over:
             self.forget()
             self._stop(self, why, is_refusal)
@@ -149,7 +150,7 @@ class KeptCalls:
                 self._asking[owner] = KeyMaker(self._torch, original, owner)
             return self._asking[owner].asked(args, kwargs)
         except (Impure, Unkeyable) as reason:
-            self.end(str(reason), is_refusal=self.hits == 0)
+            self.end(reason.why, is_refusal=self.hits == 0)
             return None
 
     def _found(self, asked: CallKey) -> _Kept | None:
@@ -171,7 +172,7 @@ class KeptCalls:
         self.own_s += own_s
         self.saved_s += kept.took_s
         if self.hits % _CALLS_TO_JUDGE == 0 and self.saved_s < self.own_s:
-            self.end(f"looking up its arguments takes {self.own_s:.2f} s, and saves {self.saved_s:.2f} s")
+            self.end(message("memo.costs_more", own_s=self.own_s, saved_s=self.saved_s))
 
     def _computed(
         self, compute: Callable[[], Any], asked: CallKey, kept: _Kept | None, call: tuple[Any, Any, Any]
@@ -195,9 +196,9 @@ class KeptCalls:
         self._function_s += took_s
         drawn = moved_generator(self._torch, before)
         if drawn is not None:
-            self.end(f"it draws from {drawn} random generator", is_refusal=self._compared == 0)
+            self.end(message("memo.draws", whose=drawn), is_refusal=self._compared == 0)
         elif (kept is not None or self.misses < _COMPARED_AT_FIRST) and self._has_changed(asked, call):
-            self.end("it changes what it is given", is_refusal=self._compared == 0)
+            self.end(message("memo.changes_arguments"), is_refusal=self._compared == 0)
         elif kept is not None:
             self._compare(kept, result, took_s)
         else:
@@ -212,7 +213,7 @@ class KeptCalls:
     def _compare(self, kept: _Kept, result: Any, took_s: float) -> None:
         self.hits += 1
         if not is_same(self._torch, kept.result, result):
-            self.end("the same arguments gave another result")
+            self.end(message("memo.other_result"))
             return
         self._compared += 1
         self._compared_at = self.hits
@@ -227,7 +228,7 @@ class KeptCalls:
         try:
             check_keepable(torch, result, asked.values)
         except Unkeepable as reason:
-            self.end(str(reason), is_refusal=True)
+            self.end(reason.why, is_refusal=True)
             return
         wanted = bytes_on(torch, [result, list(asked.large)])
         wanted["cpu"] = wanted.get("cpu", 0) + asked.key_bytes
@@ -241,9 +242,9 @@ class KeptCalls:
     def _judge_cost(self) -> None:
         if self.hits == 0 and self.misses % _CALLS_TO_JUDGE == 0 and self.own_s > _DEAREST * self._function_s:
             each_ms, its_ms = (1e3 * one / self.misses for one in (self.own_s, self._function_s))
-            self.end(f"looking up its arguments takes {each_ms:.2f} ms a call, the function itself {its_ms:.2f} ms")
+            self.end(message("memo.lookup_slow", lookup_ms=each_ms, function_ms=its_ms))
         elif self.hits == 0 and self.is_full and self.misses > 3 * len(self._kept):
-            self.end("the memory for its results is full, and no arguments came again")
+            self.end(message("memo.full"))
 
 
 # How much more may be kept: a tenth of the free memory, of a device and of the host, asked anew each time.

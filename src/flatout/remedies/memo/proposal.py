@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # A loop over elements in Python; constants that are built in every step.
 _CODES = ("HO402", "HO408")
-_NOTHING_FOUND = "no function was seen to compute much that could be kept"
+_NOTHING_FOUND = message("memo.nothing_found")
 
 
 def propose_functions(report: RunReport, remedy: str) -> Answer:
@@ -33,16 +33,16 @@ def propose_functions(report: RunReport, remedy: str) -> Answer:
     kept = [one for one in report.remedies if one.id == remedy and one.state == "applied"]
     names = [name for one in kept for name in str(one.value).split(",")]
     found: list[Message | str] = []
-    refusals: list[str] = []
+    refusals: list[Message] = []
     for finding in report.findings:
         if finding.code in _CODES and finding.location is not None:
             try:
                 names.append(_function_of(finding, report))
                 found.append(finding.cause)
             except Impure as reason:
-                refusals.append(str(reason))
+                refusals.append(reason.why)
     if found:
-        return yes(",".join(dict.fromkeys(names)), message("memo.only_computes", cause=found[0]))
+        return yes(",".join(dict.fromkeys(names)), message("memo.worth", cause=found[0]))
     return no(refusals[0] if refusals else _NOTHING_FOUND)
 
 
@@ -68,7 +68,7 @@ def _tree(location: Location) -> ast.Module:
     try:
         return ast.parse(Path(location.file).read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError):
-        raise Impure(f"the source of {os.path.basename(location.file)} cannot be read here") from None
+        raise Impure(message("memo.file_unreadable", file=os.path.basename(location.file))) from None
 
 
 def _pure_function_at(tree: ast.Module, line: int) -> str:
@@ -77,14 +77,14 @@ def _pure_function_at(tree: ast.Module, line: int) -> str:
         for node in (owner or tree).body:
             if isinstance(node, ast.FunctionDef) and node.lineno <= line <= (node.end_lineno or 0):
                 if not _returns(node):
-                    raise Impure(f"{node.name} returns nothing that could be kept")
+                    raise Impure(message("memo.returns_nothing", function=node.name))
                 names = WrittenNames(tree, owner)
                 try:
                     reads_of(Body(node, names, takes_self=owner is not None))
                 except Impure as reason:
-                    raise Impure(f"{node.name} cannot be kept: {reason}") from None
+                    raise Impure(message("memo.cannot_keep", function=node.name, why=reason.why)) from None
                 return f"{owner.name}.{node.name}" if owner is not None else node.name
-    raise Impure(f"line {line} is in no function of its own that could be kept")
+    raise Impure(message("memo.no_function_at", line=line))
 
 
 def _returns(node: ast.FunctionDef) -> bool:
@@ -154,14 +154,14 @@ class WrittenNames:
         if origin is not None and origin.startswith("builtins."):
             kind = getattr(builtins, path[0])
             if path[0] not in BUILTINS and not (isinstance(kind, type) and issubclass(kind, Exception)):
-                raise Impure(f"it calls {path[0]}")
+                raise Impure(message("memo.calls", function=path[0]))
             return None
         node = self._function(path[0]) if len(path) == 1 else None
         if node is not None:
             return Body(node, WrittenNames(self._tree, None), takes_self=False)
         home = self._imported.get(path[0])
         if origin is None and (home is None or home.partition(".")[0] in LIBRARIES):
-            raise Impure(f"it calls {'.'.join(path)}, which {fault_of(path[-1])}")
+            raise Impure(message("memo.calls_impure", function=".".join(path), why=fault_of(path[-1])))
         return None
 
     def method(self, name: str) -> Body:
@@ -169,7 +169,7 @@ class WrittenNames:
             if isinstance(node, ast.FunctionDef) and node.name == name:
                 words = [ast.unparse(one) for one in node.decorator_list]
                 return Body(node, self, takes_self="staticmethod" not in words)
-        raise Impure(f"it calls self.{name}, which is no method of its class")
+        raise Impure(message("memo.no_method", method=name))
 
     def _function(self, name: str) -> ast.FunctionDef | None:
         found = (node for node in self._tree.body if isinstance(node, ast.FunctionDef) and node.name == name)

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from ...records.message import Message, message
+from ..site import Reasoned
 from .known_names import (
     ATTRIBUTES_REFUSED,
     CHANGES_CONTAINER,
@@ -29,26 +31,26 @@ from .known_names import (
 
 _MOST_FUNCTIONS = 20
 NamePath = tuple[str, ...]
-_NEVER: dict[type[ast.AST], str] = {
-    ast.Global: "it writes a global name",
-    ast.Nonlocal: "it writes a name of the function around it",
-    ast.Yield: "it is a generator",
-    ast.YieldFrom: "it is a generator",
-    ast.Await: "it waits for something",
-    ast.AsyncFor: "it waits for something",
-    ast.AsyncWith: "it waits for something",
-    ast.FunctionDef: "it defines a function",
-    ast.AsyncFunctionDef: "it defines a function",
-    ast.ClassDef: "it defines a class",
-    ast.Lambda: "it defines a function",
-    ast.Import: "it imports something",
-    ast.ImportFrom: "it imports something",
-    ast.Match: "it matches patterns, which is not looked into",
+_NEVER: dict[type[ast.AST], Message] = {
+    ast.Global: message("memo.writes_global"),
+    ast.Nonlocal: message("memo.writes_nonlocal"),
+    ast.Yield: message("memo.is_generator"),
+    ast.YieldFrom: message("memo.is_generator"),
+    ast.Await: message("memo.awaits"),
+    ast.AsyncFor: message("memo.awaits"),
+    ast.AsyncWith: message("memo.awaits"),
+    ast.FunctionDef: message("memo.defines_function"),
+    ast.AsyncFunctionDef: message("memo.defines_function"),
+    ast.ClassDef: message("memo.defines_class"),
+    ast.Lambda: message("memo.defines_function"),
+    ast.Import: message("memo.imports"),
+    ast.ImportFrom: message("memo.imports"),
+    ast.Match: message("memo.matches"),
 }
 _DECORATORS = ("torch.no_grad", "torch.inference_mode", "builtins.property", "builtins.staticmethod")
 
 
-class Impure(Exception):
+class Impure(Reasoned):
     """It does more than compute, or may do so: the words say what."""
 
 
@@ -108,7 +110,7 @@ def reads_of(body: Body) -> Reads:
         one = waiting.pop()
         reads.functions.append(one.name)
         if len(reads.functions) > _MOST_FUNCTIONS:
-            raise Impure(f"it calls more than {_MOST_FUNCTIONS} functions of yours")
+            raise Impure(message("memo.too_many_functions", most=_MOST_FUNCTIONS))
         walk = _Walk(one, reads)
         for other in walk.calls:
             if other.place not in seen:
@@ -130,7 +132,7 @@ class _Walk(ast.NodeVisitor):
         self._inner: list[str] = []
         self._check_decorators()
         if self._self is not None and self._fresh.count(self._self) > 1:
-            raise self._impure(f"it gives {self._self} another value", body.node)
+            raise self._impure(message("memo.rebinds_self", name=self._self), body.node)
         for statement in body.node.body:
             self.visit(statement)
 
@@ -138,10 +140,10 @@ class _Walk(ast.NodeVisitor):
         for one in self._body.node.decorator_list:
             path = path_of(one.func if isinstance(one, ast.Call) else one)
             if path is None or self._body.names.origin(path) not in _DECORATORS:
-                raise self._impure(f"@{ast.unparse(one)} may do more", one)
+                raise self._impure(message("memo.decorated", decorator=ast.unparse(one)), one)
 
-    def _impure(self, why: str, node: ast.AST) -> Impure:
-        return Impure(f"{why} ({self._body.name}, line {getattr(node, 'lineno', '?')})")
+    def _impure(self, why: Message, node: ast.AST) -> Impure:
+        return Impure(message("memo.at_line", why=why, function=self._body.name, line=getattr(node, "lineno", "?")))
 
     def visit(self, node: ast.AST) -> None:
         why = _NEVER.get(type(node))
@@ -163,10 +165,10 @@ class _Walk(ast.NodeVisitor):
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         if isinstance(node.target, ast.Name) and self._kind(node.target) is None:
-            raise self._impure(f"it changes {node.target.id} in place, which it may not have made itself", node)
+            raise self._impure(message("memo.changes_in_place", name=node.target.id), node)
         if isinstance(node.target, ast.Subscript) and self._kind(node.target.value) != TENSOR:
             # What lies in a list of its own need not be its own.
-            raise self._impure(f"it changes {ast.unparse(node.target)} in place, which it may not have made", node)
+            raise self._impure(message("memo.changes_item", code=ast.unparse(node.target)), node)
         self._write(node.target)
         self.visit(node.op)
         self.visit(node.value)
@@ -181,7 +183,7 @@ class _Walk(ast.NodeVisitor):
             call = item.context_expr
             path = path_of(call.func) if isinstance(call, ast.Call) else None
             if path is None or self._body.names.origin(path) != "torch.no_grad" or item.optional_vars is not None:
-                raise self._impure(f"it enters {ast.unparse(call)}", node)
+                raise self._impure(message("memo.enters", code=ast.unparse(call)), node)
         for statement in node.body:
             self.visit(statement)
 
@@ -196,10 +198,10 @@ class _Walk(ast.NodeVisitor):
         elif isinstance(target, ast.Starred):
             self._write(target.value)
         elif isinstance(target, ast.Attribute):
-            raise self._impure(f"it sets {ast.unparse(target)}", target)
+            raise self._impure(message("memo.sets", code=ast.unparse(target)), target)
         elif isinstance(target, ast.Subscript):
             if self._kind(target.value) is None:
-                raise self._impure(f"it writes into {ast.unparse(target.value)}, which it has not made itself", target)
+                raise self._impure(message("memo.writes_into", code=ast.unparse(target.value)), target)
             self.visit(target.value)
             self.visit(target.slice)
 
@@ -232,7 +234,7 @@ class _Walk(ast.NodeVisitor):
         if not isinstance(node.ctx, ast.Load):
             return
         if node.id == self._self:
-            raise self._impure(f"it hands {node.id} on as a whole", node)
+            raise self._impure(message("memo.passes_self", name=node.id), node)
         if not self._is_local(node.id):
             self._read((node.id,))
 
@@ -251,10 +253,10 @@ class _Walk(ast.NodeVisitor):
 
     def _check_attribute(self, node: ast.Attribute) -> None:
         if node.attr in ATTRIBUTES_REFUSED:
-            raise self._impure(f"it reads {ast.unparse(node)}, which is no content", node)
+            raise self._impure(message("memo.reads_no_content", code=ast.unparse(node)), node)
         is_own = isinstance(node.value, ast.Name) and node.value.id == self._self
         if node.attr.startswith("__") or (node.attr.startswith("_") and not is_own):
-            raise self._impure(f"it reads {ast.unparse(node)}, which is private", node)
+            raise self._impure(message("memo.reads_private", code=ast.unparse(node)), node)
 
     def _kind(self, node: ast.expr) -> str | None:
         """Names of comprehensions may be those of locals as well, and are never fresh."""
@@ -285,7 +287,9 @@ class _Walk(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> None:
         for keyword in node.keywords:
             if keyword.arg is None or keyword.arg in KEYWORDS_REFUSED:
-                raise self._impure(f"it calls {ast.unparse(node.func)} with {keyword.arg or '**'}", node)
+                raise self._impure(
+                    message("memo.calls_with", function=ast.unparse(node.func), argument=keyword.arg or "**"), node
+                )
             self.visit(keyword.value)
         for argument in node.args:
             self.visit(argument)
@@ -293,7 +297,7 @@ class _Walk(ast.NodeVisitor):
         try:
             self._check_callee(node, path)
         except Impure as impure:
-            raise self._impure(str(impure), node) from None
+            raise self._impure(impure.why, node) from None
 
     def _check_callee(self, node: ast.Call, path: NamePath | None) -> None:
         if path is not None and path[0] == self._self and len(path) == 2:
@@ -305,7 +309,7 @@ class _Walk(ast.NodeVisitor):
         elif isinstance(node.func, ast.Attribute):
             self._check_method(node.func)
         else:
-            raise Impure(f"it calls {ast.unparse(node.func)}, and what that is cannot be told")
+            raise Impure(message("memo.calls_unknown", function=ast.unparse(node.func)))
 
     def _check_function(self, path: NamePath, arguments: int) -> None:
         body = self._body.names.called(path, arguments)
@@ -321,16 +325,18 @@ class _Walk(ast.NodeVisitor):
         is_of_fresh |= name in CHANGES_TENSOR and name.endswith("_") and kind == NEW
         if name not in METHODS and not is_of_fresh:
             changes = name in CHANGES_TENSOR or name in CHANGES_CONTAINER or name.endswith("_")
-            where = f" on {ast.unparse(called.value)}" if changes else ""
-            raise Impure(f"it calls .{name}(){where}, which {fault_of(name)}")
+            if changes:
+                where = ast.unparse(called.value)
+                raise Impure(message("memo.calls_method_on", method=name, object=where, why=fault_of(name)))
+            raise Impure(message("memo.calls_method", method=name, why=fault_of(name)))
         self._reads.attributes.add(name)
         self._note(name.removesuffix("_"))
         self.visit(called.value)
 
 
-def fault_of(name: str) -> str:
+def fault_of(name: str) -> Message:
     """Why a function of this name is not taken."""
-    return "draws random numbers" if any(word in name for word in DRAWS) else "is not known to be pure"
+    return message("memo.fault_draws") if any(word in name for word in DRAWS) else message("memo.fault_unknown")
 
 
 # Which local names hold memory that the function has allocated itself: it may write only into that. By the syntax,

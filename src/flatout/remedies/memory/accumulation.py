@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ...records.message import message
 from ..answers import Answer, has_finding, no, yes
 from ..model.call_arguments import (
     GivenTensors,
@@ -33,7 +34,7 @@ from ..model.call_arguments import (
 )
 from ..model.module_calls import SavedState, at_first_calls, check_hooks, check_plain, replace_call
 from ..model.snapshot import HostRandomness, ModelSnapshot
-from ..site import Refused, Site
+from ..site import Reasoned, Refused, Site, error_text
 from ..traits import Bottleneck, Traits
 from ..values import Choice, Count, Options
 
@@ -53,8 +54,8 @@ CONFLICTS = ("compile.model", "graphs.model")
 
 def applies(report: RunReport) -> Answer:
     if has_finding(report, "ME704"):
-        return yes({"parts": 2, "batchnorm": "refuse"}, "the allocator runs out of memory and starts over")
-    return no("it saves memory and costs time; memory was not seen to run out")
+        return yes({"parts": 2, "batchnorm": "refuse"}, message("memory.allocator_retries"))
+    return no(message("memory.not_short"))
 
 
 def apply(site: Site, value: Any) -> None:
@@ -71,10 +72,7 @@ def apply(site: Site, value: Any) -> None:
 def _check_statistics(torch: Any, module: Any) -> None:
     for part in module.modules():
         if isinstance(part, torch.nn.modules.batchnorm._BatchNorm) and part.training:
-            raise Refused(
-                f"{type(part).__name__} would take its statistics over a part of the batch; allow it with"
-                " batchnorm=allow"
-            )
+            raise Refused(message("accumulate.statistics", module=type(part).__name__))
 
 
 # A module's call in parts. Forward runs without a graph, part by part, and returns the whole result, so the script's
@@ -84,7 +82,7 @@ def _check_statistics(torch: Any, module: Any) -> None:
 _CLOSE, _CLOSE_HALF = 1e-3, 5e-2
 
 
-class NotSplit(Exception):
+class NotSplit(Reasoned):
     """The call cannot be made in parts; the words say why."""
 
 
@@ -143,9 +141,9 @@ class MicroBatchedCall:
         except torch.OutOfMemoryError:
             raise
         except (NotSplit, NotPlain) as error:
-            self._site.refuse(f"{type(module).__name__} cannot be called in parts: {error}")
+            self._site.refuse(message("accumulate.cannot_split", module=type(module).__name__, why=error.why))
         except Exception as error:
-            self._site.give_up(f"{type(module).__name__} failed in parts ({type(error).__name__}: {str(error)[:200]})")
+            self._site.give_up(message("accumulate.failed", module=type(module).__name__, error=error_text(error)))
         before.restore()
         return module._call_impl(*args, **kwargs)
 
@@ -198,11 +196,11 @@ class MicroBatchedCall:
             self._is_trained = [one.requires_grad for one in tensors_of(torch, result)]
             del result
             if host.was_used():
-                raise NotSplit("it draws random numbers on the host")
+                raise NotSplit(message("call.draws_on_host"))
             if (changed := fixed.changed()) is not None:
-                raise NotSplit(f"it leaves something behind: {changed}")
+                raise NotSplit(message("call.leaves_change", changed=changed))
             if [one._version for one in tensors] != versions:
-                raise NotSplit("it changes its arguments in place")
+                raise NotSplit(message("call.changes_arguments"))
             module.eval()
             with torch.no_grad():
                 whole = self._results(parts, list(tensors), sum(parts.sizes))
@@ -210,7 +208,7 @@ class MicroBatchedCall:
                 for one, size in zip(parts.of(torch, tensors), parts.sizes, strict=True):
                     pieces.append(self._results(parts, one, size))
                     if self._plain_values() != plain:
-                        raise NotSplit("it returns a value for the whole batch, such as a count")
+                        raise NotSplit(message("accumulate.whole_count"))
                 self._compare(whole, [torch.cat(one) for one in zip(*pieces, strict=True)])
         finally:
             for part, training in modes:
@@ -222,10 +220,10 @@ class MicroBatchedCall:
         for one, other in zip(whole, joined, strict=True):
             close = _CLOSE_HALF if one.element_size() < 4 else _CLOSE
             if one.shape != other.shape or not one.numel():
-                raise NotSplit("its result has another form in parts")
+                raise NotSplit(message("accumulate.other_form"))
             size = max(float(one.double().abs().max()), 1e-6)
             if float((one.double() - other.double()).abs().max()) > close * size:
-                raise NotSplit("its result for a sample depends on the others in the batch")
+                raise NotSplit(message("accumulate.depends_on_batch"))
 
     def _plain_values(self) -> Any:
         """Of the last result, what is no tensor."""
@@ -245,9 +243,9 @@ class MicroBatchedCall:
         nested = self._call(parts, tensors)
         results = list(tensors_of(self._torch, nested))
         if not results:
-            raise NotSplit("its result has no tensors")
+            raise NotSplit(message("accumulate.no_tensors"))
         if any(not one.dim() or one.shape[0] != size for one in results):
-            raise NotSplit("it returns a value for the whole batch, such as a mean")
+            raise NotSplit(message("accumulate.whole_mean"))
         self._nested = nested
         return results
 
@@ -275,7 +273,7 @@ class MicroBatchedCall:
         if then is None:
             return None
         self._site.refuse(
-            f"{type(self._module).__name__} cannot be called in parts: its arguments are changed in place"
+            message("accumulate.cannot_split", module=type(self._module).__name__, why=message("accumulate.changed"))
         )
         return tuple(then)
 

@@ -24,11 +24,12 @@ from contextlib import contextmanager, nullcontext
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from ...records.message import Message, message
 from ..answers import Answer, has_finding, no, yes
 from ..model.call_arguments import GivenTensors, Modes, NotPlain, fill_tensors, tensors_of
 from ..model.module_calls import SavedState, at_first_calls, check_hooks, is_compiled, replace_call
 from ..model.snapshot import HostRandomness, ModelSnapshot
-from ..site import Refused
+from ..site import Refused, error_text
 from ..traits import Bottleneck, Traits
 from ..values import Flag
 
@@ -47,8 +48,8 @@ CONFLICTS = ("compile.model", "graphs.model")
 
 def applies(report: RunReport) -> Answer:
     if has_finding(report, "ME704"):
-        return yes(True, "the allocator runs out of memory and starts over")
-    return no("it saves memory and costs time; memory was not seen to run out")
+        return yes(True, message("memory.allocator_retries"))
+    return no(message("memory.not_short"))
 
 
 def apply(site: Site, value: Any) -> None:
@@ -59,9 +60,9 @@ def apply(site: Site, value: Any) -> None:
         # Inside a wrapper for several processes the blocks are as ever.
         inner = module.module if type(module).__name__ in ("DistributedDataParallel", "DataParallel") else module
         if type(module).__name__ == "DataParallel" or type(module).__name__.startswith(("Fully", "FSDP")):
-            raise Refused(f"{type(module).__name__} makes copies or pieces of the model for every call")
+            raise Refused(message("checkpointing.copies", module=type(module).__name__))
         if is_compiled(module):
-            raise Refused("the script compiles the model itself")
+            raise Refused(message("model.script_compiles"))
         more = repeated_blocks(torch, inner)
         for block in more.values():
             check_hooks(torch, block)
@@ -71,7 +72,7 @@ def apply(site: Site, value: Any) -> None:
 
     def step(number: int) -> None:
         if not blocks:
-            site.refuse("the model has no repeated blocks: no two children of one class in a list or sequence")
+            site.refuse(message("checkpointing.no_blocks"))
 
     at_first_calls(site, prepare)
     site.each_step(step)
@@ -100,7 +101,7 @@ class CheckpointedCall:
         is_first, self._is_tried = not self._is_tried, True
         why = self._why_not(args, kwargs) if is_first else None
         if why is not None:
-            self._site.refuse(f"{type(block).__name__} cannot be run again in backward: it {why}")
+            self._site.refuse(message("checkpointing.cannot_rerun", block=type(block).__name__, why=why))
             return block._call_impl(*args, **kwargs)
         try:
             given = GivenTensors(tensors_of(torch, (args, kwargs)), keeps=is_first)
@@ -130,26 +131,25 @@ class CheckpointedCall:
 
     def _as_given(self, given: GivenTensors, args: Any, kwargs: Any) -> Any:
         name, then = type(self._block).__name__, given.then
-        words = "the model changes in place what it has given it"
         if then is None:
-            self._site.give_up(f"{name} cannot be run again in backward: {words}; this step's gradients may be wrong")
+            self._site.give_up(message("checkpointing.input_changed_wrong", block=name))
             return args, kwargs
-        self._site.refuse(f"{name} cannot be run again in backward: {words}")
+        self._site.refuse(message("checkpointing.input_changed", block=name))
         return fill_tensors(self._torch, (args, kwargs), then)
 
-    def _why_not(self, args: Any, kwargs: Any) -> str | None:
+    def _why_not(self, args: Any, kwargs: Any) -> Message | None:
         try:
             return self._tried(args, kwargs)
         except NotPlain as error:
-            return f"is given or returns {error}"
+            return message("checkpointing.not_plain", what=error.why)
         except Exception as error:  # the script's own error comes again, from the call itself
-            return f"could not be tried out ({type(error).__name__}: {str(error)[:200]})"
+            return message("checkpointing.try_failed", error=error_text(error))
 
-    def _tried(self, args: Any, kwargs: Any) -> str | None:
+    def _tried(self, args: Any, kwargs: Any) -> Message | None:
         """Run it once without a graph and look at what it does besides. Nothing of it stays."""
         torch, block = self._torch, self._block
         if _is_checkpointed():
-            return "is checkpointed by the script"
+            return message("checkpointing.by_script")
         tensors = [one.detach().clone() for one in tensors_of(torch, (args, kwargs))]
         buffers = [one for part in block.modules() if not _keeps_statistics(torch, part) for one in _buffers(part)]
         held = [one._version for one in (*tensors, *buffers)]
@@ -163,11 +163,11 @@ class CheckpointedCall:
             with torch.no_grad():
                 list(tensors_of(torch, block._call_impl(*args, **kwargs)))
             if host.was_used():
-                return "draws random numbers on the host"
+                return message("checkpointing.draws_on_host")
             if (changed := fixed.changed()) is not None:
-                return f"leaves something behind: {changed}"
+                return message("checkpointing.leaves_change", changed=changed)
             if [one._version for one in (*tensors, *buffers)] != held:
-                return "changes its arguments or buffers in place"
+                return message("checkpointing.changes_arguments")
             return None
         finally:
             before.restore()

@@ -21,6 +21,7 @@ from functools import partial
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
+from ...records.message import message
 from ..answers import Answer, by_finding, no, torch_state
 from ..traits import Bottleneck, Traits
 from ..values import Flag
@@ -49,10 +50,10 @@ _LEFT = ("context_fn", "debug")
 
 def applies(report: RunReport) -> Answer:
     if torch_state(report).get("compiled"):
-        return no("the script compiles, and the compiler decides itself what to keep")
+        return no(message("memory_keep.compiled"))
     if report.run.ranks > 1:
-        return no("several processes train, and might not agree on what fits")
-    return by_finding(report, ID, "nothing is computed again for which there is memory")
+        return no(message("memory_keep.ranks"))
+    return by_finding(report, ID, message("memory_keep.not_needed"))
 
 
 def apply(site: Site, value: Any) -> None:
@@ -84,26 +85,28 @@ class KeptActivations:
         if step == _LOOKED_ON:
             distributed = self._site.torch.distributed
             if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1:
-                self._site.refuse("several processes train, and might not agree on what fits")
+                self._site.refuse(message("memory_keep.ranks"))
             elif not self._is_used:
-                self._site.refuse("the script computes nothing again: torch.utils.checkpoint was not called")
+                self._site.refuse(message("memory_keep.not_used"))
         elif step == _LOOKED_ON + 1:
             self._decide()
         elif step > _LOOKED_ON and step % _CHECK_EVERY == 0 and room_bytes(self._site.torch, self._saved.device) < 0:
-            self._site.give_up("memory became short")
+            self._site.give_up(message("memory_keep.short"))
 
     def _decide(self) -> None:
         if not self._saved.calls:
-            self._site.refuse("no part could be kept: each has rules of its own, or gets no gradient")
+            self._site.refuse(message("memory_keep.nothing_kept"))
             return
         each = self._saved.bytes / self._saved.calls
         needed, room = _MARGIN * each * self._most_calls, room_bytes(self._site.torch, self._saved.device)
         share = min(1.0, max(0.0, room) / needed) if needed else 1.0
         if share < _LEAST_SHARE:
-            self._site.refuse(f"it would take {needed / 2**30:.3g} GiB, and {max(0.0, room) / 2**30:.3g} are free")
+            self._site.refuse(
+                message("memory_keep.no_room", needed_gib=needed / 2**30, free_gib=max(0.0, room) / 2**30)
+            )
             return
         self._kept = math.floor(share * self._most_calls)
-        said = f"{self._kept} of {self._most_calls} calls a step, about {each * self._kept / 2**20:.3g} MiB"
+        said = message("memory_keep.kept", kept=self._kept, calls=self._most_calls, mib=each * self._kept / 2**20)
         self._site.tell(kept=said)
         if share >= 1.0:
             self._kept = 1 << 60  # however many a step has
@@ -149,13 +152,11 @@ class KeptActivations:
 
     def _looked_on(self, function: Any, plain: Any) -> Any:
         if next(_modules_of(self._site.torch, function), None) is None:
-            self._site.refuse(
-                "it cannot be seen which modules a part runs, and so whether running it twice moves a buffer"
-            )
+            self._site.refuse(message("memory_keep.modules_unknown"))
         before = self._versions(function)
         result = plain()
         if self._versions(function) != before:
-            self._site.refuse("a part changes a buffer of its modules each time it is run, and is run twice now")
+            self._site.refuse(message("memory_keep.changes_buffer"))
         return result
 
     def _versions(self, function: Any) -> list[tuple[int, int]]:

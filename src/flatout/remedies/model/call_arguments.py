@@ -7,6 +7,9 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from ...records.message import message
+from ..site import Reasoned
+
 
 def fill_tensors(torch: Any, arguments: Any, tensors: Iterable[Any]) -> Any:
     """`arguments` with these tensors in the place of its own."""
@@ -82,7 +85,7 @@ class RandomNumbers:
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
-class NotPlain(Exception):
+class NotPlain(Reasoned):
     """Something that may hold tensors where they are not seen; the words name it."""
 
 
@@ -90,7 +93,7 @@ def tensors_of(torch: Any, value: Any) -> Iterator[Any]:
     """In the order in which `with_tensors` goes. Raises NotPlain for what it would not go into."""
     if isinstance(value, torch.Tensor):
         if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.layout is not torch.strided:
-            raise NotPlain(f"a {type(value).__name__} with the layout {value.layout}")
+            raise NotPlain(message("call.tensor_layout", kind=type(value).__name__, layout=str(value.layout)))
         yield value
     elif isinstance(value, dict):
         for one in value.values():
@@ -102,7 +105,7 @@ def tensors_of(torch: Any, value: Any) -> Iterator[Any]:
         for field in dataclasses.fields(value):
             yield from tensors_of(torch, getattr(value, field.name))
     elif not isinstance(value, (*_PLAIN, torch.dtype, torch.device)):
-        raise NotPlain(f"a {type(value).__name__}")
+        raise NotPlain(message("call.kind", kind=type(value).__name__))
 
 
 def form_of(torch: Any, value: Any) -> Any:

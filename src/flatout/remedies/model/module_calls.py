@@ -14,7 +14,8 @@ from functools import partial
 from threading import get_ident
 from typing import Any
 
-from ..site import Refused, Site
+from ...records.message import message
+from ..site import Refused, Site, error_text
 from ..torch_hooks import hook_steps
 from .roots import MOST_ROOTS, Root
 
@@ -77,12 +78,12 @@ class CallAttempts:
         except Exception as error:
             if before is not None:
                 before.restore()
-            words = f"{kind.__name__} failed under it ({_short(error)})"
+            why = message("model.failed", module=kind.__name__, error=error_text(error))
             if needs_undoing:
-                self._site.give_up(words)
+                self._site.give_up(why)
             # Raises the script's own error, if it is one.
             result = plain()
-            self._site.give_up(words)
+            self._site.give_up(why)
             return result
 
 
@@ -128,11 +129,6 @@ class FullSavedState(SavedState):
             container.clear()
             (container.extend if hasattr(container, "extend") else container.update)(contents)
         super().restore()
-
-
-def _short(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0][:200] if lines else ''}"
 
 
 # Calls of single modules; from the first training call on where a remedy is for memory.
@@ -220,12 +216,12 @@ class _FirstCallWatch:
         self._seen.append(module)
         try:
             if len(self._seen) > MOST_ROOTS:
-                raise Refused("the training step calls its layers one by one; there is no model around them")
+                raise Refused(message("model.layers_one_by_one"))
             self._prepare(module)
         except Refused as refused:
-            self._site.refuse(str(refused))
+            self._site.refuse(refused.why)
         except Exception as error:  # nothing of ours may end a training
-            self._site.give_up(f"{type(error).__name__}: {error}")
+            self._site.give_up(error_text(error))
 
 
 # Models that must be called as they are, because of hooks or wrappers.
@@ -238,19 +234,19 @@ _WRAPPERS = ("DistributedDataParallel", "DataParallel", "FullyShardedDataParalle
 def check_hooks(torch: Any, module: Any) -> None:
     """Raises Refused where a hook on a module would be called at other times, or not at all."""
     if any(getattr(torch.nn.modules.module, hooks, None) for hooks in _GLOBAL_HOOKS):
-        raise Refused("a hook on all modules would be called at other times")
+        raise Refused(message("model.global_hook"))
     for part in module.modules():
         if any(getattr(part, hooks, None) for hooks in _HOOKS):
-            raise Refused(f"a hook on {type(part).__name__} would be called at other times")
+            raise Refused(message("model.hook", module=type(part).__name__))
 
 
 def check_plain(module: Any) -> None:
     """Raises Refused for a model that is wrapped or compiled."""
     name = type(module).__name__
     if is_compiled(module):
-        raise Refused("the script compiles the model itself")
+        raise Refused(message("model.script_compiles"))
     if name in _WRAPPERS or name.startswith("FSDP"):
-        raise Refused(f"{name} exchanges gradients within the backward pass")
+        raise Refused(message("model.exchanges_gradients", module=name))
 
 
 def is_compiled(module: Any) -> bool:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any
 
+from ...records.message import message
 from ..site import Refused, Site
 
 LOOK_STEPS = 3
@@ -39,7 +40,7 @@ class Root:
     def module(self) -> Any:
         module = self.reference()
         if module is None:
-            raise Refused("the model was replaced by another one while the first steps ran")
+            raise Refused(message("model.replaced"))
         return module
 
     @property
@@ -181,7 +182,7 @@ def find_roots(site: Site, found: Callable[[list[Root]], None]) -> None:
             try:
                 found(_checked(roots))
             except Refused as refused:
-                site.refuse(str(refused))
+                site.refuse(refused.why)
 
     done: list[bool] = []
     site.undo(leave)
@@ -190,11 +191,11 @@ def find_roots(site: Site, found: Callable[[list[Root]], None]) -> None:
 
 def _checked(roots: list[Root]) -> list[Root]:
     if not roots:
-        raise Refused("no module was seen to run in the training step")
+        raise Refused(message("model.none"))
     if len(roots) > MOST_ROOTS:
-        raise Refused(f"the training step calls {len(roots)} modules one by one; there is none around them")
+        raise Refused(message("model.too_many", modules=len(roots)))
     if any(type(root.inner).__name__.endswith("ScriptModule") for root in roots):
-        raise Refused("the model is scripted by torch.jit")
+        raise Refused(message("model.scripted"))
     return roots
 
 

@@ -13,6 +13,8 @@ from operator import is_
 from types import FunctionType
 from typing import Any
 
+from ...records.message import Message, message
+
 _PLAIN = (bool, int, float, str, bytes, type(None))
 _CONTAINERS = (dict, list, set)
 _OWN_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -47,32 +49,33 @@ class ModelSnapshot:
         self._addresses = self._where()
         self._trained = [one.requires_grad for one in self._tensors]
 
-    def changed(self) -> str | None:
-        """What is no longer so, in words."""
+    def changed(self) -> Message | None:
+        """What is no longer so."""
         try:
             return self._compared()
         except Exception as error:  # a value that cannot be compared is no longer the one it was
-            return f"a value that cannot be compared ({type(error).__name__})"
+            return message("snapshot.incomparable", error=type(error).__name__)
 
-    def _compared(self) -> str | None:
+    def _compared(self) -> Message | None:
         dicts, keys, values = self._plain
         now = list(map(dict.get, dicts, keys))
         if now != values:
             at = next(n for n, (one, other) in enumerate(zip(now, values, strict=True)) if one != other)
-            return f"{self._owners['plain'][at]} changed from {values[at]!r} to {now[at]!r}"
+            return message("snapshot.changed", name=self._owners["plain"][at], before=values[at], after=now[at])
         for kind, key, value in self._of_classes:
             if getattr(kind, key, self) != value:
-                return f"{kind.__name__}.{key} changed from {value!r} to {getattr(kind, key, None)!r}"
+                name, after = f"{kind.__name__}.{key}", getattr(kind, key, None)
+                return message("snapshot.changed", name=name, before=value, after=after)
         dicts, keys, values = self._same
         if not all(map(is_, map(dict.get, dicts, keys), values)):
             at = next(n for n, key in enumerate(keys) if dicts[n].get(key) is not values[n])
-            return f"{self._owners['same'][at]} was replaced"
+            return message("snapshot.replaced", name=self._owners["same"][at])
         if list(map(len, self._containers)) != self._lengths or any(one != kept for one, kept in self._lists):
-            return "hooks, parts or the contents of a list changed"
+            return message("snapshot.parts")
         if self._where() != self._addresses:
-            return "weights or buffers were moved to other memory"
+            return message("snapshot.moved")
         if [one.requires_grad for one in self._tensors] != self._trained:
-            return "weights were frozen or thawed"
+            return message("snapshot.frozen")
         return None
 
     def _where(self) -> list[int]:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from ...records.message import message
 from ..callers import user_frame
 from ..model.call_arguments import map_tensors
 from ..model.module_calls import CallAttempts, wrap_calls
@@ -33,7 +34,7 @@ def autocast_roots(site: Site, dtype: Any, ready: Callable[[list[Root]], None]) 
         seen.add(_OVER)
         _check(site.torch, roots, dtype, seen)
         if "switch" in seen:
-            site.tell(autocast="the script has one of its own, which is switched off; it is taken to be on")
+            site.tell(autocast=message("precision.own_autocast_off"))
         ready(roots)
         _begin(site, roots, dtype)
         name = str(dtype).removeprefix("torch.")
@@ -76,24 +77,24 @@ def _watch_script(site: Site) -> set[str]:
 
 def _check(torch: Any, roots: list[Root], dtype: Any, seen: set[str]) -> None:
     if "on" in seen:
-        raise Refused("the script sets it itself: it uses autocast")
+        raise Refused(message("precision.own_autocast"))
     # In float16 gradients have to be scaled, and a scaler of the script's is most likely switched off by the same.
     if "off" in seen or ("switch" in seen and dtype is not torch.bfloat16):
-        raise Refused("the script sets it itself: it has an autocast that is switched off; use its own option")
+        raise Refused(message("precision.own_switch"))
     for root in roots:
         kinds = {one.dtype for one in root.module.parameters() if one.is_floating_point() or one.is_complex()}
         others = sorted(str(kind).removeprefix("torch.") for kind in kinds - {torch.float32})
         if others:
-            raise Refused(f"the script sets it itself: {root.name} has weights in {', '.join(others)}")
+            raise Refused(message("precision.own_weights", module=root.name, dtypes=", ".join(others)))
         if root.own_functions:
             names = ", ".join(sorted(root.own_functions))
-            raise Refused(f"{names} in {root.name}: autograd functions without torch.amp.custom_fwd cannot be autocast")
+            raise Refused(message("precision.own_functions", functions=names, module=root.name))
     on_gpu = any(root.device_type == "cuda" for root in roots)
     if on_gpu and dtype is torch.bfloat16 and torch.cuda.get_device_capability() < (8, 0):
-        raise Refused(f"{torch.cuda.get_device_name()} does not compute in bf16; precision.fp16 may help")
+        raise Refused(message("precision.no_bf16", device=torch.cuda.get_device_name()))
     for kind in {root.device_type for root in roots}:
         if not torch.amp.is_autocast_available(kind):
-            raise Refused(f"there is no autocast for {kind}")
+            raise Refused(message("precision.no_autocast", device=kind))
 
 
 def _begin(site: Site, roots: list[Root], dtype: Any) -> None:
@@ -232,7 +233,7 @@ class LossWatch:
             return
         self._bad_looks = 0 if finite else self._bad_looks + 1
         if self._bad_looks >= _ENOUGH:
-            self._site.give_up("the loss is no longer finite; what it did to the weights stays")
+            self._site.give_up(message("precision.not_finite"))
 
 
 def watch_loss(site: Site) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...records.message import message
 from ..answers import WORDS, Answer, are_tensor_cores_idle, half_share, has_finding, no, yes
 from ..traits import Bottleneck, Traits, WarmUp
 from ..values import Flag
@@ -34,17 +35,17 @@ CONFLICTS = ("precision.fp16",)
 def applies(report: RunReport) -> Answer:
     half = half_share(report)
     if half:
-        return no(f"{half:.0%} of the results in the graph are in half precision already")
+        return no(message("precision.already_half", share=half))
     # Products in float32 gain by bf16 what they gain by TF32, and more.
     for code, words in (
-        ("CO502", "the tensor cores work in TF32, which is half as fast as bf16"),
-        ("CO501", "float32 products do not use the tensor cores"),
+        ("CO502", message("bf16.tf32_slower")),
+        ("CO501", message("precision.no_tensor_cores")),
     ):
         if has_finding(report, code):
             return yes(True, words)
     if are_tensor_cores_idle(report):
         return yes(True, WORDS)
-    return no("the GPU was not seen to be held up by its arithmetic in float32")
+    return no(message("precision.not_bound"))
 
 
 def apply(site: Site, value: Any) -> None:

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ...records.message import message
 from ..answers import Answer, half_share, has_finding, no, yes
 from ..model.roots import graph_nodes, tensors_in
 from ..site import Refused, Site
@@ -46,18 +47,18 @@ _PARAMETERS = ("tensors", "grad_tensors", "retain_graph", "create_graph", "grad_
 def applies(report: RunReport) -> Answer:
     half = half_share(report)
     if half:
-        return no(f"{half:.0%} of the results in the graph are in half precision already")
+        return no(message("precision.already_half", share=half))
     if not has_finding(report, "CO501", "CO502"):
-        return no("the GPU was not seen to be held up by its arithmetic in float32")
+        return no(message("precision.not_bound"))
     if not any(name in report.run.device for name in ("V100", "T4", "TITAN V", "RTX 20", "Quadro RTX")):
-        return no("precision.bf16 needs no scaled gradients and is as fast on this GPU")
-    return yes(True, "float32 products do not use the tensor cores, and this GPU has none for bf16")
+        return no(message("fp16.bf16_as_fast"))
+    return yes(True, message("fp16.no_bf16"))
 
 
 def apply(site: Site, value: Any) -> None:
     torch = site.torch
     if tuple(inspect.signature(torch.autograd.backward).parameters) != _PARAMETERS:
-        raise Refused(f"torch {torch.__version__} has another backward than the ones known")
+        raise Refused(message("fp16.unknown_backward", version=torch.__version__))
     scale = GradientScale(site)
     _save_with_optimizers(site, scale)
     _follow_optimizers(site, scale)
@@ -69,22 +70,22 @@ def apply(site: Site, value: Any) -> None:
 
 def _begin(site: Site, scale: GradientScale, roots: list[Root], hooked: set[str]) -> None:
     for name in hooked:
-        raise Refused(f"{name} on a result would see scaled gradients")
+        raise Refused(message("fp16.result_hook", call=name))
     modules = [root.module for root in roots]
     devices = {one.device for module in modules for one in module.parameters()}
     if len(devices) != 1:
-        raise Refused(f"the model is spread over {len(devices)} devices")
+        raise Refused(message("fp16.several_devices", devices=len(devices)))
     if site.torch.is_anomaly_enabled():
-        raise Refused("anomaly mode is on: it takes an overflow for a fault")
+        raise Refused(message("fp16.anomaly_mode"))
     for part in (part for module in modules for part in module.modules()):
         name = type(part).__name__
         if part._backward_hooks or part._backward_pre_hooks:
-            raise Refused(f"a hook on {name} would see scaled gradients")
+            raise Refused(message("fp16.hook", module=name))
         if getattr(part, "sparse", False):
-            raise Refused(f"{name} has sparse gradients")
+            raise Refused(message("model.sparse", module=name))
         for one in part._parameters.values():
             if one is not None and (one._backward_hooks or getattr(one, "_post_accumulate_grad_hooks", None)):
-                raise Refused(f"a hook on a parameter of {name} would see scaled gradients")
+                raise Refused(message("fp16.parameter_hook", module=name))
     scale.begin(modules, next(iter(devices)))
     _watch_skipped(site, scale)
 
@@ -105,7 +106,7 @@ def _scale_passes(site: Site, scale: GradientScale) -> None:
             if not site.in_force or not scale.is_on or scale.is_running:
                 return original(tensors, grad_tensors, retain_graph, create_graph, grad_variables, inputs)
             if create_graph:
-                site.give_up("backward(create_graph=True) would go on with scaled gradients")
+                site.give_up(message("fp16.create_graph"))
             site.guarded(lambda: loss.look(tensors), lambda: None)
             given = grad_tensors if grad_variables is None else grad_variables
             scaled = None
@@ -152,7 +153,7 @@ def _hook_steps(site: Site, scale: GradientScale) -> None:
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
         given = [*args, *kwargs.values()]
         if any(callable(one) and one is not optimizer for one in given):
-            site.refuse("optimizer.step is given a closure, which runs passes within a step")
+            site.refuse(message("fp16.closure"))
         elif scale.is_on:
             scale.before_step(optimizer)
         else:
@@ -195,7 +196,7 @@ def _watch_skipped(site: Site, scale: GradientScale) -> None:
         skipped = answer.take()
         if skipped is not None:
             if skipped - counts[0] > _CHECK_SKIPPED_EVERY / 2:
-                site.give_up(f"{skipped - counts[0]:.0f} of {_CHECK_SKIPPED_EVERY} steps overflowed")
+                site.give_up(message("fp16.overflows", skipped=skipped - counts[0], steps=_CHECK_SKIPPED_EVERY))
                 return
             counts[0] = skipped
             site.tell(skipped_steps=int(skipped))
@@ -290,7 +291,7 @@ class GradientScale:
             return None
         self._passes += 1
         if (self._passes <= _LOOK_FIRST or self._passes % _LOOK_EVERY == 0) and self._reaches_others(roots):
-            self._site.give_up("the loss gives gradients to tensors that belong to no optimizer and no module")
+            self._site.give_up(message("fp16.other_tensors"))
             return None
         parameters = self._parameters()
         for optimizer, part in parameters:
@@ -403,7 +404,7 @@ def watch_gradient_hooks(site: Site, is_on: Callable[[], bool]) -> set[str]:
         def register(owner: Any, *args: Any, **kwargs: Any) -> Any:
             if site.in_force:
                 if is_on():
-                    site.give_up(f"{name} would see scaled gradients")
+                    site.give_up(message("fp16.sees_scaled", call=name))
                 elif getattr(owner, "grad_fn", None) is not None:
                     seen.add(name)
             return original(owner, *args, **kwargs)

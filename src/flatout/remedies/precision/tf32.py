@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...records.message import message
 from ..answers import WORDS, Answer, are_tensor_cores_idle, half_share, has_finding, no, yes
 from ..site import Refused
 from ..torch_hooks import refuse_when_set, when_attribute_set, when_called, when_set
@@ -28,20 +29,20 @@ VALUE = Flag()
 
 def applies(report: RunReport) -> Answer:
     if has_finding(report, "CO501"):
-        return yes(True, "float32 products do not use the tensor cores")
+        return yes(True, message("precision.no_tensor_cores"))
     if half_share(report):
-        return no("products are done in half precision")
+        return no(message("tf32.half_precision"))
     if are_tensor_cores_idle(report):
         return yes(True, WORDS)
-    return no("no float32 products were seen that tensor cores would speed up")
+    return no(message("tf32.no_products"))
 
 
 def apply(site: Site, value: Any) -> None:
     torch = site.torch
     if torch.version.cuda is None:
-        raise Refused("this torch is built without CUDA")
+        raise Refused(message("torch.built_without_cuda"))
     if torch.get_float32_matmul_precision() != "highest":
-        raise Refused(f"it is on already: the precision is {torch.get_float32_matmul_precision()!r}")
+        raise Refused(message("tf32.on_already", precision=torch.get_float32_matmul_precision()))
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     # Newer torch has two names for it, which may not disagree; set by the old one, the new one follows.
     new_name = getattr(matmul, "fp32_precision", None)

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ...records.message import message
 from ..answers import Answer, no, yes
 from ..site import Refused
 from ..traits import Bottleneck, Traits
@@ -53,19 +54,19 @@ _CALLS = ("add_scalar", ".log(", "set_postfix")
 
 def applies(report: RunReport) -> Answer:
     if not any(finding.code == "SY301" for finding in report.findings):
-        return no("the host does not wait for results in every step")
+        return no(message("defer.no_waits"))
     texts = {(one.location.file, one.location.line): one.text for one in report.snippets}
     waits = [texts.get((one.location.file, one.location.line), "") for one in report.syncs]
     handed = [text for text in waits if any(call in text for call in _CALLS)]
     if any(not any(word in text for word in _READS_ITSELF) for text in handed):
-        return yes(True, "a logger is handed results that are still on the device")
-    return no("the script reads the results itself (.item()), before any logger is called")
+        return yes(True, message("defer.device_results"))
+    return no(message("defer.script_reads"))
 
 
 def apply(site: Site, value: Any) -> None:
 
     if site.torch.version.cuda is None:
-        raise Refused("this torch has no CUDA, so nothing waits for a device")
+        raise Refused(message("defer.no_cuda"))
     calls = DeferredCalls(site.torch)
     for module, (owner, deferred, others) in _LOGGERS.items():
         site.after_import(module, partial(_watch, site, calls, owner, deferred, others))

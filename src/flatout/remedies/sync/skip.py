@@ -15,6 +15,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from ...records.message import message
 from ..answers import Answer, by_finding
 from ..site import Refused
 from ..torch_hooks import is_called_by_script, when_stream_entered
@@ -34,18 +35,18 @@ _KEPT_EVERY_STEPS = 100
 
 
 def applies(report: RunReport) -> Answer:
-    return by_finding(report, ID, "no call of synchronize holds up this training")
+    return by_finding(report, ID, message("skip.not_needed"))
 
 
 def apply(site: Site, value: Any) -> None:
     torch = site.torch
     if torch.version.cuda is None:
-        raise Refused("this torch has no CUDA")
+        raise Refused(message("torch.no_cuda"))
     site.replace(torch.cuda, "synchronize", lambda original: _make_synchronize(site, original))
     for name in ("to", "copy_"):
         site.replace(torch.Tensor, name, lambda original: _make_copy(site, original))
     site.replace(torch.cuda.Event, "elapsed_time", lambda original: _make_elapsed_time(site, original))
-    when_stream_entered(site, lambda: site.give_up("the script works with CUDA streams of its own"))
+    when_stream_entered(site, lambda: site.give_up(message("streams.own")))
 
 
 def _make_synchronize(site: Site, original: Any) -> Any:
@@ -88,7 +89,7 @@ def _make_copy(site: Site, original: Any) -> Any:
         # `to` is called on what is copied, `copy_` on where it goes.
         source = args[0] if args and isinstance(args[0], site.torch.Tensor) else tensor
         if site.in_force and source.is_cuda and not result.is_cuda and is_called_by_script(sys._getframe(1)):
-            site.give_up("the script copies to the host without blocking, and may read it after synchronize")
+            site.give_up(message("skip.non_blocking_copy"))
         return result
 
     return copy

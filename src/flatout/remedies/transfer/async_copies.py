@@ -18,6 +18,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ...records.message import message
 from ..answers import Answer, by_finding, yes
 from ..site import Refused
 from ..torch_hooks import when_stream_entered
@@ -40,17 +41,17 @@ _PINS = "loader.pin"
 
 
 def applies(report: RunReport) -> Answer:
-    answer = by_finding(report, ID, "no copy of a pinned batch holds up this training")
-    if not answer.is_yes and by_finding(report, _PINS, "").is_yes:
+    answer = by_finding(report, ID, message("async_copies.not_needed"))
+    if not answer.is_yes and any(finding.remedy == _PINS for finding in report.findings):
         # Pinning alone makes a copy quicker, but the host still waits for it, and for the kernels before it.
-        return yes(True, "once batches are pinned, the host need not wait for their copies")
+        return yes(True, message("async_copies.once_pinned"))
     return answer
 
 
 def apply(site: Site, value: Any) -> None:
     torch = site.torch
     if torch.version.cuda is None:
-        raise Refused("this torch has no CUDA")
+        raise Refused(message("torch.no_cuda"))
     batches = PinnedBatches(torch)
     copies = _Copies(site, batches)
     site.after_import("torch.utils.data._utils.pin_memory", partial(_remember_pinned, site, batches))
@@ -59,7 +60,7 @@ def apply(site: Site, value: Any) -> None:
     site.replace(torch.Tensor, "cuda", copies.make_to)
     site.replace(torch.Tensor, "copy_", copies.make_copy)
     site.each_step(copies.after_step)
-    when_stream_entered(site, lambda: site.give_up("the script works with CUDA streams of its own"))
+    when_stream_entered(site, lambda: site.give_up(message("streams.own")))
 
 
 def _make_pin(site: Site, batches: PinnedBatches, original: Any) -> Any:
@@ -131,7 +132,7 @@ class _Copies:
 
     def after_step(self, step: int) -> None:
         if self._batches.written_after_copy():
-            self._site.give_up("the script writes into a batch after it has copied it")
+            self._site.give_up(message("async_copies.written"))
         elif not self._begun and step >= _ONLY_LOOKS_STEPS and self._count:
             self._begun = True
             self._site.tell(non_blocking_from_step=step)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...records.message import message
 from ..answers import Answer, no, yes
 from ..site import Refused
 from ..torch_hooks import has_gpu
@@ -38,13 +39,13 @@ _CODES = ("TR206", "TR204")
 
 def applies(report: RunReport) -> Answer:
     if any(finding.code in _CODES for finding in report.findings):
-        return yes(True, "copies take turns with the kernels")
-    return no("no copies were seen that would be hidden behind kernels")
+        return yes(True, message("transfer_prefetch.take_turns"))
+    return no(message("transfer_prefetch.not_needed"))
 
 
 def apply(site: Site, value: Any) -> None:
     if not has_gpu(site.torch):
-        raise Refused("there is no CUDA device here")
+        raise Refused(message("transfer_prefetch.no_device"))
     site.after_import("torch.utils.data.dataloader", lambda module: _install(site, module))
 
 

@@ -7,12 +7,19 @@ from dataclasses import replace
 import pytest
 
 from flatout.experiment.tuning.search import rate, read_point
+from flatout.records.message import Message, message, verbatim
 from flatout.records.report import RemedyState
 from flatout.records.trial import Ending, Trial
 from flatout.records.tune import Ask
 from flatout.words import english
 
 ASK = Ask({"workers": 4}, 40)
+
+_SET = message("workers.set", before=0, after=8)
+
+
+def _left_alone(why: str) -> Message:
+    return message("loader.left_alone", why=verbatim(why))
 
 
 def test_a_steady_training_is_sure() -> None:
@@ -70,13 +77,15 @@ def _trial(ending: Ending = "stopped", why: str = "", *states: RemedyState) -> T
             "precision.fp16 was undone after 7 steps, because NaN",
         ),
         (
-            _trial("stopped", "", RemedyState("batch.size", "training", 8, "applied", live={"a:1": "left alone: few"})),
-            "batch.size left the loader alone: few",
+            _trial(
+                "stopped", "", RemedyState("batch.size", "training", 8, "applied", live={"a:1": _left_alone("small")})
+            ),
+            "batch.size left the loader alone: small",
         ),
         (
             # An evaluation's loader may be left alone where the training's is not.
             _trial(
-                "stopped", "", RemedyState("w", "lossless", 8, "applied", live={"a:1": "left alone: x", "a:2": "0 → 8"})
+                "stopped", "", RemedyState("w", "lossless", 8, "applied", live={"a:1": _left_alone("x"), "a:2": _SET})
             ),
             "",
         ),
