@@ -38,7 +38,6 @@ TABLE = titles(PROBLEMS) | {
     "config.difference": Words(
         "{setting} is configured as {configured} but is {live}", "{setting} 配置为 {configured}，实际是 {live}"
     ),
-    "config.set_here": Words("set here: {setting}", "在这里设置：{setting}"),
     "config.on_command_line": Words("command line: {option}", "命令行：{option}"),
     "cf801.fix": Words("pass {code} on", "把 {code} 传下去"),
     "cf801.cause": Words("{differences} in the loader that trains", "训练用的加载器里，{differences}"),
