@@ -31,7 +31,7 @@ from benchmarks.common.child import ROOT
 from benchmarks.common.corpus import CORPUS, Script, scripts
 from benchmarks.common.results import RESULTS, table, versions, write
 from benchmarks.common.scoring import Found, Outcome, Score, by_family, findings, missed, rates, score
-from flatout.diagnose.summary import summarise
+from flatout.diagnose.summary import summarise_run
 from flatout.report.json import to_json
 from flatout.store.run import StoredRun
 
@@ -75,7 +75,7 @@ class Bench:
         """The report of one run, or what went wrong."""
         kept = self.keep.absolute() / f"{script.name}-{arm}-{round_index}" if self.keep else None
         if self.again and kept is not None:
-            return to_json(summarise(StoredRun(kept))) if kept.exists() else f"no recording in {kept.name}"
+            return to_json(summarise_run(StoredRun(kept))) if kept.exists() else f"no recording in {kept.name}"
         with tempfile.TemporaryDirectory(prefix="flatout-corpus-") as folder:
             out = Path(folder) / "report.json"
             watch = [

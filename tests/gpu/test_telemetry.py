@@ -14,7 +14,7 @@ import torch
 
 from flatout.records.sample import GpuSample, Tick
 from flatout.telemetry.rows import rows
-from flatout.telemetry.sampling import Sampling
+from flatout.telemetry.sampling import Sampling, SamplingOptions
 
 pytestmark = pytest.mark.gpu
 
@@ -104,7 +104,7 @@ def test_the_uuid_is_torchs(busy: tuple[int, str]) -> None:
 def test_the_setting_by_uuid_and_the_empty_setting(busy: tuple[int, str]) -> None:
     for setting, count in ((f"GPU-{busy[1].removeprefix('GPU-')[:8]}", 1), ("", 0)):
         ticks: list[Tick] = []
-        with Sampling(busy[0], 0.1, ticks.append, visible=setting):
+        with Sampling(busy[0], 0.1, ticks.append, SamplingOptions(visible=setting)):
             until(lambda ticks=ticks: any(tick.gpu and tick.gpu.fresh for tick in ticks))  # type: ignore[misc]
         last = ticks[-1].gpu
         assert last is not None and len(last.facts) == count

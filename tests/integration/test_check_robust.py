@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from flatout.diagnose.source_check import check, chosen
+from flatout.diagnose.source_check import check_project, select_problems
 from flatout.records.source import SYNTAX
 from flatout.source.project.loading import load, load_texts
 
@@ -34,14 +34,14 @@ def torch_folder() -> Path:
 def test_it_passes_through(root: Path) -> None:
     project = load(sampled(root))
 
-    report = check(project, chosen((), ()))
+    report = check_project(project, select_problems((), ()))
 
     assert report.files > 0.9 * len(sampled(root))
     assert not [line for line in report.trouble if "could not be judged" in line]
 
 
 def test_the_standard_library_trains_nothing() -> None:
-    report = check(load(sampled(Path(sysconfig.get_paths()["stdlib"]))), chosen((), ()))
+    report = check_project(load(sampled(Path(sysconfig.get_paths()["stdlib"]))), select_problems((), ()))
 
     assert {one.code for one in report.findings} <= {SYNTAX}
 
@@ -60,6 +60,6 @@ def test_cut_and_shuffled_training_scripts_never_fail_it() -> None:
         else:
             text = "".join(lines).replace(chance.choice("()=:.,[]"), chance.choice("()=:.,[] "), chance.randrange(1, 9))
 
-        report = check(load_texts({"train.py": text}), chosen((), ()))
+        report = check_project(load_texts({"train.py": text}), select_problems((), ()))
 
         assert not report.trouble, text

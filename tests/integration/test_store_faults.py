@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from flatout.attach.recorder import Recorder
-from flatout.diagnose.summary import summarise
+from flatout.diagnose.summary import summarise_run
 from flatout.store.directory import create_run
 from flatout.store.manifest import Manifest
 from flatout.store.recording import read_recording
@@ -203,7 +203,7 @@ def test_a_million_steps_are_summarised_in_seconds(tmp_path: Path) -> None:
     run = making.stored()
 
     begun = time.process_time()
-    report = summarise(StoredRun(run.path))
+    report = summarise_run(StoredRun(run.path))
     took_s = time.process_time() - begun
 
     assert report.run.steps == steps

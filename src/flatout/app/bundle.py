@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
-from flatout.diagnose.summary import examine
+from flatout.diagnose.summary import examine_run
 from flatout.errors import FlatoutError
 from flatout.records.message import message
 from flatout.records.report import Location, RunReport, Snippet
@@ -83,7 +83,7 @@ def _store_bundle(bundle: IO[bytes], file: Path, root: Path, name: str | None, l
 def _judge_records(folder: Path, file: Path, summary: bytes | None) -> RunReport:
     """Made from the records by this flatout. It also shows that they can be read at all."""
     try:
-        report = examine(StoredRun(folder)).report
+        report = examine_run(StoredRun(folder)).report
     except Exception as error:
         # Whatever a crafted record makes our readers stumble over; the run would stumble over it each time.
         words = f"{type(error).__name__}: {error}"
@@ -111,7 +111,7 @@ def _manifest(data: bytes, file: str) -> Manifest:
             python=None if value.get("python") is None else _text(value["python"]),
             flatout=None if value.get("flatout") is None else _text(value["flatout"]),
             environment=_clean_values(_require(value.get("environment", {}), dict)),
-            notices=(*(_text(one) for one in _require(value.get("notices", []), list)), message("run.imported")),
+            notices=(*(_text(notice) for notice in _require(value.get("notices", []), list)), message("run.imported")),
             wall_s=_seconds(value.get("wall_s")),
             host=None if value.get("host") is None else _text(value["host"]),
             imported=True,

@@ -7,11 +7,12 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from flatout import __version__
-from flatout.diagnose.source_check import check, chosen
-from flatout.diagnose.source_fixes import Fixed, fixed, with_imports
+from flatout.diagnose.source_check import check_project, select_problems
+from flatout.diagnose.source_fixes import Fixed, add_import_edits, apply_fixes
 from flatout.errors import FlatoutError
 from flatout.problems.catalogue import problems
 from flatout.records.source import CheckReport
@@ -27,65 +28,56 @@ from flatout.store.directory import find_run
 FORMATS = ("full", "concise", "json", "sarif", "github")
 
 
-def run_check(
-    paths: Sequence[Path],
-    *,
-    select: Sequence[str] = (),
-    ignore: Sequence[str] = (),
-    exclude: Sequence[str] = (),
-    output: str = "full",
-    statistics: bool = False,
-    run: str | None = None,
-) -> tuple[str, CheckReport]:
-    """The text to print and what it is about. `run` is one to take the cost of each finding from."""
-    looked_for = chosen(select, ignore)
-    recorded = None if run is None else find_run(run)
+@dataclass(frozen=True, slots=True)
+class CheckRequest:
+    """What was asked for: which files, which problems, and how to show what is found."""
+
+    paths: Sequence[Path]
+    select: Sequence[str] = ()
+    ignore: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    output: str = "full"
+    statistics: bool = False
+    # A run to take the cost of each finding from.
+    run: str | None = None
+    # With fixes: also those that may change results.
+    unsafe: bool = False
+
+
+def run_check(request: CheckRequest) -> tuple[str, CheckReport]:
+    """The text to print and what it is about."""
+    looked_for = select_problems(request.select, request.ignore)
+    recorded = None if request.run is None else find_run(request.run)
     with _no_collection():
-        project = load(paths, exclude)
-        report = with_imports(check(project, looked_for), project)
+        project = load(request.paths, request.exclude)
+        report = add_import_edits(check_project(project, looked_for), project)
         if recorded is not None:
             report = _with_costs(report, project, recorded)
-    return _render(report, output, statistics), report
+    return _render(report, request), report
 
 
 def _with_costs(report: CheckReport, project: Project, recorded: Path) -> CheckReport:
     # These bring numpy in, which a plain check has no need of.
-    from flatout.diagnose.source_costs import joined
-    from flatout.diagnose.summary import examine
+    from flatout.diagnose.source_costs import join_costs
+    from flatout.diagnose.summary import examine_run
     from flatout.store.run import StoredRun
 
     stored = StoredRun(recorded)
-    return joined(report, project, stored, examine(stored))
+    return join_costs(report, project, stored, examine_run(stored))
 
 
-def run_check_fix(
-    paths: Sequence[Path],
-    *,
-    unsafe: bool,
-    select: Sequence[str] = (),
-    ignore: Sequence[str] = (),
-    exclude: Sequence[str] = (),
-    output: str = "full",
-    statistics: bool = False,
-) -> tuple[str, CheckReport, tuple[str, ...]]:
+def run_check_fix(request: CheckRequest) -> tuple[str, CheckReport, tuple[str, ...]]:
     """Writes the fixes. The text to print on what is left, the report of it, and what could not be done."""
-    done = _fix_in_memory(paths, unsafe, select, ignore, exclude, read_writable)
+    done = _fix_in_memory(request, read_writable)
     _write(done)
-    return _render(done.left, output, statistics), done.left, done.trouble
+    return _render(done.left, request), done.left, done.trouble
 
 
-def run_check_diff(
-    paths: Sequence[Path],
-    *,
-    unsafe: bool,
-    select: Sequence[str] = (),
-    ignore: Sequence[str] = (),
-    exclude: Sequence[str] = (),
-) -> tuple[bytes, str, CheckReport, tuple[str, ...]]:
+def run_check_diff(request: CheckRequest) -> tuple[bytes, str, CheckReport, tuple[str, ...]]:
     """The diff, what it leaves, the report of that, and what could not be done. Nothing is written."""
-    done = _fix_in_memory(paths, unsafe, select, ignore, exclude, read_bytes)
+    done = _fix_in_memory(request, read_bytes)
     changes = render_diff(done.before, done.after, color=_color())
-    words = render_outlook(done.first.findings, done.left.fixed, len(done.after), unsafe=unsafe)
+    words = render_outlook(done.first.findings, done.left.fixed, len(done.after), unsafe=request.unsafe)
     return changes, words, done.left, done.trouble
 
 
@@ -96,7 +88,7 @@ def make_patch(paths: Sequence[Path], select: Sequence[str], workers: int | None
     not. `edit` makes them as well.
     """
     read = read_writable if edit else read_bytes
-    done = _fix_in_memory(paths, True, select, (), (), read, workers or MODEST_WORKERS)
+    done = _fix_in_memory(CheckRequest(paths, select, unsafe=True), read, workers or MODEST_WORKERS)
     if edit:
         _write(done)
     return render_diff(done.before, done.after, color=False) if done.after else b""
@@ -107,23 +99,15 @@ def _write(done: Fixed) -> None:
         replace_file(file, done.before[file], data)
 
 
-def _fix_in_memory(
-    paths: Sequence[Path],
-    unsafe: bool,
-    select: Sequence[str],
-    ignore: Sequence[str],
-    exclude: Sequence[str],
-    read: Callable[[str], bytes],
-    workers: int = MODEST_WORKERS,
-) -> Fixed:
-    for path in paths:
+def _fix_in_memory(request: CheckRequest, read: Callable[[str], bytes], workers: int = MODEST_WORKERS) -> Fixed:
+    for path in request.paths:
         if path.exists() and not path.is_file() and not path.is_dir():
             raise FlatoutError(f"{str(path)!r} cannot be written back; --fix and --diff take files and folders")
-    looked_for = chosen(select, ignore)
+    looked_for = select_problems(request.select, request.ignore)
     with _no_collection():
-        project = load(paths, exclude)
+        project = load(request.paths, request.exclude)
         project.workers = workers
-        return fixed(project, looked_for, read, unsafe=unsafe)
+        return apply_fixes(project, looked_for, read, unsafe=request.unsafe)
 
 
 @contextmanager
@@ -137,16 +121,17 @@ def _no_collection() -> Iterator[None]:
         gc.enable()
 
 
-def _render(report: CheckReport, output: str, statistics: bool) -> str:
+def _render(report: CheckReport, request: CheckRequest) -> str:
+    output = request.output
     if output == "json":
         return to_json(report)
     if output == "sarif":
-        return check_sarif(report, __version__, {one.code: one.text for one in problems()})
+        return check_sarif(report, __version__, {problem.code: problem.text for problem in problems()})
     if output == "github":
         return render_github(report)
     unicode = (sys.stdout.encoding or "ascii").lower().replace("-", "").startswith("utf")
     by_finding = terminal.render_concise if output == "concise" else terminal.render_full
-    draw = terminal.render_statistics if statistics else by_finding
+    draw = terminal.render_statistics if request.statistics else by_finding
     return draw(report, color=_color(), unicode=unicode)
 
 

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flatout import __version__
-from flatout.diagnose.comparison import findings_changed, phases_changed, settings_changed
+from flatout.diagnose.comparison import compare_findings, compare_phases, compare_settings
 from flatout.diagnose.ranks import Rank, training_ranks
-from flatout.diagnose.summary import examine
+from flatout.diagnose.summary import examine_run
 from flatout.errors import FlatoutError
 from flatout.experiment.statistics.ratio import measure_gain, with_interval
 from flatout.records.atomic import SHARED, write_atomic
@@ -53,20 +53,26 @@ class _ArmRuns:
     notices: tuple[Message, ...]
 
 
-def run_compare(
-    names: Sequence[str],
-    *,
-    fail_below: str | None,
-    root: Path | None,
-    json_file: str | None,
-    quiet: bool,
-    html: Path | None = None,
-    language: str = "en",
-) -> tuple[str, int]:
-    """The text to print and the exit code: 1 if the gate fails. Files are written beside, where they are asked for."""
-    found = compare_runs(names, fail_below, root)
-    if html is not None:
-        _write_html(found, html, language)
+@dataclass(frozen=True, slots=True)
+class CompareRequest:
+    """What was asked for: the runs, a gate for their speed, and the files to write beside what is printed."""
+
+    names: Sequence[str]
+    fail_below: str | None = None
+    root: Path | None = None
+    # A file, or "-" for stdout alone.
+    json_file: str | None = None
+    html: Path | None = None
+    language: str = "en"
+    quiet: bool = False
+
+
+def run_compare(request: CompareRequest) -> tuple[str, int]:
+    """The text to print and the exit code: 1 if the gate fails."""
+    found = compare_runs(request.names, request.fail_below, request.root)
+    json_file = request.json_file
+    if request.html is not None:
+        _write_html(found, request.html, request.language)
     code = 1 if found.gate is not None and found.gate.failed else 0
     as_json = json.dumps(to_json(found), indent=2, allow_nan=False) + "\n"
     if json_file == "-":
@@ -81,7 +87,7 @@ def run_compare(
         width=shutil.get_terminal_size((100, 24)).columns,
         color=sys.stdout.isatty() and not os.environ.get("NO_COLOR"),
         unicode=(sys.stdout.encoding or "ascii").lower().replace("-", "").startswith("utf"),
-        quiet=quiet,
+        quiet=request.quiet,
     )
     return page, code
 
@@ -129,17 +135,17 @@ def _gate(comparisons: Sequence[Comparison], least: float) -> Gate:
     fails in one of twenty comparisons at most.
     """
     failed = []
-    for one in comparisons:
-        gains = [gain for gain in (one.gain, one.ordinary_gain) if gain is not None]
+    for comparison in comparisons:
+        gains = [gain for gain in (comparison.gain, comparison.ordinary_gain) if gain is not None]
         if not gains:
-            raise FlatoutError(_SAY["few"].format(name=_shorter(one)))
+            raise FlatoutError(_SAY["few"].format(name=_shorter(comparison)))
         if any(gain.high < least for gain in gains):
-            failed.append(one.after.name)
+            failed.append(comparison.after.name)
     return Gate(least, tuple(failed))
 
 
-def _shorter(one: Comparison) -> str:
-    return min(one.before, one.after, key=lambda arm: arm.steps).name
+def _shorter(comparison: Comparison) -> str:
+    return min(comparison.before, comparison.after, key=lambda arm: arm.steps).name
 
 
 def _read_arm(name: str, root: Path | None) -> _ArmRuns:
@@ -148,7 +154,7 @@ def _read_arm(name: str, root: Path | None) -> _ArmRuns:
     for run, trained in zip(runs, ranks, strict=True):
         if not trained:
             raise FlatoutError(_SAY["no_steps"].format(name=run.id))
-    reports = tuple(examine(run).report for run in runs)
+    reports = tuple(examine_run(run).report for run in runs)
     rates = [report.throughput for report in reports]
     steps_per_s, samples_per_s = _mean([r.steps_per_s for r in rates]), _mean([r.samples_per_s for r in rates])
     first = reports[0]
@@ -224,7 +230,7 @@ def _even(count: Floats, *columns: Floats) -> list[Floats]:
 def _compare_arms(before: _ArmRuns, after: _ArmRuns) -> Comparison:
     whole = _gain(before, after, "total")
     judgement, sentence = _judge(whole, before.arm.name, after.arm.name)
-    gone, new, stayed = findings_changed(before.reports, after.reports)
+    gone, new, stayed = compare_findings(before.reports, after.reports)
     found = Comparison(
         before=before.arm,
         after=after.arm,
@@ -232,8 +238,8 @@ def _compare_arms(before: _ArmRuns, after: _ArmRuns) -> Comparison:
         sentence=sentence,
         gain=whole,
         ordinary_gain=_gain(before, after, "blocks"),
-        phases=phases_changed(before.reports, after.reports, (before.arm.samples_per_step, after.arm.samples_per_step)),
-        settings=settings_changed(before.reports[0], after.reports[0]),
+        phases=compare_phases(before.reports, after.reports, (before.arm.samples_per_step, after.arm.samples_per_step)),
+        settings=compare_settings(before.reports[0], after.reports[0]),
         gone=gone,
         new=new,
         stayed=stayed,
@@ -256,8 +262,8 @@ def _gain(before: _ArmRuns, after: _ArmRuns, by: By) -> MeasuredGain | None:
     return measure_gain(before.trials, after.trials, by=by)
 
 
-def _with_notices(one: Comparison, known: Sequence[Message]) -> Comparison:
-    before, after = one.before, one.after
+def _with_notices(comparison: Comparison, known: Sequence[Message]) -> Comparison:
+    before, after = comparison.before, comparison.after
     found = []
     if len(before.runs) == len(after.runs) == 1:
         found.append(message("compare.one_process", before=before.name, after=after.name))
@@ -265,9 +271,9 @@ def _with_notices(one: Comparison, known: Sequence[Message]) -> Comparison:
         found.append(message("compare.scripts_differ", before=before.script, after=after.script))
     if before.device != after.device:
         found.append(message("compare.devices_differ", before=before.device, after=after.device))
-    if not one.same_batch:
+    if not comparison.same_batch:
         sizes = {"before": before.samples_per_step, "after": after.samples_per_step}
         found.append(message("compare.batches_differ", **sizes))
-    if one.gain is not None and one.gain.unit == "step":
+    if comparison.gain is not None and comparison.gain.unit == "step":
         found.append(message("compare.by_steps"))
-    return replace(one, notices=(*found, *known))
+    return replace(comparison, notices=(*found, *known))

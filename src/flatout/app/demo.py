@@ -16,7 +16,7 @@ from textwrap import wrap
 
 from flatout.app.run import RunOptions, Stage, run_command
 from flatout.errors import FlatoutError
-from flatout.launch.terminal import Terminal, detect_terminal, write_stderr
+from flatout.launch.terminal import detect_terminal, write_stderr
 from flatout.report.live import StepsBar
 from flatout.report.text import fold_command
 
@@ -75,7 +75,14 @@ def run_demo(choice: Choice, options: RunOptions) -> int:
         shared = ["--size", size, "--data", str(data), "--out", f"{scratch}/out"]
         arguments = [*shared, "--steps", str(workload.steps[size])]
         _make_data(workload, arguments)
-        code = _run_watched(workload, arguments, size, choice, options, screen, Path(scratch) / "printed.txt")
+        view = None
+        if screen.fd is not None and not options.quiet:
+            view = StepsBar(workload.steps[size], screen.width, screen.color)
+        named = replace(options, name=options.name or workload.name)
+        log = Path(scratch) / "printed.txt"
+        with _open_log(log) as log_fd:
+            stage = Stage(log_fd, view, choice.limit_s)
+            code = _run_watched(workload, arguments, named, stage, log)
         if choice.fix and not options.quiet:
             _run_fix(workload, [*shared, "--steps", str(_ENOUGH_STEPS)], data)
     if not options.quiet:
@@ -115,23 +122,10 @@ def _make_data(workload: Workload, arguments: list[str]) -> None:
         raise _failure(workload, made.returncode, made.stdout + made.stderr)
 
 
-def _run_watched(
-    workload: Workload,
-    arguments: list[str],
-    size: str,
-    choice: Choice,
-    options: RunOptions,
-    screen: Terminal,
-    log: Path,
-) -> int:
-    with _open_log(log) as log_fd:
-        view = None
-        if screen.fd is not None and not options.quiet:
-            view = StepsBar(workload.steps[size], screen.width, screen.color)
-        named = replace(options, name=options.name or workload.name)
-        code = run_command([str(workload.script), *arguments], named, Stage(log_fd, view, choice.limit_s))
+def _run_watched(workload: Workload, arguments: list[str], options: RunOptions, stage: Stage, log: Path) -> int:
+    code = run_command([str(workload.script), *arguments], options, stage)
     if code == _TERMINATED:
-        write_stderr(_SAY["stopped"].format(limit=choice.limit_s))
+        write_stderr(_SAY["stopped"].format(limit=stage.limit_s))
         return 0
     if code:
         raise _failure(workload, code, log.read_text(errors="replace"))

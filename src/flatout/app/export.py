@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from flatout import __version__
-from flatout.diagnose.source_join import merged
-from flatout.diagnose.summary import examine
-from flatout.diagnose.tables import scalars, tables
-from flatout.diagnose.trace import trace
+from flatout.diagnose.source_join import join_source
+from flatout.diagnose.summary import examine_run
+from flatout.diagnose.tables import make_scalars, make_tables
+from flatout.diagnose.trace import make_trace
 from flatout.errors import FlatoutError
 from flatout.problems.catalogue import problems
 from flatout.records.atomic import atomic_file
@@ -31,7 +31,7 @@ def open_run(name: str | None) -> StoredRun:
 
 def export_trace(name: str | None, steps: str | None, file: Path) -> tuple[str, int]:
     """Which steps were written, in words, and how many bytes."""
-    found = trace(open_run(name), steps)
+    found = make_trace(open_run(name), steps)
     text = to_chrome(found, __version__)
     with open_atomic(file) as temporary:
         temporary.write_text(text, encoding="utf-8")
@@ -42,7 +42,7 @@ def export_tables(name: str | None, folder: Path, as_parquet: bool) -> list[Path
     """A file for each table, in the order of their names."""
     if as_parquet:
         check_parquet()
-    found = tables(open_run(name))
+    found = make_tables(open_run(name))
     make_folder(folder)
     files = []
     for title, table in found.items():
@@ -59,15 +59,15 @@ def export_tables(name: str | None, folder: Path, as_parquet: bool) -> list[Path
 
 def export_sarif(name: str | None) -> str:
     run = open_run(name)
-    report = merged(run, examine(run), limit_s=_SOURCE_S).report
-    return run_sarif(report, run.manifest.cwd, __version__, {one.code: one.text for one in problems()})
+    report = join_source(run, examine_run(run), limit_s=_SOURCE_S).report
+    return run_sarif(report, run.manifest.cwd, __version__, {problem.code: problem.text for problem in problems()})
 
 
 def export_metrics(name: str | None, tool: str, folder: Path) -> int:
     """How many curves were written."""
     check_tool(tool)
     run = open_run(name)
-    found = scalars(run)
+    found = make_scalars(run)
     make_folder(folder)
     manifest = run.manifest
     facts = {"run": run.id, "command": " ".join(manifest.argv), "flatout": __version__}

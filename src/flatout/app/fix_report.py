@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flatout.diagnose.summary import summarise
+from flatout.diagnose.summary import summarise_run
 from flatout.errors import FlatoutError
 from flatout.records.fix import Fix
 from flatout.records.report import RunReport
@@ -124,4 +124,4 @@ def _recorded(folders: Iterable[Path]) -> StoredRun | None:
 
 
 def _report(run: StoredRun) -> RunReport:
-    return summarise(run)
+    return summarise_run(run)

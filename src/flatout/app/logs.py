@@ -8,38 +8,43 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from flatout.diagnose.logs.reader import read_log
 from flatout.diagnose.logs.readings import Pattern
-from flatout.diagnose.logs.summary import compared, summarised
+from flatout.diagnose.logs.summary import compare_logs, summarise_log
 from flatout.errors import FlatoutError
 from flatout.report.layout import Look
 from flatout.report.logs import render, to_json
 
 
-def run_logs(
-    files: Sequence[Path],
-    pattern: str | None,
-    batch_sizes: Sequence[float],
-    *,
-    as_json: bool,
-    quiet: bool,
-    verbose: bool,
-) -> str:
-    """The text to print. One batch size counts for all files, else there must be one for each, in order."""
-    wanted = None if pattern is None else Pattern(pattern)
-    sizes = _sizes(batch_sizes, len(files))
-    logs = [summarised(read_log(file, wanted), size) for file, size in zip(files, sizes, strict=True)]
-    comparison = compared(logs[0], logs[1]) if len(logs) == 2 else None
-    if as_json:
+@dataclass(frozen=True, slots=True)
+class LogsRequest:
+    """What was asked for. One batch size counts for all files, else there must be one for each, in order."""
+
+    files: Sequence[Path]
+    pattern: str | None = None
+    batch_sizes: Sequence[float] = ()
+    as_json: bool = False
+    quiet: bool = False
+    verbose: bool = False
+
+
+def run_logs(request: LogsRequest) -> str:
+    """The text to print."""
+    wanted = None if request.pattern is None else Pattern(request.pattern)
+    sizes = _sizes(request.batch_sizes, len(request.files))
+    logs = [summarise_log(read_log(file, wanted), size) for file, size in zip(request.files, sizes, strict=True)]
+    comparison = compare_logs(logs[0], logs[1]) if len(logs) == 2 else None
+    if request.as_json:
         return json.dumps(to_json(logs, comparison), indent=2, allow_nan=False) + "\n"
     look = Look(
         width=shutil.get_terminal_size((80, 24)).columns,
         color=sys.stdout.isatty() and not os.environ.get("NO_COLOR"),
         unicode=(sys.stdout.encoding or "ascii").lower().replace("-", "").startswith("utf"),
-        quiet=quiet,
-        verbose=verbose,
+        quiet=request.quiet,
+        verbose=request.verbose,
     )
     return render(logs, comparison, look)
 

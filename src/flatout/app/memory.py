@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flatout.diagnose.memory import judged, shape_bytes, size
-from flatout.diagnose.summary import summarise
+from flatout.diagnose.memory import judge_plan, parse_size, shape_bytes
+from flatout.diagnose.summary import summarise_run
 from flatout.errors import FlatoutError
 from flatout.records.memory import LoaderPlan, MachineLimits, MemoryVerdict
 from flatout.records.message import Message, message, verbatim
@@ -58,7 +58,7 @@ def run_memory(run: str | None, asked: MemoryRequest, *, as_json: bool, quiet: b
 
 def _verdict(run: str | None, asked: MemoryRequest) -> MemoryVerdict:
     _check(asked)
-    report = None if run is None else summarise(StoredRun(find_run(run)))
+    report = None if run is None else summarise_run(StoredRun(find_run(run)))
     settings = {} if report is None else _training_loader(report)
     sample_bytes, sample_from = _sample(asked, report)
     plan = LoaderPlan(
@@ -68,12 +68,12 @@ def _verdict(run: str | None, asked: MemoryRequest) -> MemoryVerdict:
         prefetch=_first(asked.prefetch, settings.get("prefetch_factor"), default=2),
         ranks=_first(asked.ranks, None if report is None else max(1, report.run.ranks), default=1),
         pinned=bool(settings.get("pin_memory")) if asked.pinned is None else asked.pinned,
-        cache_bytes=0.0 if asked.cache is None else size(asked.cache, "--cache"),
+        cache_bytes=0.0 if asked.cache is None else parse_size(asked.cache, "--cache"),
         cache_is_shared=asked.cache_is_shared,
         dataset_len=asked.dataset_len or settings.get("dataset_len"),
     )
     peak = report.host.memory_peak if report is not None and report.host is not None else None
-    verdict = judged(plan, machine_limits())
+    verdict = judge_plan(plan, machine_limits())
     return replace(verdict, sample_from=sample_from, measured_peak_bytes=peak)
 
 
@@ -93,7 +93,7 @@ def _first(*values: Any, default: int) -> int:
 
 def _sample(asked: MemoryRequest, report: RunReport | None) -> tuple[float, Message]:
     if asked.sample_bytes is not None:
-        value = size(asked.sample_bytes, "--sample-bytes")
+        value = parse_size(asked.sample_bytes, "--sample-bytes")
         if value <= 0:
             raise FlatoutError(f"--sample-bytes must be above 0, got {asked.sample_bytes!r}")
         return value, message("memory.as_given")

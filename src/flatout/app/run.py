@@ -214,17 +214,12 @@ class _WatchedRun:
             environment = beside.environment() if beside is not None else {}
             notices = (*ended.notices, *self._notices)
             self._run.finish(replace(ended, environment=environment, notices=notices))
-            from flatout.launch.verdict import judge_finished_run, publish_report
+            from flatout.launch.verdict import ReportOutput, judge_finished_run, publish_report
 
             options = self._options
-            publish_report(
-                judge_finished_run(self._run.path, argv),
-                self._run,
-                detect_terminal(os.environ),  # looked at again: its size may have changed meanwhile
-                json_file=options.json,
-                quiet=options.quiet,
-                verbose=options.verbose,
-            )
+            # Looked at again: the terminal's size may have changed meanwhile.
+            output = ReportOutput(detect_terminal(os.environ), options.json, options.quiet, options.verbose)
+            publish_report(judge_finished_run(self._run.path, argv), self._run, output)
             reap_shared_memory()
         except KeyboardInterrupt:
             write_stderr(_SAY["interrupted"].format(path=self._run.path))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flatout.app.run import run_name
-from flatout.diagnose.summary import summarise
+from flatout.diagnose.summary import summarise_run
 from flatout.errors import FlatoutError
 from flatout.experiment.runner import TrialRunner
 from flatout.experiment.tuning.journal import Journal
@@ -218,7 +218,7 @@ class _Tuning:
         """Of the script's own loader: what these have ready counts as warm-up."""
         trial = self._journal.find(ask)
         try:
-            loaders = [] if trial is None else summarise(StoredRun(Path(trial.run))).workers
+            loaders = [] if trial is None else summarise_run(StoredRun(Path(trial.run))).workers
             return max((loader.workers for loader in loaders), default=0)
         except (OSError, ValueError, FlatoutError):
             return 0  # its recording is on another machine

@@ -59,35 +59,37 @@ def check(
     if run is not None and (fix or diff):
         raise click.UsageError("--run ranks findings; leave --fix and --diff out")
     settings = section("check", Path.cwd())
-    paths = path or (Path("."),)
-    choice = {
-        "select": _split(select) or settings.get("select", []),
-        "ignore": [*_split(ignore), *settings.get("ignore", [])],
-        "exclude": [*exclude, *settings.get("exclude", [])],
-    }
+    request = app.CheckRequest(
+        paths=path or (Path("."),),
+        select=_split(select) or settings.get("select", []),
+        ignore=[*_split(ignore), *settings.get("ignore", [])],
+        exclude=[*exclude, *settings.get("exclude", [])],
+        output=form,
+        statistics=statistics,
+        run=run,
+        unsafe=unsafe_fixes,
+    )
     obstacles: tuple[Message | str, ...]
     if diff:
-        changes, words, report, obstacles = app.run_check_diff(paths, unsafe=unsafe_fixes, **choice)
+        changes, words, report, obstacles = app.run_check_diff(request)
         if not quiet:
             click.echo(changes, nl=False)
             click.echo(words, nl=False, err=True)
             _complain(report.trouble, report.files, verbose, obstacles)
         return 1 if changes else 0
     if fix:
-        text, report, obstacles = app.run_check_fix(
-            paths, unsafe=unsafe_fixes, output=form, statistics=statistics, **choice
-        )
+        text, report, obstacles = app.run_check_fix(request)
     else:
-        text, report = app.run_check(paths, output=form, statistics=statistics, run=run, **choice)
+        text, report = app.run_check(request)
         obstacles = report.notices
     if not quiet:
         click.echo(text, nl=False)
         _complain(report.trouble, report.files, verbose, obstacles)
-    return 1 if any(one.severity != "hint" for one in report.findings) else 0
+    return 1 if any(finding.severity != "hint" for finding in report.findings) else 0
 
 
 def _split(words: tuple[str, ...]) -> list[str]:
-    return [one.strip() for word in words for one in word.split(",") if one.strip()]
+    return [code.strip() for word in words for code in word.split(",") if code.strip()]
 
 
 def _complain(

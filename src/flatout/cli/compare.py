@@ -41,12 +41,10 @@ def compare(
     not be compared.
     """
     # Imported here, because completion and --help have no need of it.
-    from flatout.app.compare import run_compare
+    from flatout.app.compare import CompareRequest, run_compare
 
     if len(runs) < 2:
         raise click.UsageError(f"compare needs at least two runs, got {runs[0]!r}")
-    text, code = run_compare(
-        runs, fail_below=fail_below, root=root, json_file=json, quiet=quiet, html=html, language=language
-    )
+    text, code = run_compare(CompareRequest(runs, fail_below, root, json, html, language, quiet))
     click.echo(text, nl=False)
     return code

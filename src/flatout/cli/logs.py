@@ -32,7 +32,7 @@ def logs(
     named groups: step, its (steps/s), samples (samples/s), time and data_time (seconds a step), loss, batch.
     """
     # Imported here, because completion and --help have no need of it.
-    from flatout.app.logs import run_logs
+    from flatout.app.logs import LogsRequest, run_logs
 
     files = [file] if file2 is None else [file, file2]
-    click.echo(run_logs(files, pattern, batch_sizes, as_json=as_json, quiet=quiet, verbose=verbose), nl=False)
+    click.echo(run_logs(LogsRequest(files, pattern, batch_sizes, as_json, quiet, verbose)), nl=False)

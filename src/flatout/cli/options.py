@@ -53,7 +53,7 @@ def section(verb: str, cwd: Path) -> dict[str, list[str]]:
         for key, value in own.items():
             if key not in SECTIONS[verb]:
                 raise FlatoutError(f"{file}: unknown key {verb}.{key}; known are {', '.join(SECTIONS[verb])}")
-            if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+            if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
                 raise FlatoutError(f"{file}: {verb}.{key} must be a list of text, got {value!r}")
             found[key] = value
     return found

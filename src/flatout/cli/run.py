@@ -113,7 +113,7 @@ def _exposed(port: int | None, quiet: bool) -> MetricsServer | None:
 def _profile(file: str | None, words: tuple[str, ...], throttled: tuple[str, ...]) -> Profile | None:
     if throttled:
         # "every 50 steps" reads better than 50, and means the same.
-        plain = (re.sub(r"=\s*every\s+(\d+)(\s+steps?)?$", r"=\1", one.strip()) for one in throttled)
+        plain = (re.sub(r"=\s*every\s+(\d+)(\s+steps?)?$", r"=\1", word.strip()) for word in throttled)
         words = (*words, f"cadence.throttle={','.join(plain)}")
     if file is None and not words:
         return None  # most runs: the remedies are not even imported

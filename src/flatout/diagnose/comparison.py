@@ -23,7 +23,7 @@ _OBJECT = re.compile(r"loader|optimizer")
 _OPTION = re.compile(r"--?[A-Za-z]")
 
 
-def settings_changed(before: RunReport, after: RunReport) -> tuple[SettingChange, ...]:
+def compare_settings(before: RunReport, after: RunReport) -> tuple[SettingChange, ...]:
     """Everything that was set, or that the machine sets, and is not the same in both; the command first."""
     old, new = _settings(before), _settings(after)
     names = [*old, *(name for name in new if name not in old)]
@@ -42,7 +42,7 @@ def settings_changed(before: RunReport, after: RunReport) -> tuple[SettingChange
     return tuple(changed)
 
 
-def phases_changed(
+def compare_phases(
     before: Sequence[RunReport],
     after: Sequence[RunReport],
     samples_per_step: tuple[float | None, float | None] = (None, None),
@@ -60,7 +60,7 @@ def phases_changed(
     return tuple(changes)
 
 
-def findings_changed(
+def compare_findings(
     before: Sequence[RunReport], after: Sequence[RunReport]
 ) -> tuple[tuple[Finding, ...], tuple[Finding, ...], tuple[Finding, ...]]:
     """Gone, new, and stayed. A finding that moved to another line of its file with an edit has stayed."""
@@ -68,11 +68,11 @@ def findings_changed(
     gone, fresh = list(old), list(new)
     for is_same in (_exactly, _alike):
         for finding in tuple(fresh):
-            twin = next((one for one in gone if is_same(one, finding)), None)
+            twin = next((other_finding for other_finding in gone if is_same(other_finding, finding)), None)
             if twin is not None:
                 gone.remove(twin)
                 fresh.remove(finding)
-    return tuple(gone), tuple(fresh), tuple(one for one in new if one not in fresh)
+    return tuple(gone), tuple(fresh), tuple(finding for finding in new if finding not in fresh)
 
 
 def _findings(reports: Sequence[RunReport]) -> list[Finding]:
@@ -80,19 +80,21 @@ def _findings(reports: Sequence[RunReport]) -> list[Finding]:
     found: list[Finding] = []
     for report in reports:
         for finding in report.findings:
-            agreed = sum(any(_alike(one, finding) for one in other.findings) for other in reports)
-            if 2 * agreed > len(reports) and (report is reports[0] or not any(_alike(one, finding) for one in found)):
+            agreed = sum(any(_alike(other_finding, finding) for other_finding in other.findings) for other in reports)
+            if 2 * agreed > len(reports) and (
+                report is reports[0] or not any(_alike(other_finding, finding) for other_finding in found)
+            ):
                 found.append(finding)
     return found
 
 
-def _exactly(one: Finding, other: Finding) -> bool:
-    return one.code == other.code and one.location == other.location
+def _exactly(finding: Finding, other: Finding) -> bool:
+    return finding.code == other.code and finding.location == other.location
 
 
-def _alike(one: Finding, other: Finding) -> bool:
-    files = [None if finding.location is None else finding.location.file for finding in (one, other)]
-    return one.code == other.code and files[0] == files[1]
+def _alike(other_finding: Finding, other: Finding) -> bool:
+    files = [None if finding.location is None else finding.location.file for finding in (other_finding, other)]
+    return other_finding.code == other.code and files[0] == files[1]
 
 
 def _mean(reports: Sequence[RunReport], phase: str, figure: str) -> float:
@@ -152,5 +154,5 @@ def _command(argv: Sequence[str]) -> Settings:
     return found
 
 
-def _equal(one: object, other: object) -> bool:
-    return one == other and isinstance(one, bool) == isinstance(other, bool)
+def _equal(value: object, other: object) -> bool:
+    return value == other and isinstance(value, bool) == isinstance(other, bool)

@@ -34,7 +34,7 @@ def evaluated_at(run: StoredRun, lines: Sequence[LineCost]) -> Location | None:
     if place is None:
         return None
     name = None if function is None else function.name
-    calls = [Location(one.file, line) for one in parsed for line in one.calls.get(name or "", ())]
+    calls = [Location(module.file, line) for module in parsed for line in module.calls.get(name or "", ())]
     trained = _weights(lines, ("forward", "backward", "optimizer", "data"))
     training = {_function_at(parsed, line) for line in trained}
     beside = [call for call in calls if _function_at(parsed, call) in training]
@@ -74,10 +74,14 @@ def _weights(lines: Sequence[LineCost], phases: Sequence[str]) -> dict[Location,
 
 def _evaluation(parsed: Sequence[_Parsed], seen: dict[Location, float]) -> tuple[_Function | None, Location | None]:
     """The function that evaluates, if it is one; and where it, or else the loop that evaluates, begins."""
-    found = [(_weight(function, one.file, seen), one.file, function) for one in parsed for function in one.evaluating]
+    found = [
+        (_weight(function, module.file, seen), module.file, function)
+        for module in parsed
+        for function in module.evaluating
+    ]
     # The innermost line is mostly the model's or the dataset's own: then the only function in question has to be it.
-    likely = [one for one in found if one[0]] or found
-    best = max(likely, key=lambda one: one[0], default=None)
+    likely = [weighed for weighed in found if weighed[0]] or found
+    best = max(likely, key=lambda weighed: weighed[0], default=None)
     if best is not None and (best[0] or len(likely) == 1):
         return best[2], Location(best[1], best[2].lineno)
     return None, _inline_loop(parsed, seen)
@@ -97,9 +101,9 @@ def _evaluates(function: _Function) -> bool:
 def _inline_loop(parsed: Sequence[_Parsed], seen: dict[Location, float]) -> Location | None:
     """Evaluation in the midst of the training loop: the loop over the validation data, which has no backward in it."""
     loops = [
-        (_weight(node, one.file, seen), Location(one.file, node.lineno))
-        for one in parsed
-        for node in ast.walk(one.tree)
+        (_weight(node, module.file, seen), Location(module.file, node.lineno))
+        for module in parsed
+        for node in ast.walk(module.tree)
         if isinstance(node, ast.For) and not _trains(node)
     ]
     best = max(loops, key=lambda loop: loop[0], default=None)
@@ -118,9 +122,9 @@ def _function_at(parsed: Sequence[_Parsed], place: Location) -> tuple[str, int]:
     """The file and first line of the innermost function around a line; line 0 for the module itself."""
     around = [
         function.lineno
-        for one in parsed
-        if one.file == place.file
-        for function in one.functions
+        for module in parsed
+        if module.file == place.file
+        for function in module.functions
         if function.lineno <= place.line <= (function.end_lineno or 0)
     ]
     return place.file, max(around, default=0)

@@ -20,8 +20,8 @@ from flatout.diagnose.resources import (
     parts_ms_by_rank,
     totals,
 )
-from flatout.diagnose.settings import configured
-from flatout.diagnose.sites import looks, slowest_lines
+from flatout.diagnose.settings import read_configuration
+from flatout.diagnose.sites import line_samples, slowest_lines
 from flatout.diagnose.source_text import DATA_PARALLEL, first_match, source_lines, whole_file
 from flatout.diagnose.workers import (
     bytes_from_workers,
@@ -76,7 +76,7 @@ _SUMMED = (
 )
 
 
-def gathered(run: StoredRun, ranks: Sequence[Rank], report: RunReport) -> Evidence:
+def gather_evidence(run: StoredRun, ranks: Sequence[Rank], report: RunReport) -> Evidence:
     """Everything a detector may look at."""
     loaders = _loaders(run, ranks, report)
     training = next((use for use in loaders if use.trains), None)
@@ -107,11 +107,11 @@ def gathered(run: StoredRun, ranks: Sequence[Rank], report: RunReport) -> Eviden
         optimizers_met=sum(len(rank.recording.values("optimizer")) for rank in ranks[:1]),
         median_step_ms=_median_step_ms(ranks),
         collecting_share=_collecting_share(ranks),
-        configured=configured(run, loaders),
+        configured=read_configuration(run, loaders),
         narrow_copies=narrow_copies(ranks),
         own_stream_copies=own_stream_copies(ranks),
         padding=padding(ranks, training),
-        line_looks=looks(ranks),
+        line_looks=line_samples(ranks),
     )
 
 
@@ -161,7 +161,7 @@ def _loaders(run: StoredRun, ranks: Sequence[Rank], report: RunReport) -> tuple[
     uses = []
     for settings in report.live.get("loaders", []):  # type: ignore[attr-defined]
         number = int(settings["id"])
-        of_this = np.array([one == number for one in numbers], bool)
+        of_this = np.array([loader == number for loader in numbers], bool)
         uses.append(
             LoaderUse(
                 number=number,

@@ -16,7 +16,7 @@ _LEAST_GAIN = 1.01
 _LARGE_PART = 0.25
 
 
-def findings(run: Evidence, trouble: list[Message] | None = None) -> tuple[Finding, ...]:
+def find_problems(run: Evidence, trouble: list[Message] | None = None) -> tuple[Finding, ...]:
     """All findings of the run. A detector that fails costs its finding and leaves a line in `trouble`."""
     found: list[Finding] = []
     for problem in problems():
@@ -25,38 +25,42 @@ def findings(run: Evidence, trouble: list[Message] | None = None) -> tuple[Findi
         except Exception as error:
             if trouble is not None:
                 trouble.append(not_judged(problem, error))
-    return tuple(ranked(without_consequences(_worth_saying(found))))
+    return tuple(rank_findings(drop_consequences(_drop_small_gains(found))))
 
 
 def not_judged(problem: Problem, error: Exception) -> Message:
     return message("run.problem_not_judged", code=problem.code, error=verbatim(f"{type(error).__name__}: {error}"))
 
 
-def _worth_saying(found: Iterable[Finding]) -> list[Finding]:
-    return [one for one in found if one.predicted_gain is None or one.predicted_gain.mid >= _LEAST_GAIN]
+def _drop_small_gains(found: Iterable[Finding]) -> list[Finding]:
+    return [finding for finding in found if finding.predicted_gain is None or finding.predicted_gain.mid >= _LEAST_GAIN]
 
 
-def without_consequences(found: list[Finding], known: tuple[Problem, ...] | None = None) -> list[Finding]:
+def drop_consequences(found: list[Finding], known: tuple[Problem, ...] | None = None) -> list[Finding]:
     """Leave out what another finding explains: a cause that is big enough for it, or whose size is not known."""
     causes = {p.code: p.comes_from for p in (problems() if known is None else known)}
-    return [one for one in found if not any(_explains(other, one, causes.get(one.code, ())) for other in found)]
+    return [
+        finding
+        for finding in found
+        if not any(_explains(other, finding, causes.get(finding.code, ())) for other in found)
+    ]
 
 
-def _explains(cause: Finding, one: Finding, causes: tuple[str, ...]) -> bool:
+def _explains(cause: Finding, finding: Finding, causes: tuple[str, ...]) -> bool:
     if cause.code not in causes:
         return False
-    if cause.predicted_gain is None or one.predicted_gain is None:
+    if cause.predicted_gain is None or finding.predicted_gain is None:
         return True
-    return math.log(cause.predicted_gain.mid) >= _LARGE_PART * math.log(one.predicted_gain.mid)
+    return math.log(cause.predicted_gain.mid) >= _LARGE_PART * math.log(finding.predicted_gain.mid)
 
 
-def ranked(found: Iterable[Finding]) -> list[Finding]:
+def rank_findings(found: Iterable[Finding]) -> list[Finding]:
     """What endangers the run first, then by predicted gain; what promises none comes last, the graver first."""
 
-    def weight(one: Finding) -> tuple[bool, float, int, str]:
-        gain = one.predicted_gain
-        is_danger = gain is None and one.severity == "high"
-        return not is_danger, -gain.mid if gain is not None else -1.0, _SEVERITIES.index(one.severity), one.code
+    def weight(finding: Finding) -> tuple[bool, float, int, str]:
+        gain = finding.predicted_gain
+        is_danger = gain is None and finding.severity == "high"
+        return not is_danger, -gain.mid if gain is not None else -1.0, _SEVERITIES.index(finding.severity), finding.code
 
     return sorted(found, key=weight)
 

@@ -29,7 +29,7 @@ _DTYPE_BYTES = {"bool": 1, "uint8": 1, "int8": 1, "float16": 2, "half": 2, "bflo
 _DTYPE_BYTES |= {"float": 4, "int32": 4, "int": 4, "float64": 8, "double": 8, "int64": 8, "long": 8}
 
 
-def size(text: str, option: str) -> float:
+def parse_size(text: str, option: str) -> float:
     """Bytes of 3.4MB, 512KiB, 50GB or 140083200."""
     match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*([A-Za-z]*)", text.strip())
     unit = _UNITS.get(match[2].lower()) if match else None
@@ -47,7 +47,7 @@ def shape_bytes(text: str) -> float:
     return float(math.prod(int(side) for side in sides) * _DTYPE_BYTES[kind or "float32"])
 
 
-def need(plan: LoaderPlan) -> MemoryNeed:
+def memory_need(plan: LoaderPlan) -> MemoryNeed:
     """The most that the plan can come to on one host."""
     batch_bytes = plan.sample_bytes * plan.batch
     in_flight = plan.workers * plan.prefetch + _AT_THE_LOOP
@@ -74,7 +74,7 @@ def _one_cache(plan: LoaderPlan) -> float:
     return min(plan.cache_bytes, whole)
 
 
-def outlook(plan: LoaderPlan) -> CacheOutlook | None:
+def cache_outlook(plan: LoaderPlan) -> CacheOutlook | None:
     """LRU throws out what it will need soonest: shuffled once an epoch, it hits f + (1-f) ln(1-f), keeping hits f."""
     if not plan.cache_bytes or not plan.dataset_len:
         return None
@@ -83,20 +83,20 @@ def outlook(plan: LoaderPlan) -> CacheOutlook | None:
     return CacheOutlook(share, max(0.0, lru), share)
 
 
-def judged(plan: LoaderPlan, limits: MachineLimits) -> MemoryVerdict:
+def judge_plan(plan: LoaderPlan, limits: MachineLimits) -> MemoryVerdict:
     """Whether the plan fits, and the nearest one that does."""
-    wanted = need(plan)
+    wanted = memory_need(plan)
     fits_ram, fits_shm = _fits(wanted.ram_bytes, limits.ram_free_bytes), _fits(wanted.shm_bytes, limits.shm_free_bytes)
-    chosen = safe(plan, limits)
+    chosen = find_safe_plan(plan, limits)
     return MemoryVerdict(
         plan=plan,
         need=wanted,
         limits=limits,
         fits_ram=fits_ram,
         fits_shm=fits_shm,
-        cache=outlook(plan),
+        cache=cache_outlook(plan),
         safe=chosen,
-        safe_need=None if chosen is None else need(chosen),
+        safe_need=None if chosen is None else memory_need(chosen),
     )
 
 
@@ -104,7 +104,7 @@ def _fits(wanted: float, free: float | None) -> bool | None:
     return None if free is None else wanted <= free
 
 
-def safe(plan: LoaderPlan, limits: MachineLimits) -> LoaderPlan | None:
+def find_safe_plan(plan: LoaderPlan, limits: MachineLimits) -> LoaderPlan | None:
     """As many workers as asked for if possible, then as much prefetch; the batch stays, for it belongs to training."""
     for candidate in _candidates(plan, limits):
         bare = replace(candidate, cache_bytes=0.0)
@@ -134,11 +134,11 @@ def _with_cache(bare: LoaderPlan, plan: LoaderPlan, limits: MachineLimits) -> Lo
         return same
     asked = min(plan.cache_bytes, _one_cache(plan))
     if limits.ram_free_bytes is not None:
-        asked = min(asked, _FOR_CACHE * max(0.0, _USABLE * limits.ram_free_bytes - need(bare).ram_bytes))
+        asked = min(asked, _FOR_CACHE * max(0.0, _USABLE * limits.ram_free_bytes - memory_need(bare).ram_bytes))
     return replace(bare, cache_bytes=float(int(asked)), cache_is_shared=True)
 
 
 def _is_comfortable(plan: LoaderPlan, limits: MachineLimits) -> bool:
-    wanted = need(plan)
+    wanted = memory_need(plan)
     ram, shm = limits.ram_free_bytes, limits.shm_free_bytes
     return (ram is None or wanted.ram_bytes <= _USABLE * ram) and (shm is None or wanted.shm_bytes <= _USABLE * shm)

@@ -93,7 +93,7 @@ def _gone(rows: Rows, since_s: float, until_s: float) -> tuple[Role, int, float]
     t_s, pid = rows.column("t_s"), rows.column("pid")
     if not len(t_s):
         return None
-    last: dict[int, int] = {int(one): row for row, one in enumerate(pid.tolist())}
+    last: dict[int, int] = {int(process): row for row, process in enumerate(pid.tolist())}
     gone = [row for row in last.values() if since_s <= t_s[row] <= until_s and t_s[row] < t_s[-1]]
     gone = gone or [row for row in last.values() if since_s <= t_s[row]]
     rss = np.nan_to_num(rows.column("rss_bytes"))
@@ -129,7 +129,7 @@ def _state(number: int, names: Sequence[str], rows: Rows, counted: Rows, everyth
     known = bits[np.isfinite(bits)].astype(np.int64)
     slowing = {bit: float(((known & bit) > 0).mean()) for bit in THROTTLE_REASONS} if len(known) else {}
     clock = rows.column("sm_clock_mhz")
-    hindered = np.array([bool(throttle_names(int(one) & ~_POWER_CAP)) if one >= 0 else False for one in bits], bool)
+    hindered = np.array([bool(throttle_names(int(mask) & ~_POWER_CAP)) if mask >= 0 else False for mask in bits], bool)
     return GpuState(
         gpu=number,
         name=names[number] if number < len(names) else None,

@@ -38,7 +38,7 @@ _LIVE_AS = {"tf32": "matmul_allow_tf32", "compile": "compiled", "amp": "grad_dty
 _REDUCED = {"bfloat16", "float16", "bf16", "fp16", "16", "half"}
 
 
-def configured(run: StoredRun, loaders: Sequence[LoaderUse]) -> Configured:
+def read_configuration(run: StoredRun, loaders: Sequence[LoaderUse]) -> Configured:
     """Nothing here may fail a diagnosis: what cannot be read is not configured."""
 
     def read(file: str) -> str:
@@ -291,35 +291,37 @@ def setting_lines(run: Evidence) -> tuple[SettingLine, ...]:
     """Those that were configured first, then the others that count."""
     live = _live(run)
     lost = _lost(run)
-    configured = [_line(one, live, lost) for one in run.configured.settings]
-    named = {_LIVE_AS.get(one.name, one.name) for one in run.configured.settings}
+    read_configuration = [_line(setting, live, lost) for setting in run.configured.settings]
+    named = {_LIVE_AS.get(setting.name, setting.name) for setting in run.configured.settings}
     others = [
         SettingLine(name, None, None, _shown(live[name]), "not configured")
         for name in (*_OF_LOADER, *_OF_TORCH)
         if name in live and name not in named
     ]
-    return (*configured, *others)
+    return (*read_configuration, *others)
 
 
-def _line(one: Setting, live: dict[str, Any], lost: set[str]) -> SettingLine:
-    name = _LIVE_AS.get(one.name, one.name)
+def _line(setting: Setting, live: dict[str, Any], lost: set[str]) -> SettingLine:
+    name = _LIVE_AS.get(setting.name, setting.name)
     value = live.get(name)
-    if one.name in lost:
+    if setting.name in lost:
         state = "lost"
-    elif _same(one.value, value):
+    elif _same(setting.value, value):
         state = "arrived"
     else:
         # Per rank, per accumulation, or in words of its own: a difference that the catalogue finds nothing wrong with.
         state = "other"
-    return SettingLine(one.name, _shown(one.value), _place(one), _shown(value) if name in live else None, state)
+    return SettingLine(
+        setting.name, _shown(setting.value), _place(setting), _shown(value) if name in live else None, state
+    )
 
 
-def _same(configured: object, live: object) -> bool:
+def _same(read_configuration: object, live: object) -> bool:
     """Numbers by their value, but 1 is not true; precision by the types that gradients came in."""
     if isinstance(live, dict):
-        is_wanted = configured is True or str(configured).lower().removesuffix("-mixed") in _REDUCED
+        is_wanted = read_configuration is True or str(read_configuration).lower().removesuffix("-mixed") in _REDUCED
         return is_wanted == bool(_REDUCED & set(live))
-    return configured == live and isinstance(configured, bool) == isinstance(live, bool)
+    return read_configuration == live and isinstance(read_configuration, bool) == isinstance(live, bool)
 
 
 def _live(run: Evidence) -> dict[str, Any]:
@@ -342,11 +344,11 @@ def _named(run: Evidence) -> Iterator[str]:
             yield from (key.removesuffix("_configured") for key in finding.evidence if key.endswith("_configured"))
 
 
-def _place(one: Setting) -> str:
-    if one.location is None:
-        return one.written
-    file = os.path.basename(one.location.file)
-    return f"{file}:{one.location.line}" if one.location.line else f"{file}: {one.written}"
+def _place(setting: Setting) -> str:
+    if setting.location is None:
+        return setting.written
+    file = os.path.basename(setting.location.file)
+    return f"{file}:{setting.location.line}" if setting.location.line else f"{file}: {setting.written}"
 
 
 def _shown(value: object) -> str:

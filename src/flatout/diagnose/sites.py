@@ -140,7 +140,7 @@ def slowest_lines(ranks: Sequence[Rank], phases: Mapping[str, PhaseShare], most:
     return tuple(cost for cost in costs[:most] if cost.share > 0)
 
 
-def looks(ranks: Sequence[Rank]) -> float:
+def line_samples(ranks: Sequence[Rank]) -> float:
     """How often the line sampler looked at the training threads; only looks that found a line count."""
     total = 0.0
     for rank in ranks:

@@ -20,17 +20,17 @@ _DEEPEST = 20_000
 Line = tuple[str, int | None, int]
 
 
-def chosen(select: Sequence[str], ignore: Sequence[str]) -> tuple[Problem, ...]:
+def select_problems(select: Sequence[str], ignore: Sequence[str]) -> tuple[Problem, ...]:
     """The problems to look for. Both lists hold codes, beginnings of codes, or names; no `select`: all."""
     for word, option in [*((w, "select") for w in select), *((w, "ignore") for w in ignore)]:
-        if not any(_means(word, one) for one in problems()):
+        if not any(_means(word, problem) for problem in problems()):
             raise FlatoutError(f"--{option}: no problem is called {word!r}; `flatout explain` lists them")
     return tuple(
-        one
-        for one in problems()
-        if one.in_source is not None
-        and (not select or any(_means(word, one) for word in select))
-        and not any(_means(word, one) for word in ignore)
+        problem
+        for problem in problems()
+        if problem.in_source is not None
+        and (not select or any(_means(word, problem) for word in select))
+        and not any(_means(word, problem) for word in ignore)
     )
 
 
@@ -39,18 +39,18 @@ def _means(word: str, problem: Problem) -> bool:
     return plain == "all" or plain == problem.slug or (bool(plain) and problem.code.lower().startswith(plain))
 
 
-def check(project: Project, looked_for: Iterable[Problem]) -> CheckReport:
+def check_project(project: Project, looked_for: Iterable[Problem]) -> CheckReport:
     """All findings. A detector that fails costs its findings and leaves a line in `trouble`."""
     before = sys.getrecursionlimit()
     # A sum of a thousand terms is a tree a thousand deep, and we go through it with a few calls for each.
     sys.setrecursionlimit(max(before, _DEEPEST))
     try:
-        return _checked(project, tuple(looked_for))
+        return _find_all(project, tuple(looked_for))
     finally:
         sys.setrecursionlimit(before)
 
 
-def _checked(project: Project, known: tuple[Problem, ...]) -> CheckReport:
+def _find_all(project: Project, known: tuple[Problem, ...]) -> CheckReport:
     code = Code(project)
     trouble: list[Message | str] = list(project.trouble)
     found: list[SourceFinding] = []
@@ -59,43 +59,53 @@ def _checked(project: Project, known: tuple[Problem, ...]) -> CheckReport:
             found += problem.found_in_source(code)
         except Exception as error:  # a bug of ours must not keep the user from the other findings
             trouble.append(not_judged(problem, error))
-    kept = _one_hint_each(_without_ignored(_once(found), project.modules, {one.code for one in known}))
+    kept = _keep_one_hint_per_file(
+        _drop_ignored(_merge_same_place(found), project.modules, {problem.code for problem in known})
+    )
     kept += [_syntax(module) for module in project.modules if module.error is not None]
-    kept.sort(key=lambda one: (one.place.file, one.place.cell or 0, one.place.line, one.place.column, one.code))
+    kept.sort(
+        key=lambda finding: (
+            finding.place.file,
+            finding.place.cell or 0,
+            finding.place.line,
+            finding.place.column,
+            finding.code,
+        )
+    )
     return CheckReport(tuple(kept), len(project.modules), _lines(kept, project), tuple(trouble))
 
 
-def _once(found: Iterable[SourceFinding]) -> list[SourceFinding]:
+def _merge_same_place(found: Iterable[SourceFinding]) -> list[SourceFinding]:
     """A default that feeds two loaders is one finding with both of them."""
     by_place: dict[tuple[str, Place], SourceFinding] = {}
-    for one in found:
-        key = (one.code, one.place)
+    for finding in found:
+        key = (finding.code, finding.place)
         before = by_place.get(key)
         if before is None:
-            by_place[key] = one
+            by_place[key] = finding
         else:
-            more = tuple(other for other in one.related if other not in before.related)
+            more = tuple(other for other in finding.related if other not in before.related)
             by_place[key] = replace(before, related=(*before.related, *more))
     return list(by_place.values())
 
 
-def _one_hint_each(found: Sequence[SourceFinding]) -> list[SourceFinding]:
+def _keep_one_hint_per_file(found: Sequence[SourceFinding]) -> list[SourceFinding]:
     """Of the hints of a file one is enough, which names the others: nothing is wrong there."""
     hints: dict[str, list[SourceFinding]] = defaultdict(list)
-    for one in found:
-        if one.severity == "hint":
-            hints[one.place.file].append(one)
-    kept = [one for one in found if one.severity != "hint"]
+    for source_finding in found:
+        if source_finding.severity == "hint":
+            hints[source_finding.place.file].append(source_finding)
+    kept = [finding for finding in found if finding.severity != "hint"]
     for several in hints.values():
-        first, *others = sorted(several, key=lambda one: (one.code, one.place.line))
-        codes = sorted({one.code for one in others} - {first.code})
+        first, *others = sorted(several, key=lambda finding: (finding.code, finding.place.line))
+        codes = sorted({finding.code for finding in others} - {first.code})
         if codes and first.change is not None:
             first = replace(first, change=message("check.see_also", change=first.change, codes=tuple(codes)))
         kept.append(first)
     return kept
 
 
-def _without_ignored(
+def _drop_ignored(
     found: Sequence[SourceFinding], modules: Iterable[Module], looked_for: set[str]
 ) -> list[SourceFinding]:
     comments: dict[Line, tuple[Module, Ignore]] = {}
@@ -105,29 +115,29 @@ def _without_ignored(
             comments[place.file, place.cell, place.line] = (module, comment)
     used: dict[Line, set[str]] = defaultdict(set)
     kept = []
-    for one in found:
-        place = one.place
+    for source_finding in found:
+        place = source_finding.place
         lines = [(place.file, place.cell, n) for n in range(place.line, max(place.line, place.end_line) + 1)]
-        at = next((ln for ln in lines if ln in comments and _silences(comments[ln][1], one.code)), None)
+        at = next((ln for ln in lines if ln in comments and _silences(comments[ln][1], source_finding.code)), None)
         if at is None:
-            kept.append(one)
+            kept.append(source_finding)
         else:
-            used[at].add(one.code)
-    unused = [_unused(*comments[at], used[at], looked_for) for at in comments]
-    return kept + [one for one in unused if one is not None]
+            used[at].add(source_finding.code)
+    unused = [_unused_comment(*comments[at], used[at], looked_for) for at in comments]
+    return kept + [finding for finding in unused if finding is not None]
 
 
 def _silences(comment: Ignore, code: str) -> bool:
-    return not comment.codes or any(code.startswith(one) for one in comment.codes)
+    return not comment.codes or any(code.startswith(known_code) for known_code in comment.codes)
 
 
-def _unused(module: Module, comment: Ignore, used: set[str], looked_for: set[str]) -> SourceFinding | None:
+def _unused_comment(module: Module, comment: Ignore, used: set[str], looked_for: set[str]) -> SourceFinding | None:
     """Codes that were not looked for cannot be called unused."""
     idle = [
         code
         for code in comment.codes
-        if not any(one.startswith(code) for one in used)
-        and (any(one.startswith(code) for one in looked_for) or not _exists(code))
+        if not any(known_code.startswith(code) for known_code in used)
+        and (any(known_code.startswith(code) for known_code in looked_for) or not _exists(code))
     ]
     if not idle and (comment.codes or used):
         return None
@@ -144,7 +154,7 @@ def _unused(module: Module, comment: Ignore, used: set[str], looked_for: set[str
 
 
 def _exists(code: str) -> bool:
-    return any(one.code.startswith(code) for one in problems())
+    return any(problem.code.startswith(code) for problem in problems())
 
 
 def _syntax(module: Module) -> SourceFinding:
@@ -164,8 +174,8 @@ def _syntax(module: Module) -> SourceFinding:
 def _lines(found: Iterable[SourceFinding], project: Project) -> dict[Line, str]:
     texts = {module.shown: module for module in project.modules}
     lines: dict[Line, str] = {}
-    for one in found:
-        place = one.place
+    for finding in found:
+        place = finding.place
         key = (place.file, place.cell, place.line)
         module = texts.get(place.file)
         if module is None:

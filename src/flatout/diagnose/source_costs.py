@@ -43,7 +43,7 @@ Spot = tuple[str, int]
 # File systems round their times.
 _GRACE_S = 1.0
 # From so many parts of a path on, two that end alike mean the same file on two machines.
-_ALIKE = 2
+_LEAST_COMMON_PARTS = 2
 
 
 class _Located(Protocol):
@@ -54,32 +54,32 @@ class _Located(Protocol):
 _Site = TypeVar("_Site", bound=_Located)
 
 
-def joined(report: CheckReport, project: Project, run: StoredRun, evidence: Evidence) -> CheckReport:
+def join_costs(report: CheckReport, project: Project, run: StoredRun, evidence: Evidence) -> CheckReport:
     """The findings with what the run says of each: the dearest first, those that are free last and of low severity."""
     facts = MeasuredRun(run.id, evidence.step_ms, evidence.report.run.device)
     if not evidence.step_ms:
         return replace(report, run=facts, notices=(*report.notices, message("check.no_steps", run=run.id)))
-    judge = Judge(project, run, evidence)
-    found = [judge.with_cost(one, report.findings) for one in report.findings]
+    judge = CostJudge(project, run, evidence)
+    found = [judge.with_cost(finding, report.findings) for finding in report.findings]
     notices = report.notices
     if changed := judge.standing.changed:
         notices = (*notices, message("check.files_changed", files=tuple(changed)))
     return replace(report, findings=tuple(sorted(found, key=_weight)), run=facts, notices=notices)
 
 
-def _weight(one: SourceFinding) -> tuple[int, float, int]:
-    severity = _SEVERITIES.index(one.severity)
-    if one.measured is None:
-        return (0 if one.code == SYNTAX else 4), 0.0, severity
-    return _ORDER[one.measured.state], -(one.measured.ms_per_step or 0.0), severity
+def _weight(finding: SourceFinding) -> tuple[int, float, int]:
+    severity = _SEVERITIES.index(finding.severity)
+    if finding.measured is None:
+        return (0 if finding.code == SYNTAX else 4), 0.0, severity
+    return _ORDER[finding.measured.state], -(finding.measured.ms_per_step or 0.0), severity
 
 
-class Judge:
+class CostJudge:
     """What one run says of the findings in one project."""
 
     def __init__(self, project: Project, run: StoredRun, evidence: Evidence) -> None:
         self._run = evidence
-        self.standing = Standing(project, run.manifest.started_unix_s, _snippets(run, evidence))
+        self.standing = LineMap(project, run.manifest.started_unix_s, _snippets(run, evidence))
         report = evidence.report
         self._syncs = self._by_spot(report.syncs)
         self._copies = self._by_spot(report.copies)
@@ -94,69 +94,69 @@ class Judge:
             "host": self._at_lines,
         }
 
-    def with_cost(self, one: SourceFinding, among: Sequence[SourceFinding]) -> SourceFinding:
-        if one.code in (SYNTAX, UNUSED):
-            return one
-        measured = self._measured(one, among)
-        return replace(one, measured=measured, severity=_severity(one, measured))
+    def with_cost(self, finding: SourceFinding, among: Sequence[SourceFinding]) -> SourceFinding:
+        if finding.code in (SYNTAX, UNUSED):
+            return finding
+        measured = self._measured(finding, among)
+        return replace(finding, measured=measured, severity=_severity(finding, measured))
 
-    def _measured(self, one: SourceFinding, among: Sequence[SourceFinding]) -> Measured:
-        judge = self._judges.get(one.family, self._unknown)
-        judged = judge(one) if one.place.cell is None else _not_measured("check.cannot_tell")
-        if judged.state != "costs" and (same := self.same(one, among)) is not None:
+    def _measured(self, finding: SourceFinding, among: Sequence[SourceFinding]) -> Measured:
+        judge = self._judges.get(finding.family, self._unknown)
+        judged = judge(finding) if finding.place.cell is None else _not_measured("check.cannot_tell")
+        if judged.state != "costs" and (same := self.same(finding, among)) is not None:
             return self._as_found(same)
         return judged
 
-    def same(self, one: SourceFinding, among: Sequence[SourceFinding]) -> Finding | None:
+    def same(self, wanted: SourceFinding, among: Sequence[SourceFinding]) -> Finding | None:
         """The finding of the run that is this one: of its code and at one of its places, or the only one of it."""
-        alike = [finding for finding in self._run.report.findings if finding.code == one.code]
-        places = self.spots(one)
+        alike = [finding for finding in self._run.report.findings if finding.code == wanted.code]
+        places = self.spots(wanted)
         for finding in alike:
             if finding.location is not None and self.standing.now(finding.location) in places:
                 return finding
-        is_only = sum(other.code == one.code for other in among) == 1
-        return alike[0] if alike and is_only and one.family not in _BY_PLACE else None
+        is_only = sum(other.code == wanted.code for other in among) == 1
+        return alike[0] if alike and is_only and wanted.family not in _BY_PLACE else None
 
-    def spots(self, one: SourceFinding) -> set[Spot]:
+    def spots(self, finding: SourceFinding) -> set[Spot]:
         """The lines of a finding and of all places it names."""
-        places = (one.place, *(other.place for other in one.related))
+        places = (finding.place, *(other.place for other in finding.related))
         return set().union(*(self.standing.lines_of(place) for place in places))
 
     # What the evidence of one kind says.
 
-    def _wait(self, one: SourceFinding) -> Measured:
+    def _wait(self, finding: SourceFinding) -> Measured:
         if not self._run.on_gpu:
             return _not_measured("check.no_gpu")
-        own = self.standing.lines_of(one.place)
+        own = self.standing.lines_of(finding.place)
         sites = [site for spot in own for site in self._syncs.get(spot, ())]
         if not sites:
-            return self._not_seen(one)
+            return self._not_seen(finding)
         timed_ms = min(sum(site.ms or 0.0 for site in sites), self._run.phase("sync").ms)
         # Hidden waits are counted, not timed: the line has to stand for them.
         hidden = {spot for spot in own for site in self._syncs.get(spot, ()) if site.ms is None}
         return self._cost(timed_ms + self._lines_ms(hidden))
 
-    def _copy(self, one: SourceFinding) -> Measured:
+    def _copy(self, finding: SourceFinding) -> Measured:
         if not self._run.on_gpu:
             return _not_measured("check.no_gpu")
-        sites = [site for spot in self.standing.lines_of(one.place) for site in self._copies.get(spot, ())]
-        use = self._loader_of(one)
+        sites = [site for spot in self.standing.lines_of(finding.place) for site in self._copies.get(spot, ())]
+        use = self._loader_of(finding)
         if not sites and use is not None:
-            if (live := self._live(one, use)) is not None:
+            if (live := self._live(finding, use)) is not None:
                 return live
             # What the loader hands out is copied somewhere else.
             sites = [site for site in self._run.report.copies if not _EVALUATING.search(site.function)]
         if not sites:
-            return self._not_seen(one)
+            return self._not_seen(finding)
         return self._cost(min(sum(site.ms for site in sites), self._run.phase("h2d").ms))
 
-    def _feed(self, one: SourceFinding) -> Measured:
-        use = self._loader_of(one)
-        if use is None and one.loader_setting is not None:
-            return self._not_seen(one) if self._run.loaders else _not_measured("check.cannot_tell")
+    def _feed(self, finding: SourceFinding) -> Measured:
+        use = self._loader_of(finding)
+        if use is None and finding.loader_setting is not None:
+            return self._not_seen(finding) if self._run.loaders else _not_measured("check.cannot_tell")
         if use is None:
-            return self._at_lines(one)
-        if (live := self._live(one, use)) is not None:
+            return self._at_lines(finding)
+        if (live := self._live(finding, use)) is not None:
             return live
         waits_ms = self._run.starved_ms
         words = message("check.step_waits", ms=waits_ms)
@@ -164,8 +164,8 @@ class Judge:
             return Measured("free", waits_ms, waits_ms / self._run.step_ms, words)
         return Measured("not_measured", words=words if use.trains else message("check.cannot_tell"))
 
-    def _pause(self, one: SourceFinding) -> Measured:
-        spots = self.standing.lines_of(one.place)
+    def _pause(self, finding: SourceFinding) -> Measured:
+        spots = self.standing.lines_of(finding.place)
         steps = max(1, self._run.report.run.steps)
         ms = sum(site.total_s * 1e3 / steps for spot in spots for site in self._pauses.get(spot, ()))
         ms = ms or sum(line.ms for spot in spots for line in self._lines.get(spot, ()) if line.phase in _CADENCE)
@@ -178,24 +178,24 @@ class Judge:
             return Measured("free", most_ms, most_ms / self._run.step_ms, words)
         return _not_measured("check.cannot_tell")
 
-    def _at_lines(self, one: SourceFinding) -> Measured:
-        spots = self.standing.lines_of(one.place)
+    def _at_lines(self, finding: SourceFinding) -> Measured:
+        spots = self.standing.lines_of(finding.place)
         in_workers = sum(line.share for spot in spots for line in self._in_workers.get(spot, ()))
         ms = self._lines_ms(spots) + in_workers * self._run.starved_ms
         if ms:
             return self._cost(ms)
         if self._run.line_looks < _ENOUGH_LOOKS:
             return _not_measured("check.few_looks")
-        beside = self.standing.beside(one.place)
+        beside = self.standing.beside(finding.place)
         if beside is None:
             return _not_measured("check.cannot_tell")
         if any(spot in self._lines or spot in self._in_workers for spot in beside):
             return Measured("free", 0.0, 0.0, message("check.unseen", looks=self._run.line_looks))
-        return self._not_seen(one)
+        return self._not_seen(finding)
 
-    def _unknown(self, one: SourceFinding) -> Measured:
+    def _unknown(self, finding: SourceFinding) -> Measured:
         return _not_measured(
-            "check.no_gpu" if one.family == "compute" and not self._run.on_gpu else "check.cannot_tell"
+            "check.no_gpu" if finding.family == "compute" and not self._run.on_gpu else "check.cannot_tell"
         )
 
     # What they have in common.
@@ -208,8 +208,8 @@ class Judge:
         words = message("check.hidden", ms=ms) if exposed_ms < 0.5 * ms else ""
         return Measured("costs" if exposed_ms >= FREE * step_ms else "free", exposed_ms, exposed_ms / step_ms, words)
 
-    def _not_seen(self, one: SourceFinding) -> Measured:
-        if one.place.file in self.standing.changed:
+    def _not_seen(self, finding: SourceFinding) -> Measured:
+        if finding.place.file in self.standing.changed:
             return _not_measured("check.line_gone")
         return Measured("not_reached")
 
@@ -220,15 +220,15 @@ class Judge:
         share = 1 - 1 / gain.mid
         return Measured("costs", share * self._run.step_ms, share, finding.cause)
 
-    def _loader_of(self, one: SourceFinding) -> LoaderUse | None:
+    def _loader_of(self, finding: SourceFinding) -> LoaderUse | None:
         """The loader, as it lived, that the finding is about."""
-        spots = self.spots(one)
+        spots = self.spots(finding)
         made = [use for use in self._run.loaders if use.made_at and self.standing.now(use.made_at) in spots]
         return next((use for use in made if use.trains), made[0] if made else None)
 
-    def _live(self, one: SourceFinding, use: LoaderUse) -> Measured | None:
+    def _live(self, finding: SourceFinding, use: LoaderUse) -> Measured | None:
         """A setting that the source leaves off may have come from the command line."""
-        name = one.loader_setting
+        name = finding.loader_setting
         value = use.settings.get(name) if name in _SWITCHES else None
         if name is None or not value:
             return None
@@ -239,22 +239,22 @@ class Judge:
 
     def _by_spot(self, sites: Iterable[_Site]) -> dict[Spot, list[_Site]]:
         found: dict[Spot, list[_Site]] = defaultdict(list)
-        for one in sites:
-            spot = self.standing.now(one.location)
+        for site in sites:
+            spot = self.standing.now(site.location)
             if spot is not None:
-                found[spot].append(one)
+                found[spot].append(site)
         return found
 
 
-def _severity(one: SourceFinding, measured: Measured) -> Severity:
+def _severity(finding: SourceFinding, measured: Measured) -> Severity:
     """What is free is of no weight; a cost that was measured may be graver than the source alone could tell."""
     if measured.state == "free":
-        return "hint" if one.severity == "hint" else "low"
+        return "hint" if finding.severity == "hint" else "low"
     if measured.state != "costs" or measured.share is None:
-        return one.severity
+        return finding.severity
     ratio = 1 / (1 - min(measured.share, 0.99))
     by_cost: Severity = "high" if ratio >= 1.2 else "medium" if ratio >= 1.05 else "low"
-    return max(one.severity, by_cost, key=lambda each: -_SEVERITIES.index(each))
+    return max(finding.severity, by_cost, key=lambda each: -_SEVERITIES.index(each))
 
 
 def _not_measured(why: Literal["check.no_gpu", "check.few_looks", "check.cannot_tell", "check.line_gone"]) -> Measured:
@@ -266,13 +266,13 @@ def _snippets(run: StoredRun, evidence: Evidence) -> dict[Location, str]:
     found = {}
     for item in (run.summary or {}).get("snippets", ()):
         found[Location(item["location"]["file"], item["location"]["line"])] = item["text"]
-    return found | {one.location: one.text for one in evidence.report.snippets}
+    return found | {snippet.location: snippet.text for snippet in evidence.report.snippets}
 
 
 # Where the lines that a run saw stand in the source as it is now.
 
 
-class Standing:
+class LineMap:
     """Finds a run's lines again. `changed` are the files that were written since the run began."""
 
     def __init__(self, project: Project, begun_unix_s: float, snippets: Mapping[Location, str]) -> None:
@@ -308,7 +308,7 @@ class Standing:
         alike = {shown: _common_end(file, path) for path, shown in self._by_path.items()}
         most = max(alike.values(), default=0)
         best = [shown for shown, count in alike.items() if count == most]
-        return best[0] if len(best) == 1 and most >= _ALIKE else None
+        return best[0] if len(best) == 1 and most >= _LEAST_COMMON_PARTS else None
 
     def _was_changed(self, shown: str) -> bool:
         if shown not in self._is_changed:
@@ -353,17 +353,17 @@ class Standing:
         if not around:
             return None
         inner = around[-1]
-        nested = [one for one in walk_scope(inner) if isinstance(one, LOOPS) and one is not inner]
+        nested = [loop for loop in walk_scope(inner) if isinstance(loop, LOOPS) and loop is not inner]
         if nested and not isinstance(inner, LOOPS):
             return None
-        apart = {number for one in nested for number in range(one.lineno, (one.end_lineno or one.lineno) + 1)}
+        apart = {number for loop in nested for number in range(loop.lineno, (loop.end_lineno or loop.lineno) + 1)}
         lines = set(range(inner.lineno, (inner.end_lineno or inner.lineno) + 1)) - apart
         return {(place.file, number) for number in lines}
 
 
-def _common_end(one: str, other: str) -> int:
+def _common_end(path: str, other: str) -> int:
     count = 0
-    for a, b in zip(reversed(PurePath(one).parts), reversed(PurePath(other).parts), strict=False):
+    for a, b in zip(reversed(PurePath(path).parts), reversed(PurePath(other).parts), strict=False):
         if a != b:
             break
         count += 1
@@ -397,7 +397,7 @@ def _around(tree: ast.Module, line: int) -> list[ast.stmt]:
         if isinstance(node, ast.stmt) and (is_function or (isinstance(node, LOOPS) and line >= node.body[0].lineno)):
             found.append(node)
         waiting += children(node)
-    return sorted(found, key=lambda one: one.lineno)
+    return sorted(found, key=lambda statement: statement.lineno)
 
 
 def _is_inside(node: ast.stmt, other: ast.stmt) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from flatout.diagnose.source_check import check
+from flatout.diagnose.source_check import check_project
 from flatout.errors import FlatoutError
 from flatout.problems.catalogue import Problem
 from flatout.records.source import CheckReport, Edit, Fix, SourceFinding
@@ -83,9 +83,9 @@ class _Round:
 
     def takes(self, more: dict[_Part, list[Change]]) -> bool:
         return not any(
-            one != other and has_conflict(one, other)
+            item != other and has_conflict(item, other)
             for part in more
-            for one in more[part]
+            for item in more[part]
             for other in self.changes.get(part, ())
         )
 
@@ -100,14 +100,16 @@ class _Round:
         return {file for file, _ in self.changes}
 
 
-def fixed(project: Project, looked_for: Sequence[Problem], read: Read, *, unsafe: bool) -> Fixed:
+def apply_fixes(project: Project, looked_for: Sequence[Problem], read: Read, *, unsafe: bool) -> Fixed:
     """Nothing is written."""
-    first = with_imports(check(project, looked_for), project)
+    first = add_import_edits(check_project(project, looked_for), project)
     barred: set[tuple[str, str | None]] = set()
     trouble: list[str] = []
     while True:
         try:
-            done = _attempt(project, looked_for, first, _Files(read), barred, unsafe)
+            done = _attempt(
+                project, looked_for, first, _Files(read), lambda finding: _may_apply(finding, unsafe, barred)
+            )
         except _Refused as refused:
             # From the start again without it: what it went along with is not to suffer.
             assert refused.key not in barred
@@ -117,13 +119,17 @@ def fixed(project: Project, looked_for: Sequence[Problem], read: Read, *, unsafe
             return replace(done, trouble=(*trouble, *done.trouble))
 
 
+def _may_apply(finding: SourceFinding, unsafe: bool, barred: set[tuple[str, str | None]]) -> bool:
+    return is_wanted(finding.fix, unsafe) and not _is_barred(finding, barred)
+
+
 def is_wanted(fix: Fix | None, unsafe: bool) -> bool:
     return fix is not None and (fix.is_safe or unsafe)
 
 
-def with_imports(report: CheckReport, project: Project) -> CheckReport:
+def add_import_edits(report: CheckReport, project: Project) -> CheckReport:
     """Fixes that bring the imports they need as edits of their own; without those that cannot have them."""
-    modules = {one.shown: one for one in project.modules}
+    modules = {module.shown: module for module in project.modules}
 
     def whole(fix: Fix) -> Fix | None:
         more: list[Edit] = []
@@ -136,7 +142,8 @@ def with_imports(report: CheckReport, project: Project) -> CheckReport:
         return replace(fix, edits=(*fix.edits, *more), imports=())
 
     findings = [
-        replace(one, fix=whole(one.fix)) if one.fix is not None and one.fix.imports else one for one in report.findings
+        replace(finding, fix=whole(finding.fix)) if finding.fix is not None and finding.fix.imports else finding
+        for finding in report.findings
     ]
     return replace(report, findings=tuple(findings))
 
@@ -146,21 +153,19 @@ def _attempt(
     looked_for: Sequence[Problem],
     first: CheckReport,
     files: _Files,
-    barred: set[tuple[str, str | None]],
-    unsafe: bool,
+    may_apply: Callable[[SourceFinding], bool],
 ) -> Fixed:
     report, count = first, 0
     trouble: tuple[str, ...] = ()
     for _ in range(MOST_ROUNDS):
-        chosen = [one for one in report.findings if is_wanted(one.fix, unsafe) and not _is_barred(one, barred)]
-        taken = _gathered(chosen, files)
+        taken = _gathered([finding for finding in report.findings if may_apply(finding)], files)
         if not taken.findings:
             break
         began = _begins(taken, files)
         contents = _contents(taken, files)
         files.put(contents)
         project = with_contents(project, contents)
-        report = with_imports(check(project, looked_for), project)
+        report = add_import_edits(check_project(project, looked_for), project)
         _must_be_gone(taken, began, report)
         count += len(taken.findings)
     else:
@@ -178,7 +183,7 @@ def _is_barred(finding: SourceFinding, barred: set[tuple[str, str | None]]) -> b
 
 def _gathered(chosen: Iterable[SourceFinding], files: _Files) -> _Round:
     """As many fixes as go together."""
-    wanted = [(one, _changes(one, files)) for one in chosen]
+    wanted = [(finding, _changes(finding, files)) for finding in chosen]
     taken = _Round()
     for finding, changes in wanted:
         if taken.takes(changes):
@@ -189,11 +194,11 @@ def _gathered(chosen: Iterable[SourceFinding], files: _Files) -> _Round:
     # Two that are sound each by itself may not be together: both statements of a block taken out. One by one, then.
     careful = _Round()
     for finding, changes in wanted:
-        one = careful.with_(finding, changes)
+        source_finding = careful.with_(finding, changes)
         if not careful.takes(changes):
             continue
-        if not any(file in broken for file, _ in changes) or not _broken(one, files):
-            careful = one
+        if not any(file in broken for file, _ in changes) or not _broken(source_finding, files):
+            careful = source_finding
         elif not any(file in careful.files() for file, _ in changes):
             words = f"the fix of {finding.code} in line {finding.place.line} would break it and is left out"
             raise _Refused(finding.place.file, finding.code, words)
@@ -251,7 +256,10 @@ def _begins(taken: _Round, files: _Files) -> dict[int, tuple[int, int]]:
 
 
 def _must_be_gone(taken: _Round, began: dict[int, tuple[int, int]], report: CheckReport) -> None:
-    left = {(one.code, one.place.file, one.place.cell, one.place.line, one.place.column) for one in report.findings}
+    left = {
+        (finding.code, finding.place.file, finding.place.cell, finding.place.line, finding.place.column)
+        for finding in report.findings
+    }
     for at, finding in enumerate(taken.findings):
         if (finding.code, finding.place.file, finding.place.cell, *began[at]) in left:
             words = f"{finding.code} in line {finding.place.line} is still found after its fix, which is left out"

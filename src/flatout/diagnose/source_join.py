@@ -15,10 +15,10 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from flatout.diagnose.findings import ranked, without_consequences
+from flatout.diagnose.findings import drop_consequences, rank_findings
 from flatout.diagnose.settings import script_of
-from flatout.diagnose.source_check import check, chosen
-from flatout.diagnose.source_costs import Judge
+from flatout.diagnose.source_check import check_project, select_problems
+from flatout.diagnose.source_costs import CostJudge
 from flatout.problems.catalogue import problems
 from flatout.records.evidence import Evidence
 from flatout.records.message import Message, message
@@ -40,7 +40,7 @@ _CALLS = ("related.calls",)
 _WORTH = 0.05
 
 
-def merged(run: StoredRun, evidence: Evidence, limit_s: float | None = None) -> Evidence:
+def join_source(run: StoredRun, evidence: Evidence, limit_s: float | None = None) -> Evidence:
     """The evidence with a report that both sides have a part in, if that can be had within so many seconds."""
     if not evidence.step_ms:
         return evidence
@@ -48,7 +48,7 @@ def merged(run: StoredRun, evidence: Evidence, limit_s: float | None = None) -> 
 
     def work() -> None:
         try:
-            reports.append(_merged(run, evidence))
+            reports.append(_join(run, evidence))
         except Exception:
             pass  # a page without the source's part is better than none
 
@@ -69,27 +69,27 @@ def merged(run: StoredRun, evidence: Evidence, limit_s: float | None = None) -> 
     return replace(evidence, report=reports[0]) if reports else evidence
 
 
-def _merged(run: StoredRun, evidence: Evidence) -> RunReport:
+def _join(run: StoredRun, evidence: Evidence) -> RunReport:
     report = evidence.report
     files = own_files(run, evidence)
     if not files:
         return report
-    project, found = _checked(tuple((file, *_mark(file)) for file in files))
-    judge = Judge(project, run, evidence)
-    judged = [judge.with_cost(one, found) for one in found]
-    findings = tuple(_explained(one, judged, judge, run) for one in report.findings)
-    more = [_as_finding(one, evidence) for one in _unsaid(judged, report, judge)]
+    project, found = _check_files(tuple((file, *_mark(file)) for file in files))
+    judge = CostJudge(project, run, evidence)
+    judged = [judge.with_cost(finding, found) for finding in found]
+    findings = tuple(_explain_finding(finding, judged, judge, run) for finding in report.findings)
+    more = [_as_finding(finding, evidence) for finding in _unreported(judged, report, judge)]
     if more:
-        findings = tuple(ranked(without_consequences([*findings, *more])))
+        findings = tuple(rank_findings(drop_consequences([*findings, *more])))
     return replace(report, findings=findings, source=_side(judged, report.findings, project, run))
 
 
 @lru_cache(maxsize=1)  # a run that goes on is judged again and again, and its source stays as it was
-def _checked(files: tuple[tuple[Path, int, int], ...]) -> tuple[Project, tuple[SourceFinding, ...]]:
+def _check_files(files: tuple[tuple[Path, int, int], ...]) -> tuple[Project, tuple[SourceFinding, ...]]:
     """These files and what stands in them; they are told apart by what changes when one is written."""
     project = load([file for file, *_ in files])
-    found = check(project, chosen((), ())).findings
-    return project, tuple(one for one in found if one.code not in (SYNTAX, UNUSED))
+    found = check_project(project, select_problems((), ())).findings
+    return project, tuple(finding for finding in found if finding.code not in (SYNTAX, UNUSED))
 
 
 def _mark(file: Path) -> tuple[int, int]:
@@ -104,7 +104,7 @@ def own_files(run: StoredRun, evidence: Evidence) -> list[Path]:
     """The user's own files that the run executed, or may have through their imports, and that are as they were."""
     begun_s = run.source_until_unix_s + _GRACE_S
     found: dict[Path, int] = {}
-    waiting = [Path(name) for name in _seen(run, evidence) if not _INSTALLED.search(name)]
+    waiting = [Path(name) for name in _files_seen(run, evidence) if not _INSTALLED.search(name)]
     roots = list(dict.fromkeys(path.parent for path in waiting))
     while waiting:
         path = waiting.pop(0)
@@ -117,11 +117,11 @@ def own_files(run: StoredRun, evidence: Evidence) -> list[Path]:
         if facts.st_mtime > begun_s or sum(found.values()) + facts.st_size > _MOST_BYTES:
             continue
         found[path] = facts.st_size
-        waiting += _imported(path, roots)
+        waiting += _imported_files(path, roots)
     return list(found)
 
 
-def _seen(run: StoredRun, evidence: Evidence) -> list[str]:
+def _files_seen(run: StoredRun, evidence: Evidence) -> list[str]:
     places = [line.location for line in (*evidence.all_lines, *evidence.worker_lines)]
     places += evidence.report.sites
     places += [use.made_at for use in evidence.loaders if use.made_at is not None]
@@ -130,9 +130,9 @@ def _seen(run: StoredRun, evidence: Evidence) -> list[str]:
     return list(dict.fromkeys(os.path.normpath(name) for name in (*named, *(place.file for place in places))))
 
 
-def _imported(path: Path, roots: Sequence[Path]) -> Iterator[Path]:
+def _imported_files(path: Path, roots: Sequence[Path]) -> Iterator[Path]:
     """Files of the project that this one imports: looked for beside it, and beside what the run executed."""
-    for name in _named_in(path, *_mark(path)):
+    for name in _imported_names(path, *_mark(path)):
         parts = [part for part in name.split(".") if part]
         for root in (path.parent, *roots) if parts else ():
             for file in (root.joinpath(*parts).with_suffix(".py"), root.joinpath(*parts, "__init__.py")):
@@ -141,7 +141,7 @@ def _imported(path: Path, roots: Sequence[Path]) -> Iterator[Path]:
 
 
 @lru_cache(maxsize=_MOST_FILES)
-def _named_in(path: Path, *mark: int) -> tuple[str, ...]:
+def _imported_names(path: Path, *mark: int) -> tuple[str, ...]:
     """What a file imports, as it is since `mark`."""
     text = path.read_text(encoding="utf-8", errors="replace")
     return tuple(dict.fromkeys(Module(str(path), path.stem, text).imported_names))
@@ -150,28 +150,32 @@ def _named_in(path: Path, *mark: int) -> tuple[str, ...]:
 # What they add.
 
 
-def _explained(finding: Finding, judged: Sequence[SourceFinding], judge: Judge, run: StoredRun) -> Finding:
+def _explain_finding(finding: Finding, judged: Sequence[SourceFinding], judge: CostJudge, run: StoredRun) -> Finding:
     """A finding of the run with where its cause is written, and how it can be fixed."""
-    same = [one for one in judged if one.code == finding.code and judge.same(one, judged) is finding]
+    same = [
+        source_finding
+        for source_finding in judged
+        if source_finding.code == finding.code and judge.same(source_finding, judged) is finding
+    ]
     if not same:
         return finding
     if finding.location is None:
         finding = replace(finding, location=_effect(same[0]))
     here = None if finding.location is None else judge.standing.now(finding.location)
-    one = next((each for each in same if here in judge.standing.lines_of(each.place)), same[0])
-    is_here = here is None or here in judge.standing.lines_of(one.place)
+    candidate = next((each for each in same if here in judge.standing.lines_of(each.place)), same[0])
+    is_here = here is None or here in judge.standing.lines_of(candidate.place)
     fix = None
-    if one.fix is not None:
-        unsafe = "" if one.fix.is_safe else " --unsafe-fixes"
+    if candidate.fix is not None:
+        unsafe = "" if candidate.fix.is_safe else " --unsafe-fixes"
         # Whatever makes it a finding has to be looked at together.
-        path = _common([one.place.file, *(other.place.file for other in one.related)], run)
-        fix = f"flatout check --fix{unsafe} --select {one.code} {path}"
+        path = _common_path([candidate.place.file, *(other.place.file for other in candidate.related)], run)
+        fix = f"flatout check --fix{unsafe} --select {candidate.code} {path}"
     if is_here:
-        related = finding.related or _way_there(one)
-        return replace(finding, location=finding.location or _location(one), related=related, fix=fix)
-    if any(name.replace("_", "-") in _given(run) for name in _options(one.cause)):
+        related = finding.related or _way_there(candidate)
+        return replace(finding, location=finding.location or _location(candidate), related=related, fix=fix)
+    if any(name.replace("_", "-") in _options_given(run) for name in _options(candidate.cause)):
         return finding  # the command line said so, whatever the default is
-    return replace(finding, related=(RelatedLine(_location(one), _setting(one.cause)),), fix=fix)
+    return replace(finding, related=(RelatedLine(_location(candidate), _setting(candidate.cause)),), fix=fix)
 
 
 def _setting(cause: Message | str) -> Message | str:
@@ -189,9 +193,9 @@ def _options(fact: object) -> Iterator[str]:
         yield fact
 
 
-def _way_there(one: SourceFinding) -> tuple[RelatedLine, ...]:
+def _way_there(finding: SourceFinding) -> tuple[RelatedLine, ...]:
     """From where in the loop it is called, and from where in what that calls: these name what could be left out."""
-    calls = [other for other in one.related if _is_one_of(other.words, _CALLS)]
+    calls = [other for other in finding.related if _is_one_of(other.words, _CALLS)]
     return tuple(RelatedLine(Location(other.place.file, other.place.line), other.words) for other in calls[:2])
 
 
@@ -199,46 +203,46 @@ def _is_one_of(words: Message | str, ids: Sequence[str]) -> bool:
     return isinstance(words, Message) and words.id in ids
 
 
-def _effect(one: SourceFinding) -> Location | None:
+def _effect(finding: SourceFinding) -> Location | None:
     """Where the value takes effect that is written at another place; None where it is written where it does."""
-    places = (other.place for other in one.related if _is_one_of(other.words, _REACHES))
+    places = (other.place for other in finding.related if _is_one_of(other.words, _REACHES))
     return next((Location(place.file, place.line) for place in places), None)
 
 
-def _unsaid(judged: Sequence[SourceFinding], report: RunReport, judge: Judge) -> list[SourceFinding]:
+def _unreported(judged: Sequence[SourceFinding], report: RunReport, judge: CostJudge) -> list[SourceFinding]:
     """Those that cost much at lines of which the run's own findings say nothing.
 
     Results that are kept by now took time when they were made: lines are counted from the first step on.
     """
-    said, remedied = report.findings, {one.id for one in report.remedies if one.live.get("hits")}
-    codes = {one.code for one in said} | {one.code for one in problems() if one.remedy in remedied}
-    spots = {judge.standing.now(one.location) for one in said if one.location is not None}
+    said, remedied = report.findings, {remedy.id for remedy in report.remedies if remedy.live.get("hits")}
+    codes = {finding.code for finding in said} | {problem.code for problem in problems() if problem.remedy in remedied}
+    spots = {judge.standing.now(finding.location) for finding in said if finding.location is not None}
     return [
-        one
-        for one in judged
-        if one.measured is not None
-        and one.measured.state == "costs"
-        and (one.measured.share or 0.0) >= _WORTH
-        and one.severity not in ("low", "hint")
-        and one.code not in codes
-        and not spots & judge.standing.lines_of(one.place)
+        finding
+        for finding in judged
+        if finding.measured is not None
+        and finding.measured.state == "costs"
+        and (finding.measured.share or 0.0) >= _WORTH
+        and finding.severity not in ("low", "hint")
+        and finding.code not in codes
+        and not spots & judge.standing.lines_of(finding.place)
     ]
 
 
-def _as_finding(one: SourceFinding, evidence: Evidence) -> Finding:
-    assert one.measured is not None
-    ms = one.measured.ms_per_step or 0.0
+def _as_finding(finding: SourceFinding, evidence: Evidence) -> Finding:
+    assert finding.measured is not None
+    ms = finding.measured.ms_per_step or 0.0
     return Finding(
-        code=one.code,
-        family=one.family,
-        title=one.title,
+        code=finding.code,
+        family=finding.family,
+        title=finding.title,
         # Nothing that merely costs time endangers the run.
         severity="medium",
-        location=_location(one),
-        evidence={"line_ms_per_step": round(ms, 2), "line_share": round(one.measured.share or 0.0, 3)},
-        cause=message("check.costs_at_most", cause=one.cause, ms=ms, step_ms=evidence.step_ms),
+        location=_location(finding),
+        evidence={"line_ms_per_step": round(ms, 2), "line_share": round(finding.measured.share or 0.0, 3)},
+        cause=message("check.costs_at_most", cause=finding.cause, ms=ms, step_ms=evidence.step_ms),
         remedy=None,
-        change=one.change,
+        change=finding.change,
         predicted_gain=None,
     )
 
@@ -246,37 +250,39 @@ def _as_finding(one: SourceFinding, evidence: Evidence) -> Finding:
 def _side(
     judged: Sequence[SourceFinding], said: Sequence[Finding], project: Project, run: StoredRun
 ) -> SourceSide | None:
-    codes = {one.code for one in said}
-    states = [(one, one.measured.state) for one in judged if one.measured is not None]
+    codes = {finding.code for finding in said}
+    states = [(finding, finding.measured.state) for finding in judged if finding.measured is not None]
     open_ = [
-        one
-        for one, state in states
-        if state in ("not_measured", "not_reached") and one.severity not in ("low", "hint") and one.code not in codes
+        finding
+        for finding, state in states
+        if state in ("not_measured", "not_reached")
+        and finding.severity not in ("low", "hint")
+        and finding.code not in codes
     ]
     return SourceSide(
         files=len(project.modules),
         free=sum(state == "free" for _, state in states),
-        not_measured=tuple(Unmeasured(one.code, one.title, _location(one)) for one in open_),
-        path=_common([one.place.file for one in open_], run),
+        not_measured=tuple(Unmeasured(finding.code, finding.title, _location(finding)) for finding in open_),
+        path=_common_path([finding.place.file for finding in open_], run),
     )
 
 
-def _location(one: SourceFinding) -> Location:
-    return Location(one.place.file, one.place.line)
+def _location(finding: SourceFinding) -> Location:
+    return Location(finding.place.file, finding.place.line)
 
 
-def _common(files: Iterable[str], run: StoredRun) -> str:
+def _common_path(files: Iterable[str], run: StoredRun) -> str:
     """The file, or the folder that all of them are in."""
     names = sorted(set(files))
     if not names:
         return ""
-    return _shown(names[0] if len(names) == 1 else os.path.commonpath(names), run)
+    return _relative_to_run(names[0] if len(names) == 1 else os.path.commonpath(names), run)
 
 
-def _shown(file: str, run: StoredRun) -> str:
+def _relative_to_run(file: str, run: StoredRun) -> str:
     inside = os.path.relpath(file, run.manifest.cwd)
     return file if inside.startswith("..") else inside
 
 
-def _given(run: StoredRun) -> set[str]:
+def _options_given(run: StoredRun) -> set[str]:
     return {word.partition("=")[0].replace("_", "-") for word in run.manifest.argv if word.startswith("--")}

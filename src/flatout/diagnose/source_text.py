@@ -99,4 +99,4 @@ def _noted(run: StoredRun, report: RunReport) -> dict[Location, str]:
     found = {}
     for item in (run.summary or {}).get("snippets", ()):
         found[Location(item["location"]["file"], item["location"]["line"])] = str(item["text"])
-    return found | {one.location: one.text for one in report.snippets}
+    return found | {snippet.location: snippet.text for snippet in report.snippets}

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from flatout.diagnose.evidence import gathered
-from flatout.diagnose.findings import findings
+from flatout.diagnose.evidence import gather_evidence
+from flatout.diagnose.findings import find_problems
 from flatout.diagnose.loaders import same_loaders, worker_costs
 from flatout.diagnose.ranks import Rank, first_recordings, training_ranks
 from flatout.diagnose.resources import gpu_use, host_use
 from flatout.diagnose.sites import call_sites, slowest_lines, stage_costs, stage_notices
-from flatout.diagnose.verdict import verdict, with_findings
+from flatout.diagnose.verdict import judge_bound, with_findings
 from flatout.records.evidence import Evidence
 from flatout.records.message import Message, message, restore, verbatim
 from flatout.records.report import (
@@ -39,21 +39,21 @@ _MOST_SNIPPETS = 200
 _LIVE = ("torch", "loader", "optimizer")
 
 
-def summarise(run: StoredRun) -> RunReport:
+def summarise_run(run: StoredRun) -> RunReport:
     """Read the whole run and say what it comes to. Needs neither torch nor a GPU."""
-    return examine(run).report
+    return examine_run(run).report
 
 
-def examine(run: StoredRun) -> Evidence:
+def examine_run(run: StoredRun) -> Evidence:
     """The same, with everything that detectors and the checklist look at."""
     ranks = training_ranks(run)
-    evidence = gathered(run, ranks, _measured(run, ranks))
+    evidence = gather_evidence(run, ranks, _measure(run, ranks))
     shown = evidence.worker_lines[:_WORKER_LINES]
     evidence = replace(evidence, report=replace(evidence.report, worker_lines=shown, snippets=_snippets(evidence)))
     if not evidence.report.run.steps:
         return evidence
     trouble: list[Message] = []
-    found = findings(evidence, trouble)
+    found = find_problems(evidence, trouble)
     report = evidence.report
     judged = replace(
         report,
@@ -72,7 +72,7 @@ def _snippets(evidence: Evidence) -> tuple[Snippet, ...]:
     return tuple(known[:_MOST_SNIPPETS])
 
 
-def _measured(run: StoredRun, ranks: Sequence[Rank]) -> RunReport:
+def _measure(run: StoredRun, ranks: Sequence[Rank]) -> RunReport:
     """Everything but the findings."""
     live = _live(run, ranks)
     gpu = gpu_use(run, ranks)
@@ -85,7 +85,7 @@ def _measured(run: StoredRun, ranks: Sequence[Rank]) -> RunReport:
         throughput=_throughput(ranks),
         phases=phases,
         gpu=gpu,
-        verdict=verdict(phases, _step_ms(ranks), gpu, on_gpu),
+        verdict=judge_bound(phases, _step_ms(ranks), gpu, on_gpu),
         findings=(),
         overhead=_overhead(ranks),
         lines=slowest_lines(ranks, phases),

@@ -40,7 +40,7 @@ _HOST = (
 )
 
 
-def tables(run: StoredRun) -> dict[str, Table]:
+def make_tables(run: StoredRun) -> dict[str, Table]:
     """By name. Times are seconds since the first moment that anything was recorded at; empty tables are left out."""
     ranks = training_ranks(run)
     begin_s = _begin_s(run, ranks)
@@ -110,7 +110,7 @@ def _role(value: float) -> str:
 # A run as scalar curves: rates and phases over its steps, and what was sampled, at the step it was sampled in.
 
 
-def scalars(run: StoredRun) -> tuple[Scalar, ...]:
+def make_scalars(run: StoredRun) -> tuple[Scalar, ...]:
     """Steps are the first rank's, and so is their time; samples are those of all ranks."""
     ranks = training_ranks(run)
     if not ranks:
@@ -165,7 +165,7 @@ def _sampled_scalars(run: StoredRun, rank: Rank) -> list[Scalar]:
         if rows is not None and len(rows.values):
             t_s, values = totals(rows.column("t_s"), rows.column(column))
             found.append(_at_steps(f"host/{name}", t_s, values * factor, rank))
-    return [one for one in found if one is not None]
+    return [scalar for scalar in found if scalar is not None]
 
 
 def _numbers(rows: Rows | None) -> list[float]:

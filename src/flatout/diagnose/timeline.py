@@ -29,7 +29,7 @@ _BINS = 60
 BUCKETS = 800
 
 
-def timeline(run: StoredRun) -> Timeline:
+def make_timeline(run: StoredRun) -> Timeline:
     """Everything a report draws over time. Needs neither torch nor a GPU."""
     ranks = training_ranks(run)
     begin_s = _begin_s(run, ranks)
@@ -43,10 +43,10 @@ def timeline(run: StoredRun) -> Timeline:
     curves["cpu"] = _plain(run, "host", begin_s, {"machine": "cpu_share", "iowait": "iowait_share"})
     curves["disk"] = _disk(run, begin_s)
     curves |= _by_role(run, begin_s)
-    drawn = {name: one for name, one in curves.items() if one is not None and one.values}
+    drawn = {name: curve for name, curve in curves.items() if curve is not None and curve.values}
     processes = _processes(run, begin_s)
     return Timeline(
-        end_s=max((one.t_s[-1] for one in drawn.values() if one.t_s), default=0.0),
+        end_s=max((curve.t_s[-1] for curve in drawn.values() if curve.t_s), default=0.0),
         curves=drawn,
         limits=_limits(run),
         marks=_marks(ranks[0], begin_s) if ranks else (),
@@ -270,7 +270,7 @@ def _processes(run: StoredRun, begin_s: float) -> list[ProcessUse]:
         for n, pid in enumerate(pids.tolist())
     ]
     names: tuple[str, ...] = ROLES
-    return sorted(found, key=lambda one: (names.index(one.role), -(one.cpu_cores or 0.0)))
+    return sorted(found, key=lambda role: (names.index(role.role), -(role.cpu_cores or 0.0)))
 
 
 def _means(values: Floats, first: NDArray[Any]) -> Floats:
@@ -287,7 +287,7 @@ def _known(reduce: Any, values: Floats) -> float | None:
 def _limits(run: StoredRun) -> dict[str, float]:
     environment = run.manifest.environment
     known = [environment.get(name) for name in ("memory_limit_bytes", "memory_bytes")]
-    limits = [float(one) for one in known if isinstance(one, int | float) and one > 0 and math.isfinite(one)]
+    limits = [float(limit) for limit in known if isinstance(limit, int | float) and limit > 0 and math.isfinite(limit)]
     found = {"memory": min(limits)} if limits else {}
     gpu = _rows(run, "gpu")
     whole = None if gpu is None else _known(np.nanmax, gpu.column("memory_total_bytes"))
@@ -308,33 +308,35 @@ def bucket_starts(count: int, buckets: int = BUCKETS) -> NDArray[Any]:
 
 def peaks(t_s: Floats, values: Mapping[str, Floats]) -> Curves | None:
     """The curves with the lowest and highest of each bucket; curves without any value are left out."""
-    known = {name: one for name, one in values.items() if np.isfinite(one).any()}
+    known = {name: column for name, column in values.items() if np.isfinite(column).any()}
     if not known or not len(t_s):
         return None
     if len(t_s) <= 2 * BUCKETS:
-        return Curves(_times(t_s), {name: _rounded(one) for name, one in known.items()})
+        return Curves(_times(t_s), {name: _rounded(column) for name, column in known.items()})
     starts = bucket_starts(len(t_s))
     middles = (starts + np.append(starts[1:], len(t_s))) // 2
     moments = np.column_stack([t_s[starts], t_s[middles]]).ravel()
     # fmin and fmax pass over NaN as long as there is a number.
     pairs = {
-        name: np.column_stack([np.fmin.reduceat(one, starts), np.fmax.reduceat(one, starts)]).ravel()
-        for name, one in known.items()
+        name: np.column_stack([np.fmin.reduceat(column, starts), np.fmax.reduceat(column, starts)]).ravel()
+        for name, column in known.items()
     }
-    return Curves(_times(moments), {name: _rounded(one) for name, one in pairs.items()})
+    return Curves(_times(moments), {name: _rounded(column) for name, column in pairs.items()})
 
 
 def means(t_s: Floats, starts: NDArray[Any], values: Mapping[str, Floats]) -> Curves | None:
     """Curves that have one value a bucket already."""
     if not len(starts) or not values:
         return None
-    return Curves(_times(t_s[starts]), {name: _rounded(one) for name, one in values.items()})
+    return Curves(_times(t_s[starts]), {name: _rounded(column) for name, column in values.items()})
 
 
 def _times(t_s: Floats) -> tuple[float, ...]:
-    return tuple(round(one, 3) for one in t_s.tolist())
+    return tuple(round(moment, 3) for moment in t_s.tolist())
 
 
 def _rounded(values: Floats) -> tuple[float | None, ...]:
     """Four figures are more than a chart can show, and a third of the bytes."""
-    return tuple(float(f"{one:.4g}") if one == one and abs(one) != np.inf else None for one in values.tolist())
+    return tuple(
+        float(f"{value:.4g}") if value == value and abs(value) != np.inf else None for value in values.tolist()
+    )

@@ -62,7 +62,7 @@ class _Window:
     end_ns: int
 
 
-def trace(run: StoredRun, steps: str | None = None) -> Trace:
+def make_trace(run: StoredRun, steps: str | None = None) -> Trace:
     """The steps that were asked for as `A:B`; without, the slowest and a typical one with their neighbours."""
     ranks = training_ranks(run)
     if not ranks:
@@ -285,7 +285,7 @@ def _workers(run: StoredRun, ranks: Sequence[Rank], windows: Sequence[_Window], 
     """What the loaders' worker processes fetched; each interval holds several batches."""
     found = []
     for recording in run.recordings:
-        rank = next((one for one in ranks if one.host == recording.facts.get("host")), None)
+        rank = next((rank for rank in ranks if rank.host == recording.facts.get("host")), None)
         if recording.facts.get("role") != "worker" or rank is None:
             continue
         ahead_ns = offset_ns(rank, ranks[0])

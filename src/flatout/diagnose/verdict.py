@@ -84,32 +84,34 @@ def removable(phases: Mapping[str, PhaseShare], gpu: GpuUse | None, on_gpu: bool
     return Removable(waiting, transfer, sync, host, cadence)
 
 
-def verdict(phases: Mapping[str, PhaseShare], step_ms: float | None, gpu: GpuUse | None, on_gpu: bool) -> Verdict:
+def judge_bound(phases: Mapping[str, PhaseShare], step_ms: float | None, gpu: GpuUse | None, on_gpu: bool) -> Verdict:
     """The bound in one word, whether anything is worth fixing, and a plain sentence."""
     if step_ms is None:
-        return _told("balanced", False, None)
+        return _make_verdict("balanced", False, None)
     costs = removable(phases, gpu, on_gpu)
     first, second = (Cost(cause, share) for cause, share in costs.ranked()[:2])
     healthy = first.share < WORTH_FIXING
     if first.share < _BINDS:
         named = () if healthy else (first,)
-        return _told("compute", healthy, Grounds(on_gpu, step_ms, costs.compute, named))
+        return _make_verdict("compute", healthy, Grounds(on_gpu, step_ms, costs.compute, named))
     if second.share >= _BINDS and second.share >= _EVEN * first.share:
-        return _told("balanced", healthy, Grounds(on_gpu, step_ms, None, (first, second)))
-    return _told(first.cause, healthy, Grounds(on_gpu, step_ms, None, (first,)))
+        return _make_verdict("balanced", healthy, Grounds(on_gpu, step_ms, None, (first, second)))
+    return _make_verdict(first.cause, healthy, Grounds(on_gpu, step_ms, None, (first,)))
 
 
 def with_findings(judged: Verdict, found: Sequence[Finding]) -> Verdict:
     """A run with something worth fixing is not healthy, whatever its phases look like."""
-    worth = any(one.predicted_gain is not None and one.predicted_gain.mid >= 1 + WORTH_FIXING for one in found)
-    return _told(judged.bound, False, judged.grounds) if worth and judged.healthy else judged
+    worth = any(
+        finding.predicted_gain is not None and finding.predicted_gain.mid >= 1 + WORTH_FIXING for finding in found
+    )
+    return _make_verdict(judged.bound, False, judged.grounds) if worth and judged.healthy else judged
 
 
-def _told(bound: Bound, healthy: bool, grounds: Grounds | None) -> Verdict:
+def _make_verdict(bound: Bound, healthy: bool, grounds: Grounds | None) -> Verdict:
     return Verdict(bound, healthy, verdict_sentence(grounds, healthy), grounds)
 
 
-def checklist(run: Evidence) -> tuple[Check, ...]:
+def make_checklist(run: Evidence) -> tuple[Check, ...]:
     """Performance, resources and the end of a run, each with its figure, also what could not be measured here.
 
     Where common advice asks for a symptom (utilisation above some figure), the cause is asked for beside it. A run

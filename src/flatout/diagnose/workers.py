@@ -66,7 +66,7 @@ def caches(run: StoredRun, ranks: Sequence[Rank], use: LoaderUse | None) -> tupl
         for name, value in _last_of_each(recording).items():
             found[name].append(value)
     uses = (_cache(name, values) for name, values in found.items())
-    return tuple(one for one in uses if one is not None)
+    return tuple(use for use in uses if use is not None)
 
 
 def _last_of_each(recording: Recording) -> dict[str, dict[str, Any]]:
@@ -167,7 +167,7 @@ def narrow_copies(ranks: Sequence[Rank]) -> tuple[NarrowCopy, ...]:
         if total > 0 and looked[where] > 0:
             (dtype, narrow), _ = by_type.most_common(1)[0]
             found.append(NarrowCopy(where, dtype, narrow, total / looked[where]))
-    return tuple(sorted(found, key=lambda one: (one.location.file, one.location.line)))
+    return tuple(sorted(found, key=lambda narrow_copy: (narrow_copy.location.file, narrow_copy.location.line)))
 
 
 def own_stream_copies(ranks: Sequence[Rank]) -> frozenset[Location]:

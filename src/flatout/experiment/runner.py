@@ -19,8 +19,8 @@ from pathlib import Path
 from flatout import __version__
 from flatout.attach.trial.run import compiler_variables
 from flatout.diagnose.ranks import Rank, training_ranks
-from flatout.diagnose.source_join import merged
-from flatout.diagnose.summary import examine
+from flatout.diagnose.source_join import join_source
+from flatout.diagnose.summary import examine_run
 from flatout.experiment.process import Prestarted, PrestartedPool, Process
 from flatout.experiment.request import REMEDIES, Request
 from flatout.experiment.trial_reader import OUTPUT, WRITTEN, read_trial, read_turns
@@ -81,7 +81,7 @@ class TrialRunner:
     def report(self, trial: Trial) -> RunReport:
         """The diagnosis of a trial's recording. How long the script would have gone on by itself is not known."""
         run = StoredRun(Path(trial.run))
-        report = merged(run, examine(run), limit_s=_SOURCE_S).report
+        report = join_source(run, examine_run(run), limit_s=_SOURCE_S).report
         return replace(report, run=replace(report.run, exit_code=None)) if trial.ending == "stopped" else report
 
     def in_turns(self, trial: Trial) -> dict[str, Trial]:

@@ -15,7 +15,7 @@ import numpy as np
 from flatout.attach.trial.sandbox.overlay import MIRROR
 from flatout.diagnose.ranks import Rank, Steps
 from flatout.diagnose.resources import oom_kill
-from flatout.diagnose.summary import summarise
+from flatout.diagnose.summary import summarise_run
 from flatout.experiment.process import Exit
 from flatout.experiment.request import Request
 from flatout.experiment.sizing import settling
@@ -225,7 +225,7 @@ def read_loaders_alone(ranks: Sequence[Rank], settling: int) -> tuple[tuple[floa
 
 
 def read_trial(request: Request, place: Path, ended: Exit, ranks: Sequence[Rank], scratch: Path) -> Trial:
-    report = summarise(StoredRun(place))
+    report = summarise_run(StoredRun(place))
     kept: dict[str, Any] = next((value for rank in ranks for value in rank.recording.values("trial")), {})
     in_force_from = _in_force_from(report.remedies, ranks, request.warm_up, is_found=bool(request.workers))
     step_s, samples, pause_s = _steps(ranks, max(request.warm_up, in_force_from))

@@ -130,7 +130,7 @@ def fresh_memory_ms() -> dict[str, float] | None:
         taken = [_taken_s() for _ in range(_TIMES)]
     except (OSError, MemoryError):
         return None
-    reading, freeing = (1e3 * median(one) / _MIB for one in zip(*taken, strict=True))
+    reading, freeing = (1e3 * median(seconds) / _MIB for seconds in zip(*taken, strict=True))
     return {"reading": round(reading, 4), "freeing": round(freeing, 4)}
 
 

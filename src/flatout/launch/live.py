@@ -83,8 +83,8 @@ class Follower:
             steps=max(self._steps.values(), default=0),
             steps_per_s=_mean([_rate(s) for s in slices.values() if s]),
             samples_per_s=_samples_rate([s for s in slices.values() if s]),
-            phases=self._shares([one for s in slices.values() for one in s]),
-            starved_share=_starved([one for s in slices.values() for one in s]),
+            phases=self._shares([part for s in slices.values() for part in s]),
+            starved_share=_starved([part for s in slices.values() for part in s]),
             **_device(tick),
         )
 
@@ -125,10 +125,10 @@ class Follower:
         )
 
     def _shares(self, slices: list[_Slice]) -> dict[str, float]:
-        wall_s = sum(one.wall_s for one in slices)
+        wall_s = sum(part.wall_s for part in slices)
         if not wall_s:
             return {}
-        sums = [sum(column) for column in zip(*(one.phase_s for one in slices), strict=True)]
+        sums = [sum(column) for column in zip(*(part.phase_s for part in slices), strict=True)]
         return {name: value / wall_s for name, value in zip(self._phases, sums, strict=False)}
 
 
@@ -150,24 +150,24 @@ def _since(recent: deque[_Slice], start_s: float) -> list[_Slice]:
 
 
 def _rate(slices: list[_Slice]) -> float | None:
-    wall_s = sum(one.wall_s for one in slices)
-    return sum(one.steps for one in slices) / wall_s if wall_s else None
+    wall_s = sum(part.wall_s for part in slices)
+    return sum(part.steps for part in slices) / wall_s if wall_s else None
 
 
 def _samples_rate(ranks: list[list[_Slice]]) -> float | None:
     total = 0.0
     for slices in ranks:
-        known = [one for one in slices if one.samples is not None]
-        wall_s = sum(one.wall_s for one in known)
+        known = [part for part in slices if part.samples is not None]
+        wall_s = sum(part.wall_s for part in known)
         if not wall_s:
             return None
-        total += sum(one.samples or 0 for one in known) / wall_s
+        total += sum(part.samples or 0 for part in known) / wall_s
     return total if ranks else None
 
 
 def _starved(slices: list[_Slice]) -> float | None:
-    device_ms = sum(one.device_ms for one in slices)
-    return sum(one.starved_ms for one in slices) / device_ms if device_ms else None
+    device_ms = sum(part.device_ms for part in slices)
+    return sum(part.starved_ms for part in slices) / device_ms if device_ms else None
 
 
 def _total(rows: Any, name: str) -> float:
@@ -314,15 +314,15 @@ class LiveVerdict:
 
     def _again(self, run: StoredRun) -> RunReport:
         # The catalogue takes long to import, and nobody may ever ask. That it does is no part of the cost below.
-        from flatout.diagnose.source_join import merged
-        from flatout.diagnose.summary import examine
+        from flatout.diagnose.source_join import join_source
+        from flatout.diagnose.summary import examine_run
         from flatout.problems.catalogue import problems
 
         problems()
         # Of the process: the source is read in a thread of its own.
         began_cpu_s = time.process_time()
         try:
-            return merged(run, examine(run), limit_s=_SOURCE_S).report
+            return join_source(run, examine_run(run), limit_s=_SOURCE_S).report
         finally:
             if self._began_s is None:
                 self._began_s = self._clock()

@@ -163,9 +163,9 @@ def _value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Mapping):
-        inside = ", ".join(f"{name} = {_value(one)}" for name, one in value.items())
+        inside = ", ".join(f"{name} = {_value(item)}" for name, item in value.items())
         return f"{{ {inside} }}" if inside else "{}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(_value(one) for one in value) + "]"
+        return "[" + ", ".join(_value(item) for item in value) + "]"
     # A JSON string is a TOML string as well.
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)

@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 
 from flatout.diagnose.settings import setting_lines
-from flatout.diagnose.source_join import merged
+from flatout.diagnose.source_join import join_source
 from flatout.diagnose.source_text import excerpts
-from flatout.diagnose.summary import examine
-from flatout.diagnose.timeline import timeline
-from flatout.diagnose.verdict import checklist
+from flatout.diagnose.summary import examine_run
+from flatout.diagnose.timeline import make_timeline
+from flatout.diagnose.verdict import make_checklist
 from flatout.problems.catalogue import problems
 from flatout.records.report import RunReport
 from flatout.report.html.page import LANGUAGES, draw_page
@@ -29,11 +29,11 @@ def run_html(path: Path, language: str = "en", version: str = "") -> str:
 
 def run_material(run: StoredRun) -> RunMaterial:
     """Everything that is known of a run, judged by the catalogue of today."""
-    evidence = merged(run, examine(run), limit_s=_SOURCE_S)
+    evidence = join_source(run, examine_run(run), limit_s=_SOURCE_S)
     return RunMaterial(
         report=evidence.report,
-        timeline=timeline(run),
-        checks=checklist(evidence),
+        timeline=make_timeline(run),
+        checks=make_checklist(evidence),
         settings=setting_lines(evidence),
         excerpts=excerpts(run, evidence),
         explained=_explained(evidence.report),

@@ -6,12 +6,12 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from flatout.diagnose.source_join import merged
-from flatout.diagnose.summary import examine
+from flatout.diagnose.source_join import join_source
+from flatout.diagnose.summary import examine_run
 from flatout.launch.terminal import Terminal, write_stderr
 from flatout.records.message import Message, message, verbatim
 from flatout.records.report import RunReport
@@ -29,38 +29,45 @@ _SOURCE_S = 0.3
 def judge_finished_run(path: Path, argv: Sequence[str]) -> RunReport:
     """The report of the finished run at `path`; one without steps says why."""
     stored = StoredRun(path)
-    report = merged(stored, examine(stored), limit_s=_SOURCE_S).report
+    report = join_source(stored, examine_run(stored), limit_s=_SOURCE_S).report
     if report.run.steps:
         return report
     return replace(report, notices=(explain_no_step(argv, len(stored.recordings)), *report.notices))
 
 
-def publish_report(
-    report: RunReport, run: RunDirectory, screen: Terminal, *, json_file: str | None, quiet: bool, verbose: bool
-) -> None:
+@dataclass(frozen=True, slots=True)
+class ReportOutput:
+    """Where and how a report is shown; `json_file` may be "-" for stdout."""
+
+    screen: Terminal
+    json_file: str | None = None
+    quiet: bool = False
+    verbose: bool = False
+
+
+def publish_report(report: RunReport, run: RunDirectory, output: ReportOutput) -> None:
     """Store the report and show it."""
     run.write_summary(to_json(report))
-    show_report(report, run.path, screen, json_file=json_file, quiet=quiet, verbose=verbose)
+    show_report(report, run.path, output)
 
 
-def show_report(
-    report: RunReport, path: Path, screen: Terminal, *, json_file: str | None, quiet: bool, verbose: bool
-) -> None:
+def show_report(report: RunReport, path: Path, output: ReportOutput) -> None:
     """The report of the run at `path`. A JSON file that cannot be written costs a line, not the verdict."""
+    json_file, screen = output.json_file, output.screen
     if json_file is not None:
         try:
             _write_json(json_file, to_json(report))
         except OSError as error:
             notice = message("run.json_not_written", file=json_file, error=verbatim(str(error)), path=str(path))
             report = replace(report, notices=(notice, *report.notices))
-            if quiet:
+            if output.quiet:
                 write_stderr(f"flatout: {english(notice)}\n")
-    if not quiet:
+    if not output.quiet:
         cwd = Path.cwd()
         write_stderr(
             render(
                 report,
-                Look(screen.width, screen.color, screen.unicode, cwd, verbose=verbose),
+                Look(screen.width, screen.color, screen.unicode, cwd, verbose=output.verbose),
                 saved=str(path.relative_to(cwd) if path.is_relative_to(cwd) else path),
             )
         )

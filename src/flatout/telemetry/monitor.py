@@ -12,7 +12,7 @@ from flatout.records.message import Message, message
 from flatout.records.monitor import GpuStatus, GpuSummary, HostSummary, MonitorSummary, Spread
 from flatout.records.sample import GpuSample, Role, Tick, throttle_names
 from flatout.telemetry.cgroup import cpus_allowed
-from flatout.telemetry.sampling import Sampling
+from flatout.telemetry.sampling import Sampling, SamplingOptions
 
 _UTIL_TARGET_PERCENT = 85
 _UTIL_ROOM_PERCENT = 60
@@ -32,7 +32,7 @@ def watch_ticks(
     # The first tick is only the start of the rates: nothing has been measured between it and an earlier one.
     is_first = True
     started_s = time.perf_counter()
-    with Sampling(pid, interval_s, ticks.put, stretch=False, load_nvml=load_nvml):
+    with Sampling(pid, interval_s, ticks.put, SamplingOptions(stretch=False, load_nvml=load_nvml)):
         while True:
             tick = ticks.get()
             if pid is not None and not tick.processes:

@@ -47,11 +47,22 @@ class SamplingCost:
     cpu_ms_per_tick: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class SamplingOptions:
+    """`visible` is what CUDA_VISIBLE_DEVICES says; by default as the watched process was started with.
+
+    `stretch` lets the interval grow in long runs; `load_nvml` imports NVML's bindings.
+    """
+
+    visible: str | None = None
+    stretch: bool = True
+    load_nvml: Callable[[], Any] | None = None
+
+
 class Sampling:
     """Samples the machine, the GPUs and the tree of `root_pid`, and calls `on_tick` with each Tick, in its own thread.
 
-    `root_pid` None watches no process. `visible` is what CUDA_VISIBLE_DEVICES says; by default as the watched process
-    was started with. `stretch` lets the interval grow in long runs.
+    `root_pid` None watches no process.
     """
 
     def __init__(
@@ -59,20 +70,19 @@ class Sampling:
         root_pid: int | None,
         interval_s: float = 0.2,
         on_tick: Callable[[Tick], None] | None = None,
-        *,
-        visible: str | None = None,
-        stretch: bool = True,
-        load_nvml: Callable[[], Any] | None = None,
-        clock: Callable[[], float] = time.perf_counter,
+        options: SamplingOptions | None = None,
     ) -> None:
+        options = options or SamplingOptions()
         self.latest: Tick | None = None
         self._interval_s = interval_s
         self._on_tick = on_tick
-        self._stretch = stretch
-        self._clock = clock
+        self._stretch = options.stretch
         self._processes: ProcessSampler | None = None if root_pid is None else ProcessSampler(root_pid)
         self._nvml = NvmlSampler(
-            interval_s, _visible_to(root_pid) if visible is None else visible, self._own_pids, load_nvml
+            interval_s,
+            _visible_to(root_pid) if options.visible is None else options.visible,
+            self._own_pids,
+            options.load_nvml,
         )
         self._host, self._disks = HostSampler(), DiskSampler()
         self._network: Sampler[NetworkFsSample] = NetworkFsSampler()
@@ -135,7 +145,7 @@ class Sampling:
         return self._processes.pids if self._processes is not None else frozenset()
 
     def _run(self) -> None:
-        started_s = due_s = self._clock()
+        started_s = due_s = time.perf_counter()
         while not self._stopping.is_set():
             cpu_s = time.thread_time()
             self._tick()
@@ -143,14 +153,14 @@ class Sampling:
             self._cpu_s += took_s
             # From zero on: the first ticks are dear, and a short run should not be left without samples for them.
             self._recent_cpu_s += (took_s - self._recent_cpu_s) / 8
-            now_s = self._clock()
+            now_s = time.perf_counter()
             interval_s = self._interval_at(now_s - started_s)
             self._nvml.interval_s = interval_s
             # After a pause (suspend, a stopped process) go on from now instead of catching up.
             due_s = max(due_s + interval_s, now_s)
             self._stopping.wait(due_s - now_s)
         # To be killed for want of memory is often the last thing that happens to a run.
-        self._file(Tick(t_s=self._clock(), cgroup=self._try("cgroup", self._cgroup)))
+        self._file(Tick(t_s=time.perf_counter(), cgroup=self._try("cgroup", self._cgroup)))
 
     def _interval_at(self, age_s: float) -> float:
         if not self._stretch:
@@ -166,7 +176,7 @@ class Sampling:
         is_seldom = self._ticks % _SELDOM == 0
         host = self._try("host", self._host)
         tick = Tick(
-            t_s=self._clock(),
+            t_s=time.perf_counter(),
             gpu=self._try("GPU", self._nvml),
             host=host,
             cores=self._host.cores if host is not None and is_seldom else (),

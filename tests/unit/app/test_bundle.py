@@ -15,8 +15,8 @@ import pytest
 
 from flatout.app.bundle import export_bundle, import_bundle
 from flatout.app.runs import list_runs
-from flatout.diagnose.source_join import merged
-from flatout.diagnose.summary import examine
+from flatout.diagnose.source_join import join_source
+from flatout.diagnose.summary import examine_run
 from flatout.errors import FlatoutError
 from flatout.store.run import StoredRun
 from tests.unit.making import MS, Making, body
@@ -71,7 +71,7 @@ def manifest_with(**more: Any) -> Callable[[dict[str, bytes]], None]:
 def test_an_imported_run_is_judged_as_it_was(run: StoredRun, bundle: Path, tmp_path: Path) -> None:
     taken = import_bundle(bundle, tmp_path / "there", None, None)
 
-    before, after = examine(run).report, examine(taken).report
+    before, after = examine_run(run).report, examine_run(taken).report
     assert taken.id == run.id
     assert after.throughput == before.throughput
     assert after.phases == before.phases
@@ -91,8 +91,8 @@ def test_no_secret_is_in_a_bundle(bundle: Path) -> None:
 def test_files_that_a_stranger_names_are_never_read(run: StoredRun, bundle: Path, tmp_path: Path) -> None:
     taken = import_bundle(bundle, tmp_path / "there", None, None)
 
-    assert merged(run, examine(run)).report.source is not None  # the run's own machine does read them
-    evidence = merged(taken, examine(taken))
+    assert join_source(run, examine_run(run)).report.source is not None  # the run's own machine does read them
+    evidence = join_source(taken, examine_run(taken))
     assert evidence.report.source is None
     assert evidence.source == {} and evidence.files == {}
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flatout.app.compare import compare_runs, least_ratio, run_compare, trial_of
+from flatout.app.compare import CompareRequest, compare_runs, least_ratio, run_compare, trial_of
 from flatout.diagnose.ranks import training_ranks
 from flatout.errors import FlatoutError
 from flatout.store.run import StoredRun
@@ -114,7 +114,7 @@ def test_all_others_are_compared_with_the_first(tmp_path: Path) -> None:
 def test_the_gate_fails_only_what_is_surely_below(tmp_path: Path, step_ms: float, limit: str, code: int) -> None:
     names = _names(make(tmp_path), make(tmp_path, step_ms=step_ms, seed=1))
 
-    text, found = run_compare(names, fail_below=limit, root=None, json_file=None, quiet=True)
+    text, found = run_compare(CompareRequest(names, limit, quiet=True))
 
     assert found == code
     assert ("failed" in text) == bool(code)
@@ -197,8 +197,8 @@ def test_json_is_plain_and_goes_to_a_file_or_alone_to_stdout(tmp_path: Path) -> 
     names = _names(make(tmp_path), make(tmp_path, step_ms=8, seed=1, argv=("train.py", "--fast")))
     file = tmp_path / "compared.json"
 
-    page, _ = run_compare(names, fail_below=None, root=None, json_file=str(file), quiet=False)
-    alone, _ = run_compare(names, fail_below=None, root=None, json_file="-", quiet=False)
+    page, _ = run_compare(CompareRequest(names, json_file=str(file)))
+    alone, _ = run_compare(CompareRequest(names, json_file="-"))
 
     value = json.loads(file.read_text())
     assert value == json.loads(alone)

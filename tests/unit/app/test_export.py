@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from flatout.app.export import export_metrics, export_tables, open_atomic
-from flatout.diagnose.tables import MOST_POINTS, scalars, tables
+from flatout.diagnose.tables import MOST_POINTS, make_scalars, make_tables
 from flatout.errors import FlatoutError
 from flatout.records.export import Scalar
 from flatout.records.report import PHASES
@@ -81,7 +81,7 @@ def test_parquet_holds_the_same_where_pyarrow_is_there(tmp_path: Path) -> None:
     files = export_tables(str(run.path), tmp_path / "tables", as_parquet=True)
 
     read = parquet.read_table(files[0])
-    assert read.column_names == list(tables(run)["steps"])
+    assert read.column_names == list(make_tables(run)["steps"])
     assert read.column("step").to_pylist()[:2] == [1, 2]
     assert read.column("samples").null_count == 2
 
@@ -128,7 +128,7 @@ def _by_name(found: tuple[Scalar, ...]) -> dict[str, Scalar]:
 
 
 def test_curves_have_steps_times_and_values(tmp_path: Path) -> None:
-    found = _by_name(scalars(make(tmp_path)))
+    found = _by_name(make_scalars(make(tmp_path)))
 
     assert found["step_ms"].steps == tuple(range(1, 51))
     assert found["step_ms"].values == pytest.approx([10.0] * 50)
@@ -151,7 +151,7 @@ def test_a_long_run_has_no_more_points_and_keeps_its_slowest_step(tmp_path: Path
     process.steps(2499, 10.0, SHARES)
     process.end()
 
-    found = _by_name(scalars(making.stored()))
+    found = _by_name(make_scalars(making.stored()))
 
     assert len(found["step_ms"].values) == MOST_POINTS
     assert max(found["longest_step_ms"].values) == pytest.approx(500.0)

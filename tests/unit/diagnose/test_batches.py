@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from flatout.diagnose.evidence import gathered
+from flatout.diagnose.evidence import gather_evidence
 from flatout.diagnose.ranks import training_ranks
-from flatout.diagnose.summary import summarise
+from flatout.diagnose.summary import summarise_run
 from flatout.records.evidence import Evidence
 from flatout.records.report import Location
 from flatout.words import english
@@ -26,7 +26,7 @@ def evidence(folder: Path, *texts: tuple[str, Any]) -> Evidence:
     process.steps(20, 10.0)
     process.end()
     run = making.stored()
-    return gathered(run, training_ranks(run), summarise(run))
+    return gather_evidence(run, training_ranks(run), summarise_run(run))
 
 
 def kind(dtype: str, size: int, narrow: str, narrow_size: int, count: int) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flatout.diagnose.verdict import removable, verdict
+from flatout.diagnose.verdict import judge_bound, removable
 from flatout.records.report import PHASES, GpuUse, PhaseShare
 from flatout.words import english
 
@@ -37,7 +37,7 @@ def phases(**shares: float) -> dict[str, PhaseShare]:
     ],
 )
 def test_on_a_gpu(shares: dict[str, float], starved: float, drained: float, bound: str, healthy: bool) -> None:
-    result = verdict(phases(**shares), STEP_MS, GpuUse(starved_share=starved, drained_share=drained), on_gpu=True)
+    result = judge_bound(phases(**shares), STEP_MS, GpuUse(starved_share=starved, drained_share=drained), on_gpu=True)
 
     assert (result.bound, result.healthy) == (bound, healthy)
 
@@ -53,7 +53,7 @@ def test_on_a_gpu(shares: dict[str, float], starved: float, drained: float, boun
     ],
 )
 def test_without_a_gpu_the_cpu_computes(shares: dict[str, float], bound: str, healthy: bool) -> None:
-    result = verdict(phases(**shares), STEP_MS, None, on_gpu=False)
+    result = judge_bound(phases(**shares), STEP_MS, None, on_gpu=False)
 
     assert (result.bound, result.healthy) == (bound, healthy)
     assert "GPU" not in english(result.sentence)
@@ -62,10 +62,10 @@ def test_without_a_gpu_the_cpu_computes(shares: dict[str, float], bound: str, he
 def test_the_sentence_has_the_figures() -> None:
     gpu = GpuUse(starved_share=0.5, drained_share=0.0)
 
-    assert english(verdict(phases(data=0.5), STEP_MS, gpu, True).sentence) == (
+    assert english(judge_bound(phases(data=0.5), STEP_MS, gpu, True).sentence) == (
         "The GPU waits for data for 50% of each step (25 of 50 ms)."
     )
-    assert english(verdict(phases(), STEP_MS, None, False).sentence) == (
+    assert english(judge_bound(phases(), STEP_MS, None, False).sentence) == (
         "The CPU computes for 100% of each 50 ms step; nothing worth fixing."
     )
 
@@ -73,14 +73,16 @@ def test_the_sentence_has_the_figures() -> None:
 def test_utilisation_alone_decides_nothing() -> None:
     idle = GpuUse(starved_share=0.0, drained_share=0.0, util_mean=3.0)
 
-    assert verdict(phases(), STEP_MS, idle, True) == verdict(phases(), STEP_MS, GpuUse(0.0, drained_share=0.0), True)
+    assert judge_bound(phases(), STEP_MS, idle, True) == judge_bound(
+        phases(), STEP_MS, GpuUse(0.0, drained_share=0.0), True
+    )
 
 
 def test_a_wait_between_two_looks_is_seen_by_how_long_no_kernel_ran() -> None:
     busy = GpuUse(drained_share=0.0, busy_share=0.99)
     idle = GpuUse(drained_share=0.0, busy_share=0.7)
 
-    assert verdict(phases(sync=0.5), STEP_MS, busy, True).bound == "compute"
+    assert judge_bound(phases(sync=0.5), STEP_MS, busy, True).bound == "compute"
     assert removable(phases(sync=0.5), idle, True).sync == pytest.approx(0.3)
     assert removable(phases(h2d=0.1, sync=0.5), idle, True).transfer == pytest.approx(0.1)
     assert removable(phases(), idle, True).compute == 1.0  # nothing is there that it could be
@@ -95,7 +97,7 @@ def test_launches_cost_no_more_than_the_device_idles() -> None:
 
 
 def test_a_run_without_steps_is_not_called_healthy() -> None:
-    result = verdict(phases(), None, None, False)
+    result = judge_bound(phases(), None, None, False)
 
     assert not result.healthy and "No training step" in english(result.sentence)
 

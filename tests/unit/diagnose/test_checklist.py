@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flatout.diagnose.verdict import checklist
+from flatout.diagnose.verdict import make_checklist
 from flatout.problems.cases import on_gpu, run
 from flatout.records.evidence import Evidence, Series
 from flatout.records.report import Check
@@ -11,7 +11,7 @@ from flatout.words import english
 
 
 def states(evidence: Evidence) -> dict[str, str]:
-    return {english(check.asked): check.state for check in checklist(evidence)}
+    return {english(check.asked): check.state for check in make_checklist(evidence)}
 
 
 def test_a_healthy_run_misses_nothing() -> None:
@@ -33,7 +33,7 @@ def test_a_starved_run_misses_what_it_does_not_meet() -> None:
 
 
 def test_without_a_gpu_its_checks_are_not_measured_and_never_zero() -> None:
-    checks = {english(check.asked): check for check in checklist(run())}
+    checks = {english(check.asked): check for check in make_checklist(run())}
 
     for asked in ("the GPU starves for less than 5% of a step", "GPU memory below 95%", "waiting for results below 5%"):
         assert checks[asked].state == "not measured" and english(checks[asked].figure) == "–"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flatout.diagnose.comparison import findings_changed, phases_changed, settings_changed
+from flatout.diagnose.comparison import compare_findings, compare_phases, compare_settings
 from flatout.records.report import (
     Finding,
     Location,
@@ -39,7 +39,7 @@ def _with(argv: tuple[str, ...] = REPORT.run.argv, **more: Any) -> RunReport:
 
 
 def _changes(after: RunReport) -> list[tuple[str, str, object, object]]:
-    return [(one.group, one.name, one.before, one.after) for one in settings_changed(REPORT, after)]
+    return [(one.group, one.name, one.before, one.after) for one in compare_settings(REPORT, after)]
 
 
 def _finding(code: str, file: str | None = "train.py", line: int = 1) -> Finding:
@@ -107,7 +107,7 @@ def test_phases_are_means_over_an_arm_and_told_of_a_sample_too() -> None:
     faster = _with(phases={"data": PhaseShare(0.5, 20.0), "forward": PhaseShare(0.5, 20.0)})
     fastest = _with(phases={"data": PhaseShare(0.3, 10.0), "forward": PhaseShare(0.7, 20.0)})
 
-    data, forward = phases_changed([REPORT], [faster, fastest], (32.0, 64.0))
+    data, forward = compare_phases([REPORT], [faster, fastest], (32.0, 64.0))
 
     assert (data.phase, data.ms, data.difference_ms) == ("data", (80.0, 15.0), -65.0)
     assert data.share == (0.8, 0.4)
@@ -119,7 +119,7 @@ def test_findings_gone_new_and_stayed_though_their_line_moved() -> None:
     before = _with(findings=(_finding("IN101", line=10), _finding("SY301", line=20), _finding("CA601", None)))
     after = _with(findings=(_finding("SY301", line=24), _finding("HO401"), _finding("CA601", None)))
 
-    gone, new, stayed = findings_changed([before], [after])
+    gone, new, stayed = compare_findings([before], [after])
 
     assert [one.code for one in gone] == ["IN101"]
     assert [one.code for one in new] == ["HO401"]
@@ -130,7 +130,7 @@ def test_of_two_findings_of_a_code_the_one_at_the_same_line_is_the_same() -> Non
     before = _with(findings=(_finding("SY301", line=20), _finding("SY301", line=30)))
     after = _with(findings=(_finding("SY301", line=30),))
 
-    gone, new, _ = findings_changed([before], [after])
+    gone, new, _ = compare_findings([before], [after])
 
     assert [one.location for one in gone] == [Location("train.py", 20)]
     assert new == ()
@@ -140,7 +140,7 @@ def test_what_only_one_of_three_runs_shows_is_no_finding_of_the_arm() -> None:
     odd = _with(findings=(_finding("HO401"), _finding("IN101")))
     usual = _with(findings=(_finding("IN101"),))
 
-    gone, new, stayed = findings_changed([odd, usual, usual], [usual])
+    gone, new, stayed = compare_findings([odd, usual, usual], [usual])
 
     assert (gone, new) == ((), ())
     assert [one.code for one in stayed] == ["IN101"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from flatout.diagnose.logs.reader import read_log
 from flatout.diagnose.logs.readings import Pattern
-from flatout.diagnose.logs.summary import compared, summarised
+from flatout.diagnose.logs.summary import compare_logs, summarise_log
 from flatout.errors import FlatoutError
 from flatout.records.logs import LogSummary
 from flatout.words import english
@@ -22,7 +22,7 @@ from tests.unit.diagnose import log_texts as logs
 def read(tmp_path: Path, text: str, pattern: str | None = None, batch: float | None = None) -> LogSummary:
     file = tmp_path / "train.log"
     file.write_text(text)
-    return summarised(read_log(file, Pattern(pattern) if pattern else None), batch)
+    return summarise_log(read_log(file, Pattern(pattern) if pattern else None), batch)
 
 
 def repeated(line: str, first: int = 10, last: int = 300, step: int = 10) -> str:
@@ -137,7 +137,7 @@ def test_a_bigger_batch_is_not_half_as_fast(tmp_path: Path) -> None:
     four = read(tmp_path, logs.mmcv_log(1 / 7.45, 4))
     eight = read(tmp_path, logs.mmcv_log(1 / 3.64, 8))
 
-    result = compared(four, eight)
+    result = compare_logs(four, eight)
 
     assert result is not None and result.by == "samples/s" and result.same_batch is False
     assert result.ratio == pytest.approx(0.977, abs=0.001)
@@ -146,7 +146,7 @@ def test_a_bigger_batch_is_not_half_as_fast(tmp_path: Path) -> None:
 
 
 def test_without_batch_sizes_the_comparison_says_what_is_missing(tmp_path: Path) -> None:
-    result = compared(read(tmp_path, logs.tqdm_log(0.1)), read(tmp_path, logs.tqdm_log(0.2)))
+    result = compare_logs(read(tmp_path, logs.tqdm_log(0.1)), read(tmp_path, logs.tqdm_log(0.2)))
 
     assert result is not None and result.by == "it/s"
     assert result.hint is not None and "--batch-size" in english(result.hint)
@@ -156,7 +156,7 @@ def test_noise_is_no_difference(tmp_path: Path) -> None:
     def noisy(shift: int) -> str:
         return "\n".join(f"step {n} it/s={10 + 2 * (((n + shift) * 7919) % 13 - 6) / 6:.2f}" for n in range(200))
 
-    result = compared(read(tmp_path, noisy(0), batch=4), read(tmp_path, noisy(5), batch=4))
+    result = compare_logs(read(tmp_path, noisy(0), batch=4), read(tmp_path, noisy(5), batch=4))
 
     assert result is not None and result.low <= 1 <= result.high
     assert english(result.sentence).startswith("No clear difference")
@@ -226,6 +226,6 @@ def test_whatever_the_bytes_there_is_an_answer_or_a_line(content: bytes) -> None
         file = Path(folder) / "train.log"
         file.write_bytes(content)
         try:
-            assert summarised(read_log(file)).readings > 0
+            assert summarise_log(read_log(file)).readings > 0
         except FlatoutError as error:
             assert str(error)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from flatout.diagnose.summary import summarise
+from flatout.diagnose.summary import summarise_run
 from flatout.records.report import RunReport
 from flatout.words import english
 from tests.unit.making import MS, Making
@@ -27,7 +27,7 @@ def two_ranks(root: Path, *, host: str = "box", skew_ns: int = 0) -> RunReport:
     worker = making.process(300, role="worker")
     worker.steps(3)
     worker.end()
-    return summarise(making.stored())
+    return summarise_run(making.stored())
 
 
 def test_samples_are_summed_and_a_common_step_is_one_step(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_the_rank_that_failed_first_is_named(tmp_path: Path) -> None:
         process.steps(steps)
         process.end(exited=False)
 
-    report = summarise(making.stored(exit_code=137))
+    report = summarise_run(making.stored(exit_code=137))
 
     (notice,) = [n for n in map(english, report.notices) if "failed first" in n]
     assert notice.startswith("rank 1 failed first, after 20 steps") and "SIGKILL" in notice
@@ -75,7 +75,7 @@ def test_the_only_rank_without_a_normal_end_is_the_one(tmp_path: Path) -> None:
         process.steps(30 - 10 * exited)
         process.end(exited)
 
-    report = summarise(making.stored(exit_code=1))
+    report = summarise_run(making.stored(exit_code=1))
 
     assert any(n.startswith("rank 1 failed first") for n in map(english, report.notices))
 
@@ -87,7 +87,7 @@ def test_between_hosts_nobody_is_called_the_first(tmp_path: Path) -> None:
         process.steps(30)
         process.end(exited=False)
 
-    notices = [english(notice) for notice in summarise(making.stored(exit_code=1)).notices]
+    notices = [english(notice) for notice in summarise_run(making.stored(exit_code=1)).notices]
 
     assert not any("first" in n for n in notices)
     assert any("rank 0, rank 1 did not come to a normal end" in n for n in notices)
@@ -101,7 +101,7 @@ def test_a_run_that_ended_well_blames_nobody(tmp_path: Path) -> None:
         process.end(exited=False)
 
     assert not any(
-        "failed" in n or "normal end" in n for n in map(english, summarise(making.stored(exit_code=0)).notices)
+        "failed" in n or "normal end" in n for n in map(english, summarise_run(making.stored(exit_code=0)).notices)
     )
 
 
@@ -112,7 +112,7 @@ def test_the_wall_time_is_never_negative_when_the_clock_steps_back(tmp_path: Pat
     process.end()
     making.directory.finish(dataclasses.replace(making.manifest, ended_unix_s=-50.0, exit_code=0))
 
-    report = summarise(making.stored(wall_s=None, notices=("the clock stepped back",)))
+    report = summarise_run(making.stored(wall_s=None, notices=("the clock stepped back",)))
 
     assert report.run.wall_s == pytest.approx(0.3)
     assert "the clock stepped back" in report.notices
@@ -125,7 +125,7 @@ def test_a_negative_duration_counts_as_none(tmp_path: Path) -> None:
     process.append(_with_wall(process.index + 1, (1 << 64) - 5))
     process.end()
 
-    report = summarise(making.stored())
+    report = summarise_run(making.stored())
 
     assert all(share.ms >= 0 for share in report.phases.values())
     assert report.throughput.steps_per_s == pytest.approx(10 / 0.09)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from flatout.diagnose.source_check import check, chosen
+from flatout.diagnose.source_check import check_project, select_problems
 from flatout.errors import FlatoutError
 from flatout.problems.catalogue import find_problem
 from flatout.records.source import SYNTAX, UNUSED, CheckReport, SourceFinding
@@ -20,7 +20,7 @@ STEP = (
 
 
 def checked(text: str, select: tuple[str, ...] = ()) -> CheckReport:
-    return check(load_texts({"train.py": text}), chosen(select, ()))
+    return check_project(load_texts({"train.py": text}), select_problems(select, ()))
 
 
 def found(report: CheckReport) -> list[tuple[str, int]]:
@@ -28,15 +28,15 @@ def found(report: CheckReport) -> list[tuple[str, int]]:
 
 
 def test_codes_beginnings_and_names_are_understood() -> None:
-    assert {one.code for one in chosen(["SY"], ["SY304"])} == {"SY301", "SY302", "SY303", "SY305"}
-    assert [one.code for one in chosen(["no-workers"], [])] == ["IN101"]
-    assert len(chosen([], [])) == len(chosen(["ALL"], [])) >= 10
+    assert {one.code for one in select_problems(["SY"], ["SY304"])} == {"SY301", "SY302", "SY303", "SY305"}
+    assert [one.code for one in select_problems(["no-workers"], [])] == ["IN101"]
+    assert len(select_problems([], [])) == len(select_problems(["ALL"], [])) >= 10
 
 
 @pytest.mark.parametrize("word", ["XX", "sy999", ""])
 def test_what_is_no_problem_is_said(word: str) -> None:
     with pytest.raises(FlatoutError, match="no problem is called"):
-        chosen([word], [])
+        select_problems([word], [])
 
 
 def test_a_comment_silences_its_line() -> None:
@@ -57,7 +57,9 @@ def test_comments_that_silence_nothing_are_reported() -> None:
 
 
 def test_a_syntax_error_is_one_finding() -> None:
-    report = check(load_texts({"a.py": "def f(:\n", "b.py": STEP + "    a = loss.item()\n"}), chosen((), ()))
+    report = check_project(
+        load_texts({"a.py": "def f(:\n", "b.py": STEP + "    a = loss.item()\n"}), select_problems((), ())
+    )
 
     assert [(one.code, one.place.file) for one in report.findings] == [(SYNTAX, "a.py"), ("SY301", "b.py")]
     assert report.lines["b.py", None, 5] == "    a = loss.item()"
@@ -84,7 +86,7 @@ def test_a_detector_that_fails_costs_its_own_findings_only() -> None:
     def failing(code: Code) -> list[SourceFinding]:
         raise RuntimeError("broken")
 
-    report = check(
+    report = check_project(
         load_texts({"train.py": STEP + "    a = loss.item()\n"}),
         [replace(find_problem("IN101"), in_source=failing), find_problem("SY301")],
     )

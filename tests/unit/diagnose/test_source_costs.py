@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from flatout.diagnose.source_check import check, chosen
-from flatout.diagnose.source_costs import joined
+from flatout.diagnose.source_check import check_project, select_problems
+from flatout.diagnose.source_costs import join_costs
 from flatout.problems.cases import loader, on_gpu, run, worker_cost
 from flatout.records.evidence import Evidence
 from flatout.records.report import (
@@ -73,7 +73,9 @@ def stored(folder: Path) -> StoredRun:
 
 def result(folder: Path, evidence: Evidence, *select: str, recorded: StoredRun | None = None) -> CheckReport:
     project = load([Path(".")])
-    return joined(check(project, chosen(select, ())), project, recorded or stored(folder), evidence)
+    return join_costs(
+        check_project(project, select_problems(select, ())), project, recorded or stored(folder), evidence
+    )
 
 
 def only(report: CheckReport) -> Measured:
@@ -275,7 +277,7 @@ def test_a_pause_is_measured_where_it_is_made(
     site = PauseSite(at(project, COLLECT + 1), "<module>", "checkpoint", 300, pauses_s, 0.1)
     evidence = run(gpu=on_gpu(drained_share=0.0), ms={**MS, "checkpoint": phase_ms}, pauses=(site,))
 
-    report = joined(CheckReport((SAVING,), 1), load([Path(".")]), stored(project), evidence)
+    report = join_costs(CheckReport((SAVING,), 1), load([Path(".")]), stored(project), evidence)
 
     assert only(report).state == expected.state and english(only(report).words) == expected.words
     assert only(report).ms_per_step == pytest.approx(expected.ms_per_step)
@@ -287,7 +289,7 @@ def test_a_line_of_a_worker_costs_its_part_of_the_wait(project: Path) -> None:
     line = LineCost(at(project, 3), "__getitem__", "worker", 0.5, 3.0)
     evidence = replace(run(ms={**MS, "data": 60.0}), worker_lines=(line,))
 
-    report = joined(CheckReport((slow,), 1), load([Path(".")]), stored(project), evidence)
+    report = join_costs(CheckReport((slow,), 1), load([Path(".")]), stored(project), evidence)
 
     assert only(report).state == "costs" and only(report).ms_per_step == pytest.approx(30.0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
-from flatout.diagnose.source_fixes import Fixed, fixed
+from flatout.diagnose.source_fixes import Fixed, apply_fixes
 from flatout.problems.catalogue import Problem
 from flatout.problems.found import FoundInSource
 from flatout.records.source import Edit, Fix, Place
@@ -34,7 +34,7 @@ def edits(*found: Edit | None, imports: tuple[str, ...] = (), is_safe: bool = Tr
 
 
 def done(text: str, *looked_for: Problem, unsafe: bool = False) -> Fixed:
-    return fixed(load_texts({"a.py": text}), looked_for, lambda _: text.encode(), unsafe=unsafe)
+    return apply_fixes(load_texts({"a.py": text}), looked_for, lambda _: text.encode(), unsafe=unsafe)
 
 
 def keyword(module: Module, call: ast.Call) -> Fix:
@@ -118,9 +118,9 @@ def test_a_fix_of_two_files_goes_in_whole_or_not_at_all() -> None:
         return edits(add_keyword(module, call, "k=1"), Edit(Place("b.py", 1, 5, 1, 6), what))
 
     what = "2"
-    result = fixed(load_texts(texts), [problem(both)], lambda file: texts[file].encode(), unsafe=False)
+    result = apply_fixes(load_texts(texts), [problem(both)], lambda file: texts[file].encode(), unsafe=False)
     assert result.after == {"a.py": b"bad(k=1)\n", "b.py": b"x = 2\n"} and result.left.fixed_files == 2
 
     what = "("
-    result = fixed(load_texts(texts), [problem(both)], lambda file: texts[file].encode(), unsafe=False)
+    result = apply_fixes(load_texts(texts), [problem(both)], lambda file: texts[file].encode(), unsafe=False)
     assert not result.after and len(result.trouble) == 1

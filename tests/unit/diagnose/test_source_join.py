@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from flatout.diagnose import source_join as merging
-from flatout.diagnose.source_join import merged, own_files
+from flatout.diagnose.source_join import join_source, own_files
 from flatout.problems.cases import loader, on_gpu, run
 from flatout.records.evidence import Evidence
 from flatout.records.report import Finding, Gain, LineCost, Location, RemedyState, RunReport
@@ -72,7 +72,7 @@ class Scene:
         return run(**{**defaults, **more})
 
     def report(self, evidence: Evidence) -> RunReport:
-        return merged(self.stored, evidence).report
+        return join_source(self.stored, evidence).report
 
 
 def finding(code: str, location: Location | None, family: str = "input") -> Finding:
@@ -184,7 +184,7 @@ def test_without_the_source_the_run_speaks_alone(tmp_path: Path, change: str, mo
     elif change == "broken":
         scene.write("train.py", "def f(:\n")
     else:
-        monkeypatch.setattr(merging, "check", lambda *_: 1 / 0)
+        monkeypatch.setattr(merging, "check_project", lambda *_: 1 / 0)
 
     report = scene.report(evidence)
 
@@ -211,13 +211,13 @@ def test_only_a_few_of_the_users_own_files_are_read(tmp_path: Path, monkeypatch:
 def test_what_takes_too_long_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene, hold = Scene(tmp_path), threading.Event()
     evidence = scene.evidence(finding("IN101", scene.at(LOADER)))
-    monkeypatch.setattr(merging, "check", lambda *_: hold.wait(30.0))
+    monkeypatch.setattr(merging, "check_project", lambda *_: hold.wait(30.0))
 
-    assert merged(scene.stored, evidence, limit_s=0.05) is evidence
+    assert join_source(scene.stored, evidence, limit_s=0.05) is evidence
     hold.set()
 
     monkeypatch.undo()
-    assert merged(scene.stored, evidence, limit_s=30.0).report.source is not None
+    assert join_source(scene.stored, evidence, limit_s=30.0).report.source is not None
 
 
 def test_a_run_without_steps_is_left_alone(tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_a_run_without_steps_is_left_alone(tmp_path: Path) -> None:
     evidence = scene.evidence()
     evidence = replace(evidence, report=replace(evidence.report, phases={}))
 
-    assert merged(scene.stored, evidence) is evidence
+    assert join_source(scene.stored, evidence) is evidence
 
 
 def test_the_script_is_read_even_if_no_line_of_it_was_seen(tmp_path: Path) -> None:

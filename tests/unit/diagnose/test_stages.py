@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flatout.diagnose.summary import summarise
+from flatout.diagnose.summary import summarise_run
 from flatout.words import english
 from tests.unit.making import Making, Process, body
 
@@ -35,7 +35,7 @@ def test_means_shares_and_bounds(tmp_path: Path) -> None:
         _sampled(process, index, 4, 1.0, math.nan)
     process.end()
 
-    report = summarise(making.stored())
+    report = summarise_run(making.stored())
 
     assert report.stages is not None
     layer, head = report.stages
@@ -53,7 +53,7 @@ def test_nothing_where_nobody_asked(tmp_path: Path) -> None:
     process.steps(20)
     process.end()
 
-    assert summarise(making.stored()).stages is None
+    assert summarise_run(making.stored()).stages is None
 
 
 def test_one_sample_is_not_enough_and_the_reason_is_told(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_one_sample_is_not_enough_and_the_reason_is_told(tmp_path: Path) -> None
     process.text("stages_stopped", "its calls could not be followed")
     process.end()
 
-    report = summarise(making.stored())
+    report = summarise_run(making.stored())
 
     assert report.stages is None
     assert "stages not measured any further: its calls could not be followed" in [

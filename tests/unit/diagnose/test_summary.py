@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flatout.attach import wire
-from flatout.diagnose.summary import summarise
+from flatout.diagnose.summary import summarise_run
 from flatout.records.report import PHASES
 from flatout.words import english
 from tests.unit.making import MS, UNKNOWN, Making, body
@@ -25,7 +25,7 @@ def test_a_plain_run(tmp_path: Path) -> None:
     process.steps(99, 10.0, BUSY)
     process.end()
 
-    report = summarise(making.stored())
+    report = summarise_run(making.stored())
 
     assert (report.run.steps, report.run.ranks, report.run.wall_s, report.run.exit_code) == (100, 1, 60.0, 0)
     assert (report.run.device, report.run.torch, report.run.python) == ("cpu", "2.13.0", "3.11.7")
@@ -55,7 +55,7 @@ def test_phases_add_up_to_the_wall_time_also_of_merged_steps(
         process.step(10.0 * count, {n: w / total for n, w in zip(wire.PHASES, weights, strict=True)}, steps=count)
     process.end()
 
-    report = summarise(making.stored())
+    report = summarise_run(making.stored())
 
     assert report.run.steps == sum(merged[: len(steps)])
     assert sum(p.share for p in report.phases.values()) == pytest.approx(1.0)
@@ -73,7 +73,7 @@ def test_a_record_written_again_in_the_next_chunk_counts_once(tmp_path: Path) ->
     process.step(14.0, samples=64)
     process.end()
 
-    report = summarise(making.stored())
+    report = summarise_run(making.stored())
 
     assert report.run.steps == 10
     assert report.throughput.samples_per_s == pytest.approx((9 * 32 + 64) / 0.104)
@@ -85,7 +85,7 @@ def test_unknown_batch_sizes_give_no_samples_per_second(tmp_path: Path) -> None:
     process.steps(20, samples=UNKNOWN)
     process.end()
 
-    report = summarise(making.stored())
+    report = summarise_run(making.stored())
 
     assert report.throughput.steps_per_s == pytest.approx(100.0)
     assert report.throughput.samples_per_s is None
@@ -98,7 +98,7 @@ def test_no_steps_at_all(tmp_path: Path) -> None:
     process.text("torch", {"version": "2.13.0"})
     process.end()
 
-    report = summarise(making.stored(exit_code=1))
+    report = summarise_run(making.stored(exit_code=1))
 
     assert (report.run.steps, report.run.ranks, report.run.torch) == (0, 0, "2.13.0")
     assert report.throughput.steps_per_s is None and report.overhead.us_per_step is None
@@ -121,7 +121,7 @@ def test_lines_get_their_part_of_the_phase(tmp_path: Path) -> None:
         lines.append(body("line", number, wire.FORWARD, 1, 0.1))
     lines.close()
 
-    report = summarise(making.stored())
+    report = summarise_run(making.stored())
 
     assert len(report.lines) == 10
     first = report.lines[0]
@@ -143,7 +143,7 @@ def test_call_sites(tmp_path: Path) -> None:
     process.append(body("site", 3, 2, 500 * MS, 300 * MS, 0, 0, 0, 0))
     process.end()
 
-    report = summarise(making.stored())
+    report = summarise_run(making.stored())
 
     item, hidden = report.syncs
     assert (item.op, item.per_step, item.ms) == ("item", 2.0, pytest.approx(1.5))
@@ -177,7 +177,7 @@ def test_loader_workers(tmp_path: Path) -> None:
         worker.append(body("fetch", 0xFFFFFFFF, number - 1, first, last, 4, 32, 64 * MS, 16 * MS, 30 * MS, 20 * MS))
         worker.close()
 
-    report = summarise(making.stored())
+    report = summarise_run(making.stored())
 
     (cost,) = report.workers
     assert (cost.loader, cost.workers, cost.samples) == (1, 2, 64)
@@ -198,7 +198,7 @@ def test_fetching_in_the_main_process_belongs_to_the_epoch_begun_before(tmp_path
         process.append(body("fetch", 0xFFFFFFFF, -1, begun + 5, begun + 900, 1, 10 * number, MS, 0, MS, 0))
     process.end()
 
-    report = summarise(making.stored())
+    report = summarise_run(making.stored())
 
     assert [(c.loader, c.workers, c.samples, c.busy_share) for c in report.workers] == [
         (1, 0, 10, None),
@@ -225,7 +225,7 @@ def test_the_gpu_from_its_timeline_and_the_samples_taken_during_steps(tmp_path: 
         rows.append((10.41 + 0.12 * i, 1, 0.0, None, 70e9, 90.0, 700.0, 0.0))
     making.rows("gpu", columns, rows)
 
-    report = summarise(making.stored())
+    report = summarise_run(making.stored())
 
     gpu = report.gpu
     assert gpu is not None and report.run.device == "NVIDIA H200"
@@ -248,7 +248,7 @@ def test_utilisation_is_the_runs_own_where_nobody_else_is_on_the_gpu(tmp_path: P
     columns = ("t_s", "gpu", "util_percent", "own_memory_bytes", "memory_used_bytes")
     making.rows("gpu", columns, [(10.0 + 0.1 * i, 0, 75.0, 20e9, 20.01e9) for i in range(10)])
 
-    gpu = summarise(making.stored()).gpu
+    gpu = summarise_run(making.stored()).gpu
 
     assert gpu is not None and gpu.busy_share == pytest.approx(0.75)
 
@@ -260,7 +260,7 @@ def test_a_gpu_that_was_not_measured_is_said_to_be_so(tmp_path: Path) -> None:
     process.steps(10)
     process.end()
 
-    report = summarise(making.stored())
+    report = summarise_run(making.stored())
 
     assert report.gpu is None
     assert any("starvation not measured" in n for n in map(english, report.notices))

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from flatout.attach import wire
 from flatout.diagnose.settings import setting_lines
 from flatout.diagnose.source_text import excerpts
-from flatout.diagnose.summary import examine
-from flatout.diagnose.timeline import BUCKETS, bucket_starts, peaks, timeline
+from flatout.diagnose.summary import examine_run
+from flatout.diagnose.timeline import BUCKETS, bucket_starts, make_timeline, peaks
 from flatout.problems.config.loader_settings import CASES
 from flatout.records.report import Location
 from flatout.store.run import StoredRun
@@ -64,7 +64,7 @@ def test_buckets_cover_everything_once() -> None:
 
 
 def test_a_whole_run_over_time(tmp_path: Path) -> None:
-    found = timeline(whole_run(tmp_path))
+    found = make_timeline(whole_run(tmp_path))
 
     assert set(found.curves) == {
         *("step", "phases", "rate", "queue", "starved", "gpu", "gpu_memory", "memory", "cpu", "disk"),
@@ -85,7 +85,7 @@ def test_a_whole_run_over_time(tmp_path: Path) -> None:
 
 
 def test_a_run_without_anything_has_an_empty_timeline(tmp_path: Path) -> None:
-    found = timeline(Making(tmp_path).stored())
+    found = make_timeline(Making(tmp_path).stored())
 
     assert (found.curves, found.marks, found.processes, found.step_times) == ({}, (), (), None)
 
@@ -96,7 +96,7 @@ def test_two_gpus_are_shown_by_their_mean(tmp_path: Path) -> None:
     # A third one is somebody else's.
     making.rows("gpu", columns, [(t, gpu, 30.0 * gpu, 1e9 * (gpu < 2)) for t in (5.0, 6.0) for gpu in (0, 1, 2)])
 
-    found = timeline(making.stored())
+    found = make_timeline(making.stored())
 
     assert found.gpus == 2 and found.curves["gpu"].values["util"] == (0.15, 0.15)
 
@@ -107,7 +107,7 @@ def test_workers_that_are_started_anew_are_counted_not_listed(tmp_path: Path) ->
     workers = [(5.0 + n, 1000 + n, 1, n / 500, 1e9, None) for n in range(500)]
     making.rows("processes", columns, [(5.0, 9, 0, None, 3e9, 2e9), *workers])
 
-    found = timeline(making.stored())
+    found = make_timeline(making.stored())
 
     assert (len(found.processes), found.more_processes) == (40, 461)
     main, busiest = found.processes[:2]
@@ -123,7 +123,7 @@ def test_a_thousand_checkpoints_are_drawn_as_few(tmp_path: Path) -> None:
         process.step(10.0)
     process.end()
 
-    marks = timeline(making.stored()).marks
+    marks = make_timeline(making.stored()).marks
 
     assert len(marks) <= 200 and sum(mark.count for mark in marks) == 1000
 
@@ -133,19 +133,19 @@ def test_code_is_shown_as_it_was_and_without_secrets(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     here = Location(str(script), 6)
 
-    found = excerpts(run, examine(run))[here]
+    found = excerpts(run, examine_run(run))[here]
 
     assert (found.first_line, found.lines[3]) == (3, "        loss = model(batch)")
     # WHEN it is edited after the run, nothing of it is shown.
     script.write_text(script.read_text().replace("model", "other"))
     os.utime(script)
     again = StoredRun(run.path)
-    assert here not in excerpts(again, examine(again))
+    assert here not in excerpts(again, examine_run(again))
     # WHEN a password stands beside the line, it stays where it is.
     script.write_text("import torch\n\n\npassword = 'hunter2hunter2'\n\nx = 1\n")
     os.utime(script, (500.0, 500.0))
     last = StoredRun(run.path)
-    assert "hunter2" not in str(excerpts(last, examine(last)))
+    assert "hunter2" not in str(excerpts(last, examine_run(last)))
 
 
 def test_settings_that_never_arrived_are_told_from_those_that_did() -> None:
@@ -153,9 +153,9 @@ def test_settings_that_never_arrived_are_told_from_those_that_did() -> None:
 
     from dataclasses import replace
 
-    from flatout.diagnose.findings import findings
+    from flatout.diagnose.findings import find_problems
 
-    judged = replace(run, report=replace(run.report, findings=findings(run, [])))
+    judged = replace(run, report=replace(run.report, findings=find_problems(run, [])))
     lines = {line.name: line for line in setting_lines(judged)}
 
     lost = [line for line in lines.values() if line.state == "lost"]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flatout.diagnose.trace import MOST_STEPS, trace
+from flatout.diagnose.trace import MOST_STEPS, make_trace
 from flatout.errors import FlatoutError
 from flatout.records.export import Slice, Trace, TracedProcess, Track
 from flatout.report.chrome_trace import to_chrome
@@ -59,7 +59,7 @@ def _slices(events: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
 
 
 def test_every_event_is_of_the_format(tmp_path: Path) -> None:
-    events = _events(trace(_made(tmp_path), "1:100"))
+    events = _events(make_trace(_made(tmp_path), "1:100"))
 
     assert {event["ph"] for event in events} == {"M", "X", "C"}
     for event in events:
@@ -81,7 +81,7 @@ def test_every_event_is_of_the_format(tmp_path: Path) -> None:
 
 
 def test_a_trace_keeps_to_the_format(tmp_path: Path) -> None:
-    assert violations(to_chrome(trace(_made(tmp_path), "1:100"), "1.0")) == []
+    assert violations(to_chrome(make_trace(_made(tmp_path), "1:100"), "1.0")) == []
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_trace_keeps_to_the_format(tmp_path: Path) -> None:
     ],
 )
 def test_the_check_of_the_format_can_fail(tmp_path: Path, change: dict[str, Any], words: str) -> None:
-    value = json.loads(to_chrome(trace(_made(tmp_path), "1:100"), "1.0"))
+    value = json.loads(to_chrome(make_trace(_made(tmp_path), "1:100"), "1.0"))
     value["traceEvents"][_place(value["traceEvents"], "step 5")] |= change
 
     assert any(words in one for one in violations(json.dumps(value)))
@@ -130,7 +130,7 @@ def test_slices_that_overlap_in_part_are_drawn_on_lines_of_their_own(
 
 
 def test_the_phases_of_a_step_are_its_parts_in_their_usual_order(tmp_path: Path) -> None:
-    events = _events(trace(_made(tmp_path), "5"))
+    events = _events(make_trace(_made(tmp_path), "5"))
 
     (step, other_rank) = _slices(events, "step 5")
     assert step["dur"] == 10_000 and step["args"]["samples"] == 32 and step["args"]["batches_ready"] == 2
@@ -142,7 +142,7 @@ def test_the_phases_of_a_step_are_its_parts_in_their_usual_order(tmp_path: Path)
 
 
 def test_by_default_the_slowest_and_a_typical_step_are_shown_with_their_neighbours(tmp_path: Path) -> None:
-    found = trace(_made(tmp_path))
+    found = make_trace(_made(tmp_path))
 
     # The nearest typical one is a neighbour already, so that both are one stretch.
     assert found.steps == ((58, 63),)
@@ -157,11 +157,11 @@ def test_a_typical_step_far_from_the_slowest_is_a_stretch_of_its_own(tmp_path: P
         process.step(wall_ms, PHASES)
     process.end()
 
-    assert trace(making.stored()).steps == ((58, 62), (79, 83))
+    assert make_trace(making.stored()).steps == ((58, 62), (79, 83))
 
 
 def test_pauses_are_at_their_own_times_with_their_place(tmp_path: Path) -> None:
-    events = _events(trace(_made(tmp_path), "61:61"))
+    events = _events(make_trace(_made(tmp_path), "61:61"))
 
     pause = next(event for event in _slices(events, "checkpoint") if event["cat"] == "pauses")
     (step, *_) = _slices(events, "step 61")
@@ -171,7 +171,7 @@ def test_pauses_are_at_their_own_times_with_their_place(tmp_path: Path) -> None:
 
 
 def test_device_worker_loader_and_counters_are_there(tmp_path: Path) -> None:
-    events = _events(trace(_made(tmp_path), ":"))
+    events = _events(make_trace(_made(tmp_path), ":"))
 
     device = [event for event in events if event.get("cat") == "device" and event["pid"] == 100]
     assert [event["name"] for event in device] == ["step 61", "starved", "forward", "backward", "optimizer", "other"]
@@ -189,7 +189,7 @@ def test_device_worker_loader_and_counters_are_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize("steps", ["0:5", "7:3", "101:", "a:b", "1:2:3", "-1:4", "1-5"])
 def test_steps_that_are_not_there_are_one_line(tmp_path: Path, steps: str) -> None:
     with pytest.raises(FlatoutError, match="--steps"):
-        trace(_made(tmp_path), steps)
+        make_trace(_made(tmp_path), steps)
 
 
 def test_too_many_steps_are_refused_and_as_many_as_allowed_are_some_megabytes(tmp_path: Path) -> None:
@@ -200,9 +200,9 @@ def test_too_many_steps_are_refused_and_as_many_as_allowed_are_some_megabytes(tm
     run = making.stored()
 
     with pytest.raises(FlatoutError, match="too many, at most 4,000"):
-        trace(run, ":")
+        make_trace(run, ":")
 
-    assert len(to_chrome(trace(run, f"1:{MOST_STEPS}"), "1.0")) < 8e6
+    assert len(to_chrome(make_trace(run, f"1:{MOST_STEPS}"), "1.0")) < 8e6
 
 
 def test_records_that_hold_several_steps_and_a_run_of_one_step_can_be_traced(tmp_path: Path) -> None:
@@ -215,10 +215,10 @@ def test_records_that_hold_several_steps_and_a_run_of_one_step_can_be_traced(tmp
     process.step(10.0, PHASES)
     process.end()
 
-    merged = _events(trace(making.stored(), "10:12"))
+    merged = _events(make_trace(making.stored(), "10:12"))
 
     assert len(_slices(merged, "steps 9–16")) == 1
-    assert trace(single.stored()).steps == ((1, 1),)
+    assert make_trace(single.stored()).steps == ((1, 1),)
 
 
 def test_a_rank_of_another_host_is_put_beside_by_the_calendar(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_a_rank_of_another_host_is_put_beside_by_the_calendar(tmp_path: Path) ->
         process.steps(10, 10.0, PHASES)
         process.end()
 
-    found = trace(making.stored(), "3")
+    found = make_trace(making.stored(), "3")
 
     first, second = _slices(_events(found), "step 3")
     assert first["ts"] == pytest.approx(second["ts"])
@@ -238,4 +238,4 @@ def test_a_rank_of_another_host_is_put_beside_by_the_calendar(tmp_path: Path) ->
 
 def test_a_run_without_steps_has_no_trace(tmp_path: Path) -> None:
     with pytest.raises(FlatoutError, match="no training step"):
-        trace(Making(tmp_path).stored())
+        make_trace(Making(tmp_path).stored())

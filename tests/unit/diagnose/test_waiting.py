@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from flatout.diagnose.evidence import gathered
+from flatout.diagnose.evidence import gather_evidence
 from flatout.diagnose.ranks import training_ranks
-from flatout.diagnose.summary import summarise
+from flatout.diagnose.summary import summarise_run
 from flatout.records.evidence import Evidence
 from flatout.store.run import StoredRun
 from tests.unit.making import MS, Making, Process, body
@@ -18,7 +18,7 @@ SETTINGS = {"file": "train.py", "line": 5, "num_workers": 1, "batch_size": 8, "p
 
 
 def evidence(run: StoredRun) -> Evidence:
-    return gathered(run, training_ranks(run), summarise(run))
+    return gather_evidence(run, training_ranks(run), summarise_run(run))
 
 
 def epoch(process: Process, number: int = 1) -> None:

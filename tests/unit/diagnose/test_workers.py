@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from flatout.diagnose.evidence import gathered
+from flatout.diagnose.evidence import gather_evidence
 from flatout.diagnose.ranks import training_ranks
-from flatout.diagnose.summary import summarise
+from flatout.diagnose.summary import summarise_run
 from flatout.records.evidence import Evidence
 from tests.unit.making import MS, Making, body
 
@@ -19,7 +19,7 @@ SETTINGS = {"file": "train.py", "line": 5, "num_workers": 2, "batch_size": 8, "p
 
 def evidence(making: Making) -> Evidence:
     run = making.stored()
-    return gathered(run, training_ranks(run), summarise(run))
+    return gather_evidence(run, training_ranks(run), summarise_run(run))
 
 
 def trained(making: Making) -> None:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from flatout.diagnose.findings import findings
+from flatout.diagnose.findings import find_problems
 from flatout.problems.cases import Case
 from flatout.problems.catalogue import FAMILIES, HEADINGS, IN_RUN, Problem, find_problem, problems
 from flatout.words import english
@@ -65,7 +65,7 @@ def test_its_cases_hold(problem: Problem, case: Case) -> None:
 def test_in_its_own_case_it_is_the_first_to_be_named(problem: Problem, case: Case) -> None:
     trouble: list[str] = []
 
-    found = findings(case.run, trouble)
+    found = find_problems(case.run, trouble)
 
     assert not trouble
     assert found and found[0].code == problem.code

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from flatout.diagnose.source_fixes import fixed
+from flatout.diagnose.source_fixes import apply_fixes
 from flatout.problems.cases import SourceCase
 from flatout.problems.catalogue import HEADINGS, IN_SOURCE, Problem, problems
 from flatout.records.source import SourceFinding
@@ -75,7 +75,7 @@ def test_its_fixes_cure_it_and_touch_nothing_else(problem: Problem, case: Source
     before = list(problem.found_in_source(Code(load_texts(case.files))))
     fixable = [finding for finding in before if finding.fix is not None]
 
-    done = fixed(load_texts(case.files), [problem], texts.__getitem__, unsafe=True)
+    done = apply_fixes(load_texts(case.files), [problem], texts.__getitem__, unsafe=True)
 
     assert not done.trouble and done.left.fixed >= 1
     # What is left has no fix: all that had one are gone.
@@ -86,7 +86,7 @@ def test_its_fixes_cure_it_and_touch_nothing_else(problem: Problem, case: Source
         assert _changed(texts[file].decode(), data.decode()) <= _lines_of(fixable, file)
     # And once is enough.
     after = {file: done.after.get(file, data).decode() for file, data in texts.items()}
-    again = fixed(load_texts(after), [problem], lambda file: after[file].encode(), unsafe=True)
+    again = apply_fixes(load_texts(after), [problem], lambda file: after[file].encode(), unsafe=True)
     assert not again.after
 
 

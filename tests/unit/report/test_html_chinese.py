@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import flatout
-from flatout.diagnose.verdict import checklist
+from flatout.diagnose.verdict import make_checklist
 from flatout.experiment.statistics.ceiling import measure_ceiling
 from flatout.experiment.statistics.envelope import judge_envelope
 from flatout.experiment.statistics.identity import judge_identity
@@ -154,7 +154,7 @@ def test_and_the_ceiling(with_feed: bool) -> None:
 
 
 def test_figures_of_the_checklist_are_all_known() -> None:
-    checks = chain(checklist(evidence_of()), checklist(evidence_of(gpu=on_gpu())))
+    checks = chain(make_checklist(evidence_of()), make_checklist(evidence_of(gpu=on_gpu())))
 
     spoken = [show(check.figure) for check in checks if re.search("[a-z]{3}", english(check.figure))]
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flatout.diagnose.verdict import checklist
+from flatout.diagnose.verdict import make_checklist
 from flatout.problems.cases import run as evidence_of
 from flatout.records.report import Finding, Gain, LineCost, Location, RemedyState, SourceSide, Unmeasured
 from flatout.records.timeline import Curves, Excerpt, Mark, ProcessUse, SettingLine, StepTimes, Timeline
@@ -130,7 +130,7 @@ def test_every_word_is_used_and_every_word_that_is_used_is_there() -> None:
 
 
 def test_the_checklist_is_asked_in_chinese_too() -> None:
-    asked = {check.asked for check in checklist(evidence_of())}
+    asked = {check.asked for check in make_checklist(evidence_of())}
 
     assert all("in-zh" in show(words) for words in asked)
 

@@ -9,7 +9,7 @@ import pytest
 
 from flatout.records.sample import GpuReading, GpuSample, HostSample, ProcessSample, Tick
 from flatout.telemetry.rows import SOURCES, columns, row, rows
-from flatout.telemetry.sampling import Sampling
+from flatout.telemetry.sampling import Sampling, SamplingOptions
 from flatout.words import english
 
 
@@ -22,7 +22,7 @@ def until(condition, deadline_s: float = 20.0) -> None:
 
 def test_ticks_carry_every_source_and_stop_ends_the_threads(nvml):
     ticks: list[Tick] = []
-    with Sampling(os.getpid(), 0.02, ticks.append, visible="1,0", load_nvml=nvml) as sampling:
+    with Sampling(os.getpid(), 0.02, ticks.append, SamplingOptions(visible="1,0", load_nvml=nvml)) as sampling:
         until(lambda: any(tick.gpu.gpus for tick in ticks) and len(ticks) > 12)
 
     *ticks, last = ticks
@@ -40,7 +40,7 @@ def test_a_blocked_driver_does_not_hold_up_the_ticks(nvml):
     lib = nvml()
     lib.block = threading.Event()
     ticks: list[Tick] = []
-    sampling = Sampling(None, 0.02, ticks.append, load_nvml=lambda: lib)
+    sampling = Sampling(None, 0.02, ticks.append, SamplingOptions(load_nvml=lambda: lib))
     sampling.start()
     assert lib.is_blocked.wait(10)
     seen = len(ticks)
@@ -58,7 +58,7 @@ def test_a_tick_that_cannot_be_filed_is_a_notice(nvml):
     def full(tick: Tick) -> None:
         raise OSError("No space left on device")
 
-    with Sampling(None, 0.02, full, load_nvml=nvml) as sampling:
+    with Sampling(None, 0.02, full, SamplingOptions(load_nvml=nvml)) as sampling:
         until(lambda: sampling.cost.ticks > 3)
 
     assert tuple(map(english, sampling.notices)) == ("a telemetry sample could not be filed: No space left on device",)
@@ -71,7 +71,7 @@ def test_the_interval_stretches_in_long_runs():
 
     assert {age: sampling._interval_at(age) for age in ages} == ages
     assert Sampling(None, 10.0)._interval_at(601) == 10.0
-    assert Sampling(None, 0.2, stretch=False)._interval_at(90_000) == 0.2
+    assert Sampling(None, 0.2, options=SamplingOptions(stretch=False))._interval_at(90_000) == 0.2
 
 
 @pytest.mark.parametrize(("processors", "interval_s"), [(2, 4 / 6), (16, 0.2), (1, 1.0)])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flatout.diagnose.verdict import verdict, with_findings
+from flatout.diagnose.verdict import judge_bound, with_findings
 from flatout.records.report import PHASES, Bound, Cost, Finding, Gain, GpuUse, Grounds, PhaseShare, Verdict
 from flatout.words.render import english
 from flatout.words.verdict import verdict_in_chinese, verdict_sentence
@@ -71,7 +71,7 @@ def test_the_sentences_as_they_are_read() -> None:
 
 
 def test_no_step_is_said_too() -> None:
-    judged = verdict({}, None, None, on_gpu=False)
+    judged = judge_bound({}, None, None, on_gpu=False)
 
     assert "No training step" in english(judged.sentence) and "没有看到任何训练步" in _spoken(judged)
 
@@ -82,7 +82,7 @@ def test_the_record_of_an_older_flatout_has_its_own_words_only() -> None:
 
 def test_a_finding_takes_the_health_out_of_both() -> None:
     phases = {name: PhaseShare(float(name == "forward"), 50.0 * (name == "forward")) for name in PHASES}
-    healthy = verdict(phases, 50.0, None, on_gpu=False)
+    healthy = judge_bound(phases, 50.0, None, on_gpu=False)
 
     judged = with_findings(healthy, [GAINS])
 
@@ -105,6 +105,6 @@ def test_any_run_is_judged_in_both_alike(
     total = sum(weights)
     phases = {name: PhaseShare(w / total, w / total * step_ms) for name, w in zip(PHASES, weights, strict=True)}
 
-    judged = verdict(phases, step_ms, GpuUse(starved_share=starved, drained_share=drained), on_gpu)
+    judged = judge_bound(phases, step_ms, GpuUse(starved_share=starved, drained_share=drained), on_gpu)
 
     assert _figures(english(judged.sentence)) == _figures(_spoken(judged))

@@ -23,7 +23,7 @@ _DRAWS = 2000
 _FLAT = 0.05
 
 
-def summarised(log: Log, batch: float | None = None) -> LogSummary:
+def summarise_log(log: Log, batch: float | None = None) -> LogSummary:
     """The log in one record; `batch` is the samples of a step if somebody told us."""
     readings = in_order(log.readings)
     told = batch if batch is not None else log.batch.size if log.batch else None
@@ -163,7 +163,7 @@ def _known(value: float) -> float | None:
 # Two logs side by side, by samples a second: it/s of different batches do not compare.
 
 
-def compared(first: LogSummary, second: LogSummary) -> LogComparison | None:
+def compare_logs(first: LogSummary, second: LogSummary) -> LogComparison | None:
     """The second against the first; None where the two logs tell different things."""
     it_ratio = second.it_per_s / first.it_per_s if first.it_per_s and second.it_per_s else None
     same_batch = first.batch_size == second.batch_size if first.batch_size and second.batch_size else None
