@@ -242,3 +242,12 @@ def _named(row: list[str]) -> list[str]:
     """Problems and remedies."""
     known = {problem.code for problem in problems()} | {remedy.id for remedy in remedies()}
     return sorted(word for word in re.findall(r"[\w.]+", " ".join(row)) if word in known)
+
+
+@pytest.mark.parametrize("page", [DOCS / "architecture.md", ROOT / "CONTRIBUTING.md"], ids=lambda page: page.stem)
+def test_files_that_a_page_on_the_code_names_are_there(page: Path) -> None:
+    named = set(re.findall(r"`((?:[a-z_]+/)+(?:[a-z_]+\.(?:py|toml))?)`", page.read_text()))
+    assert len(named) > 5
+
+    places = (ROOT, ROOT / "src/flatout")
+    assert [name for name in sorted(named) if not any((place / name).exists() for place in places)] == []
