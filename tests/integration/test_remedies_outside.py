@@ -104,7 +104,7 @@ def saving(script: Script, tmp_path: Path) -> Iterator[Callable[[], tuple[psutil
 
 
 def _writers(family: psutil.Process) -> list[psutil.Process]:
-    return [one for one in family.children(recursive=True) if "checkpoint/process.py" in _command(one)]
+    return [one for one in family.children(recursive=True) if "checkpoint/writer_process.py" in _command(one)]
 
 
 def _command(process: psutil.Process) -> str:
