@@ -16,9 +16,9 @@ _KIND = wire.KINDS["site"][0]
 _ATTACH = os.path.dirname(os.path.abspath(__file__))
 _OURS = tuple(os.path.join(os.path.dirname(_ATTACH), name) + os.sep for name in ("attach", "remedies", "feed"))
 _STDLIB = os.path.dirname(os.__file__)
-_DEEPEST = 200
+MOST_FRAMES = 200
 # How much a frame is the user's own: their code, then a library they use, then torch and Python itself.
-_NOBODY, _LIBRARY, _USER = 0, 1, 2
+SYSTEM, LIBRARY, USER = 0, 1, 2
 _ranks: dict[str, int] = {}
 
 
@@ -32,31 +32,31 @@ def rank_of(filename: str) -> int:
 
 def _look_at(filename: str) -> int:
     if filename.startswith("<"):
-        return _USER if filename in ("<stdin>", "<string>") else _NOBODY
+        return USER if filename in ("<stdin>", "<string>") else SYSTEM
     path = os.path.abspath(filename)
     torch_folder = os.path.dirname(getattr(sys.modules.get("torch"), "__file__", "") or "/nowhere/")
     if path.startswith((*_OURS, torch_folder + os.sep)):
-        return _NOBODY
+        return SYSTEM
     if "site-packages" in path or "dist-packages" in path:
-        return _LIBRARY
-    return _NOBODY if path.startswith(_STDLIB + os.sep) else _USER
+        return LIBRARY
+    return SYSTEM if path.startswith(_STDLIB + os.sep) else USER
 
 
 def is_users(filename: str) -> bool:
     """Whether this file is the user's own code."""
-    return rank_of(filename) == _USER
+    return rank_of(filename) == USER
 
 
 def user_frame(frame: FrameType | None) -> FrameType | None:
     """The innermost frame of the user's own code; failing that of a library; failing that the frame itself."""
     first, library = frame, None
-    for _ in range(_DEEPEST):
+    for _ in range(MOST_FRAMES):
         if frame is None:
             break
         rank = rank_of(frame.f_code.co_filename)
-        if rank == _USER:
+        if rank == USER:
             return frame
-        if rank == _LIBRARY and library is None:
+        if rank == LIBRARY and library is None:
             library = frame
         frame = frame.f_back
     return library or first
@@ -124,7 +124,7 @@ class Sites:
 
     def at(self, op: str, frame: FrameType) -> Site:
         """The site of `op` for a call made from `frame`, which may lie in a library."""
-        if rank_of(frame.f_code.co_filename) != _USER:
+        if rank_of(frame.f_code.co_filename) != USER:
             # The same library line may be reached from many user lines: no shortcut.
             user = user_frame(frame) or frame
             return self._on_line(op, user)

@@ -16,9 +16,8 @@ from pathlib import PurePath
 from typing import Any
 
 from ..recorder import Output
-from ..sites import rank_of
+from ..sites import is_users
 
-_USER = 2
 _DEEPEST = 3
 _MOST_ATTRIBUTES, _MOST_OBJECTS, _MOST_CACHES = 64, 40, 4
 # Keys of a larger dict are not compared: that would take milliseconds.
@@ -221,4 +220,4 @@ def _is_users(value: Any) -> bool:
 def _is_users_module(name: object) -> bool:
     module = sys.modules.get(name) if isinstance(name, str) else None
     file = vars(module).get("__file__") if module is not None else None
-    return isinstance(file, str) and rank_of(file) == _USER
+    return isinstance(file, str) and is_users(file)

@@ -25,7 +25,7 @@ from .. import wire
 from ..context import Context
 from ..phases import PENDING, Phases
 from ..recorder import Output
-from ..sites import rank_of, user_frame
+from ..sites import LIBRARY, MOST_FRAMES, USER, rank_of, user_frame
 from ..tracer import Tracer
 from ..wire import BACKWARD, CHECKPOINT, DATA, EVAL, FORWARD, GC, H2D, LOGGING, OPTIMIZER, OTHER, SYNC
 
@@ -324,10 +324,8 @@ def current_phase(codes: Sequence[int], resting: int) -> int:
 # A sample is often quicker than that and would be seen only where it releases the interpreter: reading a file, copying
 # an array. So the sampler wakes up a second time for each look, shortly after, with a very short switch interval.
 
-_DEEPEST = 200
 # How long Python lets another thread wait, and how long it lets us: only while a look is under way.
 _PATIENT_S, _IMPATIENT_S = 0.005, 0.00005
-_LIBRARY, _USER = 1, 2
 
 
 class WorkerSampler(Sampler):
@@ -373,15 +371,15 @@ def find_frame_within(frame: FrameType | None, root: CodeType) -> FrameType | No
     so the search must end there.
     """
     first, user, library = frame, None, None
-    for _ in range(_DEEPEST):
+    for _ in range(MOST_FRAMES):
         if frame is None:
             return None
         if frame.f_code is root:
             return None if frame is first else user or library or first
         rank = rank_of(frame.f_code.co_filename)
-        if rank == _USER and user is None:
+        if rank == USER and user is None:
             user = frame
-        elif rank == _LIBRARY and library is None:
+        elif rank == LIBRARY and library is None:
             library = frame
         frame = frame.f_back
     return user  # a very deep recursion of the user's own

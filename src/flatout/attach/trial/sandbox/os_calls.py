@@ -109,11 +109,8 @@ class FolderCalls:
         canonical = self._find_merged_folder(path)
         if canonical is None:
             return posix.listdir(path)
-        try:
+        with errors_named_after(path):
             names = self._overlay.names(canonical)
-        except OSError as error:
-            rename_in_error(error, path)
-            raise
         return [os.fsencode(name) for name in names] if isinstance(path, bytes) else names
 
     def scandir(self, path: Any = None) -> Any:
@@ -122,11 +119,8 @@ class FolderCalls:
         if canonical is None:
             system = posix.scandir(path)
             return Entries(self._with_links(system, path), system) if overlay.words[0] else system
-        try:
+        with errors_named_after(path):
             names = overlay.names(canonical)
-        except OSError as error:
-            rename_in_error(error, path)
-            raise
         return Entries(Entry(overlay, canonical, path, name) for name in names)
 
     def _with_links(self, entries: Any, path: Any) -> Iterator[Any]:
