@@ -5,6 +5,6 @@ Nothing else in flatout makes a sentence of a fact, and nothing reads one.
 
 from __future__ import annotations
 
-from .render import Language, chinese, english, render
+from .render import Language, chinese, chinese_if_known, english, render
 
-__all__ = ["Language", "chinese", "english", "render"]
+__all__ = ["Language", "chinese", "chinese_if_known", "english", "render"]

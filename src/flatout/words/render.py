@@ -25,6 +25,11 @@ def chinese(fact: Message | str) -> str:
     return render(fact, "zh")
 
 
+def chinese_if_known(fact: Message | str) -> str | None:
+    """None for a string, as reports of an older flatout hold: there it is English only."""
+    return None if isinstance(fact, str) else chinese(fact)
+
+
 def render(fact: Message | str, language: Language) -> str:
     """A string is a message that was written before there were ids: it stays as it is."""
     if isinstance(fact, str):

@@ -13,8 +13,7 @@ from flatout.experiment.request import Request
 from flatout.experiment.search import Search
 from flatout.records.report import RunReport
 from flatout.records.trial import Ending, Trial
-from flatout.report.phrases import phrase
-from flatout.words import english
+from flatout.words import chinese_if_known, english
 from tests.unit.experiment.known_machine import STEP_S, Machine, Turning, fixed, fixed_by_clock, found, states
 
 
@@ -116,7 +115,7 @@ def test_a_trial_of_the_profile_that_failed_is_told(ending: Ending, is_told: boo
     assert "in a trial under the profile the machine's memory ran short: 4 workers instead of 8" in [
         *map(english, fix.notices)
     ]
-    assert all(phrase(notice) is not None for notice in fix.notices)
+    assert all(chinese_if_known(notice) is not None for notice in fix.notices)
 
 
 @pytest.mark.parametrize(("code", "is_told"), [("ME706", True), ("ME701", False)])
@@ -128,7 +127,7 @@ def test_a_script_that_becomes_faster_by_itself_is_told_of(code: str, is_told: b
     fix = fixed(machine, look)
 
     told = [notice for notice in fix.notices if "becomes faster by itself" in english(notice)]
-    assert bool(told) is is_told and all(phrase(notice) is not None for notice in told)
+    assert bool(told) is is_told and all(chinese_if_known(notice) is not None for notice in told)
 
 
 class Pausing(Machine):

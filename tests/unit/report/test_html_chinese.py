@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 from itertools import chain
-from pathlib import Path
 
 import pytest
 
-import flatout
 from flatout.diagnose.verdict import make_checklist
 from flatout.experiment.statistics.ceiling import measure_ceiling
 from flatout.experiment.statistics.envelope import judge_envelope
@@ -25,8 +21,7 @@ from flatout.records.trial import Trial
 from flatout.report.html.fix_page import FixMaterial, fix_page
 from flatout.report.html.page import draw_page, show, show_verdict
 from flatout.report.html.run_page import RunMaterial, run_page
-from flatout.report.phrases import PHRASES, phrase
-from flatout.words import chinese, english
+from flatout.words import chinese, chinese_if_known, english
 from flatout.words.problems import problem_words
 from tests.unit.report.test_fix import FIX
 from tests.unit.report.test_html_page import HERE
@@ -161,34 +156,11 @@ def test_figures_of_the_checklist_are_all_known() -> None:
     assert spoken and all("in-zh" in words for words in spoken), spoken
 
 
-@cache
-def _literals() -> str:
-    """Every text in the code that such sentences come from, pieces of a formatted one apart."""
-    root = Path(flatout.__file__).parent
-    files = (
-        file
-        for name in ("app", "diagnose", "experiment", "feed", "launch", "remedies", "telemetry", "words")
-        for file in (root / name).rglob("*.py")
-    )
-    trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files]
-    nodes = (node for tree in trees for node in ast.walk(tree))
-    return "\n".join(node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
-
-
-@pytest.mark.parametrize("words", PHRASES)
-def test_every_phrase_is_one_that_is_said(words: str) -> None:
-    # Gaps are named in templates, and nothing stands for them in formatted texts.
-    said = re.sub(r"\{[^{}]*\}", "\n", _literals())
-
-    assert all(part in said for part in re.split(r"\{n?\}", words) if part.strip())
-    assert PHRASES[words].count("{") == words.count("{")
-
-
-def test_gaps_are_filled_and_other_words_are_left_alone() -> None:
-    assert phrase("slower: -21.6% (-29.4% … -12.0%)") == "变慢：-21.6% (-29.4% … -12.0%)"
-    assert phrase("slower: b {x}.py") == "变慢：b {x}.py"
+def test_messages_have_chinese_and_the_sentences_of_an_older_flatout_keep_their_english() -> None:
     unrepeatable = judge_identity([_trial(FALLING), _trial(_near(0.1))], _trial(_near(0.2))).sentence
     assert (
-        phrase(unrepeatable) == "脚本原样再跑一次从第 1 步起就不同，因此无法要求逐位一致（使用措施后从第 1 步起不同）"
+        chinese_if_known(unrepeatable)
+        == "脚本原样再跑一次从第 1 步起就不同，因此无法要求逐位一致（使用措施后从第 1 步起不同）"
     )
-    assert phrase("a worker was killed") is None and phrase("") is None
+    assert chinese_if_known("a worker was killed") is None and chinese_if_known("") is None
+    assert show("a worker was killed") == '<span lang="en">a worker was killed</span>'

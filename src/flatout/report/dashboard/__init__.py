@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flatout.records.message import Message
 from flatout.records.report import RunReport
-from flatout.report.phrases import phrase
+from flatout.words import chinese_if_known
 from flatout.words.dashboard import TABLE
 from flatout.words.problems import problem_words
 from flatout.words.verdict import verdict_in_chinese
@@ -55,13 +54,12 @@ def chinese_of(report: RunReport) -> dict[str, Any]:
     return {
         "sentence": verdict_in_chinese(report.verdict),
         "problems": {code: {**known[code]._asdict(), "title": known[code].title.chinese} for code in codes},
-        "findings": [{"cause": phrase(found.cause), "change": _if_any(found.change)} for found in report.findings],
-        "notices": [phrase(notice) for notice in report.notices],
+        "findings": [
+            {"cause": chinese_if_known(found.cause), "change": chinese_if_known(found.change or "")}
+            for found in report.findings
+        ],
+        "notices": [chinese_if_known(notice) for notice in report.notices],
     }
-
-
-def _if_any(words: Message | str | None) -> str | None:
-    return None if words is None else phrase(words)
 
 
 def _words() -> bytes:

@@ -12,7 +12,6 @@ from flatout.records.message import Message
 from flatout.records.report import Finding, Location, RelatedLine
 from flatout.report import text
 from flatout.report.html.page import in_both, say, show
-from flatout.report.phrases import phrase
 from flatout.words import english
 from flatout.words.problems import problem_words
 
@@ -85,8 +84,7 @@ def show_sentence(words: Message | str) -> Markup:
     """With a capital and a full stop."""
     if isinstance(words, Message):
         return say("sentence", words=words)
-    chinese = phrase(words)
-    return in_both(f"{_sentence(words).rstrip('.')}.", None if chinese is None else f"{chinese}。")
+    return in_both(f"{_sentence(words).rstrip('.')}.", None)
 
 
 def _sentence(cause: str) -> str:

@@ -20,8 +20,7 @@ from flatout.report.html.page import Page, in_both, show
 from flatout.report.html.proof_drawing import draw_arms, draw_gains, draw_losses
 from flatout.report.html.run_page import RunMaterial, run_context, shown_command
 from flatout.report.overview import next_after_fix
-from flatout.report.phrases import phrase
-from flatout.words import english
+from flatout.words import chinese_if_known, english
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +146,7 @@ def _quality(fix: Fix) -> Iterator[tuple[str, str, Markup]]:
 
 
 def _with_full_stop(sentence: Message | str) -> Markup:
-    translated = phrase(sentence)
+    translated = chinese_if_known(sentence)
     return in_both(f"{english(sentence)}.", None if translated is None else f"{translated}。")
 
 

@@ -22,8 +22,7 @@ from markupsafe import Markup, escape
 
 from flatout.records.message import Message, message
 from flatout.records.report import Verdict
-from flatout.report.phrases import phrase
-from flatout.words import Language, english, render
+from flatout.words import Language, chinese_if_known, english, render
 from flatout.words.pages import TABLE
 from flatout.words.problems import problem_words
 from flatout.words.verdict import verdict_in_chinese
@@ -91,7 +90,7 @@ def say(name: str, **values: object) -> Markup:
 
 def show(words: Message | str) -> Markup:
     """A message in both languages. What a record holds as text is English for all."""
-    return in_both(words, phrase(words))
+    return in_both(words, chinese_if_known(words))
 
 
 def in_both(words: Message | str, chinese: str | None) -> Markup:
