@@ -59,7 +59,7 @@ def torch_state(report: RunReport) -> dict[str, Any]:
 
 def optimizers(report: RunReport) -> list[dict[str, Any]]:
     known = report.live.get("optimizers")
-    return [one for one in known if isinstance(one, dict)] if isinstance(known, list) else []
+    return [item for item in known if isinstance(item, dict)] if isinstance(known, list) else []
 
 
 def half_share(report: RunReport) -> float:
@@ -70,7 +70,7 @@ def half_share(report: RunReport) -> float:
 
 def share_of_training(report: RunReport, *phases: str) -> float:
     """What these take of the time, without that of evaluations, checkpoints and logging."""
-    shares = {name: one.share for name, one in report.phases.items()}
+    shares = {name: value.share for name, value in report.phases.items()}
     trained = 1.0 - sum(shares.get(name, 0.0) for name in _PAUSES)
     return sum(shares.get(name, 0.0) for name in phases) / trained if trained > 0 else 0.0
 

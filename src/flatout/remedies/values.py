@@ -142,21 +142,21 @@ class Options:
         if isinstance(written, bool) or str(written).strip().lower() in ("true", "false"):
             return dict(self.defaults) if str(written).strip().lower() == "true" else False
         read = dict(self.defaults)
-        for name, one in self._pairs(written):
+        for name, item in self._pairs(written):
             if name not in self.fields:
                 raise ValueError(f"has no option {name!r}; it has {', '.join(self.fields)}")
             try:
-                read[name] = self.fields[name].read(one)
+                read[name] = self.fields[name].read(item)
             except ValueError as error:
                 raise ValueError(f"{name} {error}") from None
         return read
 
     def _pairs(self, written: object) -> list[tuple[str, object]]:
         if isinstance(written, dict):
-            return [(str(name), one) for name, one in written.items()]
+            return [(str(name), value) for name, value in written.items()]
         if "=" not in str(written):
             return [(next(iter(self.fields)), written)]
         pairs = [part.partition("=") for part in str(written).split(",")]
         if not all(equals for _, equals, _ in pairs):
             raise ValueError(f"must be {self.words}, got {written!r}")
-        return [(name.strip(), one.strip()) for name, _, one in pairs]
+        return [(name.strip(), item.strip()) for name, _, item in pairs]

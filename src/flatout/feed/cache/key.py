@@ -234,7 +234,7 @@ def _without_paths(value: Any) -> Any:
     """Paths as text, in lists and tuples too."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    return [_without_paths(one) for one in value] if type(value) in (list, tuple) else value
+    return [_without_paths(item) for item in value] if type(value) in (list, tuple) else value
 
 
 def _is_array(value: Any) -> bool:
@@ -295,7 +295,7 @@ _LOCKS = (type(threading.Lock()), type(threading.RLock()))
 
 
 def has_hidden_state(kind: type) -> bool:
-    return any(_is_of_c(one) for one in kind.__mro__ if one is not object)
+    return any(_is_of_c(item) for item in kind.__mro__ if item is not object)
 
 
 def _is_of_c(kind: type) -> bool:

@@ -133,12 +133,12 @@ _MOST_PARTS = 200
 
 class OwnGenerators:
     def __init__(self, dataset: Any) -> None:
-        self._found = list({id(one): one for one in _find_generators(dataset, _DEEPEST, set())}.values())
+        self._found = list({id(item): item for item in _find_generators(dataset, _DEEPEST, set())}.values())
 
     def states(self) -> list[bytes]:
         return [
-            bytes(one.get_state().numpy()) if isinstance(one, torch.Generator) else pickle.dumps(one)
-            for one in self._found
+            bytes(item.get_state().numpy()) if isinstance(item, torch.Generator) else pickle.dumps(item)
+            for item in self._found
         ]
 
 
@@ -158,10 +158,10 @@ def _parts(value: Any) -> Iterator[Any]:
     elif isinstance(value, dict):
         yield from list(value.values())[:_MOST_PARTS]
     elif isinstance(value, types.FunctionType):
-        yield from (one for _, one in globals_of(value.__code__, value.__globals__))
+        yield from (item for _, item in globals_of(value.__code__, value.__globals__))
         yield from (cell.cell_contents for cell in value.__closure__ or () if cell != types.CellType())
     elif hasattr(value, "__dict__") and not isinstance(value, (type, types.ModuleType)):
         yield from list(vars(value).values())[:_MOST_PARTS]
         for kind in type(value).__mro__:
             if not is_of_library(sys.modules.get(kind.__module__)):
-                yield from (one for _, one in settings_of(kind))
+                yield from (item for _, item in settings_of(kind))

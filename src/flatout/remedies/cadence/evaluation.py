@@ -106,11 +106,11 @@ class _EvaluationSchedule:
             self._site.give_up(message("cadence_eval.cannot_replace", function=self._evaluates.co_name))
             return
         callers = _user_frames(frame)
-        for one, caller in pairwise(callers):
-            if one.f_code in self._trains:
+        for item, caller in pairwise(callers):
+            if item.f_code in self._trains:
                 break
-            if has_loop(one.f_code):
-                self._take(one, caller)
+            if has_loop(item.f_code):
+                self._take(item, caller)
                 return
         self._site.give_up(message("cadence_eval.no_function"))
 
@@ -198,8 +198,8 @@ def _owners(frame: FrameType, caller: FrameType) -> list[tuple[Any, str]]:
     if code.co_argcount:
         first = frame.f_locals.get(code.co_varnames[0])
         found += [(owner, code.co_name) for owner in type(first).__mro__ if _is_of(vars(owner).get(code.co_name), code)]
-    for one in (frame, caller):
-        module = sys.modules.get(str(one.f_globals.get("__name__")))
+    for item in (frame, caller):
+        module = sys.modules.get(str(item.f_globals.get("__name__")))
         if module is not None:
             names = [name for name, value in vars(module).items() if _is_of(value, code)]
             found += [(module, name) for name in names if (module, name) not in found]
@@ -245,7 +245,7 @@ def body_of(code: CodeType) -> Function | ast.Module | None:
         return tree
     for node in ast.walk(tree):
         if isinstance(node, Function) and node.name == code.co_name:
-            first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
             if first == code.co_firstlineno:
                 return node
     return None
@@ -328,25 +328,25 @@ def _is_shown(statement: ast.Expr, node: ast.AST) -> bool:
     if not isinstance(call, ast.Call) or _last_name(call.func) not in _SHOWS:
         return False
     return not any(
-        isinstance(one, ast.Compare | ast.IfExp | ast.BoolOp | ast.NamedExpr)
-        and any(inner is node for inner in ast.walk(one))
-        for one in ast.walk(call)
+        isinstance(item, ast.Compare | ast.IfExp | ast.BoolOp | ast.NamedExpr)
+        and any(inner is node for inner in ast.walk(item))
+        for item in ast.walk(call)
     )
 
 
 def _statement_of(body: ast.AST, node: ast.AST) -> ast.stmt | None:
     """The innermost statement; of a loop or a condition, the part that is no block counts as its own."""
     found = None
-    for one in ast.walk(body):
-        if isinstance(one, ast.stmt) and any(inner is node for part in _own_parts(one) for inner in ast.walk(part)):
-            found = one
+    for item in ast.walk(body):
+        if isinstance(item, ast.stmt) and any(inner is node for part in _own_parts(item) for inner in ast.walk(part)):
+            found = item
     return found
 
 
 def _own_parts(statement: ast.stmt) -> Iterator[ast.AST]:
     for name, value in ast.iter_fields(statement):
         if name not in ("body", "orelse", "finalbody", "handlers"):
-            yield from (one for one in (value if isinstance(value, list) else [value]) if isinstance(one, ast.AST))
+            yield from (item for item in (value if isinstance(value, list) else [value]) if isinstance(item, ast.AST))
 
 
 def loop_position(frame: FrameType) -> tuple[int, int] | None:
@@ -397,12 +397,12 @@ def _numbers(nodes: list[ast.expr], frame: FrameType) -> list[int] | None:
         found = [_value(node, frame) for node in nodes]
     except Exception:  # whatever a name of the script may raise
         return None
-    return found if all(isinstance(one, int) for one in found) else None
+    return found if all(isinstance(item, int) for item in found) else None
 
 
 def _is_plain(node: ast.expr) -> bool:
     allowed = (ast.Name, ast.Attribute, ast.Constant, ast.BinOp, ast.operator, ast.expr_context, ast.Subscript)
-    return all(isinstance(one, allowed) for one in ast.walk(node))
+    return all(isinstance(item, allowed) for item in ast.walk(node))
 
 
 def _value(node: ast.expr, frame: FrameType) -> Any:

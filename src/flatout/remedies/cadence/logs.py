@@ -74,5 +74,5 @@ def _make(
 def _close(tag: Any = None, figure: Any = None, global_step: Any = None, close: bool = True, **_: Any) -> None:
     pyplot: Any = sys.modules.get("matplotlib.pyplot")
     if close and pyplot is not None:
-        for one in figure if isinstance(figure, list) else [figure]:
-            pyplot.close(one)
+        for item in figure if isinstance(figure, list) else [figure]:
+            pyplot.close(item)

@@ -57,8 +57,8 @@ def applies(report: RunReport) -> Answer:
 
 def apply(site: Site, value: Any) -> None:
     site.tell(throttled="")
-    for one in str(value).split(","):
-        module, _, rest = one.strip().partition(":")
+    for item in str(value).split(","):
+        module, _, rest = item.strip().partition(":")
         name, _, every = rest.partition("=")
         throttle = partial(_throttle, site, name.strip(), int(every))
         if module == "__main__":
@@ -92,8 +92,8 @@ def _throttle(site: Site, name: str, every: int, module: Any) -> None:
 def _owner(module: Any, name: str) -> tuple[Any, str]:
     *classes, last = name.split(".")
     owner = module
-    for one in classes:
-        owner = getattr(owner, one, None)
+    for item in classes:
+        owner = getattr(owner, item, None)
     return owner, last
 
 
@@ -167,8 +167,8 @@ def _is_statement(location: Location) -> bool:
 def _is_plain_function(file: str, name: str) -> bool:
     *classes, last = name.split(".")
     body = _tree(file).body
-    for one in classes:
-        body = next((node.body for node in body if isinstance(node, ast.ClassDef) and node.name == one), [])
+    for item in classes:
+        body = next((node.body for node in body if isinstance(node, ast.ClassDef) and node.name == item), [])
     found = [node for node in body if isinstance(node, ast.FunctionDef) and node.name == last]
     return len(found) == 1 and not found[0].decorator_list
 

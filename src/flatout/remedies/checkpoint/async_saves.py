@@ -202,7 +202,7 @@ def install_waits(site: Site, saver: Saver) -> Callable[[], None]:
         site.after_import(
             module, lambda found: site.replace(found.Popen, "_launch", functools.partial(_waiting_for_all, saver))
         )
-    return lambda: _reach_taken_over(site, {id(one): getattr(*place) for place, one in before.items()})
+    return lambda: _reach_taken_over(site, {id(value): getattr(*place) for place, value in before.items()})
 
 
 def _reach_taken_over(site: Site, replaced: dict[int, Any]) -> None:

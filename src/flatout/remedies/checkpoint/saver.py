@@ -220,7 +220,7 @@ class Saver:
         with self._own_calls():
             real = os.path.realpath(os.fsdecode(path))
         targets = [*(name for job in list(self.pending.values()) for name in job.names), *self.failures]
-        return any(real == one or (below and one.startswith(real.rstrip("/") + "/")) for one in targets)
+        return any(real == target or (below and target.startswith(real.rstrip("/") + "/")) for target in targets)
 
     def wait_all(self) -> None:
         """Until every file is there. Raises if one could not be written."""

@@ -61,14 +61,14 @@ def _begin(site: Site, roots: list[Root], optimizers: weakref.WeakSet[Any]) -> N
             raise Refused(message("layout.script_compiles"))
         if root.module is not root.inner:
             raise Refused(message("layout.buffers_laid_out", module=type(root.module).__name__))
-        weights += [one for one in root.module.parameters() if one.dim() == 4]
+        weights += [parameter for parameter in root.module.parameters() if parameter.dim() == 4]
     if not weights:
         raise Refused(message("layout.no_convolutions"))
-    if any(one.is_contiguous(memory_format=last) and not one.is_contiguous() for one in weights):
+    if any(weight.is_contiguous(memory_format=last) and not weight.is_contiguous() for weight in weights):
         raise Refused(message("remedy.script_sets_it"))
-    if _is_shared([one for root in roots for one in root.module.parameters()]):
+    if _is_shared([parameter for root in roots for parameter in root.module.parameters()]):
         raise Refused(message("layout.shared_memory"))
-    kept = [weakref.ref(one) for one in weights]
+    kept = [weakref.ref(weight) for weight in weights]
 
     def lay(layout: Any) -> None:
         for weight in (reference() for reference in kept):
@@ -83,11 +83,12 @@ def _begin(site: Site, roots: list[Root], optimizers: weakref.WeakSet[Any]) -> N
 
 
 def _is_shared(parameters: list[Any]) -> bool:
-    places = [one.data_ptr() for one in parameters if one.numel()]
+    places = [parameter.data_ptr() for parameter in parameters if parameter.numel()]
     return len(set(places)) < len(places) or any(
-        one.untyped_storage().nbytes() != one.nbytes or (one.device.type == "cpu" and one.is_shared())
-        for one in parameters
-        if one.dim() == 4
+        parameter.untyped_storage().nbytes() != parameter.nbytes
+        or (parameter.device.type == "cpu" and parameter.is_shared())
+        for parameter in parameters
+        if parameter.dim() == 4
     )
 
 
@@ -127,9 +128,9 @@ def _lay_out(weight: Any, layout: Any, optimizers: weakref.WeakSet[Any]) -> None
         weight.grad.data = weight.grad.data.contiguous(memory_format=layout)
     for optimizer in optimizers:
         state = optimizer.state.get(weight, {})
-        for name, one in list(state.items()):
-            if getattr(one, "shape", None) == weight.shape:
-                state[name] = one.contiguous(memory_format=layout)
+        for name, item in list(state.items()):
+            if getattr(item, "shape", None) == weight.shape:
+                state[name] = item.contiguous(memory_format=layout)
 
 
 def _wrap(site: Site, roots: list[Root]) -> None:

@@ -130,7 +130,11 @@ class _Compiled:
         try:
             result = self._run(args, kwargs)
             ends = [tensor for tensor in tensors_in(torch, result) if tensor.requires_grad]
-            leaves = [one for one in (*module.parameters(), *tensors_in(torch, (args, kwargs))) if one.requires_grad]
+            leaves = [
+                parameter
+                for parameter in (*module.parameters(), *tensors_in(torch, (args, kwargs)))
+                if parameter.requires_grad
+            ]
             if ends and leaves:
                 seeds = [torch.zeros_like(tensor) for tensor in ends]
                 torch.autograd.grad(ends, leaves, seeds, allow_unused=True)

@@ -44,7 +44,9 @@ def applies(report: RunReport) -> Answer:
     state = torch_state(report)
     if not ran_on_gpu(report):
         return no(message("remedy.on_cpu"))
-    overruled = next((one for one in report.findings if one.evidence.get("cudnn_benchmark_configured") == "true"), None)
+    overruled = next(
+        (finding for finding in report.findings if finding.evidence.get("cudnn_benchmark_configured") == "true"), None
+    )
     is_asked = has_finding(report, "CO503") or state.get("cudnn_deterministic")
     if state.get("deterministic_algorithms") or (is_asked and overruled is None):
         return no(message("cudnn.deterministic"))
@@ -117,7 +119,7 @@ class ShapeWatch:
         if self._calls % _CALLS == 0:
             self._new = 0
         self._calls += 1
-        shapes = tuple(tuple(one.shape) for one in tensors_in(self._site.torch, (args, kwargs)))
+        shapes = tuple(tuple(tensor.shape) for tensor in tensors_in(self._site.torch, (args, kwargs)))
         if shapes not in self._known:
             self._known.add(shapes)
             self._new += 1

@@ -42,7 +42,7 @@ def applies(report: RunReport) -> Answer:
     known = optimizers(report)
     if not is_slow and (share < _WORTH or not any(map(_is_fusible, known))):
         return no(message("optimizer.short"))
-    if known and all(one.get("fused") is not None or one.get("foreach") is not None for one in known):
+    if known and all(item.get("fused") is not None or item.get("foreach") is not None for item in known):
         return no(message("optimizer.script_chooses"))
     if is_slow:
         return yes(True, message("optimizer.small_operations"))
@@ -99,8 +99,8 @@ class Forms:
             waiting = _tensors(optimizer)
             if is_fused and _form(optimizer) != "fused":
                 self._leave_alone(optimizer, message("optimizer.unfusible"))
-        arrived = [one.grad for one in waiting if one.grad is not None]
-        self._known[optimizer] = count, [one for one in waiting if one.grad is None]
+        arrived = [parameter.grad for parameter in waiting if parameter.grad is not None]
+        self._known[optimizer] = count, [parameter for parameter in waiting if parameter.grad is None]
         if any(gradient.is_sparse for gradient in arrived):
             self._leave_alone(optimizer, message("optimizer.sparse"))
 
@@ -125,21 +125,21 @@ class Forms:
         optimizer.defaults[form] = value
         for group in optimizer.param_groups:
             group[form] = value
-            for one in group["params"] if form == "fused" else ():
-                count = optimizer.state.get(one, {}).get("step")
+            for parameter in group["params"] if form == "fused" else ():
+                count = optimizer.state.get(parameter, {}).get("step")
                 if isinstance(count, torch.Tensor):
                     # A fused kernel counts where the parameter is, the others on the host.
-                    optimizer.state[one]["step"] = count.to(one.device if value else "cpu", torch.float32)
+                    optimizer.state[parameter]["step"] = count.to(parameter.device if value else "cpu", torch.float32)
 
 
 def _tensors(optimizer: Any) -> list[Any]:
-    return [one for group in optimizer.param_groups for one in group["params"]]
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
 def _form(optimizer: Any) -> str:
     tensors = _tensors(optimizer)
-    plain = all(one.is_floating_point() and one.device.type in _DEVICES for one in tensors)
-    if type(optimizer).__name__ in _FUSED and plain and len({one.device.type for one in tensors}) == 1:
+    plain = all(tensor.is_floating_point() and tensor.device.type in _DEVICES for tensor in tensors)
+    if type(optimizer).__name__ in _FUSED and plain and len({tensor.device.type for tensor in tensors}) == 1:
         return "fused"
     # On a GPU torch takes this form by itself.
     return "foreach"
@@ -156,6 +156,6 @@ def _why_kept(optimizer: Any) -> Message | None:
     for name in ("differentiable", "capturable"):
         if any(group.get(name) for group in groups):
             return message("optimizer.sets", option=name)
-    if any(one.grad is not None and one.grad.is_sparse for one in _tensors(optimizer)):
+    if any(tensor.grad is not None and tensor.grad.is_sparse for tensor in _tensors(optimizer)):
         return message("optimizer.sparse")
     return None if "foreach" in optimizer.defaults else message("optimizer.one_form")

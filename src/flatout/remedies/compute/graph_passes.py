@@ -60,13 +60,15 @@ class Passes:
         self._tapes = tapes
         self._autocast = current_autocast(torch, next(module.parameters()).device.type)
         self._modes = Modes(module)
-        self._inputs = [one.detach().clone() for one in tensors_of(torch, arguments)]
+        self._inputs = [tensor.detach().clone() for tensor in tensors_of(torch, arguments)]
         for static, given in zip(self._inputs, tensors_of(torch, arguments), strict=True):
             static.requires_grad_(given.requires_grad)
         self._arguments = fill_tensors(torch, arguments, self._inputs)
         self._parameters = dict(module.named_parameters())
         # Leaves of their own on the same memory: the module's may belong to graphs of earlier steps and their streams.
-        self._leaves = {name: one.detach().requires_grad_(one.requires_grad) for name, one in self._parameters.items()}
+        self._leaves = {
+            name: value.detach().requires_grad_(value.requires_grad) for name, value in self._parameters.items()
+        }
         self._open: Callable[[], Ticket | None] = lambda: None
         self.fallbacks = 0
         self._record()
@@ -93,32 +95,32 @@ class Passes:
         before = tapes.random_state()
         with tapes.aside():
             for number in range(_WARM_UPS):
-                held, versions = tapes.held_bytes(), [one._version for one in self._inputs]
+                held, versions = tapes.held_bytes(), [tensor._version for tensor in self._inputs]
                 ends = self._ends(self._plain_call())
-                if [one._version for one in self._inputs] != versions:
+                if [tensor._version for tensor in self._inputs] != versions:
                     raise NotRecorded(message("call.changes_arguments"))
                 if number == 0:
                     self._check(ends, tapes.held_bytes() - held)
-                self._gradients(ends, [torch.ones_like(one) for one in ends])
+                self._gradients(ends, [torch.ones_like(tensor) for tensor in ends])
                 del ends
         self._draws = tapes.random_state() != before
         result, self._forward = tapes.record(self._plain_call)
         outputs = list(tensors_of(torch, result))
-        unique = list({id(one): one for one in outputs}.values())
-        self._places = [next(n for n, one in enumerate(unique) if one is output) for output in outputs]
-        self._is_trained = [one.requires_grad for one in unique]
-        ends = [one for one in unique if one.requires_grad]
-        self._seeds = [torch.zeros_like(one) for one in ends]
+        unique = list({id(output): output for output in outputs}.values())
+        self._places = [next(n for n, tensor in enumerate(unique) if tensor is output) for output in outputs]
+        self._is_trained = [tensor.requires_grad for tensor in unique]
+        ends = [tensor for tensor in unique if tensor.requires_grad]
+        self._seeds = [torch.zeros_like(tensor) for tensor in ends]
         found, self._backward = tapes.record(lambda: self._gradients(ends, self._seeds))
-        self._outputs = [one.detach() for one in unique]
+        self._outputs = [tensor.detach() for tensor in unique]
         self._result = map_tensors(torch, result, lambda one: one.detach())
         self._keep_gradients(found)
 
     def _check(self, ends: list[Any], held_bytes: int) -> None:
         if not ends:
             raise NotRecorded(message("graphs.no_gradient"))
-        own = {id(one) for one in (*self._inputs, *self._leaves.values())}
-        nodes = graph_nodes([one.grad_fn for one in ends if one.grad_fn is not None])
+        own = {id(tensor) for tensor in (*self._inputs, *self._leaves.values())}
+        nodes = graph_nodes([tensor.grad_fn for tensor in ends if tensor.grad_fn is not None])
         if any(id(node.variable) not in own for node in nodes if hasattr(node, "variable")):
             raise NotRecorded(message("graphs.other_tensors"))
         room = self._tapes.room_bytes()
@@ -133,12 +135,12 @@ class Passes:
             return self._torch.func.functional_call(self._module, self._leaves, args, kwargs)
 
     def _ends(self, result: Any) -> list[Any]:
-        unique = {id(one): one for one in tensors_of(self._torch, result)}
-        return [one for one in unique.values() if one.requires_grad]
+        unique = {id(tensor): tensor for tensor in tensors_of(self._torch, result)}
+        return [tensor for tensor in unique.values() if tensor.requires_grad]
 
     @property
     def _wanted(self) -> list[Any]:
-        return [one for one in (*self._inputs, *self._leaves.values()) if one.requires_grad]
+        return [tensor for tensor in (*self._inputs, *self._leaves.values()) if tensor.requires_grad]
 
     def _gradients(self, ends: list[Any], seeds: list[Any]) -> tuple[Any, ...]:
         found: tuple[Any, ...] = self._torch.autograd.grad(ends, self._wanted, seeds, allow_unused=True)
@@ -146,25 +148,25 @@ class Passes:
 
     def _keep_gradients(self, found: tuple[Any, ...]) -> None:
         """One for each input and each weight, None where it has none."""
-        if all(one is None for one in found):
+        if all(item is None for item in found):
             raise NotRecorded(message("graphs.no_gradient"))
-        if any(one is not None and one.layout is not self._torch.strided for one in found):
+        if any(item is not None and item.layout is not self._torch.strided for item in found):
             raise NotRecorded(message("graphs.sparse"))
         wanted = iter(found)
         everything = (*self._inputs, *self._leaves.values())
-        self._found = [next(wanted) if one.requires_grad else None for one in everything]
+        self._found = [next(wanted) if tensor.requires_grad else None for tensor in everything]
 
     # Replaying
 
     def _fill(self, given: tuple[Any, ...]) -> None:
         with self._torch.no_grad():
-            for static, one in zip(self._inputs, given, strict=True):
-                static.copy_(one)
+            for static, tensor in zip(self._inputs, given, strict=True):
+                static.copy_(tensor)
 
     def forward(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
         self._fill(given)
         self._forward()
-        return tuple(one.clone() for one in self._outputs)
+        return tuple(output.clone() for output in self._outputs)
 
     @property
     def inputs_count(self) -> int:
@@ -180,20 +182,20 @@ class Passes:
         if ticket.is_used or self._open() is not ticket or self._torch.is_grad_enabled():
             return False
         given = zip(gradients, self._is_trained, strict=True)
-        return all(one is not None for one, is_trained in given if is_trained)
+        return all(item is not None for item, is_trained in given if is_trained)
 
     def backward(self, ticket: Ticket, gradients: tuple[Any, ...]) -> list[Any]:
         torch = self._torch
         given = zip(gradients, self._is_trained, strict=True)
-        for seed, one in zip(self._seeds, [one for one, is_trained in given if is_trained], strict=True):
-            seed.copy_(one)
+        for seed, entry in zip(self._seeds, [item for item, is_trained in given if is_trained], strict=True):
+            seed.copy_(entry)
         self._backward()
         ticket.is_used = True
-        found = [one for one in self._found if one is not None]
-        fresh = [torch.empty_like(one) for one in found]
+        found = [item for item in self._found if item is not None]
+        fresh = [torch.empty_like(item) for item in found]
         torch._foreach_copy_(fresh, found)
         following = iter(fresh)
-        return [None if one is None else next(following) for one in self._found]
+        return [None if item is None else next(following) for item in self._found]
 
     def backward_again(self, ticket: Ticket, given: tuple[Any, ...], gradients: tuple[Any, ...]) -> list[Any]:
         """The same without a recording."""
@@ -202,21 +204,21 @@ class Passes:
         ticket.is_used = True
         with_graph = torch.is_grad_enabled()
         if not with_graph:
-            given = tuple(one.detach().requires_grad_(one.requires_grad) for one in given)
+            given = tuple(tensor.detach().requires_grad_(tensor.requires_grad) for tensor in given)
         result = self._call_again(ticket, given)
-        unique = list({id(one): one for one in tensors_of(torch, result)}.values())
-        pairs = [(one, seed) for one, seed in zip(unique, gradients, strict=True) if seed is not None]
+        unique = list({id(tensor): tensor for tensor in tensors_of(torch, result)}.values())
+        pairs = [(tensor, seed) for tensor, seed in zip(unique, gradients, strict=True) if seed is not None]
         everything = (*given, *self._parameters.values())
-        wanted = [one for one in everything if one.requires_grad]
-        ends, seeds = [one for one, _ in pairs], [seed for _, seed in pairs]
+        wanted = [tensor for tensor in everything if tensor.requires_grad]
+        ends, seeds = [item for item, _ in pairs], [seed for _, seed in pairs]
         found = iter(torch.autograd.grad(ends, wanted, seeds, create_graph=with_graph, allow_unused=True))
-        return [next(found) if one.requires_grad else None for one in everything]
+        return [next(found) if tensor.requires_grad else None for tensor in everything]
 
     def _call_again(self, ticket: Ticket, given: tuple[Any, ...]) -> Any:
         torch, tapes = self._torch, self._tapes
         args, kwargs = fill_tensors(torch, self._arguments, list(given))
         # Running statistics have had this batch already.
-        buffers = {name: one.clone() for name, one in self._module.named_buffers()}
+        buffers = {name: item.clone() for name, item in self._module.named_buffers()}
         before = tapes.random_state()
         if ticket.random is not None:
             tapes.set_random_state(ticket.random)
@@ -244,7 +246,7 @@ class Passes:
             with torch.no_grad():
                 replayed = self._tensors_of_replay(arguments, backward)
             far = _far(torch, replayed, plain)
-            same = all(torch.equal(one, other) for one, other in zip(replayed, plain, strict=True))
+            same = all(torch.equal(item, other) for item, other in zip(replayed, plain, strict=True))
         except NotRecorded as error:
             return message("graphs.replay_fails", text=error.why), False
         except (ValueError, RuntimeError) as error:
@@ -264,11 +266,15 @@ class Passes:
                 result = self._module._call_impl(*args, **kwargs)
         if self._plain_values(result) != self._plain_values(self._result):
             raise NotRecorded(message("graphs.values_change"))
-        found = list({id(one): one for one in tensors_of(torch, result)}.values())
+        found = list({id(tensor): tensor for tensor in tensors_of(torch, result)}.values())
         if backward:
-            ends = [one for one in found if one.requires_grad]
-            found += [one for one in self._gradients(ends, [torch.ones_like(one) for one in ends]) if one is not None]
-        return [one.detach().clone() for one in (*found, *self._module.buffers())]
+            ends = [item for item in found if item.requires_grad]
+            found += [
+                gradient
+                for gradient in self._gradients(ends, [torch.ones_like(tensor) for tensor in ends])
+                if gradient is not None
+            ]
+        return [item.detach().clone() for item in (*found, *self._module.buffers())]
 
     def _plain_values(self, result: Any) -> Any:
         return form_of(self._torch, map_tensors(self._torch, result, lambda _: None))
@@ -278,22 +284,22 @@ class Passes:
         found = list(self.forward(tuple(tensors_of(torch, arguments))))
         if backward:
             results = zip(self._outputs, self._is_trained, strict=True)
-            seeds = tuple(torch.ones_like(one) if is_trained else None for one, is_trained in results)
-            found += [one for one in self.backward(Ticket(None), seeds) if one is not None]
-        return [*found, *(one.detach().clone() for one in self._module.buffers())]
+            seeds = tuple(torch.ones_like(item) if is_trained else None for item, is_trained in results)
+            found += [item for item in self.backward(Ticket(None), seeds) if item is not None]
+        return [*found, *(buffer.detach().clone() for buffer in self._module.buffers())]
 
 
 def _far(torch: Any, ones: list[Any], others: list[Any]) -> float:
     """How far results are apart, in tolerances; rounding alone stays below 1."""
-    sizes = [float(one.double().nan_to_num().abs().max()) if one.numel() else 0.0 for one in others]
+    sizes = [float(other.double().nan_to_num().abs().max()) if other.numel() else 0.0 for other in others]
     # A gradient that is nothing but rounding, of a bias before a normalisation, may be any such.
     least, far = 0.01 * max(sizes, default=0.0), 0.0
-    for one, other, size in zip(ones, others, sizes, strict=True):
-        if not (one.is_floating_point() or one.is_complex()):
-            far = max(far, 0.0 if torch.equal(one, other) else 2.0)
-        elif one.numel():
-            close = _CLOSE_HALF if one.dtype in (torch.float16, torch.bfloat16) else _CLOSE
-            apart = (one.double().nan_to_num() - other.double().nan_to_num()).abs().max()
+    for item, other, size in zip(ones, others, sizes, strict=True):
+        if not (item.is_floating_point() or item.is_complex()):
+            far = max(far, 0.0 if torch.equal(item, other) else 2.0)
+        elif item.numel():
+            close = _CLOSE_HALF if item.dtype in (torch.float16, torch.bfloat16) else _CLOSE
+            apart = (item.double().nan_to_num() - other.double().nan_to_num()).abs().max()
             far = max(far, float(apart) / max(size, least, 1e-12) / close)
     return far
 
@@ -307,7 +313,7 @@ def _node(torch: Any, passes: Passes) -> Any:
             ctx.set_materialize_grads(False)
             ctx.save_for_backward(*given)
             results = passes.forward(given)
-            plain = [one for one, is_trained in zip(results, passes.is_trained, strict=True) if not is_trained]
+            plain = [result for result, is_trained in zip(results, passes.is_trained, strict=True) if not is_trained]
             ctx.mark_non_differentiable(*plain)
             return results
 
@@ -470,5 +476,5 @@ class _Aside:
         self._cuda.set_sync_debug_mode(self._before)
         self._warnings.__exit__(kind, error, trace)
         self._current.wait_stream(self._stream)
-        if error is None and any(_WAITS in str(one.message) for one in self._seen or ()):
+        if error is None and any(_WAITS in str(entry.message) for entry in self._seen or ()):
             raise NotRecorded(message("graphs.host_waits"))

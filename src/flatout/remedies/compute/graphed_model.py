@@ -124,9 +124,9 @@ def check_root(torch: Any, root: Root) -> None:
 def check_module(torch: Any, module: Any) -> None:
     """The part of it that asks no device."""
     check_hooks(torch, module)
-    if len({one.device for one in (*module.parameters(), *module.buffers())}) > 1:
+    if len({parameter.device for parameter in (*module.parameters(), *module.buffers())}) > 1:
         raise Refused(message("graphs.several_devices"))
-    if any(one.requires_grad for one in module.buffers()):
+    if any(buffer.requires_grad for buffer in module.buffers()):
         raise Refused(message("graphs.trained_buffers"))
     for part in module.modules():
         name = type(part).__name__
@@ -138,8 +138,10 @@ def check_module(torch: Any, module: Any) -> None:
             raise Refused(message("model.sparse", module=name))
         if part is not module and part._compiled_call_impl is not None:
             raise Refused(message("graphs.part_compiled", module=name))
-        for one in part._parameters.values():
-            if one is not None and (one._backward_hooks or getattr(one, "_post_accumulate_grad_hooks", None)):
+        for parameter in part._parameters.values():
+            if parameter is not None and (
+                parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None)
+            ):
                 raise Refused(message("graphs.parameter_hook", module=name))
 
 
@@ -378,9 +380,9 @@ class GraphedCall:
     def _recorded(self, arguments: Any, before: SavedState) -> bool:
         """Whether the first replay was identical."""
         torch = self._torch
-        for one in tensors_of(torch, arguments):
-            if one.device.type != self._device:
-                raise NotRecorded(message("graphs.other_device_tensor", device=one.device.type))
+        for tensor in tensors_of(torch, arguments):
+            if tensor.device.type != self._device:
+                raise NotRecorded(message("graphs.other_device_tensor", device=tensor.device.type))
         fixed = ModelSnapshot(torch, self._module)
         passes = Passes(torch, self._module, self._tapes, arguments)
         before.restore()

@@ -56,7 +56,7 @@ def applies(report: RunReport) -> Answer:
     if not any(finding.remedy == ID for finding in report.findings):
         return no(message("batch.large_enough"))
     known = report.live.get("optimizers")
-    names = [str(one.get("type")) for one in known if isinstance(one, dict)] if isinstance(known, list) else []
+    names = [str(item.get("type")) for item in known if isinstance(item, dict)] if isinstance(known, list) else []
     rate = "sqrt" if any(name in _BY_ROOT for name in names) else "linear"
     return yes({"times": 2, "rate": rate}, message("batch.small_kernels"))
 

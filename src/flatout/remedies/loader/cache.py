@@ -41,7 +41,7 @@ def applies(report: RunReport) -> Answer:
 
 
 def apply(site: Site, value: Any) -> None:
-    options = {name: one for name, one in value.items() if one != "auto"}
+    options = {name: item for name, item in value.items() if item != "auto"}
     wrapped: list[Any] = []
 
     def change(loader: Any) -> Message | None:

@@ -142,9 +142,9 @@ def _plain(state: Any) -> list[object]:
 def _state_of(sampler: Any) -> list[object]:
     """Of a sampler and those inside it: numbers and texts, and where the generators that it holds stand."""
     found: list[object] = []
-    for one in _with_inner(sampler):
-        found.append(fingerprint(one))
-        found.extend(_generator_state(value) for value in vars(one).values())
+    for item in _with_inner(sampler):
+        found.append(fingerprint(item))
+        found.extend(_generator_state(value) for value in vars(item).values())
     return found
 
 

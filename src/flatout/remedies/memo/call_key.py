@@ -198,9 +198,9 @@ def body_of(function: Any, owner: type | None = None) -> Body:
     code = plain.__code__
     tree, compiled = _parsed("".join(linecache.getlines(code.co_filename, plain.__globals__)))
     node = next(
-        (one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef) and _begins(one) == _first(code)), None
+        (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and _begins(node) == _first(code)), None
     )
-    again = next((one for one in _codes(compiled) if _first(one) == _first(code)), None)
+    again = next((item for item in _codes(compiled) if _first(item) == _first(code)), None)
     if node is None or again is None or _words_of(again) != _words_of(code):
         raise Impure(message("memo.source_changed", function=plain.__qualname__))
     return Body(node, LoadedNames(plain, owner), owner is not None, code.co_filename)
@@ -235,17 +235,17 @@ def _first(code: CodeType) -> tuple[str, int]:
 
 def _words_of(code: CodeType) -> tuple[object, ...]:
     """All that it does, wherever it is written."""
-    constants = [repr(one) for one in code.co_consts if not isinstance(one, CodeType)]
-    return code.co_code, code.co_names, code.co_varnames, constants, [_words_of(one) for one in _codes(code)]
+    constants = [repr(constant) for constant in code.co_consts if not isinstance(constant, CodeType)]
+    return code.co_code, code.co_names, code.co_varnames, constants, [_words_of(item) for item in _codes(code)]
 
 
 def _begins(node: ast.FunctionDef) -> tuple[str, int]:
-    return node.name, min([node.lineno, *(one.lineno for one in node.decorator_list)])
+    return node.name, min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
 
 
 def _codes(code: CodeType) -> list[CodeType]:
-    inner = [one for one in code.co_consts if isinstance(one, CodeType)]
-    return [*inner, *(other for one in inner for other in _codes(one))]
+    inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return [*inner, *(other for item in inner for other in _codes(item))]
 
 
 class LoadedNames:

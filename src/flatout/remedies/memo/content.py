@@ -79,9 +79,9 @@ class Contents:
         if is_record:
             self._check_class(kind)
         if is_record or kind in (tuple, list, self._torch.Size):
-            return kind, tuple([self._of(one, depth + 1) for one in value])
+            return kind, tuple([self._of(item, depth + 1) for item in value])
         if kind is dict:
-            return kind, tuple([(self._of(name, depth + 1), self._of(one, depth + 1)) for name, one in value.items()])
+            return kind, tuple([(self._of(name, depth + 1), self._of(item, depth + 1)) for name, item in value.items()])
         return self._of_other(value, kind, depth)
 
     def _of_other(self, value: Any, kind: type, depth: int) -> Hashable:
@@ -92,7 +92,7 @@ class Contents:
         if kind is complex:
             return kind, value.real.hex(), value.imag.hex()
         if kind is slice:
-            return kind, tuple([self._of(one, depth + 1) for one in (value.start, value.stop, value.step)])
+            return kind, tuple([self._of(item, depth + 1) for item in (value.start, value.stop, value.step)])
         if isinstance(value, pathlib.PurePath):
             return kind, str(value)
         if _is_array(value):
@@ -104,7 +104,7 @@ class Contents:
             return kind, value.name, self._of(value.value, depth + 1)
         if dataclasses.is_dataclass(kind) or kind in _NAMESPACES:
             self._check_class(kind)
-            return kind, tuple([(name, self._of(one, depth + 1)) for name, one in _attributes(value)])
+            return kind, tuple([(name, self._of(item, depth + 1)) for name, item in _attributes(value)])
         raise Unkeyable(message("memo.unknown_content", kind=kind.__name__))
 
     def _check_class(self, kind: type) -> None:
@@ -177,7 +177,7 @@ def _is_array(value: Any) -> bool:
 
 def _attributes(value: Any) -> list[tuple[str, Any]]:
     """Fields, whether they lie in slots or not, and whatever else was set on it."""
-    names = [one.name for one in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else []
+    names = [field.name for field in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else []
     found = {name: getattr(value, name) for name in names if hasattr(value, name)}
     return list({**found, **getattr(value, "__dict__", {})}.items())
 
@@ -240,8 +240,8 @@ def parts_of(value: Any) -> Iterator[Any]:
     """Itself and all that lies in it, as far as it is made of tuples, lists and dicts."""
     yield value
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, tuple | list) else ()
-    for one in inner:
-        yield from parts_of(one)
+    for item in inner:
+        yield from parts_of(item)
 
 
 def copy_of(torch: Any, value: Any) -> Any:
@@ -251,11 +251,11 @@ def copy_of(torch: Any, value: Any) -> Any:
     if _is_numpy(value):
         return value.copy(order="K") if hasattr(value, "ctypes") else value
     if isinstance(value, dict):
-        return {name: copy_of(torch, one) for name, one in value.items()}
+        return {name: copy_of(torch, item) for name, item in value.items()}
     if isinstance(value, list):
-        return [copy_of(torch, one) for one in value]
+        return [copy_of(torch, item) for item in value]
     if isinstance(value, tuple) and type(value) is not torch.Size:
-        copied = tuple(copy_of(torch, one) for one in value)
+        copied = tuple(copy_of(torch, item) for item in value)
         make: Any = getattr(type(value), "_make", tuple)
         return make(copied)
     return value
@@ -351,5 +351,5 @@ def moved_generator(torch: Any, before: tuple[Any, ...]) -> Message | None:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
+        return {name: _plain(item) for name, item in value.items()}
     return value.tobytes() if hasattr(value, "tobytes") else value

@@ -104,7 +104,7 @@ class _Functions:
 
     def _look_in_script(self) -> None:
         """Its functions come into being while it runs: they are there when its data is gone through."""
-        for name in [one for one in self._missing if one.startswith("__main__:")]:
+        for name in [name for name in self._missing if name.startswith("__main__:")]:
             if self._site.in_force and _owner(sys.modules["__main__"], name.partition(":")[2]) is not None:
                 self._take(name, sys.modules["__main__"])
 
@@ -125,7 +125,7 @@ class _Functions:
             calls = KeptCalls(self._site, name, isinstance(owner, type), self._room, stop, carried)
             self._calls.append(calls)
             self._site.replace(owner, last, calls.make)
-            self._site.tell(functions=", ".join(one.name for one in self._calls))
+            self._site.tell(functions=", ".join(call.name for call in self._calls))
 
     def _after_step(self, step: int) -> None:
         if step == 1:
@@ -163,18 +163,18 @@ class _Functions:
     def _tell(self) -> None:
         """From `hits_from_step` on, all of them give back what they have kept."""
         calls = self._calls
-        steady = [one.steady_from_step for one in calls if one.steady_from_step is not None]
-        self._told_at = sum(one.calls for one in calls)
+        steady = [call.steady_from_step for call in calls if call.steady_from_step is not None]
+        self._told_at = sum(call.calls for call in calls)
         live: dict[str, object] = {
-            "hits": sum(one.hits for one in calls),
-            "misses": sum(one.misses for one in calls),
+            "hits": sum(call.hits for call in calls),
+            "misses": sum(call.misses for call in calls),
             "kept_bytes": self._room.taken_bytes,
-            "saved_s": round(sum(one.saved_s for one in calls), 3),
-            "own_s": round(sum(one.own_s for one in calls), 3),
+            "saved_s": round(sum(call.saved_s for call in calls), 3),
+            "own_s": round(sum(call.own_s for call in calls), 3),
         }
         if steady and len(steady) == len(calls):
             live["hits_from_step"] = max(steady)
-        if any(one.is_full for one in calls):
+        if any(call.is_full for call in calls):
             live["full"] = True
         self._site.tell(**live)
 
@@ -201,8 +201,8 @@ def _owner(module: Any, name: str) -> Any:
     """The class or module that has a function of this name; None where there is none."""
     *classes, last = name.split(".")
     owner = module
-    for one in classes:
-        owner = vars(owner).get(one) if owner is not None else None
+    for item in classes:
+        owner = vars(owner).get(item) if owner is not None else None
         if not isinstance(owner, type):
             return None
     found = getattr(owner, last, None) if owner is not None else None

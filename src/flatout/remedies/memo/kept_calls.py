@@ -140,7 +140,7 @@ class KeptCalls:
 
     def carry(self) -> bool:
         """Whether the next trial will find what is kept here."""
-        kept = {key: (one.result, one.large, one.took_s) for key, one in self._kept.items()}
+        kept = {key: (value.result, value.large, value.took_s) for key, value in self._kept.items()}
         return self._carried is not None and self._carried.save(kept, self._room.taken_bytes)
 
     def _asked(self, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallKey | None:
@@ -236,12 +236,12 @@ class KeptCalls:
             return  # large arguments with the same sums that are not the same
         self.is_full = not self._room.take(wanted)
         if not self.is_full:
-            large = tuple(one.clone() for one in asked.large)
+            large = tuple(item.clone() for item in asked.large)
             self._kept[asked.key] = _Kept(copy_of(torch, result), large, took_s)
 
     def _judge_cost(self) -> None:
         if self.hits == 0 and self.misses % _CALLS_TO_JUDGE == 0 and self.own_s > _DEAREST * self._function_s:
-            each_ms, its_ms = (1e3 * one / self.misses for one in (self.own_s, self._function_s))
+            each_ms, its_ms = (1e3 * own_ / self.misses for own_ in (self.own_s, self._function_s))
             self.end(message("memo.lookup_slow", lookup_ms=each_ms, function_ms=its_ms))
         elif self.hits == 0 and self.is_full and self.misses > 3 * len(self._kept):
             self.end(message("memo.full"))
@@ -345,12 +345,12 @@ class CarriedResults:
         if isinstance(value, self._torch.Tensor | _Packed):
             return change(value)
         if isinstance(value, dict):
-            return {name: self._all(one, change) for name, one in value.items()}
+            return {name: self._all(item, change) for name, item in value.items()}
         if isinstance(value, list):
-            return [self._all(one, change) for one in value]
+            return [self._all(item, change) for item in value]
         if isinstance(value, tuple) and type(value) is not self._torch.Size:
             make: Any = getattr(type(value), "_make", tuple)
-            return make(self._all(one, change) for one in value)
+            return make(self._all(item, change) for item in value)
         return value
 
     def _packed(self, tensor: Any) -> _Packed:

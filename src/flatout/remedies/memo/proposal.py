@@ -30,8 +30,8 @@ def propose_functions(report: RunReport, remedy: str) -> Answer:
 
     What the run has kept already stays named.
     """
-    kept = [one for one in report.remedies if one.id == remedy and one.state == "applied"]
-    names = [name for one in kept for name in str(one.value).split(",")]
+    kept = [item for item in report.remedies if item.id == remedy and item.state == "applied"]
+    names = [name for entry in kept for name in str(entry.value).split(",")]
     found: list[Message | str] = []
     refusals: list[Message] = []
     for finding in report.findings:
@@ -88,7 +88,7 @@ def _pure_function_at(tree: ast.Module, line: int) -> str:
 
 
 def _returns(node: ast.FunctionDef) -> bool:
-    return any(isinstance(one, ast.Return) and one.value is not None for one in ast.walk(node))
+    return any(isinstance(item, ast.Return) and item.value is not None for item in ast.walk(node))
 
 
 def module_of(file: str, argv: tuple[str, ...]) -> str:
@@ -134,12 +134,12 @@ class WrittenNames:
         self._imported: dict[str, str] = {}
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
-                for one in node.names:
-                    name = one.name if one.asname else one.name.partition(".")[0]
-                    self._imported[one.asname or name] = name
+                for item in node.names:
+                    name = item.name if item.asname else item.name.partition(".")[0]
+                    self._imported[item.asname or name] = name
             elif isinstance(node, ast.ImportFrom):
-                for one in node.names:
-                    self._imported[one.asname or one.name] = f"{'.' * node.level}{node.module or ''}.{one.name}"
+                for item in node.names:
+                    self._imported[item.asname or item.name] = f"{'.' * node.level}{node.module or ''}.{item.name}"
 
     def origin(self, path: NamePath) -> str | None:
         if path[0] in self._imported:
@@ -167,7 +167,7 @@ class WrittenNames:
     def method(self, name: str) -> Body:
         for node in self._owner.body if self._owner is not None else ():
             if isinstance(node, ast.FunctionDef) and node.name == name:
-                words = [ast.unparse(one) for one in node.decorator_list]
+                words = [ast.unparse(decorator) for decorator in node.decorator_list]
                 return Body(node, self, takes_self="staticmethod" not in words)
         raise Impure(message("memo.no_method", method=name))
 

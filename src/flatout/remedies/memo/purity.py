@@ -137,10 +137,10 @@ class _Walk(ast.NodeVisitor):
             self.visit(statement)
 
     def _check_decorators(self) -> None:
-        for one in self._body.node.decorator_list:
-            path = path_of(one.func if isinstance(one, ast.Call) else one)
+        for decorator in self._body.node.decorator_list:
+            path = path_of(decorator.func if isinstance(decorator, ast.Call) else decorator)
             if path is None or self._body.names.origin(path) not in _DECORATORS:
-                raise self._impure(message("memo.decorated", decorator=ast.unparse(one)), one)
+                raise self._impure(message("memo.decorated", decorator=ast.unparse(decorator)), decorator)
 
     def _impure(self, why: Message, node: ast.AST) -> Impure:
         return Impure(message("memo.at_line", why=why, function=self._body.name, line=getattr(node, "lineno", "?")))
@@ -193,8 +193,8 @@ class _Walk(ast.NodeVisitor):
 
     def _write(self, target: ast.expr) -> None:
         if isinstance(target, ast.Tuple | ast.List):
-            for one in target.elts:
-                self._write(one)
+            for element in target.elts:
+                self._write(element)
         elif isinstance(target, ast.Starred):
             self._write(target.value)
         elif isinstance(target, ast.Attribute):
@@ -260,7 +260,7 @@ class _Walk(ast.NodeVisitor):
 
     def _kind(self, node: ast.expr) -> str | None:
         """Names of comprehensions may be those of locals as well, and are never fresh."""
-        inner = any(isinstance(one, ast.Name) and one.id in self._inner for one in ast.walk(node))
+        inner = any(isinstance(item, ast.Name) and item.id in self._inner for item in ast.walk(node))
         return None if inner else self._fresh.kind(node)
 
     def _is_local(self, name: str) -> bool:
@@ -304,7 +304,7 @@ class _Walk(ast.NodeVisitor):
             self.calls.append(self._body.names.method(path[1]))
             self._reads.of_methods.add(path[1])
         elif path is not None and path[0] != self._self and not self._is_local(path[0]):
-            starred = any(isinstance(one, ast.Starred) for one in node.args)
+            starred = any(isinstance(argument, ast.Starred) for argument in node.args)
             self._check_function(path, 99 if starred else len(node.args))
         elif isinstance(node.func, ast.Attribute):
             self._check_method(node.func)
@@ -361,7 +361,7 @@ class Freshness:
         self._values: dict[str, list[ast.expr | None]] = {}
         arguments = function.args
         every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
-        self.parameters = tuple(one.arg for one in every if one is not None)
+        self.parameters = tuple(item.arg for item in every if item is not None)
         for name in self.parameters:
             self._bind_name(name, None)
         for statement in function.body:
@@ -450,8 +450,8 @@ class Freshness:
             values: Iterable[ast.expr | None] = [None] * len(target.elts)
             if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts):
                 values = value.elts
-            for one, its in zip(target.elts, values, strict=True):
-                self._bind(one, its)
+            for element, its in zip(target.elts, values, strict=True):
+                self._bind(element, its)
         elif isinstance(target, ast.Starred):
             self._bind(target.value, None)
 

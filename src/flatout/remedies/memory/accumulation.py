@@ -104,8 +104,8 @@ class _Parts:
     def of(self, torch: Any, tensors: tuple[Any, ...]) -> list[list[Any]]:
         """The tensors of each part."""
         pieces = [
-            one.split(self.sizes) if split else [one] * len(self.sizes)
-            for one, split in zip(tensors, self.is_split, strict=True)
+            tensor.split(self.sizes) if split else [tensor] * len(self.sizes)
+            for tensor, split in zip(tensors, self.is_split, strict=True)
         ]
         return [[piece[number] for piece in pieces] for number in range(len(self.sizes))]
 
@@ -163,10 +163,10 @@ class MicroBatchedCall:
         return map_tensors(torch, self._nested, lambda _: next(following))
 
     def _parts(self, arguments: Any, tensors: tuple[Any, ...]) -> _Parts:
-        batch = next((one.shape[0] for one in tensors if one.dim()), 0)
+        batch = next((tensor.shape[0] for tensor in tensors if tensor.dim()), 0)
         count = min(self._count, batch)
         sizes = [batch // count + (number < batch % count) for number in range(count)] if count else []
-        is_split = [bool(one.dim()) and one.shape[0] == batch for one in tensors]
+        is_split = [bool(tensor.dim()) and tensor.shape[0] == batch for tensor in tensors]
         if self._is_split is not None:
             # A table may by chance have as many rows as this batch: only what was tried out is split.
             if len(is_split) != len(self._is_split) or any(
@@ -186,30 +186,30 @@ class MicroBatchedCall:
         """Once: the parts give what the whole gives, and a call leaves nothing behind. Nothing of it stays."""
         torch, module = self._torch, self._module
         before = SavedState(torch, module)
-        tensors = tuple(one.detach().clone().requires_grad_(one.requires_grad) for one in tensors)
-        versions = [one._version for one in tensors]
+        tensors = tuple(tensor.detach().clone().requires_grad_(tensor.requires_grad) for tensor in tensors)
+        versions = [tensor._version for tensor in tensors]
         modes = [(part, part.training) for part in module.modules()]
         # Torch's own random numbers are the same in the second pass, others are not.
         fixed, host = ModelSnapshot(torch, module), HostRandomness(torch, torchs_too=False)
         try:
             result = self._call(parts, parts.of(torch, tensors)[0])
-            self._is_trained = [one.requires_grad for one in tensors_of(torch, result)]
+            self._is_trained = [tensor.requires_grad for tensor in tensors_of(torch, result)]
             del result
             if host.was_used():
                 raise NotSplit(message("call.draws_on_host"))
             if (changed := fixed.changed()) is not None:
                 raise NotSplit(message("call.leaves_change", changed=changed))
-            if [one._version for one in tensors] != versions:
+            if [tensor._version for tensor in tensors] != versions:
                 raise NotSplit(message("call.changes_arguments"))
             module.eval()
             with torch.no_grad():
                 whole = self._results(parts, list(tensors), sum(parts.sizes))
                 plain, pieces = self._plain_values(), []
-                for one, size in zip(parts.of(torch, tensors), parts.sizes, strict=True):
-                    pieces.append(self._results(parts, one, size))
+                for item, size in zip(parts.of(torch, tensors), parts.sizes, strict=True):
+                    pieces.append(self._results(parts, item, size))
                     if self._plain_values() != plain:
                         raise NotSplit(message("accumulate.whole_count"))
-                self._compare(whole, [torch.cat(one) for one in zip(*pieces, strict=True)])
+                self._compare(whole, [torch.cat(item) for item in zip(*pieces, strict=True)])
         finally:
             for part, training in modes:
                 part.training = training
@@ -217,12 +217,12 @@ class MicroBatchedCall:
             host.restore()
 
     def _compare(self, whole: list[Any], joined: list[Any]) -> None:
-        for one, other in zip(whole, joined, strict=True):
-            close = _CLOSE_HALF if one.element_size() < 4 else _CLOSE
-            if one.shape != other.shape or not one.numel():
+        for result, other in zip(whole, joined, strict=True):
+            close = _CLOSE_HALF if result.element_size() < 4 else _CLOSE
+            if result.shape != other.shape or not result.numel():
                 raise NotSplit(message("accumulate.other_form"))
-            size = max(float(one.double().abs().max()), 1e-6)
-            if float((one.double() - other.double()).abs().max()) > close * size:
+            size = max(float(result.double().abs().max()), 1e-6)
+            if float((result.double() - other.double()).abs().max()) > close * size:
                 raise NotSplit(message("accumulate.depends_on_batch"))
 
     def _plain_values(self) -> Any:
@@ -244,7 +244,7 @@ class MicroBatchedCall:
         results = list(tensors_of(self._torch, nested))
         if not results:
             raise NotSplit(message("accumulate.no_tensors"))
-        if any(not one.dim() or one.shape[0] != size for one in results):
+        if any(not result.dim() or result.shape[0] != size for result in results):
             raise NotSplit(message("accumulate.whole_mean"))
         self._nested = nested
         return results
@@ -261,10 +261,10 @@ class MicroBatchedCall:
         self._nested = map_tensors(torch, self._nested, lambda one: one.new_empty(0))
         if "batches" not in self._site.live:
             self._site.tell(modules=type(self._module).__name__, batches=" + ".join(map(str, parts.sizes)))
-        return tuple(torch.cat(one) for one in zip(*pieces, strict=True))
+        return tuple(torch.cat(item) for item in zip(*pieces, strict=True))
 
     def without_gradients(self, results: tuple[Any, ...]) -> list[Any]:
-        return [one for one, is_trained in zip(results, self._is_trained, strict=True) if not is_trained]
+        return [result for result, is_trained in zip(results, self._is_trained, strict=True) if not is_trained]
 
     def tensors_before_a_change(self, parts: _Parts) -> tuple[Any, ...] | None:
         """Where the script has written into them since its first call."""
@@ -279,31 +279,31 @@ class MicroBatchedCall:
 
     def backward(self, parts: _Parts, tensors: tuple[Any, ...], gradients: tuple[Any, ...]) -> list[Any]:
         torch = self._torch
-        seeds = [None if one is None else one.split(parts.sizes) for one in gradients]
+        seeds = [None if gradient is None else gradient.split(parts.sizes) for gradient in gradients]
         of_inputs: list[list[Any]] = [[] for _ in tensors]
         of_weights: list[Any] = [None] * len(self._parameters)
         before = RandomNumbers(torch, next(iter(self._parameters.values())).device)
         try:
-            for number, one in enumerate(parts.of(torch, tensors)):
+            for number, item in enumerate(parts.of(torch, tensors)):
                 given = [None if seed is None else seed[number] for seed in seeds]
-                found = self._gradients(parts, number, one, given)
+                found = self._gradients(parts, number, item, given)
                 for place, gradient in zip(of_inputs, found[: len(tensors)], strict=True):
                     place.append(gradient)
                 of_weights = [_sum(old, new) for old, new in zip(of_weights, found[len(tensors) :], strict=True)]
         finally:
             before.restore()
         joined = zip(of_inputs, parts.is_split, strict=True)
-        return [*(_joined(torch, one, split) for one, split in joined), *of_weights]
+        return [*(_joined(torch, item, split) for item, split in joined), *of_weights]
 
     def _gradients(self, parts: _Parts, number: int, tensors: list[Any], seeds: list[Any]) -> list[Any]:
         torch, with_graph = self._torch, self._torch.is_grad_enabled()
         leaves = self._parameters
         if not with_graph:
-            tensors = [one.detach().requires_grad_(one.requires_grad) for one in tensors]
+            tensors = [tensor.detach().requires_grad_(tensor.requires_grad) for tensor in tensors]
             # Hooks on the weights are for the sum, which the script's own pass brings them.
-            leaves = {name: one.detach().requires_grad_(one.requires_grad) for name, one in leaves.items()}
+            leaves = {name: value.detach().requires_grad_(value.requires_grad) for name, value in leaves.items()}
         # Running statistics have had this part already.
-        buffers = {name: one.clone() for name, one in self._module.named_buffers()}
+        buffers = {name: item.clone() for name, item in self._module.named_buffers()}
         args, kwargs = fill_tensors(torch, parts.arguments, tensors)
         parts.random[number].restore()
         self._is_busy = True
@@ -313,17 +313,21 @@ class MicroBatchedCall:
         finally:
             self._is_busy = False
         pairs = zip(tensors_of(torch, result), seeds, strict=True)
-        ends = [(one, seed) for one, seed in pairs if seed is not None and one.requires_grad]
+        ends = [(item, seed) for item, seed in pairs if seed is not None and item.requires_grad]
         everything = [*tensors, *leaves.values()]
-        wanted = [one for one in everything if one.requires_grad]
+        wanted = [tensor for tensor in everything if tensor.requires_grad]
         if not ends or not wanted:
             return [None] * len(everything)
         found = iter(
             torch.autograd.grad(
-                [one for one, _ in ends], wanted, [seed for _, seed in ends], create_graph=with_graph, allow_unused=True
+                [item for item, _ in ends],
+                wanted,
+                [seed for _, seed in ends],
+                create_graph=with_graph,
+                allow_unused=True,
             )
         )
-        return [next(found) if one.requires_grad else None for one in everything]
+        return [next(found) if tensor.requires_grad else None for tensor in everything]
 
 
 def _sum(old: Any, new: Any) -> Any:
@@ -334,13 +338,13 @@ def _sum(old: Any, new: Any) -> Any:
 
 
 def _joined(torch: Any, gradients: list[Any], is_split: bool) -> Any:
-    if all(one is None for one in gradients):
+    if all(gradient is None for gradient in gradients):
         return None
     if is_split:
         return torch.cat(gradients)
     total = None
-    for one in gradients:
-        total = _sum(total, one)
+    for gradient in gradients:
+        total = _sum(total, gradient)
     return total
 
 

@@ -68,7 +68,7 @@ def apply(site: Site, value: Any) -> None:
             check_hooks(torch, block)
             replace_call(site, block, CheckpointedCall(site, block))
         blocks.update(more)
-        site.tell(blocks=len(blocks), kinds=", ".join(sorted({type(one).__name__ for one in blocks.values()})))
+        site.tell(blocks=len(blocks), kinds=", ".join(sorted({type(block).__name__ for block in blocks.values()})))
 
     def step(number: int) -> None:
         if not blocks:
@@ -150,9 +150,11 @@ class CheckpointedCall:
         torch, block = self._torch, self._block
         if _is_checkpointed():
             return message("checkpointing.by_script")
-        tensors = [one.detach().clone() for one in tensors_of(torch, (args, kwargs))]
-        buffers = [one for part in block.modules() if not _keeps_statistics(torch, part) for one in _buffers(part)]
-        held = [one._version for one in (*tensors, *buffers)]
+        tensors = [tensor.detach().clone() for tensor in tensors_of(torch, (args, kwargs))]
+        buffers = [
+            buffer for part in block.modules() if not _keeps_statistics(torch, part) for buffer in _buffers(part)
+        ]
+        held = [tensor._version for tensor in (*tensors, *buffers)]
         fixed, host, before = (
             ModelSnapshot(torch, block),
             HostRandomness(torch, torchs_too=False),
@@ -166,7 +168,7 @@ class CheckpointedCall:
                 return message("checkpointing.draws_on_host")
             if (changed := fixed.changed()) is not None:
                 return message("checkpointing.leaves_change", changed=changed)
-            if [one._version for one in (*tensors, *buffers)] != held:
+            if [tensor._version for tensor in (*tensors, *buffers)] != held:
                 return message("checkpointing.changes_arguments")
             return None
         finally:
@@ -183,7 +185,7 @@ class CheckpointedCall:
         kept = [(part, dict(part._buffers)) for part in parts]
         try:
             for part, buffers in kept:
-                part._buffers.update({name: one.clone() for name, one in buffers.items() if one is not None})
+                part._buffers.update({name: value.clone() for name, value in buffers.items() if value is not None})
             yield
         finally:
             for part, buffers in kept:
@@ -201,7 +203,7 @@ def _is_checkpointed() -> bool:
 
 
 def _buffers(part: Any) -> list[Any]:
-    return [one for one in part._buffers.values() if one is not None]
+    return [buffer for buffer in part._buffers.values() if buffer is not None]
 
 
 def _keeps_statistics(torch: Any, part: Any) -> bool:

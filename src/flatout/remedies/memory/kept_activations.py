@@ -132,7 +132,9 @@ class KeptActivations:
                 if self._steps < _LOOKED_ON:
                     return self._looked_on(function, plain)
                 if self._steps == _LOOKED_ON and number % _ONE_OF == 0:
-                    weights = (one for module in _modules_of(site.torch, function) for one in module.parameters())
+                    weights = (
+                        parameter for module in _modules_of(site.torch, function) for parameter in module.parameters()
+                    )
                     with self._saved.counted([*args, *own.values(), *weights]):
                         return function(*args, **own)
                 return function(*args, **own) if number < self._kept else plain()
@@ -148,7 +150,7 @@ class KeptActivations:
             return False
         # In reentrant mode, the default of most versions, a part without such an argument gets no gradient at all.
         tensor = self._site.torch.Tensor
-        return not any(isinstance(one, tensor) and one.requires_grad for one in args)
+        return not any(isinstance(argument, tensor) and argument.requires_grad for argument in args)
 
     def _looked_on(self, function: Any, plain: Any) -> Any:
         if next(_modules_of(self._site.torch, function), None) is None:
@@ -161,7 +163,7 @@ class KeptActivations:
 
     def _versions(self, function: Any) -> list[tuple[int, int]]:
         modules = _modules_of(self._site.torch, function)
-        return [(id(one), one._version) for module in modules for one in module.buffers()]
+        return [(id(buffer), buffer._version) for module in modules for buffer in module.buffers()]
 
 
 def _modules_of(torch: Any, function: Any, depth: int = 3) -> Iterator[Any]:
@@ -174,9 +176,9 @@ def _modules_of(torch: Any, function: Any, depth: int = 3) -> Iterator[Any]:
     else:
         cells = getattr(function, "__closure__", None) or ()
         inner = (getattr(function, "__self__", None), *(_content(cell) for cell in cells))
-    for one in inner if depth else ():
-        is_list = isinstance(one, list | tuple)
-        for part in one if is_list else (one,):
+    for item in inner if depth else ():
+        is_list = isinstance(item, list | tuple)
+        for part in item if is_list else (item,):
             if part is not None and (isinstance(part, torch.nn.Module) or callable(part)):
                 yield from _modules_of(torch, part, depth - 1)
 
@@ -207,7 +209,7 @@ class SavedBytes:
     @contextmanager
     def counted(self, given: Any) -> Iterator[None]:
         """What autograd saves within is counted, but for what was given: inputs and weights are there anyway."""
-        known = {_place(one) for one in given if isinstance(one, self._torch.Tensor)}
+        known = {_place(tensor) for tensor in given if isinstance(tensor, self._torch.Tensor)}
 
         def pack(tensor: Any) -> Any:
             place = _place(tensor)

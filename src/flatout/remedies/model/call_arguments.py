@@ -48,13 +48,13 @@ class GivenTensors:
 
     def __init__(self, tensors: Iterable[Any], keeps: bool) -> None:
         self._tensors = list(tensors)
-        self._versions = [one._version for one in self._tensors]
+        self._versions = [tensor._version for tensor in self._tensors]
         # On the host: where this is for memory, the device's is short.
-        self._kept = [one.detach().to("cpu", copy=True) for one in self._tensors] if keeps else None
+        self._kept = [tensor.detach().to("cpu", copy=True) for tensor in self._tensors] if keeps else None
 
     @property
     def is_changed(self) -> bool:
-        return [one._version for one in self._tensors] != self._versions
+        return [tensor._version for tensor in self._tensors] != self._versions
 
     @property
     def then(self) -> list[Any] | None:
@@ -96,11 +96,11 @@ def tensors_of(torch: Any, value: Any) -> Iterator[Any]:
             raise NotPlain(message("call.tensor_layout", kind=type(value).__name__, layout=str(value.layout)))
         yield value
     elif isinstance(value, dict):
-        for one in value.values():
-            yield from tensors_of(torch, one)
+        for item in value.values():
+            yield from tensors_of(torch, item)
     elif isinstance(value, tuple | list):
-        for one in value:
-            yield from tensors_of(torch, one)
+        for item in value:
+            yield from tensors_of(torch, item)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         for field in dataclasses.fields(value):
             yield from tensors_of(torch, getattr(value, field.name))
@@ -114,9 +114,9 @@ def form_of(torch: Any, value: Any) -> Any:
         strides = value.stride() if value.layout is torch.strided else None
         return (type(value), value.shape, strides, value.dtype, value.device, value.requires_grad)
     if isinstance(value, dict):
-        return (type(value), *((key, form_of(torch, one)) for key, one in value.items()))
+        return (type(value), *((key, form_of(torch, item)) for key, item in value.items()))
     if isinstance(value, tuple | list):
-        return (type(value), *(form_of(torch, one) for one in value))
+        return (type(value), *(form_of(torch, item) for item in value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = [field.name for field in dataclasses.fields(value)]
         return (type(value), *(form_of(torch, getattr(value, name)) for name in names))
@@ -137,7 +137,7 @@ def map_tensors(torch: Any, value: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(value, dict):
         return _of_dict(torch, value, change)
     if isinstance(value, tuple | list):
-        changed = [map_tensors(torch, one, change) for one in value]
+        changed = [map_tensors(torch, item, change) for item in value]
         if all(new is old for new, old in zip(changed, value, strict=True)):
             return value
         return type(value)(*changed) if hasattr(value, "_fields") else type(value)(changed)
@@ -147,22 +147,22 @@ def map_tensors(torch: Any, value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def _of_dict(torch: Any, value: Any, change: Callable[[Any], Any]) -> Any:
-    changed = {key: map_tensors(torch, one, change) for key, one in value.items()}
-    if all(changed[key] is one for key, one in value.items()):
+    changed = {key: map_tensors(torch, item, change) for key, item in value.items()}
+    if all(changed[key] is item for key, item in value.items()):
         return value
     # A class of its own may need arguments, and may keep its entries as attributes too: its own item setter knows.
     result = copy.copy(value)
-    for key, one in changed.items():
-        result[key] = one
+    for key, item in changed.items():
+        result[key] = item
     return result
 
 
 def _of_dataclass(torch: Any, value: Any, change: Callable[[Any], Any]) -> Any:
-    names = [one.name for one in dataclasses.fields(value)]
+    names = [field.name for field in dataclasses.fields(value)]
     changed = {name: map_tensors(torch, getattr(value, name), change) for name in names}
     if all(changed[name] is getattr(value, name) for name in names):
         return value
     result = copy.copy(value)
-    for name, one in changed.items():
-        object.__setattr__(result, name, one)
+    for name, item in changed.items():
+        object.__setattr__(result, name, item)
     return result

@@ -116,8 +116,8 @@ class FullSavedState(SavedState):
             (vars(part), {name: value for name, value in vars(part).items() if name not in own})
             for part in module.modules()
         ]
-        held = [one for _, kept in self._attributes for one in kept.values() if type(one) in _CONTAINERS]
-        self._containers = [(one, copy.copy(one)) for one in held]
+        held = [entry for _, kept in self._attributes for entry in kept.values() if type(entry) in _CONTAINERS]
+        self._containers = [(tensor, copy.copy(tensor)) for tensor in held]
         self._own = own
 
     def restore(self) -> None:
@@ -211,7 +211,7 @@ class _FirstCallWatch:
         return __call__
 
     def _meet(self, module: Any) -> None:
-        if any(one is module for one in self._seen):
+        if any(entry is module for entry in self._seen):
             return
         self._seen.append(module)
         try:
@@ -252,5 +252,5 @@ def check_plain(module: Any) -> None:
 def is_compiled(module: Any) -> bool:
     """Whether it, or a part of it, is called in another way than its own; remedies that go together do not count."""
     others = (part._compiled_call_impl for part in module.modules())
-    is_anothers = any(one is not None and not getattr(one, "goes_with_others", False) for one in others)
+    is_anothers = any(other is not None and not getattr(other, "goes_with_others", False) for other in others)
     return type(module).__name__ == "OptimizedModule" or is_anothers

@@ -60,7 +60,7 @@ class Root:
         """By the script."""
         module, inner = self.module, self.inner
         wraps = type(module).__name__ == "OptimizedModule"
-        return wraps or any(one._compiled_call_impl is not None for one in (module, inner))
+        return wraps or any(item._compiled_call_impl is not None for item in (module, inner))
 
 
 class RootWatch:
@@ -204,11 +204,11 @@ def tensors_in(torch: Any, value: Any, depth: int = 4) -> Iterator[Any]:
     if isinstance(value, torch.Tensor):
         yield value
     elif depth and isinstance(value, dict):
-        for one in value.values():
-            yield from tensors_in(torch, one, depth - 1)
+        for item in value.values():
+            yield from tensors_in(torch, item, depth - 1)
     elif depth and isinstance(value, tuple | list):
-        for one in value:
-            yield from tensors_in(torch, one, depth - 1)
+        for item in value:
+            yield from tensors_in(torch, item, depth - 1)
 
 
 def graph_nodes(ends: list[Any]) -> Iterator[Any]:

@@ -47,7 +47,7 @@ class ModelSnapshot:
                 self._add_function(forward, _DEEPEST_CALLS)
         self._lengths = list(map(len, self._containers))
         self._addresses = self._where()
-        self._trained = [one.requires_grad for one in self._tensors]
+        self._trained = [tensor.requires_grad for tensor in self._tensors]
 
     def changed(self) -> Message | None:
         """What is no longer so."""
@@ -60,7 +60,7 @@ class ModelSnapshot:
         dicts, keys, values = self._plain
         now = list(map(dict.get, dicts, keys))
         if now != values:
-            at = next(n for n, (one, other) in enumerate(zip(now, values, strict=True)) if one != other)
+            at = next(n for n, (item, other) in enumerate(zip(now, values, strict=True)) if item != other)
             return message("snapshot.changed", name=self._owners["plain"][at], before=values[at], after=now[at])
         for kind, key, value in self._of_classes:
             if getattr(kind, key, self) != value:
@@ -70,16 +70,16 @@ class ModelSnapshot:
         if not all(map(is_, map(dict.get, dicts, keys), values)):
             at = next(n for n, key in enumerate(keys) if dicts[n].get(key) is not values[n])
             return message("snapshot.replaced", name=self._owners["same"][at])
-        if list(map(len, self._containers)) != self._lengths or any(one != kept for one, kept in self._lists):
+        if list(map(len, self._containers)) != self._lengths or any(item != kept for item, kept in self._lists):
             return message("snapshot.parts")
         if self._where() != self._addresses:
             return message("snapshot.moved")
-        if [one.requires_grad for one in self._tensors] != self._trained:
+        if [tensor.requires_grad for tensor in self._tensors] != self._trained:
             return message("snapshot.frozen")
         return None
 
     def _where(self) -> list[int]:
-        return [one.data_ptr() for one in self._tensors]
+        return [tensor.data_ptr() for tensor in self._tensors]
 
     def _add_part(self, name: str, part: Any) -> None:
         own = vars(part)
@@ -97,8 +97,8 @@ class ModelSnapshot:
     def _add(self, owner: dict[Any, Any], key: Any, value: Any, words: str, objects: bool = False) -> None:
         is_plain = type(value) in _PLAIN
         group = self._plain if is_plain else self._same
-        for held, one in zip(group, (owner, key, value), strict=True):
-            held.append(one)
+        for held, item in zip(group, (owner, key, value), strict=True):
+            held.append(item)
         self._owners["plain" if is_plain else "same"].append(words)
         if isinstance(value, self._torch.Tensor):
             if id(value) not in self._seen:
@@ -118,16 +118,16 @@ class ModelSnapshot:
         if isinstance(value, list):
             self._add_list(value)
         elif isinstance(entries, dict) and len(entries) <= _MOST_ENTRIES:
-            for key, one in entries.items():
-                if type(one) in _PLAIN or isinstance(one, self._torch.Tensor):
-                    self._add(entries, key, one, f"{words}.{key}")
+            for key, item in entries.items():
+                if type(item) in _PLAIN or isinstance(item, self._torch.Tensor):
+                    self._add(entries, key, item, f"{words}.{key}")
 
     def _add_list(self, values: list[Any]) -> None:
-        for one in values[:_MOST_ENTRIES]:
-            if isinstance(one, self._torch.Tensor) and id(one) not in self._seen:
-                self._seen.add(id(one))
-                self._tensors.append(one)
-        if len(values) <= _MOST_ENTRIES and all(type(one) in _PLAIN for one in values):
+        for value in values[:_MOST_ENTRIES]:
+            if isinstance(value, self._torch.Tensor) and id(value) not in self._seen:
+                self._seen.add(id(value))
+                self._tensors.append(value)
+        if len(values) <= _MOST_ENTRIES and all(type(value) in _PLAIN for value in values):
             self._lists.append((values, list(values)))
 
     def _add_function(self, function: FunctionType, depth: int) -> None:
@@ -165,7 +165,7 @@ class HostRandomness:
         self._states = self._now()
 
     def was_used(self) -> bool:
-        return any(one != other for one, other in zip(self._states, self._now(), strict=True))
+        return any(state != other for state, other in zip(self._states, self._now(), strict=True))
 
     def restore(self) -> None:
         """Python's and numpy's; torch's are restored with the device's."""
@@ -179,5 +179,5 @@ class HostRandomness:
     def _now(self) -> tuple[Any, Any, Any]:
         numpy: Any = sys.modules.get("numpy")
         arrays = numpy.random.get_state() if numpy is not None else ()
-        of_numpy = tuple(one.tobytes() if hasattr(one, "tobytes") else one for one in arrays)
+        of_numpy = tuple(array.tobytes() if hasattr(array, "tobytes") else array for array in arrays)
         return random.getstate(), of_numpy, self._torch.get_rng_state().tolist() if self._is_torchs_too else None

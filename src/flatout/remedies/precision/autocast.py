@@ -82,7 +82,11 @@ def _check(torch: Any, roots: list[Root], dtype: Any, seen: set[str]) -> None:
     if "off" in seen or ("switch" in seen and dtype is not torch.bfloat16):
         raise Refused(message("precision.own_switch"))
     for root in roots:
-        kinds = {one.dtype for one in root.module.parameters() if one.is_floating_point() or one.is_complex()}
+        kinds = {
+            parameter.dtype
+            for parameter in root.module.parameters()
+            if parameter.is_floating_point() or parameter.is_complex()
+        }
         others = sorted(str(kind).removeprefix("torch.") for kind in kinds - {torch.float32})
         if others:
             raise Refused(message("precision.own_weights", module=root.name, dtypes=", ".join(others)))
@@ -138,10 +142,12 @@ def is_switched_off(torch: Any, context: Any) -> bool:
         return False
     if call is None:
         return False
-    named = next((one.value for one in call.keywords if one.arg == "enabled"), None)
+    named = next((keyword.value for keyword in call.keywords if keyword.arg == "enabled"), None)
     if named is not None:
         return not isinstance(named, ast.Constant)
-    if any(one.arg is None for one in call.keywords) or any(isinstance(one, ast.Starred) for one in call.args):
+    if any(keyword.arg is None for keyword in call.keywords) or any(
+        isinstance(argument, ast.Starred) for argument in call.args
+    ):
         return False
     # torch.autocast(device, dtype, enabled), but torch.cuda.amp.autocast(enabled).
     place = 2 if type(context) is torch.amp.autocast_mode.autocast else 0

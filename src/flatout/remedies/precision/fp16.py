@@ -72,7 +72,7 @@ def _begin(site: Site, scale: GradientScale, roots: list[Root], hooked: set[str]
     for name in hooked:
         raise Refused(message("fp16.result_hook", call=name))
     modules = [root.module for root in roots]
-    devices = {one.device for module in modules for one in module.parameters()}
+    devices = {parameter.device for module in modules for parameter in module.parameters()}
     if len(devices) != 1:
         raise Refused(message("fp16.several_devices", devices=len(devices)))
     if site.torch.is_anomaly_enabled():
@@ -83,8 +83,10 @@ def _begin(site: Site, scale: GradientScale, roots: list[Root], hooked: set[str]
             raise Refused(message("fp16.hook", module=name))
         if getattr(part, "sparse", False):
             raise Refused(message("model.sparse", module=name))
-        for one in part._parameters.values():
-            if one is not None and (one._backward_hooks or getattr(one, "_post_accumulate_grad_hooks", None)):
+        for parameter in part._parameters.values():
+            if parameter is not None and (
+                parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None)
+            ):
                 raise Refused(message("fp16.parameter_hook", module=name))
     scale.begin(modules, next(iter(devices)))
     _watch_skipped(site, scale)
@@ -152,7 +154,7 @@ def _follow_optimizers(site: Site, scale: GradientScale) -> None:
 def _hook_steps(site: Site, scale: GradientScale) -> None:
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
         given = [*args, *kwargs.values()]
-        if any(callable(one) and one is not optimizer for one in given):
+        if any(callable(tensor) and tensor is not optimizer for tensor in given):
             site.refuse(message("fp16.closure"))
         elif scale.is_on:
             scale.before_step(optimizer)
@@ -273,11 +275,21 @@ class GradientScale:
         seen: set[int] = set()
         parts: list[tuple[Any, list[Any]]] = []
         for optimizer in list(self._optimizers):
-            own = [one for group in optimizer.param_groups for one in group["params"] if id(one) not in seen]
+            own = [
+                parameter
+                for group in optimizer.param_groups
+                for parameter in group["params"]
+                if id(parameter) not in seen
+            ]
             seen.update(map(id, own))
             parts.append((optimizer, own))
         modules = [module for module in (reference() for reference in self._modules) if module is not None]
-        beside = {id(one): one for module in modules for one in module.parameters() if id(one) not in seen}
+        beside = {
+            id(parameter): parameter
+            for module in modules
+            for parameter in module.parameters()
+            if id(parameter) not in seen
+        }
         return [*parts, (None, list(beside.values()))]
 
     def scaled(self, tensors: Any, gradients: Any) -> Any:
@@ -287,7 +299,7 @@ class GradientScale:
         given = [None] * len(roots) if gradients is None else list(tensors_in(torch, gradients))
         if len(given) != len(roots):
             return None  # torch says what is wrong with it
-        if any(root.numel() != 1 and one is None for root, one in zip(roots, given, strict=True)):
+        if any(root.numel() != 1 and tensor is None for root, tensor in zip(roots, given, strict=True)):
             return None
         self._passes += 1
         if (self._passes <= _LOOK_FIRST or self._passes % _LOOK_EVERY == 0) and self._reaches_others(roots):
@@ -295,17 +307,17 @@ class GradientScale:
             return None
         parameters = self._parameters()
         for optimizer, part in parameters:
-            if optimizer is not None and (optimizer in self._counted or all(one.grad is None for one in part)):
+            if optimizer is not None and (optimizer in self._counted or all(item.grad is None for item in part)):
                 self.settle(optimizer)
         self._think_over()
         scale = self._scale
         scaled = [
             scale.to(root.device, root.dtype).reshape(root.shape)
-            if one is None
-            else one * scale.to(one.device, one.dtype)
-            for root, one in zip(roots, given, strict=True)
+            if tensor is None
+            else tensor * scale.to(tensor.device, tensor.dtype)
+            for root, tensor in zip(roots, given, strict=True)
         ]
-        accumulated = [one.grad for _, part in parameters for one in part if one.grad is not None]
+        accumulated = [item.grad for _, part in parameters for item in part if item.grad is not None]
         if accumulated:
             torch._foreach_mul_(accumulated, scale)
         return scaled[0] if isinstance(tensors, torch.Tensor) else scaled
@@ -316,7 +328,7 @@ class GradientScale:
         inverse = self._scale.double().reciprocal().float()
         with torch.no_grad():
             for optimizer, part in self._parameters():
-                gradients = [one.grad for one in part if one.grad is not None]
+                gradients = [item.grad for item in part if item.grad is not None]
                 if not gradients:
                     continue
                 if optimizer is None:
@@ -334,10 +346,10 @@ class GradientScale:
 
     def _overflow_of(self, optimizer: Any) -> Any:
         """Of its tensors, whichever optimizer they were looked at with: a script may have made a second one."""
-        own = {id(one) for group in optimizer.param_groups for one in group["params"]}
-        looked_at_with = [other for other, part in self._parameters() if any(id(one) in own for one in part)]
-        flags = [self._overflowed_elsewhere if one is None else self._overflowed.get(one) for one in looked_at_with]
-        self._counted.update(one for one in looked_at_with if one is not None and one in self._overflowed)
+        own = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+        looked_at_with = [other for other, part in self._parameters() if any(id(item) in own for item in part)]
+        flags = [self._overflowed_elsewhere if item is None else self._overflowed.get(item) for item in looked_at_with]
+        self._counted.update(item for item in looked_at_with if item is not None and item in self._overflowed)
         if None in looked_at_with:
             self._overflowed_elsewhere = self._torch.zeros_like(self._scale)
         known = [flag for flag in flags if flag is not None]
@@ -353,10 +365,15 @@ class GradientScale:
         if _takes_flag(optimizer):
             optimizer.found_inf = overflowed
         elif overflowed.item():
-            held = [one for group in optimizer.param_groups for one in group["params"] if one.grad is not None]
-            self._put_aside = [(one, one.grad) for one in held]
-            for one in held:
-                one.grad = None
+            held = [
+                parameter
+                for group in optimizer.param_groups
+                for parameter in group["params"]
+                if parameter.grad is not None
+            ]
+            self._put_aside = [(tensor, tensor.grad) for tensor in held]
+            for tensor in held:
+                tensor.grad = None
 
     def after_step(self, optimizer: Any) -> None:
         optimizer.__dict__.pop("found_inf", None)
@@ -374,11 +391,11 @@ class GradientScale:
         self._outcomes.clear()
 
     def _reaches_others(self, roots: list[Any]) -> bool:
-        known = {id(one) for _, part in self._parameters() for one in part}
-        leaves = [one for one in roots if one.grad_fn is None]
-        nodes = graph_nodes([one.grad_fn for one in roots if one.grad_fn is not None])
+        known = {id(item) for _, part in self._parameters() for item in part}
+        leaves = [root for root in roots if root.grad_fn is None]
+        nodes = graph_nodes([root.grad_fn for root in roots if root.grad_fn is not None])
         reached = [node.variable for node in nodes if hasattr(node, "variable")]
-        return any(id(one) not in known for one in leaves + reached)
+        return any(id(leaf) not in known for leaf in leaves + reached)
 
 
 def _takes_flag(optimizer: Any) -> bool:

@@ -55,8 +55,8 @@ _CALLS = ("add_scalar", ".log(", "set_postfix")
 def applies(report: RunReport) -> Answer:
     if not any(finding.code == "SY301" for finding in report.findings):
         return no(message("defer.no_waits"))
-    texts = {(one.location.file, one.location.line): one.text for one in report.snippets}
-    waits = [texts.get((one.location.file, one.location.line), "") for one in report.syncs]
+    texts = {(snippet.location.file, snippet.location.line): snippet.text for snippet in report.snippets}
+    waits = [texts.get((sync.location.file, sync.location.line), "") for sync in report.syncs]
     handed = [text for text in waits if any(call in text for call in _CALLS)]
     if any(not any(word in text for word in _READS_ITSELF) for text in handed):
         return yes(True, message("defer.device_results"))
@@ -187,7 +187,7 @@ def _device_scalars(value: Any) -> list[Any] | None:
         return [value] if value.numel() == 1 else None
     if type(value) in (tuple, list, dict):
         found = [_device_scalars(part) for part in (value.values() if isinstance(value, dict) else value)]
-        return None if any(part is None for part in found) else [one for part in found for one in part or ()]
+        return None if any(part is None for part in found) else [item for part in found for item in part or ()]
     return None
 
 

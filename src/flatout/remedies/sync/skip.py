@@ -72,8 +72,8 @@ def _make_elapsed_time(site: Site, original: Any) -> Any:
 
     def elapsed_time(event: Any, end_event: Any) -> Any:
         if site.in_force:
-            for one in (event, end_event):
-                one.synchronize()
+            for item in (event, end_event):
+                item.synchronize()
         return original(event, end_event)
 
     return elapsed_time
@@ -83,7 +83,7 @@ def _make_copy(site: Site, original: Any) -> Any:
     compiling = site.torch.compiler.is_dynamo_compiling
 
     def copy(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-        if compiling() or not (kwargs.get("non_blocking") is True or any(one is True for one in args)):
+        if compiling() or not (kwargs.get("non_blocking") is True or any(argument is True for argument in args)):
             return original(tensor, *args, **kwargs)
         result = original(tensor, *args, **kwargs)
         # `to` is called on what is copied, `copy_` on where it goes.

@@ -140,7 +140,7 @@ class _Copies:
 
 def leaves_blocking_open(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether the script leaves it open; a bare True or False among the arguments is its word."""
-    return "non_blocking" not in kwargs and not any(isinstance(one, bool) for one in args)
+    return "non_blocking" not in kwargs and not any(isinstance(argument, bool) for argument in args)
 
 
 # Pinned tensors that came out of a loader, and whether the script writes into them after copying. A tensor that a
@@ -183,7 +183,7 @@ class PinnedBatches:
         """Whether the script has changed a batch on the host after it was copied. Looked at once a step."""
         seen = [(reference(), version) for reference, version in self._copied]
         self._copied = deque(
-            (one for one, (tensor, _) in zip(self._copied, seen, strict=True) if tensor is not None), maxlen=_WATCHED
+            (item for item, (tensor, _) in zip(self._copied, seen, strict=True) if tensor is not None), maxlen=_WATCHED
         )
         return any(tensor is not None and tensor._version != version for tensor, version in seen)
 
