@@ -255,9 +255,9 @@ def _source(page: Page) -> Iterator[Text]:
     count = len(side.not_measured)
     things = f"{count}{' more' if page.report.findings else ''} thing{'' if count == 1 else 's'}"
     yield from wrap_paragraph("", _SAY["unmeasured"].format(n=things, path=side.path), page, "dim")
-    for one in side.not_measured if page.verbose else ():
-        where = text.place(one.location.file, one.location.line, page.width // 2, page.cwd)
-        yield from wrap_paragraph(one.code, f"{one.title}, {where}", page, "dim", label_style="cyan")
+    for thing in side.not_measured if page.verbose else ():
+        where = text.place(thing.location.file, thing.location.line, page.width // 2, page.cwd)
+        yield from wrap_paragraph(thing.code, f"{thing.title}, {where}", page, "dim", label_style="cyan")
 
 
 def _finding(finding: Finding, page: Page) -> Iterator[Text]:

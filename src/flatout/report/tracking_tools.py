@@ -40,9 +40,9 @@ def _tensorboard(scalars: Sequence[Scalar], folder: Path, run: str, _: Mapping[s
     summaries: Any = importlib.import_module("tensorboard.compat.proto.summary_pb2")
     writer = writer_module.EventFileWriter(str(folder / run))
     try:
-        for one in scalars:
-            for step, unix_s, value in zip(one.steps, one.unix_s, one.values, strict=True):
-                point = summaries.Summary.Value(tag=one.name, simple_value=value)
+        for scalar in scalars:
+            for step, unix_s, value in zip(scalar.steps, scalar.unix_s, scalar.values, strict=True):
+                point = summaries.Summary.Value(tag=scalar.name, simple_value=value)
                 writer.add_event(events.Event(wall_time=unix_s, step=step, summary=summaries.Summary(value=[point])))
     finally:
         writer.close()
@@ -63,9 +63,9 @@ def _wandb(scalars: Sequence[Scalar], folder: Path, run: str, facts: Mapping[str
     )
     # Steps may only go up, so that all curves are told together, step by step.
     by_step: dict[int, dict[str, float]] = defaultdict(dict)
-    for one in scalars:
-        for step, value in zip(one.steps, one.values, strict=True):
-            by_step[step][one.name] = value
+    for scalar in scalars:
+        for step, value in zip(scalar.steps, scalar.values, strict=True):
+            by_step[step][scalar.name] = value
     for step in sorted(by_step):
         logged.log(by_step[step], step=step)
     logged.finish()
@@ -83,9 +83,9 @@ def _mlflow(scalars: Sequence[Scalar], folder: Path, run: str, facts: Mapping[st
     params = [entities.Param(name, value[:500]) for name, value in facts.items()]
     client.log_batch(run_id, params=params)
     points = [
-        entities.Metric(one.name, value, int(unix_s * 1e3), step)
-        for one in scalars
-        for step, unix_s, value in zip(one.steps, one.unix_s, one.values, strict=True)
+        entities.Metric(scalar.name, value, int(unix_s * 1e3), step)
+        for scalar in scalars
+        for step, unix_s, value in zip(scalar.steps, scalar.unix_s, scalar.values, strict=True)
     ]
     for start in range(0, len(points), _MOST_IN_BATCH):
         client.log_batch(run_id, metrics=points[start : start + _MOST_IN_BATCH])

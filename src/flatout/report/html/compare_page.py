@@ -49,7 +49,7 @@ class PhaseLine:
 
 def compare_page(compared: Compared) -> Page:
     at, ticks = _axis(compared)
-    names = [compared.baseline.name, *(one.after.name for one in compared.comparisons)]
+    names = [compared.baseline.name, *(comparison.after.name for comparison in compared.comparisons)]
     title = f"{names[0]} → {', '.join(names[1:])}"
     gate = compared.gate
     return Page(
@@ -59,12 +59,12 @@ def compare_page(compared: Compared) -> Page:
         context={
             "rows": [
                 _row(compared.baseline, None, at),
-                *(_row(one.after, one, at) for one in compared.comparisons),
+                *(_row(comparison.after, comparison, at) for comparison in compared.comparisons),
             ],
             "one_at": at(1.0),
             "ticks": ticks,
             "gate": None if gate is None else {"failed": ", ".join(gate.failed), "least": f"{100 * gate.least:.4g}%"},
-            "pairs": [_pair(one, number) for number, one in enumerate(compared.comparisons)],
+            "pairs": [_pair(comparison, number) for number, comparison in enumerate(compared.comparisons)],
         },
         data=chart_data(None),
     )
@@ -89,8 +89,8 @@ def _axis(compared: Compared) -> tuple[Callable[[float], float], list[tuple[floa
     return at, sorted(shown)
 
 
-def _row(arm: Arm, one: Comparison | None, at: Callable[[float], float]) -> Row:
-    gain, ordinary = (None, None) if one is None else (one.gain, one.ordinary_gain)
+def _row(arm: Arm, comparison: Comparison | None, at: Callable[[float], float]) -> Row:
+    gain, ordinary = (None, None) if comparison is None else (comparison.gain, comparison.ordinary_gain)
     return Row(
         name=arm.name,
         cells=(
@@ -101,7 +101,7 @@ def _row(arm: Arm, one: Comparison | None, at: Callable[[float], float]) -> Row:
             "CPU" if arm.device == "cpu" else arm.device,
             say(f"compare_bound_{arm.bound}"),
         ),
-        state="" if one is None else _STATE.get(one.judgement, ""),
+        state="" if comparison is None else _STATE.get(comparison.judgement, ""),
         whole=_places(gain, at),
         ordinary=_places(ordinary, at),
         figure="" if gain is None else format_gain(gain),
@@ -117,33 +117,33 @@ def _figure(value: float | None) -> str:
     return _ABSENT if value is None else text.figure(value)
 
 
-def _pair(one: Comparison, number: int) -> dict[str, Any]:
-    by_sample = not one.same_batch and all(change.us_per_sample is not None for change in one.phases)
-    lengths = [sum(_ms(change, by_sample)[side] for change in one.phases) for side in (0, 1)]
+def _pair(comparison: Comparison, number: int) -> dict[str, Any]:
+    by_sample = not comparison.same_batch and all(change.us_per_sample is not None for change in comparison.phases)
+    lengths = [sum(_ms(change, by_sample)[side] for change in comparison.phases) for side in (0, 1)]
     longest = max([*lengths, 1e-9])
     return {
         "id": f"pair-{number}",
-        "before": one.before,
-        "after": one.after,
-        "judgement": one.judgement.replace(" ", "_"),
-        "css": _CSS[one.judgement],
-        "sentence": show(one.sentence),
-        "gain": None if one.gain is None else f"×{one.gain.mid:.2f}",
+        "before": comparison.before,
+        "after": comparison.after,
+        "judgement": comparison.judgement.replace(" ", "_"),
+        "css": _CSS[comparison.judgement],
+        "sentence": show(comparison.sentence),
+        "gain": None if comparison.gain is None else f"×{comparison.gain.mid:.2f}",
         "by_sample": by_sample,
         "bars": [
-            (arm.name, _bar(one.phases, side, by_sample, f"bar-{number}-{side}", longest))
-            for side, arm in enumerate((one.before, one.after))
+            (arm.name, _bar(comparison.phases, side, by_sample, f"bar-{number}-{side}", longest))
+            for side, arm in enumerate((comparison.before, comparison.after))
         ],
-        "phases": [_phase(change, by_sample) for change in one.phases],
+        "phases": [_phase(change, by_sample) for change in comparison.phases],
         "settings": [
-            (change.group, change.name, _shown(change.before), _shown(change.after)) for change in one.settings
+            (change.group, change.name, _shown(change.before), _shown(change.after)) for change in comparison.settings
         ],
         "findings": [
             (kind, [_finding(finding) for finding in found])
-            for kind, found in (("gone", one.gone), ("new", one.new), ("stayed", one.stayed))
+            for kind, found in (("gone", comparison.gone), ("new", comparison.new), ("stayed", comparison.stayed))
             if found
         ],
-        "notices": one.notices,
+        "notices": comparison.notices,
     }
 
 

@@ -55,25 +55,25 @@ class ShownFinding:
 
 
 def page_findings(findings: Sequence[Finding], explained: Mapping[str, str]) -> list[ShownFinding]:
-    return [_shown(one, explained.get(one.code, "")) for one in findings]
+    return [_shown(finding, explained.get(finding.code, "")) for finding in findings]
 
 
-def _shown(one: Finding, explained: str) -> ShownFinding:
-    gain = one.predicted_gain
-    chinese = problem_words().get(one.code)
+def _shown(finding: Finding, explained: str) -> ShownFinding:
+    gain = finding.predicted_gain
+    chinese = problem_words().get(finding.code)
     return ShownFinding(
-        code=one.code,
-        title=one.title,
-        severity=one.severity,
+        code=finding.code,
+        title=finding.title,
+        severity=finding.severity,
         gain=None if gain is None else say("gain_range", low=f"×{gain.low:.2f}", high=f"×{gain.high:.2f}"),
         by="" if gain is None else english(gain.method),
         method=None if gain is None else show(gain.method),
-        cause=show_sentence(one.cause),
-        change=None if one.change is None else show(one.change),
-        fix=one.fix,
-        location=one.location,
-        related=one.related,
-        evidence=tuple(_evidence(one)),
+        cause=show_sentence(finding.cause),
+        change=None if finding.change is None else show(finding.change),
+        fix=finding.fix,
+        location=finding.location,
+        related=finding.related,
+        evidence=tuple(_evidence(finding)),
         explained=tuple(_parts(explained)),
         what_it_is=() if chinese is None else _pieces(chinese.what_it_is),
         what_to_do=() if chinese is None else _pieces(chinese.what_to_do),
@@ -94,8 +94,8 @@ def _sentence(cause: str) -> str:
     return f"{begins}{cause[1:]}"
 
 
-def _evidence(one: Finding) -> Iterator[tuple[str, str]]:
-    for name, value in one.evidence.items():
+def _evidence(finding: Finding) -> Iterator[tuple[str, str]]:
+    for name, value in finding.evidence.items():
         if not _ELSEWHERE.fullmatch(name):
             yield name.replace("_", " "), _figure(name, value)
 

@@ -99,20 +99,20 @@ def draw_gains(fix: Fix) -> Gains | None:
     return Gains(at(1.0), ticks, tuple(_interval(one, at) for one in fix.tried))
 
 
-def _low(one: Tried) -> float:
-    return max(one.gain.low, 1e-6) if one.gain is not None else 1.0
+def _low(tried: Tried) -> float:
+    return max(tried.gain.low, 1e-6) if tried.gain is not None else 1.0
 
 
-def _high(one: Tried) -> float:
-    return one.gain.high if one.gain is not None else 1.0
+def _high(tried: Tried) -> float:
+    return tried.gain.high if tried.gain is not None else 1.0
 
 
-def _interval(one: Tried, at: object) -> Interval:
+def _interval(tried: Tried, at: object) -> Interval:
     assert callable(at)
-    gain, predicted = one.gain, one.planned.predicted
+    gain, predicted = tried.gain, tried.planned.predicted
     return Interval(
-        name=remedy_with_value(one.planned),
-        state=one.state,
+        name=remedy_with_value(tried.planned),
+        state=tried.state,
         low=None if gain is None else at(max(gain.low, 1e-9)),
         mid=None if gain is None else at(max(gain.mid, 1e-9)),
         high=None if gain is None else at(gain.high),
@@ -169,7 +169,7 @@ def _times_ms(trials: Sequence[Trial], by_sample: bool) -> list[float]:
 
 
 def _known(values: Sequence[float | None]) -> list[float]:
-    return [one for one in values if one is not None and math.isfinite(one) and one > 0]
+    return [value for value in values if value is not None and math.isfinite(value) and value > 0]
 
 
 def _arm(key: str, is_profile: bool, trials: int, times: Sequence[float], ends: tuple[float, float]) -> Arm:
@@ -252,7 +252,7 @@ def _edge(curves: Sequence[Sequence[float | None]], pick: object, point: object)
 
 
 def _finite(values: Sequence[float | None]) -> list[float]:
-    return [one for one in values if one is not None and math.isfinite(one)]
+    return [value for value in values if value is not None and math.isfinite(value)]
 
 
 def _thinned(values: Sequence[float | None], size: int) -> list[float | None]:
