@@ -13,11 +13,13 @@ import torch
 from flatout.attach import imports
 from flatout.attach.patching import Patches
 from flatout.launch.profile import read_profile
+from flatout.records.message import Message, restore
 from flatout.remedies.applying import Applied
+from flatout.words import english
 
 
 class AppliedRemedies:
-    """What is in force: `states` has a line for each remedy, as the record of a run has."""
+    """What is in force: `states` has a line for each remedy, as the record of a run has, its facts in English."""
 
     def __init__(self) -> None:
         self._last: dict[str, dict[str, object]] = {}
@@ -27,7 +29,7 @@ class AppliedRemedies:
 
     @property
     def states(self) -> tuple[dict[str, object], ...]:
-        return tuple(self._last.values())
+        return tuple({name: _in_english(item) for name, item in value.items()} for value in self._last.values())
 
 
 @contextmanager
@@ -47,6 +49,13 @@ def session(
         yield told
     finally:
         applied.revert()
+
+
+def _in_english(value: Any) -> Any:
+    found = restore(value)
+    if isinstance(found, Message):
+        return english(found)
+    return {name: _in_english(item) for name, item in found.items()} if isinstance(found, dict) else found
 
 
 def _patches(mark: str) -> Any:
