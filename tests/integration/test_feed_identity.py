@@ -29,8 +29,10 @@ from flatout.feed.cache.dataset import cached
 from flatout.feed.cache.segment import SHARED_MEMORY
 from flatout.feed.cache.shared import release_all
 from flatout.feed.iterator import FeedIterator
+from flatout.records.message import restore
 from flatout.remedies.applying import Applied
 from flatout.remedies.catalogue import remedies
+from flatout.words import english
 from tests.integration.watching import Run, Watch
 
 SAMPLES, BATCH, EPOCHS = 38, 4, 3
@@ -283,7 +285,7 @@ def test_random_transforms_draw_others_and_that_is_told() -> None:
         with in_force({"loader.workers": "auto"}) as told:
             runs.append(Training(lambda settings: TorchLoader(Drawing(), BATCH, **settings), "shuffled").run())
 
-    assert "not the same random numbers" in told["loader.workers"]["live"]["randomness"]
+    assert "not the same random numbers" in english(restore(told["loader.workers"]["live"]["randomness"]))
     assert runs[0] == runs[1]  # by their place in the epoch, whoever loads them
     orders = [[labels for labels, *_ in seen[:-4]] for seen in (runs[0], bare("shuffled", Drawing))]
     assert orders[0][: SAMPLES // BATCH] == orders[1][: SAMPLES // BATCH]
@@ -305,7 +307,8 @@ def test_samples_that_differ_from_reading_to_reading_get_no_workers() -> None:
         fed = training.run()
 
     assert fed == bare("shuffled", OwnGenerator)
-    assert any("left alone: a sample read again" in str(told) for told in told["loader.workers"]["live"].values())
+    live = [restore(value) for value in told["loader.workers"]["live"].values()]
+    assert any("left alone: a sample read again" in english(value) for value in live)
 
 
 @pytest.fixture(scope="module")
