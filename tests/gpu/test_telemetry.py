@@ -106,15 +106,17 @@ def test_the_setting_by_uuid_and_the_empty_setting(busy: tuple[int, str]) -> Non
         ticks: list[Tick] = []
         with Sampling(busy[0], 0.1, ticks.append, SamplingOptions(visible=setting)):
             until(lambda ticks=ticks: any(tick.gpu and tick.gpu.fresh for tick in ticks))  # type: ignore[misc]
-        last = ticks[-1].gpu
-        assert last is not None and len(last.facts) == count
+        # The last tick of all is of the memory limit alone.
+        *_, last = (tick.gpu for tick in ticks if tick.gpu is not None)
+        assert len(last.facts) == count
 
 
 def test_a_tick_stays_cheap(busy: tuple[int, str]) -> None:
     ticks, sampling = sampled(busy[0], 20)
 
     assert sampling.cost.cpu_ms_per_tick is not None and sampling.cost.cpu_ms_per_tick < 20
-    assert len(rows(ticks[-1]).get("processes", [])) >= 1
+    *_, last = (tick for tick in ticks if tick.gpu is not None)
+    assert len(rows(last).get("processes", [])) >= 1
 
 
 def test_watch_gives_a_verdict_on_the_card(busy: tuple[int, str], tmp_path: Path) -> None:
