@@ -230,6 +230,6 @@ def test_the_page_of_a_fix(browser: Browser, tmp_path: Path) -> None:
     assert len(sizes) >= 7 and min(sizes) > 0
     assert len(dict(browser.run(_PAINTED))) == _CHARTS
     browser.click("#language")
-    assert "尝试过的每项措施" in browser.text()
+    assert "尝试过的全部措施" in browser.text()
     assert browser.run(UNTRANSLATED) == []
     assert browser.console() == []
