@@ -188,7 +188,7 @@ def test_the_diff_says_what_it_leaves_and_writes_nothing(tmp_path: Path) -> None
     assert done.returncode == 1 and file.read_text() == text
     assert done.stdout.startswith(b"--- a/train.py\n+++ b/train.py\n@@ ")
     words = done.stderr.decode()
-    assert words.startswith("1 would be fixed in 1 file.\nOnly with --unsafe-fixes, ")
+    assert words.startswith("1 would be fixed in 1 file.\nFixed only with --unsafe-fixes, ")
     assert "SY303" in words and words.index("To be fixed by hand:") < words.index("SY301")
 
 

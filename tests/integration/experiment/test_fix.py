@@ -200,7 +200,7 @@ def test_a_search_that_was_killed_goes_on(project: Path) -> None:
 
     assert "going on with 1 trials" in done.stderr
     assert done.returncode == 1
-    assert "Nothing was kept" in done.stderr
+    assert "No remedy was kept" in done.stderr
     assert len(list(project.glob(".flatout/fix/*"))) == 1
 
 
