@@ -8,7 +8,7 @@ import os
 import re
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -186,24 +186,25 @@ def _show_plan(search: Search, report: RunReport, progress: Progress, looks: Seq
     progress.end()
     screen = progress.screen
     write_stderr(render_plan(search.plan(report), width=screen.width, color=screen.color, unicode=screen.unicode))
-    for notice in _on_written([file for look in looks for file in look.written]):
+    files = [file for look in looks for file in look.written]
+    programs = dict.fromkeys(name for look in looks for name in look.uncontained)
+    for notice in _on_written(files, programs):
         write_stderr(f" {english(notice)}\n")
     return 0
 
 
 def with_written(fix: Fix) -> Fix:
-    return replace(fix, notices=(*fix.notices, *_on_written(fix.written)))
+    return replace(fix, notices=(*fix.notices, *_on_written(fix.written, fix.uncontained)))
 
 
-def _on_written(written: Sequence[str]) -> list[Message | str]:
+def _on_written(files: Sequence[str], programs: Iterable[str]) -> Iterator[Message]:
     """A line on the files that did not go where they always go, and on programs whose files did."""
-    files = [one for one in written if one.startswith("/")]
-    notices: list[Message | str] = [one for one in written if not one.startswith("/")]
     if files:
         first = os.path.relpath(files[0])
         several = message("fix.wrote_files", count=len(files), first=first)
-        notices.insert(0, several if len(files) > 1 else message("fix.wrote_file", first=first))
-    return notices
+        yield several if len(files) > 1 else message("fix.wrote_file", first=first)
+    for program in programs:
+        yield message("fix.uncontained_program", program=program)
 
 
 def _publish(fix: Fix, asked: FixOptions, folder: Path, screen: Terminal) -> int:

@@ -128,6 +128,11 @@ class Recorder:
         os.close(fd)
 
 
+def fact(id: str, **figures: object) -> dict[str, object]:
+    """Something that a person will read, as JSON holds a message: the words for it are on the reader's side."""
+    return {"id": id, "args": figures}
+
+
 class Output(Protocol):
     """Where watchers write: a recording, or nothing where none could be made."""
 

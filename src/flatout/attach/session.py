@@ -20,7 +20,7 @@ from .device_clock import DeviceClock
 from .graph import GraphInspector
 from .patching import hide_from_compiler
 from .phases import Phases
-from .recorder import NoRecording, Output, Recorder
+from .recorder import NoRecording, Output, Recorder, fact
 from .sites import Sites
 from .state import read_rank, read_torch_state
 from .steps import StepWriter
@@ -184,8 +184,9 @@ class Session:
             return
         self.tracer.switch_off()
         try:
-            sys.stderr.write(f"flatout: stopped watching process {os.getpid()} ({type(error).__name__}: {error})\n")
-            self.output().text("notice", f"stopped watching: {type(error).__name__}: {error}")
+            words = f"{type(error).__name__}: {error}"
+            sys.stderr.write(f"flatout: stopped watching process {os.getpid()} ({words})\n")
+            self.output().text("notice", fact("run.stopped_watching", error=words))
             self.uninstall()
         except Exception:
             pass

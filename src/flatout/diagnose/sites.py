@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from flatout.diagnose.ranks import Rank
-from flatout.records.message import Message, message, verbatim
+from flatout.records.message import Message, from_plain, message
 from flatout.records.report import CopySite, LineCost, Location, PauseSite, PhaseShare, StageCost, SyncSite
 from flatout.store.recording import Recording
 
@@ -188,10 +188,10 @@ def stage_notices(ranks: Sequence[Rank]) -> tuple[Message, ...]:
     for rank in ranks[:1]:
         told = _last_told(rank.recording) or {}
         left_out = sorted(told.get("left_out", {}).items())
-        lines += [message("run.stage_left_out", stage=name, why=verbatim(str(why))) for name, why in left_out]
+        lines += [message("run.stage_left_out", stage=name, why=from_plain(why)) for name, why in left_out]
         is_begun = bool(rank.recording.count("stage"))
         lines += [
-            message("run.stages_stopped" if is_begun else "run.stages_not_measured", why=verbatim(str(why)))
+            message("run.stages_stopped" if is_begun else "run.stages_not_measured", why=from_plain(why))
             for why in rank.recording.values("stages_stopped")
         ]
     return tuple(dict.fromkeys(lines))

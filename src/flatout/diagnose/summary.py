@@ -17,7 +17,7 @@ from flatout.diagnose.resources import gpu_use, host_use
 from flatout.diagnose.sites import call_sites, slowest_lines, stage_costs, stage_notices
 from flatout.diagnose.verdict import judge_bound, with_findings
 from flatout.records.evidence import Evidence
-from flatout.records.message import Message, message, restore, verbatim
+from flatout.records.message import Message, from_plain, message, restore, verbatim
 from flatout.records.report import (
     PHASES,
     GpuUse,
@@ -206,9 +206,9 @@ def notices(run: StoredRun, ranks: Sequence[Rank], gpu: GpuUse | None, on_gpu: b
     return tuple(dict.fromkeys(lines))
 
 
-def _recorded(run: StoredRun) -> Iterator[str]:
+def _recorded(run: StoredRun) -> Iterator[Message]:
     for recording in run.recordings:
-        yield from (str(value) for value in recording.values("notice"))
+        yield from map(from_plain, recording.values("notice"))
 
 
 def _broken_off(run: StoredRun, ranks: Sequence[Rank]) -> Iterator[Message]:

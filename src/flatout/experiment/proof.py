@@ -188,6 +188,7 @@ def conclude(bench: Bench, search: Search, report: RunReport, quality: Quality) 
         trials=len(bench.made.all),
         took_s=bench.took_s,
         written=tuple(dict.fromkeys(file for trial in bench.made.all for file in trial.written)),
+        uncontained=tuple(dict.fromkeys(name for trial in bench.made.all for name in trial.uncontained)),
         sources=_sources(search.findings),
         workers=workers_of(bench.made.of(found.profile), search.findings),
         notices=(*pauses, *find_warnings(bench.made.all, found.profile, search.findings)),

@@ -232,6 +232,7 @@ def read_trial(request: Request, place: Path, ended: Exit, ranks: Sequence[Rank]
     losses = tuple(None if one is None else float.fromhex(one) for one in kept.get("losses", ()))
     ending, why = read_ending(ended, StoredRun(place), kept, bool(ranks), losses)
     metrics = _metrics(request.metric, place / OUTPUT)
+    written, programs = _written(scratch / WRITTEN)
     if request.feeds:
         step_s, samples, pause_s = *read_loaders_alone(ranks, in_force_from), ()
         why = why or ("" if step_s else NOT_FED)
@@ -251,7 +252,8 @@ def read_trial(request: Request, place: Path, ended: Exit, ranks: Sequence[Rank]
         host_peak_bytes=report.host.memory_peak if report.host is not None else None,
         metric=metrics[-1] if metrics else None,
         metrics=metrics if (place / OUTPUT).stat().st_size <= OUTPUT_BYTES else (),
-        written=_written(scratch / WRITTEN),
+        written=written,
+        uncontained=programs,
         wall_s=ended.wall_s,
         run=str(place),
         knobs=dict(request.knobs),
@@ -309,14 +311,19 @@ def _metrics(pattern: str | None, output: Path) -> tuple[float, ...]:
         return ()
 
 
-def _written(file: Path) -> tuple[str, ...]:
-    """By the script's own names. What a process beside it has renamed was not noted, but lies there."""
+def _written(file: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Files by the script's own names, and programs that were not contained.
+
+    What a process beside it has renamed was not noted, but lies there.
+    """
     try:
-        noted = [str(json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]
+        facts = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     except OSError:
-        return ()
+        return (), ()
+    noted = [fact["file"] for fact in facts if "file" in fact]
     files = file.parent / MIRROR
     lying = (f"/{path.relative_to(files)}" for path in files.rglob("*") if path.is_file())
     # A checkpoint that we write comes by way of a file of ours.
     names = (target_of(name) for name in chain(noted, lying))
-    return tuple(islice(dict.fromkeys(islice(names, 2 * _MOST_WRITTEN)), _MOST_WRITTEN))
+    files_written = tuple(islice(dict.fromkeys(islice(names, 2 * _MOST_WRITTEN)), _MOST_WRITTEN))
+    return files_written, tuple(dict.fromkeys(fact["program"] for fact in facts if "program" in fact))

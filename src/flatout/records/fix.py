@@ -75,6 +75,8 @@ class Fix:
     took_s: float
     # Files that the script writes: in the trials they went to a scratch folder.
     written: tuple[str, ...] = ()
+    # Programs it starts whose files went where they always go, in the trials too.
+    uncontained: tuple[str, ...] = ()
     # Files of the user's that the findings are in, or have to do with.
     sources: tuple[str, ...] = ()
     # Workers of the training's loader under the profile, as the trials had them; None where it is not about workers.

@@ -41,6 +41,8 @@ class Trial:
     metrics: tuple[float, ...] = ()
     # Files the script wrote, by its own names; they lie in the trial's scratch folder.
     written: tuple[str, ...] = ()
+    # Programs it started whose files went where they always go.
+    uncontained: tuple[str, ...] = ()
     wall_s: float = 0.0
     # Where its recording is.
     run: str = ""

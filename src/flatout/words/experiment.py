@@ -279,6 +279,9 @@ TABLE: dict[str, Words] = {
         "这些都不能安全地写进源码；由措施配置从外部实现",
     ),
     "fix.no_patch": Words("no patch was written: {error}", "没有写补丁：{error}"),
+    "fix.uncontained_program": Words(
+        "started {program}, whose writes are not contained", "启动了 {program}，它写的文件不受隔离"
+    ),
     "fix.wrote_file": Words(
         "what the script writes went to a scratch folder in the trials: {first}",
         "脚本写的文件在试验中进了临时目录：{first}",

@@ -105,6 +105,22 @@ TABLE: dict[str, Words] = {
     "run.imported": Words(
         "imported from a bundle: files that it names are not looked at here", "由打包文件导入：不读取其中提到的文件"
     ),
+    # What a watched process itself noted.
+    "run.stopped_watching": Words("stopped watching: {error}", "已停止监测：{error}"),
+    "stages.compiled": Words("compiled", "已编译"),
+    "stages.torchscript": Words("TorchScript", "TorchScript"),
+    "stages.too_many_modules": Words("too many modules", "模块太多"),
+    "stages.on_device": Words("on {device}", "在 {device} 上"),
+    "stages.on_unknown_device": Words("on an unknown device", "在未知设备上"),
+    "stages.reentrant": Words("checkpointed with use_reentrant=True", "重计算时用了 use_reentrant=True"),
+    "stages.compiler_used": Words(
+        "torch.compile is used, and hooks would disturb it", "用了 torch.compile，钩子会干扰它"
+    ),
+    "stages.none_to_time": Words("no stage of the model can be timed", "模型没有可计时的阶段"),
+    "stages.always_evaluated": Words("there is an evaluation in every step", "每一步里都有评估"),
+    "stages.calls_not_followed": Words("its calls could not be followed", "无法跟踪各阶段的调用"),
+    "stages.run_too_short": Words("the run was too short to sample them", "运行太短，来不及采样"),
+    "stages.failed": Words("{error}", "{error}"),
     # The stages of a model.
     "run.stage_left_out": Words("stages: {stage} left out ({why})", "阶段：不含 {stage}（{why}）"),
     "run.stages_not_measured": Words("stages not measured: {why}", "未测量各阶段：{why}"),

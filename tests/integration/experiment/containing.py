@@ -23,7 +23,7 @@ class Contained:
     stderr: str
     code: int
     written: set[str]
-    sentences: set[str]
+    programs: set[str]
 
 
 def environment(scratch: Path, roots: list[Path]) -> dict[str, str]:
@@ -45,9 +45,9 @@ def run_contained(script: str, work: Path, scratch: Path, *args: str, roots: lis
         check=False,
     )
     notes = scratch / "written.txt"
-    told = {json.loads(line) for line in notes.read_text().splitlines()} if notes.exists() else set()
-    paths = {text for text in told if text.startswith("/")}
-    return Contained(done.stdout, done.stderr, done.returncode, paths, told - paths)
+    told = [json.loads(line) for line in notes.read_text().splitlines()] if notes.exists() else []
+    files, programs = ({fact[kind] for fact in told if kind in fact} for kind in ("file", "program"))
+    return Contained(done.stdout, done.stderr, done.returncode, files, programs)
 
 
 def tree(folder: Path) -> dict[str, tuple[int, int, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import string
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,12 +23,17 @@ def fields(template: str) -> set[str]:
 
 
 def made() -> Iterator[tuple[str, str, frozenset[str] | None]]:
-    """Every `message("id", name=…)` in the source: where, its id, and its arguments unless some come as `**more`."""
+    """Every `message("id", name=…)` in the source: where, its id, and its arguments unless some come as `**more`.
+
+    In the script's process a message is a `fact("id", name=…)`.
+    """
     for file in SRC.rglob("*.py"):
-        if "records.message import" not in (text := file.read_text()):
+        if not re.search(r"records\.message import|recorder import .*\bfact\b", text := file.read_text()):
             continue
         for node in ast.walk(ast.parse(text)):
-            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "message"):
+            if not (
+                isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("message", "fact")
+            ):
                 continue
             where = f"{file.relative_to(SRC)}:{node.lineno}"
             for given in node.args[:1]:

@@ -276,10 +276,10 @@ def end() -> None:
         _trial = None
 
 
-def _note_written(path: str) -> None:
-    """One file a line, by appending: every process of the trial notes for itself."""
+def _note_written(fact: dict[str, str]) -> None:
+    """One file or program a line, by appending: every process of the trial notes for itself."""
     wanted = json.loads(os.environ[VARIABLE])
-    line = json.dumps(path) + "\n"
+    line = json.dumps(fact) + "\n"
     note = os.open(wanted["written"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         os.write(note, line.encode())

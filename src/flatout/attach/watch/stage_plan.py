@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby, pairwise
 from typing import Any
 
+from ..recorder import fact
+
 MOST_STAGES = 12
 _FEW_STAGES = 6  # with fewer, containers are opened
 _DEEPEST = 3
@@ -73,7 +75,7 @@ class Plan:
         self._seen: set[int] = set()
         self._numbers = 0
         self.parts: list[Part] = []
-        self.left_out: dict[str, str] = {}
+        self.left_out: dict[str, dict[str, object]] = {}  # and why, as a fact
         self._total = 1
         self.stages: list[Stage] = []
 
@@ -97,7 +99,7 @@ class Plan:
                     return True
         return False
 
-    def leave_out(self, stage: Stage, why: str) -> None:
+    def leave_out(self, stage: Stage, why: dict[str, object]) -> None:
         self.left_out[stage.name] = why
         self.stages = [other for other in self.stages if other is not stage]
         self.parts = [part for part in self.parts if part not in stage.parts]
@@ -107,16 +109,16 @@ class Plan:
             return  # shared: it has its place already
         self._seen.add(id(module))
         why = self._unfit(module)
-        if why:
+        if why is not None:
             self.left_out[name or type(module).__name__] = why
         else:
             self.parts.append(Part(name, parent, module, depth))
 
-    def _unfit(self, module: Any) -> str | None:
+    def _unfit(self, module: Any) -> dict[str, object] | None:
         if type(module).__name__ == "OptimizedModule" or vars(module).get("_compiled_call_impl") is not None:
-            return "compiled"
+            return fact("stages.compiled")
         if isinstance(module, self._torch.jit.ScriptModule):
-            return "TorchScript"
+            return fact("stages.torchscript")
         return None
 
     def _open_what_deserves_it(self) -> None:
@@ -174,7 +176,7 @@ class Plan:
         while sum(len(group) for group in groups) > _MOST_MEMBERS:
             largest = max(groups, key=len)
             groups.remove(largest)
-            self.left_out[largest[0].name] = "too many modules"
+            self.left_out[largest[0].name] = fact("stages.too_many_modules")
         stages = [Stage(self._numbers + n, group) for n, group in enumerate(groups)]
         self._numbers += len(stages)
         usual = next((stage.device for stage in stages if stage.device is not None), None)
@@ -182,10 +184,12 @@ class Plan:
         for stage in stages:
             # What has no parameters works where the others do.
             stage.device = stage.device or usual
-            if stage.device is not None and stage.device.type in ("cpu", "cuda"):
+            if stage.device is None:
+                self.left_out[stage.name] = fact("stages.on_unknown_device")
+            elif stage.device.type in ("cpu", "cuda"):
                 self.stages.append(stage)
             else:
-                self.left_out[stage.name] = f"on {getattr(stage.device, 'type', 'an unknown device')}"
+                self.left_out[stage.name] = fact("stages.on_device", device=stage.device.type)
 
 
 def group_parts(parts: list[Part]) -> list[list[Part]]:

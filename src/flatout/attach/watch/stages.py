@@ -14,6 +14,7 @@ from typing import Any
 from .. import wire
 from ..context import Context
 from ..patching import guard
+from ..recorder import fact
 from ..tracer import EVAL_CALLED, OPTIMIZER_ENDS, REQUEST_NO_GRAD, clock
 from .stage_plan import Plan, trained_models
 from .stage_sample import Marks, Sample, StageHooks
@@ -60,7 +61,7 @@ class StageWatch:
         self._own_s = self._once_s = self._cost_s = self._step_s = 0.0
         self._last: tuple[int, float] | None = None
         self._off = False
-        self._why = ""
+        self._why: dict[str, object] | None = None
 
     def install(self) -> None:
         context = self._context
@@ -70,7 +71,7 @@ class StageWatch:
         context.at_step_end.append(self._at_step_end)
         context.own_seconds.append(self._take_own_s)
         context.at_fork.append(self._forget)
-        context.at_uninstall.append(lambda: self._stop(""))
+        context.at_uninstall.append(self._stop)
         context.at_finish.append(self._close)
 
     def _make_graphed(self, original: Any) -> Any:
@@ -102,9 +103,7 @@ class StageWatch:
         """Close the sample of this step, perhaps open another for the next; `codes` are the events of the step."""
         begun = clock()
         try:
-            if self._why:
-                self._output().text("stages_stopped", self._why)
-                self._why = ""
+            self._tell_why()
             if not self._off:
                 self._advance(codes, index, begun)
         except Exception as error:
@@ -134,7 +133,7 @@ class StageWatch:
 
     def _open(self, index: int) -> None:
         if _something_is_compiled():
-            self._stop("torch.compile is used, and hooks would disturb it")
+            self._stop(fact("stages.compiler_used"))
             return
         if self._plan is None:
             begun = clock()
@@ -143,7 +142,7 @@ class StageWatch:
             self._tell(self._plan)
             self._once_s = clock() - begun  # no part of what a sample costs
         if not self._plan.stages:
-            self._stop("no stage of the model can be timed")
+            self._stop(fact("stages.none_to_time"))
             return
         self._hooks.open(Sample(index + 1), self._plan.stages)
 
@@ -156,9 +155,7 @@ class StageWatch:
         else:
             self._marks.recycle(sample)
         if self._misses >= _MOST_MISSES:
-            self._stop(
-                "there is an evaluation in every step" if sample.evaluated else "its calls could not be followed"
-            )
+            self._stop(fact("stages.always_evaluated" if sample.evaluated else "stages.calls_not_followed"))
         self._next = index + 1 + int(self._random.random() * 2 * self._steps_between(index))
 
     def _steps_between(self, index: int) -> float:
@@ -183,7 +180,7 @@ class StageWatch:
             calls = [call for call in sample.calls if call.stage is stage]
             if stage.recomputed and any(call.nodes == 0 for call in calls):
                 # Its first pass was without gradients, so nothing tells where its backward is.
-                plan.leave_out(stage, "checkpointed with use_reentrant=True")
+                plan.leave_out(stage, fact("stages.reentrant"))
                 self._tell(plan)
                 continue
             forward_ms = sum(call.forward_ms() for call in calls)
@@ -212,7 +209,12 @@ class StageWatch:
             "stages", {"stages": [stage.describe() for stage in plan.stages], "left_out": plan.left_out}
         )
 
-    def _stop(self, why: str) -> None:
+    def _tell_why(self) -> None:
+        if self._why is not None:
+            self._output().text("stages_stopped", self._why)
+            self._why = None
+
+    def _stop(self, why: dict[str, object] | None = None) -> None:
         """No more samples, and no hook left."""
         if not self._off:
             self._off = True
@@ -221,7 +223,7 @@ class StageWatch:
 
     def _fail(self, error: Exception) -> None:
         try:
-            self._stop(f"{type(error).__name__}: {error}")
+            self._stop(fact("stages.failed", error=f"{type(error).__name__}: {error}"))
         except Exception:
             self._off = True
 
@@ -231,9 +233,8 @@ class StageWatch:
             self._hooks.close()
             self._harvest()
             if not self._off and self._samples < _FEWEST:
-                self._why = "the run was too short to sample them"
-            if self._why:
-                self._output().text("stages_stopped", self._why)
+                self._why = fact("stages.run_too_short")
+            self._tell_why()
         except Exception:
             pass
 

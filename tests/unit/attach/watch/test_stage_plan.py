@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from flatout.attach.recorder import fact
 from flatout.attach.watch.stage_plan import MOST_STAGES, Plan, Stage, trained_models
 
 
@@ -85,7 +86,7 @@ def test_a_long_sequence_is_grouped_too(count: int) -> None:
 def test_more_modules_than_can_be_hooked_are_left_out_and_said_so() -> None:
     plan = planned(Parts(many=nn.ModuleList(blocks(400)), head=Block()))
 
-    assert "too many modules" in plan.left_out.values()
+    assert fact("stages.too_many_modules") in plan.left_out.values()
     assert sum(len(stage.parts) for stage in plan.stages) <= 128
 
 
@@ -117,7 +118,8 @@ def test_the_compiled_and_the_scripted_are_left_out() -> None:
     compiled._compiled_call_impl = print  # type: ignore[assignment]
     plan = planned(Parts(a=OptimizedModule(), b=compiled, c=torch.jit.trace(Block(), torch.ones(1, 8)), d=Block()))
 
-    assert plan.left_out == {"a": "compiled", "b": "compiled", "c": "TorchScript"}
+    compiled, scripted = fact("stages.compiled"), fact("stages.torchscript")
+    assert plan.left_out == {"a": compiled, "b": compiled, "c": scripted}
     assert names(plan) == ["d"]
 
 

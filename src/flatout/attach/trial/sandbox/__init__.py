@@ -28,7 +28,7 @@ _MOST_NOTED = 10_000
 
 
 class Sandbox:
-    def __init__(self, scratch: str, roots: Sequence[str], note: Callable[[str], None]) -> None:
+    def __init__(self, scratch: str, roots: Sequence[str], note: Callable[[dict[str, str]], None]) -> None:
         scratch = os.path.realpath(scratch)
         self._note = note
         self._noted: set[str] = set()
@@ -52,11 +52,11 @@ class Sandbox:
     def _note_write(self, canonical: str) -> None:
         if canonical not in self._noted and len(self._noted) < _MOST_NOTED:
             self._noted.add(canonical)
-            self._send_note(canonical)
+            self._send_note({"file": canonical})
 
-    def _send_note(self, text: str) -> None:
+    def _send_note(self, fact: dict[str, str]) -> None:
         try:
-            self._note(text)
+            self._note(fact)
         except Exception:
             pass  # not worth a training step
 
@@ -64,10 +64,10 @@ class Sandbox:
 _now: Sandbox | None = None
 
 
-def begin(scratch: str, roots: Sequence[str], note: Callable[[str], None]) -> None:
+def begin(scratch: str, roots: Sequence[str], note: Callable[[dict[str, str]], None]) -> None:
     """Contain this process from here on. `roots`: folders of the user's even where they lie in a temporary folder.
 
-    `note` gets each path that is first written or removed, and, as a sentence, each program that is not contained.
+    `note` gets each `{"file": path}` that is first written or removed, and each `{"program": name}` not contained.
     """
     global _now
     if _now is None:

@@ -26,7 +26,7 @@ _CWD, _ENVIRONMENT = 4, 5
 
 
 class Subprocesses:
-    def __init__(self, overlay: Overlay, note: Callable[[str], None]) -> None:
+    def __init__(self, overlay: Overlay, note: Callable[[dict[str, str]], None]) -> None:
         self._overlay = overlay
         self._note = note
         self._told: set[str] = set()
@@ -89,7 +89,7 @@ class Subprocesses:
             name = words[0] if words else None
         if name is not None and name not in self._told and len(self._told) < 100:
             self._told.add(name)
-            self._note(f"started {name}, whose writes are not contained")
+            self._note({"program": name})
 
 
 def find_uncontained_program(words: Sequence[str]) -> str | None:

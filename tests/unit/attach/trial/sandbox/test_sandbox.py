@@ -16,8 +16,8 @@ from flatout.attach.trial import sandbox
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> Iterator[list[str]]:
-    notes: list[str] = []
+def told(tmp_path: Path) -> Iterator[list[dict[str, str]]]:
+    notes: list[dict[str, str]] = []
     (tmp_path / "user").mkdir()
     sandbox.begin(str(tmp_path / "scratch"), [str(tmp_path / "user")], notes.append)
     yield notes
@@ -31,7 +31,7 @@ def test_every_original_is_put_back(tmp_path: Path) -> None:
     closer = tempfile._TemporaryFileCloser  # type: ignore[attr-defined]
     defaults = {name: vars(closer)[name].__defaults__ for name in ("close", "cleanup") if name in vars(closer)}
 
-    sandbox.begin(str(tmp_path / "scratch"), [str(tmp_path)], lambda text: None)
+    sandbox.begin(str(tmp_path / "scratch"), [str(tmp_path)], lambda fact: None)
     during = {name: getattr(os, name) for name in names}
     sandbox.end()
 
@@ -41,14 +41,14 @@ def test_every_original_is_put_back(tmp_path: Path) -> None:
     assert all(vars(closer)[name].__defaults__ == given for name, given in defaults.items())
 
 
-def test_each_path_is_told_once_and_the_user_has_none_of_it(told: list[str], tmp_path: Path) -> None:
+def test_each_path_is_told_once_and_the_user_has_none_of_it(told: list[dict[str, str]], tmp_path: Path) -> None:
     user = tmp_path / "user"
 
     for _ in range(3):
         (user / "a.txt").write_text("a")
     (tmp_path / "temporary.txt").write_text("kept")
 
-    assert told == [f"{user}/a.txt"]
+    assert told == [{"file": f"{user}/a.txt"}]
     assert (user / "a.txt").read_text() == "a"
     sandbox.end()
     assert list(user.iterdir()) == []
@@ -59,7 +59,7 @@ def test_the_scratch_folder_is_not_come_upon(tmp_path: Path) -> None:
     scratch = tmp_path / "user" / ".runs" / "scratch"
     scratch.mkdir(parents=True)
     (tmp_path / "user" / "1.png").write_text("1")
-    sandbox.begin(str(scratch), [str(tmp_path / "user")], lambda text: None)
+    sandbox.begin(str(scratch), [str(tmp_path / "user")], lambda fact: None)
     try:
         (tmp_path / "user" / "2.png").write_text("2")
         found = sorted(path.name for path in (tmp_path / "user").rglob("*"))
@@ -84,7 +84,7 @@ def test_a_note_that_fails_does_not_reach_the_script(tmp_path: Path) -> None:
     assert not (tmp_path / "user").exists()
 
 
-def test_they_pass_for_what_they_stand_for(told: list[str], tmp_path: Path) -> None:
+def test_they_pass_for_what_they_stand_for(told: list[dict[str, str]], tmp_path: Path) -> None:
     class Keeps:
         opens = open
         stats = os.stat
@@ -104,7 +104,7 @@ def test_attributes_changed_by_descriptor_are_those_of_the_mirror(tmp_path: Path
     original = tmp_path / "user.txt"
     original.write_text("1")
     original.chmod(0o644)
-    sandbox.begin(str(tmp_path / "scratch"), [str(original)], lambda text: None)
+    sandbox.begin(str(tmp_path / "scratch"), [str(original)], lambda fact: None)
     try:
         descriptor = os.open(original, os.O_RDONLY)
         os.fchmod(descriptor, 0o600)
@@ -118,7 +118,7 @@ def test_attributes_changed_by_descriptor_are_those_of_the_mirror(tmp_path: Path
     assert original.stat().st_mode & 0o777 == 0o644 and original.stat().st_mtime > 1
 
 
-def test_a_mirror_of_an_earlier_process_is_seen_at_once(told: list[str], tmp_path: Path) -> None:
+def test_a_mirror_of_an_earlier_process_is_seen_at_once(told: list[dict[str, str]], tmp_path: Path) -> None:
     (tmp_path / "user" / "a.txt").write_text("a")
     sandbox.end()
     assert not (tmp_path / "user" / "a.txt").exists()
