@@ -35,11 +35,11 @@ from flatout.experiment.request import Request
 from flatout.experiment.search import Search
 from flatout.experiment.trial_reader import without_long
 from flatout.experiment.turns import Arms
-from flatout.problems.cases import HERE, run
 from flatout.problems.catalogue import problems
 from flatout.records.report import Finding, Gain, RemedyState, RunReport
 from flatout.records.trial import Trial
 from flatout.remedies.catalogue import known
+from tests.cases.evidence import HERE, run
 
 MOST_KEPT = 0.05
 _PLANTED_IN = "gc.defer"

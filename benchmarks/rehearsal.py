@@ -29,7 +29,6 @@ from flatout.experiment.proof import conclude, prove_profile
 from flatout.experiment.request import Request
 from flatout.experiment.search import Search
 from flatout.experiment.sizing import settling
-from flatout.problems.cases import HERE, run
 from flatout.problems.catalogue import problems
 from flatout.records.fix import Fix, Quality
 from flatout.records.report import Finding, Gain, Location, RemedyState, RunReport
@@ -37,6 +36,7 @@ from flatout.records.trial import Trial
 from flatout.remedies.catalogue import known
 from flatout.remedies.loader.probe import DRAWS_OTHERS
 from flatout.words import english
+from tests.cases.evidence import HERE, run
 
 Profile = Mapping[str, Any]
 _CORES = 16

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
+from pathlib import Path
 
 from remedy_pages import remedy_link
 from writing import escaped, fenced, table
 
-from flatout.problems.cases import SourceCase
 from flatout.problems.catalogue import FAMILIES, HEADINGS, IN_RUN, IN_SOURCE, Problem, problems
+
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+
+from tests.cases import cases_of
+from tests.cases.code import SourceCase
 
 _FOLDER = "problems"
 _ALL_HEADINGS = (*HEADINGS, IN_RUN, IN_SOURCE)
@@ -82,7 +88,7 @@ def _page(problem: Problem) -> str:
     if problem.comes_from:
         others = ", ".join(problem_link(code, "") for code in problem.comes_from)
         parts += ["## Not reported beside", f"These explain it away: {others}."]
-    parts += ["## Cases", _run_cases(problem), _source_cases(problem.source_cases)]
+    parts += ["## Cases", _run_cases(problem), _source_cases(cases_of(problem).source)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -109,9 +115,10 @@ def _outside(problem: Problem) -> str:
 
 
 def _run_cases(problem: Problem) -> str:
-    if not problem.cases:
+    cases = cases_of(problem).runs
+    if not cases:
         return ""
-    said = "\n".join(f"- {escaped(case.name).strip()}" for case in problem.cases)
+    said = "\n".join(f"- {escaped(case.name).strip()}" for case in cases)
     return f"Its rule is tested on these runs:\n\n{said}"
 
 

@@ -4,10 +4,11 @@ A problem's module holds
 
 - a docstring: the text of `flatout explain`, under the headings of HEADINGS,
 - `CODE`; its title is in `flatout.words`, in both languages (see `flatout.words.problems`),
-- `in_run(run)`: the findings of a run, and `CASES`: evidence of runs that have it and of runs that must stay quiet,
-- `in_source(code)` and `SOURCE_CASES`: the same for source; one of both sides may be missing,
+- `in_run(run)` and `in_source(code)`: the findings of a run and of source; one of both may be missing,
 - `REMEDY`, if flatout can do something about it from outside,
 - `COMES_FROM`: codes of problems that explain this one away; next to one of them it is not reported.
+
+Runs and code that have it, and such that must stay quiet, are in `tests/cases`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from dataclasses import dataclass
 from functools import cache
 
 from flatout.errors import FlatoutError
-from flatout.problems.cases import Case, SourceCase
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import severity
 from flatout.records.evidence import Evidence
@@ -52,9 +52,7 @@ class Problem:
     remedy: str | None
     comes_from: tuple[str, ...]
     in_run: Callable[[Evidence], Iterable[FoundInRun]] | None
-    cases: tuple[Case, ...]
-    in_source: Callable[[Code], Iterable[FoundInSource]] | None = None
-    source_cases: tuple[SourceCase, ...] = ()
+    in_source: Callable[[Code], Iterable[FoundInSource]] | None
 
     def found_in_run(self, run: Evidence) -> Iterator[Finding]:
         for found in self.in_run(run) if self.in_run is not None else ():
@@ -126,9 +124,7 @@ def _load_family(family: str) -> list[Problem]:
                 remedy=getattr(module, "REMEDY", None),
                 comes_from=tuple(getattr(module, "COMES_FROM", ())),
                 in_run=getattr(module, "in_run", None),
-                cases=tuple(getattr(module, "CASES", ())),
                 in_source=getattr(module, "in_source", None),
-                source_cases=tuple(getattr(module, "SOURCE_CASES", ())),
             )
         )
     return found

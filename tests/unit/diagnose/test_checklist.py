@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from flatout.diagnose.verdict import make_checklist
-from flatout.problems.cases import on_gpu, run
 from flatout.records.evidence import Evidence, Series
 from flatout.records.report import Check
 from flatout.report.terminal import render_checklist
 from flatout.words import english
+from tests.cases.evidence import on_gpu, run
 
 
 def states(evidence: Evidence) -> dict[str, str]:

@@ -11,7 +11,6 @@ import pytest
 
 from flatout.diagnose.source_check import check_project, select_problems
 from flatout.diagnose.source_costs import join_costs
-from flatout.problems.cases import loader, on_gpu, run, worker_cost
 from flatout.records.evidence import Evidence
 from flatout.records.report import (
     CopySite,
@@ -27,6 +26,7 @@ from flatout.records.source import SYNTAX, CheckReport, Measured, Place, SourceF
 from flatout.source.project.loading import load
 from flatout.store.run import StoredRun
 from flatout.words import english
+from tests.cases.evidence import loader, on_gpu, run, worker_cost
 from tests.unit.making import Making
 
 TRAIN = """\

@@ -12,11 +12,11 @@ import pytest
 
 from flatout.diagnose import source_join as merging
 from flatout.diagnose.source_join import join_source, own_files
-from flatout.problems.cases import loader, on_gpu, run
 from flatout.records.evidence import Evidence
 from flatout.records.report import Finding, Gain, LineCost, Location, RemedyState, RunReport
 from flatout.store.run import StoredRun
 from flatout.words import english
+from tests.cases.evidence import loader, on_gpu, run
 from tests.unit.making import Making
 
 OPTIONS = 'parser.add_argument("--num-workers", type=int, default=0)\n'

@@ -15,10 +15,10 @@ from flatout.diagnose.settings import setting_lines
 from flatout.diagnose.source_text import excerpts
 from flatout.diagnose.summary import examine_run
 from flatout.diagnose.timeline import BUCKETS, bucket_starts, make_timeline, peaks
-from flatout.problems.config.loader_settings import CASES
 from flatout.records.report import Location
 from flatout.store.run import StoredRun
 from tests.browser.recorded import STEPS, whole_run
+from tests.cases.config.loader_settings import CASES
 from tests.unit.making import MS, Making, body
 
 

@@ -11,11 +11,12 @@ import jsonschema
 import pytest
 
 from flatout.cli import _group
-from flatout.problems.cases import on_gpu, run
 from flatout.problems.catalogue import FAMILIES, HEADINGS, problems
 from flatout.remedies.catalogue import remedies
 from flatout.report.json import to_json
 from flatout.words.problems import problem_words
+from tests.cases import cases_of
+from tests.cases.evidence import on_gpu, run
 from tests.unit.docs.pages import DOCS, ROOT, site_module, tables, written_pages
 
 WORKLOADS = sorted((DOCS / "workloads").glob("*.md"))
@@ -37,7 +38,7 @@ def test_every_problem_has_its_page_and_its_line_in_the_index(generated: dict[st
         assert [h for h in HEADINGS if f"\n## {h}\n" not in page] == [], problem.code
         assert f"[{problem.code}]({problem.code.lower()}.md)" in index
         assert problem.remedy is None or f"reference/remedies/{problem.remedy}.md" in page
-        assert page.count("\n- ") >= len(problem.cases)
+        assert page.count("\n- ") >= len(cases_of(problem).runs)
 
 
 def test_every_problem_is_on_the_chinese_page(generated: dict[str, str]) -> None:

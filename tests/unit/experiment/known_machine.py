@@ -13,12 +13,12 @@ from flatout.experiment.plan import Wishes
 from flatout.experiment.proof import conclude, prove_profile
 from flatout.experiment.request import Request
 from flatout.experiment.search import Search
-from flatout.problems.cases import run
 from flatout.problems.catalogue import problems
 from flatout.records.fix import Fix, Quality
 from flatout.records.report import Finding, Gain, Location, RemedyState, RunReport
 from flatout.records.trial import Trial
 from flatout.remedies.catalogue import known
+from tests.cases.evidence import run
 
 STEP_S = 0.1
 Truth = Callable[[Mapping[str, Any]], float]

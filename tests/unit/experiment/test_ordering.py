@@ -13,11 +13,11 @@ from flatout.experiment.bench import Settings, take_first_look
 from flatout.experiment.plan import Wishes, finest_first, worth_its_rounding
 from flatout.experiment.request import Request
 from flatout.experiment.search import Search
-from flatout.problems.cases import phases
 from flatout.records.plan import Planned
 from flatout.records.report import GpuUse, RunReport
 from flatout.records.trial import Trial
 from flatout.words import english
+from tests.cases.evidence import phases
 from tests.unit.experiment.known_machine import Turning, found, on_gpu
 
 _PRECISIONS = [Planned(name, True, "numeric", "", "") for name in ("precision.bf16", "precision.tf32")]

@@ -13,10 +13,10 @@ from flatout.errors import FlatoutError
 from flatout.experiment.bench import Bench, Settings, take_first_look
 from flatout.experiment.request import Request
 from flatout.experiment.sizing import Sizes, sizes
-from flatout.problems.cases import run
 from flatout.records.message import message
 from flatout.records.trial import Trial
 from flatout.words import english
+from tests.cases.evidence import run
 from tests.unit.experiment.known_machine import STEP_S, Machine, fixed, found, on_gpu, states
 
 

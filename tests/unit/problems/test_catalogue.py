@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
+import tests.cases
 from flatout.diagnose.findings import find_problems
-from flatout.problems.cases import Case
 from flatout.problems.catalogue import FAMILIES, HEADINGS, IN_RUN, Problem, find_problem, problems
 from flatout.words import english
+from tests.cases import cases_of
+from tests.cases.evidence import Case
 
 _RANGES = dict(zip(FAMILIES, ("IN1", "TR2", "SY3", "HO4", "CO5", "CA6", "ME7", "CF8", "RA9", "MS0"), strict=True))
 _ALL = [pytest.param(problem, id=f"{problem.code}-{problem.slug}") for problem in problems()]
 _CASES = [
     pytest.param(problem, case, id=f"{problem.code}-{case.name.replace(' ', '-')}")
     for problem in problems()
-    for case in problem.cases
+    for case in cases_of(problem).runs
 ]
+
+
+def test_cases_are_of_a_problem() -> None:
+    files = {(path.parent.name, path.stem) for path in Path(tests.cases.__file__).parent.glob("*/*.py")}
+
+    assert files == {(problem.family, problem.slug) for problem in problems()}
 
 
 def test_codes_and_names_are_unique() -> None:
@@ -37,8 +46,8 @@ def test_it_is_documented(problem: Problem) -> None:
 
 @pytest.mark.parametrize("problem", [param for param in _ALL if param.values[0].in_run is not None])  # type: ignore[union-attr]
 def test_it_has_cases_of_both_kinds(problem: Problem) -> None:
-    found = [case for case in problem.cases if case.found]
-    quiet = [case for case in problem.cases if not case.found]
+    found = [case for case in cases_of(problem).runs if case.found]
+    quiet = [case for case in cases_of(problem).runs if not case.found]
 
     assert found and len(quiet) >= 2
     assert all(case.name.startswith("finds it") for case in found)

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from flatout.problems.cases import on_gpu, run
 from flatout.problems.catalogue import problems
 from flatout.problems.compute.device import needed_shares, unit_activity
 from flatout.records.evidence import Evidence, GpuState
 from flatout.records.report import Gain, RunFacts
+from tests.cases.evidence import on_gpu, run
 
 FACTS = RunFacts("run", ("train.py",), 0, 100, 5.5, 1, "NVIDIA H200", "2.11.0", "3.12")
 FIRST = {"convolution_layouts": {"channels_first bfloat16": 1.0}, "convolution_share": 0.96}

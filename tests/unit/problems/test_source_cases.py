@@ -8,19 +8,20 @@ from collections.abc import Iterator
 import pytest
 
 from flatout.diagnose.source_fixes import apply_fixes
-from flatout.problems.cases import SourceCase
 from flatout.problems.catalogue import HEADINGS, IN_SOURCE, Problem, problems
 from flatout.records.source import SourceFinding
 from flatout.source.code import Code
 from flatout.source.project.loading import load_texts
 from flatout.source.syntax.documents import soundness
 from flatout.words import english
+from tests.cases import cases_of
+from tests.cases.code import SourceCase
 
 _SEEN = [problem for problem in problems() if problem.in_source is not None]
 _CASES = [
     pytest.param(problem, case, id=f"{problem.code}-{case.name.replace(' ', '-')}")
     for problem in _SEEN
-    for case in problem.source_cases
+    for case in cases_of(problem).source
 ]
 
 
@@ -32,15 +33,15 @@ def test_there_are_some() -> None:
 def test_it_says_how_it_shows_in_source_if_it_does(problem: Problem) -> None:
     at = problem.text.find(f"\n{IN_SOURCE}: ")
 
-    assert (at > 0) == (problem.in_source is not None) == bool(problem.source_cases)
+    assert (at > 0) == (problem.in_source is not None) == bool(cases_of(problem).source)
     if at > 0:
         assert problem.text.find(f"\n{HEADINGS[1]}: ") < at < problem.text.find(f"\n{HEADINGS[2]}: ")
 
 
 @pytest.mark.parametrize("problem", _SEEN, ids=lambda problem: problem.code)
 def test_it_has_cases_of_both_kinds(problem: Problem) -> None:
-    found = [case for case in problem.source_cases if case.lines]
-    quiet = [case for case in problem.source_cases if not case.lines]
+    found = [case for case in cases_of(problem).source if case.lines]
+    quiet = [case for case in cases_of(problem).source if not case.lines]
 
     assert found and len(quiet) >= 2
     assert all(case.name.startswith("finds it") for case in found)
@@ -63,7 +64,7 @@ def test_its_cases_hold(problem: Problem, case: SourceCase) -> None:
 
 def _with_fixes() -> Iterator[object]:
     for problem in _SEEN:
-        for case in problem.source_cases:
+        for case in cases_of(problem).source:
             found = problem.found_in_source(Code(load_texts(case.files))) if case.lines else ()
             if any(finding.fix is not None for finding in found):
                 yield pytest.param(problem, case, id=f"{problem.code}-{case.name.replace(' ', '-')}")

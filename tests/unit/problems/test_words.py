@@ -14,6 +14,7 @@ from flatout.source.project.loading import load_texts
 from flatout.words import chinese, english
 from flatout.words.problems import problem_words
 from flatout.words.render import tables
+from tests.cases import cases_of
 
 _CHINESE = re.compile("[\u4e00-\u9fff]")
 # What a terminal of 80 columns has room for beside a code.
@@ -48,7 +49,7 @@ def test_settings_it_names_are_those_of_the_english_text(problem: Problem) -> No
 
 
 def _said_of_runs(problem: Problem) -> Iterator[Message | str]:
-    for case in problem.cases:
+    for case in cases_of(problem).runs:
         for finding in problem.found_in_run(case.run) if case.found else ():
             gain = finding.predicted_gain
             yield finding.cause
@@ -56,7 +57,7 @@ def _said_of_runs(problem: Problem) -> Iterator[Message | str]:
 
 
 def _said_of_source(problem: Problem) -> Iterator[Message | str]:
-    for case in problem.source_cases:
+    for case in cases_of(problem).source:
         for finding in problem.found_in_source(Code(load_texts(case.files))) if case.lines else ():
             yield from (words for words in (finding.cause, finding.change) if words is not None)
             yield from (related.words for related in finding.related)

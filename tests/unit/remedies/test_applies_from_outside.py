@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from flatout.problems.cases import run
 from flatout.problems.catalogue import problems
 from flatout.records.report import Finding, Location, RunReport, Snippet, SyncSite
 from flatout.remedies.catalogue import known
 from flatout.words import english
+from tests.cases import cases_of
+from tests.cases.evidence import run
 
 HERE = Location("train.py", 7)
 NAMES = (
@@ -73,7 +74,7 @@ def test_workers_that_were_configured_and_never_arrived_are_brought_where_they_a
     of: str, workers: int | None
 ) -> None:
     (problem,) = (one for one in problems() if one.code == "CF801")
-    (case,) = (one for one in problem.cases if of in one.name)
+    (case,) = (case for case in cases_of(problem).runs if of in case.name)
     report = replace(case.run.report, findings=tuple(problem.found_in_run(case.run)))
 
     answer = known()["loader.workers"].applies(report)

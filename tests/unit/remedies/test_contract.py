@@ -12,11 +12,11 @@ import torch
 from flatout.app.explain import run_explain
 from flatout.attach import imports
 from flatout.attach.patching import Patches
-from flatout.problems.cases import on_gpu, run
 from flatout.problems.catalogue import Problem, problems, problems_of_remedy
 from flatout.records.report import Finding, RunReport
 from flatout.remedies.catalogue import SAFETIES, Remedy, remedies
 from flatout.remedies.site import Refused, Site
+from tests.cases.evidence import on_gpu, run
 
 # Whose attributes remedies replace.
 _OWNERS = (

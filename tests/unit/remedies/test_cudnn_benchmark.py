@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import nn
 
-from flatout.problems.cases import on_gpu, run
 from flatout.problems.catalogue import problems
 from flatout.records.evidence import Configured, Setting
 from flatout.records.report import Location
 from flatout.remedies.catalogue import known
 from flatout.remedies.site import Site
+from tests.cases.evidence import on_gpu, run
 from tests.unit.remedies.applied import applied, reason
 from tests.unit.remedies.training import steps_told_to
 

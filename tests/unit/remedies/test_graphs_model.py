@@ -11,7 +11,6 @@ import torch
 from torch import nn
 
 from flatout.experiment.sizing import warm_up_steps
-from flatout.problems.cases import on_gpu, run
 from flatout.records.message import message
 from flatout.records.report import Finding, GpuUse, PhaseShare, RunReport
 from flatout.remedies.catalogue import known
@@ -19,6 +18,7 @@ from flatout.remedies.compute import graphed_model as graphs
 from flatout.remedies.compute.graphed_model import GraphsWorth, check_module
 from flatout.remedies.site import Refused, Site
 from flatout.words import english
+from tests.cases.evidence import on_gpu, run
 from tests.unit.remedies.applied import applied, reason, site_for
 from tests.unit.remedies.graph_tapes import CpuTapes
 from tests.unit.remedies.training import Net, train

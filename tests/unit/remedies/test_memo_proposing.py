@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from flatout.problems.cases import run
 from flatout.records.report import Finding, Location, RemedyState, RunReport
 from flatout.remedies.catalogue import known
 from flatout.remedies.memo.proposal import module_of
 from flatout.words import english
+from tests.cases.evidence import run
 
 ENGINE = """\
 import torch

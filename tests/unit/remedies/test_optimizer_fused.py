@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from flatout.problems.cases import run
 from flatout.remedies.catalogue import known
 from flatout.words import english
+from tests.cases.evidence import run
 from tests.unit.remedies.applied import applied, live_in_english, site_for
 from tests.unit.remedies.training import Net, steps_told_to, train
 

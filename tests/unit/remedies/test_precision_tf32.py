@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from flatout.problems.cases import on_gpu, run
 from flatout.records.report import GpuUse
 from flatout.remedies.catalogue import known
 from flatout.remedies.site import Refused
+from tests.cases.evidence import on_gpu, run
 from tests.unit.remedies.applied import applied, reason, site_for
 
 

@@ -13,8 +13,8 @@ from flatout.experiment.judge import counted_by, only_feeds
 from flatout.experiment.plan import Wishes, group_remedies, helps_launching, make_plan, switchable
 from flatout.experiment.sizing import settling, waits_an_epoch, warm_up_steps
 from flatout.launch.profile import read_profile
-from flatout.problems.cases import run
 from flatout.remedies.catalogue import known, remedies
+from tests.cases.evidence import run
 
 SRC = Path(__file__).resolve().parents[3] / "src" / "flatout"
 # Where remedies are defined, and where findings and words name them.

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from flatout.problems.cases import run
 from flatout.records.message import message
 from flatout.records.report import Finding, Location, RelatedLine, RunReport
 from flatout.remedies.catalogue import known
 from flatout.words import english
+from tests.cases.evidence import run
 
 _VIEWER = """
 class View:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from flatout.problems.cases import run
 from flatout.records.report import Finding, Location, RelatedLine, Snippet, SourceSide, Unmeasured
 from flatout.records.source import CheckReport, Measured, MeasuredRun, Place, SourceFinding
 from flatout.report import check, check_json
@@ -17,6 +16,7 @@ from flatout.report.check import measured_in_short, measured_in_words
 from flatout.report.layout import Look
 from flatout.report.sarif import check_sarif
 from flatout.report.terminal import render
+from tests.cases.evidence import run
 
 RUN = MeasuredRun("r1", 48.0, "cpu")
 COSTS = Measured("costs", 3.1, 3.1 / 48.0)

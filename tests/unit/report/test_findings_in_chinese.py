@@ -8,12 +8,13 @@ from flatout.problems.catalogue import find_problem
 from flatout.report.html.page import draw_page
 from flatout.report.html.run_page import RunMaterial, run_page
 from flatout.words import chinese, english
+from tests.cases import cases_of
 from tests.unit.report.test_terminal import STARVED
 
 
 def test_a_finding_is_told_in_the_readers_language() -> None:
     problem = find_problem("IN101")
-    (finding, *_) = (found for case in problem.cases if case.found for found in problem.found_in_run(case.run))
+    (finding, *_) = (found for case in cases_of(problem).runs if case.found for found in problem.found_in_run(case.run))
     said = english(finding.cause)
 
     page = draw_page(run_page(RunMaterial(replace(STARVED, findings=(finding,)))), "zh")

@@ -14,8 +14,6 @@ from flatout.experiment.statistics.ceiling import measure_ceiling
 from flatout.experiment.statistics.envelope import judge_envelope
 from flatout.experiment.statistics.identity import judge_identity
 from flatout.experiment.statistics.metric import judge_metric
-from flatout.problems.cases import on_gpu
-from flatout.problems.cases import run as evidence_of
 from flatout.records.report import Cost, Finding, Gain, Grounds, SourceSide, Unmeasured
 from flatout.records.trial import Trial
 from flatout.report.html.fix_page import FixMaterial, fix_page
@@ -23,6 +21,8 @@ from flatout.report.html.page import draw_page, show, show_verdict
 from flatout.report.html.run_page import RunMaterial, run_page
 from flatout.words import chinese, chinese_if_known, english
 from flatout.words.problems import problem_words
+from tests.cases.evidence import on_gpu
+from tests.cases.evidence import run as evidence_of
 from tests.unit.report.test_fix import FIX
 from tests.unit.report.test_html_page import HERE
 from tests.unit.report.test_terminal import STARVED

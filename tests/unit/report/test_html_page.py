@@ -16,13 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flatout.diagnose.verdict import make_checklist
-from flatout.problems.cases import run as evidence_of
 from flatout.records.report import Finding, Gain, LineCost, Location, RemedyState, SourceSide, Unmeasured
 from flatout.records.timeline import Curves, Excerpt, Mark, ProcessUse, SettingLine, StepTimes, Timeline
 from flatout.report.fix import render
 from flatout.report.html.page import draw_page, inert_json, say, show
 from flatout.report.html.run_page import RunMaterial, run_page
 from flatout.words.pages import TABLE
+from tests.cases.evidence import run as evidence_of
 from tests.unit.report.test_fix import FIX
 from tests.unit.report.test_terminal import HEALTHY, STARVED, UNSEEN
 

@@ -26,12 +26,10 @@ from collections.abc import Iterator
 
 from flatout.problems.cadence.pause_costs import exposed_ms, gain_if_rarer, interval_factor, pause_ms, prepared_ms
 from flatout.problems.cadence.pauses import find_checkpoints, how_often
-from flatout.problems.cases import HERE, STEPS, Case, SourceCase, in_each_step, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import WORTH
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
-from flatout.records.report import PauseSite
 from flatout.source.code import Code, call_path
 from flatout.source.syntax.nodes import short_text
 
@@ -71,28 +69,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     )
 
 
-def _saves(count: int, total_s: float) -> tuple[PauseSite, ...]:
-    return (PauseSite(HERE, "save", "checkpoint", count, total_s, 2 * total_s / count),)
-
-
-_MS = {"data": 1.0, "forward": 30.0, "backward": 50.0, "optimizer": 4.0}
-CASES = (
-    Case("finds it when it saves every few steps", run(ms={**_MS, "checkpoint": 15.0}, pauses=_saves(60, 4.5)), True),
-    Case(
-        "finds it when a GPU waits for long saves",
-        run(gpu=on_gpu(), ms={**_MS, "checkpoint": 15.0}, pauses=_saves(10, 4.5)),
-        True,
-    ),
-    Case("quiet when it takes 1%", run(ms={**_MS, "checkpoint": 1.0}, pauses=_saves(10, 0.3)), found=False),
-    Case("quiet when there is only the last one", run(ms=_MS, pauses=_saves(1, 6.0)), found=False),
-    Case(
-        "quiet when short saves hide behind a busy GPU",
-        run(gpu=on_gpu(drained_share=0.0), ms={**_MS, "checkpoint": 10.0}, pauses=_saves(300, 3.0)),
-        found=False,
-    ),
-)
-
-
 def in_source(code: Code) -> Iterator[FoundInSource]:
     for pause in find_checkpoints(code):
         yield FoundInSource(
@@ -102,32 +78,3 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             change=message("ca603.source_change"),
             related=call_path(pause.region),
         )
-
-
-SOURCE_CASES = (
-    in_each_step("finds it when each step saves", 'torch.save(model.state_dict(), "last.pt")  # found'),
-    in_each_step(
-        "finds it when the first rank saves", "if rank == 0:", "    save_checkpoint(model, optimizer)  # found"
-    ),
-    in_each_step("finds it when a model is written as a whole", "model.save_pretrained(folder)  # found"),
-    in_each_step(
-        "finds it when it is done every five steps", "if step % 5 == 0:", "    torch.save(model, path)  # found"
-    ),
-    SourceCase(
-        "finds it when a function of the script's own writes it",
-        "def snapshot(model):\n    torch.save(model.state_dict(), 'last.pt')\n" + STEPS % "snapshot(model)  # found",
-    ),
-    in_each_step("quiet when it is done every thousand steps", "if step % 1000 == 0:", "    torch.save(model, path)"),
-    in_each_step("quiet when it is done for the best", "if loss < best:", "    torch.save(model, path)"),
-    in_each_step("quiet when an interval is set elsewhere", "if should_save(step):", "    torch.save(model, path)"),
-    in_each_step("quiet when a picture is saved", "image.save(path)", "np.save(path, x)"),
-    SourceCase(
-        "quiet when it is once an epoch",
-        (STEPS % "pass").replace("    print(epoch, step)", "    torch.save(model.state_dict(), path)"),
-    ),
-    SourceCase(
-        "quiet when an epoch is one step",
-        "for epoch in range(99):\n    criterion(model(x), y).backward()\n    optimizer.step()\n"
-        "    torch.save(model, path)\n",
-    ),
-)

@@ -22,7 +22,6 @@ When it is fine: the steps are long, or the GPU is busy meanwhile.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from flatout.problems.cadence.pause_costs import (
     exposed_ms,
@@ -34,12 +33,10 @@ from flatout.problems.cadence.pause_costs import (
     printed_ms,
 )
 from flatout.problems.cadence.pauses import find_printed_lines
-from flatout.problems.cases import HERE, STEPS, Case, SourceCase, in_each_step, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource, step_of
 from flatout.problems.prediction import WORTH
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
-from flatout.records.report import LineCost, Location, PauseSite
 from flatout.source.code import Code, call_path
 from flatout.source.syntax.nodes import short_text
 
@@ -77,40 +74,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     )
 
 
-def _seen(text: str, ms: float, step_ms: float = 10.0) -> dict[str, Any]:
-    line = LineCost(HERE, "train", "other", ms / step_ms, ms)
-    return {"all_lines": (line,), "source": {(HERE.file, HERE.line): text}}
-
-
-_BAR = (PauseSite(Location("train.py", 7), "train", "logging", 300, 0.3, 0.01),)
-_MS = {"data": 0.5, "forward": 3.0, "backward": 4.0, "optimizer": 1.0, "other": 1.5}
-CASES = (
-    Case(
-        "finds it when each step prints",
-        run(ms=_MS, **_seen('print(f"{step} {loss.item():.4f}", flush=True)', 1.4)),
-        True,
-    ),
-    Case(
-        "finds it when a bar is redrawn each step",
-        run(
-            ms={**_MS, "other": 0.1, "logging": 1.0},
-            pauses=_BAR,
-            source={("train.py", 7): "pbar.set_postfix(loss=loss.item())"},
-        ),
-        found=True,
-    ),
-    Case("quiet when it takes 1%", run(ms=_MS, **_seen("print(step, loss.item())", 0.1)), found=False),
-    Case(
-        "quiet when what is printed is what takes long", run(ms=_MS, **_seen("print(score(model))", 1.4)), found=False
-    ),
-    Case(
-        "quiet when a busy GPU hides it",
-        run(gpu=on_gpu(drained_share=0.0), ms=_MS, **_seen("print(step)", 1.4)),
-        found=False,
-    ),
-)
-
-
 def in_source(code: Code) -> Iterator[FoundInSource]:
     for pause in find_printed_lines(code):
         yield FoundInSource(
@@ -120,24 +83,3 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             change=message("ca605.source_change"),
             related=call_path(pause.region),
         )
-
-
-SOURCE_CASES = (
-    in_each_step("finds it when each step prints", "print(epoch, step)  # found"),
-    in_each_step("finds it when each step is logged", "logger.info('step %d', step)  # found"),
-    in_each_step("finds it when the first rank prints", "if dist.get_rank() == 0:", "    print(step)  # found"),
-    in_each_step("finds it when lines go past the progress bar", "tqdm.write(str(step))  # found"),
-    in_each_step("quiet when it is done every ten steps", "if step % 10 == 0:", "    print(step)"),
-    in_each_step("quiet when a setting asks for it", "if args.talk:", "    print(step)"),
-    in_each_step("quiet when something is wrong", "if len(x) == 0:", "    print('empty')"),
-    in_each_step("quiet when it is a progress bar", "bar.set_postfix(step=step)", "bar.update(1)"),
-    in_each_step("quiet when it goes to a file", "print(step, file=log)", "handle.write('x')"),
-    SourceCase(
-        "quiet when it is said as a wait for the device",
-        (STEPS % "print(step, loss.item())").replace("model(x)", "model(x.cuda())"),
-    ),
-    SourceCase(
-        "quiet when a turn is an episode",
-        "for episode in range(9):\n    play(env)\n    loss.backward()\n    optimizer.step()\n    print(episode)\n",
-    ),
-)

@@ -22,12 +22,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cases import Case, on_gpu, run
 from flatout.problems.compute.device import is_gpu_bound
 from flatout.problems.found import FoundInRun
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
-from flatout.records.report import Gain, GpuUse
+from flatout.records.report import Gain
 
 CODE = "CO505"
 REMEDY = "batch.size"
@@ -63,16 +62,3 @@ def _gain(active: float, times: int) -> Gain:
     mid = times / (1 + (times - 1) * active)
     method = message("co505.gain", times=times, longer=1 + (times - 1) * active)
     return Gain(low=1 + 0.4 * (mid - 1), mid=1 + 0.7 * (mid - 1), high=mid, method=method)
-
-
-def _case(name: str, found: bool, gpu: GpuUse) -> Case:
-    return Case(name, run(gpu=gpu), found)
-
-
-CASES = (
-    _case("finds it when a busy GPU uses a few of its parts", True, on_gpu(sm_active=0.12, tensor_active=0.01)),
-    _case("quiet when the GPU is well used", False, on_gpu(sm_active=0.6)),
-    _case("quiet when the host is too slow to launch", False, on_gpu(sm_active=0.12, drained_share=0.8)),
-    _case("quiet when it starves", False, on_gpu(sm_active=0.12, starved_share=0.4)),
-    _case("quiet when nobody counted", False, on_gpu(sm_active=None)),
-)

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cases import Case, on_gpu, run
 from flatout.problems.compute.device import is_gpu_bound
 from flatout.problems.found import FoundInRun
 from flatout.problems.prediction import by_step
@@ -80,15 +79,3 @@ def _gain(run: Evidence, worst: GpuState) -> Gain | None:
     after_ms = run.step_ms - min(saved_ms, 0.9 * run.step_ms)
     method = message("co504.gain", best_clock_mhz=worst.best_clock_mhz, clock_mhz=worst.slowed_clock_mhz)
     return by_step(run, 0.5 * (run.step_ms + after_ms), after_ms, after_ms, method)
-
-
-def _gpu(throttled: dict[str, float], clock_mhz: float = 1200.0) -> tuple[GpuState, ...]:
-    return (GpuState(0, throttled=throttled, slowed_clock_mhz=clock_mhz, best_clock_mhz=1980.0),)
-
-
-CASES = (
-    Case("finds it when the card is too hot", run(gpu=on_gpu(), gpus=_gpu({"software thermal": 0.8})), found=True),
-    Case("quiet when it is only the power cap", run(gpu=on_gpu(), gpus=_gpu({"power cap": 0.9})), found=False),
-    Case("quiet when it was for a moment", run(gpu=on_gpu(), gpus=_gpu({"hardware thermal": 0.01})), found=False),
-    Case("quiet when nothing holds it down", run(gpu=on_gpu(), gpus=_gpu({})), found=False),
-)

@@ -20,7 +20,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from flatout.problems.cases import SourceCase, cases_in
 from flatout.problems.found import FoundInSource, step_of
 from flatout.problems.host.optimizers import find_updates
 from flatout.records.message import message
@@ -61,28 +60,3 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
 def _captures(region: Region) -> bool:
     """A captured graph writes its gradients to where they were."""
     return "CUDAGraph" in region.module.text or "cuda.graph" in region.module.text
-
-
-_LOOP = """
-for x, y in loader:
-    %s
-    criterion(model(x), y).backward()
-    optimizer.step()
-"""
-_step = cases_in(_LOOP)
-SOURCE_CASES = (
-    _step("finds it when zeros are asked for", "optimizer.zero_grad(set_to_none=False)  # found"),
-    _step("finds it when they are asked for by place", "model.zero_grad(False)  # found"),
-    _step(
-        "finds it in a loop",
-        "for p in model.parameters():  # found",
-        "    if p.grad is not None:",
-        "        p.grad.data.zero_()",
-    ),
-    _step("quiet when gradients are dropped", "optimizer.zero_grad()", "model.zero_grad(set_to_none=True)"),
-    _step("quiet when the loop drops them", "for p in model.parameters():", "    p.grad = None"),
-    _step("quiet when it cannot be told", "optimizer.zero_grad(set_to_none=keep)"),
-    SourceCase(
-        "quiet when a graph was captured", "graph = torch.cuda.CUDAGraph()\n" + _LOOP % "model.zero_grad(False)"
-    ),
-)

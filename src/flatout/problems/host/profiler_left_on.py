@@ -28,12 +28,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from flatout.problems.cases import Case, SourceCase, run
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.host.with_blocks import find_around_training
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
-from flatout.records.report import LineCost, Location
 from flatout.source.code import Code
 from flatout.source.flow.guards import walk_main_path
 from flatout.source.syntax.module import Function, Module, full_name
@@ -68,32 +66,6 @@ def _opens(call: ast.Call, imported: set[str]) -> bool:
     # A switch that is a variable may well be off.
     is_on = given.get("enabled", "True") == "True" and (not first or first == "True")
     return "schedule" not in given and is_on
-
-
-_WITH = """\
-import torch
-
-def train():
-    with torch.profiler.profile(record_shapes=True) as profiler:
-        for batch in loader:
-            loss = model(batch).mean()
-            loss.backward()
-            optimizer.step()
-"""
-_SCHEDULED = _WITH.replace("record_shapes=True", "schedule=torch.profiler.schedule(wait=1, warmup=1, active=3)")
-_BACKWARD = (LineCost(Location("train.py", 7), "train", "backward", 0.5, 50.0),)
-CASES = (
-    Case("finds it when the loop is in a profiler", run(all_lines=_BACKWARD, files={"train.py": _WITH}), found=True),
-    Case("quiet when it has a schedule", run(all_lines=_BACKWARD, files={"train.py": _SCHEDULED}), found=False),
-    Case(
-        "quiet when only something else is in it",
-        run(
-            all_lines=(LineCost(Location("train.py", 30), "train", "backward", 0.5, 50.0),),
-            files={"train.py": _WITH + "\n" * 20},
-        ),
-        found=False,
-    ),
-)
 
 
 # Profilers that are open around a whole training, or in every step of it.
@@ -201,65 +173,3 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             cause=message("ho406.source_cause", profiler=profiler.what),
             change=message("ho406.source_change"),
         )
-
-
-_TRAINED = """
-import cProfile
-import torch
-from torch.profiler import profile
-
-def train(model, loader):
-    with profile(record_shapes=True) as profiler:  # found
-        for step, batch in enumerate(loader):
-            model(batch).backward()
-            optimizer.step()
-"""
-_CALLED = """
-import torch
-
-def train(model, loader):
-    for batch in loader:
-        model(batch).backward()
-        optimizer.step()
-
-def main():
-    with torch.autograd.profiler.emit_nvtx():  # found
-        train(model, loader)
-"""
-_QUIET = _TRAINED.replace("  # found", "")
-SOURCE_CASES = (
-    SourceCase("finds it around a training loop", _TRAINED),
-    SourceCase("finds it around a call that trains", _CALLED),
-    SourceCase(
-        "finds it when Python's profiler stayed", _TRAINED.replace("profile(record_shapes=True)", "cProfile.Profile()")
-    ),
-    SourceCase(
-        "finds it in each step",
-        "import torch\nfor x in loader:\n    with torch.autograd.profiler.profile() as p:  # found\n"
-        "        model(x).backward()\n    optimizer.step()\n",
-    ),
-    SourceCase(
-        "quiet when it has a schedule",
-        _QUIET.replace("record_shapes=True", "schedule=torch.profiler.schedule(wait=1, warmup=1, active=3, repeat=1)"),
-    ),
-    SourceCase(
-        "quiet when a flag asks for it",
-        _CALLED.replace("  # found", "")
-        .replace("    with", "    if args.profile:\n        with")
-        .replace("        train(", "            train("),
-    ),
-    SourceCase(
-        "quiet when a variable switches it",
-        _CALLED.replace("emit_nvtx()", "emit_nvtx(enabled=args.nvtx)").replace("  # found", ""),
-    ),
-    SourceCase(
-        "quiet when it ends after a few steps",
-        _QUIET.replace(
-            "            model(batch)", "            if step == 20:\n                break\n            model(batch)"
-        ),
-    ),
-    SourceCase("quiet when the run is made for it", _QUIET.replace("def train", "def profile_training")),
-    SourceCase(
-        "quiet when a part is only named", _QUIET.replace("profile(record_shapes=True)", "record_function('x')")
-    ),
-)

@@ -27,15 +27,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from flatout.problems.cases import (
-    Case,
-    SourceCase,
-    loader,
-    on_gpu,
-    run,
-    starved_run,
-    worker_cost,
-)
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.hot_lines import place_name
 from flatout.problems.input.crops import Cropped, find_crops
@@ -48,7 +39,7 @@ from flatout.problems.input.throughput import (
 )
 from flatout.records.evidence import Evidence, LoaderUse
 from flatout.records.message import message
-from flatout.records.report import Gain, HostUse, LineCost, Location
+from flatout.records.report import Gain, LineCost, Location
 from flatout.source.code import Code
 from flatout.source.syntax.module import Module
 from flatout.source.training.datasets import Dataset
@@ -128,78 +119,6 @@ def _gain(run: Evidence, use: LoaderUse, wasted: _Wasted) -> Gain | None:
     return gain_by_cheaper(run, use, (left[0], left[1], left[2]), method)
 
 
-_DEAR = loader(cost=worker_cost(fetch_ms_per_sample=12.0, busy_share=0.98))
-_FULL = HostUse(cpu_cores=4.8, memory_peak=8 << 30)
-_EVENTS = """import numpy as np
-SIDE, FRAME = 64, 512
-
-def rates(bits):
-    counts = np.unpackbits(bits, axis=-1)
-    return counts.reshape(8, -1, FRAME, FRAME).astype(np.float32)
-
-class Events:
-    def __getitem__(self, i):
-        frame = rates(np.load(self.paths[i]))
-        top, left = self.draw(FRAME - SIDE), self.draw(FRAME - SIDE)
-        return frame[..., top : top + SIDE, left : left + SIDE]
-"""
-_PICTURES = """from PIL import Image
-import numpy as np
-class Pictures:
-    def __getitem__(self, i):
-        image = Image.open(self.paths[i])
-        pixels = np.asarray(image.convert("RGB"))
-        top, left = self.draw(pixels.shape)
-        return pixels[top : top + 224, left : left + 224]
-"""
-_CROPPED_FIRST = """import numpy as np
-class Events:
-    def __getitem__(self, i):
-        top, left = self.draw()
-        bits = np.load(self.paths[i], mmap_mode="r")[..., top : top + 64, left : left + 64]
-        counts = np.unpackbits(bits, axis=-1)
-        return counts.astype(np.float32)
-"""
-_MOST_OF_IT = _EVENTS.replace("SIDE, FRAME = 64, 512", "FRAME = 512\nSIDE = 480")
-
-
-def _line_costs(*lines: tuple[int, float]) -> tuple[LineCost, ...]:
-    return tuple(LineCost(Location("data.py", line), "rates", "worker", share, 12.1 * share) for line, share in lines)
-
-
-def _at_the_limit(source: str, *lines: tuple[int, float]) -> Evidence:
-    return starved_run(_DEAR, cpus=5.0, host=_FULL, worker_lines=_line_costs(*lines), files={"data.py": source})
-
-
-CASES = (
-    Case(
-        "finds it when whole frames are unpacked for a small crop",
-        _at_the_limit(_EVENTS, (6, 0.5), (5, 0.4)),
-        found=True,
-    ),
-    Case(
-        "quiet when an image file has to be decoded as a whole",
-        _at_the_limit(_PICTURES, (6, 0.9)),
-        found=False,
-    ),
-    Case(
-        "quiet when the crop comes first",
-        _at_the_limit(_CROPPED_FIRST, (6, 0.5), (7, 0.4)),
-        found=False,
-    ),
-    Case(
-        "quiet when nearly all of it is kept",
-        _at_the_limit(_MOST_OF_IT, (7, 0.5), (6, 0.4)),
-        found=False,
-    ),
-    Case(
-        "quiet when nobody waits for it",
-        run(gpu=on_gpu(), loaders=(_DEAR,), worker_lines=_line_costs((6, 0.9)), files={"data.py": _EVENTS}),
-        found=False,
-    ),
-)
-
-
 # Work on every element, which the part that is kept could have had alone.
 _ON_EACH = re.compile(
     r"\.astype\(|\.float\(\)|/ ?255\b|unpackbits|np\.repeat\(|cvtColor|np\.(log|sqrt|power|exp|log1p)\("
@@ -251,34 +170,3 @@ def _is_in(location: Location, dataset: Dataset) -> bool:
         and function.definition.lineno <= location.line <= (function.definition.end_lineno or 0)
         for function in dataset.functions
     )
-
-
-_TRAIN = """
-loader = DataLoader(Events(paths), batch_size=8, num_workers=4)
-for batch in loader:
-    model(batch).backward()
-    optimizer.step()
-"""
-_CUT = "top, left = self.draw()\n        "
-_PART = "frame[top : top + 64, left : left + 64]"
-_WHOLE = """
-class Events(Dataset):
-    def __getitem__(self, i):
-        frame = np.load(self.paths[i])
-        %s
-"""
-SOURCE_CASES = (
-    SourceCase(
-        "finds it when whole frames become floats",
-        _WHOLE % f"frame = frame.astype(np.float32)\n        {_CUT}return {_PART}  # found" + _TRAIN,
-    ),
-    SourceCase(
-        "quiet when the crop comes first",
-        _WHOLE % f"{_CUT}part = {_PART}\n        return part.astype(np.float32) / 255" + _TRAIN,
-    ),
-    SourceCase(
-        "quiet when nothing is done to the whole",
-        _WHOLE % f"{_CUT}return {_PART}" + _TRAIN,
-    ),
-    SourceCase("quiet when nothing is cropped", _WHOLE % "return frame.astype(np.float32) / 255" + _TRAIN),
-)

@@ -22,9 +22,7 @@ reported: what it keeps is not computed again, whatever the rest of a sample cos
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
-from flatout.problems.cases import Case, loader, on_gpu, run, starved_run, worker_cost
 from flatout.problems.found import FoundInRun
 from flatout.problems.input.symptoms import dearest_line, has_stragglers, same_part
 from flatout.problems.input.throughput import (
@@ -40,9 +38,9 @@ from flatout.problems.input.throughput import (
     workers_for,
 )
 from flatout.problems.prediction import by_step, without_waiting_ms
-from flatout.records.evidence import Evidence, LoaderUse, WorkerProcesses
+from flatout.records.evidence import Evidence, LoaderUse
 from flatout.records.message import message
-from flatout.records.report import CopySite, Gain, HostUse, Location, RemedyState
+from flatout.records.report import Gain
 
 CODE = "IN110"
 REMEDY = "loader.cache"
@@ -139,67 +137,3 @@ def _gain(run: Evidence, use: LoaderUse, kept: float) -> Gain | None:
     worst, expected = (_SAME_AT_WORST, _SAME) if same is None else (_SAME * same, same)
     method = message("in110.gain", kept_share=kept, same_share=expected, fetch_ms=cost.fetch_ms_per_sample)
     return by_step(run, step_ms(worst * kept), step_ms(expected * kept), step_ms(kept), method)
-
-
-_DEAR = loader(
-    cost=worker_cost(fetch_ms_per_sample=12.0, busy_share=0.98, samples=9600),
-    processes=WorkerProcesses(cpu_share=0.97),
-    dataset_len=1200,
-)
-_FULL = HostUse(cpu_cores=4.8, memory_peak=8 << 30)
-CASES = (
-    Case(
-        "finds it when all processors decode the same files again",
-        starved_run(_DEAR, cpus=5.0, host=_FULL),
-        found=True,
-    ),
-    Case(
-        "finds it with the part that fits in memory",
-        starved_run(
-            _DEAR,
-            cpus=5.0,
-            host=_FULL,
-            copies=(CopySite(Location("train.py", 12), "train", 1.0, 2.0, 32 * 4e7, 1.0, 1.0),),
-            environment={"memory_bytes": 64 << 30},
-        ),
-        found=True,
-    ),
-    Case(
-        "quiet when there are processors for more workers",
-        starved_run(_DEAR, cpus=16.0),
-        found=False,
-    ),
-    Case(
-        "quiet when every sample was made once",
-        starved_run(
-            loader(
-                cost=worker_cost(fetch_ms_per_sample=12.0, busy_share=0.98),
-                processes=WorkerProcesses(cpu_share=0.97),
-            ),
-            cpus=5.0,
-            host=_FULL,
-        ),
-        found=False,
-    ),
-    Case(
-        "quiet when the script keeps them with flatout.cached",
-        starved_run(replace(_DEAR, settings={**_DEAR.settings, "dataset": f"flatout.{_CACHED}"}), cpus=5.0, host=_FULL),
-        found=False,
-    ),
-    Case(
-        "quiet under the remedy that keeps them",
-        starved_run(_DEAR, cpus=5.0, host=_FULL, remedies=(RemedyState(REMEDY, "lossless", {}, "applied"),)),
-        found=False,
-    ),
-    Case(
-        "finds it when the remedy was refused",
-        starved_run(
-            _DEAR,
-            cpus=5.0,
-            host=_FULL,
-            remedies=(RemedyState(REMEDY, "lossless", {}, "refused", "samples are random"),),
-        ),
-        found=True,
-    ),
-    Case("quiet when the samples come in time", run(gpu=on_gpu(), loaders=(_DEAR,), cpus=5.0), found=False),
-)

@@ -22,7 +22,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from flatout.problems.cases import Case, loader, on_gpu, run, starved_run, worker_cost
 from flatout.problems.found import FoundInRun
 from flatout.problems.hot_lines import place_name, text_at
 from flatout.problems.input.symptoms import is_storage_bound, sample_lines
@@ -34,7 +33,7 @@ from flatout.problems.input.throughput import (
 )
 from flatout.records.evidence import Evidence, LoaderUse
 from flatout.records.message import message
-from flatout.records.report import Gain, HostUse, LineCost, Location
+from flatout.records.report import Gain, LineCost
 
 CODE = "IN114"
 # Calls that open and read one file of raw or pickled data. Decoders of images are none: they work on what they read.
@@ -100,44 +99,3 @@ def _gain(run: Evidence, use: LoaderUse, opening_ms: float) -> Gain | None:
     worst, expected, best = (work_ms * (1 - part * (1 - left)) for left in (_LEFT_AT_WORST, _LEFT, _LEFT_AT_BEST))
     method = message("in114.gain", opening_share=part, left_share=_LEFT)
     return gain_by_cheaper(run, use, (worst, expected, best), method)
-
-
-_DEAR = loader(cost=worker_cost(fetch_ms_per_sample=1.5, busy_share=0.98), batch_size=256)
-_AT = Location("data.py", 12)
-
-
-def _run_reading(text: str, size: float | None, share: float = 0.8, ms: float = 1.3) -> Evidence:
-    return starved_run(
-        _DEAR,
-        samples=256.0,
-        cpus=5.0,
-        host=HostUse(cpu_cores=4.8, memory_peak=8 << 30),
-        worker_lines=(LineCost(_AT, "__getitem__", "worker", share, ms),),
-        source={("data.py", 12): text},
-        file_bytes=size,
-    )
-
-
-CASES = (
-    Case(
-        "finds it when every sample is a file of four kilobytes",
-        _run_reading("x = torch.from_numpy(np.load(self.paths[i]))", 4096.0),
-        found=True,
-    ),
-    Case("quiet when the files are large", _run_reading("x = np.load(self.paths[i])", 3e6), found=False),
-    Case("quiet when their size is not known", _run_reading("x = np.load(self.paths[i])", None), found=False),
-    Case(
-        "quiet when images are decoded", _run_reading("x = Image.open(self.paths[i]).convert('RGB')", 9e4), found=False
-    ),
-    Case("quiet when it reads at full speed", _run_reading("x = np.load(self.paths[i])", 2.5e5, ms=1.0), found=False),
-    Case(
-        "quiet when other lines take the time",
-        _run_reading("x = np.load(self.paths[i])", 4096.0, 0.2, 0.3),
-        found=False,
-    ),
-    Case(
-        "quiet when the samples come in time",
-        run(gpu=on_gpu(), loaders=(_DEAR,), source={("data.py", 12): "np.load(p)"}, file_bytes=4096.0),
-        found=False,
-    ),
-)

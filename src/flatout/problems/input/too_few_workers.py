@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cases import EMPTY_QUEUE, STARVED, STARVED_MS, Case, loader, on_gpu, run, starved_run, worker_cost
 from flatout.problems.found import FoundInRun
 from flatout.problems.hot_lines import place_name
 from flatout.problems.input.symptoms import dearest_line, has_missing_workers, has_stragglers, is_storage_bound
@@ -35,9 +34,8 @@ from flatout.problems.input.throughput import (
     workers_for,
 )
 from flatout.problems.prediction import without_waiting_ms
-from flatout.records.evidence import Evidence, Waiting, WorkerProcesses
+from flatout.records.evidence import Evidence
 from flatout.records.message import Message, message, verbatim
-from flatout.records.report import HostUse
 
 CODE = "IN102"
 REMEDY = "loader.workers"
@@ -98,43 +96,3 @@ def _set_by(run: Evidence, workers: int) -> Message | None:
         base_value=base.value,
         base_place=place_name(base.location),
     )
-
-
-_TWO = loader(
-    num_workers=2,
-    cost=worker_cost(workers=2, fetch_ms_per_sample=6.0, busy_share=0.98, queue_depth=0.1),
-    processes=WorkerProcesses(cpu_share=0.97),
-)
-CASES = (
-    Case(
-        "finds it when a GPU waits for two busy workers",
-        starved_run(_TWO),
-        found=True,
-    ),
-    Case(
-        "finds it on a CPU with processors to spare",
-        run(loaders=(_TWO,), ms=STARVED_MS, waiting=EMPTY_QUEUE, cpus=8.0),
-        found=True,
-    ),
-    Case(
-        "quiet when every processor is at work",
-        starved_run(_TWO, cpus=3.0, host=HostUse(cpu_cores=2.9)),
-        found=False,
-    ),
-    Case(
-        "quiet when the workers have time left and wait for something else",
-        starved_run(loader(cost=worker_cost(fetch_ms_per_sample=1.0, busy_share=0.1))),
-        found=False,
-    ),
-    Case(
-        "quiet when the waits are those of each epoch's first batch",
-        run(
-            gpu=STARVED,
-            loaders=(_TWO,),
-            ms=STARVED_MS,
-            waiting=Waiting(0.1, 500.0, rest_ms=1.0, median_ms=1.0, empty_share=0.0, ready_ms=1.0),
-        ),
-        found=False,
-    ),
-    Case("quiet when the batches are there in time", run(gpu=on_gpu(), loaders=(_TWO,)), found=False),
-)

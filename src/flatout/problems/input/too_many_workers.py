@@ -25,13 +25,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from flatout.problems.cases import Case, SourceCase, loader, on_gpu, run, worker_cost
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.input.throughput import BUSY, batch_ms, busy_share, ranks_here, spare_cpus
 from flatout.problems.prediction import by_step, processors_floor_ms, without_waiting_ms
-from flatout.records.evidence import Evidence, LoaderUse, WorkerProcesses
+from flatout.records.evidence import Evidence, LoaderUse
 from flatout.records.message import message, verbatim
-from flatout.records.report import Gain, HostUse
+from flatout.records.report import Gain
 from flatout.source.code import Code
 from flatout.source.syntax.nodes import argument, called_name, short_text
 
@@ -111,58 +110,6 @@ def _gain(run: Evidence, use: LoaderUse, threads: float, workers: int, lost_ms: 
     return by_step(run, cautious_ms, expected_ms, main_ms, method)
 
 
-_MS = {"data": 145.0, "forward": 70.0, "backward": 195.0, "optimizer": 24.0}
-_EACH_MANY = loader(
-    num_workers=32,
-    cost=worker_cost(workers=32, fetch_ms_per_sample=400.0, busy_share=0.99, queue_depth=1.0),
-    processes=WorkerProcesses(cpu_share=0.45, threads=18.0),
-)
-_STARVED = on_gpu(starved_share=0.33, drained_share=0.9, device_ms={"starved": 390.0, "step": 434.0})
-_CROWD = HostUse(cpu_cores=15.0)
-CASES = (
-    Case(
-        "finds it when every worker computes with all processors",
-        run(
-            gpu=_STARVED,
-            loaders=(_EACH_MANY,),
-            ms=_MS,
-            host=_CROWD,
-            main_cpu_share=0.07,
-        ),
-        found=True,
-    ),
-    Case(
-        "finds it on a CPU",
-        run(loaders=(_EACH_MANY,), ms=_MS, host=_CROWD, main_cpu_share=0.07),
-        found=True,
-    ),
-    Case(
-        "quiet when the many workers are idle",
-        run(
-            loaders=(
-                loader(
-                    num_workers=32,
-                    cost=worker_cost(workers=32, busy_share=0.05),
-                    processes=WorkerProcesses(cpu_share=0.02, threads=3.0),
-                ),
-            ),
-            main_cpu_share=0.9,
-        ),
-        found=False,
-    ),
-    Case(
-        "quiet when the training thread has its processor",
-        run(loaders=(_EACH_MANY,), ms=_MS, host=_CROWD, main_cpu_share=0.75),
-        found=False,
-    ),
-    Case(
-        "quiet when the processors are taken by others",
-        run(loaders=(_EACH_MANY,), ms=_MS, host=HostUse(cpu_cores=6.0), main_cpu_share=0.07),
-        found=False,
-    ),
-)
-
-
 _WRITTEN_DOWN = 32
 
 
@@ -202,35 +149,3 @@ def _takes_all(node: ast.expr) -> bool:
     if isinstance(node, ast.Call) and called_name(node) in ("int", "max") and node.args:
         return any(_takes_all(arg) for arg in node.args)
     return isinstance(node, ast.Call) and called_name(node) == "cpu_count" and not node.args
-
-
-_LOOP = """
-for images in loader:
-    model(images.to(device)).backward()
-    optimizer.step()
-"""
-SOURCE_CASES = (
-    SourceCase(
-        "finds it when all processors of the machine are taken",
-        "loader = DataLoader(Images(), 32, num_workers=os.cpu_count())  # found\n" + _LOOP,
-    ),
-    SourceCase(
-        "finds it when twice as many are",
-        "workers = 2 * (multiprocessing.cpu_count() or 1)  # found\n"
-        "loader = DataLoader(Images(), 32, num_workers=workers)\n" + _LOOP,
-    ),
-    SourceCase(
-        "finds it when so many are written down",
-        "loader = DataLoader(Images(), 32, num_workers=48)  # found\n" + _LOOP,
-    ),
-    SourceCase(
-        "quiet when some are left",
-        "loader = DataLoader(Images(), 32, num_workers=os.cpu_count() - 1)\n"
-        "other = DataLoader(Images(), 32, num_workers=os.cpu_count() // 2)\n" + _LOOP,
-    ),
-    SourceCase(
-        "quiet when there is a bound",
-        "loader = DataLoader(Images(), 32, num_workers=min(os.cpu_count(), 8))\n" + _LOOP,
-    ),
-    SourceCase("quiet with a few", "loader = DataLoader(Images(), 32, num_workers=8)\n" + _LOOP),
-)

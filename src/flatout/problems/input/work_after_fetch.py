@@ -29,14 +29,13 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from flatout.problems.cases import Case, SourceCase, cases_in, loader, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource, step_of
 from flatout.problems.hot_lines import host_lines, place_name
 from flatout.problems.input.throughput import batch_ms, computing_share, spare_cpus
 from flatout.problems.prediction import by_sparing_host
 from flatout.records.evidence import Evidence, LoaderUse
 from flatout.records.message import Message, message
-from flatout.records.report import Gain, LineCost, Location
+from flatout.records.report import Gain, LineCost
 from flatout.source.code import Code, call_path
 from flatout.source.syntax.module import Function, Module
 from flatout.source.syntax.nodes import argument, called_name, dotted_name, last_name, names_in, root_name, short_text
@@ -145,58 +144,6 @@ def _span(node: ast.AST) -> set[int]:
     return set(range(first, (getattr(node, "end_lineno", None) or first) + 1))
 
 
-_SOURCE = """import numpy as np
-from torch import nn
-
-def augment(images):
-    return np.fft.irfft2(np.fft.rfft2(images))
-
-class Net(nn.Module):
-    def forward(self, x):
-        return self.head(x * np.sqrt(2))
-
-def smoothed(x):
-    return (x - x.mean()).relu()
-"""
-_FILES = {"train.py": _SOURCE}
-_MS = {"data": 1.0, "h2d": 1.0, "forward": 58.0, "backward": 35.0, "optimizer": 5.0}
-
-
-def _line_costs(line: int, function: str) -> tuple[LineCost, ...]:
-    return (LineCost(Location("train.py", line), function, "forward", 0.4, 40.0),)
-
-
-_DRY = on_gpu(drained_share=0.9, device_ms={"starved": 0.5, "step": 100.0, "forward": 57.0, "backward": 35.0})
-CASES = (
-    Case(
-        "finds it when the loop augments with NumPy",
-        run(ms=_MS, all_lines=_line_costs(5, "augment"), files=_FILES, loaders=(loader(num_workers=2),)),
-        found=True,
-    ),
-    Case(
-        "finds it when a GPU has nothing to do meanwhile",
-        run(gpu=_DRY, ms=_MS, all_lines=_line_costs(5, "augment"), files=_FILES),
-        found=True,
-    ),
-    Case("quiet when the model does it", run(ms=_MS, all_lines=_line_costs(9, "forward"), files=_FILES), found=False),
-    Case(
-        "quiet when it is a loss in torch",
-        run(ms=_MS, all_lines=_line_costs(12, "smoothed"), files=_FILES),
-        found=False,
-    ),
-    Case("quiet when the source is gone", run(ms=_MS, all_lines=_line_costs(5, "augment")), found=False),
-    Case(
-        "quiet when it happens in the loader",
-        run(
-            ms=_MS,
-            all_lines=(LineCost(Location("train.py", 5), "augment", "data", 0.4, 40.0),),
-            files=_FILES,
-        ),
-        found=False,
-    ),
-)
-
-
 def in_source(code: Code) -> Iterator[FoundInSource]:
     for region, call, work in find_host_work(code):
         yield FoundInSource(
@@ -206,41 +153,6 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             related=call_path(region),
         )
 
-
-_STEP = """
-import cv2
-import numpy as np
-from scipy import ndimage
-
-for batch, texts in train_loader:
-    %s
-    output = model(batch.to(device))
-    loss = criterion(output)
-    loss.backward()
-    optimizer.step()
-"""
-
-_case = cases_in(_STEP)
-SOURCE_CASES = (
-    _case(
-        "finds it when pictures are resized",
-        "batch = torch.stack([as_tensor(cv2.resize(one, (224, 224))) for one in batch])  # found",
-    ),
-    _case("finds it when texts become tokens", "batch = tokenizer(texts, padding=True, return_tensors='pt')  # found"),
-    SourceCase(
-        "finds it when the loop goes over a bar",
-        _STEP.replace("for batch in loader:", "bar = tqdm(loader)\nfor batch in bar:")
-        % "batch = tokenizer(texts, padding=True, return_tensors='pt')  # found",
-    ),
-    _case("finds it when the batch goes to NumPy", "batch = torch.from_numpy(augment(batch.numpy()))  # found"),
-    _case("quiet when the device does it", "batch = F.interpolate(batch.to(device), size=224)"),
-    _case("quiet when results are drawn", "if step % 100 == 0:", "    cv2.imwrite(path, cv2.resize(view, (64, 64)))"),
-    _case(
-        "quiet when it needs what the model gave",
-        "distance = ndimage.distance_transform_edt(model(batch).detach().cpu().numpy())",
-    ),
-    _case("quiet when a tensor is only made of an array", "batch = torch.from_numpy(batch)"),
-)
 
 # Work on the fetched batch with libraries of the host, in the thread that trains.
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cases import Case, on_gpu, run
 from flatout.problems.found import FoundInRun
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
@@ -43,14 +42,3 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         change=message("me704.change"),
         predicted_gain=None,
     )
-
-
-def _live(retries: int | None) -> dict[str, object]:
-    return {"torch": {"alloc_retries": retries}, "loaders": [], "optimizers": []}
-
-
-CASES = (
-    Case("finds it when there were retries", run(gpu=on_gpu(), live=_live(12)), found=True),
-    Case("quiet without any", run(gpu=on_gpu(), live=_live(0)), found=False),
-    Case("quiet on a CPU", run(live=_live(None)), found=False),
-)

@@ -19,9 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cases import Case, on_gpu, run
 from flatout.problems.found import FoundInRun
-from flatout.problems.memory.growth import GIB, amount
+from flatout.problems.memory.growth import amount
 from flatout.records.evidence import Evidence, GpuState
 from flatout.records.message import message
 
@@ -58,14 +57,3 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
 
 def _share(state: GpuState) -> float:
     return (state.memory_used_bytes or 0.0) / state.memory_total_bytes if state.memory_total_bytes else 0.0
-
-
-def _gpu(used_gib: float, own_gib: float) -> GpuState:
-    return GpuState(0, memory_total_bytes=80 * GIB, memory_used_bytes=used_gib * GIB, own_memory_bytes=own_gib * GIB)
-
-
-CASES = (
-    Case("finds it when the run fills the device", run(gpu=on_gpu(), gpus=(_gpu(78.5, 78.0),)), found=True),
-    Case("quiet with room to spare", run(gpu=on_gpu(), gpus=(_gpu(60.0, 59.0),)), found=False),
-    Case("quiet when it is not measured", run(gpu=on_gpu(), gpus=(GpuState(0),)), found=False),
-)

@@ -19,12 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cases import CONTAINER, MACHINE, Case, run
 from flatout.problems.found import FoundInRun
 from flatout.problems.memory.growth import amount, memory_limit
-from flatout.records.evidence import Evidence, Series
+from flatout.records.evidence import Evidence
 from flatout.records.message import message
-from flatout.records.report import HostUse
 
 CODE = "ME702"
 COMES_FROM = ("ME705",)
@@ -72,30 +70,3 @@ def _most(run: Evidence, name: str) -> float:
 def _last(run: Evidence, name: str) -> float:
     series = run.series.get(name)
     return series.values[-1] if series is not None and series.values else 0.0
-
-
-def _container(used: float, cache: float) -> dict[str, Series]:
-    return {
-        "cgroup_memory_bytes": Series((0.0, 1.0), (1e9, used)),
-        "cgroup_cache_bytes": Series((0.0, 1.0), (0.0, cache)),
-    }
-
-
-CASES = (
-    Case(
-        "finds it when the processes fill the machine",
-        run(environment=MACHINE, host=HostUse(cpu_cores=4.0, memory_peak=61 << 30)),
-        found=True,
-    ),
-    Case(
-        "finds it when the container is nearly full",
-        run(environment=CONTAINER, series=_container(15.5 * (1 << 30), 1e8)),
-        found=True,
-    ),
-    Case("quiet with room to spare", run(environment=MACHINE), found=False),
-    Case(
-        "quiet when it is the file cache that fills the container",
-        run(environment=CONTAINER, series=_container(15.5 * (1 << 30), 9e9)),
-        found=False,
-    ),
-)

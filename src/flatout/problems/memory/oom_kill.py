@@ -20,10 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cases import CONTAINER, Case, run
 from flatout.problems.found import FoundInRun
 from flatout.problems.memory.growth import amount, memory_limit
-from flatout.records.evidence import Evidence, OomKill
+from flatout.records.evidence import Evidence
 from flatout.records.message import message
 
 CODE = "ME705"
@@ -58,14 +57,3 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         change=_CHANGE[role],
         predicted_gain=None,
     )
-
-
-CASES = (
-    Case(
-        "finds it when a worker was killed",
-        run(environment=CONTAINER, oom_kill=OomKill(1, "worker", 4242, 9e9)),
-        found=True,
-    ),
-    Case("quiet when nothing was killed", run(environment=CONTAINER), found=False),
-    Case("quiet when the count did not move", run(environment=CONTAINER, oom_kill=OomKill(0)), found=False),
-)

@@ -26,10 +26,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import by_step
-from flatout.records.evidence import Evidence, GpuState
+from flatout.records.evidence import Evidence
 from flatout.records.message import message
 from flatout.source.code import Code
 from flatout.source.flow.guards import is_evaluation
@@ -65,29 +64,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         change=message("ra904.change", gpus=len(run.gpus)),
         predicted_gain=gain,
     )
-
-
-def _gpus(*util: float) -> tuple[GpuState, ...]:
-    return tuple(GpuState(number, util_percent=percent) for number, percent in enumerate(util))
-
-
-CASES = (
-    Case(
-        "finds it when four GPUs share one process",
-        run(gpu=on_gpu(), gpus=_gpus(60.0, 35.0, 35.0, 36.0), data_parallel_at=HERE),
-        found=True,
-    ),
-    Case(
-        "quiet when only one GPU is used",
-        run(gpu=on_gpu(), gpus=_gpus(60.0), data_parallel_at=HERE),
-        found=False,
-    ),
-    Case(
-        "quiet when a model is spread over GPUs by hand",
-        run(gpu=on_gpu(), gpus=_gpus(60.0, 35.0)),
-        found=False,
-    ),
-)
 
 
 # Wrapped so that they run on all GPUs as well, but never trained.
@@ -148,31 +124,3 @@ def _evaluates(function: Function) -> bool:
     plain = function.definition
     names = [*function.bindings, *(parameters(plain) if plain is not None else ())]
     return plain is not None and any(map(is_evaluation, names)) and not any("train" in name for name in names)
-
-
-_LOOP = """
-for images, labels in loader:
-    loss = criterion(model(images.cuda()), labels.cuda())
-    loss.backward()
-    optimizer.step()
-"""
-SOURCE_CASES = (
-    SourceCase("finds it around the model", "model = torch.nn.DataParallel(Net()).cuda()  # found\n" + _LOOP),
-    SourceCase(
-        "finds it where there are several GPUs",
-        "from torch.nn import DataParallel\nif torch.cuda.device_count() > 1:\n"
-        "    model = DataParallel(model, device_ids=gpus)  # found\n" + _LOOP,
-    ),
-    SourceCase(
-        "quiet when each GPU has its process",
-        "model = nn.parallel.DistributedDataParallel(Net().cuda(), device_ids=[rank])\n" + _LOOP,
-    ),
-    SourceCase("quiet on one GPU", "model = nn.DataParallel(Net(), device_ids=[0])\n" + _LOOP),
-    SourceCase(
-        "quiet when it evaluates",
-        "def evaluate(model):\n    model = nn.DataParallel(model)\n\nscorer = nn.DataParallel(Scorer()).eval()\n"
-        + _LOOP,
-    ),
-    SourceCase("quiet when it is only asked for", "is_wrapped = isinstance(model, nn.DataParallel)\n" + _LOOP),
-    SourceCase("quiet when nothing trains", "model = nn.DataParallel(Net())\nprint(model(x))\n"),
-)

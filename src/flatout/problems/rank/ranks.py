@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 from flatout.records.evidence import Evidence
 from flatout.records.message import Message, message
-from flatout.records.report import PHASES, RankUse
+from flatout.records.report import RankUse
 
 # Ranks that train together take equally long for a step, whichever is slow.
 _TOGETHER = 0.1
@@ -79,15 +78,3 @@ def typical_ms(values: list[float]) -> float:
 
 def samples_per_step(rank: RankUse) -> float | None:
     return rank.samples_per_s * rank.step_ms * 1e-3 if rank.samples_per_s and rank.step_ms else None
-
-
-def make_rank(number: int, steps: int = 300, samples_per_s: float = 320.0, **ms: float) -> RankUse:
-    """A rank for a case: phases by their milliseconds."""
-    phase_ms = {name: ms.get(name, 0.0) for name in PHASES}
-    return RankUse(number, "host", 100 + number, steps, sum(phase_ms.values()), samples_per_s, phase_ms, ended=True)
-
-
-def two_ranks(**changes: Any) -> tuple[RankUse, RankUse]:
-    """Two ranks alike, the second one changed."""
-    usual: dict[str, Any] = {"data": 1.0, "forward": 30.0, "backward": 60.0, "optimizer": 9.0}
-    return make_rank(0, **usual), make_rank(1, **{**usual, **changes})

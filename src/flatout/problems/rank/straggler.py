@@ -19,10 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cases import Case, on_gpu, run
 from flatout.problems.found import FoundInRun
 from flatout.problems.prediction import by_removing, processors_floor_ms
-from flatout.problems.rank.ranks import Times, all_but, delays_ms, make_rank, name_of, rank_times, two_ranks, typical_ms
+from flatout.problems.rank.ranks import Times, all_but, delays_ms, name_of, rank_times, typical_ms
 from flatout.records.evidence import Evidence
 from flatout.records.message import Message, message
 from flatout.records.report import Location
@@ -108,40 +107,3 @@ def _location(run: Evidence, phase: str, late: Times, rest: list[Times]) -> Loca
     if usual_ms > 0.3 * late.phase_ms.get(phase, 0.0):
         return None
     return next((line.location for line in run.all_lines if line.phase == phase), None)
-
-
-_SLOW = make_rank(1, data=41.0, forward=30.0, backward=20.0, optimizer=9.0)
-_USUAL = make_rank(0, data=1.0, forward=30.0, backward=60.0, optimizer=9.0)
-_MS = {"data": 21.0, "forward": 30.0, "backward": 40.0, "optimizer": 9.0}
-CASES = (
-    Case("finds it when one rank loads slowly", run(ms=_MS, ranks=(_USUAL, _SLOW)), found=True),
-    Case(
-        "finds it by the time on the devices",
-        run(
-            gpu=on_gpu(),
-            ranks=two_ranks(),
-            rank_device_ms=(
-                {"starved": 0.0, "forward": 30.0, "backward": 60.0, "optimizer": 8.0},
-                {"starved": 20.0, "forward": 30.0, "backward": 40.0, "optimizer": 8.0},
-            ),
-        ),
-        found=True,
-    ),
-    Case("quiet when the ranks are alike", run(ranks=two_ranks()), found=False),
-    Case(
-        "quiet when it was slow for a while only",
-        run(ms=_MS, ranks=(_USUAL, _SLOW), rank_parts_ms=(({"data": 1.0},) * 2, ({"data": 81.0}, {"data": 1.0}))),
-        found=False,
-    ),
-    Case("quiet when there is one rank", run(ms=_MS, ranks=(_SLOW,)), found=False),
-    Case(
-        "quiet when processes do not step together",
-        run(ms=_MS, ranks=(_USUAL, make_rank(1, data=80.0, forward=30.0, backward=60.0))),
-        found=False,
-    ),
-    Case(
-        "quiet when it is the evaluation that one rank does for all",
-        run(ms=_MS, ranks=(_USUAL, make_rank(1, data=1.0, eval=40.0, forward=30.0, backward=20.0, optimizer=9.0))),
-        found=False,
-    ),
-)

@@ -20,10 +20,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from operator import itemgetter
 
-from flatout.problems.cases import Case, run
 from flatout.problems.found import FoundInRun
 from flatout.problems.prediction import by_step
-from flatout.problems.rank.ranks import Times, name_of, rank_times, samples_per_step, two_ranks
+from flatout.problems.rank.ranks import Times, name_of, rank_times, samples_per_step
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
 from flatout.records.report import Gain, RankUse
@@ -86,17 +85,3 @@ def _more_ms(busiest: Times, ranks: list[Times]) -> float:
 
     own_ms = busiest.own_ms - sum(rank.own_ms for rank in ranks) / len(ranks)
     return max(0.0, own_ms + max(0.0, more("forward")))
-
-
-_MS = {"data": 1.0, "forward": 30.0, "backward": 60.0, "optimizer": 9.0}
-CASES = (
-    Case(
-        "finds it when one rank has larger batches",
-        run(ms=_MS, ranks=two_ranks(samples_per_s=640.0, forward=55.0, backward=35.0)),
-        found=True,
-    ),
-    Case("finds it when one rank has more steps", run(ms=_MS, ranks=two_ranks(steps=450)), found=True),
-    Case("quiet when they differ by one last batch", run(ms=_MS, ranks=two_ranks(steps=301)), found=False),
-    Case("quiet when they have the same", run(ms=_MS, ranks=two_ranks()), found=False),
-    Case("quiet when there is one rank", run(ms=_MS, ranks=two_ranks()[:1]), found=False),
-)

@@ -22,12 +22,9 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 
-from flatout.problems.cases import Case, loader, run
 from flatout.problems.found import FoundInRun
-from flatout.problems.rank.ranks import two_ranks
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
-from flatout.records.report import HostUse
 
 CODE = "RA903"
 REMEDY = "loader.workers"
@@ -68,23 +65,3 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         change=message("ra903.change", workers=workers),
         predicted_gain=None,
     )
-
-
-CASES = (
-    Case(
-        "finds it when two ranks bring twelve workers each to sixteen processors",
-        run(ranks=two_ranks(), loaders=(loader(num_workers=12),), host=HostUse(cpu_cores=15.5)),
-        found=True,
-    ),
-    Case(
-        "quiet when the processors are not busy",
-        run(ranks=two_ranks(), loaders=(loader(num_workers=12),), host=HostUse(cpu_cores=6.0)),
-        found=False,
-    ),
-    Case("quiet when they fit", run(ranks=two_ranks(), host=HostUse(cpu_cores=15.5)), found=False),
-    Case(
-        "quiet when there is one rank",
-        run(ranks=two_ranks()[:1], loaders=(loader(num_workers=24),), host=HostUse(cpu_cores=15.5)),
-        found=False,
-    ),
-)

@@ -23,12 +23,10 @@ import ast
 import re
 from collections.abc import Iterator
 
-from flatout.problems.cases import HERE, Case, SourceCase, on_gpu, run
 from flatout.problems.found import FoundInRun, FoundInSource, step_of
 from flatout.problems.sync.waits import EXPLICIT, report_waits, sites_of, timed_ms
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
-from flatout.records.report import SyncSite
 from flatout.records.source import Fix
 from flatout.source.code import Code, call_path
 from flatout.source.flow.guards import ProgramPoint
@@ -55,28 +53,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         "sync_ms_per_step": round(wait_ms, 2),
     }
     yield from report_waits(run, "sy303", sites, wait_ms, evidence)
-
-
-_MS = {"data": 1.0, "forward": 30.0, "backward": 20.0, "optimizer": 9.0, "sync": 39.0, "other": 1.0}
-_CALL = SyncSite(HERE, "train", "synchronize", 3.0, 39.0)
-_NOW_AND_THEN = SyncSite(HERE, "train", "synchronize", 0.02, 0.5)
-CASES = (
-    Case(
-        "finds it when a timer synchronizes",
-        run(gpu=on_gpu(util_mean=60.0, drained_share=0.7), ms=_MS, syncs=(_CALL,)),
-        found=True,
-    ),
-    Case(
-        "quiet when the device is busy all the same",
-        run(gpu=on_gpu(drained_share=0.0), ms=_MS, syncs=(_CALL,)),
-        found=False,
-    ),
-    Case(
-        "quiet when it happens once in fifty steps",
-        run(gpu=on_gpu(util_mean=60.0, drained_share=0.7), ms={**_MS, "sync": 0.5}, syncs=(_NOW_AND_THEN,)),
-        found=False,
-    ),
-)
 
 
 # Horovod's optimizer waits for the gradients of other ranks.
@@ -109,40 +85,3 @@ def _fix(region: Region, point: ProgramPoint, call: ast.Call) -> Fix | None:
         return None
     edit = remove_statement(region.module, statement)
     return None if edit is None else Fix(message("fix.delete_call"), (edit,), is_safe=False)
-
-
-_TIMED = """
-def step(batch):
-    torch.cuda.synchronize()  # found
-    began = time.time()
-    model(batch).backward()
-    optimizer.step()
-
-def train(loader):
-    for batch in loader:
-        step(batch)
-"""
-SOURCE_CASES = (
-    SourceCase("finds it in a step that is timed", _TIMED),
-    SourceCase("finds it where nobody looks at a clock", _TIMED.replace("    began = time.time()\n", "")),
-    SourceCase(
-        "quiet when it is done now and then",
-        """
-for i, batch in enumerate(loader):
-    model(batch).backward()
-    optimizer.step()
-    if i % 100 == 0:
-        torch.cuda.synchronize()
-""",
-    ),
-    SourceCase(
-        "quiet when it is before and after the loop",
-        """
-torch.cuda.synchronize()
-for batch in loader:
-    model(batch).backward()
-    optimizer.step()
-torch.cuda.synchronize()
-""",
-    ),
-)

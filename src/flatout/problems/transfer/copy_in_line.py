@@ -27,13 +27,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cases import HERE, Case, on_gpu, run
 from flatout.problems.found import FoundInRun
 from flatout.problems.prediction import by_step
 from flatout.problems.transfer.copies import is_small, list_sites, moving_ms, training_copies
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
-from flatout.records.report import CopySite, RunFacts
 
 CODE = "TR206"
 REMEDY = "transfer.prefetch"
@@ -74,27 +72,3 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         change=message("tr206.change"),
         predicted_gain=gain,
     )
-
-
-_ON_H200 = RunFacts("run", ("train.py",), 0, 300, 30.0, 1, "NVIDIA H200", "2.13.0", "3.12")
-_BUSY = on_gpu(drained_share=0.01)
-_SITE = CopySite(HERE, "train", 1.0, 0.1, 40 * 55e6, 1.0, 1.0)
-_SMALL = CopySite(HERE, "train", 1.0, 0.1, 2 * 55e6, 1.0, 1.0)
-CASES = (
-    Case(
-        "finds it when large batches are copied between the kernels",
-        run(gpu=_BUSY, run=_ON_H200, copies=(_SITE,)),
-        True,
-    ),
-    Case("quiet when there is little to copy", run(gpu=_BUSY, run=_ON_H200, copies=(_SMALL,)), found=False),
-    Case(
-        "quiet when a stream of their own is there for it",
-        run(gpu=_BUSY, run=_ON_H200, copies=(_SITE,), own_stream_copies=frozenset({HERE})),
-        found=False,
-    ),
-    Case(
-        "quiet when the device waits for the host",
-        run(gpu=on_gpu(drained_share=0.6), run=_ON_H200, copies=(_SITE,)),
-        found=False,
-    ),
-)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +14,7 @@ from flatout.records.report import (
     Location,
     Overhead,
     PhaseShare,
+    RankUse,
     RunFacts,
     RunReport,
     Throughput,
@@ -32,65 +32,6 @@ class Case:
     name: str
     run: Evidence
     found: bool
-
-
-@dataclass(frozen=True, slots=True)
-class SourceCase:
-    """Code and the lines of it that have the problem: those that end in `# found`. One text is a `train.py`."""
-
-    name: str
-    code: str | Mapping[str, str]
-
-    @property
-    def files(self) -> dict[str, str]:
-        return {"train.py": self.code} if isinstance(self.code, str) else dict(self.code)
-
-    @property
-    def lines(self) -> set[tuple[str, int]]:
-        return {
-            (file, number)
-            for file, text in self.files.items()
-            for number, line in enumerate(text.splitlines(), start=1)
-            if line.rstrip().endswith("# found")
-        }
-
-
-# A training, into whose step a case puts lines of its own.
-STEPS = """
-import torch, wandb
-from torch.utils.tensorboard import SummaryWriter
-writer = SummaryWriter()
-for epoch in range(9):
-    for step, (x, y) in enumerate(loader):
-        optimizer.zero_grad()
-        loss = criterion(model(x), y)
-        loss.backward()
-        optimizer.step()
-        %s
-    print(epoch, step)
-"""
-
-# Epochs over a loader; a case puts the lines that make it before.
-EPOCHS = """
-for epoch in range(10):
-    for images, labels in loader:
-        loss = criterion(model(images.to(device)), labels.to(device))
-        loss.backward()
-        optimizer.step()
-"""
-
-
-def cases_in(template: str) -> Callable[..., SourceCase]:
-    """Makes cases of a name and lines: these stand in the template in place of its `%s`, indented as that is."""
-    (indent,) = re.findall(r"^( *)%s", template, re.MULTILINE)
-
-    def case(name: str, *lines: str) -> SourceCase:
-        return SourceCase(name, template % f"\n{indent}".join(lines))
-
-    return case
-
-
-in_each_step = cases_in(STEPS)
 
 
 def live_state(optimizers: Sequence[dict[str, Any]] = (), /, **torch: object) -> dict[str, object]:
@@ -208,3 +149,15 @@ EMPTY_QUEUE = Waiting(0.0, None, rest_ms=50.0, median_ms=50.0, empty_share=1.0)
 def starved_run(*loaders: LoaderUse, **changes: Any) -> Evidence:
     """A run whose GPU waits for the batches of this loader half of the time."""
     return run(**{"gpu": STARVED, "loaders": loaders, "ms": STARVED_MS, "waiting": EMPTY_QUEUE, **changes})
+
+
+def make_rank(number: int, steps: int = 300, samples_per_s: float = 320.0, **ms: float) -> RankUse:
+    """A rank for a case: phases by their milliseconds."""
+    phase_ms = {name: ms.get(name, 0.0) for name in PHASES}
+    return RankUse(number, "host", 100 + number, steps, sum(phase_ms.values()), samples_per_s, phase_ms, ended=True)
+
+
+def two_ranks(**changes: Any) -> tuple[RankUse, RankUse]:
+    """Two ranks alike, the second one changed."""
+    usual: dict[str, Any] = {"data": 1.0, "forward": 30.0, "backward": 60.0, "optimizer": 9.0}
+    return make_rank(0, **usual), make_rank(1, **{**usual, **changes})
