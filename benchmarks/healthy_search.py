@@ -101,8 +101,8 @@ class Drawing:
         trial = next(self._left, None)
         if trial is None:
             raise Dry
-        # A nudged one is as fast as any other.
-        return replace(trial, losses=self._others["nudged"].losses) if request.nudged else trial
+        # One with perturbed weights is as fast as any other.
+        return replace(trial, losses=self._others["perturbed"].losses) if request.perturbed else trial
 
     def in_turns(self, trial: Trial) -> dict[str, Trial]:
         """Turns of one of the processes, each round's given to the arms anew. None if there are too few."""

@@ -197,7 +197,7 @@ class Machine:
 
     def _losses(self, request: Request, steps: int) -> Sequence[float]:
         """Curves part a little more with each step unless the script repeats itself."""
-        is_other = request.nudged or request.reseeded or not self._workload.repeats_itself
+        is_other = request.perturbed or request.reseeded or not self._workload.repeats_itself
         is_other = is_other or any(known()[name].safety == "numeric" for name in request.remedies)
         far = 1e-3 if is_other else 0.0
         walk = np.cumsum(self._draw.normal(0, far, steps)) / math.sqrt(max(1, steps))

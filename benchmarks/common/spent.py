@@ -13,7 +13,8 @@ from benchmarks.common.results import table
 from flatout.words import english
 
 # Trials of these arms are the same whatever the script is; all others are remedies.
-_KINDS = ("look", "as it is", "ceiling", "loaders alone", "nudged", "other random numbers", "remedies in turns")
+_CONTROLS = ("perturbed weights", "other random numbers")
+_KINDS = ("look", "as it is", "ceiling", "loaders alone", *_CONTROLS, "remedies in turns")
 _OURS = ("profile", "kept so far", "lossless part")
 _BETWEEN = "between trials"
 

@@ -31,7 +31,7 @@ _WARM_UP = 10
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """`trials` in the order they were made. `others` are one each: the first look, a nudged one, the two ceilings.
+    """`trials` in the order they were made. `others` are one each: the first look, perturbed weights, the two ceilings.
 
     `turns` are of processes in which arms took turns and none had a remedy: seconds a step, by arm and turn.
     """
@@ -82,13 +82,17 @@ def _others(maker: TrialRunner, command: tuple[str, ...]) -> dict[str, Trial]:
     def other(name: str, **asked: Any) -> Trial:
         return _sound(maker(Request(command, name, steps=steps, warm_up=_WARM_UP, **asked)))
 
-    nudged, compute, feed = other("nudged", nudged=2.0**-20), other("compute", replays=8), other("feed", feeds=True)
-    return {"look": look, "nudged": nudged, "compute": compute, "feed": feed}
+    perturbed, compute, feed = (
+        other("perturbed", perturbed=2.0**-20),
+        other("compute", replays=8),
+        other("feed", feeds=True),
+    )
+    return {"look": look, "perturbed": perturbed, "compute": compute, "feed": feed}
 
 
 def _steps(pool: Pool) -> int:
     """As long as a search would make them."""
-    made = [*pool.trials, pool.others["nudged"]]
+    made = [*pool.trials, pool.others["perturbed"]]
     return len(made[0].step_s) + _WARM_UP
 
 

@@ -19,7 +19,7 @@ from flatout.diagnose.comparison import compare_findings, compare_phases, compar
 from flatout.diagnose.ranks import Rank, training_ranks
 from flatout.diagnose.summary import examine_run
 from flatout.errors import FlatoutError
-from flatout.experiment.statistics.ratio import measure_gain, with_interval
+from flatout.experiment.statistics.intervals import measure_gain, with_interval
 from flatout.records.atomic import SHARED, write_atomic
 from flatout.records.comparison import Arm, Compared, Comparison, Gate, Judgement
 from flatout.records.message import Message, message

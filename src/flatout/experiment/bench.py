@@ -14,7 +14,7 @@ from flatout.experiment.judge import is_repeatable, lossless_part, with_enough_l
 from flatout.experiment.plan import Wishes
 from flatout.experiment.request import Request
 from flatout.experiment.sizing import LOOK_WARM_UP, Sizes, sizes, tunes_itself, waits_an_epoch
-from flatout.experiment.statistics.envelope import FEWEST_YARDSTICKS
+from flatout.experiment.statistics.quality import FEWEST_CONTROLS
 from flatout.experiment.trial_store import TrialKey, TrialKind, TrialStore
 from flatout.experiment.turns import ROUNDS, Arms, count_timed_steps, count_turn_steps
 from flatout.records.message import Message, message
@@ -27,7 +27,7 @@ BARE = "as it is"
 KEPT = "kept so far"
 CEILING = "ceiling"
 FEED = "loaders alone"
-PERTURBED = "nudged"
+PERTURBED = "perturbed weights"
 # By a few of float32's last bits.
 LAST_BITS = 2.0**-20
 RESEEDED = "other random numbers"
@@ -220,7 +220,7 @@ class Bench:
     def perturb(self, profile: Mapping[str, Any], by: float) -> None:
         """One more trial whose weights are moved by such a share after its first step."""
         key = TrialKey.of(profile, TrialKind.PERTURBED, by)
-        self.made.add(key, self._timed(profile, PERTURBED, len(self.made.get(key)), LOSSES, nudged=by))
+        self.made.add(key, self._timed(profile, PERTURBED, len(self.made.get(key)), LOSSES, perturbed=by))
 
     def reseed(self, steps: int = 0) -> None:
         """One more of the bare script with other random numbers: what that luck does to the losses."""
@@ -285,7 +285,7 @@ class Bench:
         missing, seen = 1, self.bare_sees(profile)
         if not is_repeatable(bare):
             # Of a script that does not repeat itself it has to be known what it varies by.
-            missing, losses = max(missing, FEWEST_YARDSTICKS - len(with_enough_losses(bare))), max(losses, LOSSES)
+            missing, losses = max(missing, FEWEST_CONTROLS - len(with_enough_losses(bare))), max(losses, LOSSES)
         if seen:
             missing = max(missing, _FEWEST_SEEN - len(self.made.timed({}, seen)))
             losses = max(losses, self.to_see(profile, under={}))

@@ -15,7 +15,7 @@ from typing import Any
 
 from flatout.experiment.bench import BARE, KEPT, LAST_BITS, LOSSES, Bench
 from flatout.experiment.judge import draws_other_numbers, is_repeatable, with_enough_losses
-from flatout.experiment.statistics.envelope import FEWEST_YARDSTICKS, judge_envelope
+from flatout.experiment.statistics.quality import FEWEST_CONTROLS, judge_envelope
 from flatout.records.message import message
 from flatout.records.proof import Envelope
 from flatout.records.trial import Trial
@@ -37,7 +37,7 @@ def make_control_trials(bench: Bench, profile: Mapping[str, Any], reserve_s: flo
     """
     for _ in range(MOST_CONTROLS):
         made = with_enough_losses(bench.made.of(profile))
-        has_time = bench.affords(profile, max(1, FEWEST_YARDSTICKS - len(made)), reserve_s, LOSSES)
+        has_time = bench.affords(profile, max(1, FEWEST_CONTROLS - len(made)), reserve_s, LOSSES)
         if is_repeatable(made):
             if has_time and not bench.made.perturbed(profile, LAST_BITS):
                 bench.perturb(profile, LAST_BITS)
@@ -61,22 +61,22 @@ def check_losses(
     """
     by = 0.0 if any(map(draws_other_numbers, trials)) else coarsest_rounding(trials[0].remedies)
     first = None
-    if not by or len(with_enough_losses(bench.made.perturbed(lossless, by))) < FEWEST_YARDSTICKS:
+    if not by or len(with_enough_losses(bench.made.perturbed(lossless, by))) < FEWEST_CONTROLS:
         first = judge_envelope(own(), trials)
         if not by or first.verdict != "outside":
             return first
-    beside = _nudged(bench, lossless, by, reserve_s)
-    if first is not None and len(beside) < FEWEST_YARDSTICKS:
+    beside = _perturbed(bench, lossless, by, reserve_s)
+    if first is not None and len(beside) < FEWEST_CONTROLS:
         return first
     found = judge_envelope(beside, trials)
     return replace(found, sentence=message("envelope.beside_perturbed", sentence=found.sentence), nudged_by=by)
 
 
-def _nudged(bench: Bench, profile: Mapping[str, Any], by: float, reserve_s: float) -> list[Trial]:
+def _perturbed(bench: Bench, profile: Mapping[str, Any], by: float, reserve_s: float) -> list[Trial]:
     """Made where they are missing and there is time: fewer than two would tell nothing."""
     for _ in range(MOST_CONTROLS):
         made = with_enough_losses(bench.made.perturbed(profile, by))
-        missing = max(1, FEWEST_YARDSTICKS - len(made))
+        missing = max(1, FEWEST_CONTROLS - len(made))
         if len(made) >= MOST_CONTROLS or not bench.affords(profile, missing, reserve_s, LOSSES):
             break
         bench.perturb(profile, by)

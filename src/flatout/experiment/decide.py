@@ -10,7 +10,7 @@ from flatout.experiment.bench import BARE, KEPT, Bench
 from flatout.experiment.control_trials import coarsest_rounding
 from flatout.experiment.judge import counted_by, is_repeatable, lossless_part, refusal
 from flatout.experiment.statistics.ceiling import measure_ceiling
-from flatout.experiment.statistics.decision import BAR, Candidate, is_unsure, judge_candidates, worth_more
+from flatout.experiment.statistics.decision import BAR, Candidate, is_promising, is_unsure, judge_candidates
 from flatout.experiment.statistics.rates import even_out_steps
 from flatout.experiment.turns import (
     Screened,
@@ -50,13 +50,13 @@ def measure_until_sure(
     `is_brief`: what looks like little, and is not sure, may stay so.
     """
     pausing, by = pause_steps(bench, group), coarsest_rounding(one.id for one in group)
-    # Where losses will have to be held against such a rounding, trials that are made anyway serve for that as well.
-    is_yardstick = by and before == lossless_part(before) and not is_repeatable(bench.made.of({}))
+    # Where losses will have to be compared with such a rounding, trials made anyway serve as control trials too.
+    is_control = by and before == lossless_part(before) and not is_repeatable(bench.made.of({}))
 
     def make(profile: Mapping[str, Any]) -> None:
         if profile is after:
             bench.trial(after, arm, again=True)
-        elif is_yardstick and not steps:
+        elif is_control and not steps:
             bench.perturb(before, by)
         else:
             bench.trial(before, KEPT if before else BARE, again=True, losses=steps)
@@ -95,7 +95,7 @@ def _is_open(decision: Decision, is_known: bool) -> bool:
     What the bare script differs by may be far more than what these do: `is_known` says whether they have told.
     """
     gain = decision.gain
-    if worth_more([decision]) or (not is_known and gain is not None and gain.mid > BAR > gain.low):
+    if is_promising(decision) or (not is_known and gain is not None and gain.mid > BAR > gain.low):
         return True
     return decision.judgement == "kept" and gain is not None and gain.trials[1] < 2 and gain.low < _PLENTY
 

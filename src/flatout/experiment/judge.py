@@ -8,8 +8,7 @@ from pathlib import PurePath
 from typing import Any
 
 from flatout.experiment.sizing import tunes_itself
-from flatout.experiment.statistics.envelope import FEWEST_STEPS
-from flatout.experiment.statistics.identity import judge_identity
+from flatout.experiment.statistics.quality import FEWEST_STEPS, judge_identity
 from flatout.records.fix import State, Tried
 from flatout.records.message import Message, message
 from flatout.records.plan import Planned

@@ -20,9 +20,9 @@ from flatout.experiment.judge import (
 from flatout.experiment.search import Search
 from flatout.experiment.statistics.ceiling import training_hours
 from flatout.experiment.statistics.decision import BAR
-from flatout.experiment.statistics.metric import judge_metric
+from flatout.experiment.statistics.intervals import measure_gain
+from flatout.experiment.statistics.quality import judge_metric
 from flatout.experiment.statistics.rates import arm_per_s, common_unit, keep_measured, without_pauses
-from flatout.experiment.statistics.ratio import measure_gain
 from flatout.records.fix import Fix, Quality
 from flatout.records.message import Message, message
 from flatout.records.proof import By, Identity, MeasuredGain, Spread
@@ -67,7 +67,7 @@ def _prove_once(bench: Bench, search: Search) -> Quality:
     if not has_gain(bench, profile):
         search.withdraw(message("tried.withdrawn"))
         return Quality()
-    # The device alone comes before the yardsticks, and the loaders alone where there is time left after them.
+    # The device alone comes before the control trials, and the loaders alone where there is time left after them.
     if has_time := bench.left_s > 0:
         bench.ceiling(profile)
     quality = check_quality(bench, search)
@@ -219,7 +219,7 @@ def check_quality(bench: Bench, search: Search) -> Quality:
     is_identical = same is not None and same.verdict == "identical"
     found = None
     if lossless != profile or not is_identical:
-        make = partial(_yardsticks, bench, search, is_identical)
+        make = partial(_control_trials, bench, search, is_identical)
         found = check_losses(bench, with_enough_losses(after) or after, lossless, make, reserve_s=0.0)
     if settings.metric is None:
         return Quality(same, found)
@@ -235,7 +235,7 @@ def _identity(bench: Bench, lossless: Mapping[str, Any]) -> Identity:
     return compare_bits(bench.made.of({}), bench.trial(lossless, "lossless part"))
 
 
-def _yardsticks(bench: Bench, search: Search, is_identical: bool) -> list[Trial]:
+def _control_trials(bench: Bench, search: Search, is_identical: bool) -> list[Trial]:
     """What the losses are held against; made where they are missing and there is time."""
     if not any(map(draws_other_numbers, bench.made.of(search.found.profile))):
         return make_control_trials(bench, search.lossless() if is_identical else {}, reserve_s=0.0)

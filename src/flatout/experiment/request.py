@@ -48,9 +48,9 @@ class Request:
     replays: int = 0
     # After a few steps the script's loaders run alone, and their batches are what is timed: the other ceiling.
     feeds: bool = False
-    # The weights are moved by this share of themselves after the first step, each trial its own way: a yardstick.
-    nudged: float = 0.0
-    # So many random numbers are drawn after the first step, and all that are drawn later are others: a yardstick.
+    # The weights are moved by this share of themselves after the first step, each trial its own way: a control trial.
+    perturbed: float = 0.0
+    # So many random numbers are drawn after the first step, and all that are drawn later are others: a control trial.
     reseeded: int = 0
     # Profiles that take turns on top of `remedies` within the one process, by name; None is to go without one of those.
     arms: tuple[tuple[str, Mapping[str, Any]], ...] = ()

@@ -143,7 +143,7 @@ class TrialRunner:
             "digest_at": request.digest_at,
             "replay": request.replays,
             "feed": request.feeds,
-            "nudge": (request.nudged, request.repeat),
+            "perturb": (request.perturbed, request.repeat),
             "reseed": request.reseeded,
             "arms": [(name, dict(remedies)) for name, remedies in request.arms],
             "timed": request.timed,

@@ -26,7 +26,6 @@ from flatout.experiment.plan import (
     order_remedies,
     worth_its_rounding,
 )
-from flatout.experiment.sizing import beats_of
 from flatout.experiment.statistics.decision import BAR
 from flatout.experiment.statistics.rates import arm_per_s, keep_measured
 from flatout.experiment.turns import Screened
@@ -70,7 +69,7 @@ class Search:
     def plan(self, report: RunReport) -> Plan:
         self.findings += report.findings
         bench = self._bench
-        bench.sizes = replace(bench.sizes, beats={**bench.sizes.beats, **beats_of(report, bench.sizes.epoch_steps)})
+        bench.sizes = bench.sizes.with_pauses_of(report)
         plan = make_plan(report, self._bench.settings.wishes, self._settled(), self.found.profile)
         for one in plan.left_out:
             self.found.left_out[one.id] = one
@@ -304,7 +303,7 @@ class Search:
         bench, profile = self._bench, trials[0].remedies
         reserve_s = bench.reserve_s(profile)
         if any(map(draws_other_numbers, trials)):
-            # Then the proof needs other yardsticks, and they tell more.
+            # Then the proof needs other control trials, and they tell more.
             reserve_s += MOST_CONTROLS * bench.lasts_s({}, LOSSES)
         lossless = self.lossless()
         found = check_losses(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -48,7 +48,11 @@ class Sizes:
     # Remedies whose first trial has left what later ones would need an epoch for, with their values.
     carried: frozenset[tuple[str, str]] = frozenset()
     # Of remedies that gain in pauses: the steps from one such pause to the next, where that is known.
-    beats: Mapping[str, float] = field(default_factory=dict)
+    pause_intervals: Mapping[str, float] = field(default_factory=dict)
+
+    def with_pauses_of(self, report: RunReport) -> Sizes:
+        found = find_pause_intervals(report, self.epoch_steps)
+        return replace(self, pause_intervals={**self.pause_intervals, **found})
 
     def before(self, profile: Mapping[str, Any]) -> int:
         """Steps before all of a profile is in force and has settled."""
@@ -71,7 +75,8 @@ class Sizes:
 
     def sees(self, profile: Mapping[str, Any]) -> int:
         """Steps that hold enough of the pauses that a profile is about; 0 where it is about none."""
-        return max((round(_PAUSES_SEEN * self.beats[name]) for name in profile if name in self.beats), default=0)
+        intervals = (self.pause_intervals.get(name, 0.0) for name in profile)
+        return max((round(_PAUSES_SEEN * steps) for steps in intervals), default=0)
 
     def most(self, profile: Mapping[str, Any]) -> int:
         return max(self.fewest(profile), self.before(profile) + _MOST)
@@ -123,8 +128,8 @@ def sizes(look: Trial, report: RunReport, affordable_s: float) -> Sizes:
     warm_up = _between(_WARM_UPS, _WARM_UP_S / step_s)
     steps = _between(_FEWEST, _FEWEST_S / step_s)
     epoch_steps = _epoch_steps(report)
-    beats = beats_of(report, epoch_steps)
-    return Sizes(warm_up, steps, window_s, step_s, start_s, epoch_steps, beats=beats)
+    intervals = find_pause_intervals(report, epoch_steps)
+    return Sizes(warm_up, steps, window_s, step_s, start_s, epoch_steps, pause_intervals=intervals)
 
 
 def _step_s(look: Trial) -> float:
@@ -135,7 +140,7 @@ def _step_s(look: Trial) -> float:
     return float(np.mean(np.minimum(own_s, _HELD_UP * np.median(own_s))))
 
 
-def beats_of(report: RunReport, epoch_steps: int | None) -> dict[str, float]:
+def find_pause_intervals(report: RunReport, epoch_steps: int | None) -> dict[str, float]:
     """By remedy. What comes about every step is in any trial."""
     found = {
         remedy.id: float(epoch_steps or 0) for remedy in remedies() if remedy.traits.pauses is Pauses.BETWEEN_EPOCHS

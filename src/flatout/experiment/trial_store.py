@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from flatout.experiment.statistics.calibration import calibrate_near, is_known
+from flatout.experiment.statistics.intervals import calibrate_near, is_known
 from flatout.experiment.statistics.rates import count_alike, even_out_steps
 from flatout.records.proof import By, Spread
 from flatout.records.trial import Trial

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from flatout.attach.trial.screening import TIMED, turn_steps
-from flatout.experiment.statistics.calibration import IN_TURNS
 from flatout.experiment.statistics.decision import BAR, Candidate, judge_candidates
-from flatout.experiment.statistics.ratio import with_interval
+from flatout.experiment.statistics.intervals import IN_TURNS, with_interval
 from flatout.records.message import Message
 from flatout.records.plan import Planned
 from flatout.records.proof import Decision

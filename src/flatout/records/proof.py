@@ -75,11 +75,6 @@ class Decision:
     # Trials of each of the two arms that would probably settle it; 0 where it is settled, None where too many.
     more_trials: int | None = 0
 
-    @property
-    def is_open(self) -> bool:
-        """Whether more trials could still change the judgement."""
-        return self.more_trials is None or self.more_trials > 0
-
 
 @dataclass(frozen=True, slots=True)
 class Identity:

@@ -51,7 +51,7 @@ class Trial:
     # Optimizer steps since the first, when its weights were digested: at the latest when it was stopped.
     steps: int | None = None
     # After how many steps its long ones come again, where other trials of the script say so: set by those who compare.
-    beat: int | None = None
+    period: int | None = None
 
     @property
     def ended_well(self) -> bool:

@@ -46,9 +46,6 @@ TABLE: dict[str, Words] = {
     "decision.failed": Words(
         "{failed} of {trials} trials failed: {ending}", "{trials} 次试验中有 {failed} 次失败：{ending}"
     ),
-    "decision.frees_memory": Words(
-        "frees memory that {remedy} needs; {gain} by itself", "腾出 {remedy} 需要的内存；单独为 {gain}"
-    ),
     "decision.slower": Words("slower: {gain}", "变慢：{gain}"),
     "decision.uncalibrated": Words(
         "{gain}, but too little was run again to know what that is worth", "{gain}，但重复运行太少，无法判断其价值"
@@ -176,7 +173,7 @@ TABLE: dict[str, Words] = {
     "envelope.zero": Words("the loss is zero", "损失为零"),
     "envelope.same": Words("the loss is the same", "损失完全相同"),
     "envelope.needs_perturbed": Words(
-        "the script repeats itself to the bit, so it takes a nudged trial to know what rounding does to it",
+        "the script repeats itself to the bit, so only a trial with perturbed weights tells what rounding does to it",
         "脚本逐位重复自身，要做一次扰动试验才能知道舍入的影响",
     ),
     "envelope.outside": Words(

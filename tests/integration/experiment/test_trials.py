@@ -57,10 +57,11 @@ def test_it_is_stopped_after_its_steps_and_the_same_again_is_bit_for_bit_the_sam
     assert sum(fed.step_s) < sum(plain.step_s)
 
 
-def test_nudged_trials_begin_alike_and_part_each_its_own_way(attempt: Try, plain: Trial) -> None:
-    """By as much as they were nudged by: a thousand times less is a thousand times less to be seen."""
+def test_perturbed_trials_begin_alike_and_part_each_its_own_way(attempt: Try, plain: Trial) -> None:
+    """By as much as they were perturbed by: a thousand times less is a thousand times less to be seen."""
     coarse, other, fine = (
-        attempt(arm="nudged", nudged=by, repeat=repeat) for by, repeat in ((2.0**-9, 0), (2.0**-9, 1), (2.0**-19, 0))
+        attempt(arm="perturbed weights", perturbed=by, repeat=repeat)
+        for by, repeat in ((2.0**-9, 0), (2.0**-9, 1), (2.0**-19, 0))
     )
 
     def parted(left: Trial, right: Trial) -> float:

@@ -36,7 +36,7 @@ def trial(seed: int, step_s: float = 0.03, between: float = 0.01) -> Trial:
 
 @pytest.fixture
 def pool() -> Pool:
-    others = {name: trial(1000 + number) for number, name in enumerate(("look", "nudged", "compute", "feed"))}
+    others = {name: trial(1000 + number) for number, name in enumerate(("look", "perturbed", "compute", "feed"))}
     return Pool("train.py", (0.1,), 300.0, tuple(trial(seed) for seed in range(60)), others)
 
 

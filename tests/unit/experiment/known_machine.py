@@ -61,7 +61,7 @@ class Machine:
         other = len(self.changed & set(request.remedies))
         remedies = known()
         luck = 0.0 if self.repeats else self._luck.normal(0, 1e-6)
-        nudge = request.nudged * (1 + request.repeat) / 10
+        perturbed = request.perturbed * (1 + request.repeat) / 10
         printed = self.quality(request.remedies) + self._luck.normal(0, 0.03)
         return Trial(
             request.arm,
@@ -69,7 +69,7 @@ class Machine:
             "stopped",
             step_s=tuple(step_s.tolist()),
             samples=(8.0,) * count,
-            losses=tuple(2.0 / (1 + step) + other + nudge + luck for step in range(steps)),
+            losses=tuple(2.0 / (1 + step) + other + perturbed + luck for step in range(steps)),
             weights=f"{request.digest_at} {other} {luck}",
             steps=request.digest_at or steps,
             metric=printed if request.metric else None,

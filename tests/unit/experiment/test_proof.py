@@ -48,7 +48,7 @@ def test_a_metric_that_stays_is_said_with_what_could_not_have_been_seen() -> Non
 
 
 def test_a_loss_that_the_proof_finds_outside_undoes_what_is_numeric_only() -> None:
-    """The search has no yardsticks where time is short; the proof has."""
+    """The search has no control trials where time is short; the proof has."""
     machine = Machine(lambda profile: STEP_S / 2.0 ** len(profile))
     machine.changed = {"precision.tf32"}
     machine.looks[""] = found("loader.prefetch", "precision.tf32")

@@ -11,9 +11,7 @@ import pytest
 
 from flatout.diagnose.verdict import make_checklist
 from flatout.experiment.statistics.ceiling import measure_ceiling
-from flatout.experiment.statistics.envelope import judge_envelope
-from flatout.experiment.statistics.identity import judge_identity
-from flatout.experiment.statistics.metric import judge_metric
+from flatout.experiment.statistics.quality import judge_envelope, judge_identity, judge_metric
 from flatout.records.report import Cost, Finding, Gain, Grounds, SourceSide, Unmeasured
 from flatout.records.trial import Trial
 from flatout.report.html.fix_page import FixMaterial, fix_page

@@ -56,8 +56,8 @@ class Trial:
             self._last_step = self._enough_steps
         self._digest_at = int(wanted.get("digest_at") or 0)
         self._weights: list[Any] = []
-        nudge: tuple[float, int] = tuple(wanted.get("nudge") or (0.0, 0))
-        self._nudged_by, self._nudge_draw = nudge
+        perturb: tuple[float, int] = tuple(wanted.get("perturb") or (0.0, 0))
+        self._perturbed_by, self._perturbation = perturb
         self._reseeds = int(wanted.get("reseed") or 0)
         self._replays = int(wanted.get("replay") or 0)
         self._throughput_s = float(wanted.get("seconds") or math.inf) if wanted.get("feed") else 0.0
@@ -130,8 +130,8 @@ class Trial:
     def _after_step(self, optimizer: Any, *_: Any) -> None:
         """After a step of any optimizer. Several that take turns make one step together: the furthest counts."""
         mine = id(optimizer)
-        if mine not in self._optimizers and self._nudged_by:
-            self._nudge(optimizer)
+        if mine not in self._optimizers and self._perturbed_by:
+            self._perturb(optimizer)
         if not self._optimizers and self._reseeds:
             self._reseed()
         self._optimizers[mine] = optimizer
@@ -169,15 +169,15 @@ class Trial:
         session.text("feed", figures)
         self._leave(max(self._taken.values()))
 
-    def _nudge(self, optimizer: Any) -> None:
+    def _perturb(self, optimizer: Any) -> None:
         """Each weight by a share of itself, up or down; by numbers of our own, the script's are not drawn."""
         torch = self._torch
         with torch.no_grad():
             for group in optimizer.param_groups:
                 for weight in group["params"]:
-                    draw = torch.Generator(device=weight.device).manual_seed(weight.numel() + self._nudge_draw)
+                    draw = torch.Generator(device=weight.device).manual_seed(weight.numel() + self._perturbation)
                     signs = torch.empty_like(weight).uniform_(-1.0, 1.0, generator=draw).sign_()
-                    weight.add_(weight * signs, alpha=self._nudged_by)
+                    weight.add_(weight * signs, alpha=self._perturbed_by)
 
     def _reseed(self) -> None:
         """Draw some numbers from every generator that a script's samples and layers draw theirs from."""

@@ -12,9 +12,8 @@ from typing import Literal
 
 import numpy as np
 
-from flatout.experiment.statistics.calibration import calibrate
+from flatout.experiment.statistics.intervals import CONFIDENCE, MOST, calibrate, compare_arms, interval_of_arm
 from flatout.experiment.statistics.rates import arm_per_s, common_unit, keep_measured, units_of
-from flatout.experiment.statistics.ratio import CONFIDENCE, MOST, compare_arms, interval_of_arm
 from flatout.records.message import Message, message
 from flatout.records.proof import By, Ceiling, Hours, Spread, Unit
 from flatout.records.trial import Trial

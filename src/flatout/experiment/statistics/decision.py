@@ -11,10 +11,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from flatout.experiment.statistics.calibration import IN_TURNS, spreads
+from flatout.experiment.statistics.intervals import (
+    CONFIDENCE,
+    IN_TURNS,
+    Comparison,
+    compare_arms,
+    percent,
+    student_quantile,
+    with_interval,
+)
 from flatout.experiment.statistics.rates import FEWEST_STEPS, keep_measured
-from flatout.experiment.statistics.ratio import CONFIDENCE, Comparison, compare_arms, percent, with_interval
-from flatout.experiment.statistics.student import quantile
 from flatout.records.message import Message, message
 from flatout.records.proof import By, Decision, MeasuredGain, Spread
 from flatout.records.trial import WELL, Trial, describe_ending
@@ -35,20 +41,16 @@ class Candidate:
     arm: str
     trials: Sequence[Trial]
     by: By = "blocks"
-    # The remedy that needs the memory this one frees: then it stays whatever it gains itself.
-    frees_memory_for: str | None = None
 
 
 def judge_candidates(
-    before: Sequence[Trial], candidates: Sequence[Candidate], spread: Spread | None = None, looks: int = 1
+    before: Sequence[Trial], candidates: Sequence[Candidate], spread: Spread, looks: int = 1
 ) -> tuple[Decision, ...]:
     """A decision on each candidate, in their order.
 
-    `looks` is how many times in all they may be judged, with more trials each time. Without a spread it is calibrated
-    from all of these trials.
+    `looks` is how many times in all they may be judged, with more trials each time.
     """
     assert looks >= 1
-    known = {by: _spreads(before, candidates, spread, by) for by in {one.by for one in candidates}}
     decided: dict[int, Decision] = {}
     found: dict[int, Comparison] = {}
     for place, candidate in enumerate(candidates):
@@ -56,25 +58,18 @@ def judge_candidates(
         if why is not None:
             decided[place] = Decision(candidate.arm, "not measured", None, why)
             continue
-        comparison = compare_arms(before, candidate.trials, known[candidate.by][place], candidate.by)
+        comparison = compare_arms(before, candidate.trials, spread, candidate.by)
         assert comparison is not None
         found[place] = comparison
     doubt, left = (1.0 - CONFIDENCE) / looks, len(found)
     enough = _CALIBRATED_BY[len(found) > 1 or looks > 1]
     for place in sorted(found, key=lambda place: found[place].chance_below(BAR)):
         gain = found[place].at(1.0 - doubt / left)
-        by_now = known[candidates[place].by][place]
         needed = _CALIBRATED_BY[0] if gain.low > _PLAIN else enough
-        is_calibrated = by_now is IN_TURNS or by_now.trials >= needed
-        decided[place] = _decision(before, candidates[place], gain, is_calibrated, by_now.weight)
+        is_calibrated = spread is IN_TURNS or spread.trials >= needed
+        decided[place] = _decision(before, candidates[place], gain, is_calibrated, spread.weight)
         left -= gain.low > BAR and left > 1
     return tuple(decided[place] for place in range(len(candidates)))
-
-
-def _spreads(
-    before: Sequence[Trial], candidates: Sequence[Candidate], given: Spread | None, by: By
-) -> Sequence[Spread]:
-    return spreads(before, [one.trials for one in candidates], by) if given is None else [given] * len(candidates)
 
 
 def settles_after(gain: MeasuredGain, freedom: float | None = None) -> int | None:
@@ -86,7 +81,10 @@ def settles_after(gain: MeasuredGain, freedom: float | None = None) -> int | Non
     half = mid - math.log(gain.low) if mid > bar else math.log(gain.high) - mid
     now, probability = min(gain.trials), (1.0 + gain.confidence) / 2.0
     for more in range(_MOST_MORE + 1):
-        surer = 1.0 if freedom is None else quantile(probability, freedom) / quantile(probability, freedom + 2 * more)
+        if freedom is not None:
+            surer = student_quantile(probability, freedom) / student_quantile(probability, freedom + 2 * more)
+        else:
+            surer = 1.0
         if half * math.sqrt(now / (now + more)) / surer < abs(mid - bar):
             return more
     return None
@@ -97,10 +95,9 @@ def is_unsure(decision: Decision) -> bool:
     return decision.gain is not None and decision.gain.high > BAR > decision.gain.low
 
 
-def worth_more(decisions: Sequence[Decision]) -> tuple[Decision, ...]:
-    """Those that more trials may turn into kept ones, the one that needs fewest first."""
-    hopeful = [one for one in decisions if one.more_trials and one.gain is not None and one.gain.mid > BAR]
-    return tuple(sorted(hopeful, key=lambda one: (one.more_trials or 0, -one.gain.mid if one.gain else 0.0)))
+def is_promising(decision: Decision) -> bool:
+    """Whether a few more trials may turn it into a kept one."""
+    return bool(decision.more_trials) and decision.gain is not None and decision.gain.mid > BAR
 
 
 def _decision(
@@ -112,9 +109,6 @@ def _decision(
         counts = {"failed": len(failed), "trials": len(candidate.trials)}
         why = message("decision.failed", **counts, ending=describe_ending(failed[0]))
         return Decision(arm, "harmful", gain, why)
-    if candidate.frees_memory_for is not None:
-        why = message("decision.frees_memory", remedy=candidate.frees_memory_for, gain=figure)
-        return Decision(arm, "kept", gain, why)
     if gain.high < 1.0:
         # To undo what only looked slower does no harm, so this needs no more trials.
         return Decision(arm, "harmful", gain, message("decision.slower", gain=figure))

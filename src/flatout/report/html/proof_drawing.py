@@ -15,7 +15,7 @@ from flatout.report.fix import remedy_with_value
 from flatout.report.html.drawing import Rect
 
 # Trials that are no arm of the comparison, by how their names begin: a look, the two ceilings, several arms in turns.
-_YARDSTICKS = ("nudged", "other random numbers")
+_CONTROLS = ("perturbed weights", "other random numbers")
 _NO_ARMS = ("look", "ceiling", "loaders alone", "remedies in turns")
 _BINS, _WIDTH, _HEIGHT = 90, 450, 38
 _POINTS = 240
@@ -142,7 +142,7 @@ def draw_arms(fix: Fix, trials: Sequence[Trial]) -> Arms | None:
 
 def is_arm(trial: Trial) -> bool:
     """Whether it tells how fast the script is under its remedies."""
-    return not trial.arm.startswith((*_NO_ARMS, *_YARDSTICKS))
+    return not trial.arm.startswith((*_NO_ARMS, *_CONTROLS))
 
 
 def _key(remedies: Mapping[str, object]) -> str:

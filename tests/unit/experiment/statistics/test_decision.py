@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from flatout.experiment.statistics.calibration import IN_TURNS, calibrate
-from flatout.experiment.statistics.decision import Candidate, judge_candidates, settles_after, worth_more
+from flatout.experiment.statistics.decision import Candidate, is_promising, judge_candidates, settles_after
+from flatout.experiment.statistics.intervals import IN_TURNS, calibrate
 from flatout.records.proof import Decision, MeasuredGain, Spread
 from flatout.records.report import RemedyState
 from flatout.records.trial import Trial
@@ -14,8 +14,8 @@ from flatout.words import english
 from tests.unit.experiment.statistics.simulated import failed, made, trials
 
 
-def decided(before: list[Trial], after: list[Trial], frees_memory_for: str | None = None) -> Decision:
-    (decision,) = judge_candidates(before, [Candidate("remedy", after, frees_memory_for=frees_memory_for)])
+def decided(before: list[Trial], after: list[Trial]) -> Decision:
+    (decision,) = judge_candidates(before, [Candidate("remedy", after)], calibrate([before, after]))
     return decision
 
 
@@ -35,15 +35,6 @@ def test_a_remedy_is_kept_neutral_or_harmful(gain: float, judgement: str, word: 
     assert decision.judgement == judgement
     assert english(decision.why).startswith(word)
     assert decision.gain is not None and decision.gain.low < gain < decision.gain.high
-
-
-def test_what_another_needs_the_memory_of_stays() -> None:
-    rng = np.random.default_rng(2)
-
-    decision = decided(trials(rng, 3), trials(rng, 3, gain=0.9), frees_memory_for="precision.bf16")
-
-    assert decision.judgement == "kept"
-    assert english(decision.why).startswith("frees memory that precision.bf16 needs; -")
 
 
 @pytest.mark.parametrize(
@@ -93,7 +84,7 @@ def test_nothing_is_kept_before_something_was_run_again() -> None:
 
     assert (once.judgement, once.more_trials) == ("neutral", 1)
     assert english(once.why).endswith("but too little was run again to know what that is worth")
-    assert worth_more([once]) == (once,)
+    assert is_promising(once)
     assert (twice.judgement, in_turns.judgement) == ("kept", "kept")
 
 
@@ -104,12 +95,12 @@ def test_several_chances_take_a_third_trial_unless_it_is_plain() -> None:
     )
     spread = calibrate([before[:2]])
 
-    def judgements(bare: list[Trial], given: Spread | None = None) -> list[str]:
+    def judgements(bare: list[Trial], given: Spread) -> list[str]:
         arms = [Candidate("some", some[:1]), Candidate("plenty", plenty[:1])]
         return [one.judgement for one in judge_candidates(bare, arms, given)]
 
-    assert judgements(before[:2]) == judgements(before[:2], spread) == ["neutral", "kept"]
-    assert judgements(before) == ["kept", "kept"]
+    assert judgements(before[:2], spread) == ["neutral", "kept"]
+    assert judgements(before, calibrate([before])) == ["kept", "kept"]
     assert judge_candidates(before[:2], [Candidate("some", some[:1])], spread)[0].judgement == "kept"
     assert judge_candidates(before[:2], [Candidate("some", some[:1])], spread, looks=2)[0].more_trials == 1
 
@@ -119,7 +110,9 @@ def test_arms_judged_together_and_again_are_held_to_more() -> None:
     before = trials(rng, 3)
     arms = [Candidate("big", trials(rng, 3, gain=1.5)), *(Candidate(f"{n}", trials(rng, 3)) for n in range(4))]
 
-    together, again = judge_candidates(before, arms), judge_candidates(before, arms, looks=2)
+    spread = calibrate([before, *(arm.trials for arm in arms)])
+
+    together, again = judge_candidates(before, arms, spread), judge_candidates(before, arms, spread, looks=2)
 
     assert [one.judgement for one in together] == ["kept"] + ["neutral"] * 4
     assert [round(one.gain.confidence, 4) for one in together if one.gain] == [0.99] + [0.9875] * 4
@@ -145,5 +138,4 @@ def test_more_trials_go_where_they_may_help() -> None:
     hopeless = Decision("hopeless", "neutral", measured_gain(0.9, 0.97, 1.045), "", 3)
     kept = Decision("kept", "kept", measured_gain(1.2, 1.3, 1.4), "")
 
-    assert worth_more([far, kept, hopeless, near]) == (near, far)
-    assert [one.is_open for one in (far, near, kept)] == [True, True, False]
+    assert [is_promising(one) for one in (far, kept, hopeless, near)] == [True, False, False, True]

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from flatout.experiment.statistics.beats import Floats
-from flatout.experiment.statistics.envelope import judge_envelope
+from flatout.experiment.statistics.quality import judge_envelope
+from flatout.experiment.statistics.rates import Floats
 from flatout.records.proof import Envelope
 from flatout.records.trial import Trial
 from flatout.words import english
@@ -40,19 +40,19 @@ class Training:
         late = self.steps >= len(self.steps) / 2
         return kept(self.loss * np.exp(self.apart()) * (1.0 + drift * late))
 
-    def judged(self, yardsticks: int = 3, drift: float = 0.0) -> Envelope:
-        return judge_envelope([self.run() for _ in range(yardsticks)], [self.run(drift)])
+    def judged(self, controls: int = 3, drift: float = 0.0) -> Envelope:
+        return judge_envelope([self.run() for _ in range(controls)], [self.run(drift)])
 
 
-def outside_share(runs: int, yardsticks: int, kind: str, drift: float = 0.0, steps: int = 100) -> float:
-    found = [Training(seed, steps, kind=kind).judged(yardsticks, drift) for seed in range(runs)]
+def outside_share(runs: int, controls: int, kind: str, drift: float = 0.0, steps: int = 100) -> float:
+    found = [Training(seed, steps, kind=kind).judged(controls, drift) for seed in range(runs)]
     return sum(one.verdict == "outside" for one in found) / runs
 
 
 @pytest.mark.parametrize("kind", ["noise", "growing", "wandering", "lasting"])
-@pytest.mark.parametrize("yardsticks", [3, 4])
-def test_what_varies_like_the_script_itself_raises_no_alarm(kind: str, yardsticks: int) -> None:
-    assert outside_share(300, yardsticks, kind) <= 0.05
+@pytest.mark.parametrize("controls", [3, 4])
+def test_what_varies_like_the_script_itself_raises_no_alarm(kind: str, controls: int) -> None:
+    assert outside_share(300, controls, kind) <= 0.05
 
 
 @pytest.mark.parametrize("kind", ["noise", "growing"])
@@ -95,17 +95,17 @@ def test_a_script_that_varies_too_much_verifies_nothing() -> None:
     assert english(found.sentence).startswith("the script varies too much: a drift of less than")
 
 
-def test_a_script_that_repeats_itself_needs_a_nudged_yardstick() -> None:
+def test_a_script_that_repeats_itself_needs_a_perturbed_control() -> None:
     training = Training(1, size=0.0)
     other = Training(1, size=0.001).run()
 
     bare = judge_envelope([training.run(), training.run()], [other])
-    nudged = judge_envelope([training.run(), training.run(), Training(1, size=1e-6).run()], [other])
+    perturbed = judge_envelope([training.run(), training.run(), Training(1, size=1e-6).run()], [other])
     same = judge_envelope([training.run(), training.run()], [training.run()])
     drifted = judge_envelope([training.run(), Training(1, size=1e-6).run()], [training.run(drift=0.02)])
 
     assert bare.verdict == "not verified" and "repeats itself to the bit" in english(bare.sentence)
-    assert (nudged.verdict, nudged.least_seen) == ("inside", 0.005)
+    assert (perturbed.verdict, perturbed.least_seen) == ("inside", 0.005)
     assert (same.verdict, english(same.sentence)) == ("inside", "the loss is the same")
     assert drifted.verdict == "outside"
 

@@ -8,11 +8,10 @@ import pytest
 import torch
 from torch.nn import Linear, Module, ReLU, Sequential
 
-from flatout.experiment.statistics.envelope import judge_envelope
-from flatout.experiment.statistics.identity import judge_identity
+from flatout.experiment.statistics.quality import judge_envelope, judge_identity
 from flatout.records.trial import Trial
 
-NUDGE = 2.0**-20
+PERTURBATION = 2.0**-20
 
 
 class Rounded(Module):
@@ -26,9 +25,9 @@ def trained(seed: int = 0, *, rounded: bool = False, lr: float = 0.03, wrong_lab
     torch.manual_seed(0)
     rounding = [Rounded()] if rounded else []
     net = Sequential(Linear(64, 64), *rounding, ReLU(), Linear(64, 64), *rounding, ReLU(), Linear(64, 10), *rounding)
-    nudges = torch.Generator().manual_seed(seed)
+    perturbations = torch.Generator().manual_seed(seed)
     for weight in net.parameters():
-        weight.data.mul_(1 + (NUDGE * torch.randn(weight.shape, generator=nudges) if seed else 0.0))
+        weight.data.mul_(1 + (PERTURBATION * torch.randn(weight.shape, generator=perturbations) if seed else 0.0))
     optimizer = torch.optim.SGD(net.parameters(), lr=lr, momentum=0.9)
     data = torch.Generator().manual_seed(1)
     classes = torch.randn(10, 64, generator=data)
@@ -55,18 +54,18 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def yardsticks() -> list[Trial]:
+def controls() -> list[Trial]:
     return [trained(), trained(1), trained(2)]
 
 
-def test_a_nudge_and_a_coarser_rounding_are_inside(yardsticks: list[Trial]) -> None:
-    nudged, rounded = trained(3), trained(rounded=True)
+def test_a_perturbation_and_a_coarser_rounding_are_inside(controls: list[Trial]) -> None:
+    perturbed, rounded = trained(3), trained(rounded=True)
 
-    assert judge_identity([yardsticks[0], trained()], rounded).verdict == "differs"
-    assert judge_envelope(yardsticks, [nudged]).verdict == "inside"
-    assert judge_envelope(yardsticks, [rounded]).verdict == "inside"
+    assert judge_identity([controls[0], trained()], rounded).verdict == "differs"
+    assert judge_envelope(controls, [perturbed]).verdict == "inside"
+    assert judge_envelope(controls, [rounded]).verdict == "inside"
 
 
-def test_what_changes_the_training_is_outside(yardsticks: list[Trial]) -> None:
-    assert judge_envelope(yardsticks, [trained(wrong_labels=True)]).verdict == "outside"
-    assert judge_envelope(yardsticks, [trained(lr=0.036)]).verdict == "outside"
+def test_what_changes_the_training_is_outside(controls: list[Trial]) -> None:
+    assert judge_envelope(controls, [trained(wrong_labels=True)]).verdict == "outside"
+    assert judge_envelope(controls, [trained(lr=0.036)]).verdict == "outside"

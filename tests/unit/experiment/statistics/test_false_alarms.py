@@ -7,10 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from flatout.experiment.statistics.calibration import IN_TURNS, calibrate
 from flatout.experiment.statistics.decision import Candidate, judge_candidates
+from flatout.experiment.statistics.intervals import IN_TURNS, calibrate, measure_gain
 from flatout.experiment.statistics.rates import even_out_steps
-from flatout.experiment.statistics.ratio import measure_gain
 from flatout.records.trial import Trial
 from tests.unit.experiment.statistics.simulated import made, trial, trials
 
@@ -55,7 +54,8 @@ def test_of_ten_arms_that_gain_nothing_none_is_kept(process: float) -> None:
     for _ in range(runs):
         before = trials(rng, 3, process=process)
         arms = [Candidate(f"arm {number}", trials(rng, 2, process=process)) for number in range(10)]
-        wrong += any(decision.judgement == "kept" for decision in judge_candidates(before, arms))
+        spread = calibrate([before, *(arm.trials for arm in arms)])
+        wrong += any(decision.judgement == "kept" for decision in judge_candidates(before, arms, spread))
 
     assert wrong / runs <= 0.05
 

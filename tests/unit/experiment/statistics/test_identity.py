@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from flatout.experiment.statistics.identity import judge_identity
+from flatout.experiment.statistics.quality import judge_identity
 from flatout.records.trial import Trial
 from flatout.words import english
 

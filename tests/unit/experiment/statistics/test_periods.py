@@ -1,4 +1,4 @@
-"""Steps that keep a beat, as in short epochs whose first batch is waited for."""
+"""Steps that have a period, as in short epochs whose first batch is waited for."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flatout.experiment.statistics.beats import Floats, beat_of, without_rare
-from flatout.experiment.statistics.rates import count_alike, rate
-from flatout.experiment.statistics.ratio import measure_gain
+from flatout.experiment.statistics.intervals import measure_gain
+from flatout.experiment.statistics.rates import Floats, count_alike, find_period, rate, without_rare
 from flatout.records.proof import By, MeasuredGain
 from flatout.records.trial import Trial
 from tests.unit.experiment.statistics.simulated import made, trial, waiting
@@ -56,14 +55,14 @@ def half_width(found: MeasuredGain) -> float:
     return math.log(found.high / found.low) / 2
 
 
-def beat_steps(seconds: Floats | Sequence[float]) -> int | None:
-    beat = beat_of(np.asarray(seconds, dtype=np.float64))
-    return beat.steps if beat else None
+def period_steps(seconds: Floats | Sequence[float]) -> int | None:
+    period = find_period(np.asarray(seconds, dtype=np.float64))
+    return period.steps if period else None
 
 
 @pytest.mark.parametrize("seconds", WORKERS)
-def test_the_beat_of_real_epochs_is_found(seconds: list[int]) -> None:
-    assert beat_steps(seconds) == 8
+def test_the_period_of_real_epochs_is_found(seconds: list[int]) -> None:
+    assert period_steps(seconds) == 8
 
 
 def test_what_is_regular_in_real_epochs_is_no_doubt() -> None:
@@ -77,7 +76,7 @@ def test_what_is_regular_in_real_epochs_is_no_doubt() -> None:
     assert half_width(typical) < 0.06 and half_width(total) < 0.11
 
 
-def test_what_is_regular_in_one_trial_is_so_in_all_that_keep_the_same_beat() -> None:
+def test_what_is_regular_in_one_trial_is_so_in_all_that_have_the_same_period() -> None:
     both = [made([ms / 1e3 for ms in series]) for series in ALIKE]
     even = trial(np.random.default_rng(3), long_share=0.0)
 
@@ -106,34 +105,34 @@ def test_in_a_total_it_is_a_doubt(steps: int) -> None:
     assert found.low < 1.0 < found.high
 
 
-def test_without_a_beat_there_is_none() -> None:
+def test_without_a_period_there_is_none() -> None:
     rng = np.random.default_rng(2)
 
-    assert beat_steps([0.1] * 80) is None
-    assert beat_steps([0.1, 0.11] * 40) is None  # blocks even that out
-    assert beat_steps(EPOCH * 3) is None  # seen too few times
-    assert beat_steps(np.exp(np.linspace(0.0, 2.0, 80))) is None
+    assert period_steps([0.1] * 80) is None
+    assert period_steps([0.1, 0.11] * 40) is None  # blocks even that out
+    assert period_steps(EPOCH * 3) is None  # seen too few times
+    assert period_steps(np.exp(np.linspace(0.0, 2.0, 80))) is None
     for _ in range(50):
-        assert beat_steps(trial(rng, noise=0.5, drift=0.2).step_s) is None
+        assert period_steps(trial(rng, noise=0.5, drift=0.2).step_s) is None
 
 
-def test_few_waits_that_come_by_chance_are_no_beat() -> None:
+def test_few_waits_that_come_by_chance_are_no_period() -> None:
     rng = np.random.default_rng(3)
     found = 0
 
     for _ in range(200):
         seconds = rng.uniform(0.04, 0.06, 100)
         seconds[rng.choice(100, int(rng.integers(1, 9)), replace=False)] = 0.6
-        found += beat_steps(seconds) is not None
+        found += period_steps(seconds) is not None
 
     assert found <= 10
 
 
-def test_one_stall_does_not_hide_the_beat_and_is_no_part_of_it() -> None:
+def test_one_stall_does_not_hide_the_period_and_is_no_part_of_it() -> None:
     seconds = EPOCH * 10
     seconds[43] = 60.0
 
-    assert beat_steps(seconds) == 8
+    assert period_steps(seconds) == 8
     assert per_step(seconds) == pytest.approx(MEAN)
 
 
@@ -152,7 +151,7 @@ def test_a_wait_shared_by_two_steps_is_no_exception() -> None:
     assert without_rare(seconds) == pytest.approx(seconds)
 
 
-def test_rare_and_slight_evaluations_are_exceptions_with_their_beat_and_so_is_a_stall() -> None:
+def test_rare_and_slight_evaluations_are_exceptions_with_their_period_and_so_is_a_stall() -> None:
     seconds = np.full(240, 0.05)
     seconds[20::40] = 0.45
     seconds[100] = 0.4
@@ -160,7 +159,7 @@ def test_rare_and_slight_evaluations_are_exceptions_with_their_beat_and_so_is_a_
     assert without_rare(seconds) == pytest.approx(np.full(240, 0.05))
 
 
-def test_a_beat_in_which_some_steps_take_no_samples() -> None:
+def test_a_period_in_which_some_steps_take_no_samples() -> None:
     uneven = made(EPOCH * 10, samples=(64.0, 64.0, 64.0, 0.0) * 20)
     empty = made(EPOCH * 10, samples=(0.0,) * 16 + (64.0,) * 64)
 
@@ -194,7 +193,7 @@ def test_a_against_a_is_kept_in_at_most_one_of_twenty(more: dict[str, Any]) -> N
 
 
 @pytest.mark.parametrize("more", [{"steps": 44}, {"period": 20, "wait": 15.0}], ids=str)
-def test_so_it_is_where_beats_are_few(more: dict[str, Any]) -> None:
+def test_so_it_is_where_periods_are_few(more: dict[str, Any]) -> None:
     assert false_share("blocks", (3, 1), 80, **more) <= 0.05
     assert false_share("total", (2, 2), 80, **more) <= 0.05
 
@@ -215,7 +214,7 @@ def mean_half_width(rng: np.random.Generator, **more: Any) -> float:
     return float(np.mean([half_width(measured_gain([one], [other])) for one, other in pairwise(ones)]))
 
 
-def test_the_surer_the_beat_the_less_the_doubt() -> None:
+def test_the_surer_the_period_the_less_the_doubt() -> None:
     rng = np.random.default_rng(6)
 
     regular, jittered, chance = (

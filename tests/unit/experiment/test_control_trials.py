@@ -27,7 +27,7 @@ class Chaotic(Machine):
 
     def __call__(self, request: Request) -> Trial:
         trial = super().__call__(request)
-        rounded = max(coarsest_rounding(request.remedies), request.nudged, _LAST_BITS)
+        rounded = max(coarsest_rounding(request.remedies), request.perturbed, _LAST_BITS)
         parted = np.minimum(0.5, rounded * 1.2 ** np.arange(len(trial.losses))) * self._luck.uniform(-1, 1)
         harm = 1.0 + self.harms * ("precision.tf32" in request.remedies)
         losses = 0.5 * (1.0 + parted) * harm
@@ -42,8 +42,8 @@ def test_what_parts_sooner_because_it_rounds_more_is_no_harm() -> None:
     assert states(fix) == {"precision.tf32=True": "kept"}
     within = fix.quality.envelope
     assert within is not None and within.verdict != "outside"
-    nudged = {one.nudged for one in machine.asked} - {0.0}
-    assert within.nudged_by in nudged and "moved once by as much as it rounds" in english(within.sentence)
+    perturbed = {one.perturbed for one in machine.asked} - {0.0}
+    assert within.nudged_by in perturbed and "moved once by as much as it rounds" in english(within.sentence)
 
 
 def test_what_no_rounding_of_that_size_does_is_harm() -> None:
@@ -61,7 +61,7 @@ def test_what_rounds_as_float32_does_is_held_against_the_script_run_again() -> N
     fix = fixed(machine, found("optimizer.fused"), allow=("numeric",), only=("optimizer.fused",))
 
     assert states(fix) == {"optimizer.fused=True": "kept"}
-    assert not any(one.nudged > _SEEN for one in machine.asked)
+    assert not any(one.perturbed > _SEEN for one in machine.asked)
 
 
 @pytest.mark.parametrize(
@@ -76,10 +76,10 @@ def test_the_coarsest_rounding_counts(names: list[str], by: float) -> None:
     assert coarsest_rounding(names) == by
 
 
-def test_a_script_whose_losses_do_not_part_needs_no_nudged_trials() -> None:
+def test_a_script_whose_losses_do_not_part_needs_no_perturbed_trials() -> None:
     machine = Machine(lambda profile: STEP_S / (1.5 if profile else 1.0))
 
     fix = fixed(machine, found("precision.tf32"), allow=("numeric",), only=("precision.tf32",))
 
     assert states(fix) == {"precision.tf32=True": "kept"}
-    assert not any(one.nudged > 1e-5 for one in machine.asked)
+    assert not any(one.perturbed > 1e-5 for one in machine.asked)
