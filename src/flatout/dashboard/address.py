@@ -14,15 +14,6 @@ from flatout.errors import FlatoutError
 FIRST_PORT = 8765
 _MORE_PORTS = 10
 _HELD_BYTES = 1 << 15
-_SAY = {
-    "missing": "the dashboard needs {names}: pip install 'flatout[serve]'",
-    "foreign": (
-        "--host must be an address of this machine alone (127.0.0.1, ::1, localhost), got {host!r}; "
-        "from another one: ssh -N -L {port}:127.0.0.1:{port} {user}@{name}"
-    ),
-    "port": "--port must be between 0 and 65535, got {port}",
-    "taken": "--port {port} cannot be used ({error}): give another, or leave it away",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +42,12 @@ def listen(host: str = "127.0.0.1", port: int | None = None) -> Address:
     need_libraries()
     wanted = FIRST_PORT if port is None else port
     if not 0 <= wanted <= 65535:
-        raise FlatoutError(_SAY["port"].format(port=port))
+        raise FlatoutError(f"--port must be between 0 and 65535, got {port}")
     if not _is_loopback(host):
-        raise FlatoutError(_SAY["foreign"].format(host=host, port=wanted, user=_user(), name=_machine()))
+        raise FlatoutError(
+            f"--host must be an address of this machine alone (127.0.0.1, ::1, localhost), got {host!r}; "
+            f"from another one: ssh -N -L {wanted}:127.0.0.1:{wanted} {_user()}@{_machine()}"
+        )
     host = "127.0.0.1" if host == "localhost" else host
     # Without a wish, one that is taken is no reason to fail: the next, and at last any.
     tries = [wanted] if port is not None else [*range(FIRST_PORT, FIRST_PORT + _MORE_PORTS), 0]
@@ -62,14 +56,16 @@ def listen(host: str = "127.0.0.1", port: int | None = None) -> Address:
             return Address(_bound(host, number), secrets.token_urlsafe(32))
         except OSError as error:
             trouble = error
-    raise FlatoutError(_SAY["taken"].format(port=wanted, error=trouble.strerror or trouble))
+    raise FlatoutError(
+        f"--port {wanted} cannot be used ({trouble.strerror or trouble}): give another, or leave it away"
+    )
 
 
 def need_libraries() -> None:
     """Raises FlatoutError that says how to get what is missing."""
     missing = [name for name in ("starlette", "uvicorn") if importlib.util.find_spec(name) is None]
     if missing:
-        raise FlatoutError(_SAY["missing"].format(names=" and ".join(missing)))
+        raise FlatoutError(f"the dashboard needs {' and '.join(missing)}: pip install 'flatout[serve]'")
 
 
 def _bound(host: str, port: int) -> socket.socket:

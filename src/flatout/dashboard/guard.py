@@ -12,7 +12,6 @@ import hmac
 import html
 import re
 from email.utils import formatdate
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -34,12 +33,6 @@ _HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
-}
-_SAY = {
-    403: "403: this address is not the dashboard's own",
-    404: "404: there is nothing here",
-    405: "405: the dashboard only shows; it takes no {method}",
-    401: "401: open the address that flatout printed, with its token",
 }
 # A page, not a redirect: a browser that came from another site would leave the strict cookie out of a redirect.
 _ENTER = '<!doctype html><meta charset="utf-8"><title>flatout</title><meta http-equiv="refresh" content="0;url={path}">'
@@ -68,13 +61,13 @@ class Guard:
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         if not _is_here(headers.getlist("host")) or not _is_same_origin(headers, scope):
-            return _refused(403)
+            return _refused(403, "this address is not the dashboard's own")
         if scope["method"] != "GET":
-            return _refused(405, {"Allow": "GET"}, method=scope["method"])
+            return _refused(405, f"the dashboard only shows; it takes no {scope['method']}", {"Allow": "GET"})
         if not self._is_known(headers) and not self._has_token(scope):
-            return _refused(401)
+            return _refused(401, "open the address that flatout printed, with its token")
         if not _PLAIN.fullmatch(scope["raw_path"]):
-            return _refused(404)
+            return _refused(404, "there is nothing here")
         return None
 
     def _entrance(self, scope: Scope) -> Response | None:
@@ -117,8 +110,8 @@ def _is_same_origin(headers: Headers, scope: Scope) -> bool:
     return site in ("same-origin", "none") or (is_visit and headers.get("sec-fetch-dest") == "document")
 
 
-def _refused(code: int, headers: dict[str, str] | None = None, **words: Any) -> Response:
-    return PlainTextResponse(_SAY[code].format(**words) + "\n", code, headers)
+def _refused(code: int, why: str, headers: dict[str, str] | None = None) -> Response:
+    return PlainTextResponse(f"{code}: {why}\n", code, headers)
 
 
 def _sealed(send: Send) -> Send:

@@ -15,14 +15,6 @@ from flatout.report.layout import LABEL, PHASE_STYLE, add_label, draw_lines, sep
 from flatout.report.text import clean, figure, milliseconds, percent, shorten
 from flatout.words.codec import encode
 
-_SAY = {
-    "passed": "passed: no run is clearly below {least} of the first ({why})",
-    "failed": "failed: {names} clearly below {least} of the first ({why})",
-    "why": "fails only if the whole 95% interval is below it",
-    "ordinary": "without pauses and other rare long steps: {gain}",
-    "no_settings": "none recorded",
-    "absent": "–",
-}
 _STYLE = {"faster": "bold green", "slower": "bold red", "no sure difference": "bold", "not measured": "bold yellow"}
 _HEAD = ("run", "samples/s", "it/s", "step time", "batch", "vs. first")
 # Where the terminal is narrow, these are left out one after the other until there is room for the names.
@@ -85,7 +77,7 @@ def _speeds(compared: Compared, width: int) -> Iterator[Text]:
         yield Text(" " + "  ".join(row), "bold" if number == 0 else "")
     for one in compared.comparisons:
         if one.ordinary_gain is not None:
-            words = _SAY["ordinary"].format(gain=format_gain(one.ordinary_gain))
+            words = f"without pauses and other rare long steps: {format_gain(one.ordinary_gain)}"
             name = shorten(one.after.name, max(8, width - len(words) - 2)) if len(compared.comparisons) > 1 else ""
             lines = textwrap.wrap(f"{name} {words}".strip(), max(20, width - 1), break_on_hyphens=False)
             yield from (Text(f" {line}", "dim") for line in lines)
@@ -104,14 +96,14 @@ def _speed(arm: Arm, gain: MeasuredGain | None) -> tuple[str, ...]:
         clean(arm.name),
         _or_absent(arm.samples_per_s),
         _or_absent(arm.steps_per_s),
-        _SAY["absent"] if arm.step_ms is None else milliseconds(arm.step_ms),
-        _SAY["absent"] if arm.samples_per_step is None else f"{arm.samples_per_step:.4g}",
+        "–" if arm.step_ms is None else milliseconds(arm.step_ms),
+        "–" if arm.samples_per_step is None else f"{arm.samples_per_step:.4g}",
         "" if gain is None else format_gain(gain),
     )
 
 
 def _or_absent(value: float | None) -> str:
-    return _SAY["absent"] if value is None else figure(value)
+    return "–" if value is None else figure(value)
 
 
 def format_gain(gain: MeasuredGain) -> str:
@@ -147,7 +139,7 @@ def _phase(change: PhaseChange, by_sample: bool) -> tuple[str, str, str]:
 def _settings(one: Comparison, width: int) -> Iterator[Text]:
     yield Text(" Different settings", "bold")
     if not one.settings:
-        yield add_label("", Text(_SAY["no_settings"]))
+        yield add_label("", Text("none recorded"))
     last = ""
     for change in one.settings:
         label, last = ("" if change.group == last else change.group), change.group
@@ -164,7 +156,7 @@ def _setting(change: SettingChange) -> str:
 
 def _value(value: object) -> str:
     if value is None:
-        return _SAY["absent"]
+        return "–"
     words = " ".join(str(item) for item in value) if isinstance(value, list | tuple) else str(value)
     return shorten(words, _LONGEST_VALUE)
 
@@ -195,8 +187,8 @@ def _notices(one: Comparison, width: int) -> Iterator[Text]:
 def _gate(compared: Compared, width: int) -> list[Text]:
     gate = compared.gate
     assert gate is not None
-    least = f"{100 * gate.least:.4g}%"
-    which = _SAY["failed"] if gate.failed else _SAY["passed"]
     names = f"{' and '.join(gate.failed)} {'is' if len(gate.failed) == 1 else 'are'}"
-    words = which.format(names=names, least=least, why=_SAY["why"])
+    what = f"failed: {names}" if gate.failed else "passed: no run is"
+    why = "fails only if the whole 95% interval is below it"
+    words = f"{what} clearly below {100 * gate.least:.4g}% of the first ({why})"
     return wrap_sentence("Gate", words, width, "bold red" if gate.failed else "bold green")

@@ -16,16 +16,6 @@ from flatout.report.text import clean, figure
 from flatout.words import english
 from flatout.words.codec import encode
 
-_SAY = {
-    "head": "{trials} trials in {took}; the search ended because {ended}",
-    "plan": "Remedies to try, in this order",
-    "no_plan": "No remedy applies to this run: nothing to try.",
-    "left_out": "Not tried",
-    "unverified": "not verified",
-    "predicted": "predicted",
-    "metric": "your metric",
-    "unsure": "×{mid:.2f} (too uncertain to judge)",
-}
 _STYLE = {"kept": "bold green", "harmful": "red", "failed": "red", "refused": "yellow"}
 # Bounds that are so many times apart say nothing.
 _UNSURE = 20.0
@@ -46,15 +36,15 @@ def render_plan(plan: Plan, *, width: int, color: bool, unicode: bool) -> str:
     """For `--dry-run`."""
     lines: list[Text] = []
     if plan.remedies:
-        lines.append(Text(" " + _SAY["plan"], "bold"))
+        lines.append(Text(" Remedies to try, in this order", "bold"))
         for one in plan.remedies:
             lines += wrap_sentence(
                 one.priority, f"{remedy_with_value(one)} ({one.safety}, {_prediction(one)}): {english(one.why)}", width
             )
     else:
-        lines.append(Text(" " + _SAY["no_plan"]))
+        lines.append(Text(" No remedy applies to this run: nothing to try."))
     left = [line for one in plan.left_out for line in wrap_sentence("", f"{one.id}: {english(one.why)}", width)]
-    parts = [lines, [Text(" " + _SAY["left_out"], "bold"), *left] if left else []]
+    parts = [lines, [Text(" Not tried", "bold"), *left] if left else []]
     return draw_lines(separate_parts(parts), width, color, unicode)
 
 
@@ -98,7 +88,7 @@ def _table(tried: Sequence[Tried], width: int) -> Iterator[Text]:
 
 def _quality(fix: Fix, width: int) -> Iterator[Text]:
     if fix.profile:
-        for place, words in enumerate(quality_sentences(fix.quality) or [_SAY["unverified"]]):
+        for place, words in enumerate(quality_sentences(fix.quality) or ["not verified"]):
             yield from wrap_sentence("Quality" if place == 0 else "", words, width)
 
 
@@ -106,13 +96,13 @@ def quality_sentences(quality: Quality) -> list[str]:
     """What is known of the results, a sentence each."""
     words = [english(one.sentence) for one in (quality.identity, quality.envelope) if one is not None]
     if (metric := quality.metric) is not None:
-        doubt = f"{_SAY['unverified']}: " if metric.verdict == "not verified" else ""
-        words.append(f"{_SAY['metric']}: {doubt}{english(metric.sentence)}")
+        doubt = "not verified: " if metric.verdict == "not verified" else ""
+        words.append(f"your metric: {doubt}{english(metric.sentence)}")
     return words
 
 
 def _why(fix: Fix, width: int, verbose: bool) -> Iterator[Text]:
-    words = _SAY["head"].format(trials=fix.trials, took=_duration(fix.took_s), ended=english(fix.ended))
+    words = f"{fix.trials} trials in {_duration(fix.took_s)}; the search ended because {english(fix.ended)}"
     yield from wrap_sentence("Search", words, width)
     for notice in fix.notices:
         yield from wrap_sentence("", notice, width)
@@ -130,13 +120,13 @@ def remedy_with_value(one: Planned) -> str:
 
 def _prediction(one: Planned) -> str:
     gain = one.predicted
-    return f"{_SAY['predicted']} ×{gain.mid:.2f}" if gain is not None else "no prediction"
+    return f"predicted ×{gain.mid:.2f}" if gain is not None else "no prediction"
 
 
 def gain_with_bounds(gain: MeasuredGain) -> str:
     """As the table has it."""
     if gain.high > _UNSURE * gain.low:
-        return _SAY["unsure"].format(mid=gain.mid)
+        return f"×{gain.mid:.2f} (too uncertain to judge)"
     return f"×{gain.mid:.2f} ({gain.low:.2f} … {gain.high:.2f})"
 
 

@@ -24,15 +24,6 @@ from flatout.report import text
 from flatout.report.layout import PHASE_STYLE
 from flatout.words import english
 
-_SAY = {
-    "waiting": "waiting for the first step",
-    "steps": "{steps:,} steps",
-    "samples": "{rate} samples/s",
-    "its": "{rate} it/s",
-    "data": "waiting for data {share}",
-    "gpu": "GPU {util:.0f}%",
-    "starved": "starved {share}",
-}
 _SMALLEST_ROWS, _SMALLEST_COLUMNS = 5, 30
 
 
@@ -60,19 +51,19 @@ def status_text(figures: LiveFigures, width: int, unicode: bool = True) -> str:
     """The status line, without its last pieces where the terminal is narrow."""
     pieces = ["flatout", text.duration(figures.elapsed_s)]
     if figures.steps == 0:
-        pieces.append(_SAY["waiting"])
+        pieces.append("waiting for the first step")
     else:
-        pieces.append(_SAY["steps"].format(steps=figures.steps))
+        pieces.append(f"{figures.steps:,} steps")
     if figures.samples_per_s is not None:
-        pieces.append(_SAY["samples"].format(rate=text.figure(figures.samples_per_s)))
+        pieces.append(f"{text.figure(figures.samples_per_s)} samples/s")
     if "data" in figures.phases:
-        pieces.append(_SAY["data"].format(share=text.percent(figures.phases["data"])))
+        pieces.append(f"waiting for data {text.percent(figures.phases['data'])}")
     if figures.gpu_util_percent is not None:
-        pieces.append(_SAY["gpu"].format(util=figures.gpu_util_percent))
+        pieces.append(f"GPU {figures.gpu_util_percent:.0f}%")
     if figures.starved_share is not None:
-        pieces.append(_SAY["starved"].format(share=text.percent(figures.starved_share)))
+        pieces.append(f"starved {text.percent(figures.starved_share)}")
     if figures.steps_per_s is not None:
-        pieces.append(_SAY["its"].format(rate=text.figure(figures.steps_per_s)))
+        pieces.append(f"{text.figure(figures.steps_per_s)} it/s")
     line = f" {pieces[0]}"
     for piece in pieces[1:]:
         if len(line) + 3 + len(piece) > width - 1:
@@ -133,13 +124,6 @@ class StatusRow:
 
 # The progress bar of a bundled workload.
 
-_BAR_WORDS = {
-    "starting": "starting",
-    "training": "training",
-    "speed": "{rate} samples/s",
-    "data": "waiting for data {share}",
-}
-
 
 class StepsBar:
     """Shows the steps done out of `steps`. Gone from the screen when closed: the verdict takes its place."""
@@ -155,7 +139,7 @@ class StepsBar:
             console=console,
             transient=True,
         )
-        self._task = self._progress.add_task(_BAR_WORDS["starting"], total=steps, speed="")
+        self._task = self._progress.add_task("starting", total=steps, speed="")
         self._progress.start()
 
     def show(self, figures: LiveFigures) -> None:
@@ -163,12 +147,10 @@ class StepsBar:
             return
         pieces = []
         if figures.samples_per_s is not None:
-            pieces.append(_BAR_WORDS["speed"].format(rate=text.figure(figures.samples_per_s)))
+            pieces.append(f"{text.figure(figures.samples_per_s)} samples/s")
         if figures.phases.get("data", 0.0) >= 0.1:
-            pieces.append(_BAR_WORDS["data"].format(share=text.percent(figures.phases["data"])))
-        self._progress.update(
-            self._task, description=_BAR_WORDS["training"], completed=figures.steps, speed=" · ".join(pieces)
-        )
+            pieces.append(f"waiting for data {text.percent(figures.phases['data'])}")
+        self._progress.update(self._task, description="training", completed=figures.steps, speed=" · ".join(pieces))
 
     def close(self) -> None:
         self._progress.stop()
@@ -176,22 +158,7 @@ class StepsBar:
 
 # The full-screen view: the output at the left, phases and machine at the right.
 
-_SCREEN_WORDS = {
-    "output": "output",
-    "phases": "where the step time goes",
-    "machine": "machine",
-    "waiting": "waiting for the first step",
-    "gpu": "GPU",
-    "power": "power",
-    "gpu_memory": "GPU mem",
-    "starved": "starved",
-    "cpu": "CPU",
-    "cores": "{n:.1f} cores",
-    "memory": "RAM",
-    "none": "not measured",
-    "so_far": "so far",
-    "nothing": "nothing worth fixing so far",
-}
+
 _SIDE_COLUMNS = 36
 # Of the panel with the findings, and of a terminal that has room for it.
 _FINDINGS_ROWS, _ROWS_FOR_FINDINGS = 7, 20
@@ -263,15 +230,11 @@ def screen_layout(figures: LiveFigures, lines: list[str], size: tuple[int, int])
     side = Layout(name="side", size=_SIDE_COLUMNS)
     report = figures.report if size[1] >= _ROWS_FOR_FINDINGS else None
     rows = max(1, size[1] - 3 - (0 if report is None else _FINDINGS_ROWS))
-    log = Layout(
-        Panel(_log(lines[-rows:]), title=_SCREEN_WORDS["output"], title_align="left", border_style="dim"), name="log"
-    )
+    log = Layout(Panel(_log(lines[-rows:]), title="output", title_align="left", border_style="dim"), name="log")
     root["body"].split_row(log if report is None else _with_findings(log, report), side)
     side.split_column(
-        Layout(Panel(_phases(figures), title=_SCREEN_WORDS["phases"], title_align="left", border_style="dim")),
-        Layout(
-            Panel(_machine(figures), title=_SCREEN_WORDS["machine"], title_align="left", border_style="dim"), size=8
-        ),
+        Layout(Panel(_phases(figures), title="where the step time goes", title_align="left", border_style="dim")),
+        Layout(Panel(_machine(figures), title="machine", title_align="left", border_style="dim"), size=8),
     )
     return root
 
@@ -279,7 +242,7 @@ def screen_layout(figures: LiveFigures, lines: list[str], size: tuple[int, int])
 def _with_findings(log: Layout, report: RunReport) -> Layout:
     """The script's output, and below it what the run comes to so far."""
     both = Layout()
-    panel = Panel(_findings(report), title=_SCREEN_WORDS["so_far"], title_align="left", border_style="dim")
+    panel = Panel(_findings(report), title="so far", title_align="left", border_style="dim")
     both.split_column(log, Layout(panel, size=_FINDINGS_ROWS))
     return both
 
@@ -295,7 +258,7 @@ def _findings(report: RunReport) -> Group:
         line.no_wrap = True
         lines.append(line)
     if not report.findings and report.verdict.healthy:
-        lines.append(Text(_SCREEN_WORDS["nothing"], "dim"))
+        lines.append(Text("nothing worth fixing so far", "dim"))
     return Group(*lines)
 
 
@@ -307,30 +270,30 @@ def _log(lines: list[str]) -> Text:
 
 def _phases(figures: LiveFigures) -> Group:
     if not figures.phases:
-        return Group(Text(_SCREEN_WORDS["waiting"], "dim"))
+        return Group(Text("waiting for the first step", "dim"))
     return Group(*(_gauge(n, figures.phases[n], PHASE_STYLE[n]) for n in PHASES if figures.phases.get(n, 0) > 0))
 
 
 def _machine(figures: LiveFigures) -> Group:
     util = None if figures.gpu_util_percent is None else figures.gpu_util_percent / 100
-    cpu = Text(f"{_SCREEN_WORDS['cpu']:<11}")
+    cpu = Text("CPU".ljust(11))
     if figures.cpu_cores is None:
-        cpu.append(_SCREEN_WORDS["none"], "dim")
+        cpu.append("not measured", "dim")
     else:
-        cpu.append(_SCREEN_WORDS["cores"].format(n=figures.cpu_cores), "bold")
+        cpu.append(f"{figures.cpu_cores:.1f} cores", "bold")
     return Group(
-        _gauge(_SCREEN_WORDS["gpu"], util, "green"),
-        _gauge(_SCREEN_WORDS["starved"], figures.starved_share, "red"),
-        _gauge(_SCREEN_WORDS["power"], figures.gpu_power_share, "yellow"),
-        _gauge(_SCREEN_WORDS["gpu_memory"], figures.gpu_memory_share, "cyan"),
+        _gauge("GPU", util, "green"),
+        _gauge("starved", figures.starved_share, "red"),
+        _gauge("power", figures.gpu_power_share, "yellow"),
+        _gauge("GPU mem", figures.gpu_memory_share, "cyan"),
         cpu,
-        _gauge(_SCREEN_WORDS["memory"], figures.memory_share, "cyan"),
+        _gauge("RAM", figures.memory_share, "cyan"),
     )
 
 
 def _gauge(name: str, share: float | None, style: str) -> Text:
     line = Text(f"{name:<11}", no_wrap=True, overflow="crop")
     if share is None:
-        return line.append(_SCREEN_WORDS["none"], "dim")
+        return line.append("not measured", "dim")
     cells = _SIDE_COLUMNS - 4 - 11 - 5
     return line.append(text.bar(share, cells).ljust(cells), style).append(text.percent(share).rjust(5), "bold")

@@ -10,22 +10,10 @@ from flatout.records.report import StageCost
 from flatout.report import text
 from flatout.report.layout import Page, wrap_paragraph
 
-_SAY = {
-    "stages": "Stages of your model",
-    "parameters": "params",
-    "forward": "forward",
-    "backward": "backward",
-    "share": "share",
-    "twice": "if 2×",
-    "free": "if free",
-    "rest": "the rest of the step",
-    "bound": "if 2×, if free: the most the step can gain by making the stage twice as fast, or free",
-    "not_measured": "–",
-}
 # The last columns give way on a narrow terminal, parameters first.
-_COLUMNS = (("parameters", 8), ("forward", 10), ("backward", 10), ("share", 6), ("twice", 8), ("free", 8))
+_COLUMNS = (("params", 8), ("forward", 10), ("backward", 10), ("share", 6), ("if 2×", 8), ("if free", 8))
 _ENOUGH_FOR_NAME = 16
-_FIRST_TO_GO = ("parameters", "twice", "free")
+_FIRST_TO_GO = ("params", "if 2×", "if free")
 
 
 def stage_table(page: Page) -> Iterator[Text]:
@@ -34,17 +22,19 @@ def stage_table(page: Page) -> Iterator[Text]:
         return
     columns = _columns(page.width)
     room = page.width - 1 - sum(cells for _, cells in columns)
-    head = Text(" " + _SAY["stages"][:room].ljust(room), "bold")
+    head = Text(f" {'Stages of your model'[:room]:<{room}}", "bold")
     for name, cells in columns:
-        head.append(_SAY[name].rjust(cells), "dim")
+        head.append(name.rjust(cells), "dim")
     yield head
     for cost in costs:
         yield _line(cost.name, _figures(cost), columns, room, "cyan")
     rest = 1 - sum(cost.share or 0.0 for cost in costs)
     if rest > 0.005 and any(cost.share is not None for cost in costs):
-        yield _line(_SAY["rest"], {"share": text.percent(rest)}, columns, room, "dim")
-    if columns[-1][0] == "free":
-        yield from wrap_paragraph("", _SAY["bound"], page, "dim")
+        yield _line("the rest of the step", {"share": text.percent(rest)}, columns, room, "dim")
+    if columns[-1][0] == "if free":
+        yield from wrap_paragraph(
+            "", "if 2×, if free: the most the step can gain by making the stage twice as fast, or free", page, "dim"
+        )
 
 
 def _columns(width: int) -> list[tuple[str, int]]:
@@ -57,12 +47,12 @@ def _columns(width: int) -> list[tuple[str, int]]:
 
 def _figures(cost: StageCost) -> dict[str, str]:
     return {
-        "parameters": _count(cost.parameters),
+        "params": _count(cost.parameters),
         "forward": text.milliseconds(cost.forward_ms),
-        "backward": _SAY["not_measured"] if cost.backward_ms is None else text.milliseconds(cost.backward_ms),
-        "share": _SAY["not_measured"] if cost.share is None else text.percent(cost.share),
-        "twice": _ratio(cost.if_twice),
-        "free": _ratio(cost.if_free),
+        "backward": "–" if cost.backward_ms is None else text.milliseconds(cost.backward_ms),
+        "share": "–" if cost.share is None else text.percent(cost.share),
+        "if 2×": _ratio(cost.if_twice),
+        "if free": _ratio(cost.if_free),
     }
 
 
@@ -74,7 +64,7 @@ def _line(name: str, figures: dict[str, str], columns: list[tuple[str, int]], ro
 
 
 def _ratio(value: float | None) -> str:
-    return _SAY["not_measured"] if value is None else f"×{value:.2f}"
+    return "–" if value is None else f"×{value:.2f}"
 
 
 def _count(parameters: int) -> str:

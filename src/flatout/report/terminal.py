@@ -35,67 +35,6 @@ from flatout.report.overview import next_command, remedy_outcome
 from flatout.report.stages import stage_table
 from flatout.words import english
 
-_SAY = {
-    "none": "No training step was seen.",
-    "bound": "{bound}-bound",
-    "healthy": "healthy, {bound}",
-    "balanced": "balanced",
-    "steps": "{steps:,} steps",
-    "wall": "{wall}",
-    "ranks": "{ranks} ranks",
-    "exit": "exit code {code}",
-    "cpu": "CPU",
-    "speed": "Speed",
-    "samples": "{rate} samples/s",
-    "no_samples": "samples/s not measured",
-    "its": "{rate} it/s",
-    "per_step": "{ms} per step",
-    "no_speed": "not measured: too few steps",
-    "phases": "Where the step time goes",
-    "rest": "{n} more below 1%: {names}",
-    "gpu": "GPU",
-    "no_gpu": "not used",
-    "not_measured": "not measured",
-    "starved": "starved",
-    "drained": "idle at {share} of launches",
-    "util": "util",
-    "power": "power",
-    "sm": "SM",
-    "tensor": "tensor cores",
-    "memory": "memory peak",
-    "host": "Host",
-    "cores": "{n} cores busy",
-    "core": "1 core busy",
-    "findings": "What to fix",
-    "gain": "×{low:.2f} to ×{high:.2f}",
-    "fix": "or: {command}",
-    "unmeasured": "{n} in the source not measured by this run: flatout check {path}",
-    "remedies": "Remedies in this run",
-    "lines": "Slowest lines of your code",
-    "worker_lines": "Slowest lines in a loader worker, per sample",
-    "syncs": "GPU syncs: the host waits for the device",
-    "per": "{n} per step",
-    "window": "hidden",
-    "pauses": "Training pauses",
-    "times": "{n:,} times",
-    "loader": "Loader",
-    "workers": "{n} workers",
-    "worker": "1 worker",
-    "no_workers": "in the main process",
-    "fetch": "per sample: {fetch} fetch + {collate} collate",
-    "busy": "busy {share}",
-    "queue": "{n} batches ready",
-    "startup": "start-up {s}",
-    "own": "Overhead",
-    "own_cost": "{us} µs per step",
-    "own_share": "{share} of the step",
-    "note": "Note",
-    "next": "Next",
-    "saved": "Saved",
-    "runs": "`flatout runs` lists all runs",
-    "explain": "`flatout explain CODE` says more about a finding",
-}
-
 
 def render(report: RunReport, look: Look | None = None, saved: str | None = None) -> str:
     """The whole verdict as text, ending in a newline. `saved` is where the run is stored."""
@@ -115,24 +54,24 @@ def _headline(page: Page) -> Iterator[Text]:
     report, run = page.report, page.report.run
     verdict = report.verdict
     head = Text(" flatout", "bold")
-    facts = [_SAY["steps"].format(steps=run.steps)] if run.steps else []
-    facts.append(_SAY["wall"].format(wall=text.duration(run.wall_s)))
+    facts = [f"{run.steps:,} steps"] if run.steps else []
+    facts.append(text.duration(run.wall_s))
     if run.ranks > 1:
-        facts.append(_SAY["ranks"].format(ranks=run.ranks))
+        facts.append(f"{run.ranks} ranks")
     if run.steps:
-        facts.append(_SAY["cpu"] if run.device == "cpu" else text.clean(run.device))
+        facts.append("CPU" if run.device == "cpu" else text.clean(run.device))
     for fact in facts:
         head.append(" · ", "dim").append(fact, "dim")
     if run.exit_code:
-        head.append(" · ", "dim").append(_SAY["exit"].format(code=run.exit_code), "red")
+        head.append(" · ", "dim").append(f"exit code {run.exit_code}", "red")
     yield from head.wrap(Console(width=page.width), page.width)
     yield Text()
     if not run.steps:
-        yield Text(" " + _SAY["none"], "bold yellow")
+        yield Text(" No training step was seen.", "bold yellow")
         return
-    word = _SAY["balanced"] if verdict.bound == "balanced" else _SAY["bound"].format(bound=verdict.bound)
+    word = "balanced" if verdict.bound == "balanced" else f"{verdict.bound}-bound"
     if verdict.healthy:
-        word = _SAY["healthy"].format(bound=word)
+        word = f"healthy, {word}"
     sentence = Text.assemble(
         (word.upper(), "bold green" if verdict.healthy else "bold red"),
         "  ",
@@ -146,18 +85,18 @@ def _headline(page: Page) -> Iterator[Text]:
 def _speed(page: Page) -> Iterator[Text]:
     rates = page.report.throughput
     if rates.steps_per_s is None:
-        yield from wrap_pieces(_SAY["speed"], [Text(_SAY["no_speed"], "dim")], page)
+        yield from wrap_pieces("Speed", [Text("not measured: too few steps", "dim")], page)
         return
     pieces = []
     if rates.samples_per_s is None:
-        pieces.append(Text(_SAY["no_samples"], "dim"))
+        pieces.append(Text("samples/s not measured", "dim"))
     else:
-        pieces.append(Text(_SAY["samples"].format(rate=text.figure(rates.samples_per_s)), "bold"))
-    pieces.append(Text(_SAY["its"].format(rate=text.figure(rates.steps_per_s))))
+        pieces.append(Text(f"{text.figure(rates.samples_per_s)} samples/s", "bold"))
+    pieces.append(Text(f"{text.figure(rates.steps_per_s)} it/s"))
     step_ms = sum(phase.ms for phase in page.report.phases.values())
     if step_ms:
-        pieces.append(Text(_SAY["per_step"].format(ms=text.milliseconds(step_ms))))
-    yield from wrap_pieces(_SAY["speed"], pieces, page)
+        pieces.append(Text(f"{text.milliseconds(step_ms)} per step"))
+    yield from wrap_pieces("Speed", pieces, page)
 
 
 def _phases(page: Page) -> Iterator[Text]:
@@ -166,11 +105,11 @@ def _phases(page: Page) -> Iterator[Text]:
     small = [n for n, p in known if not page.verbose and 0 < p.share < 0.01]
     if not shown:
         return
-    yield Text(" " + _SAY["phases"], "bold")
+    yield Text(" Where the step time goes", "bold")
     for name, phase in shown:
         yield _phase_bar(name, phase, page)
     if small:
-        words = _SAY["rest"].format(n=len(small), names=", ".join(small))
+        words = f"{len(small)} more below 1%: {', '.join(small)}"
         yield from wrap_paragraph("", words, page, "dim")
 
 
@@ -185,64 +124,64 @@ def _phase_bar(name: str, phase: PhaseShare, page: Page) -> Text:
 def _devices(page: Page) -> Iterator[Text]:
     report = page.report
     if report.gpu is not None:
-        yield from wrap_pieces(_SAY["gpu"], list(_gpu(report.gpu, page.verbose)), page)
+        yield from wrap_pieces("GPU", list(_gpu(report.gpu, page.verbose)), page)
     elif report.run.device == "cpu":
-        yield from wrap_pieces(_SAY["gpu"], [Text(_SAY["no_gpu"], "dim")], page)
+        yield from wrap_pieces("GPU", [Text("not used", "dim")], page)
     else:
-        yield from wrap_pieces(_SAY["gpu"], [Text(_SAY["not_measured"], "dim")], page)
+        yield from wrap_pieces("GPU", [Text("not measured", "dim")], page)
     if report.host is not None:
-        yield from wrap_pieces(_SAY["host"], list(_host(report.host)), page)
+        yield from wrap_pieces("Host", list(_host(report.host)), page)
     for worker in sorted(report.workers, key=lambda w: -w.samples)[: None if page.verbose else 2]:
-        yield from wrap_pieces(_SAY["loader"], list(_loader(worker)), page)
+        yield from wrap_pieces("Loader", list(_loader(worker)), page)
 
 
 def _host(host: HostUse) -> Iterator[Text]:
     cores = None if host.cpu_cores is None else f"{host.cpu_cores:.1f}"
     if cores is not None:
-        yield Text(_SAY["core"] if cores == "1.0" else _SAY["cores"].format(n=cores))
+        yield Text("1 core busy" if cores == "1.0" else f"{cores} cores busy")
     if host.memory_peak is not None:
-        yield _measured(_SAY["memory"], text.gibibytes(host.memory_peak))
+        yield _measured("memory peak", text.gibibytes(host.memory_peak))
 
 
 def _gpu(gpu: GpuUse, verbose: bool) -> Iterator[Text]:
-    yield _measured(_SAY["starved"], None if gpu.starved_share is None else text.percent(gpu.starved_share))
+    yield _measured("starved", None if gpu.starved_share is None else text.percent(gpu.starved_share))
     busy = None if gpu.util_mean is None else f"{gpu.util_mean:.0f}%"
     if busy and gpu.util_spread is not None:
         busy += f" ± {gpu.util_spread:.0f}"
-    yield _measured(_SAY["util"], busy)
-    yield _measured(_SAY["power"], None if gpu.power_share is None else text.percent(gpu.power_share))
+    yield _measured("util", busy)
+    yield _measured("power", None if gpu.power_share is None else text.percent(gpu.power_share))
     if gpu.sm_active is not None or gpu.tensor_active is not None or verbose:
-        yield _measured(_SAY["sm"], None if gpu.sm_active is None else text.percent(gpu.sm_active))
-        yield _measured(_SAY["tensor"], None if gpu.tensor_active is None else text.percent(gpu.tensor_active))
-    yield _measured(_SAY["memory"], None if gpu.memory_peak is None else text.gibibytes(gpu.memory_peak))
+        yield _measured("SM", None if gpu.sm_active is None else text.percent(gpu.sm_active))
+        yield _measured("tensor cores", None if gpu.tensor_active is None else text.percent(gpu.tensor_active))
+    yield _measured("memory peak", None if gpu.memory_peak is None else text.gibibytes(gpu.memory_peak))
     if gpu.drained_share is not None and gpu.drained_share >= 0.2:
-        yield Text(_SAY["drained"].format(share=text.percent(gpu.drained_share)))
+        yield Text(f"idle at {text.percent(gpu.drained_share)} of launches")
 
 
 def _measured(name: str, value: str | None) -> Text:
     if value is None:
-        return Text(f"{name} {_SAY['not_measured']}", "dim")
+        return Text(f"{name} not measured", "dim")
     return Text.assemble(f"{name} ", (value, "bold"))
 
 
 def _loader(cost: WorkerCost) -> Iterator[Text]:
     if cost.workers == 0:
-        yield Text(_SAY["no_workers"])
+        yield Text("in the main process")
     else:
-        yield Text(_SAY["worker"] if cost.workers == 1 else _SAY["workers"].format(n=cost.workers), "bold")
+        yield Text("1 worker" if cost.workers == 1 else f"{cost.workers} workers", "bold")
     fetch, collate = text.milliseconds(cost.fetch_ms_per_sample), text.milliseconds(cost.collate_ms_per_sample)
-    yield Text(_SAY["fetch"].format(fetch=fetch, collate=collate))
+    yield Text(f"per sample: {fetch} fetch + {collate} collate")
     if cost.busy_share is not None:
-        yield Text(_SAY["busy"].format(share=text.percent(cost.busy_share)))
+        yield Text(f"busy {text.percent(cost.busy_share)}")
     if cost.queue_depth is not None:
-        yield Text(_SAY["queue"].format(n=f"{cost.queue_depth:.1f}"))
+        yield Text(f"{cost.queue_depth:.1f} batches ready")
     if cost.startup_s is not None and cost.startup_s >= 0.5:
-        yield Text(_SAY["startup"].format(s=text.duration(cost.startup_s)))
+        yield Text(f"start-up {text.duration(cost.startup_s)}")
 
 
 def _findings(page: Page) -> Iterator[Text]:
     if page.report.findings:
-        yield Text(" " + _SAY["findings"], "bold")
+        yield Text(" What to fix", "bold")
     for finding in page.report.findings[: None if page.verbose else 3]:
         yield from _finding(finding, page)
     yield from _source(page)
@@ -254,7 +193,8 @@ def _source(page: Page) -> Iterator[Text]:
         return
     count = len(side.not_measured)
     things = f"{count}{' more' if page.report.findings else ''} thing{'' if count == 1 else 's'}"
-    yield from wrap_paragraph("", _SAY["unmeasured"].format(n=things, path=side.path), page, "dim")
+    words = f"{things} in the source not measured by this run: flatout check {side.path}"
+    yield from wrap_paragraph("", words, page, "dim")
     for thing in side.not_measured if page.verbose else ():
         where = text.place(thing.location.file, thing.location.line, page.width // 2, page.cwd)
         yield from wrap_paragraph(thing.code, f"{thing.title}, {where}", page, "dim", label_style="cyan")
@@ -266,7 +206,7 @@ def _finding(finding: Finding, page: Page) -> Iterator[Text]:
     if finding.location is not None:
         words += f", {text.place(finding.location.file, finding.location.line, page.width // 2, page.cwd)}"
     if gain is not None:
-        words += " · " + _SAY["gain"].format(low=gain.low, high=gain.high)
+        words += f" · ×{gain.low:.2f} to ×{gain.high:.2f}"
     yield from wrap_paragraph(finding.code, words, page, label_style="bold cyan")
     if finding.change is not None:
         yield from wrap_paragraph("", f"→ {english(finding.change)}", page, "dim")
@@ -275,7 +215,7 @@ def _finding(finding: Finding, page: Page) -> Iterator[Text]:
         yield from wrap_paragraph("", f"{where}: {english(other.words)}", page, "dim")
     # One that may change results is for those who ask for more.
     if finding.fix is not None and (page.verbose or "--unsafe-fixes" not in finding.fix):
-        yield from wrap_command("", _SAY["fix"].format(command=finding.fix), page, "dim")
+        yield from wrap_command("", f"or: {finding.fix}", page, "dim")
     if page.verbose:
         yield from wrap_paragraph("", finding.cause, page, "dim")
 
@@ -284,7 +224,7 @@ def _lines(page: Page) -> Iterator[Text]:
     costs = [c for c in page.report.lines if page.verbose or c.share >= 0.01][: 20 if page.verbose else 5]
     if not costs:
         return
-    yield Text(" " + _SAY["lines"], "bold")
+    yield Text(" Slowest lines of your code", "bold")
     yield from _costs(costs, page)
 
 
@@ -294,7 +234,7 @@ def _worker_lines(page: Page) -> Iterator[Text]:
         return
     costs = [c for c in page.report.worker_lines if page.verbose or c.share >= 0.05][: 20 if page.verbose else 3]
     if costs:
-        yield Text(" " + _SAY["worker_lines"], "bold")
+        yield Text(" Slowest lines in a loader worker, per sample", "bold")
         yield from _costs(costs, page)
 
 
@@ -309,12 +249,12 @@ def _syncs(page: Page) -> Iterator[Text]:
     sites = page.report.syncs[: 20 if page.verbose else 3]
     if not sites:
         return
-    yield Text(" " + _SAY["syncs"], "bold")
+    yield Text(" GPU syncs: the host waits for the device", "bold")
     for site in sites:
         where = text.place(site.location.file, site.location.line, page.width * 9 // 20, page.cwd)
-        per_step = _SAY["per"].format(n=text.figure(site.per_step) if site.per_step < 10 else f"{site.per_step:.0f}")
-        ms = _SAY["window"] if site.ms is None else text.milliseconds(site.ms)
-        yield _site(site.op, where, site.function, (per_step, ms), page)
+        often = text.figure(site.per_step) if site.per_step < 10 else f"{site.per_step:.0f}"
+        ms = "hidden" if site.ms is None else text.milliseconds(site.ms)
+        yield _site(site.op, where, site.function, (f"{often} per step", ms), page)
 
 
 def _pauses(page: Page) -> Iterator[Text]:
@@ -322,10 +262,10 @@ def _pauses(page: Page) -> Iterator[Text]:
     sites = [p for p in page.report.pauses if page.verbose or p.total_s >= 0.01 * wall_s][: 20 if page.verbose else 3]
     if not sites:
         return
-    yield Text(" " + _SAY["pauses"], "bold")
+    yield Text(" Training pauses", "bold")
     for site in sites:
         where = text.place(site.location.file, site.location.line, page.width * 9 // 20, page.cwd)
-        values = (_SAY["times"].format(n=site.count), text.duration(site.total_s))
+        values = (f"{site.count:,} times", text.duration(site.total_s))
         yield _site(site.op, where, site.function, values, page)
 
 
@@ -354,16 +294,17 @@ def _notices(page: Page) -> tuple[Message | str, ...]:
 def _footer(page: Page, saved: str | None) -> Iterator[Text]:
     report = page.report
     if report.run.steps and report.overhead.us_per_step is not None:
-        pieces = [Text(_SAY["own_cost"].format(us=text.figure(report.overhead.us_per_step)))]
+        pieces = [Text(f"{text.figure(report.overhead.us_per_step)} µs per step")]
         if report.overhead.share is not None:
             share = report.overhead.share
-            pieces.append(Text(_SAY["own_share"].format(share=f"{share:.1%}" if share >= 0.0005 else "<0.1%")))
-        yield from wrap_pieces(_SAY["own"], pieces, page)
+            pieces.append(Text(f"{share:.1%} of the step" if share >= 0.0005 else "<0.1% of the step"))
+        yield from wrap_pieces("Overhead", pieces, page)
     for notice in _notices(page):
-        yield from wrap_paragraph(_SAY["note"], notice, page, label_style="bold yellow")
-    yield from wrap_command(_SAY["next"], next_command(report), page, "cyan")
+        yield from wrap_paragraph("Note", notice, page, label_style="bold yellow")
+    yield from wrap_command("Next", next_command(report), page, "cyan")
     if saved is not None:
-        yield from wrap_pieces(_SAY["saved"], [Text(text.clean(saved), "dim"), Text(_SAY["runs"], "dim")], page)
+        pieces = [Text(text.clean(saved), "dim"), Text("`flatout runs` lists all runs", "dim")]
+        yield from wrap_pieces("Saved", pieces, page)
 
 
 _MARKS = {"met": "✓", "missed": "✗", "not measured": "·"}
@@ -392,7 +333,7 @@ def _remedies(page: Page) -> Iterator[Text]:
     remedies = page.report.remedies
     if not remedies:
         return
-    yield Text(" " + _SAY["remedies"], "bold")
+    yield Text(" Remedies in this run", "bold")
     for remedy in remedies:
         yield from wrap_paragraph(
             remedy.safety, remedy_outcome(remedy), page, _REMEDY_STYLE.get(remedy.state, "yellow")

@@ -11,22 +11,12 @@ from flatout.words import english
 from flatout.words.codec import encode
 
 _MOST_FAILED = 8
-_SAY = {
-    "head": "{method} · {trials} trials in {wall}{ended}",
-    "failed": "Failed",
-    "more": "and {n} more (--json has them all)",
-    "picks": "Presets",
-    "chosen": "Chosen",
-    "use": "Use it",
-    "none": "–",
-    "front": "Pareto front",
-}
 
 
 def render(tuned: Tuned, verbose: bool = False, unicode: bool = True) -> str:
     """Plain text that ends in a newline."""
     ended = f" · {english(tuned.ended)}" if tuned.ended else ""
-    head = _SAY["head"].format(method=tuned.method, trials=tuned.trials, wall=text.duration(tuned.wall_s), ended=ended)
+    head = f"{tuned.method} · {tuned.trials} trials in {text.duration(tuned.wall_s)}{ended}"
     lines = [f" {head}", "", *_table(tuned), *_failed(tuned, verbose)]
     lines += [""] * bool(tuned.notices) + [f" {english(notice)}" for notice in tuned.notices]
     lines += ["", *_picks(tuned)]
@@ -42,7 +32,7 @@ def to_json(tuned: Tuned) -> dict[str, Any]:
 
 def point_figures(tuned: Tuned, point: Point) -> str:
     """The line of one point while a search runs."""
-    return " · ".join(cell for cell in (_speed(tuned, point), _memory(point), _metric(point)) if cell != _SAY["none"])
+    return " · ".join(cell for cell in (_speed(tuned, point), _memory(point), _metric(point)) if cell != "–")
 
 
 def _table(tuned: Tuned) -> Iterator[str]:
@@ -62,7 +52,7 @@ def _table(tuned: Tuned) -> Iterator[str]:
     for mark, row in zip(marks, rows, strict=True):
         cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
         yield f" {mark:1} {'  '.join(cells)}".rstrip()
-    yield f"   → chosen  · {_SAY['front']}: no measured setting is better in every respect"
+    yield "   → chosen  · Pareto front: no measured setting is better in every respect"
 
 
 def _head(tuned: Tuned) -> list[str]:
@@ -78,7 +68,7 @@ def _row(tuned: Tuned, point: Point) -> list[str]:
 def _speed(tuned: Tuned, point: Point) -> str:
     speed = tuned.speed(point)
     if speed is None:
-        return _SAY["none"]
+        return "–"
     error = "" if point.error is None else f" ±{100 * point.error:.0f}%"
     return f"{text.figure(speed)}{error}"
 
@@ -86,15 +76,15 @@ def _speed(tuned: Tuned, point: Point) -> str:
 def _gain(tuned: Tuned, point: Point) -> str:
     before = None if tuned.baseline is None else tuned.speed(tuned.baseline)
     after = tuned.speed(point)
-    return f"×{after / before:.2f}" if before and after else _SAY["none"]
+    return f"×{after / before:.2f}" if before and after else "–"
 
 
 def _memory(point: Point) -> str:
-    return _SAY["none"] if point.memory_bytes is None else text.gibibytes(point.memory_bytes)
+    return "–" if point.memory_bytes is None else text.gibibytes(point.memory_bytes)
 
 
 def _metric(point: Point) -> str:
-    return _SAY["none"] if point.metric is None else f"{point.metric:.6g}"
+    return "–" if point.metric is None else f"{point.metric:.6g}"
 
 
 def _failed(tuned: Tuned, verbose: bool) -> Iterator[str]:
@@ -102,23 +92,23 @@ def _failed(tuned: Tuned, verbose: bool) -> Iterator[str]:
     if not failed:
         return
     yield ""
-    yield f" {_SAY['failed']}"
+    yield " Failed"
     shown = failed if verbose else failed[:_MOST_FAILED]
     for point in shown:
         yield f"   {describe_setting(point.setting)}: {text.clean(english(point.why))}"
     if len(shown) < len(failed):
-        yield f"   {_SAY['more'].format(n=len(failed) - len(shown))}"
+        yield f"   and {len(failed) - len(shown)} more (--json has them all)"
 
 
 def _picks(tuned: Tuned) -> Iterator[str]:
     width = max(len(pick.name) for pick in (*tuned.presets, tuned.chosen))
     if tuned.presets:
-        yield f" {_SAY['picks']}"
+        yield " Presets"
         yield from (f"   {pick.name.ljust(width)}  {_pick(pick)}" for pick in tuned.presets)
         yield ""
-    yield f" {_SAY['chosen']}: {_pick(tuned.chosen)}"
+    yield f" Chosen: {_pick(tuned.chosen)}"
     if tuned.chosen.command:
-        yield f" {_SAY['use']}: {text.clean(tuned.chosen.command)}"
+        yield f" Use it: {text.clean(tuned.chosen.command)}"
 
 
 def _pick(pick: Pick) -> str:
