@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks.common.results import table
 from benchmarks.common.spent import Spent, by_kind, each
 from flatout.app.demo import FOLDER
-from flatout.app.fix import seconds_in
+from flatout.cli.options import seconds_of
 from flatout.experiment.bench import Settings, take_first_look
 from flatout.experiment.plan import Wishes
 from flatout.experiment.proof import conclude, prove_profile
@@ -252,7 +252,7 @@ class Searched:
 def searched(name: str, options: argparse.Namespace, seed: int) -> Searched:
     work, wishes = WORKLOADS[name], Wishes(tuple(options.allow))
     machine = Machine(work, options.start, options.processes, seed)
-    settings = Settings(("train.py",), wishes, seconds_in(options.budget))
+    settings = Settings(("train.py",), wishes, seconds_of("--budget", options.budget, "s"))
     bench, report = take_first_look(settings, machine, machine.report, machine.clock)
     search = Search(bench, machine.report, machine.in_turns)
     search.run(report)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +12,7 @@ from flatout import __version__
 from flatout.diagnose.source_check import check_project, select_problems
 from flatout.diagnose.source_fixes import Fixed, add_import_edits, apply_fixes
 from flatout.errors import FlatoutError
+from flatout.launch.terminal import detect_stdout
 from flatout.problems.catalogue import problems
 from flatout.records.source import CheckReport
 from flatout.report import check as terminal
@@ -24,8 +23,6 @@ from flatout.source.project.loading import load
 from flatout.source.project.project import MODEST_WORKERS, Project
 from flatout.source.syntax.documents import read_bytes, read_writable, replace_file
 from flatout.store.directory import find_run
-
-FORMATS = ("full", "concise", "json", "sarif", "github")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +73,7 @@ def run_check_fix(request: CheckRequest) -> tuple[str, CheckReport, tuple[str, .
 def run_check_diff(request: CheckRequest) -> tuple[bytes, str, CheckReport, tuple[str, ...]]:
     """The diff, what it leaves, the report of that, and what could not be done. Nothing is written."""
     done = _fix_in_memory(request, read_bytes)
-    changes = render_diff(done.before, done.after, color=_color())
+    changes = render_diff(done.before, done.after, color=detect_stdout().color)
     words = render_outlook(done.first.findings, done.left.fixed, len(done.after), unsafe=request.unsafe)
     return changes, words, done.left, done.trouble
 
@@ -129,11 +126,7 @@ def _render(report: CheckReport, request: CheckRequest) -> str:
         return check_sarif(report, __version__, {problem.code: problem.text for problem in problems()})
     if output == "github":
         return render_github(report)
-    unicode = (sys.stdout.encoding or "ascii").lower().replace("-", "").startswith("utf")
+    screen = detect_stdout()
     by_finding = terminal.render_concise if output == "concise" else terminal.render_full
     draw = terminal.render_statistics if request.statistics else by_finding
-    return draw(report, color=_color(), unicode=unicode)
-
-
-def _color() -> bool:
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return draw(report, color=screen.color, unicode=screen.unicode)

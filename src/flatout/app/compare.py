@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +17,7 @@ from flatout.diagnose.ranks import Rank, training_ranks
 from flatout.diagnose.summary import examine_run
 from flatout.errors import FlatoutError
 from flatout.experiment.statistics.intervals import measure_gain, with_interval
+from flatout.launch.terminal import detect_stdout, write_json
 from flatout.records.atomic import SHARED, write_atomic
 from flatout.records.comparison import Arm, Compared, Comparison, Gate, Judgement
 from flatout.records.message import Message, message
@@ -70,25 +68,15 @@ class CompareRequest:
 def run_compare(request: CompareRequest) -> tuple[str, int]:
     """The text to print and the exit code: 1 if the gate fails."""
     found = compare_runs(request.names, request.fail_below, request.root)
-    json_file = request.json_file
     if request.html is not None:
         _write_html(found, request.html, request.language)
     code = 1 if found.gate is not None and found.gate.failed else 0
-    as_json = json.dumps(to_json(found), indent=2, allow_nan=False) + "\n"
-    if json_file == "-":
-        return as_json, code
-    if json_file is not None:
-        try:
-            Path(json_file).write_text(as_json, encoding="utf-8")
-        except OSError as error:
-            raise FlatoutError(f"--json {json_file!r} cannot be written: {error.strerror or error}") from error
-    page = render(
-        found,
-        width=shutil.get_terminal_size((100, 24)).columns,
-        color=sys.stdout.isatty() and not os.environ.get("NO_COLOR"),
-        unicode=(sys.stdout.encoding or "ascii").lower().replace("-", "").startswith("utf"),
-        quiet=request.quiet,
-    )
+    if request.json_file == "-":
+        return json.dumps(to_json(found), indent=2) + "\n", code
+    if request.json_file is not None:
+        write_json(request.json_file, to_json(found))
+    screen = detect_stdout(width=100)
+    page = render(found, width=screen.width, color=screen.color, unicode=screen.unicode, quiet=request.quiet)
     return page, code
 
 

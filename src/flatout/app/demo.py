@@ -32,7 +32,7 @@ _SAY = {
     "stopped": " Stopped after {limit:.0f} s: a demo takes no longer.\n",
 }
 _TERMINATED = 128 + 15
-_FIX_BUDGET, _ENOUGH_STEPS = "2m", 1_000_000
+_FIX_BUDGET_S, _ENOUGH_STEPS = 120.0, 1_000_000
 FOLDER = Path(__file__).resolve().parents[1] / "workloads"
 SIZES = ("tiny", "full")
 DEFAULT = "gray_cnn"
@@ -138,7 +138,7 @@ def _run_fix(workload: Workload, arguments: list[str], data: Path) -> None:
 
     write_stderr(_SAY["fix"].format(name=workload.name))
     command = (str(workload.script), *arguments)
-    run_fix(FixOptions(command, allow=("numeric",), budget=_FIX_BUDGET, profile=data / "flatout.toml", fresh=True))
+    run_fix(FixOptions(command, allow=("numeric",), budget_s=_FIX_BUDGET_S, profile=data / "flatout.toml", fresh=True))
 
 
 def _go_on(workload: Workload, size: str, data: Path, width: int) -> None:

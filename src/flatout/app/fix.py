@@ -5,38 +5,34 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import shlex
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flatout.app.fix_progress import Progress
 from flatout.errors import FlatoutError
 from flatout.experiment.bench import Settings, take_first_look
 from flatout.experiment.plan import Wishes
 from flatout.experiment.proof import conclude, prove_profile
+from flatout.experiment.request import Request, check_metric
 from flatout.experiment.runner import prestarting_runner
 from flatout.experiment.search import Search
 from flatout.launch.process import INTERRUPTED, command_line, sigterm_interrupts
 from flatout.launch.profile import profile_toml
-from flatout.launch.terminal import Terminal, detect_terminal, write_stderr
+from flatout.launch.terminal import Terminal, detect_terminal, write_json, write_stderr
 from flatout.records.atomic import SHARED, write_atomic
-from flatout.records.fix import Fix, Quality
+from flatout.records.fix import Fix, Quality, Tried
 from flatout.records.message import Message, message
 from flatout.records.report import RunReport
 from flatout.records.trial import Trial
-from flatout.report.fix import quality_sentences, render, render_plan, to_json
+from flatout.report.fix import gain_with_bounds, quality_sentences, remedy_with_value, render, render_plan, to_json
 from flatout.report.overview import next_after_fix
 from flatout.report.text import fold_command
+from flatout.store.directory import FIX_RECORD, FIXES
 from flatout.words import english
 
-ROOT = Path(".flatout", "fix")
-_DONE = "fix.json"
 _CLASSES = ("numeric", "training")
-_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|min|h)?")
-_SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, None: 1.0}
 _LEAST_BUDGET_S = 20.0
 _BUDGETS_S = (600.0, 285.0)
 _RESUMED_S = 86_400.0
@@ -59,7 +55,7 @@ class FixOptions:
     only: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     # None: ten minutes, and under five where steps are quick.
-    budget: str | None = None
+    budget_s: float | None = None
     metric: str | None = None
     higher: bool = True
     dry_run: bool = False
@@ -121,24 +117,16 @@ def _settings(asked: FixOptions) -> Settings:
             raise FlatoutError(f"--allow {one!r}: write numeric or training; lossless remedies are always allowed")
     wishes = Wishes(_with_lower(asked.allow), asked.only, asked.without)
     wishes.check()
-    if asked.metric is not None:
-        _check_pattern(asked.metric)
-    budget_s, quick_s = _BUDGETS_S if asked.budget is None else (seconds_in(asked.budget), None)
+    check_metric(asked.metric)
+    budget_s, quick_s = _BUDGETS_S if asked.budget_s is None else (asked.budget_s, None)
+    if budget_s < _LEAST_BUDGET_S:
+        raise FlatoutError(f"--budget {budget_s:g}s is too short for any trial: give at least {_LEAST_BUDGET_S:g}s")
     return Settings(asked.cmd, wishes, budget_s, asked.metric, asked.higher, asked.allow_writes, quick_budget_s=quick_s)
 
 
 def _with_lower(allow: tuple[str, ...]) -> tuple[str, ...]:
     """Whoever allows a change of the training allows other rounding as well."""
     return (*allow, "numeric") if "training" in allow else allow
-
-
-def _check_pattern(pattern: str) -> None:
-    try:
-        groups = re.compile(pattern).groups
-    except re.error as error:
-        raise FlatoutError(f"--metric {pattern!r} is no pattern: {error}") from None
-    if groups != 1:
-        raise FlatoutError(f"--metric {pattern!r} must have one group around the number, as 'PSNR: ([0-9.]+)'")
 
 
 def _check_places(asked: FixOptions) -> None:
@@ -150,36 +138,26 @@ def _check_places(asked: FixOptions) -> None:
             raise FlatoutError(f"{option} {file} is a folder: name a file")
 
 
-def seconds_in(text: str) -> float:
-    found = _TIME.fullmatch(text.strip())
-    if found is None:
-        raise FlatoutError(f"--budget {text!r} is no time: write 90s, 10m or 1h")
-    seconds = float(found.group(1)) * _SECONDS[found.group(2)]
-    if seconds < _LEAST_BUDGET_S:
-        raise FlatoutError(f"--budget {text!r} is too short for any trial: give at least {_LEAST_BUDGET_S:g}s")
-    return seconds
-
-
 def _folder(asked: FixOptions) -> Path:
     """A new one, or that of the same command's last search if it was cut off."""
     try:
-        ROOT.mkdir(parents=True, exist_ok=True)
+        FIXES.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FlatoutError(_SAY["read_only"].format(folder=os.getcwd(), error=error.strerror)) from None
     same = hashlib.blake2b(json.dumps([asked.cmd, asked.python]).encode(), digest_size=4).hexdigest()
-    for folder in sorted(ROOT.glob(f"*-{same}"), reverse=True):
+    for folder in sorted(FIXES.glob(f"*-{same}"), reverse=True):
         is_recent = time.time() - folder.stat().st_mtime < _RESUMED_S
-        if is_recent and not (folder / _DONE).exists() and not asked.fresh:
+        if is_recent and not (folder / FIX_RECORD).exists() and not asked.fresh:
             return folder
         break
     for number in range(1000):
-        folder = ROOT / f"{time.strftime('%Y%m%d-%H%M%S')}{f'-{number}' if number else ''}-{same}"
+        folder = FIXES / f"{time.strftime('%Y%m%d-%H%M%S')}{f'-{number}' if number else ''}-{same}"
         try:
             folder.mkdir()
         except FileExistsError:
             continue
         return folder
-    raise FlatoutError(f"no folder could be made in {str(ROOT)!r}")
+    raise FlatoutError(f"no folder could be made in {str(FIXES)!r}")
 
 
 def _show_plan(search: Search, report: RunReport, progress: Progress, looks: Sequence[Trial]) -> int:
@@ -208,12 +186,10 @@ def _on_written(files: Sequence[str], programs: Iterable[str]) -> Iterator[Messa
 
 
 def _publish(fix: Fix, asked: FixOptions, folder: Path, screen: Terminal) -> int:
-    text = json.dumps(to_json(fix), indent=2, default=str) + "\n"
-    write_atomic(folder / _DONE, text, mode=SHARED)
-    if asked.json == "-":
-        print(text, end="", flush=True)
-    elif asked.json is not None:
-        write_atomic(Path(asked.json), text, mode=SHARED)
+    found = to_json(fix)
+    write_atomic(folder / FIX_RECORD, json.dumps(found, indent=2, default=str) + "\n", mode=SHARED)
+    if asked.json is not None:
+        write_json(asked.json, found)
     if fix.profile:
         write_atomic(asked.profile, _profile(fix), mode=SHARED)
         fix = _with_patch(fix, asked)
@@ -262,3 +238,61 @@ def _profile(fix: Fix) -> str:
         if one.state == "kept" and one.gain is not None
     }
     return profile_toml(fix.profile, comments, notes)
+
+
+# What a search is doing: a line on the terminal for the trial being made, and one that stays for what was found.
+
+_SAY_PROGRESS = {
+    "look": "looking at the script",
+    "trial": "trial {number}: {arm}",
+    "time": "{took:.0f} s, at most {left:.0f} s to go",
+    "took": "{took:.0f} s",
+    "found": "{remedy}: {state}{figure}",
+}
+
+
+class Progress:
+    """Without a terminal every trial is a line of its own."""
+
+    def __init__(self, screen: Terminal, quiet: bool, budget_s: float | None = None) -> None:
+        self.screen = screen
+        self.budget_s = budget_s
+        self._is_shown = not quiet
+        self._is_line = screen.fd is not None
+        self._number = 0
+        self._began_s = time.monotonic()
+
+    def begins(self, request: Request) -> None:
+        self._number += 1
+        words = (
+            _SAY_PROGRESS["look"]
+            if request.with_lines
+            else _SAY_PROGRESS["trial"].format(number=self._number, arm=request.arm)
+        )
+        self.say(f"{words} ({self._time()})", stays=False)
+
+    def found(self, tried: Tried) -> None:
+        """A remedy was judged; what it came to may still change with more trials."""
+        gain = tried.gain
+        figure = f", {gain_with_bounds(gain)}" if gain is not None else ""
+        self.say(
+            _SAY_PROGRESS["found"].format(remedy=remedy_with_value(tried.planned), state=tried.state, figure=figure)
+        )
+
+    def _time(self) -> str:
+        took = time.monotonic() - self._began_s
+        if self.budget_s is None:
+            return _SAY_PROGRESS["took"].format(took=took)
+        return _SAY_PROGRESS["time"].format(took=took, left=max(0.0, self.budget_s - took))
+
+    def say(self, words: str, stays: bool = True) -> None:
+        if not self._is_shown:
+            return
+        if self._is_line:
+            write_stderr(f"\r\x1b[Kflatout: {words}" + ("\n" if stays else ""))
+        else:
+            write_stderr(f"flatout: {words}\n")
+
+    def end(self) -> None:
+        if self._is_shown and self._is_line:
+            write_stderr("\r\x1b[K")

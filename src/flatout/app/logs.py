@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import shutil
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +12,7 @@ from flatout.diagnose.logs.reader import read_log
 from flatout.diagnose.logs.readings import Pattern
 from flatout.diagnose.logs.summary import compare_logs, summarise_log
 from flatout.errors import FlatoutError
+from flatout.launch.terminal import detect_stdout
 from flatout.report.layout import Look
 from flatout.report.logs import render, to_json
 
@@ -39,13 +37,8 @@ def run_logs(request: LogsRequest) -> str:
     comparison = compare_logs(logs[0], logs[1]) if len(logs) == 2 else None
     if request.as_json:
         return json.dumps(to_json(logs, comparison), indent=2, allow_nan=False) + "\n"
-    look = Look(
-        width=shutil.get_terminal_size((80, 24)).columns,
-        color=sys.stdout.isatty() and not os.environ.get("NO_COLOR"),
-        unicode=(sys.stdout.encoding or "ascii").lower().replace("-", "").startswith("utf"),
-        quiet=request.quiet,
-        verbose=request.verbose,
-    )
+    screen = detect_stdout()
+    look = Look(screen.width, screen.color, screen.unicode, quiet=request.quiet, verbose=request.verbose)
     return render(logs, comparison, look)
 
 

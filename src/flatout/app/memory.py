@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import shutil
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,6 +11,7 @@ from typing import Any
 from flatout.diagnose.memory import judge_plan, parse_size, shape_bytes
 from flatout.diagnose.summary import summarise_run
 from flatout.errors import FlatoutError
+from flatout.launch.terminal import detect_stdout
 from flatout.records.memory import LoaderPlan, MachineLimits, MemoryVerdict
 from flatout.records.message import Message, message, verbatim
 from flatout.records.report import RunReport
@@ -46,14 +44,8 @@ def run_memory(run: str | None, asked: MemoryRequest, *, as_json: bool, quiet: b
     code = 0 if fits(verdict) else 1
     if as_json:
         return json.dumps(to_json(verdict), indent=2, allow_nan=False) + "\n", code
-    page = render(
-        verdict,
-        width=shutil.get_terminal_size((80, 24)).columns,
-        color=sys.stdout.isatty() and not os.environ.get("NO_COLOR"),
-        unicode=(sys.stdout.encoding or "ascii").lower().replace("-", "").startswith("utf"),
-        quiet=quiet,
-    )
-    return page, code
+    screen = detect_stdout()
+    return render(verdict, width=screen.width, color=screen.color, unicode=screen.unicode, quiet=quiet), code
 
 
 def _verdict(run: str | None, asked: MemoryRequest) -> MemoryVerdict:

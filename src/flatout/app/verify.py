@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from flatout.app.fix import seconds_in, with_written
-from flatout.app.fix_progress import Progress
+from flatout.app.fix import Progress, with_written
 from flatout.errors import FlatoutError
 from flatout.experiment.bench import Settings, take_first_look
 from flatout.experiment.proof import check_quality, conclude, confirm
+from flatout.experiment.request import check_metric
 from flatout.experiment.runner import prestarting_runner
 from flatout.experiment.search import Search
 from flatout.launch.process import INTERRUPTED, command_line, sigterm_interrupts
 from flatout.launch.profile import read_profile
-from flatout.launch.terminal import detect_terminal, write_stderr
-from flatout.records.atomic import SHARED, write_atomic
+from flatout.launch.terminal import detect_terminal, write_json, write_stderr
 from flatout.records.fix import Fix
 from flatout.records.message import Message, message
 from flatout.report.fix import render, to_json
@@ -36,7 +34,7 @@ _SAY = {
 class VerifyOptions:
     file: Path
     cmd: tuple[str, ...]
-    budget: str = "5m"
+    budget_s: float = 300.0
     metric: str | None = None
     higher: bool = True
     allow_writes: bool = False
@@ -51,9 +49,10 @@ def run_verify(asked: VerifyOptions) -> int:
     if not values:
         raise FlatoutError(f"{asked.file} asks for no remedy, so there is nothing to verify")
     command_line(asked.cmd, asked.python)
+    check_metric(asked.metric)
     settings = Settings(
         asked.cmd,
-        budget_s=seconds_in(asked.budget),
+        budget_s=asked.budget_s,
         metric=asked.metric,
         higher=asked.higher,
         allow_writes=asked.allow_writes,
@@ -86,11 +85,8 @@ def _measured(settings: Settings, values: Mapping[str, object], progress: Progre
 def _show(fix: Fix, asked: VerifyOptions) -> int:
     screen = detect_terminal(os.environ)
     why = _objection(fix)
-    text = json.dumps({**to_json(fix), "holds": why is None}, indent=2, default=str) + "\n"
-    if asked.json == "-":
-        print(text, end="", flush=True)
-    elif asked.json is not None:
-        write_atomic(Path(asked.json), text, mode=SHARED)
+    if asked.json is not None:
+        write_json(asked.json, {**to_json(fix), "holds": why is None})
     if not asked.quiet:
         write_stderr(render(fix, width=screen.width, color=screen.color, unicode=screen.unicode))
         write_stderr(_SAY["holds"] if why is None else _SAY["gone"].format(why=english(why)))

@@ -1,7 +1,7 @@
-"""The command line. One file in this folder is one verb: it holds a click command of the file's name.
+"""The command line. A verb is a click command in one of the files of this folder.
 
-A verb is imported only when it is called, so `flatout --help` stays quick and a verb whose extra is not installed does
-not disturb the others. The first line of the file's docstring is its line in `flatout --help`.
+A file is imported only when one of its verbs is called, so `flatout --help` stays quick and a verb whose extra is not
+installed does not disturb the others. The first line of a command's docstring is its line in `flatout --help`.
 """
 
 from __future__ import annotations
@@ -21,52 +21,52 @@ from flatout import __version__
 from flatout.errors import FlatoutError
 
 _FOLDER = Path(__file__).parent
-_NOT_VERBS = {"command", "options"}
+# Which file holds which verbs.
+_FILES = {
+    "run": ("run", "watch", "demo", "serve"),
+    "fix": ("fix", "verify", "tune"),
+    "check": ("check", "explain"),
+    "stored": ("runs", "diagnose", "report", "compare", "logs", "export", "import"),
+    "machine": ("doctor", "memory"),
+}
+VERBS = {verb: file for file, verbs in _FILES.items() for verb in verbs}
 _PROG = "flatout"
 
 
 class _Verbs(click.Group):
-    """A group whose commands are the files beside this one."""
-
     def list_commands(self, ctx: click.Context) -> list[str]:
-        names = (path.stem for path in _FOLDER.glob("*.py"))
-        return sorted(_verb(n) for n in names if not n.startswith("_") and n not in _NOT_VERBS)
+        return sorted(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.list_commands(ctx):
+        if cmd_name not in VERBS:
             return None
-        attribute = _module(cmd_name)
         try:
-            module = importlib.import_module(f"{__name__}.{attribute}")
+            module = importlib.import_module(f"{__name__}.{VERBS[cmd_name]}")
         except ImportError as error:
             raise FlatoutError(f"{cmd_name} cannot be used here: {error}; install what is missing") from error
-        command = getattr(module, attribute)
+        command = getattr(module, _function(cmd_name))
         assert isinstance(command, click.Command), cmd_name
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        lines = {verb: line for file in _FILES for verb, line in _first_lines(file).items()}
         with formatter.section("Commands"):
-            formatter.write_dl([(name, _first_line(name)) for name in self.list_commands(ctx)])
+            formatter.write_dl([(verb, lines.get(verb, "(cannot be loaded)")) for verb in self.list_commands(ctx)])
 
 
-def _verb(module: str) -> str:
-    return module.rstrip("_").replace("_", "-")
+def _function(verb: str) -> str:
+    """`import` is a word that Python keeps for itself."""
+    return f"{verb}_" if keyword.iskeyword(verb) else verb
 
 
-def _module(verb: str) -> str:
-    """A word that Python keeps for itself has an underscore behind it: `import` is in import_.py."""
-    name = verb.replace("-", "_")
-    return f"{name}_" if keyword.iskeyword(name) else name
-
-
-def _first_line(verb: str) -> str:
-    """The help line of a verb, read from its file without importing it."""
+def _first_lines(file: str) -> dict[str, str]:
+    """The help lines of a file's verbs, read without importing it."""
     try:
-        tree = ast.parse((_FOLDER / f"{_module(verb)}.py").read_bytes())
+        tree = ast.parse((_FOLDER / f"{file}.py").read_bytes())
     except (OSError, SyntaxError, ValueError):
-        return "(cannot be loaded)"
-    text = (ast.get_docstring(tree) or "").partition("\n")[0]
-    return text.partition(": ")[2] if text.startswith(("`flatout", "flatout ")) and ": " in text else text
+        return {}
+    texts = {node.name: ast.get_docstring(node) for node in tree.body if isinstance(node, ast.FunctionDef)}
+    return {verb: (texts.get(_function(verb)) or "").partition("\n")[0] for verb in _FILES[file]}
 
 
 @click.group(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -30,6 +33,7 @@ _PATHS = {"out", "json", "python"}
 SECTIONS: dict[str, tuple[str, ...]] = {"check": ("select", "ignore", "exclude")}
 _PROFILE = "remedies"
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
+_UNITS_S = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _WORDS = {str: "text", float: "a number", bool: "true or false"}
 
 
@@ -41,6 +45,23 @@ def resolve(flags: Mapping[str, Value | None], environ: Mapping[str, str], cwd: 
     found.update(_from_environment(environ))
     found.update({name: value for name, value in flags.items() if value is not None})
     return found
+
+
+def chosen(**flags: Value | None) -> dict[str, Any]:
+    """Of these options, those that are set anywhere."""
+    found = resolve(flags, os.environ, Path.cwd())
+    return {name: value for name, value in found.items() if name in flags}
+
+
+def seconds_of(option: str, text: str, unit: str = "") -> float:
+    """A time such as 90s, 10m, 12h or 7d; `unit` is meant where none is written. Raises FlatoutError."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|min|h|d|w|)", text.strip().lower())
+    if match is None or not (match[2] or unit):
+        raise FlatoutError(f"{option} {text!r} is no time: write 90s, 10m or 1h")
+    seconds = float(match[1]) * _UNITS_S[match[2] or unit]
+    if seconds <= 0:
+        raise FlatoutError(f"{option} must be above 0, got {text!r}")
+    return seconds
 
 
 def section(verb: str, cwd: Path) -> dict[str, list[str]]:
@@ -139,7 +160,7 @@ def _parsed(variable: str, text: str, kind: type) -> Value:
 # A verb that starts the user's own command: where our options end and its words begin.
 
 
-class UpToTheScript(click.Command):
+class _UpToTheScript(click.Command):
     """Our options end where the script begins: at the first word, at `--`, or at python's `-m`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -155,3 +176,9 @@ class UpToTheScript(click.Command):
         while at < len(args) and args[at].startswith("-") and args[at] not in ("-", "--") and args[at][:2] != "-m":
             at += 2 if args[at] in valued else 1
         return at
+
+
+def script_command(options_metavar: str = "[OPTIONS] [--]") -> Callable[[Callable[..., Any]], click.Command]:
+    """For a verb that starts the user's own command."""
+    settings = {"allow_interspersed_args": False}
+    return click.command(cls=_UpToTheScript, context_settings=settings, options_metavar=options_metavar)

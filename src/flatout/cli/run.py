@@ -1,15 +1,14 @@
-"""Watch a training script, unmodified, and say where each step's time went."""
+"""Verbs that watch what runs: a script, a bundled one, anything on this machine; and all runs in the browser."""
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from flatout.cli.options import UpToTheScript, resolve
+from flatout.cli.options import chosen, script_command
 from flatout.errors import FlatoutError
 
 if TYPE_CHECKING:
@@ -18,11 +17,7 @@ if TYPE_CHECKING:
     from flatout.launch.profile import Profile
 
 
-@click.command(
-    cls=UpToTheScript,
-    context_settings={"allow_interspersed_args": False},
-    options_metavar="[OPTIONS] [--]",
-)
+@script_command()
 @click.option("--out", metavar="DIR", help="File the run in DIR instead of .flatout/runs/<id>.")
 @click.option("--json", "json", metavar="FILE", help="Also write the result as JSON ('-': to stdout).")
 @click.option("--python", metavar="PATH", help="Interpreter for a bare script or -m (default: flatout's own).")
@@ -60,30 +55,20 @@ def run(
     # Imported here, because completion and --help have no need of it.
     from flatout.app.run import RunOptions, run_command
 
-    values = resolve(flags, os.environ, Path.cwd())
-    interval_s = float(values.pop("interval", 0.2))
+    values = chosen(**flags)
+    interval_s = values.pop("interval", 0.2)
     if not 0.01 <= interval_s <= 3600:
         raise FlatoutError(f"--interval must be between 0.01 and 3600 seconds, got {interval_s:g}")
-    texts = {k: str(v) for k, v in values.items() if isinstance(v, str)}
-    return run_command(
-        cmd,
-        RunOptions(
-            out=Path(texts["out"]) if "out" in texts else None,
-            json=texts.get("json"),
-            python=texts.get("python"),
-            name=texts.get("name"),
-            interval_s=interval_s,
-            telemetry=bool(values.get("telemetry", True)),
-            lines=bool(values.get("lines", True)),
-            stages=bool(values.get("stages", False)),
-            live=bool(values.get("live", False)),
-            quiet=bool(values.get("quiet", False)),
-            verbose=bool(values.get("verbose", False)),
-            profile=_profile(profile, remedies, throttle),
-            companion=_companion(serve, port),
-            exposed=_exposed(metrics_port, quiet=bool(values.get("quiet", False))),
-        ),
+    out = values.pop("out", None)
+    options = RunOptions(
+        out=Path(out) if out else None,
+        interval_s=interval_s,
+        profile=_profile(profile, remedies, throttle),
+        companion=_companion(serve, port),
+        exposed=_exposed(metrics_port, quiet=values.get("quiet", False)),
+        **values,
     )
+    return run_command(cmd, options)
 
 
 def _companion(serve: bool, port: int | None) -> Companion | None:
@@ -120,3 +105,79 @@ def _profile(file: str | None, words: tuple[str, ...], throttled: tuple[str, ...
     from flatout.launch.profile import read_profile
 
     return read_profile(Path(file) if file is not None else None, words)
+
+
+@click.command()
+@click.option("--interval", "interval_s", type=float, default=1.0, show_default=True, help="Seconds between readings.")
+@click.option("--duration", "duration_s", type=float, help="Stop after so many seconds (default: until Ctrl-C).")
+@click.option("--pid", type=int, help="Watch this process and its children too; end with it.")
+@click.option(
+    "--csv", "csv_path", type=click.Path(path_type=Path), help="Also write nvidia-smi's CSV, with more columns."
+)
+@click.option("--read", "read_path", type=click.Path(path_type=Path), help="Summarise such a CSV instead of watching.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON, and nothing else.")
+@click.option("--metrics-port", type=int, metavar="N", help="Figures for Prometheus at 127.0.0.1:N (0: any free port).")
+@click.option("-q", "--quiet", is_flag=True, help="Print the verdict only.")
+def watch(**asked: Any) -> None:
+    """Monitor the GPUs and the host of anything already running; mean ± spread and a verdict at the end.
+
+    Utilisation says that some kernel ran, however small; so the verdict weighs its spread, power and SM activity too.
+    """
+    from flatout.app.watch import WatchRequest, run_watch
+
+    run_watch(WatchRequest(**asked))
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--size", metavar="SIZE", help="tiny (seconds on a CPU) or full (default: full with a GPU).")
+@click.option("--data", metavar="DIR", help="Where its data is made and kept (default: your cache folder).")
+@click.option("--out", metavar="DIR", help="File the run in DIR instead of .flatout/runs/<id>.")
+@click.option("--json", "json", metavar="FILE", help="Also write the result as JSON ('-': to stdout).")
+@click.option("-q", "--quiet", is_flag=True, help="No words, only the exit code (and --json).")
+@click.option("-v", "--verbose", is_flag=True, help="Show every phase, line and notice.")
+@click.option("--fix/--no-fix", "fix", default=True, help="Go on from the verdict to the fix (default: yes).")
+@click.option("--list", "show_list", is_flag=True, help="Tell the story of each workload.")
+def demo(
+    name: str | None,
+    size: str | None,
+    data: str | None,
+    out: str | None,
+    json: str | None,
+    quiet: bool,
+    verbose: bool,
+    fix: bool,
+    show_list: bool,
+) -> int:
+    """Watch a bundled training project whose GPU sits idle, see why, and make it faster.
+
+    NAME is one of the workloads of --list; gray_cnn if none is given. It makes its own data, trains for at most a
+    minute, shows the verdict, then what `flatout fix` makes of it in two minutes more.
+    """
+    # Imported here, because completion and --help have no need of it.
+    from flatout.app.demo import DEFAULT, Choice, tell_stories
+    from flatout.app.demo import run_demo as show
+    from flatout.app.run import RunOptions
+
+    if show_list:
+        click.echo(tell_stories(), nl=False)
+        return 0
+    options = RunOptions(out=Path(out) if out else None, json=json, quiet=quiet, verbose=verbose)
+    return show(Choice(name or DEFAULT, size, Path(data) if data else None, fix=fix), options)
+
+
+@click.command()
+@click.option("--port", type=int, metavar="N", help="Port to listen on (default: 8765, or the next free one).")
+@click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="An address of this machine alone (127.0.0.1).")
+@click.option("--root", metavar="DIR", type=click.Path(path_type=Path), help="Where to look (default: .flatout/runs).")
+@click.option("--json", "as_json", is_flag=True, help="Print the address as one line of JSON, to stdout.")
+def serve(port: int | None, host: str, root: Path | None, as_json: bool) -> None:
+    """Show runs in the browser, live while they go on.
+
+    Prints an address with a token in it: who has not got the token sees nothing. It listens on this machine alone; the
+    ssh line that is printed too brings it to another one. Recordings are only read, so a run does not notice. Ctrl-C
+    ends it. `flatout run --serve train.py` shows one run for as long as it lasts.
+    """
+    from flatout.app.runs import run_serve
+
+    run_serve(host, port, root, as_json)

@@ -19,6 +19,7 @@ from flatout.diagnose.findings import drop_consequences, rank_findings
 from flatout.diagnose.settings import script_of
 from flatout.diagnose.source_check import check_project, select_problems
 from flatout.diagnose.source_costs import CostJudge
+from flatout.diagnose.summary import examine_run
 from flatout.problems.catalogue import problems
 from flatout.records.evidence import Evidence
 from flatout.records.message import Message, message
@@ -29,6 +30,8 @@ from flatout.source.project.project import Project
 from flatout.source.syntax.module import Module
 from flatout.store.run import StoredRun
 
+# Who asks for a stored run has time for its source, though not for ever.
+PATIENT_S = 5.0
 # A hundredth of a second each, on a slow machine.
 _MOST_FILES, _MOST_BYTES = 24, 400_000
 _GRACE_S = 1.0
@@ -38,6 +41,11 @@ _REACHES = ("related.reaches_loader", "related.reaches_switch", "related.reaches
 _CALLS = ("related.calls",)
 # Of the step: what a line has to take before the source alone makes a finding of it.
 _WORTH = 0.05
+
+
+def examine_run_and_source(run: StoredRun, limit_s: float = PATIENT_S) -> Evidence:
+    """Everything that a run and, within so many seconds, its source say."""
+    return join_source(run, examine_run(run), limit_s)
 
 
 def join_source(run: StoredRun, evidence: Evidence, limit_s: float | None = None) -> Evidence:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
+
+from flatout.errors import FlatoutError
 
 # The variable by which a process knows its remedies.
 REMEDIES = "FLATOUT_REMEDIES"
@@ -66,6 +69,18 @@ class Request:
         """Equal for requests that ask for the same: a search that was cut off finds its finished trials by it."""
         asked = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in _NOT_ASKED}
         return hashlib.blake2b(json.dumps(asked, sort_keys=True, default=_plain).encode(), digest_size=8).hexdigest()
+
+
+def check_metric(pattern: str | None) -> None:
+    """Raises FlatoutError where `--metric` is no pattern with one group."""
+    if pattern is None:
+        return
+    try:
+        groups = re.compile(pattern).groups
+    except re.error as error:
+        raise FlatoutError(f"--metric {pattern!r} is no pattern: {error}") from None
+    if groups != 1:
+        raise FlatoutError(f"--metric {pattern!r} must have one group around the number, as 'PSNR: ([0-9.]+)'")
 
 
 def _plain(value: object) -> object:

@@ -19,8 +19,7 @@ from pathlib import Path
 from flatout import __version__
 from flatout.attach.trial.run import compiler_variables
 from flatout.diagnose.ranks import Rank, training_ranks
-from flatout.diagnose.source_join import join_source
-from flatout.diagnose.summary import examine_run
+from flatout.diagnose.source_join import examine_run_and_source
 from flatout.experiment.process import Prestarted, PrestartedPool, Process
 from flatout.experiment.request import REMEDIES, Request
 from flatout.experiment.trial_reader import OUTPUT, WRITTEN, read_trial, read_turns
@@ -46,8 +45,6 @@ _FIRST_STEP_S = 120.0
 _LOOKING_HZ = 40.0
 _RESULT, _SCRATCH = "trial.json", "scratch"
 _CARRIED = "carried"
-# What the source adds to a diagnosis is worth a wait, though not for ever.
-_SOURCE_S = 5.0
 # Processes that wait for their trials: so many at most, each with so much memory to be had (it takes a tenth of that).
 _AT_ONCE, _ROOM_FOR_EACH = 6, 4 << 30
 
@@ -81,7 +78,7 @@ class TrialRunner:
     def report(self, trial: Trial) -> RunReport:
         """The diagnosis of a trial's recording. How long the script would have gone on by itself is not known."""
         run = StoredRun(Path(trial.run))
-        report = join_source(run, examine_run(run), limit_s=_SOURCE_S).report
+        report = examine_run_and_source(run).report
         return replace(report, run=replace(report.run, exit_code=None)) if trial.ending == "stopped" else report
 
     def in_turns(self, trial: Trial) -> dict[str, Trial]:

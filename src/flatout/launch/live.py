@@ -314,15 +314,14 @@ class LiveVerdict:
 
     def _again(self, run: StoredRun) -> RunReport:
         # The catalogue takes long to import, and nobody may ever ask. That it does is no part of the cost below.
-        from flatout.diagnose.source_join import join_source
-        from flatout.diagnose.summary import examine_run
+        from flatout.diagnose.source_join import examine_run_and_source
         from flatout.problems.catalogue import problems
 
         problems()
         # Of the process: the source is read in a thread of its own.
         began_cpu_s = time.process_time()
         try:
-            return join_source(run, examine_run(run), limit_s=_SOURCE_S).report
+            return examine_run_and_source(run, _SOURCE_S).report
         finally:
             if self._began_s is None:
                 self._began_s = self._clock()

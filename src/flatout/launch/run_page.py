@@ -6,9 +6,8 @@ import os
 from pathlib import Path
 
 from flatout.diagnose.settings import setting_lines
-from flatout.diagnose.source_join import join_source
+from flatout.diagnose.source_join import examine_run_and_source
 from flatout.diagnose.source_text import excerpts
-from flatout.diagnose.summary import examine_run
 from flatout.diagnose.timeline import make_timeline
 from flatout.diagnose.verdict import make_checklist
 from flatout.problems.catalogue import problems
@@ -29,7 +28,7 @@ def run_html(path: Path, language: str = "en", version: str = "") -> str:
 
 def run_material(run: StoredRun) -> RunMaterial:
     """Everything that is known of a run, judged by the catalogue of today."""
-    evidence = join_source(run, examine_run(run), limit_s=_SOURCE_S)
+    evidence = examine_run_and_source(run, _SOURCE_S)
     return RunMaterial(
         report=evidence.report,
         timeline=make_timeline(run),

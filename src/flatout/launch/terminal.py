@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import struct
@@ -11,6 +12,9 @@ import termios
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+
+from flatout.errors import FlatoutError
 
 _IN_MEMORY_BYTES = 8 << 20
 _ONE_READ = 1 << 16
@@ -65,6 +69,29 @@ def write_stderr(words: str) -> None:
             sys.stderr.flush()
     except (OSError, ValueError):
         pass
+
+
+def detect_stdout(width: int = 80) -> Terminal:
+    """What stdout can show, for verbs whose result goes there; `width` where it is no terminal."""
+    return Terminal(
+        fd=None,
+        width=shutil.get_terminal_size((width, 24)).columns,
+        color=sys.stdout.isatty() and not os.environ.get("NO_COLOR"),
+        unicode=(sys.stdout.encoding or "ascii").lower().replace("-", "").startswith("utf"),
+    )
+
+
+def write_json(file: str, value: object) -> None:
+    """For `--json FILE`; "-" is stdout. Raises FlatoutError where the file cannot be written."""
+    text = json.dumps(value, indent=2, default=str) + "\n"
+    if file != "-":
+        try:
+            Path(file).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise FlatoutError(f"--json {file!r} cannot be written: {error.strerror or error}") from error
+    elif sys.stdout is not None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
 
 
 class CapturedOutput:

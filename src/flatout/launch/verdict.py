@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from flatout.diagnose.source_join import join_source
-from flatout.diagnose.summary import examine_run
-from flatout.launch.terminal import Terminal, write_stderr
+from flatout.diagnose.source_join import examine_run_and_source
+from flatout.errors import FlatoutError
+from flatout.launch.terminal import Terminal, write_json, write_stderr
 from flatout.records.message import Message, message, verbatim
 from flatout.records.report import RunReport
 from flatout.report.json import to_json
@@ -29,7 +26,7 @@ _SOURCE_S = 0.3
 def judge_finished_run(path: Path, argv: Sequence[str]) -> RunReport:
     """The report of the finished run at `path`; one without steps says why."""
     stored = StoredRun(path)
-    report = join_source(stored, examine_run(stored), limit_s=_SOURCE_S).report
+    report = examine_run_and_source(stored, _SOURCE_S).report
     if report.run.steps:
         return report
     return replace(report, notices=(explain_no_step(argv, len(stored.recordings)), *report.notices))
@@ -56,9 +53,10 @@ def show_report(report: RunReport, path: Path, output: ReportOutput) -> None:
     json_file, screen = output.json_file, output.screen
     if json_file is not None:
         try:
-            _write_json(json_file, to_json(report))
-        except OSError as error:
-            notice = message("run.json_not_written", file=json_file, error=verbatim(str(error)), path=str(path))
+            write_json(json_file, to_json(report))
+        except FlatoutError as error:
+            reason = verbatim(str(error.__cause__))
+            notice = message("run.json_not_written", file=json_file, error=reason, path=str(path))
             report = replace(report, notices=(notice, *report.notices))
             if output.quiet:
                 write_stderr(f"flatout: {english(notice)}\n")
@@ -92,12 +90,3 @@ def _isolating_flag(argv: Sequence[str]) -> str | None:
             if letter in word and word[:2] not in ("-W", "-X"):
                 return f"-{letter}"
     return None
-
-
-def _write_json(file: str, value: dict[str, Any]) -> None:
-    text = json.dumps(value, indent=2) + "\n"
-    if file != "-":
-        Path(file).write_text(text, encoding="utf-8")
-    elif sys.stdout is not None:
-        sys.stdout.write(text)
-        sys.stdout.flush()

@@ -21,6 +21,8 @@ from flatout.store.mounts import filesystem_of, is_network
 from flatout.store.redaction import redact
 
 DEFAULT_ROOT = Path(".flatout", "runs")
+# Where `flatout fix` files its searches, and the record of each.
+FIXES, FIX_RECORD = Path(".flatout", "fix"), "fix.json"
 SUMMARY = "summary.json"
 _PARTS = ("proc", "telemetry")
 # What an id begins with.

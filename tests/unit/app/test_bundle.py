@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from flatout.app.bundle import export_bundle, import_bundle
+from flatout.app.export import export_bundle, import_bundle
 from flatout.app.runs import list_runs
 from flatout.diagnose.source_join import join_source
 from flatout.diagnose.summary import examine_run

@@ -22,7 +22,7 @@ from flatout.cli import main
         (["--knob", "workers=1,2", "--metric", "PSNR", "train.py"], "one group"),
         (["--knob", "workers=1,2", "--preset", "brave", "train.py"], "brave"),
         (["--knob", "workers=1,2", "--steps", "1", "train.py"], "--steps must be at least 4, got 1"),
-        (["--knob", "workers=1,2", "--budget", "soon", "train.py"], "--budget must be a number with s, m or h"),
+        (["--knob", "workers=1,2", "--budget", "soon", "train.py"], "--budget 'soon' is no time"),
         (["--knob", "workers=1,2", "--limit", "0s", "train.py"], "--limit must be above 0, got '0s'"),
         (["--knob", "workers=1,2", "--json", "gone/x.json", "train.py"], "--json 'gone/x.json' cannot be written"),
         (["--knob", "workers=1,2", "--out", "train.py", "train.py"], "train.py' cannot be written"),

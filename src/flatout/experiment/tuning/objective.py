@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from flatout.errors import FlatoutError
+from flatout.experiment.request import check_metric
 from flatout.records.message import Message, message
 from flatout.records.tune import Goal, Metric, Point
 
@@ -100,12 +101,7 @@ def constraint(text: str) -> Constraint:
 
 def metric(pattern: str, higher: bool | None) -> Metric:
     """A pattern with one group. Raises FlatoutError."""
-    try:
-        groups = re.compile(pattern).groups
-    except re.error as error:
-        raise FlatoutError(f"--metric {pattern!r} is no pattern ({error})") from None
-    if groups != 1:
-        raise FlatoutError(f"--metric {pattern!r} must have one group for the figure, as in 'PSNR: ([0-9.]+)'")
+    check_metric(pattern)
     return Metric(pattern, _is_better_higher(pattern) if higher is None else higher)
 
 
