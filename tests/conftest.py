@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import importlib
 import os
 import signal
 import threading
@@ -12,6 +13,13 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+
+ROOT = Path(__file__).parents[1]
+# Every process that tests start finds the package, and begins as tests/startup/sitecustomize.py says.
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    [str(ROOT / "src"), str(ROOT / "tests" / "startup"), *filter(None, [os.environ.get("PYTHONPATH")])]
+)
+importlib.import_module("tests.startup.sitecustomize")
 
 # Deterministic and small by default; `HYPOTHESIS_PROFILE=thorough` for a night.
 hypothesis.settings.register_profile("quick", max_examples=40, deadline=None, derandomize=True, print_blob=True)

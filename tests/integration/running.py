@@ -12,7 +12,7 @@ from pathlib import Path
 import flatout
 
 SRC = str(Path(flatout.__file__).parents[1])
-ENVIRON = {k: v for k, v in os.environ.items() if not k.startswith("FLATOUT_")} | {"PYTHONPATH": SRC}
+ENVIRON = {k: v for k, v in os.environ.items() if not k.startswith("FLATOUT_")}
 RUN = [sys.executable, "-m", "flatout", "run"]
 LIMIT_S = 30.0
 

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
-
-import flatout
-
-_SRC = str(Path(flatout.__file__).parents[1])
 
 
 def _doctor(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "flatout", "doctor", *words],
         cwd=cwd,
-        env={**os.environ, "PYTHONPATH": _SRC},
         capture_output=True,
         text=True,
         timeout=100,

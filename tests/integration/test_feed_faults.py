@@ -24,8 +24,7 @@ from flatout.feed.loader import DataLoader
 from flatout.feed.refusals import why_no_workers
 from flatout.words import english
 
-SRC = str(Path(__file__).parents[2] / "src")
-ENVIRON = {k: v for k, v in os.environ.items() if not k.startswith("FLATOUT_")} | {"PYTHONPATH": SRC}
+ENVIRON = {k: v for k, v in os.environ.items() if not k.startswith("FLATOUT_")}
 SCRIPT = """
 import os, sys, time, torch
 from flatout.feed.loader import DataLoader

@@ -239,7 +239,6 @@ def test_runs_are_listed_and_pruned_from_the_command_line(tmp_path: Path) -> Non
 
 
 def _flatout(*args: str) -> subprocess.CompletedProcess[str]:
-    environ = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     return subprocess.run(
-        [sys.executable, "-m", "flatout", *args], capture_output=True, text=True, check=False, env=environ, timeout=60
+        [sys.executable, "-m", "flatout", *args], capture_output=True, text=True, check=False, timeout=60
     )

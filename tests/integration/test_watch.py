@@ -12,13 +12,12 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 FLATOUT = [sys.executable, "-m", "flatout", "watch"]
 SMI_HEADER = "timestamp, utilization.gpu [%], utilization.memory [%], memory.used [MiB], memory.total [MiB]"
-ENV = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src"), "COLUMNS": "100"}
+ENV = {**os.environ, "COLUMNS": "100"}
 
 
 def watch(*args: str, **kwargs) -> subprocess.CompletedProcess[str]:

@@ -33,7 +33,7 @@ class Ended:
 
 def start(*command: str | Path, timeout_s: float = 100, **environment: str) -> Ended:
     """Run a Python script to its end."""
-    environ = {**os.environ, "PYTHONPATH": str(ROOT / "src"), **environment}
+    environ = {**os.environ, **environment}
     arguments = [sys.executable, *map(str, command)]
     ended = subprocess.run(arguments, capture_output=True, text=True, timeout=timeout_s, env=environ)
     return Ended(ended.returncode, ended.stdout, ended.stderr)

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from flatout.app.demo import WORKLOADS
-from tests.workloads.projects import ROOT, Ended, start
 from tests.workloads.projects import WORKLOADS as FOLDER
+from tests.workloads.projects import Ended, start
 
 
 def demo(*arguments: str | Path, **environment: str) -> Ended:
@@ -25,7 +25,7 @@ def on_a_terminal(cwd: Path, *arguments: str | Path) -> tuple[int, str]:
     """The exit code, and all that went over the screen."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "flatout", "demo", *map(str, arguments)]
-    environ = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "TERM": "xterm", "COLUMNS": "100", "NO_COLOR": "1"}
+    environ = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "NO_COLOR": "1"}
     with subprocess.Popen(command, cwd=cwd, env=environ, stdout=theirs, stderr=theirs, stdin=theirs) as process:
         os.close(theirs)
         seen = b""

@@ -29,7 +29,8 @@ class Contained:
 def environment(scratch: Path, roots: list[Path]) -> dict[str, str]:
     scratch.mkdir(parents=True, exist_ok=True)
     wanted = {"steps": 10**9, "scratch": str(scratch), "written": f"{scratch}/written.txt", "roots": [*map(str, roots)]}
-    own = {"FLATOUT_RUN_DIR": str(scratch), "FLATOUT_TRIAL": json.dumps(wanted), "PYTHONPATH": str(_BOOTSTRAP)}
+    path = os.pathsep.join([str(_BOOTSTRAP), os.environ["PYTHONPATH"]])
+    own = {"FLATOUT_RUN_DIR": str(scratch), "FLATOUT_TRIAL": json.dumps(wanted), "PYTHONPATH": path}
     return {name: value for name, value in os.environ.items() if not name.startswith("FLATOUT_")} | own
 
 

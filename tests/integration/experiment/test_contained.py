@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sqlite3
 import subprocess
@@ -13,7 +12,6 @@ from pathlib import Path
 import pytest
 import torch
 
-import flatout
 from tests.integration.experiment.containing import SCRIPTS, environment, run_contained, tree
 
 
@@ -78,12 +76,9 @@ def test_what_libraries_write(work: Path, tmp_path: Path) -> None:
 
 
 def test_random_operations_are_answered_as_the_system_answers_them(tmp_path: Path) -> None:
-    bare = {**os.environ, "PYTHONPATH": str(Path(flatout.__file__).parents[1])}
-
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("like_bare.py")), "0", "40"],
         cwd=tmp_path,
-        env=bare,
         capture_output=True,
         text=True,
         check=False,

@@ -122,7 +122,7 @@ def test_a_hundred_kills_lose_nothing_that_was_acknowledged(tmp_path: Path) -> N
         text=True,
         timeout=100,
         check=True,
-        env={**os.environ, "PYTHONPATH": f"{root}/src:{root}"},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ["PYTHONPATH"]])},
     )
     acknowledged = [int(line) for line in child.stdout.split()]
 
