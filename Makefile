@@ -43,16 +43,13 @@ quick: setup
 	@$(PY) -c "import torch; assert torch.__version__.split('+')[0] == '$(TORCH)', f'expected torch $(TORCH), found {torch.__version__}: rm -r $(VENV)'"
 	@$(PY) -m flatout --version
 
-# Real processes on two busy cores: a test that failed (and nothing else: 1) gets one more go, alone. Both goes are printed.
-AGAIN := [ $$? -eq 1 ] && echo "once more, alone:" && $(PY) -m pytest --last-failed --last-failed-no-failures none
-
 # Every process of the tests inherits the mark, by which the last ones find what was left behind.
 test: export TESTS_OF := $(shell date +%s%N)
 test: export TESTS_OF_BEFORE := $(VENV)/.before-tests.json
 test: quick browser
 	@$(PY) tests/last/before.py $(TESTS_OF_BEFORE)
-	@$(PY) -m pytest -m "timing and not variant" || { $(AGAIN) -m "timing and not variant"; }
-	@$(PY) -m pytest -m "not timing and not variant" -n 2 --dist worksteal || { $(AGAIN) -m "not timing and not variant"; }
+	@$(PY) -m pytest -m "timing and not variant"
+	@$(PY) -m pytest -m "not timing and not variant" -n 2 --dist worksteal
 	@$(PY) -m pytest tests/last
 
 lint: setup

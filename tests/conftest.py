@@ -14,10 +14,9 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-ROOT = Path(__file__).parents[1]
-# Every process that tests start finds the package, and begins as tests/startup/sitecustomize.py says.
+# Every Python process of the tests begins as tests/startup/sitecustomize.py says.
 os.environ["PYTHONPATH"] = os.pathsep.join(
-    [str(ROOT / "src"), str(ROOT / "tests" / "startup"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    [str(Path(__file__).parent / "startup"), *filter(None, [os.environ.get("PYTHONPATH")])]
 )
 importlib.import_module("tests.startup.sitecustomize")
 
