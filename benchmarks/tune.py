@@ -52,7 +52,7 @@ def compare(word: str, command: tuple[str, ...], steps: int, repeats: int) -> Ou
     with tempfile.TemporaryDirectory(prefix="flatout-bench-") as name:
         folder = Path(name)
         os.chdir(folder)
-        tuned = search_settings(command, TuneOptions((word,), steps=steps, warm_up=WARM_UP, out=folder / "search"))
+        tuned, _ = search_settings(command, TuneOptions((word,), steps=steps, warm_up=WARM_UP, out=folder / "search"))
         assert tuned.chosen.point is not None, "the search found nothing"
         knobs = read_knobs([word], command, folder)
         trials = SettingTrials(

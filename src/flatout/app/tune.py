@@ -2,64 +2,31 @@
 
 from __future__ import annotations
 
-import json
-import math
 import os
 import shutil
-import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from flatout.app.run import run_name
-from flatout.diagnose.summary import summarise_run
 from flatout.errors import FlatoutError
 from flatout.experiment.runner import TrialRunner
 from flatout.experiment.tuning.journal import Journal
 from flatout.experiment.tuning.knobs import read_knobs
-from flatout.experiment.tuning.methods import choose_method
-from flatout.experiment.tuning.objective import Objective, constraint, metric, pareto_front
+from flatout.experiment.tuning.objective import Objective, constraint, metric
 from flatout.experiment.tuning.on_ray import NAME, OnRay
-from flatout.experiment.tuning.picks import NAMES, pick_best, pick_preset, write_pick
-from flatout.experiment.tuning.search import (
-    USABLE,
-    MemoryModel,
-    OutOfTime,
-    SettingSearch,
-    Spread,
-    finalists,
-    longest,
-    one_by_one,
-)
-from flatout.experiment.tuning.strategies import Lengths, count
-from flatout.experiment.tuning.trials import SettingTrials, digest_search, write
-from flatout.launch.process import command_line, sigterm_interrupts
+from flatout.experiment.tuning.picks import NAMES
+from flatout.experiment.tuning.session import Extent, Tuning
+from flatout.experiment.tuning.trials import SettingTrials, digest_search
+from flatout.launch.process import INTERRUPTED, command_line, sigterm_interrupts
 from flatout.launch.profile import Profile
-from flatout.launch.terminal import detect_terminal, write_stderr
-from flatout.records.message import Message, message
-from flatout.records.trial import is_out_of_memory
-from flatout.records.tune import Ask, Goal, Metric, Pick, Point, Tuned, describe_setting
+from flatout.launch.terminal import detect_terminal, write_json, write_stderr
+from flatout.records.tune import Goal, Metric, Tuned
 from flatout.report import tune as report
-from flatout.report.text import duration
-from flatout.store.run import StoredRun
-from flatout.words import english
 
 ROOT = Path(".flatout", "tune")
 _TRIALS = "trials"
-# Steps of a first look; of a full trial, as many as fill the window.
-_FIRST_STEPS = 30
-_WINDOW_S = 5.0
-_FEWEST, _MOST = 30, 400
-# From one trial of the script as it is to the next: beyond this the machine has changed its pace meanwhile.
-_DRIFT = 0.1
-_INTERRUPTED = message("tune.interrupted")
-_SAY = {
-    "begin": "flatout: tuning {knobs}: {method}; trials are kept in {folder}\n",
-    "again": "flatout: {n} trials of this search were made before and are not made again\n",
-    "point": "flatout: {n:>3} {setting}: {figures}\n",
-    "failed": "flatout: {n:>3} {setting}: {why}\n",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,28 +57,18 @@ class TuneOptions:
 
 def run_tune(cmd: Sequence[str], options: TuneOptions) -> int:
     """Search, print, write. 0 where a setting was chosen, 1 where none can be used, 130 where the user ended it."""
-    tuned = search_settings(cmd, options)
+    tuned, is_interrupted = search_settings(cmd, options)
     if not options.quiet:
         write_stderr("\n" + report.render(tuned, options.verbose, detect_terminal(os.environ).unicode))
     if options.json is not None:
-        _write_json(options.json, json.dumps(report.to_json(tuned), indent=2) + "\n")
-    if tuned.ended == _INTERRUPTED:
-        return 130
+        write_json(options.json, report.to_json(tuned))
+    if is_interrupted:
+        return INTERRUPTED
     return 0 if tuned.chosen.point is not None else 1
 
 
-def _write_json(file: str, text: str) -> None:
-    if file == "-":
-        print(text, end="")
-        return
-    try:
-        Path(file).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise FlatoutError(f"--json {file!r} cannot be written: {error.strerror or error}") from error
-
-
-def search_settings(cmd: Sequence[str], options: TuneOptions) -> Tuned:
-    """Raises FlatoutError before the first trial where something is written wrong."""
+def search_settings(cmd: Sequence[str], options: TuneOptions) -> tuple[Tuned, bool]:
+    """What was found, and whether the user ended it. Raises FlatoutError before the first trial for any mistake."""
     cwd = Path.cwd()
     command_line(cmd, options.python)
     if options.json is not None and not Path(options.json).parent.is_dir():
@@ -139,182 +96,16 @@ def search_settings(cmd: Sequence[str], options: TuneOptions) -> Tuned:
         if options.fresh:
             journal.clear()
             shutil.rmtree(folder / _TRIALS, ignore_errors=True)
-        return _Tuning(trials, wanted, journal, place, options).to_the_end()
-
-
-class _Tuning:
-    """One search from its first trial to its picks."""
-
-    def __init__(
-        self, trials: SettingTrials, objective: Objective, journal: Journal, place: OnRay | None, options: TuneOptions
-    ) -> None:
-        self._trials = trials
-        self._objective = objective
-        self._journal = journal
-        self._options = options
-        self._known = len(journal)
-        self._began_s = time.monotonic()
-        self._width = 1 if place is None else place.width
-        spread: Spread = one_by_one if place is None else place.spread
-        limits = [USABLE * size for size in (_device_bytes(),) if size is not None]
-        limits += [size for size in (objective.most_memory_bytes,) if size is not None]
-        until_s = float("inf") if options.budget_s is None else self._began_s + options.budget_s
-        self._search = SettingSearch(
-            measure=trials,
-            journal=journal,
-            fits=MemoryModel(trials.knobs, min(limits, default=None)),
-            spread=spread,
-            tell=self._tell,
-            clock=time.monotonic,
-            until_s=until_s,
-            refusal=trials.refusal,
-        )
-        self._notices: list[Message | str] = []
-        self._method: Message | str = ""
-
-    def to_the_end(self) -> Tuned:
-        ended: Message | str = ""
-        lengths = Lengths.of(self._options.steps or _FIRST_STEPS)
-        try:
-            if self._known:
-                self._say("again", n=self._known)
-            first = self._first_look()
-            lengths = self._lengths(first)
-            chosen = choose_method(self._trials.knobs, self._objective, lengths, self._options.trials, self._width)
-            self._method = chosen.words
-            names = ", ".join(knob.name for knob in self._trials.knobs)
-            folder = os.path.relpath(self._trials.folder, self._trials.cwd)
-            self._say("begin", knobs=names, method=english(chosen.words), folder=folder)
-            as_it_is = [Ask({}, lengths.long)] if first.is_usable else []
-            if self._objective.metric is not None:
-                self._search.ask(as_it_is)  # quality is compared with it, however early the search ends
-            self._search.run(chosen.strategy)
-            # Beside the trials of the best, so that a machine that changes its pace misleads least.
-            for last in self._search.ask(as_it_is):
-                self._look_at_drift(first, last)
-        except OutOfTime:
-            ended = message("tune.budget_spent", budget=duration(self._options.budget_s or 0.0))
-        except KeyboardInterrupt:
-            ended = _INTERRUPTED
-        return self._concluded(lengths, ended)
-
-    def _first_look(self) -> Point:
-        """The script as it is, for the length of trials and for what cannot be measured here."""
-        steps = Lengths.of(self._options.steps).short if self._options.steps else _FIRST_STEPS
-        (point,) = self._search.ask([Ask({}, steps)])
-        if is_out_of_memory(point.why):
-            self._notices.append(message("tune.baseline_out_of_memory"))
-        elif point.why:
-            raise FlatoutError(
-                f"the script as it is cannot be measured: {english(point.why)}; see {self._trials.folder}"
-            )
-        elif point.samples_per_s is None:
-            self._objective = replace(self._objective, rate="steps/s")
-            self._notices.append(message("tune.steps_decide"))
-        self._search.measure = self._trials = replace(self._trials, own_workers=self._own_workers(Ask({}, steps)))
-        return point
-
-    def _own_workers(self, ask: Ask) -> int:
-        """Of the script's own loader: what these have ready counts as warm-up."""
-        trial = self._journal.find(ask)
-        try:
-            loaders = [] if trial is None else summarise_run(StoredRun(Path(trial.run))).workers
-            return max((loader.workers for loader in loaders), default=0)
-        except (OSError, ValueError, FlatoutError):
-            return 0  # its recording is on another machine
-
-    def _lengths(self, first: Point) -> Lengths:
-        """As the user says; else as many steps as fill the window: quick ones are not judged by noise."""
-        if self._options.steps is not None or not first.steps_per_s:
-            return Lengths.of(self._options.steps or _FIRST_STEPS)
-        return Lengths.of(max(_FEWEST, min(_MOST, round(_WINDOW_S * first.steps_per_s))))
-
-    def _look_at_drift(self, first: Point, last: Point) -> None:
-        before, after = self._objective.speed(first), self._objective.speed(last)
-        if before and after and first.steps >= _FIRST_STEPS:
-            share = abs(after / before - 1)
-            if share > max(_DRIFT, 3 * math.hypot(first.error or 0.0, last.error or 0.0)):
-                self._notices.append(message("tune.drift", share=share))
-
-    def _tell(self, point: Point, is_new: bool) -> None:
-        if not is_new:
-            return
-        shown = describe_setting(point.setting)
-        if point.why:
-            self._say("failed", n=len(self._search.points), setting=shown, why=english(point.why))
-        else:
-            self._say("point", n=len(self._search.points), setting=shown, figures=self._figures(point))
-
-    def _figures(self, point: Point) -> str:
-        speed = self._objective.speed(point)
-        base = next((one for one in self._search.points if not one.setting and one.is_usable), None)
-        before = None if base is None else self._objective.speed(base)
-        gain = f" (×{speed / before:.2f})" if speed and before and point.setting else ""
-        rate = f"{speed:.4g} {self._objective.rate}{gain}" if speed else f"no {self._objective.rate}"
-        figure = "" if point.metric is None else f" · metric {point.metric:.6g}"
-        return f"{rate}{figure} · {duration(time.monotonic() - self._began_s)} so far"
-
-    def _say(self, what: str, **words: object) -> None:
-        if not self._options.quiet:
-            write_stderr(_SAY[what].format(**words))
-
-    def _concluded(self, lengths: Lengths, ended: Message | str) -> Tuned:
-        wanted, knobs = self._objective, self._trials.knobs
-        points = longest(self._search.points)
-        final, is_rough = finalists(points, lengths.long)
-        if is_rough:
-            self._notices.append(message("tune.short"))
-        baseline = next((point for point in points if not point.setting and point.is_usable), None)
-        if all(point.metric is None for point in final) and any(knob.safety == "training" for knob in knobs):
-            self._notices.append(message("tune.no_quality"))
-        if wanted.metric is not None and all(point.metric is None for point in final):
-            self._notices.append(message("tune.metric_not_found", pattern=wanted.metric.pattern))
-        presets = [pick_preset(name, final, knobs, wanted, baseline) for name in NAMES]
-        picked = next((one for one in presets if one.name == self._options.preset), None)
-        chosen = picked if picked is not None else pick_best(final, knobs, wanted, baseline)
-        tuned = Tuned(
-            command=self._trials.command,
-            knobs=knobs,
-            method=self._method,
-            goal=wanted.goal,
-            metric=wanted.metric,
-            constraints=tuple(one.text for one in wanted.constraints),
-            baseline=baseline,
-            points=tuple(_with_limits(point, wanted) for point in points),
-            front=tuple(pareto_front(final, wanted)),
-            chosen=chosen,
-            presets=tuple(presets),
-            rate=wanted.rate,
-            memory="GPU memory" if any(point.is_device_memory for point in points) else "host memory",
-            trials=self._search.made + self._known,
-            settings=count(knobs),
-            wall_s=time.monotonic() - self._began_s,
-            ended=ended,
-            folder=os.path.relpath(self._trials.folder, self._trials.cwd),
-            notices=tuple(self._notices),
-        )
-        return self._written(tuned)
-
-    def _written(self, tuned: Tuned) -> Tuned:
-        def with_files(pick: Pick) -> Pick:
-            figures = "" if pick.point is None else report.point_figures(tuned, pick.point)
-            return write_pick(pick, self._trials, self._trials.folder / pick.name, figures)
-
-        done = replace(
-            tuned, chosen=with_files(tuned.chosen), presets=tuple(with_files(pick) for pick in tuned.presets)
-        )
-        write(self._trials.folder / "result.json", json.dumps(report.to_json(done), indent=2) + "\n")
-        return done
-
-
-def _with_limits(point: Point, objective: Objective) -> Point:
-    return replace(point, why=objective.obstacle(point))
+        say = write_stderr if not options.quiet else lambda words: None
+        extent = Extent(options.steps, options.trials, options.budget_s, options.preset, say)
+        tuning = Tuning(trials, wanted, journal, place, extent)
+        return tuning.to_the_end(), tuning.is_interrupted
 
 
 def _objective(options: TuneOptions) -> Objective:
     found: Metric | None = None if options.metric is None else metric(options.metric, options.higher)
     limits = tuple(constraint(text) for text in options.constraints)
-    if found is None and (options.goal == "metric" or any(one.figure == "metric" for one in limits)):
+    if found is None and (options.goal == "metric" or any(limit.figure == "metric" for limit in limits)):
         raise FlatoutError("the objective or a constraint is the metric: give it, as --metric 'PSNR: ([0-9.]+)'")
     if options.preset is not None and options.preset not in NAMES:
         raise FlatoutError(f"--preset must be one of {', '.join(NAMES)}; got {options.preset!r}")
@@ -328,17 +119,3 @@ def _place(options: TuneOptions) -> AbstractContextManager[OnRay | None]:
     if options.on == NAME or options.on.startswith(f"{NAME}://"):
         return OnRay(options.on)
     raise FlatoutError(f"--on must be local, ray or ray://host:port; got {options.on!r}")
-
-
-def _device_bytes() -> float | None:
-    """Memory of the smallest GPU that the script may use; None where there is none or it cannot be told."""
-    try:
-        import pynvml
-
-        from flatout.telemetry.nvml import NvmlDevices
-
-        devices = NvmlDevices(pynvml, os.environ.get("CUDA_VISIBLE_DEVICES"))
-        sizes = [gpu.memory_total_bytes for gpu in devices.read(frozenset(), time.perf_counter).gpus]
-        return min((size for size in sizes if size is not None), default=None)
-    except Exception:  # a driver's library may raise anything; without it no size is ruled out beforehand
-        return None

@@ -14,7 +14,7 @@ from typing import Any
 
 from flatout.errors import FlatoutError
 from flatout.experiment.tuning.command import names_file, names_override
-from flatout.experiment.tuning.configs.copies import check_config
+from flatout.experiment.tuning.configs import check_config
 from flatout.launch.profile import read_profile
 from flatout.records.tune import Kind, Knob
 from flatout.remedies.catalogue import known, traits_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from flatout.experiment.tuning.journal import Journal
 from flatout.experiment.tuning.strategies import Strategy, setting_key
@@ -29,31 +29,21 @@ class OutOfTime(Exception):
     """The budget is spent."""
 
 
+@dataclass
 class SettingSearch:
-    """`now_s` is a clock, `until_s` its reading at which no further trial begins."""
+    """`clock` and `until_s`, its reading at which no further trial begins; `tell` is told of points, new or not."""
 
-    def __init__(
-        self,
-        measure: Measure,
-        journal: Journal,
-        fits: MemoryModel,
-        spread: Spread = one_by_one,
-        tell: Callable[[Point, bool], None] = lambda point, is_new: None,
-        clock: Callable[[], float] = lambda: 0.0,
-        until_s: float = float("inf"),
-        refusal: Callable[[Ask], Message | str | None] = lambda ask: None,
-    ) -> None:
-        self.measure = measure
-        self._journal = journal
-        self._fits = fits
-        self._spread = spread
-        self._tell = tell
-        self._clock = clock
-        self._until_s = until_s
-        self._refusal = refusal
-        # All that was seen, in order.
-        self.points: list[Point] = []
-        self.made = 0
+    measure: Measure
+    journal: Journal
+    fits: MemoryModel
+    spread: Spread = one_by_one
+    tell: Callable[[Point, bool], None] = lambda point, is_new: None
+    clock: Callable[[], float] = lambda: 0.0
+    until_s: float = float("inf")
+    refusal: Callable[[Ask], Message | str | None] = lambda ask: None
+    # All that was seen, in order.
+    points: list[Point] = field(default_factory=list)
+    made: int = 0
 
     def run(self, strategy: Strategy) -> None:
         """To its end. Raises OutOfTime; what was found until then is in `points`."""
@@ -81,50 +71,47 @@ class SettingSearch:
             batch = self._batch(open_ones)
             for place, trial in self._tried([ask for _, ask in batch]):
                 number, ask = batch[place]
-                found[number] = self._add(ask, trial, is_new=True)
+                found[number] = self._note(read_point(ask, trial), is_new=True)
             done = {number for number, _ in batch}
-            open_ones = [one for one in open_ones if one[0] not in done]
+            open_ones = [(number, ask) for number, ask in open_ones if number not in done]
         return [found[number] for number in range(len(asks))]
 
     def _batch(self, open_ones: Sequence[tuple[int, Ask]]) -> list[tuple[int, Ask]]:
         """One by one where trials may rule others out, else all that need a trial."""
-        if self._spread is one_by_one:
+        if self.spread is one_by_one:
             return [open_ones[0]]
-        return [one for one in open_ones if not self._spared(one[1]) and self._journal.find(one[1]) is None]
+        return [(at, ask) for at, ask in open_ones if not self._spared(ask) and self.journal.find(ask) is None]
 
     def _settled(self, ask: Ask) -> Point | None:
         """Without a trial: refused, ruled out, or made before."""
         if why := self._spared(ask):
             return self._note(Point(dict(ask.setting), ask.steps, ask.repeat, why=why, tried=False), is_new=True)
-        trial = self._journal.find(ask)
-        return None if trial is None else self._add(ask, trial, is_new=False)
+        trial = self.journal.find(ask)
+        return None if trial is None else self._note(read_point(ask, trial), is_new=False)
 
     def _spared(self, ask: Ask) -> Message | str | None:
-        return self._refusal(ask) or self._fits.obstacle(ask.setting)
+        return self.refusal(ask) or self.fits.obstacle(ask.setting)
 
     def _tried(self, asks: Sequence[Ask]) -> Iterator[tuple[int, Trial]]:
-        if self._clock() >= self._until_s:
+        if self.clock() >= self.until_s:
             raise OutOfTime
-        for place, trial in self._spread(self.measure, asks):
-            self._journal.add(asks[place], trial)
+        for place, trial in self.spread(self.measure, asks):
+            self.journal.add(asks[place], trial)
             self.made += 1
             yield place, trial
 
-    def _add(self, ask: Ask, trial: Trial, is_new: bool) -> Point:
-        return self._note(read_point(ask, trial), is_new)
-
     def _note(self, seen: Point, is_new: bool) -> Point:
-        self._fits.learn(seen)
+        self.fits.learn(seen)
         self.points.append(seen)
-        self._tell(seen, is_new)
+        self.tell(seen, is_new)
         return seen
 
 
 def longest(points: Sequence[Point]) -> list[Point]:
     """One a setting: its longest trial, and of several of that length their mean rate."""
     by_setting: dict[str, list[Point]] = {}
-    for one in points:
-        by_setting.setdefault(setting_key(one.setting), []).append(one)
+    for point in points:
+        by_setting.setdefault(setting_key(point.setting), []).append(point)
     return [_joined(several) for several in by_setting.values()]
 
 
@@ -141,20 +128,21 @@ def finalists(points: Sequence[Point], steps: int) -> tuple[list[Point], bool]:
 
 
 def _joined(points: Sequence[Point]) -> Point:
-    usable = [one for one in points if one.is_usable]
+    usable = [point for point in points if point.is_usable]
     if not usable:
         return points[-1]
-    steps = max(one.steps for one in usable)
-    long = {one.repeat: one for one in usable if one.steps == steps}
+    steps = max(point.steps for point in usable)
     # A setting that failed once at its full length cannot be relied on.
-    failed = next((one for one in points if one.why and one.tried and one.steps >= steps), None)
+    failed = next((point for point in points if point.why and point.tried and point.steps >= steps), None)
     if failed is not None:
         return failed
+    by_repeat = {point.repeat: point for point in usable if point.steps == steps}
+    long = list(by_repeat.values())
     return replace(
-        long[min(long)],
-        samples_per_s=_mean([one.samples_per_s for one in long.values()]),
-        steps_per_s=_mean([one.steps_per_s for one in long.values()]),
-        memory_bytes=max((one.memory_bytes for one in long.values() if one.memory_bytes is not None), default=None),
+        by_repeat[min(by_repeat)],
+        samples_per_s=_mean([point.samples_per_s for point in long]),
+        steps_per_s=_mean([point.steps_per_s for point in long]),
+        memory_bytes=max((point.memory_bytes for point in long if point.memory_bytes is not None), default=None),
     )
 
 
@@ -261,7 +249,7 @@ def rate(step_s: Sequence[float], amounts: Sequence[float]) -> tuple[float | Non
         return whole, None
     without = [_ratio(blocks[:at] + blocks[at + 1 :]) for at in range(len(blocks))]
     middle = sum(without) / len(without)
-    spread = sum((one - middle) ** 2 for one in without) * (len(without) - 1) / len(without)
+    spread = sum((ratio - middle) ** 2 for ratio in without) * (len(without) - 1) / len(without)
     return whole, math.sqrt(spread) / whole
 
 

@@ -82,8 +82,7 @@ def best_of(points: Sequence[Point], objective: Objective, room: int) -> list[Po
 
 def all_settings(knobs: Sequence[Knob]) -> Iterator[Setting]:
     """Every one of them. Numbers go upwards, so that what fits is seen before what may not."""
-    values = [sorted(knob.values) if knob.is_ordered else list(knob.values) for knob in knobs]
-    for chosen in itertools.product(*values):
+    for chosen in itertools.product(*map(ladder, knobs)):
         yield dict(zip((knob.name for knob in knobs), chosen, strict=True))
 
 
@@ -94,10 +93,6 @@ def count(knobs: Sequence[Knob]) -> int:
 def setting_key(setting: Setting) -> str:
     """Equal for equal settings."""
     return json.dumps(setting, sort_keys=True, default=str)
-
-
-def index(knob: Knob, value: Any) -> int:
-    return ladder(knob).index(value)
 
 
 def ladder(knob: Knob) -> list[Any]:
@@ -116,11 +111,11 @@ def explore(knobs: Sequence[Knob], objective: Objective, lengths: Lengths, most:
     drawing = random.Random(SEED)
     points: dict[str, Point] = {}
     while len(points) < most:
-        room = min(width, most - len(points))
-        known = set(points)
-        wanted: list[Setting] = []
-        while len(wanted) < room:
-            found = _next(knobs, list(points.values()), objective, known, len(points) < most / 3, drawing)
+        is_at_random = len(points) < most / 3
+        best = [] if is_at_random else sorted(points.values(), key=objective.score, reverse=True)
+        known, wanted = set(points), []
+        while len(wanted) < min(width, most - len(points)):
+            found = _propose(knobs, best, known, drawing)
             if found is None:
                 break
             known.add(setting_key(found))
@@ -132,19 +127,12 @@ def explore(knobs: Sequence[Knob], objective: Objective, lengths: Lengths, most:
     yield from confirm_best(list(points.values()), lengths, objective)
 
 
-def _next(
-    knobs: Sequence[Knob],
-    points: Sequence[Point],
-    objective: Objective,
-    known: set[str],
-    at_random: bool,
-    drawing: random.Random,
-) -> Setting | None:
-    if not at_random:
-        for point in sorted(points, key=objective.score, reverse=True):
-            around = [setting for setting in _neighbours(knobs, point.setting) if setting_key(setting) not in known]
-            if around:
-                return drawing.choice(around)
+def _propose(knobs: Sequence[Knob], best: Sequence[Point], known: set[str], drawing: random.Random) -> Setting | None:
+    """A neighbour of the best that is not known yet, or any setting."""
+    for point in best:
+        around = [setting for setting in _neighbours(knobs, point.setting) if setting_key(setting) not in known]
+        if around:
+            return drawing.choice(around)
     for _ in range(_MOST_DRAWS):
         drawn: Setting = {knob.name: drawing.choice(knob.values) for knob in knobs}
         if setting_key(drawn) not in known:
@@ -156,6 +144,6 @@ def _neighbours(knobs: Sequence[Knob], setting: Setting) -> Iterator[Setting]:
     """One knob turned: a number to the next one, anything else to any other."""
     for knob in knobs:
         values = ladder(knob)
-        at = index(knob, setting[knob.name])
+        at = values.index(setting[knob.name])
         near = values[max(0, at - 1) : at] + values[at + 1 : at + 2] if knob.is_ordered else values
         yield from ({**setting, knob.name: value} for value in near if value != setting[knob.name])

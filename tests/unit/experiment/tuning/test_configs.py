@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from flatout.errors import FlatoutError
-from flatout.experiment.tuning.configs import yaml_text
-from flatout.experiment.tuning.configs.copies import edit_config
+from flatout.experiment.tuning import configs
+from flatout.experiment.tuning.configs import edit_config
 
 YAML = """\
 # the model
@@ -76,7 +76,7 @@ def test_yaml_comments_stay_on_their_lines(tmp_path: Path) -> None:
 
 
 def test_yaml_without_pyyaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(yaml_text, "_yaml", lambda: None)
+    monkeypatch.setattr(configs, "_yaml", lambda: None)
 
     after = _edited(tmp_path, "a.yaml", YAML, MODEL__DEPTHS="[4, 4]", MODEL__WINDOW=7, TRAIN__name="q")
 
