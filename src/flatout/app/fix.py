@@ -17,7 +17,7 @@ from flatout.experiment.plan import Wishes
 from flatout.experiment.proof import conclude, prove_profile
 from flatout.experiment.request import Request, check_metric
 from flatout.experiment.runner import prestarting_runner
-from flatout.experiment.search import Search
+from flatout.experiment.search import End, Search
 from flatout.launch.process import INTERRUPTED, command_line, sigterm_interrupts
 from flatout.launch.profile import profile_toml
 from flatout.launch.terminal import Terminal, detect_terminal, write_json, write_stderr
@@ -95,7 +95,7 @@ def run_fix(asked: FixOptions) -> int:
                 quality = prove_profile(bench, search)
             is_whole = True
         except KeyboardInterrupt:
-            search.found.ended = message("search.interrupted")
+            search.found.ended = End.INTERRUPTED
             if not bench.made.of({}):
                 return _interrupted(progress)
     fix = conclude(bench, search, report, quality)

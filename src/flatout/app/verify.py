@@ -14,7 +14,7 @@ from flatout.experiment.bench import Settings, take_first_look
 from flatout.experiment.proof import check_quality, conclude, confirm
 from flatout.experiment.request import check_metric
 from flatout.experiment.runner import prestarting_runner
-from flatout.experiment.search import Search
+from flatout.experiment.search import End, Search
 from flatout.launch.process import INTERRUPTED, command_line, sigterm_interrupts
 from flatout.launch.profile import read_profile
 from flatout.launch.terminal import detect_terminal, write_json, write_stderr
@@ -77,7 +77,7 @@ def _measured(settings: Settings, values: Mapping[str, object], progress: Progre
         bench, report = take_first_look(settings, maker, maker.report)
         search = Search(bench, maker.report)
         search.measure_bare()
-        search.found.profile, search.found.ended = dict(values), message("search.verified")
+        search.found.profile, search.found.ended = dict(values), End.VERIFIED
         confirm(bench, search)
         return with_written(conclude(bench, search, report, check_quality(bench, search)))
 

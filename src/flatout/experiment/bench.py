@@ -79,16 +79,18 @@ class Settings:
 Make = Callable[[Request], Trial]
 
 
-class Budget:
-    """The time that a search has; its clock runs from the beginning."""
+@dataclass(frozen=True, slots=True)
+class _Length:
+    """Of a trial: steps in all or seconds, whichever is sooner, and the first steps that do not count."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._began_s = clock()
+    steps: int
+    seconds: float
+    warm_up: int
 
-    @property
-    def took_s(self) -> float:
-        return self._clock() - self._began_s
+
+def _stopwatch(clock: Callable[[], float] = time.monotonic) -> Callable[[], float]:
+    began_s = clock()
+    return lambda: clock() - began_s
 
 
 def take_first_look(
@@ -101,8 +103,8 @@ def take_first_look(
 
     Raises FlatoutError if the script does not train.
     """
-    budget = Budget(clock)
-    look = make(_request(settings, {}, "look", _LOOK_STEPS, _look_s(settings, {}), LOOK_WARM_UP, with_lines=True))
+    elapsed_s = _stopwatch(clock)
+    look = make(_request(settings, {}, "look", _look_length(settings, {}), with_lines=True))
     if not look.step_s:
         ending = f"{look.ending}: {english(look.why)}"
         raise FlatoutError(f"the script does not train as it is ({ending}); see {look.run}/output.txt")
@@ -110,7 +112,7 @@ def take_first_look(
     quick_s = settings.quick_budget_s
     if quick_s is not None and float(np.median(look.step_s)) <= _QUICK_S:
         settings = replace(settings, budget_s=quick_s)
-    bench = Bench(settings, make, sizes(look, report, TRIAL_SHARE * settings.budget_s), budget)
+    bench = Bench(settings, make, sizes(look, report, TRIAL_SHARE * settings.budget_s), elapsed_s)
     bench.made.all.append(look)
     return bench, report
 
@@ -118,17 +120,19 @@ def take_first_look(
 class Bench:
     """Makes trials, each long enough and within the time there is, and keeps them in `made`."""
 
-    def __init__(self, settings: Settings, make: Make, sizes: Sizes, budget: Budget | None = None) -> None:
+    def __init__(
+        self, settings: Settings, make: Make, sizes: Sizes, elapsed_s: Callable[[], float] | None = None
+    ) -> None:
         self.settings = settings
         self.sizes = sizes
         self.made = TrialStore()
         self._make = make
-        self._budget = budget or Budget()
+        self._elapsed_s = elapsed_s or _stopwatch()
         self._workers: dict[str, int] = {}
 
     @property
     def took_s(self) -> float:
-        return self._budget.took_s
+        return self._elapsed_s()
 
     @property
     def left_s(self) -> float:
@@ -136,26 +140,27 @@ class Bench:
 
     def look(self, profile: Mapping[str, Any]) -> Trial:
         """A trial with the lines of the user's code watched, for a diagnosis; its speed is not used."""
-        return self._ask(profile, "look", _LOOK_STEPS, self._look_s(profile), LOOK_WARM_UP, with_lines=True)
+        return self._ask(profile, "look", self._look_length(profile), with_lines=True)
 
-    def _look_s(self, profile: Mapping[str, Any]) -> float:
-        return _look_s(self.settings, profile) + self.sizes.late_s(profile)
+    def _look_length(self, profile: Mapping[str, Any]) -> _Length:
+        length = _look_length(self.settings, profile)
+        return replace(length, seconds=length.seconds + self.sizes.late_s(profile))
 
     def trial(self, profile: Mapping[str, Any], arm: str, *, again: bool = False, losses: int = 0) -> Trial:
         """One of this profile: made before, unless it is to be made again. `losses`: so many steps at least."""
         trials = self.made.of(profile)
         if trials and not again:
             return trials[0]
-        made = self._timed(profile, arm, len(trials), losses)
+        made = self._timed(profile, arm, losses, repeat=len(trials))
         if not trials and not waits_an_epoch(profile) and self._is_hasty(made):
-            made = self._timed(profile, arm, len(trials), losses, self._speed_up([made]))
+            made = self._timed(profile, arm, losses, self._speed_up([made]))
         self.made.add(TrialKey.of(profile), made)
         if not profile and made.ended_well:
             self._learn_start(made)
         return made
 
     def _learn_carried(self, trial: Trial) -> None:
-        kept = {(one.id, str(one.value)) for one in trial.states if one.live.get("carried")}
+        kept = {(state.id, str(state.value)) for state in trial.states if state.live.get("carried")}
         if kept:
             self.sizes = replace(self.sizes, carried=self.sizes.carried | kept)
 
@@ -165,29 +170,25 @@ class Bench:
         self.sizes = replace(self.sizes, start_s=min(start_s, self.sizes.start_s))
 
     def _timed(
-        self,
-        profile: Mapping[str, Any],
-        arm: str,
-        repeat: int,
-        losses: int,
-        speed_up: float | None = None,
-        warm_up: int = 0,
-        **more: Any,
+        self, profile: Mapping[str, Any], arm: str, losses: int, speed_up: float | None = None, **more: Any
     ) -> Trial:
         """One whose speed counts: it goes on until it has steps enough and has seen them for a while."""
-        sized = replace(self.sizes, warm_up=max(warm_up, self.sizes.warm_up))
+        collecting = more["replays"] + _COLLECTING if "replays" in more else 0
+        sized = replace(self.sizes, warm_up=max(collecting, self.sizes.warm_up))
         step_s = sized.step_s / self._speed_up(self.made.nearest(profile))
         losses = max(losses, LOSSES if LOSSES * step_s < _SOON_S else 0, self.to_see(profile))
         fewest = max(losses, sized.fewest(profile) if speed_up is None else sized.about(profile, speed_up))
+        leeway = _LEEWAY if losses <= LOSSES else _LEEWAY_FOR_PAUSES
         return self._ask(
             profile,
             arm,
-            max(fewest, sized.most(profile)),
-            max(self._most_s(profile), (_LEEWAY if losses <= LOSSES else _LEEWAY_FOR_PAUSES) * losses * sized.step_s),
-            sized.warm_up,
+            _Length(
+                max(fewest, sized.most(profile)),
+                max(self._most_s(profile), leeway * losses * sized.step_s),
+                sized.warm_up,
+            ),
             enough=(fewest, sized.before(profile), sized.window_s),
             digest_at=sized.warm_up + sized.steps,
-            repeat=repeat,
             **more,
         )
 
@@ -205,8 +206,7 @@ class Bench:
         key = TrialKey.of(kept, TrialKind.CEILING)
         if not self.made.get(key):
             batches, speed_up = min(_REPLAYED, self.sizes.warm_up), self._speed_up(self.made.timed(profile))
-            warm_up, seen = batches + _COLLECTING, self.to_see(profile)
-            self.made.add(key, self._timed(kept, CEILING, 0, seen, speed_up, warm_up=warm_up, replays=batches))
+            self.made.add(key, self._timed(kept, CEILING, self.to_see(profile), speed_up, replays=batches))
         return self.made.alike(self.made.get(key))[0]
 
     def feed(self, profile: Mapping[str, Any]) -> Trial:
@@ -214,18 +214,19 @@ class Bench:
         key = TrialKey.of(profile, TrialKind.LOADERS_ALONE)
         if not self.made.get(key):
             steps = self.sizes.about(profile, self._speed_up(self.made.timed(profile)))
-            self.made.add(key, self._ask(profile, FEED, steps, self._most_s(profile), self.sizes.warm_up, feeds=True))
+            length = _Length(steps, self._most_s(profile), self.sizes.warm_up)
+            self.made.add(key, self._ask(profile, FEED, length, feeds=True))
         return self.made.get(key)[0]
 
     def perturb(self, profile: Mapping[str, Any], by: float) -> None:
         """One more trial whose weights are moved by such a share after its first step."""
         key = TrialKey.of(profile, TrialKind.PERTURBED, by)
-        self.made.add(key, self._timed(profile, PERTURBED, len(self.made.get(key)), LOSSES, perturbed=by))
+        self.made.add(key, self._timed(profile, PERTURBED, LOSSES, perturbed=by, repeat=len(self.made.get(key))))
 
     def reseed(self, steps: int = 0) -> None:
         """One more of the bare script with other random numbers: what that luck does to the losses."""
         key, seed = TrialKey.of({}, TrialKind.RESEEDED), len(self.made.reseeded()) + 1
-        self.made.add(key, self._timed({}, RESEEDED, 0, max(steps, LOSSES), reseeded=seed))
+        self.made.add(key, self._timed({}, RESEEDED, max(steps, LOSSES), reseeded=seed))
 
     def screening(self, profile: Mapping[str, Any], arms: Arms, instead_of: int, settling: int = 0) -> Trial | None:
         """Arms that take turns within one process, on top of a profile.
@@ -239,7 +240,8 @@ class Bench:
         seconds = self._screening_s(profile, arms, rounds, settling) + self._most_s(profile)
         warm_up, timed = self.sizes.before(profile), max(settling, count_timed_steps(self._step_s(profile)))
         steps = count_turn_steps(arms, warm_up, rounds, timed, settling)
-        return self._ask(profile, SCREENING, steps, seconds, warm_up, arms=arms, timed=timed, settling=settling)
+        length = _Length(steps, seconds, warm_up)
+        return self._ask(profile, SCREENING, length, arms=arms, timed=timed, settling=settling)
 
     def _rounds(self, profile: Mapping[str, Any], arms: Arms, instead_of: int, settling: int) -> int | None:
         """As many as there is time for."""
@@ -311,7 +313,7 @@ class Bench:
     def affords_look(self, profile: Mapping[str, Any]) -> bool:
         """Whether there is time to look again under it, and for a trial of what that may show."""
         steps_s = _LOOK_STEPS * self.sizes.step_s / self._speed_up(self.made.timed(profile))
-        look_s = self.sizes.start_s + min(self._look_s(profile), steps_s + self.sizes.late_s(profile))
+        look_s = self.sizes.start_s + min(self._look_length(profile).seconds, steps_s + self.sizes.late_s(profile))
         return self.left_s - look_s - self.lasts_s(profile) > self.reserve_s(profile)
 
     def too_long(self, profile: Mapping[str, Any]) -> Message | None:
@@ -343,16 +345,11 @@ class Bench:
         later_s = self.sizes.late_s(profile) + self.sizes.settling_s(profile) + self.sizes.begins_s(profile)
         return most_s + later_s
 
-    def _ask(
-        self, profile: Mapping[str, Any], arm: str, steps: int, seconds: float, warm_up: int, **more: Any
-    ) -> Trial:
+    def _ask(self, profile: Mapping[str, Any], arm: str, length: _Length, **more: Any) -> Trial:
         # Loaders that run alone want more of them than beside a training.
         is_tuned = any(tunes_itself(name, value) for name, value in profile.items()) and not more.get("feeds")
         workers = self._workers if is_tuned else {}
-        request = _request(
-            self.settings, profile, arm, steps, seconds, warm_up, self.sizes.start_s, workers=workers, **more
-        )
-        trial = self._make(request)
+        trial = self._make(_request(self.settings, profile, arm, length, self.sizes.start_s, workers=workers, **more))
         self.made.all.append(trial)
         self._learn_carried(trial)
         if trial.ended_well and is_tuned and (found := workers_found(trial)):
@@ -366,9 +363,7 @@ def _request(
     settings: Settings,
     profile: Mapping[str, Any],
     arm: str,
-    steps: int,
-    seconds: float,
-    warm_up: int,
+    length: _Length,
     start_s: float = _UNKNOWN_START_S,
     **more: Any,
 ) -> Request:
@@ -376,15 +371,16 @@ def _request(
         settings.command,
         arm,
         dict(profile),
-        steps=steps,
-        warm_up=warm_up,
-        seconds=seconds,
-        limit_s=max(60.0, 3 * (start_s + seconds)),
+        steps=length.steps,
+        warm_up=length.warm_up,
+        seconds=length.seconds,
+        limit_s=max(60.0, 3 * (start_s + length.seconds)),
         metric=settings.metric,
         allow_writes=settings.allow_writes,
         **more,
     )
 
 
-def _look_s(settings: Settings, profile: Mapping[str, Any]) -> float:
-    return max(_LOOK_LEAST_S, _LOOK_SHARES[bool(profile)] * settings.budget_s)
+def _look_length(settings: Settings, profile: Mapping[str, Any]) -> _Length:
+    seconds = max(_LOOK_LEAST_S, _LOOK_SHARES[bool(profile)] * settings.budget_s)
+    return _Length(_LOOK_STEPS, seconds, LOOK_WARM_UP)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flatout.experiment.bench import BARE, KEPT, Bench
@@ -35,57 +35,69 @@ LARGE = 1.3
 _SEEN = 2
 
 
-def measure_until_sure(
-    bench: Bench,
-    turns: Turns,
-    group: Sequence[Planned],
-    arm: str,
-    before: Mapping[str, Any],
-    after: Mapping[str, Any],
-    tried: int,
-    is_brief: bool = False,
-) -> Decision:
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Remedies on top of what is kept. `planned` were planned so far: each has a chance to look good by luck."""
+
+    group: Sequence[Planned]
+    arm: str
+    before: Mapping[str, Any]
+    after: Mapping[str, Any]
+    planned: int
+
+    @property
+    def values(self) -> dict[str, Any]:
+        return {remedy.id: remedy.value for remedy in self.group}
+
+    @property
+    def foretold(self) -> list[float]:
+        """What findings predict of each at least."""
+        return [remedy.predicted.low for remedy in self.group if remedy.predicted is not None]
+
+
+def measure_until_sure(bench: Bench, turns: Turns, attempt: Attempt, is_brief: bool = False) -> Decision:
     """By as many trials of both as it takes, and as there is time for; in turns where that is sooner done.
 
     `is_brief`: what looks like little, and is not sure, may stay so.
     """
-    pausing, by = pause_steps(bench, group), coarsest_rounding(one.id for one in group)
+    before, after = attempt.before, attempt.after
+    pausing, by = bench.sizes.sees(attempt.values), coarsest_rounding(attempt.values)
     # Where losses will have to be compared with such a rounding, trials made anyway serve as control trials too.
     is_control = by and before == lossless_part(before) and not is_repeatable(bench.made.of({}))
 
     def make(profile: Mapping[str, Any]) -> None:
         if profile is after:
-            bench.trial(after, arm, again=True)
+            bench.trial(after, attempt.arm, again=True)
         elif is_control and not steps:
             bench.perturb(before, by)
         else:
             bench.trial(before, KEPT if before else BARE, again=True, losses=steps)
 
-    if (steps := bench.to_see({one.id: one.value for one in group}, under=before)) > 0:
+    if (steps := bench.to_see(attempt.values, under=before)) > 0:
         # What came before saw too few pauses, if any: it counts only where it is as long.
         for _ in range(_SEEN - len(bench.made.timed(before, pausing))):
             make(before)
-    decision = judge_group(bench, group, before, after, tried)
+    decision = judge_attempt(bench, attempt)
     has_turns = not steps
-    foretold = [one.predicted.low for one in group if one.predicted is not None]
-    large = min(LARGE, max(_PLENTY, *foretold)) if foretold else LARGE
+    large = min(LARGE, max(_PLENTY, *attempt.foretold)) if attempt.foretold else LARGE
     if is_brief and is_unsure(decision) and mid_of(decision) < large:
         return decision
     for _ in range(_MOST_REPEATS - 1):
         # A large gain has to be seen twice, over what was seen twice, and no more; so has one that was foretold.
-        once = [one for one in (after, before) if mid_of(decision) > large and len(bench.made.timed(one)) == 1][:1]
+        is_large = mid_of(decision) > large
+        once = [arm for arm in (after, before) if is_large and len(bench.made.timed(arm)) == 1][:1]
         is_open = _is_open(decision, bench.made.knows_spread(before, pausing))
         if has_turns and not once and (is_open or is_unsure(decision)):
             has_turns = False
-            if (by_turns := turns.together(group, after, 2 * (_MOST_REPEATS - 1))) is not None:
+            if (by_turns := turns.together(attempt.group, after, 2 * (_MOST_REPEATS - 1))) is not None:
                 return by_turns
         # Where nothing is kept yet these trials are the proof's own, and may have its time.
-        next_ones = once or [before, after]
-        if not is_open or not bench.affords(after, len(next_ones), reserve_s=None if before else 0.0):
+        arms = once or [before, after]
+        if not is_open or not bench.affords(after, len(arms), reserve_s=None if before else 0.0):
             break
-        for one in next_ones:
-            make(one)
-        decision = judge_group(bench, group, before, after, tried)
+        for arm in arms:
+            make(arm)
+        decision = judge_attempt(bench, attempt)
     return decision
 
 
@@ -100,31 +112,24 @@ def _is_open(decision: Decision, is_known: bool) -> bool:
     return decision.judgement == "kept" and gain is not None and gain.trials[1] < 2 and gain.low < _PLENTY
 
 
-def judge_group(
-    bench: Bench, group: Sequence[Planned], before: Mapping[str, Any], after: Mapping[str, Any], tried: int
-) -> Decision:
-    """`tried` remedies were planned so far: each has a chance to look good by luck, every time it is judged."""
-    by, steps, arm = counted_by(one.id for one in group), pause_steps(bench, group), " + ".join(one.id for one in group)
-    arms = [bench.made.timed(profile, steps) for profile in (before, after)]
-    spread = bench.made.spread(before, steps, by, evenly=by == "total")
+def judge_attempt(bench: Bench, attempt: Attempt) -> Decision:
+    """By the trials there are of both; it may be judged again after more of them."""
+    by, steps, arm = counted_by(attempt.values), bench.sizes.sees(attempt.values), " + ".join(attempt.values)
+    arms = [bench.made.timed(profile, steps) for profile in (attempt.before, attempt.after)]
+    spread = bench.made.spread(attempt.before, steps, by, evenly=by == "total")
     if by == "total":
-        (in_steps,) = judge_candidates(arms[0], [Candidate(arm, arms[1])], bench.made.spread(before, steps))
+        (in_steps,) = judge_candidates(arms[0], [Candidate(arm, arms[1])], bench.made.spread(attempt.before, steps))
         if in_steps.judgement == "harmful":
             return in_steps
         # What processes differ by in all their steps has nothing to do with pauses.
         arms = even_out_steps(arms)
     candidate = Candidate(arm, arms[1], by)
-    decision = judge_candidates(arms[0], [candidate], spread, _MOST_REPEATS * max(1, tried))[0]
+    (decision,) = judge_candidates(arms[0], [candidate], spread, _MOST_REPEATS * max(1, attempt.planned))
     # One that does what a finding foretold has not been picked from among many by its luck.
-    foretold = [one.predicted.low for one in group if one.predicted is not None and one.predicted.low > BAR]
+    foretold = [low for low in attempt.foretold if low > BAR]
     if decision.gain is not None and foretold and decision.gain.mid >= max(foretold):
-        return judge_candidates(arms[0], [candidate], spread, _MOST_REPEATS)[0]
+        (decision,) = judge_candidates(arms[0], [candidate], spread, _MOST_REPEATS)
     return decision
-
-
-def pause_steps(bench: Bench, group: Sequence[Planned]) -> int:
-    """Steps that hold enough of the pauses that they are about; 0 where they are about none."""
-    return bench.sizes.sees({one.id: one.value for one in group})
 
 
 def mid_of(decision: Decision) -> float:
@@ -155,7 +160,7 @@ class Turns:
             return None
         arms, settling = build_resting_arms(group), resting_steps(group, self._bench.workers)
         trial = self._bench.screening(profile, arms, instead_of, settling)
-        if trial is None or not trial.ended_well or any(refusal(one, trial) is not None for one in group):
+        if trial is None or not trial.ended_well or any(refusal(remedy, trial) is not None for remedy in group):
             return None
         decision = compare_with_and_without(self._read(trial))
         return replace(decision, why=message("tried.in_turns", why=decision.why)) if decision is not None else None

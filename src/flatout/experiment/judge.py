@@ -13,7 +13,7 @@ from flatout.records.fix import State, Tried
 from flatout.records.message import Message, message
 from flatout.records.plan import Planned
 from flatout.records.proof import By, Decision, Identity
-from flatout.records.report import Finding
+from flatout.records.report import Finding, RemedyState
 from flatout.records.trial import ENDINGS, Trial
 from flatout.remedies.catalogue import known, traits_of
 from flatout.remedies.loader.probe import DRAWS_OTHERS
@@ -140,18 +140,22 @@ def as_tried(
     return Tried(one, "outdone" if is_outdone else decision.judgement, why, decision, same, others)
 
 
-def refusal(one: Planned, trial: Trial) -> tuple[State, Message | str] | None:
+def refusal(remedy: Planned, trial: Trial) -> tuple[State, Message | str] | None:
     """Why this trial says nothing of the remedy's speed."""
     if not trial.ended_well:
         ending = ENDINGS[trial.ending]
         if not trial.why:
             return "failed", message("tried.trial_ended", ending=ending)
         return "failed", message("tried.trial_ended_because", ending=ending, why=trial.why)
-    state = next((state for state in trial.states if state.id == one.id), None)
+    state = next((state for state in trial.states if state.id == remedy.id), None)
     if state is None:
         return "failed", message("tried.not_in_force")
     if state.state != "applied":
-        return ("refused" if state.state in ("refused", "reverted") else "failed"), state.why
-    evidence = traits_of(one.id).evidence
+        return state_of_refusal(state), state.why
+    evidence = traits_of(remedy.id).evidence
     is_missing = evidence is not None and not state.live.get(evidence.key)
     return ("not measured", evidence.missing) if evidence is not None and is_missing else None
+
+
+def state_of_refusal(state: RemedyState) -> State:
+    return "refused" if state.state in ("refused", "reverted") else "failed"

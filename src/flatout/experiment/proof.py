@@ -184,7 +184,7 @@ def conclude(bench: Bench, search: Search, report: RunReport, quality: Quality) 
         hours_after=training_hours(bare, after, spread, by) if found.profile else None,
         ceiling=found.ceiling,
         quality=quality,
-        ended=found.ended,
+        ended=message(found.ended.value),
         trials=len(bench.made.all),
         took_s=bench.took_s,
         written=tuple(dict.fromkeys(file for trial in bench.made.all for file in trial.written)),

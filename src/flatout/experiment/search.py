@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from enum import Enum
 from typing import Any
 
 from flatout.errors import FlatoutError
 from flatout.experiment.bench import BARE, LOSSES, Bench
 from flatout.experiment.control_trials import MOST_CONTROLS, check_losses, make_control_trials
-from flatout.experiment.decide import LARGE, Turns, judge_group, measure_distance, measure_until_sure, mid_of
+from flatout.experiment.decide import LARGE, Attempt, Turns, judge_attempt, measure_distance, measure_until_sure, mid_of
 from flatout.experiment.judge import as_tried, compare_bits, draws_other_numbers, lossless_part, only_feeds, refusal
 from flatout.experiment.plan import (
     find_conflict,
@@ -40,10 +41,17 @@ from flatout.remedies.traits import SelfTuning
 from flatout.words import english
 
 _MOST_ROUNDS = 5
-# Why a search ended.
-NOTHING_LEFT = message("search.nothing_left")
-NO_TIME = message("search.no_time")
-AT_CEILING = message("search.at_ceiling")
+
+
+class End(Enum):
+    """Why a search ended; its value is the message that says so."""
+
+    NOTHING_LEFT = "search.nothing_left"
+    NO_TIME = "search.no_time"
+    AT_CEILING = "search.at_ceiling"
+    INTERRUPTED = "search.interrupted"
+    # There was none: a profile was verified.
+    VERIFIED = "search.verified"
 
 
 class Search:
@@ -54,7 +62,7 @@ class Search:
         bench: Bench,
         report_of: Callable[[Trial], RunReport],
         in_turns: Callable[[Trial], Mapping[str, Trial]] = lambda trial: {},
-        tell: Callable[[Tried], None] = lambda one: None,
+        tell: Callable[[Tried], None] = lambda tried: None,
     ) -> None:
         self._bench = bench
         self._report_of = report_of
@@ -64,6 +72,8 @@ class Search:
         # Of every look.
         self.findings: list[Finding] = []
         self._tried_under: dict[str, dict[str, Any]] = {}
+        # Remedies with their values that were not tried because the ceiling was reached: the next look may lift it.
+        self._spared: set[tuple[str, str]] = set()
         self.found = Found(tell)
 
     def plan(self, report: RunReport) -> Plan:
@@ -71,18 +81,16 @@ class Search:
         bench = self._bench
         bench.sizes = bench.sizes.with_pauses_of(report)
         plan = make_plan(report, self._bench.settings.wishes, self._settled(), self.found.profile)
-        for one in plan.left_out:
-            self.found.left_out[one.id] = one
+        self.found.left_out |= {left_out.id: left_out for left_out in plan.left_out}
         return plan
 
     def _settled(self) -> set[tuple[str, str]]:
         """What needs no second trial. What gained nothing may gain once something else no longer holds it up."""
         return {
-            (one.planned.id, repr(one.planned.value))
-            for one in self.found.tried
-            if one.why != AT_CEILING
-            and (one.state != "neutral" or self._tried_under[one.planned.id] == self.found.profile)
-        }
+            _key(tried.planned)
+            for tried in self.found.tried
+            if tried.state != "neutral" or self._tried_under[tried.planned.id] == self.found.profile
+        } - self._spared
 
     def run(self, report: RunReport) -> None:
         bench, found = self._bench, self.found
@@ -90,14 +98,14 @@ class Search:
         for _ in range(_MOST_ROUNDS):
             before = dict(found.profile)
             self._try_all(self.plan(report).remedies)
-            if found.profile == before or found.ended == NO_TIME:
+            if found.profile == before or found.ended is End.NO_TIME:
                 break
             if not bench.affords_look(found.profile):
-                found.ended = NO_TIME
+                found.ended = End.NO_TIME
                 break
             report = self._report_of(bench.look(found.profile))
             self._looked_under = dict(found.profile)
-        if found.ceiling is None and found.ended != NO_TIME:
+        if found.ceiling is None and found.ended is not End.NO_TIME:
             self._is_at_ceiling()
 
     def _try_all(self, remedies: Sequence[Planned]) -> None:
@@ -107,11 +115,11 @@ class Search:
         """
         self._planned += len(remedies)
         order = order_remedies(remedies, self._is_slight)
-        self.found.ended = NOTHING_LEFT
+        self.found.ended = End.NOTHING_LEFT
         # What may help launching is not asked again and again by itself before it was seen with what it may help.
         goes_on = self._is_tried(order.first) and self._is_tried(order.second, is_brief=bool(order.able))
         if goes_on and not self._is_changed() and self._is_tried([*self._screened(order.able), *order.last]):
-            self._is_tried([[one] for one in self._doubtful() if order.able])
+            self._is_tried([[remedy] for remedy in self._doubtful() if order.able])
 
     def _is_tried(self, groups: Sequence[Sequence[Planned]], is_brief: bool = False) -> bool:
         """Try them; whether all of them could be, and nothing changed the picture."""
@@ -119,8 +127,10 @@ class Search:
             if self._is_changed():
                 return False
             if self._fits(group) and self.found.profile and only_feeds(group) and self._is_at_ceiling():
-                self.found.ended = AT_CEILING
-                self.found.put(Tried(one, "not measured", AT_CEILING) for one in group)
+                self.found.ended = End.AT_CEILING
+                self._spared |= {_key(remedy) for remedy in group}
+                why = message(End.AT_CEILING.value)
+                self.found.put(Tried(remedy, "not measured", why) for remedy in group)
             elif (tuning := traits_of(group[0].id).self_tuning) is not None:
                 self._try_self_tuning(group[0], tuning)
             else:
@@ -129,7 +139,11 @@ class Search:
 
     def _fits(self, group: Sequence[Planned]) -> bool:
         """Whether a trial of it fits into the time at all: else a ceiling would be measured for nothing."""
-        return self._bench.too_long({**self.found.profile, **{one.id: one.value for one in group}}) is None
+        return self._bench.too_long(self._with(group)) is None
+
+    def _with(self, group: Sequence[Planned]) -> dict[str, Any]:
+        """What is kept, and these."""
+        return {**self.found.profile, **{remedy.id: remedy.value for remedy in group}}
 
     def _is_slight(self, group: Sequence[Planned]) -> bool:
         """Whether no more is expected of it than what processes differ by here: it takes many trials to be seen.
@@ -137,7 +151,7 @@ class Search:
         What the bare script differs by says little of what it does under what was kept.
         """
         bench, now = self._bench, self.found.profile
-        expected = [one.predicted.high for one in group if one.predicted is not None]
+        expected = [remedy.predicted.high for remedy in group if remedy.predicted is not None]
         if not expected or (now and not bench.made.knows_spread(now)):
             return False
         return math.log(max(expected)) < bench.made.spread(now).typical
@@ -167,13 +181,14 @@ class Search:
             if self._is_at_ceiling() or not self._try_value(remedy, 2 * count):
                 return
 
-    def _try_value(self, one: Planned, value: Any) -> bool:
+    def _try_value(self, remedy: Planned, value: Any) -> bool:
         """Another value of a remedy; whether it is kept."""
-        if (one.id, repr(value)) in self._settled():
+        remedy = replace(remedy, value=value)
+        if _key(remedy) in self._settled():
             return False
         self._planned += 1
-        self._try([replace(one, value=value)])
-        return bool(self.found.profile.get(one.id) == value)
+        self._try([remedy])
+        return bool(self.found.profile.get(remedy.id) == value)
 
     def _screened(self, able: Sequence[Planned]) -> Sequence[Sequence[Planned]]:
         """Those that are left to try: what can take turns is weighed in one process where that pays.
@@ -186,45 +201,44 @@ class Search:
         weights = self._turns.switched(able, self.found.profile) if not self._doubtful() else None
         if weights is None:
             is_short = not self._bench.affords(self.found.profile, len(able))
-            return [list(able)] if is_short else [[one] for one in finest_first(able)]
+            return [list(able)] if is_short else [[remedy] for remedy in finest_first(able)]
         found, helpful = self.found, []
-        for one in able:
-            if one.id in weights.refused:
-                state, why = weights.refused[one.id]
-                found.put([Tried(one, "refused" if state in ("refused", "reverted") else "failed", why)])
+        for remedy in able:
+            if remedy.id in weights.refused:
+                found.put([Tried(remedy, *weights.refused[remedy.id])])
                 continue
-            decision = weights.decisions[one.id]
+            decision = weights.decisions[remedy.id]
             if decision.judgement == "kept":
-                helpful.append(one)
+                helpful.append(remedy)
             else:
-                self._tried_under[one.id] = dict(found.profile)
-                found.put([Tried(one, decision.judgement, message("tried.in_turns", why=decision.why), decision)])
-        fine = worth_its_rounding(helpful, lambda one: mid_of(weights.decisions[one.id]))
-        coarse = [one for one in helpful if one not in fine]
-        self._tried_under |= {one.id: dict(found.profile) for one in coarse}
-        found.put(Tried(one, "neutral", message("tried.finer_rounding"), weights.decisions[one.id]) for one in coarse)
-        return [[one] for one in fine] if fine and not self._adopt(fine, weights) else []
+                self._tried_under[remedy.id] = dict(found.profile)
+                why = message("tried.in_turns", why=decision.why)
+                found.put([Tried(remedy, decision.judgement, why, decision)])
+        fine = worth_its_rounding(helpful, lambda remedy: mid_of(weights.decisions[remedy.id]))
+        coarse = [remedy for remedy in helpful if remedy not in fine]
+        self._tried_under |= {remedy.id: dict(found.profile) for remedy in coarse}
+        why = message("tried.finer_rounding")
+        found.put(Tried(remedy, "neutral", why, weights.decisions[remedy.id]) for remedy in coarse)
+        return [[remedy] for remedy in fine] if fine and not self._adopt(fine, weights) else []
 
     def _adopt(self, helpful: Sequence[Planned], weights: Screened) -> bool:
         """Together in a fresh process: they stay unless that shows them broken or slower."""
         bench, found = self._bench, self.found
-        before = dict(found.profile)
-        after = {**before, **{one.id: one.value for one in helpful}}
+        before, after = dict(found.profile), self._with(helpful)
         if not bench.affords(after):
             return False
-        trial = bench.trial(after, " + ".join(one.id for one in helpful))
-        if any(refusal(one, trial) is not None for one in helpful):
+        trial = bench.trial(after, _arm(helpful))
+        if any(refusal(remedy, trial) is not None for remedy in helpful):
             return False
-        if judge_group(bench, helpful, before, after, self._planned).judgement == "harmful":
+        if judge_attempt(bench, Attempt(helpful, trial.arm, before, after, self._planned)).judgement == "harmful":
             return False
         if self._drifts(bench.made.of(after)) is not None:
             return False
-        self._tried_under |= {one.id: before for one in helpful}
+        self._tried_under |= {remedy.id: before for remedy in helpful}
         found.profile = after
-        weighed = ((one, weights.decisions[one.id]) for one in helpful)
-        found.put(
-            Tried(one, "kept", message("tried.in_turns", why=decision.why), decision) for one, decision in weighed
-        )
+        for remedy in helpful:
+            decision = weights.decisions[remedy.id]
+            found.put([Tried(remedy, "kept", message("tried.in_turns", why=decision.why), decision)])
         return True
 
     def _try(self, group: Sequence[Planned], is_brief: bool = False, is_alone: bool = False) -> None:
@@ -233,70 +247,71 @@ class Search:
         `is_brief`: a doubt may stay for now. `is_alone`: not on top of what is doubtful itself.
         """
         bench, found = self._bench, self.found
-        # What was kept since they were planned may not go with them.
-        rivals = [(one, why) for one in group if (why := find_conflict(known()[one.id], found.profile)) is not None]
-        found.put(Tried(one, "not measured", why) for one, why in rivals)
-        group = [one for one in group if one not in [one for one, _ in rivals]]
-        if not group:
+        self._spared -= {_key(remedy) for remedy in group}
+        own = []
+        for remedy in group:
+            # What was kept since they were planned may not go with them.
+            if (rival := find_conflict(known()[remedy.id], found.profile)) is not None:
+                found.put([Tried(remedy, "not measured", rival)])
+            else:
+                own.append(remedy)
+        if not own:
             return
-        own, beneath = group, self._doubtful() if is_device_speedup(group) and not is_alone else []
+        beneath = self._doubtful() if is_device_speedup(own) and not is_alone else []
         group = [*beneath, *own]
-        after = {**found.profile, **{one.id: one.value for one in group}}
+        after = self._with(group)
         if (why := bench.too_long(after)) is not None:
-            found.put(Tried(one, "not measured", why) for one in own)
+            found.put(Tried(remedy, "not measured", why) for remedy in own)
             return
         # A proof of nothing needs no time to be kept for it.
         if not bench.affords(after, reserve_s=None if found.profile else 0.0):
-            found.ended = NO_TIME
+            found.ended = End.NO_TIME
             # One that is doubtful keeps the figure that it has.
-            open_ones = [one for one in own if one not in self._doubtful()]
-            found.put(Tried(one, "not measured", message("tried.no_time")) for one in open_ones)
+            unmeasured = [remedy for remedy in own if remedy not in self._doubtful()]
+            found.put(Tried(remedy, "not measured", message("tried.no_time")) for remedy in unmeasured)
             return
-        trial = bench.trial(after, " + ".join(one.id for one in group))
+        trial = bench.trial(after, _arm(group))
         if beneath and not trial.ended_well:
             # They do not go together, which says nothing of either.
             self._try(own, is_brief, is_alone=True)
             return
-        refused = [(one, why_not) for one in group if (why_not := refusal(one, trial)) is not None]
-        found.put(Tried(one, *why_not) for one, why_not in refused if one not in beneath)
+        refused = {remedy.id: refusal(remedy, trial) for remedy in group}
+        found.put(Tried(remedy, *why_not) for remedy in own if (why_not := refused[remedy.id]) is not None)
         # What was refused had no part in the trial, so it speaks for the others all the same.
-        rest = [one for one in group if one not in [one for one, _ in refused]]
+        rest = [remedy for remedy in group if refused[remedy.id] is None]
         if rest:
-            self._tried_under |= {one.id: dict(found.profile) for one in rest}
-            judged = self._judged(rest, trial, after, is_brief)
+            self._tried_under |= {remedy.id: dict(found.profile) for remedy in rest}
+            judged = self._judged(Attempt(rest, trial.arm, dict(found.profile), after, self._planned), trial, is_brief)
             # Where nothing comes of it, what was measured of these alone still holds.
-            found.put(one for one in judged if one.state == "kept" or one.planned not in beneath)
+            found.put(tried for tried in judged if tried.state == "kept" or tried.planned not in beneath)
 
     def _doubtful(self) -> list[Planned]:
         """What may help launching, and was not sure to gain by itself: others may show its worth, and it theirs."""
         return [
-            one.planned
-            for one in self.found.tried
-            if helps_launching(one.planned)
-            and one.state == "neutral"
-            and one.decision is not None
-            and mid_of(one.decision) > BAR
-            and self._tried_under[one.planned.id] == self.found.profile
+            tried.planned
+            for tried in self.found.tried
+            if helps_launching(tried.planned)
+            and tried.state == "neutral"
+            and tried.decision is not None
+            and mid_of(tried.decision) > BAR
+            and self._tried_under[tried.planned.id] == self.found.profile
         ]
 
-    def _judged(
-        self, group: Sequence[Planned], trial: Trial, after: dict[str, Any], is_brief: bool = False
-    ) -> list[Tried]:
-        bench, found = self._bench, self.found
-        before = dict(found.profile)
+    def _judged(self, attempt: Attempt, trial: Trial, is_brief: bool) -> list[Tried]:
+        bench, group, before = self._bench, attempt.group, attempt.before
         same = None
-        if all(one.safety == "lossless" for one in group):
+        if all(remedy.safety == "lossless" for remedy in group):
             same = compare_bits(bench.made.of(before), trial, bench.made.of({}))
             if same.verdict == "differs":
                 why = message("tried.changes_numbers", sentence=same.sentence)
-                return [Tried(one, "failed", why, identity=same) for one in group]
-        decision = measure_until_sure(bench, self._turns, group, trial.arm, before, after, self._planned, is_brief)
+                return [Tried(remedy, "failed", why, identity=same) for remedy in group]
+        decision = measure_until_sure(bench, self._turns, attempt, is_brief)
         if decision.judgement == "kept":
-            is_numeric = any(one.safety == "numeric" for one in group)
-            if is_numeric and (drift := self._drifts(bench.made.of(after))) is not None:
-                return [Tried(one, "failed", drift, decision) for one in group]
-            found.profile = after
-        return [as_tried(one, decision, before, group, same) for one in group]
+            is_numeric = any(remedy.safety == "numeric" for remedy in group)
+            if is_numeric and (drift := self._drifts(bench.made.of(attempt.after))) is not None:
+                return [Tried(remedy, "failed", drift, decision) for remedy in group]
+            self.found.profile = dict(attempt.after)
+        return [as_tried(remedy, decision, before, group, same) for remedy in group]
 
     def _drifts(self, trials: Sequence[Trial]) -> Message | str | None:
         """Why their losses are not what rounding makes of them, if so. What cannot be told yet is left to the proof."""
@@ -319,10 +334,10 @@ class Search:
         found = self.found
         found.profile = dict(kept or {})
         found.tried = [
-            replace(one, state="neutral", why=why)
-            if one.state == "kept" and one.planned.id not in found.profile
-            else one
-            for one in found.tried
+            replace(tried, state="neutral", why=why)
+            if tried.state == "kept" and tried.planned.id not in found.profile
+            else tried
+            for tried in found.tried
         ]
 
     def measure_bare(self) -> None:
@@ -347,26 +362,34 @@ class Search:
 class Found:
     """Of a remedy that was tried twice the last word counts."""
 
-    def __init__(self, tell: Callable[[Tried], None] = lambda one: None) -> None:
+    def __init__(self, tell: Callable[[Tried], None]) -> None:
         self._tell = tell
         self.profile: dict[str, Any] = {}
         self.tried: list[Tried] = []
         self.left_out: dict[str, LeftOut] = {}
         self.ceiling: Ceiling | None = None
-        self.ended: Message = NOTHING_LEFT
+        self.ended = End.NOTHING_LEFT
 
     def put(self, more: Iterable[Tried]) -> None:
-        for one in more:
-            mine = (one.planned.id, one.planned.value)
+        for tried in more:
+            mine = (tried.planned.id, tried.planned.value)
             self.tried = [other for other in self.tried if (other.planned.id, other.planned.value) != mine]
-            if one.state == "kept":
-                # Another value of the same remedy has had its day.
-                self.tried = [_mark_outdone(other, one) for other in self.tried]
-            self.tried.append(one)
-            self._tell(one)
+            if tried.state == "kept":
+                self.tried = [_mark_outdone(other, tried) for other in self.tried]
+            self.tried.append(tried)
+            self._tell(tried)
 
 
 def _mark_outdone(before: Tried, by: Tried) -> Tried:
+    """Another value of the same remedy gains more."""
     if before.planned.id != by.planned.id or before.state != "kept":
         return before
     return replace(before, state="outdone", why=message("tried.outdone", value=by.planned.value))
+
+
+def _key(remedy: Planned) -> tuple[str, str]:
+    return remedy.id, repr(remedy.value)
+
+
+def _arm(group: Sequence[Planned]) -> str:
+    return " + ".join(remedy.id for remedy in group)

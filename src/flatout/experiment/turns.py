@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from flatout.attach.trial.screening import TIMED, turn_steps
+from flatout.experiment.judge import state_of_refusal
 from flatout.experiment.statistics.decision import BAR, Candidate, judge_candidates
 from flatout.experiment.statistics.intervals import IN_TURNS, with_interval
+from flatout.records.fix import State
 from flatout.records.message import Message
 from flatout.records.plan import Planned
 from flatout.records.proof import Decision
@@ -38,28 +40,28 @@ class Screened:
 
     decisions: dict[str, Decision]
     # Refused or failed in this process, and why.
-    refused: dict[str, tuple[str, Message | str]]
+    refused: dict[str, tuple[State, Message | str]]
 
 
 def build_arms(remedies: Sequence[Planned]) -> Arms:
-    single = [(one.id, {one.id: one.value}) for one in remedies]
-    every = {one.id: one.value for one in remedies}
+    every = {remedy.id: remedy.value for remedy in remedies}
+    single = [(name, {name: value}) for name, value in every.items()]
     return ((BARE, {}), (AGAIN, {}), *single, *([(ALL, every)] if len(single) > 1 else []))
 
 
 def can_rest(remedies: Sequence[Planned]) -> bool:
-    return all(traits_of(one.id).can_rest for one in remedies)
+    return all(traits_of(remedy.id).can_rest for remedy in remedies)
 
 
 def build_resting_arms(remedies: Sequence[Planned]) -> Arms:
     """Turns with and without them, of a process that has them."""
-    without = {one.id: None for one in remedies}
+    without = {remedy.id: None for remedy in remedies}
     return ((BARE, without), (AGAIN, without), (ALL, {}))
 
 
 def resting_steps(remedies: Sequence[Planned], workers: int) -> int:
     """Steps until what was made before a turn has been used up."""
-    is_of_batches = any(traits_of(one.id).acts_on is Bottleneck.LOADING for one in remedies)
+    is_of_batches = any(traits_of(remedy.id).acts_on is Bottleneck.LOADING for remedy in remedies)
     return _FEWEST_SETTLING + (_MADE_AHEAD * workers if is_of_batches else 0)
 
 
@@ -79,15 +81,15 @@ def weigh_turns(trials: Mapping[str, Trial], remedies: Sequence[Planned]) -> Scr
     bare = _alike(trials)
     if bare is None:
         return None
-    refused: dict[str, tuple[str, Message | str]] = {
-        one.id: (state.state, english(state.why))
-        for one in remedies
-        for state in trials[one.id].states
-        if state.id == one.id and state.state != "applied"
+    refused: dict[str, tuple[State, Message | str]] = {
+        remedy.id: (state_of_refusal(state), english(state.why))
+        for remedy in remedies
+        for state in trials[remedy.id].states
+        if state.id == remedy.id and state.state != "applied"
     }
-    candidates = [Candidate(one.id, [trials[one.id]]) for one in remedies if one.id not in refused]
+    candidates = [Candidate(remedy.id, [trials[remedy.id]]) for remedy in remedies if remedy.id not in refused]
     decisions = judge_candidates(bare, candidates, IN_TURNS) if candidates else ()
-    return Screened({one.arm: one for one in decisions}, refused)
+    return Screened({decision.arm: decision for decision in decisions}, refused)
 
 
 def compare_with_and_without(trials: Mapping[str, Trial]) -> Decision | None:
