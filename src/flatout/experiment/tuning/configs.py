@@ -155,7 +155,7 @@ class _Form(ABC):
     def is_right(self, before: str, after: str, key: Key, value: str) -> bool:
         """Whether `after` has the value at the key, and says otherwise what `before` said."""
         is_there = self.value_of(self.find(after, key).taken(after)) == self.value_of(value)
-        return is_there and self._rest(before, key) == self._rest(after, key)
+        return bool(is_there and self._rest(before, key) == self._rest(after, key))
 
     def _rest(self, text: str, key: Key) -> Any:
         return self.meaning(self.find(text, key).filled(text, self.anything))

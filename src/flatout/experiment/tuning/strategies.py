@@ -113,7 +113,8 @@ def explore(knobs: Sequence[Knob], objective: Objective, lengths: Lengths, most:
     while len(points) < most:
         is_at_random = len(points) < most / 3
         best = [] if is_at_random else sorted(points.values(), key=objective.score, reverse=True)
-        known, wanted = set(points), []
+        known = set(points)
+        wanted: list[Setting] = []
         while len(wanted) < min(width, most - len(points)):
             found = _propose(knobs, best, known, drawing)
             if found is None:
