@@ -276,7 +276,7 @@ class Progress:
         gain = tried.gain
         figure = f", {gain_with_bounds(gain)}" if gain is not None else ""
         self.say(
-            _SAY_PROGRESS["found"].format(remedy=remedy_with_value(tried.planned), state=tried.state, figure=figure)
+            _SAY_PROGRESS["found"].format(remedy=remedy_with_value(tried.planned), state=tried.outcome, figure=figure)
         )
 
     def _time(self) -> str:

@@ -20,6 +20,7 @@ from flatout.launch.profile import read_profile
 from flatout.launch.terminal import detect_terminal, write_json, write_stderr
 from flatout.records.fix import Fix
 from flatout.records.message import Message, message
+from flatout.records.proof import BAR
 from flatout.report.fix import render, to_json
 from flatout.words import english
 
@@ -102,4 +103,4 @@ def _objection(fix: Fix) -> Message | str | None:
     for one in (quality.envelope, quality.metric):
         if one is not None and one.verdict in ("outside", "worse"):
             return one.sentence
-    return None if fix.gain.low > 1.01 else message("verify.slower")
+    return None if fix.gain.low > BAR else message("verify.slower")

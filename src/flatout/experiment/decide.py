@@ -10,7 +10,7 @@ from flatout.experiment.bench import BARE, KEPT, Bench
 from flatout.experiment.control_trials import coarsest_rounding
 from flatout.experiment.judge import counted_by, is_repeatable, lossless_part, refusal
 from flatout.experiment.statistics.ceiling import measure_ceiling
-from flatout.experiment.statistics.decision import BAR, Candidate, is_promising, is_unsure, judge_candidates
+from flatout.experiment.statistics.decision import Candidate, is_promising, is_unsure, judge_candidates
 from flatout.experiment.statistics.rates import even_out_steps
 from flatout.experiment.turns import (
     Screened,
@@ -23,7 +23,7 @@ from flatout.experiment.turns import (
 )
 from flatout.records.message import message
 from flatout.records.plan import Planned
-from flatout.records.proof import Ceiling, Decision
+from flatout.records.proof import BAR, Ceiling, Decision
 from flatout.records.trial import Trial
 from flatout.remedies.catalogue import traits_of
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from flatout.errors import FlatoutError
 from flatout.records.message import Message, message
-from flatout.records.plan import LeftOut, Plan, Planned
+from flatout.records.plan import NOT_ALLOWED, LeftOut, Plan, Planned
 from flatout.records.report import Finding, Gain, RunReport
 from flatout.remedies.catalogue import SAFETIES, Remedy, known, remedies, traits_of
 from flatout.remedies.traits import Bottleneck
@@ -42,7 +42,7 @@ class Wishes:
     def refusal(self, remedy: Remedy) -> Message | None:
         """Why the user does not want it, or None."""
         if remedy.safety != SAFETIES[0] and remedy.safety not in self.allow:
-            return message("plan.not_allowed", safety=remedy.safety)
+            return message(NOT_ALLOWED, safety=remedy.safety)
         if self.only and not _matches(remedy.id, self.only):
             return message("plan.not_only")
         if _matches(remedy.id, self.without):

@@ -19,13 +19,12 @@ from flatout.experiment.judge import (
 )
 from flatout.experiment.search import Search
 from flatout.experiment.statistics.ceiling import training_hours
-from flatout.experiment.statistics.decision import BAR
 from flatout.experiment.statistics.intervals import measure_gain
 from flatout.experiment.statistics.quality import judge_metric
 from flatout.experiment.statistics.rates import arm_per_s, common_unit, keep_measured, without_pauses
 from flatout.records.fix import Fix, Quality
 from flatout.records.message import Message, message
-from flatout.records.proof import By, Identity, MeasuredGain, Spread
+from flatout.records.proof import BAR, By, Identity, MeasuredGain, Spread
 from flatout.records.report import Finding, RunReport
 from flatout.records.trial import ENDINGS, Trial
 from flatout.remedies.catalogue import known, traits_of

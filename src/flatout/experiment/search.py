@@ -27,13 +27,12 @@ from flatout.experiment.plan import (
     order_remedies,
     worth_its_rounding,
 )
-from flatout.experiment.statistics.decision import BAR
 from flatout.experiment.statistics.rates import arm_per_s, keep_measured
 from flatout.experiment.turns import Screened
 from flatout.records.fix import Tried
 from flatout.records.message import Message, message
 from flatout.records.plan import LeftOut, Plan, Planned
-from flatout.records.proof import Ceiling
+from flatout.records.proof import BAR, Ceiling
 from flatout.records.report import Finding, RunReport
 from flatout.records.trial import Trial
 from flatout.remedies.catalogue import known, traits_of

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from flatout.records.message import Message
 from flatout.records.plan import LeftOut, Planned, priority
-from flatout.records.proof import Ceiling, Decision, Envelope, Hours, Identity, MeasuredGain, MetricVerdict
+from flatout.records.proof import BAR, Ceiling, Decision, Envelope, Hours, Identity, MeasuredGain, MetricVerdict
 from flatout.records.report import Verdict
 
 SCHEMA = 1
@@ -32,6 +32,13 @@ class Tried:
     @property
     def gain(self) -> MeasuredGain | None:
         return self.decision.gain if self.decision is not None else None
+
+    @property
+    def outcome(self) -> str:
+        """The state as it is shown: neutral only where trials show that there is no gain to speak of."""
+        gain = self.gain
+        is_undecided = self.state == "neutral" and gain is not None and gain.low <= BAR < gain.high
+        return "undecided" if is_undecided else self.state
 
     @property
     def priority(self) -> str:

@@ -8,6 +8,9 @@ from typing import Any
 from flatout.records.message import Message
 from flatout.records.report import Gain
 
+# The message of a remedy whose class the user has not allowed.
+NOT_ALLOWED = "plan.not_allowed"
+
 
 def priority(gain: float) -> str:
     """How much a gain is worth: "high", "medium" or "low"."""
@@ -37,6 +40,12 @@ class Planned:
 class LeftOut:
     id: str
     why: Message | str
+
+    @property
+    def forbidden_class(self) -> str | None:
+        """The class of remedies that the user has not allowed, if that is why."""
+        why = self.why
+        return str(why.args["safety"]) if isinstance(why, Message) and why.id == NOT_ALLOWED else None
 
 
 @dataclass(frozen=True, slots=True)

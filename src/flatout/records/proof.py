@@ -61,6 +61,8 @@ class MeasuredGain:
     trials: tuple[int, int]
 
 
+# A remedy has to gain more than this to stay.
+BAR = 1.01
 Judgement = Literal["kept", "neutral", "harmful", "not measured"]
 
 

@@ -12,7 +12,7 @@ from flatout.records.comparison import Arm, Compared, Comparison, PhaseChange, S
 from flatout.records.proof import MeasuredGain
 from flatout.records.report import Finding
 from flatout.report.layout import LABEL, PHASE_STYLE, add_label, draw_lines, separate_parts, wrap_sentence
-from flatout.report.text import clean, figure, milliseconds, percent, shorten
+from flatout.report.text import clean, figure, milliseconds, percent, shorten, with_interval
 from flatout.words.codec import encode
 
 _STYLE = {"faster": "bold green", "slower": "bold red", "no sure difference": "bold", "not measured": "bold yellow"}
@@ -77,7 +77,7 @@ def _speeds(compared: Compared, width: int) -> Iterator[Text]:
         yield Text(" " + "  ".join(row), "bold" if number == 0 else "")
     for one in compared.comparisons:
         if one.ordinary_gain is not None:
-            words = f"without pauses and other rare long steps: {format_gain(one.ordinary_gain)}"
+            words = f"without pauses and other rare long steps: {with_interval(one.ordinary_gain, 3)}"
             name = shorten(one.after.name, max(8, width - len(words) - 2)) if len(compared.comparisons) > 1 else ""
             lines = textwrap.wrap(f"{name} {words}".strip(), max(20, width - 1), break_on_hyphens=False)
             yield from (Text(f" {line}", "dim") for line in lines)
@@ -98,16 +98,12 @@ def _speed(arm: Arm, gain: MeasuredGain | None) -> tuple[str, ...]:
         _or_absent(arm.steps_per_s),
         "–" if arm.step_ms is None else milliseconds(arm.step_ms),
         "–" if arm.samples_per_step is None else f"{arm.samples_per_step:.4g}",
-        "" if gain is None else format_gain(gain),
+        "" if gain is None else with_interval(gain, 3),
     )
 
 
 def _or_absent(value: float | None) -> str:
     return "–" if value is None else figure(value)
-
-
-def format_gain(gain: MeasuredGain) -> str:
-    return f"×{gain.mid:.3f} ({gain.low:.3f} … {gain.high:.3f})"
 
 
 def _phases(one: Comparison) -> Iterator[Text]:

@@ -12,7 +12,7 @@ from flatout.records.message import message
 from flatout.records.plan import Plan, Planned
 from flatout.records.proof import Hours, MeasuredGain
 from flatout.report.layout import add_label, draw_lines, separate_parts, wrap_sentence
-from flatout.report.text import clean, figure
+from flatout.report.text import clean, figure, with_interval
 from flatout.words import english
 from flatout.words.codec import encode
 
@@ -71,7 +71,7 @@ def _table(tried: Sequence[Tried], width: int) -> Iterator[Text]:
             one.planned.safety,
             f"×{one.planned.predicted.mid:.2f}" if one.planned.predicted is not None else "–",
             gain_with_bounds(one.gain) if one.gain is not None else "–",
-            f"kept ({one.priority} impact)" if one.state == "kept" else one.state,
+            f"kept ({one.priority} impact)" if one.state == "kept" else one.outcome,
         )
         for one in tried
     ]
@@ -127,7 +127,7 @@ def gain_with_bounds(gain: MeasuredGain) -> str:
     """As the table has it."""
     if gain.high > _UNSURE * gain.low:
         return f"×{gain.mid:.2f} (too uncertain to judge)"
-    return f"×{gain.mid:.2f} ({gain.low:.2f} … {gain.high:.2f})"
+    return with_interval(gain)
 
 
 def _hours(hours: Hours | None) -> str:

@@ -14,7 +14,6 @@ from flatout.report import text
 
 # Where the usual ten minutes were too short.
 _LONGER = "30m"
-_NUMERIC_NOT_ALLOWED = message("plan.not_allowed", safety="numeric")
 
 
 def next_command(report: RunReport) -> str:
@@ -39,7 +38,7 @@ def next_after_fix(fix: Fix, profile: str = "flatout.toml") -> str:
         return f"flatout run --with {profile} {command}"
     if any(one.state == "not measured" for one in fix.tried):
         return f"flatout fix --budget {_LONGER} {command}"
-    if any(one.why == _NUMERIC_NOT_ALLOWED for one in fix.left_out):
+    if any(left_out.forbidden_class == "numeric" for left_out in fix.left_out):
         return f"flatout fix --allow numeric {command}"
     return f"flatout run {command}"
 

@@ -6,6 +6,8 @@ import os
 import re
 from pathlib import Path
 
+from flatout.records.proof import MeasuredGain
+
 _EIGHTHS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _ASCII = str.maketrans(
@@ -125,3 +127,8 @@ def shorten(path: str, cells: int) -> str:
     tail = len(name) + 1 if len(name) + 3 <= cells else (cells - 1) * 2 // 3
     tail = min(max(tail, (cells - 1) * 2 // 3), cells - 1)
     return path[: cells - 1 - tail] + "…" + path[len(path) - tail :]
+
+
+def with_interval(gain: MeasuredGain, digits: int = 2) -> str:
+    """×1.36 (1.30 … 1.44)"""
+    return f"×{gain.mid:.{digits}f} ({gain.low:.{digits}f} … {gain.high:.{digits}f})"

@@ -272,6 +272,7 @@ _PAGE = {
     "state_kept": Words("kept", "保留"),
     "state_outdone": Words("superseded", "被更优者取代"),
     "state_neutral": Words("neutral", "中性"),
+    "state_undecided": Words("undecided", "未定"),
     "state_harmful": Words("harmful", "有害"),
     "state_refused": Words("refused", "被拒绝"),
     "state_failed": Words("failed", "失败"),

@@ -22,11 +22,9 @@ from flatout.experiment.statistics.intervals import (
 )
 from flatout.experiment.statistics.rates import FEWEST_STEPS, keep_measured
 from flatout.records.message import Message, message
-from flatout.records.proof import By, Decision, MeasuredGain, Spread
+from flatout.records.proof import BAR, By, Decision, MeasuredGain, Spread
 from flatout.records.trial import WELL, Trial, describe_ending
 
-# A remedy has to gain more than this to stay.
-BAR = 1.01
 _MOST_MORE = 8
 # Trials of arms that were run more than once: for one judgement, and for several with their more chances.
 _CALIBRATED_BY = (2, 3)

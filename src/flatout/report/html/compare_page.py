@@ -12,7 +12,6 @@ from flatout.records.message import Message
 from flatout.records.proof import MeasuredGain
 from flatout.records.report import Finding
 from flatout.report import text
-from flatout.report.compare import format_gain
 from flatout.report.html.drawing import Bar, Block, chart_data
 from flatout.report.html.page import Page, say, show
 
@@ -104,8 +103,8 @@ def _row(arm: Arm, comparison: Comparison | None, at: Callable[[float], float]) 
         state="" if comparison is None else _STATE.get(comparison.judgement, ""),
         whole=_places(gain, at),
         ordinary=_places(ordinary, at),
-        figure="" if gain is None else format_gain(gain),
-        ordinary_figure="" if ordinary is None else format_gain(ordinary),
+        figure="" if gain is None else text.with_interval(gain, 3),
+        ordinary_figure="" if ordinary is None else text.with_interval(ordinary, 3),
     )
 
 

@@ -112,8 +112,8 @@ def _line(fix: Fix, number: int) -> TriedLine:
         safety=one.planned.safety,
         title=one.planned.title,
         predicted="–" if predicted is None else f"×{predicted.mid:.2f}",
-        measured="–" if gain is None else f"×{gain.mid:.2f} ({gain.low:.2f} … {gain.high:.2f})",
-        state=one.state.replace(" ", "_"),
+        measured="–" if gain is None else text.with_interval(gain),
+        state=one.outcome.replace(" ", "_"),
         why=one.why,
         identity=None if one.identity is None else show(one.identity.sentence),
     )

@@ -112,12 +112,12 @@ def _interval(tried: Tried, at: object) -> Interval:
     gain, predicted = tried.gain, tried.planned.predicted
     return Interval(
         name=remedy_with_value(tried.planned),
-        state=tried.state,
+        state=tried.outcome,
         low=None if gain is None else at(max(gain.low, 1e-9)),
         mid=None if gain is None else at(max(gain.mid, 1e-9)),
         high=None if gain is None else at(gain.high),
         predicted=None if predicted is None else at(max(predicted.mid, 1e-9)),
-        figure="–" if gain is None else f"×{gain.mid:.2f} ({gain.low:.2f} … {gain.high:.2f})",
+        figure="–" if gain is None else text.with_interval(gain),
     )
 
 
