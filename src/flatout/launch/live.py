@@ -203,6 +203,14 @@ def _device(tick: Tick | None) -> dict[str, Any]:
     }
 
 
+def complete_tick(tick: Tick, last: Tick | None) -> Tick:
+    """A source whose turn it was not keeps its last value."""
+    if last is None:
+        return tick
+    kept = {name: getattr(tick, name) or getattr(last, name) for name in ("gpu", "host", "processes", "cgroup")}
+    return replace(tick, **kept)
+
+
 class View(Protocol):
     """Something that shows figures while the script runs."""
 
@@ -254,16 +262,7 @@ class LiveView:
         self._thread.start()
 
     def on_tick(self, tick: Tick) -> None:
-        """Remember what was measured; a source whose turn it was not keeps its last value."""
-        last = self._tick
-        if last is not None:
-            tick = Tick(
-                tick.t_s,
-                tick.gpu or last.gpu,
-                tick.host or last.host,
-                processes=tick.processes or last.processes,
-            )
-        self._tick = tick
+        self._tick = complete_tick(tick, self._tick)
 
     def close(self) -> None:
         self._ended.set()

@@ -10,13 +10,12 @@ import re
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from flatout import __version__
 from flatout.errors import FlatoutError
-from flatout.launch.live import Follower
+from flatout.launch.live import Follower, complete_tick
 from flatout.records.sample import Tick
 from flatout.report.prometheus import CONTENT_TYPE, exposition
 
@@ -57,17 +56,7 @@ class MetricsServer:
         self._thread.start()
 
     def on_tick(self, tick: Tick) -> None:
-        """A source whose turn it was not keeps its last value."""
-        last = self._tick
-        if last is not None:
-            tick = replace(
-                tick,
-                gpu=tick.gpu or last.gpu,
-                host=tick.host or last.host,
-                processes=tick.processes or last.processes,
-                cgroup=tick.cgroup or last.cgroup,
-            )
-        self._tick = tick
+        self._tick = complete_tick(tick, self._tick)
 
     def page(self) -> str:
         # One at a time: two readers of one tail would each see half of it.

@@ -9,7 +9,7 @@ import socket
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from flatout.errors import FlatoutError
 from flatout.records.message import Message, message, verbatim
 from flatout.store.manifest import Manifest, read_manifest, write_json, write_manifest
-from flatout.store.mounts import filesystem_of, is_network
+from flatout.store.mounts import is_network, mount_of, parse_mounts, read_mounts
 from flatout.store.redaction import redact
 
 DEFAULT_ROOT = Path(".flatout", "runs")
@@ -111,12 +111,12 @@ def create_run(
         _make(path)
         why = verbatim(str(error.strerror or error))
         notices = (message("run.folder_not_writable", folder=str(wanted), error=why, path=str(path)),)
-    kind = filesystem_of(path, mountinfo)
-    if kind is None or not is_network(kind):
+    mount = mount_of(path, read_mounts() if mountinfo is None else parse_mounts(mountinfo))
+    if mount is None or not is_network(mount.type):
         return RunDirectory(path, path, notices)
     work = Path(tempfile.mkdtemp(prefix="flatout-"))
     _make(work)
-    notice = message("run.folder_on_network", folder=str(path.parent), kind=kind)
+    notice = message("run.folder_on_network", folder=str(path.parent), kind=mount.type)
     return RunDirectory(path, work, (*notices, notice))
 
 
@@ -188,7 +188,8 @@ def is_recorded(path: Path, manifest: Manifest) -> bool:
         return True
     # The script outlives a watcher that was killed.
     folder = Path(manifest.work or path, "proc")
-    return any(is_alive(pid) for pid in _recorded_pids(folder.glob("*.rec")))
+    pids = (re.match(r"\d+(?=-)", recording.name) for recording in folder.glob("*.rec"))
+    return any(is_alive(int(pid[0])) for pid in pids if pid)
 
 
 def size_bytes(path: Path) -> int:
@@ -248,22 +249,13 @@ def _new_id(script: str, clock: Callable[[], float], root: Path) -> str:
             return drawn
 
 
-def _recorded_pids(recordings: Iterable[Path]) -> set[int]:
-    found = (re.match(r"(\d+)-", path.name) for path in recordings)
-    return {int(match[1]) for match in found if match}
-
-
 # Whether the process that writes a run is still alive.
 
 
 def process_start(pid: int) -> str | None:
     """A mark that tells this process from a later one with the same number: its start in kernel ticks."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            # The command's name is in parentheses and may hold anything.
-            return file.read().rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return None
+    fields = _stat_fields(pid)
+    return fields[19] if len(fields) > 19 else None
 
 
 def is_alive(pid: int, start: str | None = None) -> bool:
@@ -274,18 +266,18 @@ def is_alive(pid: int, start: str | None = None) -> bool:
         return False
     except PermissionError:
         pass
-    if _is_zombie(pid):
-        return False
+    if _stat_fields(pid)[:1] == ["Z"]:
+        return False  # ended, and not yet waited for
     now = process_start(pid)
     return start is None or now is None or now == start
 
 
-def _is_zombie(pid: int) -> bool:
+def _stat_fields(pid: int) -> list[str]:
     try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[0] == "Z"
-    except (OSError, IndexError):
-        return False
+        # The command's name is in parentheses and may hold anything.
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []
 
 
 # Gives back the room that a recording reserved and never used.

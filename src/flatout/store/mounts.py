@@ -50,19 +50,12 @@ def parse_mounts(mountinfo: str) -> list[Mount]:
     return mounts
 
 
-def filesystem_of(path: Path, mountinfo: str | None = None) -> str | None:
-    """The type of the file system that `path` lies on, or None where that is not told."""
+def mount_of(path: Path, mounts: list[Mount]) -> Mount | None:
+    """The mount that holds `path` (links followed), or None where that is not told."""
     target = path.resolve()
-    best: Mount | None = None
-    for mount in read_mounts() if mountinfo is None else parse_mounts(mountinfo):
-        # A later mount on the same point hides the earlier one.
-        if target.is_relative_to(mount.mount_point) and (best is None or _depth(mount) >= _depth(best)):
-            best = mount
-    return best.type if best else None
-
-
-def _depth(mount: Mount) -> int:
-    return len(Path(mount.mount_point).parts)
+    above = [mount for mount in mounts if target.is_relative_to(mount.mount_point)]
+    # A later mount on the same point hides the earlier one.
+    return max(reversed(above), key=lambda mount: len(Path(mount.mount_point).parts), default=None)
 
 
 def _plain(text: str) -> str:

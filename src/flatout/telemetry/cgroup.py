@@ -6,10 +6,13 @@ A limit may sit at any level above the process, so each is taken from the tighte
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from flatout.records.sample import CgroupSample
 from flatout.store.mounts import read_mounts
+from flatout.telemetry.procfile import read_file
 
 # cgroup v1 writes "no limit" as the largest multiple of a page.
 _UNLIMITED_BYTES = 1 << 60
@@ -21,22 +24,14 @@ class CgroupSampler:
     def __init__(self, pid: int | None = None, root: Path = Path("/")) -> None:
         proc = root / "proc" / ("self" if pid is None else str(pid))
         paths, mounts = _paths(proc / "cgroup"), _mounts(proc / "mountinfo", root)
-        self._cpu: _CpuV1 | _CpuV2 | None = None
-        self._memory: _MemoryV1 | _MemoryV2 | None = None
+        unified = _levels(paths, mounts, "")
         # A machine may mount v1 controllers beside an empty v2 tree: v1 wins where it has the controller.
-        if levels := _levels(paths, mounts, "cpu"):
-            self._cpu = _CpuV1(levels)
-        elif levels := _levels(paths, mounts, ""):
-            self._cpu = _CpuV2(levels)
-        if levels := _levels(paths, mounts, "memory"):
-            self._memory = _MemoryV1(levels)
-        elif levels := _levels(paths, mounts, ""):
-            self._memory = _MemoryV2(levels)
+        v1_cpu, v1_memory = _levels(paths, mounts, "cpu"), _levels(paths, mounts, "memory")
+        self._cpu = (v1_cpu, _CPU_V1) if v1_cpu else (unified, _CPU_V2)
+        self._memory = (v1_memory, _MEMORY_V1) if v1_memory else (unified, _MEMORY_V2)
 
     def sample(self) -> CgroupSample:
-        quota_cores, throttled_s = self._cpu.read() if self._cpu else (None, None)
-        limit, current, cache, oom_kills = self._memory.read() if self._memory else (None, None, None, None)
-        return CgroupSample(quota_cores, throttled_s, limit, current, cache, oom_kills)
+        return CgroupSample(*_read_cpu(*self._cpu), *_read_memory(*self._memory))
 
 
 def cpus_allowed(pid: int | None = None, root: Path = Path("/")) -> float:
@@ -49,77 +44,70 @@ def cpus_allowed(pid: int | None = None, root: Path = Path("/")) -> float:
     return affinity if quota_cores is None else min(affinity, quota_cores)
 
 
-class _CpuV2:
-    def __init__(self, levels: list[Path]) -> None:
-        self._levels = levels
+class _Cpu(NamedTuple):
+    """How one version of cgroups tells the quota, and the time a group was throttled."""
 
-    def read(self) -> tuple[float | None, float | None]:
-        quotas = [(quota, level) for level in self._levels if (quota := self._quota_cores(level)) is not None]
-        cores, level = min(quotas, default=(None, self._levels[0]))
-        throttled_us = _field(level / "cpu.stat", "throttled_usec")
-        return cores, None if throttled_us is None else throttled_us / 1e6
-
-    @staticmethod
-    def _quota_cores(level: Path) -> float | None:
-        fields = (_text(level / "cpu.max") or "max").split()
-        return None if fields[0] == "max" or len(fields) < 2 else int(fields[0]) / int(fields[1])
+    quota_cores: Callable[[Path], float | None]
+    throttled: str  # in cpu.stat
+    per_s: float
 
 
-class _CpuV1:
-    def __init__(self, levels: list[Path]) -> None:
-        self._levels = levels
-
-    def read(self) -> tuple[float | None, float | None]:
-        quotas = [(quota, level) for level in self._levels if (quota := self._quota_cores(level)) is not None]
-        cores, level = min(quotas, default=(None, self._levels[0]))
-        throttled_ns = _field(level / "cpu.stat", "throttled_time")
-        return cores, None if throttled_ns is None else throttled_ns / 1e9
-
-    @staticmethod
-    def _quota_cores(level: Path) -> float | None:
-        quota_us, period_us = _number(level / "cpu.cfs_quota_us"), _number(level / "cpu.cfs_period_us")
-        return None if quota_us is None or not period_us or quota_us <= 0 else quota_us / period_us
+def _quota_v1(level: Path) -> float | None:
+    quota_us, period_us = _number(level / "cpu.cfs_quota_us"), _number(level / "cpu.cfs_period_us")
+    return None if quota_us is None or not period_us or quota_us <= 0 else quota_us / period_us
 
 
-class _MemoryV2:
-    def __init__(self, levels: list[Path]) -> None:
-        self._levels = levels
-
-    def read(self) -> tuple[float | None, float | None, float | None, float | None]:
-        limits = [(limit, level) for level in self._levels if (limit := _number(level / "memory.max")) is not None]
-        limit, level = min(limits, default=(None, self._levels[0]))
-        return (
-            limit,
-            _number(level / "memory.current"),
-            _field(level / "memory.stat", "inactive_file"),
-            _field(self._levels[0] / "memory.events", "oom_kill"),
-        )
+def _quota_v2(level: Path) -> float | None:
+    fields = _text(level / "cpu.max").split() or ["max"]
+    return None if fields[0] == "max" or len(fields) < 2 else int(fields[0]) / int(fields[1])
 
 
-class _MemoryV1:
-    def __init__(self, levels: list[Path]) -> None:
-        self._levels = levels
+_CPU_V1, _CPU_V2 = _Cpu(_quota_v1, "throttled_time", 1e9), _Cpu(_quota_v2, "throttled_usec", 1e6)
 
-    def read(self) -> tuple[float | None, float | None, float | None, float | None]:
-        limits = [(limit, level) for level in self._levels if (limit := self._limit(level)) is not None]
-        limit, level = min(limits, default=(None, self._levels[0]))
-        return (
-            limit,
-            _number(level / "memory.usage_in_bytes"),
-            _field(level / "memory.stat", "total_inactive_file"),
-            _field(self._levels[0] / "memory.oom_control", "oom_kill"),
-        )
 
-    @staticmethod
-    def _limit(level: Path) -> float | None:
-        limit = _number(level / "memory.limit_in_bytes")
+class _Memory(NamedTuple):
+    """In which files one version of cgroups keeps what."""
+
+    limit: str
+    used: str
+    cache: str  # in memory.stat
+    kills: str
+
+
+_MEMORY_V1 = _Memory("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", "memory.oom_control")
+_MEMORY_V2 = _Memory("memory.max", "memory.current", "inactive_file", "memory.events")
+
+
+def _read_cpu(levels: list[Path], files: _Cpu) -> tuple[float | None, ...]:
+    if not levels:
+        return None, None
+    cores, level = _tightest(levels, files.quota_cores)
+    throttled = _field(level / "cpu.stat", files.throttled)
+    return cores, None if throttled is None else throttled / files.per_s
+
+
+def _read_memory(levels: list[Path], files: _Memory) -> tuple[float | None, ...]:
+    if not levels:
+        return None, None, None, None
+
+    def limit_of(level: Path) -> float | None:
+        limit = _number(level / files.limit)
         return None if limit is None or limit >= _UNLIMITED_BYTES else limit
+
+    limit, level = _tightest(levels, limit_of)
+    cache, kills = _field(level / "memory.stat", files.cache), _field(levels[0] / files.kills, "oom_kill")
+    return limit, _number(level / files.used), cache, kills
+
+
+def _tightest(levels: list[Path], limit_of: Callable[[Path], float | None]) -> tuple[float | None, Path]:
+    limits = [(limit, level) for level in levels if (limit := limit_of(level)) is not None]
+    return min(limits, default=(None, levels[0]))
 
 
 def _paths(cgroup: Path) -> dict[str, str]:
     """The process's path under each controller; the v2 tree has the empty name."""
     paths = {}
-    for line in (_text(cgroup) or "").split("\n"):
+    for line in _text(cgroup).split("\n"):
         fields = line.split(":", 2)
         if len(fields) == 3:
             for controller in fields[1].split(","):
@@ -153,22 +141,20 @@ def _levels(paths: dict[str, str], mounts: dict[str, tuple[str, Path]], controll
     return [folder, *above]
 
 
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text(errors="surrogateescape")
-    except OSError:
-        return None
+def _text(path: Path) -> str:
+    """Empty where there is no such file."""
+    return (read_file(path) or b"").decode(errors="surrogateescape")
 
 
 def _number(path: Path) -> float | None:
     try:
-        return float(path.read_text())
-    except (OSError, ValueError):
+        return float(_text(path))
+    except ValueError:
         return None
 
 
 def _field(path: Path, name: str) -> float | None:
-    for line in (_text(path) or "").split("\n"):
+    for line in _text(path).split("\n"):
         key, _, value = line.partition(" ")
         if key == name:
             return float(value)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from flatout.records.sample import DiskSample, FilesystemFacts, NetworkFsSample
-from flatout.store.mounts import Mount, is_network, read_mounts
-from flatout.telemetry.procfile import ProcFile, Rate
+from flatout.store.mounts import is_network, mount_of, read_mounts
+from flatout.telemetry.procfile import ProcFile, Rate, list_folder, read_file
 
 _SECTOR_BYTES = 512
 _VIRTUAL_DISKS = ("loop", "ram", "zram", "fd", "sr")
@@ -47,7 +47,6 @@ class DiskSampler:
         sys: Path = Path("/sys"),
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self.names: dict[tuple[int, int], str] = {}
         self._sys = sys
         self._clock = clock
         self._diskstats = ProcFile(proc / "diskstats")
@@ -70,8 +69,6 @@ class DiskSampler:
             name = fields[2].decode(errors="replace")
             is_whole = (self._sys / "block" / name.replace("/", "!")).exists() and not name.startswith(_VIRTUAL_DISKS)
             self._disks[fields[2]] = _Disk() if is_whole else None
-            if is_whole:
-                self.names[int(fields[0]), int(fields[1])] = name
         return self._disks[fields[2]]
 
 
@@ -99,18 +96,11 @@ def _nfs_bytes(mountstats: bytes | None) -> tuple[float | None, float | None]:
 
 def filesystem_of(path: str | Path, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> FilesystemFacts | None:
     """The mount that holds `path` (links followed), or None where the mounts cannot be read."""
-    real = os.path.realpath(path)
-    best: Mount | None = None
-    for mount in read_mounts(proc / "self" / "mountinfo"):
-        point = mount.mount_point
-        is_above = real == point or real.startswith(point.rstrip("/") + "/")
-        # Of two mounts on one point the later hides the earlier, hence "at least as long".
-        if is_above and (best is None or len(point) >= len(best.mount_point)):
-            best = mount
-    if best is None:
+    mount = mount_of(Path(path), read_mounts(proc / "self" / "mountinfo"))
+    if mount is None:
         return None
-    is_rotational = _is_rotational(sys, best.device, best.source)
-    return FilesystemFacts(best.type, best.mount_point, is_network(best.type), is_rotational)
+    is_rotational = _is_rotational(sys, mount.device, mount.source)
+    return FilesystemFacts(mount.type, mount.mount_point, is_network(mount.type), is_rotational)
 
 
 def _is_rotational(sys: Path, device: str, source: str) -> bool | None:
@@ -144,11 +134,7 @@ def open_data_files(pids: Iterable[int], proc: Path = Path("/proc"), mapped: boo
 
 def _open_for_reading(folder: Path) -> list[str]:
     paths = []
-    try:
-        numbers = os.listdir(folder / "fd")
-    except OSError:
-        return []
-    for number in numbers:
+    for number in list_folder(folder / "fd"):
         try:
             target = os.readlink(folder / "fd" / number)
             if target.startswith("/") and _is_read_file(folder / "fdinfo" / number):
@@ -166,10 +152,7 @@ def _is_read_file(fdinfo: Path) -> bool:
 
 
 def _mapped(folder: Path) -> list[str]:
-    try:
-        text = (folder / "maps").read_bytes().decode(errors="surrogateescape")
-    except OSError:
-        return []
+    text = (read_file(folder / "maps") or b"").decode(errors="surrogateescape")
     paths: set[str] = set()
     programs: set[str] = set()
     for line in text.split("\n"):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import queue
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from flatout.records.message import Message, message
 from flatout.records.monitor import GpuStatus, GpuSummary, HostSummary, MonitorSummary, Spread
-from flatout.records.sample import GpuSample, Role, Tick, throttle_names
+from flatout.records.sample import GpuSample, Tick, throttle_names
 from flatout.telemetry.cgroup import cpus_allowed
 from flatout.telemetry.sampling import Sampling, SamplingOptions
 
@@ -42,14 +42,6 @@ def watch_ticks(
             is_first = False
             if duration_s is not None and tick.t_s - started_s > duration_s - interval_s / 2:
                 return
-
-
-def summarise_ticks(ticks: Iterable[Tick], pid: int | None = None) -> MonitorSummary:
-    """The summary of ticks already taken."""
-    gathering = MonitorTotals(pid)
-    for tick in ticks:
-        gathering.add(tick)
-    return gathering.summary()
 
 
 class MonitorTotals:
@@ -84,11 +76,9 @@ class MonitorTotals:
             self._host["iowait"].add(host.iowait_share)
             self._host["io_pressure"].add(host.io_pressure_percent)
             self._host["memory"].add(_used_share(host.memory_available_bytes, host.memory_total_bytes))
-        roles: tuple[Role, ...] = ("main", "worker")
-        for role in roles:
-            for process in tick.processes:
-                if process.role == role:
-                    self._host[role].add(process.cpu_share)
+        for process in tick.processes:
+            if process.role in self._host:
+                self._host[process.role].add(process.cpu_share)
         if tick.processes:
             workers = sum(process.role == "worker" for process in tick.processes)
             self._workers = max(self._workers or 0, workers)
@@ -164,7 +154,8 @@ class _Gpu:
 
     def summary(self, number: int) -> GpuSummary:
         spreads = {figure: running.spread() for figure, running in self._figures.items()}
-        fluctuation = self._fluctuation()
+        counted = sum(self._bins)
+        fluctuation = float(self._percentile(0.9 * counted) - self._percentile(0.1 * counted)) if counted else None
         status, sentence = judge_gpu(spreads, fluctuation)
         return GpuSummary(
             gpu=number,
@@ -176,10 +167,6 @@ class _Gpu:
             throttled={name: count / self._throttle_readings for name, count in self._throttled.items()},
             **spreads,
         )
-
-    def _fluctuation(self) -> float | None:
-        total = sum(self._bins)
-        return None if total == 0 else float(self._percentile(0.9 * total) - self._percentile(0.1 * total))
 
     def _percentile(self, rank: float) -> int:
         seen = 0

@@ -6,16 +6,17 @@ None, and the reading's `reason` says why.
 
 from __future__ import annotations
 
+import importlib
 import threading
 import time
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
-from functools import reduce
 from pathlib import Path
 from typing import Any, TypeVar
 
 from flatout.records.message import Message, message, verbatim
 from flatout.records.sample import GpuFacts, GpuReading, GpuSample
+from flatout.telemetry.procfile import read_file
 
 _T = TypeVar("_T")
 _KIB = 1 << 10
@@ -169,9 +170,9 @@ class NvmlDevices:
         if not self._devices:
             reasons = [message("nvml.none_visible")]
         facts = tuple(device.facts for device in self._devices)
-        why = (
-            reduce(lambda first, second: message("nvml.both", first=first, second=second), reasons) if reasons else None
-        )
+        why = reasons[0] if reasons else None
+        for reason in reasons[1:]:
+            why = message("nvml.both", first=why, second=reason)
         return GpuReading(clock(), samples, facts, why, self.driver)
 
     def close(self) -> None:
@@ -238,7 +239,7 @@ class NvmlSampler:
         self.interval_s = interval_s
         self._setting = setting
         self._own_pids = own_pids
-        self._load = load or _pynvml
+        self._load = load or (lambda: importlib.import_module("pynvml"))
         self._clock = clock
         self._last: GpuReading | None = None
         self._handed: GpuReading | None = None
@@ -291,12 +292,6 @@ class NvmlSampler:
         facts = self._last.facts if self._last else ()
         self._has_ended = True
         self._last = GpuReading(self._clock(), empty, facts, reason)
-
-
-def _pynvml() -> Any:
-    import pynvml
-
-    return pynvml
 
 
 def _why_absent(error: Exception) -> Message:
@@ -355,10 +350,6 @@ class Gpm:
             for place, (name, (_, scale)) in enumerate(self._metrics.items())
         }
 
-    def close(self) -> None:
-        for sample in (self._before, self._now):
-            self._lib.nvmlGpmSampleFree(sample)
-
 
 # Which GPUs a process sees, in its own order: CUDA_VISIBLE_DEVICES matched against what NVML lists.
 
@@ -412,12 +403,8 @@ def _old_mig_name(listed: Sequence[Listed], cards: Sequence[Listed], entry: str)
 
 def setting_of(pid: int, proc: Path = Path("/proc")) -> str | None:
     """CUDA_VISIBLE_DEVICES as that process was started with. No other variable is looked at."""
-    try:
-        environment = (proc / str(pid) / "environ").read_bytes()
-    except OSError:
-        return None
     name = b"CUDA_VISIBLE_DEVICES="
-    for variable in environment.split(b"\0"):
+    for variable in (read_file(proc / str(pid) / "environ") or b"").split(b"\0"):
         if variable.startswith(name):
             return variable[len(name) :].decode(errors="replace")
     return None

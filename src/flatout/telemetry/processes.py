@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from flatout.records.sample import ProcessSample, Role
-from flatout.telemetry.procfile import ProcFile, Rate
+from flatout.telemetry.procfile import ProcFile, Rate, list_folder, read_file
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -41,7 +41,6 @@ class Stat(NamedTuple):
     major_faults: int
     cpu_s: float
     threads: int
-    start_ticks: int
     rss_bytes: int
 
 
@@ -55,7 +54,6 @@ def parse_stat(data: bytes) -> Stat | None:
         major_faults=int(fields[9]),
         cpu_s=(int(fields[11]) + int(fields[12])) / _TICKS_PER_S,
         threads=int(fields[17]),
-        start_ticks=int(fields[19]),
         rss_bytes=int(fields[21]) * _PAGE_BYTES,
     )
 
@@ -78,8 +76,7 @@ class _Process:
 
     def sample(self, now_s: float) -> ProcessSample | None:
         """None when the process is gone."""
-        data = self._stat.read()
-        stat = parse_stat(data) if data else None
+        stat = parse_stat(self._stat.read() or b"")
         if stat is None:
             return None
         self._rss_bytes = stat.rss_bytes
@@ -103,7 +100,7 @@ class _Process:
         self.pss_read_s = now_s
         # As of the last sample: what has come since makes it wanted again.
         self._rss_bytes_at_pss = self._rss_bytes
-        self.pss_bytes = _pss_bytes(_read(self.folder / "smaps_rollup"))
+        self.pss_bytes = _pss_bytes(read_file(self.folder / "smaps_rollup"))
 
     def close(self) -> None:
         self._stat.close()
@@ -148,20 +145,17 @@ class ProcessSampler:
 
     def _scan(self) -> None:
         """Looks at process ids not seen before only: on a busy server there are thousands of old ones."""
-        present = {int(name) for name in _listed(self._proc) if name.isdigit()}
+        present = {int(name) for name in list_folder(self._proc) if name.isdigit()}
         self._others &= present
         new = present - self._others - self._tree.keys()
-        parents = {pid: stat.ppid for pid in new if (stat := self._stat_of(pid)) is not None}
+        stats = ((pid, parse_stat(read_file(self._proc / str(pid) / "stat") or b"")) for pid in new)
+        parents = {pid: stat.ppid for pid, stat in stats if stat is not None}
         found = self._descendants(parents)
         self._others |= parents.keys() - found
         for pid in found:
             self._tree[pid] = _Process(self._proc / str(pid), pid, parents[pid])
         if any(process.command_reads < _COMMAND_READS for process in self._tree.values()):
             self._assign_roles()
-
-    def _stat_of(self, pid: int) -> Stat | None:
-        data = _read(self._proc / str(pid) / "stat")
-        return parse_stat(data) if data else None
 
     def _descendants(self, parents: dict[int, int]) -> set[int]:
         found = {self._root_pid} & parents.keys()
@@ -175,7 +169,7 @@ class ProcessSampler:
         for process in self._tree.values():
             if process.command_reads < _COMMAND_READS:
                 # Only the watched tree's command lines are looked at, and none is kept in a sample.
-                process.command = _read(process.folder / "cmdline") or b""
+                process.command = read_file(process.folder / "cmdline") or b""
                 process.command_reads += 1
         roles = roles_of({p.pid: Known(p.ppid, p.command) for p in self._tree.values()}, self._root_pid)
         for process in self._tree.values():
@@ -194,20 +188,6 @@ class ProcessSampler:
         started_s = time.thread_time()
         min(due, key=lambda p: p.pss_read_s).read_pss(now_s)
         self._pss_saved_s -= time.thread_time() - started_s
-
-
-def _listed(folder: Path) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except OSError:
-        return []
-
-
-def _read(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return None
 
 
 def _io_bytes(data: bytes | None) -> tuple[float | None, float | None]:

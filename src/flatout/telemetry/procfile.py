@@ -1,4 +1,4 @@
-"""A file of /proc or /sys that is kept open and read again: half the cost of opening it each time."""
+"""Files of /proc and /sys: read once, or kept open and read again at half the cost; and rates of their counters."""
 
 from __future__ import annotations
 
@@ -6,6 +6,22 @@ import os
 from pathlib import Path
 
 _CHUNK_BYTES = 1 << 16
+
+
+def read_file(path: Path) -> bytes | None:
+    """None where it is gone or forbidden."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
+
+
+def list_folder(path: Path) -> list[str]:
+    """Empty where it is gone or forbidden."""
+    try:
+        return os.listdir(path)
+    except OSError:
+        return []
 
 
 class ProcFile:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from flatout.records.message import Message, message, verbatim
-from flatout.records.sample import CgroupSample, DiskSample, GpuFacts, NetworkFsSample, ProcessSample, Tick
+from flatout.records.sample import GpuFacts, ProcessSample, Tick
 from flatout.telemetry.cgroup import CgroupSampler
 from flatout.telemetry.disk import DiskSampler, NetworkFsSampler, open_data_files
 from flatout.telemetry.host import HostSampler
@@ -78,15 +78,12 @@ class Sampling:
         self._on_tick = on_tick
         self._stretch = options.stretch
         self._processes: ProcessSampler | None = None if root_pid is None else ProcessSampler(root_pid)
-        self._nvml = NvmlSampler(
-            interval_s,
-            _visible_to(root_pid) if options.visible is None else options.visible,
-            self._own_pids,
-            options.load_nvml,
-        )
+        visible = options.visible
+        if visible is None:
+            visible = os.environ.get("CUDA_VISIBLE_DEVICES") if root_pid is None else setting_of(root_pid)
+        self._nvml = NvmlSampler(interval_s, visible, self._own_pids, options.load_nvml)
         self._host, self._disks = HostSampler(), DiskSampler()
-        self._network: Sampler[NetworkFsSample] = NetworkFsSampler()
-        self._cgroup: Sampler[CgroupSample] = CgroupSampler(root_pid)
+        self._network, self._cgroup = NetworkFsSampler(), CgroupSampler(root_pid)
         self._failures: dict[str, int] = {}
         self._notices: dict[Message, None] = {}
         self._data_files: set[str] = set()
@@ -126,10 +123,6 @@ class Sampling:
     def driver(self) -> str | None:
         """The GPU driver's version."""
         return self.latest.gpu.driver if self.latest is not None and self.latest.gpu is not None else None
-
-    @property
-    def disk_names(self) -> dict[tuple[int, int], str]:
-        return dict(self._disks.names)
 
     @property
     def data_files(self) -> frozenset[str]:
@@ -181,7 +174,7 @@ class Sampling:
             host=host,
             cores=self._host.cores if host is not None and is_seldom else (),
             processes=self._process_samples(is_seldom),
-            disks=self._disk_samples(),
+            disks=self._try("disks", self._disks) or (),
             network=self._try("network file systems", self._network) if is_seldom else None,
             cgroup=self._try("cgroup", self._cgroup) if is_seldom else None,
         )
@@ -209,9 +202,6 @@ class Sampling:
             return ()
         return self._try("processes", processes) or ()
 
-    def _disk_samples(self) -> tuple[DiskSample, ...]:
-        return self._try("disks", self._disks) or ()
-
     def _collect_data_files(self) -> None:
         if self._processes is None or len(self._data_files) >= _ENOUGH_FILES:
             return
@@ -231,7 +221,3 @@ class Sampling:
             return None
         self._failures[what] = 0
         return sample
-
-
-def _visible_to(root_pid: int | None) -> str | None:
-    return os.environ.get("CUDA_VISIBLE_DEVICES") if root_pid is None else setting_of(root_pid)

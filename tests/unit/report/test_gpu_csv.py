@@ -9,7 +9,7 @@ import pytest
 from flatout.errors import FlatoutError
 from flatout.records.sample import GpuFacts, GpuReading, GpuSample, HostSample, ProcessSample, Tick
 from flatout.report.gpu_csv import HEADER, CsvFile, csv_lines
-from flatout.telemetry.monitor import summarise_ticks
+from tests.unit.telemetry.ticks import summarise_ticks
 
 SMI_HEADER = "timestamp, utilization.gpu [%], utilization.memory [%], memory.used [MiB], memory.total [MiB]"
 WHEN = datetime(2025, 11, 15, 12, 0, 0, 123456)

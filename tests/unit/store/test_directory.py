@@ -13,7 +13,7 @@ from flatout.attach.recorder import Recorder
 from flatout.errors import FlatoutError
 from flatout.store.directory import compact, create_run, find_run, is_running, prune, run_paths, size_bytes
 from flatout.store.manifest import Manifest, read_manifest, write_manifest
-from flatout.store.mounts import filesystem_of, is_network
+from flatout.store.mounts import is_network, mount_of, parse_mounts
 from flatout.store.recording import read_recording
 from flatout.store.run import StoredRun
 from flatout.words import english
@@ -82,9 +82,11 @@ def test_on_a_network_file_system_records_stay_local_until_the_end(tmp_path: Pat
 def test_mounts() -> None:
     table = "1 0 8:1 / / rw - ext4 /dev/sda rw\n2 1 0:5 / /mnt/my\\040data rw - fuse.sshfs me@host: rw\n"
 
-    assert filesystem_of(Path("/mnt/my data/x"), table) == "fuse.sshfs"
-    assert filesystem_of(Path("/mnt/other"), table) == "ext4"
-    assert filesystem_of(Path("/mnt/other"), "") is None
+    mounts = parse_mounts(table)
+    data, other = mount_of(Path("/mnt/my data/x"), mounts), mount_of(Path("/mnt/other"), mounts)
+    assert data is not None and data.type == "fuse.sshfs"
+    assert other is not None and other.type == "ext4"
+    assert mount_of(Path("/mnt/other"), parse_mounts("")) is None
     assert all(map(is_network, ("nfs", "nfs4", "cifs", "9p", "lustre", "gpfs", "fuse.sshfs", "fuse.juicefs")))
     assert not any(map(is_network, ("ext4", "xfs", "tmpfs", "overlay", "fuse.fuse-overlayfs", "fuse.ntfs")))
 

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flatout.records.sample import GpuFacts, GpuReading, GpuSample, HostSample, ProcessSample, Tick
-from flatout.telemetry.monitor import MonitorTotals, summarise_ticks
+from flatout.telemetry.monitor import MonitorTotals
 from flatout.words import english
+from tests.unit.telemetry.ticks import summarise_ticks
 
 
 def ticks(utils, **figures):
