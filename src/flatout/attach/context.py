@@ -1,4 +1,4 @@
-"""What the session gives to every watcher, and where a watcher signs up for what it needs besides its patches."""
+"""What the session gives to every watcher, and when it calls one besides its patches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .device_clock import DeviceClock
 from .graph import GraphInspector
 from .patching import Patches
 from .phases import Phases
-from .recorder import NoRecording, Output
+from .recorder import Output
 from .sites import Sites
 from .steps import StepWriter
 from .tracer import Tracer
@@ -27,7 +27,7 @@ class BackwardObserver(Protocol):
 
 @dataclass(slots=True)
 class Context:
-    """One process. The lists hold the callbacks of watchers; they are read from when all watchers are installed."""
+    """One process. The lists hold the methods of these names of all watchers that have one."""
 
     torch: Any
     tracer: Tracer
@@ -41,7 +41,7 @@ class Context:
     settings: Mapping[str, Any] = field(default_factory=dict)
     device: DeviceClock | None = None
     backward_observer: BackwardObserver | None = None
-    open_lines: Callable[[], Output] = NoRecording  # a recording of its own for the line sampler
+    open_lines: Callable[[], Output] = Output  # a recording of its own for the line sampler
     enter_worker: Callable[[Any], None] = lambda info: None  # this process is a loader's worker
     # [True] while a call that is timed as a sync is under way: it is not reported as a hidden one too.
     in_timed_sync: list[bool] = field(default_factory=lambda: [False])
@@ -51,9 +51,9 @@ class Context:
     # Called with the events, the index and the time when steps are read; True: the next step is to be read by itself.
     at_step_end: list[Callable[[Sequence[int], int, float], bool]] = field(default_factory=list)
     # Seconds that the watcher itself took since it was last asked.
-    own_seconds: list[Callable[[], float]] = field(default_factory=list)
+    take_own_s: list[Callable[[], float]] = field(default_factory=list)
     # Adds to the settings of torch that are written down now and then; called with the index of the last step.
-    state: list[Callable[[dict[str, object], int], None]] = field(default_factory=list)
+    add_state: list[Callable[[dict[str, object], int], None]] = field(default_factory=list)
     # In a forked child: threads are gone, and what was seen belongs to the parent.
     at_fork: list[Callable[[], None]] = field(default_factory=list)
     # Undo what is not a patch.
@@ -73,7 +73,32 @@ class Context:
         return float(self.settings.get("lines_hz", _LINES_HZ))
 
 
-class Watcher(Protocol):
-    """Made with the `Context` of the process; `install` puts patches in place and signs up for the callbacks above."""
+_CALLBACKS = (
+    "at_begin", "at_step_end", "take_own_s", "add_state", "at_fork", "at_uninstall", "at_stop", "at_finish",
+)  # fmt: skip
 
-    def install(self) -> None: ...
+
+class Watcher:
+    """Sees one kind of event. `install` puts patches in place; a method named like a list above is called from there.
+
+    The fields are read by patches: they are the watcher's own, which is one look-up instead of two.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._torch = context.torch
+        self._compiling = context.torch.compiler.is_dynamo_compiling
+        self._tracer = context.tracer
+        self._device = context.device
+        self._sites = context.sites
+        self._output = context.output
+        self._trouble = context.trouble
+        self._patches = context.patches
+
+    def install(self) -> None:
+        """Put the patches in place, if it has any."""
+
+    def sign_up(self) -> None:
+        for name in _CALLBACKS:
+            if hasattr(self, name):
+                getattr(self._context, name).append(getattr(self, name))

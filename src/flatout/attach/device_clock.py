@@ -30,8 +30,6 @@ _LONGEST_PERIOD = 64
 
 
 class _Sample:
-    __slots__ = ("boundaries", "drained", "events", "index", "loaderless", "marked")
-
     def __init__(self, make_event: Callable[[], Any]) -> None:
         self.events = [make_event() for _ in range(6)]
         self.index = self.marked = self.boundaries = self.drained = 0

@@ -28,8 +28,6 @@ Type = tuple[str, int]
 class DtypeFit:
     """What was seen at one line: for every kind of tensor copied there, the widest of the narrower types."""
 
-    __slots__ = ("bytes", "kinds", "looks", "next_look")
-
     def __init__(self) -> None:
         # Of all copies looked at, also of those that told nothing.
         self.looks = self.bytes = 0

@@ -13,7 +13,6 @@ import os
 import struct
 import time
 import zlib
-from typing import Protocol
 
 from . import wire
 
@@ -27,7 +26,30 @@ _FIRST, _LAST = 1, 2
 _PAGE = mmap.ALLOCATIONGRANULARITY
 
 
-class Recorder:
+def fact(id: str, **figures: object) -> dict[str, object]:
+    """Something that a person will read, as JSON holds a message: the words for it are on the reader's side."""
+    return {"id": id, "args": figures}
+
+
+class Output:
+    """Where watchers write. This one takes nothing: where no recording can be made, the script runs on unrecorded."""
+
+    def append(self, body: bytes) -> int:
+        """Write one slot and return its place in the file, or -1 if it had to be dropped."""
+        return -1
+
+    def put(self, place: int, body: bytes) -> int:
+        """Write running totals over their earlier slot, or anew; returns their place."""
+        return -1
+
+    def text(self, what: str, value: object) -> None:
+        """Write a JSON value under a name."""
+
+    def close(self) -> None:
+        """Let go of the file."""
+
+
+class Recorder(Output):
     """Append records to `path`. Raises OSError from the constructor only; later trouble is counted, not raised."""
 
     def __init__(self, path: str, facts: dict[str, object], chunk_bytes: int = 1 << 20) -> None:
@@ -62,7 +84,6 @@ class Recorder:
         self._at = 0
 
     def append(self, body: bytes) -> int:
-        """Write one slot and return its place in the file, or -1 if it had to be dropped."""
         at = self._at
         if at == self._chunk_bytes:
             if not self._grow():
@@ -74,7 +95,7 @@ class Recorder:
         return self._chunk_start + at
 
     def put(self, place: int, body: bytes) -> int:
-        """Write running totals over their earlier record if it is still mapped, else append them anew."""
+        """Over their earlier record if it is still mapped."""
         at = place - self._chunk_start
         if at < 0:
             return self.append(body)
@@ -126,39 +147,3 @@ class Recorder:
             except OSError:
                 pass
         os.close(fd)
-
-
-def fact(id: str, **figures: object) -> dict[str, object]:
-    """Something that a person will read, as JSON holds a message: the words for it are on the reader's side."""
-    return {"id": id, "args": figures}
-
-
-class Output(Protocol):
-    """Where watchers write: a recording, or nothing where none could be made."""
-
-    def append(self, body: bytes) -> int:
-        """Write one slot; returns its place, or -1 if it had to be dropped."""
-
-    def put(self, place: int, body: bytes) -> int:
-        """Write running totals over their earlier slot, or anew; returns their place."""
-
-    def text(self, what: str, value: object) -> None:
-        """Write a JSON value under a name."""
-
-    def close(self) -> None: ...
-
-
-class NoRecording:
-    """Takes the place of a recording that could not be made: the script runs on, unrecorded."""
-
-    def append(self, body: bytes) -> int:
-        return -1
-
-    def put(self, place: int, body: bytes) -> int:
-        return -1
-
-    def text(self, what: str, value: object) -> None:
-        return
-
-    def close(self) -> None:
-        return

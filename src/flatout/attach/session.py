@@ -20,7 +20,7 @@ from .device_clock import DeviceClock
 from .graph import GraphInspector
 from .patching import hide_from_compiler
 from .phases import Phases
-from .recorder import NoRecording, Output, Recorder, fact
+from .recorder import Output, Recorder, fact
 from .sites import Sites
 from .state import read_rank, read_torch_state
 from .steps import StepWriter
@@ -67,11 +67,12 @@ class Session:
         self.tracer.on_claim = self._begin
         if self._device is not None:
             self.tracer.on_wake = self._device.wakes
-            self.context.own_seconds.append(self._device.take_own_s)
+            self.context.take_own_s.append(self._device.take_own_s)
 
     def install(self) -> None:
         for watcher in make_watchers(self.context):
             watcher.install()
+            watcher.sign_up()
         if self._device is not None:
             self.context.at_finish.append(self._device.close)
         hide_from_compiler(self._torch, __package__)
@@ -110,7 +111,7 @@ class Session:
             return Recorder(os.path.join(folder, name), facts, chunk_bytes)
         except OSError as error:
             sys.stderr.write(f"flatout: cannot record process {os.getpid()} ({error}); it runs unrecorded\n")
-            return NoRecording()
+            return Output()
 
     def _begin(self, now: float) -> None:
         """The training thread is known."""
@@ -137,7 +138,7 @@ class Session:
         now, index = clock(), phases.index
         tracer.want_look = context.graph.is_due(index)
         own_s = 0.0
-        for take_own_s in context.own_seconds:
+        for take_own_s in context.take_own_s:
             own_s += take_own_s()
         phases.own_s += own_s / max(1, index - self._read_index)
         self._read_index = index
@@ -156,7 +157,7 @@ class Session:
 
     def _note_state(self) -> None:
         state = read_torch_state(self._torch, self.context.graph)
-        for add_state in self.context.state:
+        for add_state in self.context.add_state:
             add_state(state, self.phases.index)
         # 0 stands for batches that no loader gave.
         state["training_loaders"] = sorted(self.phases.training_loaders - {0})
@@ -205,7 +206,7 @@ class Session:
                 call()
             if self._recording is not None:
                 self._finish(self._recording)
-                self._recording = NoRecording()
+                self._recording = Output()
         except Exception:
             pass
 

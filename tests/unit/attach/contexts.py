@@ -11,14 +11,14 @@ from flatout.attach.batch import PaddingInspector
 from flatout.attach.context import Context
 from flatout.attach.graph import GraphInspector
 from flatout.attach.phases import Phases
-from flatout.attach.recorder import NoRecording
+from flatout.attach.recorder import Output
 from flatout.attach.sites import Sites
 from flatout.attach.steps import StepWriter
 from flatout.attach.tracer import Tracer
 
 
 def make_context(
-    output: Callable[[], Any] = NoRecording, trouble: Callable[[Exception], None] = lambda error: None
+    output: Callable[[], Any] = Output, trouble: Callable[[Exception], None] = lambda error: None
 ) -> Context:
     writer = StepWriter(output)
     phases = Phases(writer)

@@ -6,7 +6,7 @@ import inspect
 from threading import get_ident
 from typing import Any
 
-from ..context import Context
+from ..context import Watcher
 from ..imports import after_import
 from ..patching import guard
 from ..tracer import BACKWARD_BEGINS, BACKWARD_ENDS, ENTER_GRAD, LEAVE, clock
@@ -15,26 +15,18 @@ from ..tracer import BACKWARD_BEGINS, BACKWARD_ENDS, ENTER_GRAD, LEAVE, clock
 _PARAMETERS = ("tensors", "grad_tensors", "retain_graph", "create_graph", "grad_variables", "inputs")
 
 
-class BackwardWatch:
+class BackwardWatch(Watcher):
     """Replaces torch.autograd.backward, which Tensor.backward calls too, and torch.autograd.grad."""
 
-    def __init__(self, context: Context) -> None:
-        self._autograd = context.torch.autograd
-        self._compiling = context.torch.compiler.is_dynamo_compiling
-        self._tracer = context.tracer
-        self._observer = context.backward_observer
-        self._graph = context.graph
-        self._trouble = context.trouble
-        self._patches = context.patches
-
     def install(self) -> None:
-        if tuple(inspect.signature(self._autograd.backward).parameters) == _PARAMETERS:
-            self._patches.replace(self._autograd, "backward", self._make_backward)
-        self._patches.replace(self._autograd, "grad", self._make_grad)
+        autograd = self._torch.autograd
+        if tuple(inspect.signature(autograd.backward).parameters) == _PARAMETERS:
+            self._patches.replace(autograd, "backward", self._make_backward)
+        self._patches.replace(autograd, "grad", self._make_grad)
 
     def _make_backward(self, original: Any) -> Any:
-        tracer, observer, trouble = self._tracer, self._observer, self._trouble
-        log, at = tracer.log, tracer.at
+        tracer, observer, trouble = self._tracer, self._context.backward_observer, self._trouble
+        log, at, graph = tracer.log, tracer.at, self._context.graph
 
         # The parameters spelt out: packing and unpacking them would cost more than the rest of this.
         def backward(
@@ -51,7 +43,7 @@ class BackwardWatch:
             try:
                 if tracer.want_look:
                     tracer.want_look = False
-                    self._graph.look(tensors)
+                    graph.look(tensors)
                 log(BACKWARD_BEGINS)
                 at(clock())
                 if observer is not None:
@@ -85,28 +77,22 @@ class BackwardWatch:
         return grad
 
 
-class RecomputeWatch:
+class RecomputeWatch(Watcher):
     """Of the training thread. What a call takes in forward is about what it takes once more in backward."""
 
-    def __init__(self, context: Context) -> None:
-        self._has_graph = context.torch.is_grad_enabled
-        self._tracer = context.tracer
-        self._patches = context.patches
-        self._state = context.state
-        self._within = False
-        self._calls = 0
-        self._seconds = 0.0
+    _within = False
+    _calls = 0
+    _seconds = 0.0
 
     def install(self) -> None:
         after_import("torch.utils.checkpoint", lambda module: self._patches.replace(module, "checkpoint", self._make))
-        self._state.append(self._add_state)
 
-    def _add_state(self, state: dict[str, object], steps: int) -> None:
+    def add_state(self, state: dict[str, object], steps: int) -> None:
         if self._calls:
             state["recomputed"] = {"calls": self._calls, "seconds": round(self._seconds, 4), "steps": steps}
 
     def _make(self, original: Any) -> Any:
-        tracer, has_graph = self._tracer, self._has_graph
+        tracer, has_graph = self._tracer, self._torch.is_grad_enabled
 
         def checkpoint(*args: Any, **kwargs: Any) -> Any:
             # One within another is part of that one; without a graph nothing is computed again.

@@ -34,8 +34,6 @@ _WRAPPER = type(functools.lru_cache(len))
 class _CacheCounts:
     """One cache: what it counted when it was met, and what single fetches were seen to put into it."""
 
-    __slots__ = ("asked", "base", "first", "keys", "new", "samples", "thrown_out")
-
     def __init__(self, base: tuple[int, int] | None) -> None:
         self.base = base  # hits and misses
         self.asked = base

@@ -18,7 +18,7 @@ from ..imports import after_import
 from ..patching import guard
 from ..recorder import Output
 from .caches import DatasetCaches
-from .lines import WorkerSampler
+from .lines import SamplerWatch, WorkerSampler
 
 clock = time.perf_counter_ns
 _PACK = wire.packer("fetch").pack
@@ -36,15 +36,6 @@ _NEVER_NS = 1 << 62
 _MOST_DATASETS = 7
 
 
-class Activity:
-    """Whether this process is fetching just now."""
-
-    __slots__ = ("fetching",)
-
-    def __init__(self) -> None:
-        self.fetching = False
-
-
 class FetchMeter:
     """Running totals of one fetcher. A record is written over until its interval is past, then a new one begins.
 
@@ -52,22 +43,14 @@ class FetchMeter:
     are measured only now and then: the rest of the time the fetcher is left as it was made, at no cost.
     """
 
-    def __init__(
-        self,
-        fetcher: Any,
-        worker: int,
-        activity: Activity,
-        schedule: CacheSchedule,
-        context: Context,
-    ) -> None:
+    def __init__(self, fetcher: Any, worker: int, watch: FetchWatch, schedule: CacheSchedule, context: Context) -> None:
         self._fetcher = weakref.ref(fetcher)
-        self._activity = activity
+        self._watch = watch
         self._schedule = schedule
         self._fetch_original = fetcher.fetch
         self._collate_original = fetcher.collate_fn
         self._worker = worker
-        self._output = context.output
-        self._trouble = context.trouble
+        self._output, self._trouble = context.output, context.trouble
         self._interval_ns = _FIRST_INTERVAL_NS
         self._collate_ns = 0
         self._armed = False
@@ -100,8 +83,8 @@ class FetchMeter:
         return batch
 
     def _fetch(self, index: Any) -> Any:
-        activity, schedule = self._activity, self._schedule
-        before, activity.fetching = activity.fetching, True
+        watch, schedule = self._watch, self._schedule
+        before, watch.fetching = watch.fetching, True
         begun = clock()
         if begun >= schedule.before_ns:
             guard(schedule.look_before, self._trouble)
@@ -109,7 +92,7 @@ class FetchMeter:
         try:
             batch = self._fetch_original(index)
         finally:
-            activity.fetching = before
+            watch.fetching = before
         try:
             fetcher = self._fetcher()
             whole = fetcher is not None and fetcher.auto_collation
@@ -184,55 +167,42 @@ def _reference(dataset: Any) -> Callable[[], Any]:
         return lambda: None  # a plain list, or a class with slots: nothing of it is kept alive, nothing looked at
 
 
-class FetchWatch:
+class FetchWatch(SamplerWatch):
     """Meters every fetcher: the objects that call a dataset's `__getitem__` and collate."""
 
     def __init__(self, context: Context) -> None:
-        self._context = context
-        self._output = context.output
-        self._trouble = context.trouble
+        super().__init__(context)
+        self.fetching = False  # just now, in this process
         self._meters: weakref.WeakSet[FetchMeter] = weakref.WeakSet()
         self._schedules: list[CacheSchedule] = []
         self._datasets = 0
-        self._activity = Activity()
-        self._sampler: WorkerSampler | None = None
 
     def install(self) -> None:
         after_import("torch.utils.data._utils.fetch", self._patch)
-        self._context.at_step_end.append(self._rearm)
-        self._context.at_fork.append(self._forget)
-        self._context.at_stop.append(self._stop)
 
     def _patch(self, module: Any) -> None:
-        self._context.patches.replace(module._BaseDatasetFetcher, "__init__", self._make_init)
+        self._patches.replace(module._BaseDatasetFetcher, "__init__", self._make_init)
 
-    def _rearm(self, codes: Sequence[int], index: int, now: float) -> bool:
+    def at_step_end(self, codes: Sequence[int], index: int, now: float) -> bool:
         """Measure the next fetch of each fetcher again."""
         for meter in list(self._meters):
             meter.arm()
         return False
 
-    def _forget(self) -> None:
+    def at_fork(self) -> None:
         """What was fetched before the fork was not fetched here."""
+        super().at_fork()
         self._schedules = []
-        self._activity.fetching = False
-        if self._sampler is not None:
-            self._sampler.forget()
-            self._sampler = None
-
-    def _stop(self) -> None:
-        if self._sampler is not None:
-            self._sampler.stop()
-            self._sampler = None
+        self.fetching = False
 
     def _enter_worker(self, info: Any) -> None:
         """This process turns out to be a loader's worker: only the cost of samples is of interest here."""
-        context, activity = self._context, self._activity
+        context = self._context
         context.enter_worker(info)
         # All workers of a loader run the same code: the first speaks for all.
         if context.lines_hz > 0 and info.id == 0 and self._sampler is None:
             root = FetchMeter._fetch.__code__
-            self._sampler = WorkerSampler(lambda: activity.fetching, root, context.open_lines, context.lines_hz)
+            self._sampler = WorkerSampler(lambda: self.fetching, root, context.open_lines, context.lines_hz)
             self._sampler.start()
 
     def _make_init(self, original: Any) -> Any:
@@ -246,7 +216,7 @@ class FetchWatch:
                     self._enter_worker(info)
                 worker = -1 if info is None else info.id
                 schedule = self._schedule_of(fetcher.dataset, worker)
-                meter = FetchMeter(fetcher, worker, self._activity, schedule, self._context)
+                meter = FetchMeter(fetcher, worker, self, schedule, self._context)
                 fetcher._flatout_meter = meter
                 self._meters.add(meter)
                 meter.arm()

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from ..context import Context
+from ..context import Context, Watcher
 
 _MESSAGE = "called a synchronizing CUDA operation"
 _FILTER = ("always", re.compile(f".*{_MESSAGE}|.*Synchronization debug mode", re.DOTALL), Warning, None, 0)
@@ -21,13 +21,11 @@ _FIRST_PAUSE_S = 2.0
 _LONGEST_PAUSE_S = 60.0
 
 
-class HiddenSyncWatch:
+class HiddenSyncWatch(Watcher):
     """A window opens at the end of one step and closes at the end of the next."""
 
     def __init__(self, context: Context) -> None:
-        self._context = context
-        self._torch = context.torch
-        self._sites = context.sites
+        super().__init__(context)
         self._in_timed_sync = context.in_timed_sync
         self._show_before: Any = None
         self._pause_s = _FIRST_PAUSE_S
@@ -36,12 +34,7 @@ class HiddenSyncWatch:
         self._failed = False
         self._is_open = False
 
-    def install(self) -> None:
-        self._context.at_step_end.append(self._open_or_close)
-        self._context.at_uninstall.append(self._close)
-        self._context.at_stop.append(self._close)
-
-    def _open_or_close(self, codes: Sequence[int], index: int, now: float) -> bool:
+    def at_step_end(self, codes: Sequence[int], index: int, now: float) -> bool:
         """Returns whether a window is open: then the next step is read by itself."""
         if self._failed:
             return False
@@ -71,6 +64,11 @@ class HiddenSyncWatch:
         except Exception:
             self._failed = True
             self._close()
+
+    def at_stop(self) -> None:
+        self._close()
+
+    at_uninstall = at_stop
 
     def _close(self) -> None:
         if not self._is_open:

@@ -9,7 +9,7 @@ from functools import partial
 from threading import get_ident
 from typing import Any
 
-from ..context import Context
+from ..context import Context, Watcher
 from ..imports import after_import
 from ..patching import guard
 from ..tracer import ENTER_CHECKPOINT, ENTER_GC, ENTER_LOGGING, EVAL_CALLED, LEAVE, TRAIN_CALLED, clock
@@ -38,17 +38,10 @@ _WATCHED: dict[str, tuple[str | None, tuple[str, ...], int]] = {
 }
 
 
-class OutputWatch:
+class OutputWatch(Watcher):
     """Checkpoints, and what the script logs (scalars, images, figures, progress)."""
 
-    def __init__(self, context: Context) -> None:
-        self._torch = context.torch
-        self._tracer = context.tracer
-        self._writer = context.writer
-        self._sites = context.sites
-        self._trouble = context.trouble
-        self._patches = context.patches
-        self._busy = False
+    _busy = False
 
     def install(self) -> None:
         self._patches.replace(self._torch, "save", partial(self._make, CHECKPOINT))
@@ -87,25 +80,20 @@ class OutputWatch:
             site = self._sites.at(op, frame)
             site.add(now - begun)
             if phase == CHECKPOINT:
-                self._writer.span(phase, begun, now, site.number)
+                self._context.writer.span(phase, begun, now, site.number)
             self._tracer.relieve()
         except Exception as error:
             self._trouble(error)
 
 
-class CollectorWatch:
+class CollectorWatch(Watcher):
     """Garbage collections on the training thread."""
-
-    def __init__(self, context: Context) -> None:
-        self._tracer = context.tracer
-        self._at_uninstall = context.at_uninstall
 
     def install(self) -> None:
         if self._call not in gc.callbacks:
             gc.callbacks.append(self._call)
-        self._at_uninstall.append(self._uninstall)
 
-    def _uninstall(self) -> None:
+    def at_uninstall(self) -> None:
         if self._call in gc.callbacks:
             gc.callbacks.remove(self._call)
 
@@ -116,7 +104,7 @@ class CollectorWatch:
             tracer.at(clock())
 
 
-class TrainModeWatch:
+class TrainModeWatch(Watcher):
     """Sees modules put into eval mode and back into training mode.
 
     `Module.train` calls itself for every submodule, so a patch of it would be paid hundreds of times by a script that
@@ -124,19 +112,15 @@ class TrainModeWatch:
     """
 
     def __init__(self, context: Context) -> None:
+        super().__init__(context)
         self._class = context.torch.nn.Module
-        self._compiling = context.torch.compiler.is_dynamo_compiling
-        self._tracer = context.tracer
-        self._trouble = context.trouble
-        self._patches = context.patches
-        self._at_uninstall = context.at_uninstall
         self._original_train = self._class.train
 
     def install(self) -> None:
         self._patches.replace(self._class, "eval", self._make_eval)
-        self._at_uninstall.append(self._restore_train)
 
-    def _restore_train(self) -> None:
+    def at_uninstall(self) -> None:
+        """Put back `train`, of which a replacement is in place now and then."""
         if getattr(self._class.__dict__.get("train"), "__flatout__", False):
             self._class.train = self._original_train
 
@@ -162,7 +146,7 @@ class TrainModeWatch:
         original, tracer, trouble = self._original_train, self._tracer, self._trouble
 
         def train(module: Any, mode: bool = True) -> Any:
-            guard(self._restore_train, trouble)
+            guard(self.at_uninstall, trouble)
             if mode and tracer.owner == get_ident():
                 tracer.log(TRAIN_CALLED)
                 tracer.at(clock())

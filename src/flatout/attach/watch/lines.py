@@ -22,7 +22,7 @@ from types import CodeType, FrameType
 
 from .. import tracer as ev
 from .. import wire
-from ..context import Context
+from ..context import Watcher
 from ..phases import PENDING, Phases
 from ..recorder import Output
 from ..sites import LIBRARY, MOST_FRAMES, USER, rank_of, user_frame
@@ -228,38 +228,33 @@ class LineSampler(Sampler):
         return phase
 
 
-class LineWatch:
+class SamplerWatch(Watcher):
+    """Has a sampler at work, or none."""
+
+    _sampler: Sampler | None = None
+
+    def at_fork(self) -> None:
+        if self._sampler is not None:
+            self._sampler.forget()
+            self._sampler = None
+
+    def at_stop(self) -> None:
+        if self._sampler is not None:
+            self._sampler.stop()
+            self._sampler = None
+
+
+class LineWatch(SamplerWatch):
     """Samples the training thread as soon as it is known."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._sampler: LineSampler | None = None
-
-    def install(self) -> None:
-        context = self._context
-        context.at_begin.append(self._start)
-        context.own_seconds.append(self._take_own_s)
-        context.at_fork.append(self._forget)
-        context.at_stop.append(self._stop)
-
-    def _start(self) -> None:
+    def at_begin(self) -> None:
         context = self._context
         if context.lines_hz > 0 and self._sampler is None:
             self._sampler = LineSampler(context.tracer, context.phases, context.open_lines, context.lines_hz)
             self._sampler.start()
 
-    def _take_own_s(self) -> float:
+    def take_own_s(self) -> float:
         return self._sampler.take_own_s() if self._sampler is not None else 0.0
-
-    def _forget(self) -> None:
-        if self._sampler is not None:
-            self._sampler.forget()
-            self._sampler = None
-
-    def _stop(self) -> None:
-        if self._sampler is not None:
-            self._sampler.stop()
-            self._sampler = None
 
 
 # The phase that is open now, read from another thread while events are still unread.

@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import wire
 from ..batch import count_at, find_samples, tensor_bytes
-from ..context import Context
+from ..context import Context, Watcher
 from ..imports import after_import
 from ..patching import guard
 from ..sites import user_frame
@@ -22,17 +22,12 @@ _MOST_PATHS = 8
 _NO_KEY = object()  # no batch has an item of that name
 
 
-class LoaderWatch:
+class LoaderWatch(Watcher):
     """Patches of one process's DataLoader classes."""
 
     def __init__(self, context: Context) -> None:
-        self._padding = context.graph.padding
-        self._device = context.device
+        super().__init__(context)
         self._grad = context.torch.is_grad_enabled
-        self._tracer = context.tracer
-        self._output = context.output
-        self._trouble = context.trouble
-        self._patches = context.patches
         self._loaders = 0
         self._torchs: Any = None
         self._weighed: set[int] = set()
@@ -167,7 +162,7 @@ class LoaderWatch:
     def _do_rare_work(self, iterator: Any, batch: Any, training: bool) -> None:
         try:
             if training and self._tracer.want_look:
-                self._padding.look(iterator._flatout_loader >> 5, batch)
+                self._context.graph.padding.look(iterator._flatout_loader >> 5, batch)
             self._tracer.relieve()
         except Exception as error:
             self._trouble(error)

@@ -6,22 +6,17 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Any
 
-from ..context import Context
+from ..context import Context, Watcher
 from ..tracer import ENTER_CLOSURE, LEAVE, OPTIMIZER_BEGINS, OPTIMIZER_ENDS, Tracer, clock
 
 _SCALER_SKIPPED, _REPLAYED = 1, 2  # flags of a step record
 
 
-class OptimizerWatch:
+class OptimizerWatch(Watcher):
     """Hooks of one process. A closure handed to `step` is its forward and backward, and is booked so."""
 
     def __init__(self, context: Context) -> None:
-        self._context = context
-        self._compiling = context.torch.compiler.is_dynamo_compiling
-        self._tracer = context.tracer
-        self._device = context.device
-        self._output = context.output
-        self._trouble = context.trouble
+        super().__init__(context)
         self._numbers: dict[int, int] = {}
         self._handles: list[Any] = []
         self._captured = 0  # steps in the CUDA graph that is being captured
@@ -33,14 +28,13 @@ class OptimizerWatch:
             optimizer.register_optimizer_step_pre_hook(self._make_before()),
             optimizer.register_optimizer_step_post_hook(self._make_after()),
         ]
-        torch, patches = self._context.torch, self._context.patches
+        torch, patches = self._torch, self._patches
         patches.replace(torch.amp.GradScaler, "step", self._make_scaler_step)
         if self._context.has_device:
             patches.replace(torch.cuda.CUDAGraph, "capture_end", self._make_capture_end)
             patches.replace(torch.cuda.CUDAGraph, "replay", self._make_replay)
-        self._context.at_uninstall.append(self._remove)
 
-    def _remove(self) -> None:
+    def at_uninstall(self) -> None:
         for handle in self._handles:
             handle.remove()
         self._handles = []

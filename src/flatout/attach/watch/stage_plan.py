@@ -28,8 +28,6 @@ _WRAPPED = ("module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_
 class Part:
     """One submodule at its place in the model."""
 
-    __slots__ = ("depth", "module", "name", "parameters", "parent")
-
     def __init__(self, name: str, parent: str, module: Any, depth: int) -> None:
         self.name = name
         self.parent = parent
@@ -40,8 +38,6 @@ class Part:
 
 class Stage:
     """One line of the table: a part, or several neighbours."""
-
-    __slots__ = ("device", "kind", "name", "number", "parts", "recomputed", "total_ms")
 
     def __init__(self, number: int, parts: list[Part]) -> None:
         self.number = number

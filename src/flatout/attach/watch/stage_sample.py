@@ -20,8 +20,6 @@ _NAN = float("nan")
 class Call:
     """One call of one stage. Marks are None where they have not been set."""
 
-    __slots__ = ("backward_begin", "backward_end", "forward_begin", "forward_end", "made_from", "nodes", "stage")
-
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
         self.forward_begin: Any = None
@@ -44,18 +42,6 @@ class Call:
 
 class Sample:
     """Everything about one step. It holds no tensor and no autograd node."""
-
-    __slots__ = (
-        "backwards",
-        "calls",
-        "dropped",
-        "evaluated",
-        "events",
-        "in_backward",
-        "index",
-        "stack",
-        "without_grad",
-    )
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -148,8 +134,6 @@ _DEEPEST = 3
 
 class _Hook:
     """A hook of ours in a module. A copy or a pickle of the module gets one that does nothing and needs no flatout."""
-
-    __slots__ = ("_call",)
 
     def __init__(self, call: Callable[..., None]) -> None:
         self._call = call

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import wire
-from ..context import Context
+from ..context import Context, Watcher
 from ..patching import guard
 from ..recorder import fact
 from ..tracer import EVAL_CALLED, OPTIMIZER_ENDS, REQUEST_NO_GRAD, clock
@@ -35,22 +35,18 @@ _FEWEST = 2  # samples, for a figure
 _MOST_MISSES = 8  # samples in a row that came to nothing
 
 
-class StageWatch:
+class StageWatch(Watcher):
     """The stages of one process. Whatever fails here ends the stages, never the rest of the watching."""
 
     def __init__(self, context: Context) -> None:
-        torch = context.torch
-        self._context = context
-        self._torch = torch
-        self._device = context.device
-        self._output = context.output
-        self._marks = Marks(torch.cuda)
-        self._hooks = StageHooks(torch, context.tracer, self._marks, self._fail)
+        super().__init__(context)
+        self._marks = Marks(context.torch.cuda)
+        self._hooks = StageHooks(context.torch, context.tracer, self._marks, self._fail)
         self._random = random.Random(20262)  # our own: the script's random state is not ours to move
         context.backward_observer = self
-        self._forget()
+        self.at_fork()
 
-    def _forget(self) -> None:
+    def at_fork(self) -> None:
         """Start afresh, as in a forked child."""
         self._hooks.close()
         self._marks.forget()
@@ -64,15 +60,9 @@ class StageWatch:
         self._why: dict[str, object] | None = None
 
     def install(self) -> None:
-        context = self._context
         # Capturing a module as a graph refuses one with hooks.
         for module in (self._torch.cuda, self._torch.cuda.graphs):
-            context.patches.replace(module, "make_graphed_callables", self._make_graphed)
-        context.at_step_end.append(self._at_step_end)
-        context.own_seconds.append(self._take_own_s)
-        context.at_fork.append(self._forget)
-        context.at_uninstall.append(self._stop)
-        context.at_finish.append(self._close)
+            self._patches.replace(module, "make_graphed_callables", self._make_graphed)
 
     def _make_graphed(self, original: Any) -> Any:
         def make_graphed_callables(*args: Any, **kwargs: Any) -> Any:
@@ -81,7 +71,7 @@ class StageWatch:
 
         return make_graphed_callables
 
-    def _take_own_s(self) -> float:
+    def take_own_s(self) -> float:
         """What sampling has cost since this was last asked."""
         sampling_s = _COLD * (self._own_s + self._hooks.own_s + self._marks.own_s - self._once_s)
         own_s = sampling_s + self._once_s
@@ -99,7 +89,7 @@ class StageWatch:
         if self._device is not None:
             self._device.backward_ends()
 
-    def _at_step_end(self, codes: Sequence[int], index: int, now: float) -> bool:
+    def at_step_end(self, codes: Sequence[int], index: int, now: float) -> bool:
         """Close the sample of this step, perhaps open another for the next; `codes` are the events of the step."""
         begun = clock()
         try:
@@ -214,7 +204,10 @@ class StageWatch:
             self._output().text("stages_stopped", self._why)
             self._why = None
 
-    def _stop(self, why: dict[str, object] | None = None) -> None:
+    def at_uninstall(self) -> None:
+        self._stop(None)
+
+    def _stop(self, why: dict[str, object] | None) -> None:
         """No more samples, and no hook left."""
         if not self._off:
             self._off = True
@@ -227,7 +220,7 @@ class StageWatch:
         except Exception:
             self._off = True
 
-    def _close(self) -> None:
+    def at_finish(self) -> None:
         """Take what is ready at the end of the process, without waiting for the rest."""
         try:
             self._hooks.close()

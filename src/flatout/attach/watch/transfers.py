@@ -12,7 +12,7 @@ from threading import get_ident
 from types import CodeType, FrameType
 from typing import Any
 
-from ..context import Context
+from ..context import Context, Watcher
 from ..narrow_dtype import DtypeFit
 from ..sites import Site, Sites, is_users
 from ..tracer import ENTER_SYNC, ENTER_SYNC_NO_GRAD, LEAVE, Tracer, clock
@@ -32,27 +32,19 @@ _ALWAYS_ASKED, _ASKED_ONE_IN = 32, 7
 _MOVES = ("to", "cpu", "cuda")
 
 
-class TransferWatch:
+class TransferWatch(Watcher):
     """Patches of torch.Tensor's own methods."""
 
     def __init__(self, context: Context) -> None:
-        torch = context.torch
-        self._torch = torch
-        self._tracer = context.tracer
-        self._sites = context.sites
-        self._trouble = context.trouble
-        self._patches = context.patches
-        self._at_fork = context.at_fork
+        super().__init__(context)
         self._in_timed_sync = context.in_timed_sync
-        self._grad = torch.is_grad_enabled
+        self._grad = context.torch.is_grad_enabled
         # A subclass or mode that overrides functions is asked first, as torch itself would do, and calls back.
-        self._overridden = torch.overrides.has_torch_function_unary
-        self._compiling = torch.compiler.is_dynamo_compiling
+        self._overridden = context.torch.overrides.has_torch_function_unary
         self._bursts = CopyBursts(context.tracer, context.sites)
 
     def install(self) -> None:
         torch, patches = self._torch, self._patches
-        self._at_fork.append(self._bursts.forget)
         for name, op in _TENSOR_SYNCS.items():
             patches.replace(torch.Tensor, name, partial(self._make_sync, op))
         for name in _MOVES:
@@ -61,6 +53,9 @@ class TransferWatch:
         patches.replace(torch.cuda, "synchronize", self._make_wait)
         patches.replace(torch.cuda.Stream, "synchronize", self._make_wait)
         patches.replace(torch.cuda.Event, "synchronize", self._make_wait)
+
+    def at_fork(self) -> None:
+        self._bursts.forget()
 
     def _make_sync(self, op: str, original: Any) -> Any:
         tracer, overridden = self._tracer, self._overridden
