@@ -1,6 +1,6 @@
 """Libraries that read or write files by themselves, past Python: they are given the path in the scratch folder.
 
-One row for each: the function or method, which argument is the path, and what the library does with it.
+For each: the function or method, which argument is the path, and what the library does with it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 from ...imports import after_import
 from .open_calls import OpenCalls, prepare_parent
 from .overlay import Overlay, path_of
-from .references import References, as_builtin
+from .references import CONTAINED, References, as_builtin
 
 _READ, _ANEW, _UPDATE = "read", "anew", "update"
 _FLAGS = {_ANEW: os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _UPDATE: os.O_RDWR | os.O_CREAT}
@@ -24,18 +24,24 @@ _FLAGS = {_ANEW: os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _UPDATE: os.O_RDWR | os.
 _MOST_COPIED_BYTES = 1 << 30
 
 
-class Row(NamedTuple):
-    name: str  # within the module, `Class.method` or a function
+class Calls(NamedTuple):
+    """Functions or methods of a module that take a path in the same place and do the same with it."""
+
+    names: str  # within the module, `Class.method` or a function
     position: int  # of the path, `self` counted
     keyword: str
     way: str | Callable[[Mapping[str, Any], tuple[Any, ...]], str]
 
 
-def _by_mode(position: int, default: str) -> Callable[[Mapping[str, Any], tuple[Any, ...]], str]:
+def _argument(kwargs: Mapping[str, Any], args: tuple[Any, ...], name: str, position: int) -> Any:
+    return kwargs.get(name, args[position] if len(args) > position else None)
+
+
+def _by_mode(position: int) -> Callable[[Mapping[str, Any], tuple[Any, ...]], str]:
     """For those that have an argument like that of `open`."""
 
     def way(kwargs: Mapping[str, Any], args: tuple[Any, ...]) -> str:
-        mode = str(kwargs.get("mode", args[position] if len(args) > position else default) or default)
+        mode = str(_argument(kwargs, args, "mode", position) or "r")
         return _READ if mode in ("r", "rb") else _UPDATE if "+" in mode or "a" in mode else _ANEW
 
     return way
@@ -43,55 +49,43 @@ def _by_mode(position: int, default: str) -> Callable[[Mapping[str, Any], tuple[
 
 def _from_file_way(kwargs: Mapping[str, Any], args: tuple[Any, ...]) -> str:
     """torch.from_file: what is shared is written back."""
-    return _UPDATE if kwargs.get("shared", args[1] if len(args) > 1 else False) else _READ
+    return _UPDATE if _argument(kwargs, args, "shared", 1) else _READ
 
 
-_ROWS: dict[str, tuple[Row, ...]] = {
+_CALLS: dict[str, tuple[Calls, ...]] = {
     "cv2": (
-        Row("imwrite", 0, "filename", _ANEW),
-        Row("imwritemulti", 0, "filename", _ANEW),
-        Row("VideoWriter", 0, "filename", _ANEW),
-        Row("imread", 0, "filename", _READ),
-        Row("imreadmulti", 0, "filename", _READ),
-        Row("VideoCapture", 0, "filename", _READ),
+        Calls("imwrite imwritemulti VideoWriter", 0, "filename", _ANEW),
+        Calls("imread imreadmulti VideoCapture", 0, "filename", _READ),
     ),
-    "h5py._hl.files": (Row("File.__init__", 1, "name", _by_mode(2, "r")),),
-    "safetensors": (Row("serialize_file", 1, "filename", _ANEW), Row("safe_open", 0, "filename", _READ)),
+    "h5py._hl.files": (Calls("File.__init__", 1, "name", _by_mode(2)),),
+    "safetensors": (Calls("serialize_file", 1, "filename", _ANEW), Calls("safe_open", 0, "filename", _READ)),
     "pyarrow.parquet.core": (
-        Row("ParquetWriter.__init__", 1, "where", _ANEW),
-        Row("ParquetFile.__init__", 1, "source", _READ),
-        Row("ParquetDataset.__init__", 1, "path_or_paths", _READ),
-        Row("read_table", 0, "source", _READ),
-        Row("read_schema", 0, "where", _READ),
-        Row("read_metadata", 0, "where", _READ),
+        Calls("ParquetWriter.__init__", 1, "where", _ANEW),
+        Calls("ParquetFile.__init__", 1, "source", _READ),
+        Calls("ParquetDataset.__init__", 1, "path_or_paths", _READ),
+        Calls("read_table", 0, "source", _READ),
+        Calls("read_schema read_metadata", 0, "where", _READ),
     ),
-    "torchvision.io.image": (
-        Row("write_file", 0, "filename", _ANEW),
-        Row("read_file", 0, "path", _READ),
-    ),
-    "soundfile": (Row("SoundFile.__init__", 1, "file", _by_mode(2, "r")),),
-    "imageio_ffmpeg": (Row("write_frames", 0, "path", _ANEW), Row("read_frames", 0, "path", _READ)),
-    "matplotlib.animation": (
-        Row("MovieWriter.setup", 2, "outfile", _ANEW),
-        Row("FileMovieWriter.setup", 2, "outfile", _ANEW),
-    ),
-    "pyarrow.feather": (Row("write_feather", 1, "dest", _ANEW), Row("read_table", 0, "source", _READ)),
+    "torchvision.io.image": (Calls("write_file", 0, "filename", _ANEW), Calls("read_file", 0, "path", _READ)),
+    "soundfile": (Calls("SoundFile.__init__", 1, "file", _by_mode(2)),),
+    "imageio_ffmpeg": (Calls("write_frames", 0, "path", _ANEW), Calls("read_frames", 0, "path", _READ)),
+    "matplotlib.animation": (Calls("MovieWriter.setup FileMovieWriter.setup", 2, "outfile", _ANEW),),
+    "pyarrow.feather": (Calls("write_feather", 1, "dest", _ANEW), Calls("read_table", 0, "source", _READ)),
     "polars.dataframe.frame": tuple(
-        Row(f"DataFrame.write_{kind}", 1, "file", _ANEW) for kind in ("csv", "parquet", "ipc", "ndjson")
+        Calls(f"DataFrame.write_{kind}", 1, "file", _ANEW) for kind in ("csv", "parquet", "ipc", "ndjson")
     ),
-    "tables": (Row("open_file", 0, "filename", _by_mode(1, "r")),),
-    "SimpleITK": (Row("WriteImage", 1, "fileName", _ANEW), Row("ReadImage", 0, "fileName", _READ)),
-    "av": (Row("open", 0, "file", _by_mode(1, "r")),),
+    "tables": (Calls("open_file", 0, "filename", _by_mode(1)),),
+    "SimpleITK": (Calls("WriteImage", 1, "fileName", _ANEW), Calls("ReadImage", 0, "fileName", _READ)),
+    "av": (Calls("open", 0, "file", _by_mode(1)),),
     "torch": (
-        Row("_C.PyTorchFileWriter.__init__", 1, "file_name", _ANEW),
-        Row("_C.PyTorchFileReader.__init__", 1, "file_name", _READ),
-        Row("_C.import_ir_module", 1, "filename", _READ),
-        Row("from_file", 0, "filename", _from_file_way),
-        Row("UntypedStorage.from_file", 0, "filename", _from_file_way),
+        Calls("_C.PyTorchFileWriter.__init__", 1, "file_name", _ANEW),
+        Calls("_C.PyTorchFileReader.__init__", 1, "file_name", _READ),
+        Calls("_C.import_ir_module", 1, "filename", _READ),
+        Calls("from_file UntypedStorage.from_file", 0, "filename", _from_file_way),
     ),
-    "torch.jit._script": (Row("RecursiveScriptModule.save", 1, "f", _ANEW),),
-    "torch.autograd.profiler": (Row("profile.export_chrome_trace", 1, "path", _ANEW),),
-    "torch.distributed": (Row("FileStore.__init__", 1, "file_name", _UPDATE),),
+    "torch.jit._script": (Calls("RecursiveScriptModule.save", 1, "f", _ANEW),),
+    "torch.autograd.profiler": (Calls("profile.export_chrome_trace", 1, "path", _ANEW),),
+    "torch.distributed": (Calls("FileStore.__init__", 1, "file_name", _UPDATE),),
 }
 
 
@@ -103,33 +97,36 @@ class Libraries:
 
     def wait(self) -> None:
         """For each to be imported."""
-        for module, rows in _ROWS.items():
-            after_import(module, partial(self._watch, rows))
-        after_import("sqlite3.dbapi2", self._watch_sqlite)
-        after_import("sqlite3", self._watch_sqlite)
-        after_import("lmdb", self._watch_lmdb)
+        for module, rows in _CALLS.items():
+            for row in rows:
+                after_import(module, partial(self._wrap, row.names, partial(self._redirect, row)))
+        after_import("sqlite3.dbapi2", partial(self._wrap, "connect", self._connect))
+        after_import("sqlite3", partial(self._wrap, "connect", self._connect))
+        after_import("lmdb", partial(self._wrap, "open Environment", self._open_lmdb))
         after_import("wandb", self._watch_wandb)
         after_import("tensorboard.compat", _without_tensorflow)
 
-    def _watch(self, rows: tuple[Row, ...], module: ModuleType) -> None:
-        for row in rows:
+    def _wrap(self, names: str, call: Callable[..., Any], module: ModuleType) -> None:
+        """Put `call`, which gets the original as its first argument, in the place of each."""
+        for path in names.split():
             owner: Any = module
-            *within, name = row.name.split(".")
+            *within, name = path.split(".")
             for part in within:
                 owner = getattr(owner, part, None)
             original = getattr(owner, name, None)
-            if original is not None:
-                self._put(owner, name, original, partial(self._redirect, original, row))
+            if owner is not None and original is not None and not getattr(original, CONTAINED, False):
+                self._put(owner, name, original, partial(call, original))
 
     def _put(self, owner: Any, name: str, original: Any, call: Callable[..., Any]) -> None:
         if isinstance(owner, ModuleType):
-            self._references.replace_late(owner, name, as_builtin(original, call, owner.__name__))
+            value = as_builtin(original, call, owner.__name__)
         elif isinstance(vars(owner).get(name), staticmethod | classmethod) or not callable(vars(owner).get(name)):
-            self._references.replace_late(owner, name, staticmethod(call))
+            value = staticmethod(call)
         else:
-            self._references.replace_late(owner, name, _method(original, call))
+            value = _method(original, call)
+        self._references.replace_late(owner, name, value)
 
-    def _redirect(self, original: Callable[..., Any], row: Row, *args: Any, **kwargs: Any) -> Any:
+    def _redirect(self, row: Calls, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         way = row.way if isinstance(row.way, str) else row.way(kwargs, args)
         if row.keyword in kwargs:
             kwargs[row.keyword] = self._where(kwargs[row.keyword], way)
@@ -140,20 +137,19 @@ class Libraries:
 
     def _where(self, asked: Any, way: str) -> Any:
         """In the form it came in. A library that cannot write there says so in its own words."""
-        overlay = self._overlay
-        path = path_of(asked, overlay) if isinstance(asked, str | bytes | os.PathLike) else None
+        path = path_of(asked, self._overlay) if isinstance(asked, str | bytes | os.PathLike) else None
         if path is None or "://" in path:
             return asked
-        if way == _READ:
-            try:
-                where = overlay.path_for_reading(path) if overlay.words[0] else None
-            except (OSError, ValueError):
-                where = None
-        else:
-            where = self._to_write(path, way)
+        where = self._to_read(path) if way == _READ else self._to_write(path, way)
         if where is None:
             return asked
         return os.fsencode(where) if isinstance(asked, bytes) else where
+
+    def _to_read(self, path: str) -> str | None:
+        try:
+            return self._overlay.path_for_reading(path) if self._overlay.words[0] else None
+        except (OSError, ValueError):
+            return None
 
     def _to_write(self, path: str, way: str) -> str:
         canonical = self._overlay.resolve(path)
@@ -164,14 +160,9 @@ class Libraries:
 
     # Those with a way of their own
 
-    def _watch_sqlite(self, module: ModuleType) -> None:
-        original = getattr(module, "connect", None)
-        if original is not None and not hasattr(original, "__wrapped__"):
-            self._put(module, "connect", original, partial(self._connect, original))
-
     def _connect(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         asked = args[0] if args else kwargs.pop("database", None)
-        uri = bool(kwargs.get("uri", args[7] if len(args) > 7 else False))
+        uri = bool(_argument(kwargs, args, "uri", 7))
         where, read_only = self._database(asked, uri)
         if read_only and not uri:
             where, kwargs["uri"] = f"file:{quote(where)}?mode=ro", True
@@ -204,12 +195,6 @@ class Libraries:
             return False
         return os.path.exists(canonical) and os.path.getsize(canonical) > _MOST_COPIED_BYTES
 
-    def _watch_lmdb(self, module: ModuleType) -> None:
-        for name in ("open", "Environment"):
-            original = getattr(module, name, None)
-            if original is not None:
-                self._put(module, name, original, partial(self._open_lmdb, original))
-
     def _open_lmdb(self, original: Callable[..., Any], path: Any, *args: Any, **kwargs: Any) -> Any:
         data = os.path.join(os.fsdecode(path), "data.mdb") if kwargs.get("subdir", True) else os.fsdecode(path)
         canonical = self._overlay.resolve(os.fsdecode(path))
@@ -228,18 +213,14 @@ class Libraries:
         """A service of its own does the writing, and the sending, which must not happen either."""
         os.environ["WANDB_MODE"] = "offline" if os.environ.get("WANDB_MODE") != "disabled" else "disabled"
         os.environ["WANDB_DIR"] = self._overlay.scratch
-        original = getattr(module, "init", None)
-        if original is None:
-            return
+        self._wrap("init", self._init_wandb, module)
 
-        def init(*args: Any, **kwargs: Any) -> Any:
-            if kwargs.get("mode") not in (None, "disabled"):
-                kwargs["mode"] = "offline"
-            if kwargs.get("dir") is not None:
-                kwargs["dir"] = self._overlay.scratch
-            return original(*args, **kwargs)
-
-        self._put(module, "init", original, init)
+    def _init_wandb(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("mode") not in (None, "disabled"):
+            kwargs["mode"] = "offline"
+        if kwargs.get("dir") is not None:
+            kwargs["dir"] = self._overlay.scratch
+        return original(*args, **kwargs)
 
 
 def _method(original: Any, call: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from importlib.machinery import SourceFileLoader
 from typing import Any
 
-from .overlay import Overlay, can_add, path_of, redirect_read, rename_in_error
+from .overlay import Overlay, check_can_add, errors_named_after, path_of, redirect_read, rename_in_error
 from .references import References, as_builtin
 
 _READS = frozenset(("r", "rb", "rt", "br", "tr"))
@@ -38,19 +38,20 @@ class OpenCalls:
         where = redirect_read(path, self._overlay, dir_fd, follow=not flags & os.O_NOFOLLOW)
         if where is None:
             return posix.open(path, flags, mode, dir_fd=dir_fd)
-        return _open_at(where, flags, mode, path)
+        try:
+            return posix.open(where, flags, mode)
+        except OSError as error:
+            rename_in_error(error, path)
+            raise
 
     def _to_write(self, path: Any, flags: int, mode: int, dir_fd: int | None) -> int:
         asked = path_of(path, self._overlay, dir_fd)
         if asked is None:
             return posix.open(path, flags, mode, dir_fd=dir_fd)
         exclusive = flags & os.O_CREAT and flags & os.O_EXCL
-        try:
+        with errors_named_after(path):
             where = self.path_for_writing(asked, flags, follow=not (exclusive or flags & os.O_NOFOLLOW))
-        except OSError as error:
-            rename_in_error(error, path)
-            raise
-        return _open_at(where, flags, mode, path)
+            return posix.open(where, flags, mode)
 
     def path_for_writing(self, asked: str, flags: int, follow: bool = True) -> str:
         """Where to open it, with what it takes for that to be right."""
@@ -63,7 +64,10 @@ class OpenCalls:
             return overlay.copy_up(canonical)
         mode = overlay.mode(canonical)
         if mode is None:
-            return self._to_create(canonical, flags)
+            if flags & os.O_CREAT:
+                prepare_parent(overlay, canonical)
+                self._note_write(canonical)
+            return overlay.mirror(canonical)
         if flags & os.O_CREAT and flags & os.O_EXCL:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), asked)
         where = overlay.real_path(canonical)
@@ -75,12 +79,6 @@ class OpenCalls:
             where = overlay.copy_up(canonical, empty=bool(flags & os.O_TRUNC))
         self._note_write(canonical)
         return where
-
-    def _to_create(self, canonical: str, flags: int) -> str:
-        if flags & os.O_CREAT:
-            prepare_parent(self._overlay, canonical)
-            self._note_write(canonical)
-        return self._overlay.mirror(canonical)
 
     # By mode: the built-in open and io.FileIO
 
@@ -142,17 +140,8 @@ def prepare_parent(overlay: Overlay, canonical: str) -> None:
     mode = posix.lstat(overlay.real_path(folder or "/")).st_mode
     if not stat.S_ISDIR(mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), canonical)
-    if overlay.shows_original(folder or "/") and not can_add(folder):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), canonical)
+    check_can_add(overlay, folder, canonical)
     overlay.mirror_folder(folder)
-
-
-def _open_at(where: str, flags: int, mode: int, asked: Any) -> int:
-    try:
-        return posix.open(where, flags, mode)
-    except OSError as error:
-        rename_in_error(error, asked)
-        raise
 
 
 # Imports: Python reads and writes module files by functions of its own.
@@ -172,11 +161,8 @@ def contain_imports(overlay: Overlay, references: References) -> None:
 
     references.replace_late(SourceFileLoader, "set_data", set_data)
     references.replace_late(SourceFileLoader, "get_data", get_data)
-    references.replace(io, "open_code", as_builtin(open_code, _make_open_code(overlay, open_code), "io"))
-
-
-def _make_open_code(overlay: Overlay, open_code: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda path: open_code(_find_path(overlay, path))
+    find_code = as_builtin(open_code, lambda path: open_code(_find_path(overlay, path)), "io")
+    references.replace(io, "open_code", find_code)
 
 
 def _find_path(overlay: Overlay, path: Any) -> Any:

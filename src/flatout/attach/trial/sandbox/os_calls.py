@@ -12,29 +12,28 @@ from typing import Any
 from .open_calls import prepare_parent
 from .overlay import (
     Overlay,
-    can_add,
+    check_can_add,
     errors_named_after,
     mode_of,
+    path_behind,
     path_of,
     redirect_read,
     rename_in_error,
-    script_path_of_descriptor,
 )
 from .scratch import copy_file, move_tree
 
 
 def make_read_calls(overlay: Overlay) -> dict[str, Callable[..., Any]]:
     """What takes the place of each, by name."""
-    made = {
-        name: _follow_links(overlay, getattr(posix, name)) for name in ("statvfs", "pathconf", "getxattr", "listxattr")
+    following = ("stat", "access", "statvfs", "pathconf", "getxattr", "listxattr")
+    folder_calls = FolderCalls(overlay)
+    return {
+        **{name: _follow_links(overlay, getattr(posix, name)) for name in following},
+        **{name: _keep_links(overlay, getattr(posix, name)) for name in ("lstat", "readlink")},
+        **{
+            name: getattr(folder_calls, name) for name in ("listdir", "scandir", "chdir", "fchdir", "getcwd", "getcwdb")
+        },
     }
-    made |= {name: _follow_links(overlay, getattr(posix, name)) for name in ("stat", "access")}
-    made["lstat"] = _keep_links(overlay, posix.lstat)
-    made["readlink"] = _keep_links(overlay, posix.readlink)
-    looking = FolderCalls(overlay)
-    for name in ("listdir", "scandir", "chdir", "fchdir", "getcwd", "getcwdb"):
-        made[name] = getattr(looking, name)
-    return made
 
 
 def _follow_links(overlay: Overlay, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -66,17 +65,12 @@ def _follow_links(overlay: Overlay, original: Callable[..., Any]) -> Callable[..
     def look_closer(path: Any, *args: Any, **kwargs: Any) -> Any:
         if not kwargs.get("follow_symlinks", True):
             return closer(path, *args, **kwargs)
+        kwargs.pop("follow_symlinks", None)
         dir_fd = kwargs.pop("dir_fd", None)
-        asked = path_of(path, overlay, dir_fd)
-        if dir_fd is None or asked is None:
-            return look(path, *args, **_without(kwargs, "follow_symlinks"))
-        return look(asked, *args, **_without(kwargs, "follow_symlinks"))
+        asked = path_of(path, overlay, dir_fd) if dir_fd is not None else None
+        return look(path if asked is None else asked, *args, **kwargs)
 
     return look
-
-
-def _without(kwargs: dict[str, Any], name: str) -> dict[str, Any]:
-    return {key: value for key, value in kwargs.items() if key != name}
 
 
 def _keep_links(overlay: Overlay, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -128,7 +122,7 @@ class FolderCalls:
         overlay = self._overlay
         for entry in entries:
             if entry.is_symlink():
-                asked = script_path_of_descriptor(path, overlay) if type(path) is int else path_of(path or ".", overlay)
+                asked = path_behind("." if path is None else path, overlay)
                 yield Entry(overlay, overlay.resolve(asked or "."), path, os.fsdecode(entry.name))
             else:
                 yield entry
@@ -139,7 +133,7 @@ class FolderCalls:
         if not overlay.words[0]:
             return None
         try:
-            asked = script_path_of_descriptor(path, overlay) if type(path) is int else path_of(path or ".", overlay)
+            asked = path_behind("." if path is None else path, overlay)
             if asked is None:
                 return None
             canonical = overlay.resolve(asked)
@@ -155,17 +149,15 @@ class FolderCalls:
         overlay = self._overlay
         asked = path_of(path, overlay) if overlay.words[0] and type(path) is not int else None
         try:
-            canonical = overlay.resolve(asked) if asked else None
-            # The original where there is one: libraries of other languages read by relative names too.
-            if canonical is None:
-                posix.chdir(path)
-            elif overlay.places.is_contained(canonical) and not overlay.shows_original(canonical):
-                posix.chdir(overlay.mirror(canonical))
-            else:
-                posix.chdir(canonical)
-        except OSError as error:
-            rename_in_error(error, path)
-            raise
+            with errors_named_after(path):
+                canonical = overlay.resolve(asked) if asked else None
+                # The original where there is one: libraries of other languages read by relative names too.
+                if canonical is None:
+                    posix.chdir(path)
+                elif overlay.places.is_contained(canonical) and not overlay.shows_original(canonical):
+                    posix.chdir(overlay.mirror(canonical))
+                else:
+                    posix.chdir(canonical)
         finally:
             overlay.forget_cwd()
 
@@ -227,12 +219,9 @@ class Entry:
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
         overlay = self._overlay
-        try:
+        with errors_named_after(self.path):
             where = overlay.resolve(self._canonical) if follow_symlinks else self._canonical
             return posix.lstat(overlay.real_path(where))
-        except OSError as error:
-            rename_in_error(error, self.path)
-            raise
 
     def _mode(self, follow_symlinks: bool) -> int:
         try:
@@ -293,7 +282,8 @@ class WriteCalls:
 
     def symlink(self, src: Any, dst: Any, target_is_directory: bool = False, *, dir_fd: int | None = None) -> None:
         with errors_named_after(src, dst):
-            self._make(dst, dir_fd, lambda where: posix.symlink(src, os.fsencode(where) if _is_bytes(src) else where))
+            encode = os.fsencode if isinstance(os.fspath(src), bytes) else str
+            self._make(dst, dir_fd, lambda where: posix.symlink(src, encode(where)))
 
     def _make(self, path: Any, dir_fd: int | None, make: Callable[[str], None]) -> None:
         overlay = self._overlay
@@ -432,7 +422,7 @@ class WriteCalls:
 
         def change(path: Any, *args: Any, **kwargs: Any) -> Any:
             dir_fd = kwargs.pop("dir_fd", None)
-            asked = script_path_of_descriptor(path, overlay) if type(path) is int else path_of(path, overlay, dir_fd)
+            asked = path_behind(path, overlay, dir_fd)
             if asked is None:
                 # Something without a name, such as a pipe: nobody's file.
                 return original(path, *args, **kwargs)
@@ -459,9 +449,7 @@ class WriteCalls:
         return posix.lstat(self._overlay.real_path(canonical)).st_mode
 
     def _may_remove(self, canonical: str) -> None:
-        folder = canonical.rpartition("/")[0]
-        if self._overlay.shows_original(folder or "/") and not can_add(folder):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), canonical)
+        check_can_add(self._overlay, canonical.rpartition("/")[0], canonical)
 
     def _white_out(self, canonical: str) -> None:
         if self._overlay.shows_original(canonical):
@@ -487,7 +475,3 @@ def _link(source: str, target: str) -> None:
         if error.errno != errno.EXDEV:
             raise
         copy_file(source, target, posix.stat(source), target.rpartition("/")[0])
-
-
-def _is_bytes(asked: Any) -> bool:
-    return isinstance(os.fspath(asked), bytes)

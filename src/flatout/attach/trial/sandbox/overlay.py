@@ -174,8 +174,9 @@ class Overlay:
             return self._follow_link(self.cwd(), links, natural)
         head, slash, tail = asked.rpartition("/")
         above = self.folder(head or (slash or "."), links)
-        if tail in _NOT_A_NAME:
-            self._must_be_folder(above.path or "/")
+        # A name with anything behind it, be it a slash or dots, is that of a folder.
+        if tail in _NOT_A_NAME and not stat.S_ISDIR(posix.lstat(self.real_path(above.path or "/")).st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), above.path or "/")
         if tail in ("", "."):
             return above
         if tail == "..":
@@ -192,11 +193,6 @@ class Overlay:
         if links > _MOST_LINKS or found.links > _MOST_LINKS:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), asked)
         return found
-
-    def _must_be_folder(self, canonical: str) -> None:
-        """A name with anything behind it, be it a slash or dots, is that of a folder."""
-        if not stat.S_ISDIR(posix.lstat(self.real_path(canonical)).st_mode):
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), canonical)
 
     def _follow_link(self, path: str, links: int, natural: bool) -> Folder:
         folder = self.folder(path, links)
@@ -391,9 +387,11 @@ def path_of(asked: Any, overlay: Overlay, dir_fd: int | None = None) -> str | No
     return None if behind is None else f"{overlay.script_path(behind)}/{path}"
 
 
-def script_path_of_descriptor(descriptor: int, overlay: Overlay) -> str | None:
-    """Of what is open under a descriptor, as the script knows it."""
-    behind = path_of_descriptor(descriptor)
+def path_behind(asked: Any, overlay: Overlay, dir_fd: int | None = None) -> str | None:
+    """The same for what may be a descriptor: then the path of what is open, as the script knows it."""
+    if type(asked) is not int:
+        return path_of(asked, overlay, dir_fd)
+    behind = path_of_descriptor(asked)
     return None if behind is None else overlay.script_path(behind)
 
 
@@ -413,6 +411,12 @@ def redirect_read(path: Any, overlay: Overlay, dir_fd: int | None, follow: bool)
     return where
 
 
+def check_can_add(overlay: Overlay, folder: str, canonical: str) -> None:
+    """A trial must fail where the user's own folder would not have let the script make or remove the entry."""
+    if overlay.shows_original(folder or "/") and not posix.access(folder or "/", os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), canonical)
+
+
 @contextmanager
 def errors_named_after(asked: Any, second: Any = None) -> Iterator[None]:
     """What goes wrong is told by the script's own names."""
@@ -428,8 +432,3 @@ def rename_in_error(error: OSError, asked: Any, second: Any = None) -> None:
         error.filename = asked
     if second is not None:
         error.filename2 = second
-
-
-def can_add(folder: str) -> bool:
-    """Whether the user's own folder would have let it be: a trial must fail where the script would."""
-    return posix.access(folder or "/", os.W_OK | os.X_OK)

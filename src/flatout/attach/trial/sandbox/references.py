@@ -17,6 +17,8 @@ from typing import Any
 _LEFT_ALONE = ("posix", "_io", "_frozen_importlib", "_frozen_importlib_external", "importlib", "zipimport")
 _SETS = ("supports_dir_fd", "supports_fd", "supports_follow_symlinks", "supports_effective_ids")
 _SANDBOX = __name__.rpartition(".")[0]
+# What stands in for another bears this mark.
+CONTAINED = "__flatout_contained__"
 
 
 def as_builtin(original: Any, call: Callable[..., Any], module: str) -> Any:
@@ -30,6 +32,7 @@ def as_builtin(original: Any, call: Callable[..., Any], module: str) -> Any:
             "__reduce__": lambda self: original.__name__,
             "__repr__": lambda self: repr(original),
             "__doc__": original.__doc__,
+            CONTAINED: True,
         },
     )
     made = kind()

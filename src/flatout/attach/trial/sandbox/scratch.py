@@ -24,15 +24,11 @@ class Journal:
             shared = mmap.mmap(descriptor, _WORDS * 8)
         finally:
             posix.close(descriptor)
-        # words[0] is 0 until anything is written, then another number after every change.
+        # words[0] is 0 until anything is written, then another number after every change; words[1] is not 0 once an
+        # original was replaced or removed: until then a link to one can be trusted.
         self.words = memoryview(shared).cast("Q")
         self.gone: set[str] = set()
         self._read = 0
-
-    @property
-    def hides_originals(self) -> bool:
-        """Whether an original was ever replaced or removed: until then a link to one can be trusted."""
-        return self.words[_HIDES] != 0
 
     def announce_change(self) -> None:
         """Tell every process. A fresh number each time, so no two writers at once can hide each other's change."""
