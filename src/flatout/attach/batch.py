@@ -52,15 +52,24 @@ def count_at(path: Path, batch: Any) -> int:
     return int(value if path[-1][1] in _OWN_WORD and isinstance(value, int) else value.shape[0])
 
 
+def count_again(path: Path, batch: Any, asked: int) -> tuple[Path, int]:
+    """The number of samples by the way found in an earlier batch, or by a new one; 0 if it cannot be told."""
+    try:
+        return path, count_at(path, batch)
+    except Exception:
+        pass  # the first batch, or one that is built otherwise
+    try:
+        return find_samples(batch, asked)
+    except Exception:
+        return (), 0  # a batch whose attributes raise when looked at
+
+
 def _search(batch: Any) -> tuple[Path, int] | None:
     for name in _OWN_WORD:
         if isinstance(getattr(batch, name, None), int):
             return (("attribute", name),), getattr(batch, name)
-    sizes: list[tuple[Path, int]] = []
-    for path, size in _leading_sizes(batch, (), 0):
-        sizes.append((path, size))
-        if len(sizes) == _MOST_TENSORS:
-            break
+    shaped = ((path, int(array.shape[0])) for path, array in _arrays(batch, (), 0) if len(array.shape) > 0)
+    sizes = list(islice(shaped, _MOST_TENSORS))
     if not sizes:
         return None
     # Most tensors of a batch agree on the leading dimension; odd ones (an index, a camera matrix) are outvoted.
@@ -79,10 +88,6 @@ def tensor_bytes(batch: Any) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in held)
 
 
-def _leading_sizes(value: Any, path: Path, depth: int) -> Iterator[tuple[Path, int]]:
-    return ((way, int(array.shape[0])) for way, array in _arrays(value, path, depth) if len(array.shape) > 0)
-
-
 def _arrays(value: Any, path: Path, depth: int) -> Iterator[tuple[Path, Any]]:
     if getattr(value, "shape", None) is not None and hasattr(value, "dtype"):
         yield path, value
@@ -94,20 +99,17 @@ def _arrays(value: Any, path: Path, depth: int) -> Iterator[tuple[Path, Any]]:
     elif isinstance(value, list | tuple):
         parts = [("item", i, part) for i, part in enumerate(value)]
     else:
-        parts = [("attribute", key, part) for key, part in _attributes(value)]
+        parts = [("attribute", key, part) for key, part in attributes_of(value)]
     for how, key, part in parts[:_MOST_TENSORS]:
         yield from _arrays(part, (*path, (how, key)), depth + 1)
 
 
-def _attributes(value: Any) -> list[tuple[str, Any]]:
-    names = list(getattr(value, "__dict__", {})) or [
-        name for kind in type(value).__mro__ for name in _slot_names(getattr(kind, "__slots__", ()))
-    ]
+def attributes_of(value: Any) -> list[tuple[str, Any]]:
+    names = list(getattr(value, "__dict__", ()))
+    for kind in type(value).__mro__ if not names else ():
+        slots = getattr(kind, "__slots__", ())
+        names += (slots,) if isinstance(slots, str) else slots
     return [(name, getattr(value, name)) for name in names if hasattr(value, name)]
-
-
-def _slot_names(slots: Any) -> tuple[str, ...]:
-    return (slots,) if isinstance(slots, str) else tuple(slots)
 
 
 def _length(batch: Any) -> int:

@@ -47,7 +47,7 @@ class DeviceClock:
         self._random = random.Random(20260)  # our own: the script's random state is not ours to move
         self._free: list[_Sample] = []
         self._pending: deque[_Sample] = deque()
-        self._sample: _Sample | None = None
+        self.sample: _Sample | None = None  # the open one
         self._countdown = 1
         self.ready = False
         self._requests = self._index = 0
@@ -62,21 +62,16 @@ class DeviceClock:
         if self._iterating:
             self._iterating = False  # the wait for a new iterator and for its first batch is one wait
             return
-        if self._sample is not None:
-            if self._sample.loaderless:
+        if self.sample is not None:
+            if self.sample.loaderless:
                 self.drop()
             else:
-                self._finish()
+                self.finish()
         self._maybe_begin(loaderless=False)
-
-    def request_unseen(self) -> None:
-        """A batch is asked for in a step that is not looked at closely: it ends the sample of the one before."""
-        if self._sample is not None:
-            self._finish()
 
     def rests(self) -> None:
         """The steps that follow are only counted."""
-        if self._sample is not None and self._sample.loaderless:
+        if self.sample is not None and self.sample.loaderless:
             self.drop()
 
     def wakes(self, steps: int) -> None:
@@ -85,21 +80,17 @@ class DeviceClock:
         if self._loaderless and steps:
             self._maybe_begin(loaderless=True)
 
-    @property
-    def has_open_sample(self) -> bool:
-        return self._sample is not None
-
     def arrived(self) -> None:
-        if self._sample is not None:
+        if self.sample is not None:
             self._mark(ARRIVED, look=False)
 
     def backward_begins(self) -> None:
-        sample = self._sample
+        sample = self.sample
         if sample is not None and not sample.marked & 1 << BACKWARD_BEGINS:
             self._mark(BACKWARD_BEGINS, look=True)
 
     def backward_ends(self) -> None:
-        if self._sample is not None:
+        if self.sample is not None:
             self._mark(BACKWARD_ENDS, look=True)
 
     def iterator_made(self) -> None:
@@ -108,14 +99,14 @@ class DeviceClock:
     def optimizer_ends(self, resting: bool = False) -> None:
         """A step is over; `resting`: the next ones are likely only counted."""
         self._index += 1
-        sample = self._sample
+        sample = self.sample
         if sample is not None:
             self._mark(OPTIMIZER_ENDS, look=True)
         self._loaderless = self._requests == 0
         if self._loaderless:
             # Without a loader a sample runs from one optimizer step to the next.
             if sample is not None:
-                self._finish()
+                self.finish()
             if not resting:
                 self._maybe_begin(loaderless=True)
         self._requests = 0
@@ -132,9 +123,9 @@ class DeviceClock:
 
     def drop(self) -> None:
         """Give the open sample up: its step did not take the usual course."""
-        if self._sample is not None:
-            self._free.append(self._sample)
-            self._sample = None
+        if self.sample is not None:
+            self._free.append(self.sample)
+            self.sample = None
 
     def _maybe_begin(self, loaderless: bool) -> None:
         now = clock()
@@ -143,7 +134,10 @@ class DeviceClock:
         self._step_s += (min(step_s, 4 * self._step_s) - self._step_s) / 8 if self._step_s else step_s
         self._last_s = now
         self._countdown -= 1
-        if self._countdown > 0 or not self._is_ready():
+        if self._countdown > 0:
+            return
+        self.ready = self.ready or self._cuda.is_initialized()
+        if not self.ready:
             return
         self._harvest()
         period = min(_LONGEST_PERIOD, self._sample_every_s() / (self._step_s + 1e-9))
@@ -153,7 +147,7 @@ class DeviceClock:
         sample = self._free.pop() if self._free else _Sample(self._make_event)
         sample.index, sample.loaderless = self._index, loaderless
         sample.marked = sample.boundaries = sample.drained = 0
-        self._sample = sample
+        self.sample = sample
         self._taken += 1
         self._own_s += clock() - now
         self._mark(REQUEST, look=True)
@@ -163,14 +157,9 @@ class DeviceClock:
             return _SAMPLE_EVERY_S
         return max(_SAMPLE_EVERY_S, (self._cost_s + self._own_s) / self._taken / _BUDGET)
 
-    def _is_ready(self) -> bool:
-        if not self.ready:
-            self.ready = self._cuda.is_initialized()
-        return self.ready
-
     def _mark(self, which: int, look: bool) -> None:
         begun = clock()
-        sample = self._sample
+        sample = self.sample
         assert sample is not None
         if self.is_capturing():
             # An event recorded now would become part of the user's graph.
@@ -184,11 +173,12 @@ class DeviceClock:
         sample.marked |= 1 << which
         self._own_s += clock() - begun
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
+        """The open sample ends here: with the request of the next batch, also in a step that is only counted."""
         self._mark(END, look=False)
-        if self._sample is not None:
-            self._pending.append(self._sample)
-            self._sample = None
+        if self.sample is not None:
+            self._pending.append(self.sample)
+            self.sample = None
 
     def _harvest(self) -> None:
         """Write down the samples whose events the device has passed."""

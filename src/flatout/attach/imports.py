@@ -67,16 +67,13 @@ _watcher = _Watcher()
 def after_import(name: str, callback: Callback) -> None:
     """Call `callback(module)` once `name` is imported; at once if it already is."""
     module = sys.modules.get(name)
-    if module is not None and not _is_importing(module):
+    is_importing = getattr(getattr(module, "__spec__", None), "_initializing", False)
+    if module is not None and not is_importing:
         _quietly(callback, module)
         return
     _watcher.waiting.setdefault(name, []).append(callback)
     if _watcher not in sys.meta_path:
         sys.meta_path.insert(0, _watcher)
-
-
-def _is_importing(module: ModuleType) -> bool:
-    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
 
 
 def forget() -> None:

@@ -144,17 +144,6 @@ class Sites:
             self._output().text("site", {"id": site.number, "op": op, **place})
         return site
 
-    def note_narrow(self, site: Site) -> None:
-        """What is copied there, and what would hold it; the last note on a site counts."""
-        if site.narrow is not None:
-            seen = site.narrow
-            value = {"site": site.number, "bytes": seen.bytes, "kinds": list(seen.kinds.values())}
-            self._output().text("narrow", value)
-
-    def note_own_stream(self, site: Site) -> None:
-        """What is copied there does not wait its turn among the kernels."""
-        self._output().text("own_stream", {"site": site.number})
-
     def flush(self) -> None:
         """Bring the totals in the recording up to date."""
         for (op, _, _), site in self._by_line.items():

@@ -23,14 +23,14 @@ def read_torch_state(torch: Any, graph: GraphInspector) -> dict[str, object]:
         "anomaly_operations": graph.operations or None,
         "num_threads": torch.get_num_threads(),
         "default_dtype": str(torch.get_default_dtype()).removeprefix("torch."),
-        "compiled": graph.compiled or _compiled_frames() > 0,
-        "compiled_frames": _compiled_frames(),
+        "compiled": graph.compiled or _dynamo_count("frames") > 0,
+        "compiled_frames": _dynamo_count("frames"),
         "compile_s": _compile_s(),
-        "graph_breaks": _counter("graph_break"),
+        "graph_breaks": _dynamo_count("graph_break"),
         "grad_dtypes": _shares(graph.dtypes),
         # Of the convolutions that tensor cores can take, by layout; and of all convolutions and matrix products.
         "convolution_layouts": _shares(graph.convolutions.layouts),
-        "convolution_share": _share_of(graph.convolutions.seen, graph.convolutions.products),
+        "convolution_share": _shares({"": graph.convolutions.seen, "products": graph.convolutions.products}).get(""),
     }
     # Old and new names for TF32 may not be mixed in one process: reading is safe only through the old ones.
     for name, owner in (("matmul_allow_tf32", torch.backends.cuda.matmul), ("cudnn_allow_tf32", torch.backends.cudnn)):
@@ -67,14 +67,6 @@ def _shares(counts: dict[str, int]) -> dict[str, float]:
     return {name: round(count / total, 4) for name, count in counts.items()} if total else {}
 
 
-def _share_of(count: int, others: int) -> float | None:
-    return round(count / (count + others), 4) if count + others else None
-
-
-def _compiled_frames() -> int:
-    return sum(_dynamo_counters().get("frames", {}).values())
-
-
 def _compile_s() -> float | None:
     """Seconds spent compiling so far, as the compiler itself counts them."""
     spent = getattr(sys.modules.get("torch._dynamo.utils"), "calculate_time_spent", None)
@@ -84,14 +76,10 @@ def _compile_s() -> float | None:
         return None
 
 
-def _counter(name: str) -> int:
-    return sum(_dynamo_counters().get(name, {}).values())
-
-
-def _dynamo_counters() -> dict[str, dict[str, int]]:
+def _dynamo_count(name: str) -> int:
     # Looked up, never imported: torch._dynamo costs seconds.
-    utils = sys.modules.get("torch._dynamo.utils")
-    return dict(getattr(utils, "counters", {})) if utils is not None else {}
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
+    return sum(counters[name].values()) if name in counters else 0
 
 
 def read_rank() -> dict[str, int | None]:

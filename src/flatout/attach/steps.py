@@ -5,12 +5,15 @@ A step has a slot of its own in the recording; several short ones share one."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from . import wire
 from .recorder import Output
 from .tracer import clock
 from .wire import BACKWARD, DATA, FORWARD, H2D, OPTIMIZER, OTHER
+
+if TYPE_CHECKING:
+    from .phases import Phases
 
 _PACK = wire.packer("step").pack
 _SPAN = wire.packer("span").pack
@@ -18,23 +21,6 @@ _STEP = wire.KINDS["step"][0]
 _SPAN_KIND = wire.KINDS["span"][0]
 _UNKNOWN = wire.UNKNOWN_SAMPLES
 _SPAN_WORTH_A_MARK_S = 0.001
-
-
-class Steps(Protocol):
-    """What has been gathered on one or several steps."""
-
-    acc: list[float]
-    index: int
-    steps: int
-    samples: int
-    counted: bool
-    batches: int
-    backwards: int
-    syncs: int
-    copies: int
-    queue: int
-    own_s: float
-    owed: UnreportedCost
 
 
 class StepWriter:
@@ -55,8 +41,8 @@ class StepWriter:
         """The first step starts here."""
         self._end = now
 
-    def end_steps(self, now: float, steps: Steps, flags: int) -> None:
-        """Write what ends now: new steps, or the rest of the one written last."""
+    def end_steps(self, now: float, steps: Phases, flags: int) -> None:
+        """Write what was gathered and ends now: new steps, or the rest of the one written last."""
         acc = steps.acc
         counts: tuple[float, ...] = (
             steps.steps, steps.samples, steps.owed.pay(steps.own_s, steps.steps),
@@ -75,15 +61,13 @@ class StepWriter:
             _STEP, 0, 0, steps.index, int(self._start * 1e9), int((now - self._start) * 1e9), count,
             samples if steps.counted else _UNKNOWN, *acc[:11], int(own_s * 1e9), steps.queue, *rest, flags,
         )  # fmt: skip
-        output = self._output or self._first_output()
+        output = self._output
+        if output is None:
+            output = self._output = self._open_output()
         if self._place >= 0:
             self._place = output.put(self._place, body)
         else:
             self._place = output.append(body)
-
-    def _first_output(self) -> Output:
-        self._output = self._open_output()
-        return self._output
 
     def span(self, phase: int, since: float, now: float, site: int = -1) -> None:
         """Mark an evaluation, a checkpoint or the like on the timeline."""

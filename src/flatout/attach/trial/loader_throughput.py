@@ -15,7 +15,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
-from ..batch import Path, count_at, find_samples
+from ..batch import Path, count_again
 from ..patching import Patches
 
 # The first step is left out, as scripts do all kinds of things before it. An even number of others, for loaders that
@@ -56,15 +56,8 @@ class Source:
 
     def size_of(self, batch: Any, asked: int) -> float:
         """Samples in a batch, NaN where they cannot be told."""
-        try:
-            return count_at(self.path, batch) or math.nan
-        except Exception:
-            pass  # the first batch, or one that is built otherwise
-        try:
-            self.path, size = find_samples(batch, asked)
-            return size or math.nan
-        except Exception:
-            return math.nan  # a batch whose attributes raise when looked at
+        self.path, size = count_again(self.path, batch, asked)
+        return size or math.nan
 
 
 # The batches of one step, by where they come from.

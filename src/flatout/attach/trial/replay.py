@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from ..batch import attributes_of
 from ..patching import Patches
 
 # What a loader is known by, since some scripts build a new one every epoch, with a new dataset: the dataset's class and
@@ -121,12 +122,9 @@ class Replay:
             return type(value)(*(self._move(item, device) for item in value))
         if isinstance(value, list | tuple):
             return type(value)(self._move(item, device) for item in value)
-        names = list(getattr(value, "__dict__", ())) or [
-            n for n in getattr(value, "__slots__", ()) if hasattr(value, n)
-        ]
-        for name in names:
-            moved = self._move(getattr(value, name), device)
-            if moved is not getattr(value, name):
+        for name, part in attributes_of(value):
+            moved = self._move(part, device)
+            if moved is not part:
                 object.__setattr__(value, name, moved)
         return value
 

@@ -10,7 +10,7 @@ import functools
 import sys
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import PurePath
 from typing import Any
@@ -160,10 +160,14 @@ def _caches(dataset: Any) -> Iterator[tuple[str, str, Any]]:
             continue
         met.add(id(owner))
         yield from _of_classes(owner, met)
-        attributes = _attributes(owner)
+        attributes = stored_attributes(owner)
         yield from _of_attributes(name, owner, attributes)
         if depth < _DEEPEST:
-            around += [(f"{name}.{key}", value, depth + 1) for key, value in attributes if _is_users(value)]
+            around += [
+                (f"{name}.{key}", value, depth + 1)
+                for key, value in attributes
+                if _is_users_module(type(value).__module__)
+            ]
             around += [(name, value, depth + 1) for key, value in attributes if key == "dataset"]
 
 
@@ -173,12 +177,15 @@ def _of_attributes(name: str, owner: Any, attributes: list[tuple[str, Any]]) -> 
     misses = next((key for plain, key in numbers.items() if plain in _MISSES), None)
     if hits is not None and misses is not None:
         yield name, "counters", (object.__getattribute__(owner, "__dict__"), hits, misses)
-    for key, value in attributes:
-        whole = f"{name}.{key}"
-        if type(value) in (dict, OrderedDict) and any(word in whole.lower() for word in _CALLED_CACHE):
-            yield whole, "dict", value
+    yield from _among((f"{name}.{key}", value) for key, value in attributes)
+
+
+def _among(named: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, str, Any]]:
+    for name, value in named:
+        if type(value) in (dict, OrderedDict) and any(word in name.lower() for word in _CALLED_CACHE):
+            yield name, "dict", value
         elif isinstance(value, _WRAPPER):
-            yield whole, "lru_cache", value
+            yield name, "lru_cache", value
 
 
 def _of_classes(owner: Any, met: set[int]) -> Iterator[tuple[str, str, Any]]:
@@ -194,24 +201,16 @@ def _of_classes(owner: Any, met: set[int]) -> Iterator[tuple[str, str, Any]]:
         if module is None or id(module) in met:
             continue
         met.add(id(module))
-        for key, value in list(vars(module).items()):
-            if isinstance(value, _WRAPPER):
-                yield key, "lru_cache", value
-            elif type(value) in (dict, OrderedDict) and any(word in key.lower() for word in _CALLED_CACHE):
-                yield key, "dict", value
+        yield from _among(list(vars(module).items()))
 
 
-def _attributes(owner: Any) -> list[tuple[str, Any]]:
+def stored_attributes(owner: Any) -> list[tuple[str, Any]]:
     """As they are stored: a property would be code of the user's."""
     try:
         stored = object.__getattribute__(owner, "__dict__")
     except AttributeError:
         return []
     return [(key, value) for key, value in list(stored.items())[:_MOST_ATTRIBUTES] if isinstance(key, str)]
-
-
-def _is_users(value: Any) -> bool:
-    return _is_users_module(type(value).__module__)
 
 
 @functools.lru_cache(maxsize=512)

@@ -6,8 +6,8 @@ import os
 import stat
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
 from pathlib import PurePath
 from typing import Any
 
@@ -17,7 +17,7 @@ from ..context import Context
 from ..imports import after_import
 from ..patching import guard
 from ..recorder import Output
-from .caches import DatasetCaches
+from .caches import DatasetCaches, stored_attributes
 from .lines import SamplerWatch, WorkerSampler
 
 clock = time.perf_counter_ns
@@ -241,7 +241,6 @@ class FetchWatch(SamplerWatch):
 
 # How large the files are that a dataset names: a few of them are looked at, once.
 
-_MOST_ATTRIBUTES = 64
 _MOST_FILES = 6
 _MOST_ENTRIES = 64
 _DEEPEST = 3
@@ -250,21 +249,13 @@ _LONGEST = 4096
 
 def sample_file_sizes(dataset: Any) -> list[int]:
     """Bytes of some of the files in its lists of paths, or in the folders it names; empty where it names none."""
-    try:
-        stored = object.__getattribute__(dataset, "__dict__")
-    except AttributeError:
-        return []
-    values = list(stored.values())[:_MOST_ATTRIBUTES]
-    for value in values:
-        if type(value) in (list, tuple):
-            found = [size for path in _some(value) if (size := _size(path)) is not None]
-            if found:
-                return found
-    for value in values:
-        if _is_path(value):
-            found = [size for path in _inside(str(value)) if (size := _size(path)) is not None]
-            if found:
-                return found
+    values = [value for _, value in stored_attributes(dataset)]
+    lists = (_some(value) for value in values if type(value) in (list, tuple))
+    folders = (_inside(str(value)) for value in values if _is_path(value))
+    for paths in chain[Iterable[Any]](lists, folders):
+        found = [size for path in paths if (size := _size(path)) is not None]
+        if found:
+            return found
     return []
 
 

@@ -9,7 +9,7 @@ from threading import get_ident
 from typing import Any
 
 from .. import wire
-from ..batch import count_at, find_samples, tensor_bytes
+from ..batch import count_again, tensor_bytes
 from ..context import Context, Watcher
 from ..imports import after_import
 from ..patching import guard
@@ -143,8 +143,8 @@ class LoaderWatch(Watcher):
         tracer, device, trouble = self._tracer, self._device, self._trouble
 
         def next_counted(iterator: Any) -> Any:
-            if device is not None and device.has_open_sample:
-                guard(device.request_unseen, trouble)
+            if device is not None and device.sample is not None:
+                guard(device.finish, trouble)
             try:
                 return original(iterator)
             except BaseException:
@@ -168,23 +168,13 @@ class LoaderWatch(Watcher):
             self._trouble(error)
 
     def _count_samples(self, iterator: Any, batch: Any) -> int:
-        try:
-            return self._size(iterator, batch)
-        except Exception as error:
-            self._trouble(error)
-            return 0
-
-    def _size(self, iterator: Any, batch: Any) -> int:
         """The number of samples in a batch; where it was found is remembered with the iterator."""
         try:
-            return count_at(iterator._flatout_path, batch)
-        except Exception:
-            pass  # the first batch, or one that is built otherwise
-        try:
-            path, size = find_samples(batch, iterator._flatout_asked)
-            iterator._flatout_path = path
-            iterator._flatout_key = path[0][1] if len(path) == 1 and path[0][0] == "item" else _NO_KEY
-            self._weigh(iterator, batch)
+            path, size = count_again(iterator._flatout_path, batch, iterator._flatout_asked)
+            if path is not iterator._flatout_path or not path:
+                iterator._flatout_path = path
+                iterator._flatout_key = path[0][1] if len(path) == 1 and path[0][0] == "item" else _NO_KEY
+                self._weigh(iterator, batch)
             return size
         except Exception:
             return 0  # a batch whose attributes raise when looked at

@@ -217,7 +217,8 @@ class TransferWatch(Watcher):
                 site.stream_asked = True
                 cuda = self._torch.cuda
                 if cuda.is_initialized() and cuda.current_stream() != cuda.default_stream():
-                    self._sites.note_own_stream(site)
+                    # What is copied there does not wait its turn among the kernels.
+                    self._output().text("own_stream", {"site": site.number})
             # A smaller copy costs the same whatever its type.
             if size >= LARGE_BYTES and (site.narrow is None or site.count >= site.narrow.next_look):
                 self._look_at_values(site, source)
@@ -226,11 +227,12 @@ class TransferWatch(Watcher):
 
     def _look_at_values(self, site: Site, source: Any) -> None:
         """Now and then: would a narrower type do for what is copied here?"""
-        if site.narrow is None:
-            site.narrow = DtypeFit()
+        seen = site.narrow = site.narrow or DtypeFit()
         try:
-            if site.narrow.look(self._torch, source, site.count):
-                self._sites.note_narrow(site)
+            if seen.look(self._torch, source, site.count):
+                # The last note on a site counts.
+                value = {"site": site.number, "bytes": seen.bytes, "kinds": list(seen.kinds.values())}
+                self._output().text("narrow", value)
         except Exception:
             pass  # a tensor that does not let itself be read: nothing is learnt of it
 
