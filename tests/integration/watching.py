@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from flatout.store.recording import Recording
-from flatout.store.run import StoredRun, open_run
+from flatout.store.run import StoredRun
 
 SCRIPTS = Path(__file__).parent / "scripts"
 GPU_SCRIPTS = Path(__file__).parents[1] / "gpu" / "scripts"
@@ -57,7 +57,7 @@ class Watched(Ran):
 
     @property
     def stored(self) -> StoredRun:
-        return open_run(self.run_dir)
+        return StoredRun(self.run_dir)
 
     @property
     def trainings(self) -> list[Recording]:

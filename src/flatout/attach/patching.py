@@ -31,14 +31,12 @@ class Patches:
             wrapper = CMethodWrapper(current, wrapper)
         functools.update_wrapper(wrapper, current)
         setattr(wrapper, self._mark, True)
-        before = owner.__dict__.get(name, _INHERITED)
-        setattr(owner, name, wrapper)
-        self._made.append((owner, name, before, wrapper))
+        self.put(owner, name, wrapper)
 
-    def add(self, owner: Any, name: str, value: Any) -> None:
-        """Set an attribute of our own that the owner does not have."""
+    def put(self, owner: Any, name: str, value: Any) -> None:
+        """Set an attribute to this very value."""
+        self._made.append((owner, name, owner.__dict__.get(name, _INHERITED), value))
         setattr(owner, name, value)
-        self._made.append((owner, name, _INHERITED, value))
 
     def restore(self) -> None:
         """Undo all. Where someone else has wrapped ours since, theirs stays; ours then only passes through."""

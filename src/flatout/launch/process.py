@@ -92,15 +92,11 @@ def hold_end_signals() -> Iterator[None]:
     try:
         for number, handler in before.items():
             if handler is not signal.SIG_IGN:
-                signal.signal(number, _later)
+                signal.signal(number, lambda number, frame: None)
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _later(number: int, frame: FrameType | None) -> None:
-    return
 
 
 @dataclass(slots=True)

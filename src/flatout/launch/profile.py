@@ -26,7 +26,6 @@ _TABLE = "remedies"
 _TABLE_HEAD = re.compile(r"\s*\[([^\[\]]+)\]")
 _KEY = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|[\w-]+)(?:\s*\.\s*(?:"[^"]*"|'[^']*'|[\w-]+))*)\s*=""")
 _PART = re.compile(r"""\s*("[^"]*"|'[^']*'|[\w-]+)\s*(?:\.|$)""")
-_HEAD = "[remedies]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +129,11 @@ def _line_of(text: str, path: tuple[str, ...]) -> int | None:
             head = _parts(found.group(1))
             if head == path:
                 return number
-        elif (found := _KEY.match(line)) and (*head, *_parts(found.group(1))) == path[: len(head) + _count(found)]:
-            return number
+        elif found := _KEY.match(line):
+            key = (*head, *_parts(found.group(1)))
+            if key == path[: len(key)]:
+                return number
     return None
-
-
-def _count(key: re.Match[str]) -> int:
-    return len(_parts(key.group(1)))
 
 
 def _parts(dotted: str) -> tuple[str, ...]:
@@ -151,8 +148,7 @@ def profile_toml(
     values: Mapping[str, Any], comments: Sequence[str] = (), notes: Mapping[str, str] | None = None
 ) -> str:
     """`comments` stand above the table, `notes` behind the remedies they are about."""
-    lines = [f"# {comment}" for comment in comments]
-    lines.append(_HEAD)
+    lines = [*(f"# {comment}" for comment in comments), f"[{_TABLE}]"]
     for name, value in values.items():
         note = (notes or {}).get(name)
         lines.append(f"{name} = {_value(value)}" + (f"  # {note}" if note else ""))

@@ -42,7 +42,7 @@ def session(
     """
     wanted = read_profile(Path(profile_file) if profile_file is not None else None, remedies or {}).values
     told = AppliedRemedies()
-    applied = Applied(torch, wanted, _patches, imports.after_import, told.note)
+    applied = Applied(torch, wanted, Patches, imports.after_import, told.note)
     applied.apply()
     applied.tell()
     try:
@@ -56,7 +56,3 @@ def _in_english(value: Any) -> Any:
     if isinstance(found, Message):
         return english(found)
     return {name: _in_english(item) for name, item in found.items()} if isinstance(found, dict) else found
-
-
-def _patches(mark: str) -> Any:
-    return Patches(mark)

@@ -173,13 +173,8 @@ def find_run(name: str, root: Path | None = None) -> Path:
     raise FlatoutError(f"no single run {name!r}: {why}")
 
 
-def is_running(path: Path) -> bool:
-    """Is this run still being recorded? If its watcher ran on another host, we cannot know and say yes."""
-    return is_recorded(path, read_manifest(path))
-
-
 def is_recorded(path: Path, manifest: Manifest) -> bool:
-    """The same for one whose manifest has just been read."""
+    """Is this run still being recorded? If its watcher ran on another host, we cannot know and say yes."""
     if manifest.state != "running":
         return False
     if manifest.host not in (None, socket.gethostname()):
@@ -217,11 +212,12 @@ def prune(
     readable = 0
     for path in run_paths(root):
         try:
-            started_s, is_going_on = read_manifest(path).started_unix_s, is_running(path)
+            manifest = read_manifest(path)
         except FlatoutError:
             continue
         readable += 1
-        if readable <= (keep or 0) or is_going_on or (older_than_s is not None and now_s - started_s < older_than_s):
+        is_young = older_than_s is not None and now_s - manifest.started_unix_s < older_than_s
+        if readable <= (keep or 0) or is_young or is_recorded(path, manifest):
             continue
         shutil.rmtree(path, ignore_errors=True)
         if not path.exists():

@@ -45,7 +45,8 @@ class Manifest:
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Replace the manifest in `folder` at one stroke. Secrets are taken out here, whoever calls."""
-    _refuse_foreign(folder / NAME)
+    if (folder / NAME).exists():
+        _load(folder / NAME)  # never over one that we cannot read
     value = redact(encode(manifest, only_finite=False))
     value["argv"] = list(redact_argv(manifest.argv))
     write_json(folder / NAME, {"schema": SCHEMA, **value})
@@ -94,9 +95,3 @@ def _load(path: Path) -> dict[str, Any]:
             f"{path} has schema {found!r}, this flatout reads {SCHEMA}: open it with the flatout that wrote it"
         )
     return value
-
-
-def _refuse_foreign(path: Path) -> None:
-    """Never write over a manifest that we cannot read."""
-    if path.exists():
-        _load(path)

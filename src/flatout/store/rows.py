@@ -10,6 +10,7 @@ import os
 import struct
 import zlib
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,13 +80,8 @@ class RowWriter:
         else:
             # The place is not moved on: the next row writes over a torn one.
             self.dropped += 1
-            self._note_dropped()
-
-    def _note_dropped(self) -> None:
-        try:
-            os.pwrite(self._fd, struct.pack("<Q", self.dropped), _DROPPED_AT)
-        except OSError:
-            pass
+            with suppress(OSError):
+                os.pwrite(self._fd, struct.pack("<Q", self.dropped), _DROPPED_AT)
 
     def close(self) -> None:
         if self._fd < 0:

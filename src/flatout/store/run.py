@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from flatout.errors import FlatoutError
-from flatout.store.directory import SUMMARY, is_running, size_bytes
+from flatout.store.directory import SUMMARY, is_recorded, size_bytes
 from flatout.store.manifest import Manifest, read_manifest
 from flatout.store.recording import Header, Recording, read_recording
 from flatout.store.rows import Rows, read_rows
@@ -22,7 +22,8 @@ _LINES = ".lines.rec"
 class StoredRun:
     """The manifest, the recordings of all watched processes, and what was sampled beside them.
 
-    A file that cannot be read is left out and named in `unreadable`; the others are not affected.
+    Raises FlatoutError if there is no run at `path`, or one of a schema unknown here. A file that cannot be read is
+    left out and named in `unreadable`; the others are not affected.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -107,11 +108,7 @@ class StoredRun:
 
     @property
     def is_running(self) -> bool:
-        return is_running(self.path)
-
-    @property
-    def size_bytes(self) -> int:
-        return size_bytes(self.path)
+        return is_recorded(self.path, read_manifest(self.path))
 
 
 def _process(recording: Recording) -> tuple[object, ...]:
@@ -119,11 +116,6 @@ def _process(recording: Recording) -> tuple[object, ...]:
     facts = recording.facts
     pid = facts.get("pid") or recording.path.name.partition("-")[0]
     return facts.get("host"), str(pid), facts.get("start_ns")
-
-
-def open_run(path: Path | str) -> StoredRun:
-    """The run stored at `path`. Raises FlatoutError if there is none, or one of a schema unknown here."""
-    return StoredRun(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +149,7 @@ def run_line(path: Path) -> RunLine:
         id=manifest.id,
         path=str(path),
         state="finished" if manifest.state == "finished" else "running" if run.is_running else "broken",
-        size_bytes=run.size_bytes,
+        size_bytes=size_bytes(path),
         script=script_name(manifest.argv),
         argv=manifest.argv,
         started_unix_s=manifest.started_unix_s,

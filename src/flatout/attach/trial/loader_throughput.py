@@ -81,7 +81,7 @@ class LoaderThroughput:
 
     def install(self, module: Any, patches: Patches) -> None:
         """`module` is torch.utils.data.dataloader. After all others: a batch counts once it is what the script gets."""
-        patches.add(module._BaseDataLoaderIter, "_flatout_source", None)
+        patches.put(module._BaseDataLoaderIter, "_flatout_source", None)
         patches.replace(module.DataLoader, "__iter__", self._make_iter)
         for kind in (module._MultiProcessingDataLoaderIter, module._BaseDataLoaderIter):
             patches.replace(kind, "__next__", self._make_next)

@@ -39,10 +39,10 @@ class LoaderWatch(Watcher):
         patches = self._patches
         self._torchs = module._MultiProcessingDataLoaderIter
         # A default on the class: looking into an instance's __dict__ would slow all its attributes down for good.
-        patches.add(module._BaseDataLoaderIter, "_flatout_loader", 0)
-        patches.add(module._BaseDataLoaderIter, "_flatout_key", _NO_KEY)
-        patches.add(module._BaseDataLoaderIter, "_flatout_path", ())
-        patches.add(module._BaseDataLoaderIter, "_flatout_asked", 0)
+        patches.put(module._BaseDataLoaderIter, "_flatout_loader", 0)
+        patches.put(module._BaseDataLoaderIter, "_flatout_key", _NO_KEY)
+        patches.put(module._BaseDataLoaderIter, "_flatout_path", ())
+        patches.put(module._BaseDataLoaderIter, "_flatout_asked", 0)
         patches.replace(module.DataLoader, "__init__", self._make_init)
         patches.replace(module.DataLoader, "__iter__", self._make_iter)
         patches.replace(module._MultiProcessingDataLoaderIter, "__next__", lambda o: self._make_next(o, _queue_depth))

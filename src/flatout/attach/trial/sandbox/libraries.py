@@ -124,7 +124,7 @@ class Libraries:
             value = staticmethod(call)
         else:
             value = _method(original, call)
-        self._references.replace_late(owner, name, value)
+        self._references.replace(owner, name, value)
 
     def _redirect(self, row: Calls, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         way = row.way if isinstance(row.way, str) else row.way(kwargs, args)

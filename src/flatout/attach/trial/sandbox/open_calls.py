@@ -159,8 +159,8 @@ def contain_imports(overlay: Overlay, references: References) -> None:
     def get_data(self: Any, path: Any) -> bytes:
         return get(self, _find_path(overlay, path))
 
-    references.replace_late(SourceFileLoader, "set_data", set_data)
-    references.replace_late(SourceFileLoader, "get_data", get_data)
+    references.replace(SourceFileLoader, "set_data", set_data)
+    references.replace(SourceFileLoader, "get_data", get_data)
     find_code = as_builtin(open_code, lambda path: open_code(_find_path(overlay, path)), "io")
     references.replace(io, "open_code", find_code)
 

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
+from ...patching import Patches
+
 # Imports go by these: they are not the script's own reading and writing. Ours keep what they need of the system.
 _LEFT_ALONE = ("posix", "_io", "_frozen_importlib", "_frozen_importlib_external", "importlib", "zipimport")
 _SETS = ("supports_dir_fd", "supports_fd", "supports_follow_symlinks", "supports_effective_ids")
@@ -43,7 +45,8 @@ def as_builtin(original: Any, call: Callable[..., Any], module: str) -> Any:
 
 class References:
     def __init__(self) -> None:
-        self._undo: list[Callable[[], object]] = []
+        self._patches = Patches()
+        self._undo: list[Callable[[], object]] = []  # what is no attribute
         self._over = False
 
     def put(self, replacements: dict[str, Callable[..., Any]], opened: Callable[..., Any]) -> None:
@@ -62,21 +65,12 @@ class References:
             self._in_set(getattr(os, name), table)
 
     def replace(self, owner: Any, name: str, value: Any) -> None:
-        before = owner.__dict__[name]
-        setattr(owner, name, value)
-        self._undo.append(lambda: setattr(owner, name, before))
-
-    def replace_late(self, owner: Any, name: str, value: Any) -> None:
-        """The same for what may be inherited, and not after all was put back: a library can come late."""
-        if self._over:
-            return
-        if name in owner.__dict__:
-            self.replace(owner, name, value)
-        else:
-            setattr(owner, name, value)
-            self._undo.append(lambda: delattr(owner, name))
+        """Not after all was put back: a library can come late."""
+        if not self._over:
+            self._patches.put(owner, name, value)
 
     def restore(self) -> None:
+        self._patches.restore()
         for undo in reversed(self._undo):
             undo()
         self._undo.clear()

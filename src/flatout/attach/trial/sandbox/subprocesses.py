@@ -54,7 +54,7 @@ class Subprocesses:
                 return original(args, executables, *rest)
             return original(*given)
 
-        references.replace_late(subprocess, "_fork_exec", as_builtin(original, fork_exec, "subprocess"))
+        references.replace(subprocess, "_fork_exec", as_builtin(original, fork_exec, "subprocess"))
 
     def _folder(self, cwd: Any) -> Any:
         """A working directory that only the mirror has."""
