@@ -23,29 +23,13 @@ from flatout.attach.batch import PaddingInspector
 from flatout.attach.context import Context
 from flatout.attach.graph import GraphInspector
 from flatout.attach.patching import CMethodWrapper
-from flatout.attach.phases import Phases
+from flatout.attach.phases import Phases, StepWriter
+from flatout.attach.recorder import Output
 from flatout.attach.sites import Sites
-from flatout.attach.steps import StepWriter
 from flatout.attach.tracer import Tracer
 from flatout.attach.watch.transfers import TransferWatch
 
 BAR = 1.25
-
-
-class Unwritten:
-    """Stands for a recording."""
-
-    def append(self, body: bytes) -> int:
-        return 0
-
-    def put(self, place: int, body: bytes) -> int:
-        return 0
-
-    def text(self, what: str, value: object) -> None:
-        return
-
-    def close(self) -> None:
-        return
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +59,7 @@ class Copying:
 
     def __post_init__(self) -> None:
         self.pieces = [torch.zeros(4) for _ in range(self.copies)]
-        output = Unwritten()
+        output = Output()
         writer = StepWriter(lambda: output)
         phases, sites = Phases(writer), Sites(lambda: output)
         self.tracer = Tracer(phases.consume)

@@ -9,10 +9,9 @@ from typing import Any, Protocol
 from .device_clock import DeviceClock
 from .graph import GraphInspector
 from .patching import Patches
-from .phases import Phases
+from .phases import Phases, StepWriter
 from .recorder import Output
 from .sites import Sites
-from .steps import StepWriter
 from .tracer import Tracer
 
 _LINES_HZ = 12.0

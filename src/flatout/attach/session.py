@@ -19,11 +19,10 @@ from .context import Context
 from .device_clock import DeviceClock
 from .graph import GraphInspector
 from .patching import hide_from_compiler
-from .phases import Phases
+from .phases import Phases, StepWriter
 from .recorder import Output, Recorder, fact
 from .sites import Sites
 from .state import read_rank, read_torch_state
-from .steps import StepWriter
 from .tracer import NOBODY, Tracer, clock
 from .watch import make_watchers
 

@@ -10,10 +10,9 @@ import torch
 from flatout.attach.batch import PaddingInspector
 from flatout.attach.context import Context
 from flatout.attach.graph import GraphInspector
-from flatout.attach.phases import Phases
+from flatout.attach.phases import Phases, StepWriter
 from flatout.attach.recorder import Output
 from flatout.attach.sites import Sites
-from flatout.attach.steps import StepWriter
 from flatout.attach.tracer import Tracer
 
 

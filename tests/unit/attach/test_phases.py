@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flatout.attach import tracer as ev
-from flatout.attach.phases import PENDING, Phases
+from flatout.attach.phases import PENDING, Phases, StepWriter
 from flatout.attach.recorder import Recorder
-from flatout.attach.steps import StepWriter
 from flatout.attach.watch.lines import current_phase
 from flatout.attach.wire import BACKWARD, DATA, EVAL, FORWARD, GC, H2D, OPTIMIZER, OTHER, SYNC
 from flatout.store.recording import Recording, read_recording
