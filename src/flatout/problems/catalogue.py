@@ -57,11 +57,14 @@ class Problem:
     def found_in_run(self, run: Evidence) -> Iterator[Finding]:
         for found in self.in_run(run) if self.in_run is not None else ():
             gain = found.predicted_gain
+            level = found.severity or (None if gain is None else severity(gain))
+            if level is None:
+                continue
             yield Finding(
                 code=self.code,
                 family=self.family,
                 title=self.title,
-                severity=found.severity or ("medium" if gain is None else severity(gain)),
+                severity=level,
                 location=found.location,
                 evidence=found.evidence,
                 cause=found.cause,

@@ -5,15 +5,18 @@ Code, family, title and remedy are the problem's; the catalogue adds them.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Literal
+from typing import Any, Literal
 
 from flatout.records.message import Message, message
 from flatout.records.report import Gain, Location
 from flatout.records.source import Fix, Place, Related
+from flatout.source.code import call_path
 from flatout.source.flow.values import Value
+from flatout.source.training.loaders import Loader
 from flatout.source.training.regions import Region
 
 Severity = Literal["high", "medium", "low"]
@@ -21,13 +24,13 @@ Severity = Literal["high", "medium", "low"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundInRun:
-    """The severity follows from the gain where none is given; without either it is medium."""
+    """The severity follows from the gain where none is given; without either it is not worth a finding."""
 
-    location: Location | None
     evidence: dict[str, float | int | str]
     cause: Message
     change: Message | None
-    predicted_gain: Gain | None
+    location: Location | None = None
+    predicted_gain: Gain | None = None
     severity: Severity | None = None
     # Of this one, where others of its problem have none.
     remedy: str | None = None
@@ -50,6 +53,22 @@ class FoundInSource:
     loader_setting: str | None = None
     # Where the problem's own title would not fit.
     title: Message | None = None
+
+
+def found_in_step(region: Region, node: ast.AST, cause: Message, change: Message, **more: Any) -> FoundInSource:
+    """At a node that runs in every step, with the calls that lead to it."""
+    return FoundInSource(place=region.module.place(node), cause=cause, change=change, related=call_path(region), **more)
+
+
+def loader_is_here(loader: Loader, words: str = "related.its_loader") -> tuple[Related]:
+    return (Related(loader.place, message(words)),)
+
+
+def where_written(value: Value | None, here: Place, words: str) -> tuple[Place, tuple[Related, ...]]:
+    """Where a setting is written that takes effect `here`; and `here` beside it, if that is another place."""
+    if value is None or value.is_direct or value.place == here:
+        return here, ()
+    return value.place, (Related(here, message(words)),)
 
 
 def step_of(region: Region) -> Message:

@@ -9,10 +9,14 @@ from flatout.records.report import LineCost, Location
 _OWN = ("forward", "other")
 
 
+def lines_in(run: Evidence, *phases: str) -> list[LineCost]:
+    """The user's lines that were seen in these phases."""
+    return [line for line in run.all_lines or run.report.lines if line.phase in phases]
+
+
 def host_lines(run: Evidence) -> tuple[LineCost, ...]:
     """The user's lines between the passes and in the forward pass, the dearest first."""
-    lines = [line for line in run.all_lines or run.report.lines if line.phase in _OWN]
-    return tuple(sorted(lines, key=lambda line: -line.ms))
+    return tuple(sorted(lines_in(run, *_OWN), key=lambda line: -line.ms))
 
 
 def ms_at(run: Evidence, location: Location) -> float:

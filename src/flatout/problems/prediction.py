@@ -17,7 +17,6 @@ _CAUTIOUS = 0.75
 # The device is now and then found empty in the best of runs; below this it is never short of work.
 _NEVER_DRAINED = 0.02
 _NOTICED = 1.005
-_FINDS_ITSELF = ("loader.workers", "auto", "applied")
 
 
 def by_removing(run: Evidence, removed_ms: float, method: Message, floor_ms: float = 0.0) -> Gain | None:
@@ -44,13 +43,11 @@ def without_waiting_ms(run: Evidence) -> float:
     """A step that never waits for a batch: the computing side alone, which then binds."""
     rest_ms = run.step_ms - run.phase("data").ms
     busy_ms = run.device_busy_ms
-    # The host prepares the next step while the device computes: the slower of the two sets the pace.
-    return max(rest_ms - _hidden_wait_ms(run), busy_ms) if busy_ms is not None else rest_ms
-
-
-def _hidden_wait_ms(run: Evidence) -> float:
-    """Host time of a step spent waiting for the device: it shrinks when the device is done sooner, never below it."""
-    return run.phase("sync").ms if run.on_gpu else 0.0
+    if busy_ms is None:
+        return rest_ms
+    # The host prepares the next step while the device computes: the slower of the two sets the pace. What it waits for
+    # the device shrinks when that is done sooner.
+    return max(rest_ms - (run.phase("sync").ms if run.on_gpu else 0.0), busy_ms)
 
 
 def processors_floor_ms(run: Evidence, spared_ms: float = 0.0) -> float:

@@ -11,9 +11,12 @@ from flatout.source.loops import enclosing_loops
 from flatout.source.syntax.module import Function, own_nodes
 from flatout.source.syntax.nodes import (
     MAX_HOPS,
+    argument,
     called_name,
     dotted_name,
+    is_call,
     last_name,
+    walk_body,
     walk_scope,
 )
 from flatout.source.training.loaders import Loader, loader_setting
@@ -45,13 +48,13 @@ def known_workers(loader: Loader, code: Code) -> int | None:
         return 0
     if given.value is not None:
         return given.value.value if isinstance(given.value.value, int) else None
-    node = next((keyword.value for keyword in loader.call.keywords if keyword.arg == "num_workers"), None)
+    node = argument(loader.call, "num_workers")
     return 1 if node is not None and counts_processors(node) else None
 
 
 def counts_processors(node: ast.expr) -> bool:
     """`os.cpu_count()`, or an expression with it."""
-    return any(isinstance(call, ast.Call) and called_name(call) == "cpu_count" for call in ast.walk(node))
+    return any(is_call(call, "cpu_count") for call in ast.walk(node))
 
 
 def find_loops_over(loader: Loader, code: Code) -> Iterator[tuple[Loop, Function]]:
@@ -64,7 +67,7 @@ def find_loops_over(loader: Loader, code: Code) -> Iterator[tuple[Loop, Function
 
 def _iterates_over(over: ast.expr, function: Function, loader: Loader, code: Code) -> bool:
     """Does a loop over this iterate over the loader? If its names cannot be followed, by how they are called."""
-    if isinstance(over, ast.Call) and called_name(over) == "range":
+    if is_call(over, "range"):
         return False
     names = [node for node in ast.walk(over) if isinstance(node, ast.Name | ast.Attribute) and dotted_name(node)]
     made = {id(call) for node in names for call in _loaders_of(dotted_name(node), function, code, 0, set())}
@@ -138,8 +141,8 @@ def _innermost_around(node: ast.AST, function: Function, code: Code, depth: int)
 def _makes_loader(around: tuple[Loop, Function], loader: Loader, code: Code) -> bool:
     """Is the loader made in the body of this loop, or by what that calls?"""
     loop, function = around
-    nodes = [child for part in loop.body for child in walk_scope(part)]
-    if any(isinstance(node, ast.Call) and called_name(node) == "DataLoader" for node in nodes):
+    nodes = list(walk_body(loop.body))
+    if any(is_call(node, "DataLoader") for node in nodes):
         return True  # this one, or another in its place
     waiting = [(call, function) for call in nodes if isinstance(call, ast.Call)]
     seen: set[int] = set()

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Literal
 
 from flatout.source.code import Code
-from flatout.source.syntax.module import Function
+from flatout.source.syntax.module import Function, parse_text
 from flatout.source.syntax.nodes import (
     DEFINITIONS,
     LOOPS,
@@ -60,38 +60,15 @@ class TextLoop:
         return self.first <= line <= self.last
 
 
-@dataclass(frozen=True, slots=True)
-class TextFunction:
-    name: str
-    first: int
-    last: int
-
-
 @lru_cache(maxsize=64)
 def find_text_loops(text: str) -> tuple[TextLoop, ...]:
     """All loops and comprehensions of a file, outer before inner; none if it is not Python."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError):
-        return ()
+    tree = parse_text(text).tree
     defined = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
     imported = {
         name.asname or name.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for name in node.names
     }
     return tuple(_loop(node, defined, defined | imported) for node in ast.walk(tree) if _is_loop(node))
-
-
-@lru_cache(maxsize=64)
-def find_text_functions(text: str) -> tuple[TextFunction, ...]:
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError):
-        return ()
-    return tuple(
-        TextFunction(node.name, node.lineno, node.end_lineno or node.lineno)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    )
 
 
 def _is_loop(node: ast.AST) -> bool:

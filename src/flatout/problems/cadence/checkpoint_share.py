@@ -49,8 +49,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         return
     times = interval_factor(run, ms)
     gain = gain_if_rarer(run, ms, times, "checkpoints")
-    if gain is None:
-        return
     worst = max(sites, key=lambda site: site.total_s)
     period = run.report.run.steps / max(1, worst.count)
     yield FoundInRun(

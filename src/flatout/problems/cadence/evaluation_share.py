@@ -54,8 +54,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         return
     times = interval_factor(run, ms, _MOST_TIMES)
     gain = gain_if_rarer(run, ms, times, "evaluation")
-    if gain is None:
-        return
     all_ms, period = pause_ms(run, "eval"), run.report.run.steps / often
     each_s = 1e-3 * all_ms * steady_steps(run) / run.evaluations.count
     yield FoundInRun(

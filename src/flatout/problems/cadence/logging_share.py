@@ -58,8 +58,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         return
     times = interval_factor(run, ms)
     gain = gain_if_rarer(run, ms, times, "logging")
-    if gain is None:
-        return
     worst = max(sites, key=lambda site: site.total_s)
     per_step = count / max(1, run.report.run.steps)
     yield FoundInRun(

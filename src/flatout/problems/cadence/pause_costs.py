@@ -4,10 +4,8 @@ if they came less often, or if an evaluation were fed better. Shared by the prob
 
 from __future__ import annotations
 
-import ast
 import math
 import re
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,7 +16,8 @@ from flatout.problems.prediction import by_step, device_work_ms
 from flatout.records.evidence import Evidence, LoaderUse
 from flatout.records.message import message
 from flatout.records.report import Gain, Location, PauseSite
-from flatout.source.syntax.nodes import DEFINITIONS, called_name, children
+from flatout.source.syntax.module import parse_text
+from flatout.source.syntax.nodes import called_name
 
 Pause = Literal["evaluation", "checkpoints", "logging", "progress"]
 # A pause that takes this share of the run is not worth a thought.
@@ -84,34 +83,19 @@ def steady_steps(run: Evidence) -> int:
 @lru_cache(maxsize=64)
 def exclusive_helpers(text: str, function: str) -> frozenset[str]:
     """Functions that this one calls, itself or through others, and nothing else in the file does."""
-    try:
-        callers = _callers(ast.parse(text))
-    except (SyntaxError, ValueError, RecursionError):
-        return frozenset()
+    functions = parse_text(text).functions
+    defined = {made.name for made in functions if made.definition is not None}
+    # From which functions each is called; the file's own body is one of them.
+    callers: dict[str, set[str]] = {name: set() for name in defined}
+    for made in functions:
+        for call in made.calls:
+            callers.get(called_name(call), set()).add(made.name)
     serving = {function}
     while True:
-        more = {name for name, by in callers.items() if by <= serving} - serving
+        more = {name for name, by in callers.items() if by and by <= serving} - serving
         if not more:
             return frozenset(serving - {function})
         serving |= more
-
-
-def _callers(tree: ast.Module) -> dict[str, set[str]]:
-    """Of every function of the file that is called in it: from which functions; "" is the file's own body."""
-    defined: set[str] = set()
-    calls: dict[str, set[str]] = defaultdict(set)
-    stack: list[tuple[ast.AST, str]] = [(tree, "")]
-    while stack:
-        node, inside = stack.pop()
-        for child in children(node):
-            if isinstance(child, ast.Call):
-                calls[called_name(child)].add(inside)
-            if isinstance(child, DEFINITIONS) and not isinstance(child, ast.ClassDef | ast.Lambda):
-                defined.add(child.name)
-                stack.append((child, child.name))
-            else:
-                stack.append((child, inside))
-    return {name: by for name, by in calls.items() if name in defined}
 
 
 # Which output is a progress display and which a log: told by the text of the line.

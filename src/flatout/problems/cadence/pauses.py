@@ -18,6 +18,7 @@ from flatout.source.syntax.nodes import (
     dotted_name,
     has_decorator,
     short_text,
+    walk_body,
     walk_scope,
 )
 from flatout.source.training.cadence import find_frequent_nodes, runs_each_step
@@ -169,7 +170,7 @@ def _calls_evaluation(call: ast.Call, function: Function, code: Code) -> bool:
     for callee in code.project.resolve(call, function):
         if callee.definition is None or not is_evaluation(callee.name):
             continue
-        loops = [node for part in callee.node.body for node in walk_scope(part) if isinstance(node, ast.For)]
+        loops = [node for node in walk_body(callee.node.body) if isinstance(node, ast.For)]
         if any(_goes_over_data(loop) for loop in loops) and _is_without_gradients(callee):
             return True
     return False
@@ -182,7 +183,7 @@ def _is_evaluation_loop(loop: ast.For) -> bool:
 
 def _goes_over_data(loop: ast.For) -> bool:
     """Does it iterate over a whole loader, without leaving after a few batches?"""
-    leaves = any(isinstance(node, ast.Break | ast.Return) for part in loop.body for node in walk_scope(part))
+    leaves = any(isinstance(node, ast.Break | ast.Return) for node in walk_body(loop.body))
     return not leaves and any(_LOADER.search(name) for name in all_names_in(loop.iter))
 
 

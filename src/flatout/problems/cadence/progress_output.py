@@ -57,8 +57,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         return
     times = interval_factor(run, ms)
     gain = gain_if_rarer(run, ms, times, "progress")
-    if gain is None:
-        return
     worst = max(costs, key=lambda place: costs[place])
     kind = "bar" if any(bar.location == worst for bar in bars) else "print"
     yield FoundInRun(

@@ -67,7 +67,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         return
     yield FoundInRun(
         severity="medium",
-        location=None,
         evidence={
             "channels_first_share": round(first, 3),
             "convolution_share": round(float(share), 3),

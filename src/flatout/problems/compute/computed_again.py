@@ -54,7 +54,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if gain is None or gain.mid <= 1.0:
         return
     yield FoundInRun(
-        location=None,
         evidence={
             "calls_per_step": round(calls, 2),
             "forward_ms_per_step": round(host_ms, 2),

@@ -58,7 +58,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     switch = "torch.use_deterministic_algorithms(True)" if everything else "torch.backends.cudnn.deterministic = True"
     yield FoundInRun(
         severity="medium" if is_gpu_bound(run) else "low",
-        location=None,
         evidence={
             "cudnn_deterministic": str(cudnn),
             "deterministic_algorithms": str(everything),

@@ -65,10 +65,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if (float32_share(run) or 0.0) < _MOSTLY:
         return
     gain = _gain(run)
-    if gain is None:
-        return
     yield FoundInRun(
-        location=None,
         evidence={
             "matmul_precision": "highest",
             "float32_share": round(float32_share(run) or 0.0, 3),

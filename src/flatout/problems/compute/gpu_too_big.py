@@ -44,7 +44,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     times = 2 if gpu.sm_active > _SMALL / 2 else 4
     gain = _gain(gpu.sm_active, times)
     yield FoundInRun(
-        location=None,
         evidence={
             "sm_active": round(gpu.sm_active, 3),
             "util_percent": round(gpu.util_mean or 0.0, 1),

@@ -70,10 +70,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if (float32_share(run) or 0.0) < _MOSTLY or run.live_torch.get("default_dtype") not in (None, "float32"):
         return
     gain = _gain(run, gpu.tensor_active or 0.0)
-    if gain is None:
-        return
     yield FoundInRun(
-        location=None,
         evidence={
             "float32_share": round(float32_share(run) or 0.0, 3),
             "tensor_active": round(gpu.tensor_active or 0.0, 3),

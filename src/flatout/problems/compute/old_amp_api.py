@@ -25,7 +25,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flatout.problems.found import FoundInSource
 from flatout.records.message import Message, message, verbatim
@@ -33,8 +33,8 @@ from flatout.records.source import Edit, Fix, Related
 from flatout.source.code import Code
 from flatout.source.project.project import Project
 from flatout.source.syntax.edits import add_keyword, replace_node
-from flatout.source.syntax.module import Module
-from flatout.source.syntax.nodes import argument, children, dotted_name
+from flatout.source.syntax.module import Import, Module, imported_name
+from flatout.source.syntax.nodes import argument, dotted_name
 
 CODE = "CO511"
 _OTHER_TYPE = re.compile(r"bfloat16|bf16|set_autocast|get_autocast")
@@ -78,17 +78,6 @@ class OldAmp:
     edits: tuple[Edit, ...] | None
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
-    """A module that may have old names, with the parents of its nodes by their ids."""
-
-    module: Module
-    project: Project
-    parents: dict[int, ast.AST]
-    # Somebody asks a scaler for its class, so it has to stay what it is.
-    is_scaler_asked: bool
-
-
 def find_old_amp(project: Project) -> Iterator[OldAmp]:
     is_asked = any(
         _ASKED.search(mentioning.text)
@@ -97,74 +86,61 @@ def find_old_amp(project: Project) -> Iterator[OldAmp]:
     )
     for module in project.modules:
         if "cuda.amp" in module.text or "cpu.amp" in module.text or "import amp" in module.text:
-            nodes = list(ast.walk(module.tree))
-            parents = {id(child): node for node in nodes for child in children(node)}
-            yield from _in_file(_File(module, project, parents, is_asked), nodes)
+            yield from _in_file(module, project, is_asked)
 
 
-def _in_file(file: _File, nodes: list[ast.AST]) -> Iterator[OldAmp]:
-    module, parents = file.module, file.parents
+def _in_file(module: Module, project: Project, is_scaler_asked: bool) -> Iterator[OldAmp]:
+    """`is_scaler_asked`: somebody asks a scaler for its class, so it has to stay what it is."""
+    nodes = list(ast.walk(module.tree))
     statements = [inner for inner in nodes if isinstance(inner, ast.Import | ast.ImportFrom) and _brings_old(inner)]
     brings = {name: statement for statement in statements for name in _names_of(statement)}
     served: dict[int, list[ast.expr]] = {}
     for chain in nodes:
-        if not isinstance(chain, ast.Name | ast.Attribute) or not _is_chain(chain, parents):
+        # The whole of a chain of names, not the part before one of its dots.
+        if not isinstance(chain, ast.Name | ast.Attribute) or not dotted_name(chain):
+            continue
+        if isinstance(module.parents.get(id(chain)), ast.Attribute):
             continue
         statement = brings.get(dotted_name(chain).split(".")[0])
         if statement is not None:
             served.setdefault(id(statement), []).append(chain)
-        elif _OLD.match(_full(chain, module)) and not _is_fallback(chain, parents):
-            use = _use(chain, module, parents)
-            if use is not None:
-                is_stuck = not _has_torch(module) or (use.name == "GradScaler" and file.is_scaler_asked)
-                yield OldAmp(module, use.call or chain, (use,), None if is_stuck else _rewrite(use, "torch.amp"))
+        elif (use := _use(chain, module)) is not None and not _is_fallback(chain, module):
+            is_stuck = module.imports.get("torch") != Import("torch", None) or (
+                use.name == "GradScaler" and is_scaler_asked
+            )
+            yield OldAmp(module, use.call or chain, (use,), None if is_stuck else _rewrite(use, "torch.amp"))
     for statement in statements:
-        if not _is_fallback(statement, parents):
-            yield _of_import(statement, served.get(id(statement), []), file)
+        if not _is_fallback(statement, module):
+            old = _of_import(statement, served.get(id(statement), []), module, project)
+            is_stuck = is_scaler_asked and any(use.name == "GradScaler" for use in old.uses)
+            yield replace(old, edits=None) if is_stuck else old
 
 
-def _of_import(statement: ast.Import | ast.ImportFrom, chains: list[ast.expr], file: _File) -> OldAmp:
-    module, parents = file.module, file.parents
-    known = [_use(chain, module, parents) for chain in chains]
+def _of_import(
+    statement: ast.Import | ast.ImportFrom, chains: list[ast.expr], module: Module, project: Project
+) -> OldAmp:
+    known = [_use(chain, module) for chain in chains]
     uses = tuple(use for use in known if use is not None)
     renamed = _import_edit(statement, module)
     # Names in annotations mean the new class as well as the old one; anything else may depend on which it is.
-    is_clear = renamed is not None and all(
-        use is not None or _is_annotation(chain, parents) for chain, use in zip(chains, known, strict=True)
-    )
-    if file.is_scaler_asked and any(use.name == "GradScaler" for use in uses):
-        is_clear = False
-    if not is_clear or any(_is_rebound(name, statement, module, file.project) for name in _names_of(statement)):
+    is_clear = all(use is not None or _is_annotation(chain, module) for chain, use in zip(chains, known, strict=True))
+    rewritten = [_rewrite(use, None) for use in uses]
+    if (
+        renamed is None
+        or not is_clear
+        or None in rewritten
+        or any(_is_rebound(name, statement, module, project) for name in _names_of(statement))
+    ):
         return OldAmp(module, statement, uses, None)
-    edits = [renamed]
-    for use in uses:
-        more = _rewrite(use, None)
-        if more is None:
-            return OldAmp(module, statement, uses, None)
-        edits += more
-    return OldAmp(module, statement, uses, tuple(edit for edit in edits if edit is not None))
+    return OldAmp(module, statement, uses, (renamed, *(edit for edits in rewritten for edit in edits or ())))
 
 
-def _is_chain(node: ast.expr, parents: dict[int, ast.AST]) -> bool:
-    """The whole of a chain of names, not the part before one of its dots."""
-    return not isinstance(parents.get(id(node)), ast.Attribute) and bool(dotted_name(node))
-
-
-def _full(chain: ast.expr, module: Module) -> str:
-    first, _, rest = dotted_name(chain).partition(".")
-    brought = module.imports.get(first)
-    if brought is None:
-        return ""
-    head = brought.module if brought.attribute is None else f"{brought.module}.{brought.attribute}"
-    return f"{head}.{rest}" if rest else head
-
-
-def _use(chain: ast.expr, module: Module, parents: dict[int, ast.AST]) -> Use | None:
+def _use(chain: ast.expr, module: Module) -> Use | None:
     """A call of an old name, or its use as a decorator; None for whatever else is done with it."""
-    found = _OLD.match(_full(chain, module))
+    found = _OLD.match(imported_name(chain, module))
     if found is None:
         return None
-    parent = parents.get(id(chain))
+    parent = module.parents.get(id(chain))
     if isinstance(parent, ast.Call) and parent.func is chain:
         return Use(module, chain, found[1], found[2], parent)
     is_decorator = isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef) and chain in parent.decorator_list
@@ -174,20 +150,16 @@ def _use(chain: ast.expr, module: Module, parents: dict[int, ast.AST]) -> Use | 
 # Imports.
 
 
-def _names_of(statement: ast.Import | ast.ImportFrom) -> list[str]:
-    return [alias.asname or alias.name for alias in statement.names]
-
-
 def _brings_old(statement: ast.Import | ast.ImportFrom) -> bool:
     """`from torch.cuda.amp import autocast`, `from torch.cuda import amp`, `import torch.cuda.amp as amp`."""
     if isinstance(statement, ast.Import):
         return any(_OLD_MODULE.match(alias.name) and alias.asname for alias in statement.names)
-    if statement.level:
-        return False
-    base = statement.module or ""
-    return any(
-        _OLD.match(f"{base}.{alias.name}") or _OLD_MODULE.match(f"{base}.{alias.name}") for alias in statement.names
-    )
+    names = [f"{statement.module}.{alias.name}" for alias in statement.names]
+    return not statement.level and any(_OLD.match(name) or _OLD_MODULE.match(name) for name in names)
+
+
+def _names_of(statement: ast.Import | ast.ImportFrom) -> list[str]:
+    return [alias.asname or alias.name for alias in statement.names]
 
 
 def _import_edit(statement: ast.Import | ast.ImportFrom, module: Module) -> Edit | None:
@@ -231,11 +203,6 @@ def _is_rebound(name: str, statement: ast.stmt, module: Module, project: Project
         and brought.module.split(".")[-1] == ending
         for other in project.mentioning(name)
     )
-
-
-def _has_torch(module: Module) -> bool:
-    brought = module.imports.get("torch")
-    return brought is not None and brought.module == "torch" and brought.attribute is None
 
 
 # Calls.
@@ -292,20 +259,18 @@ def _between(module: Module, before: ast.AST, other: ast.AST) -> str:
 # Where it stands.
 
 
-def _is_annotation(node: ast.AST, parents: dict[int, ast.AST]) -> bool:
-    below, above = node, parents.get(id(node))
-    while isinstance(above, ast.expr) and not isinstance(above, ast.Call | ast.Lambda):
-        below, above = above, parents.get(id(above))
-    if not isinstance(above, _TYPES):
-        return False
-    return below in (getattr(above, "annotation", None), getattr(above, "returns", None))
+def _is_annotation(node: ast.AST, module: Module) -> bool:
+    for above, below in module.ancestors(node):
+        if isinstance(above, _TYPES):
+            return below in (getattr(above, "annotation", None), getattr(above, "returns", None))
+        if not isinstance(above, ast.expr) or isinstance(above, ast.Call | ast.Lambda):
+            break
+    return False
 
 
-def _is_fallback(node: ast.AST, parents: dict[int, ast.AST]) -> bool:
+def _is_fallback(node: ast.AST, module: Module) -> bool:
     """Chosen by the version of torch, or tried first or last: the file knows of both."""
-    inner: ast.AST | None = node
-    while inner is not None:
-        above = parents.get(id(inner))
+    for above, _ in module.ancestors(node):
         if isinstance(above, ast.If | ast.IfExp) and _VERSION.search(ast.unparse(above.test)):
             return True
         if isinstance(above, ast.ExceptHandler):
@@ -314,7 +279,6 @@ def _is_fallback(node: ast.AST, parents: dict[int, ast.AST]) -> bool:
             caught = [ast.unparse(handler.type) if handler.type is not None else "" for handler in above.handlers]
             if any(_MISSING.search(name) for name in caught):
                 return True
-        inner = above
     return False
 
 

@@ -40,7 +40,7 @@ from flatout.source.code import Code
 from flatout.source.flow.guards import is_evaluation
 from flatout.source.flow.values import Value
 from flatout.source.syntax.module import Function, Module, own_nodes
-from flatout.source.syntax.nodes import argument, called_name, dotted_name
+from flatout.source.syntax.nodes import argument, called_name, dotted_name, is_call
 from flatout.source.training.jobs import nearby_modules
 
 CODE = "CO507"
@@ -63,8 +63,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if any(_LEAVES_IT_OUT.search(text) for text in run.files.values()):
         return
     gain = _gain(run, padding)
-    if gain is None:
-        return
     use = run.training_loader
     yield FoundInRun(
         location=None if use is None else use.made_at,
@@ -195,7 +193,7 @@ def _fill(node: ast.AST) -> ast.expr | None:
         for side, other in ((node.left, node.right), (node.right, node.left)):
             if isinstance(side, ast.List) and len(side.elts) == 1:
                 return _padded_length(other)
-    if isinstance(node, ast.Call) and called_name(node) == "pad" and len(node.args) >= 2:
+    if is_call(node, "pad") and len(node.args) >= 2:
         found = (_padded_length(part) for part in ast.walk(node.args[1]))
         return next((length for length in found if length is not None), None)
     return None

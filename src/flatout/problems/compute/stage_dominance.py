@@ -46,7 +46,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     second = sorted(stages, key=lambda stage: -(stage.share or 0.0))[1]
     yield FoundInRun(
         severity="low",
-        location=None,
         evidence={
             "stage": top.name,
             "module": top.module,
@@ -68,7 +67,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             next_ms=second.ms,
         ),
         change=message("co508.change", stage=top.name, gain=top.if_twice or 1.0),
-        predicted_gain=None,
     )
 
 

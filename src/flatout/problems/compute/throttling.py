@@ -42,7 +42,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     gain = _gain(run, worst)
     reasons = sorted((name for name in worst.throttled if name != _POWER_CAP), key=lambda name: -worst.throttled[name])
     yield FoundInRun(
-        location=None,
         evidence={
             "gpu": worst.gpu,
             "reasons": ", ".join(reasons),
@@ -63,6 +62,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         ),
         change=message("co504.change_cooling" if _HOT.intersection(reasons) else "co504.change_power"),
         predicted_gain=gain,
+        severity=None if gain is not None else "medium",
     )
 
 

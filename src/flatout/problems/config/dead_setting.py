@@ -25,7 +25,6 @@ When it is fine: the setting is kept for old command lines; then say so in its h
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 
@@ -36,7 +35,7 @@ from flatout.records.message import message, verbatim
 from flatout.records.source import Place, Related
 from flatout.source.code import Code
 from flatout.source.syntax.config_files import UncertainConfig, parse_config
-from flatout.source.syntax.nodes import called_name, dotted_name
+from flatout.source.syntax.nodes import dotted_name, is_call
 from flatout.source.training.job_settings import DeclaredSetting, JobSettings
 
 CODE = "CF803"
@@ -110,7 +109,7 @@ def _step_of_every_batch(group: JobSettings) -> Place | None:
     for region in group.training.regions:
         for point in region.main_path() if id(region.module) in ours else ():
             call = point.node
-            if isinstance(call, ast.Call) and called_name(call) == "step" and _STEPPING.search(dotted_name(call.func)):
+            if is_call(call, "step") and _STEPPING.search(dotted_name(call.func)):
                 return region.module.place(call)
     return None
 

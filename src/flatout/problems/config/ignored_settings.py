@@ -13,7 +13,7 @@ from flatout.source.flow.values import Values
 from flatout.source.project.settings import is_settings_name
 from flatout.source.syntax.config_files import torch_setting
 from flatout.source.syntax.module import Function
-from flatout.source.syntax.nodes import argument, called_name
+from flatout.source.syntax.nodes import argument, is_call
 from flatout.source.training.job_settings import DeclaredSetting, JobSettings
 from flatout.source.training.loaders import Loader, Setting, accepts_setting, loader_argument, loader_setting
 
@@ -156,7 +156,7 @@ def _ignored_parameter(name: str, loader: Loader, state: Setting, values: Values
 def _is_loaded(name: str, function: Function) -> bool:
     return any(
         (isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load))
-        or (isinstance(node, ast.Call) and called_name(node) in ("locals", "vars"))
+        or (is_call(node, "locals", "vars"))
         for node in ast.walk(function.node)
     )
 

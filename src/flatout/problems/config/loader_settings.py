@@ -153,7 +153,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         handed = ", ".join(f"{missed.name}={missed.handed or '…'}" for missed in ignored.missed)
         costs = any(missed.name in ("num_workers", "pin_memory") and not missed.is_cheaper for missed in ignored.missed)
         yield FoundInSource(
-            place=ignored.loader.function.module.place(ignored.loader.call),
+            place=ignored.loader.place,
             cause=join_words([_missed_words(missed) for missed in ignored.missed]),
             change=message("cf801.source_change", values=handed),
             loader_setting=ignored.missed[0].name,
@@ -183,7 +183,7 @@ def _both_places(ignored: IgnoredSettings) -> Iterator[Related]:
             setting = declared.written if declared.value is None else known
             yield Related(declared.place, message("related.set_here", setting=setting))
     for other in ignored.alike:
-        yield Related(other.function.module.place(other.call), message("related.same_number"))
+        yield Related(other.place, message("related.same_number"))
 
 
 def _fix(ignored: IgnoredSettings) -> Fix | None:

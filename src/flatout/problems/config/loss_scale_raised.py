@@ -36,7 +36,7 @@ from flatout.records.source import Place
 from flatout.source.code import Code
 from flatout.source.flow.values import Values
 from flatout.source.syntax.module import Function, Module, own_nodes
-from flatout.source.syntax.nodes import argument, called_name, short_text, walk_scope
+from flatout.source.syntax.nodes import argument, called_name, is_call, short_text, walk_scope
 
 CODE = "CF804"
 
@@ -186,7 +186,7 @@ def _raises(node: ast.AST, function: Function, values: Values) -> bool:
         return _is_scale(node.target) and _grows(node.op, node.value, function, values)
     if isinstance(node, ast.Assign):
         return any(_is_scale(target) for target in node.targets) and _is_larger(node.value, function, values)
-    if isinstance(node, ast.Call) and called_name(node) == "update" and isinstance(node.func, ast.Attribute):
+    if is_call(node, "update") and isinstance(node.func, ast.Attribute):
         given = argument(node, "new_scale", 0)
         return given is not None and _is_larger(given, function, values)
     return False
@@ -194,7 +194,7 @@ def _raises(node: ast.AST, function: Function, values: Values) -> bool:
 
 def _is_larger(node: ast.expr, function: Function, values: Values) -> bool:
     """`scale * 2`, `min(scale * 2, most)`, `scaler.get_scale() * 2`."""
-    if isinstance(node, ast.Call) and called_name(node) in ("min", "float", "int") and node.args:
+    if is_call(node, "min", "float", "int") and node.args:
         return any(_is_larger(arg, function, values) for arg in node.args)
     if not isinstance(node, ast.BinOp) or not _is_scale(node.left):
         return False

@@ -75,7 +75,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         evidence=evidence(found),
         cause=message("cf802.cause", differences=describe(found), place=place(found[0].setting)),
         change=message("cf802.change", change=join_words(changes)),
-        predicted_gain=None,
     )
 
 

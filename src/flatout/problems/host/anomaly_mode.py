@@ -54,19 +54,23 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     around = find_around_training(run, _opens)
     if around is None and run.live_torch.get("anomaly_mode") is not True:
         return
-    work_ms = device_work_ms(run)
+    checks = sum(site.per_step for site in run.report.syncs if site.op == "hidden")
     passes_ms = run.phase("forward").ms + run.phase("backward").ms
-    floor_ms = work_ms or 0.0
+    floor_ms = device_work_ms(run) or 0.0
     usual = _likely_part(run.live_torch, passes_ms)
     low_ms, mid_ms, high_ms = (max(run.step_ms - part * passes_ms, floor_ms) for part in (_LEAST, usual, _MOST))
     method = message("ho405.gain", least=_LEAST, most=_MOST, passes_ms=passes_ms)
     gain = by_step(run, low_ms, mid_ms, high_ms, method)
     yield FoundInRun(
         location=around or _switch(run),
-        evidence={"forward_and_backward_ms_per_step": round(passes_ms, 2), **_checks(run)},
+        evidence={
+            "forward_and_backward_ms_per_step": round(passes_ms, 2),
+            **({"hidden_syncs_per_step": round(checks, 1)} if run.on_gpu and checks else {}),
+        },
         cause=message("ho405.cause", passes_ms=passes_ms, step_ms=run.step_ms),
         change=verbatim("torch.autograd.set_detect_anomaly(False)"),
         predicted_gain=gain,
+        severity=None if gain is not None else "medium",
     )
 
 
@@ -84,11 +88,6 @@ def _opens(call: ast.Call, imported: set[str]) -> bool:
         return False
     given = [ast.unparse(value) for value in (*call.args[:1], *(k.value for k in call.keywords if k.arg == "mode"))]
     return (name.endswith("set_detect_anomaly") and given == ["True"]) or name.endswith(".detect_anomaly")
-
-
-def _checks(run: Evidence) -> dict[str, float]:
-    checks = sum(site.per_step for site in run.report.syncs if site.op == "hidden")
-    return {"hidden_syncs_per_step": round(checks, 1)} if run.on_gpu and checks else {}
 
 
 def _switch(run: Evidence) -> Location | None:

@@ -31,7 +31,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from flatout.problems.found import FoundInRun, FoundInSource, step_of
-from flatout.problems.host.constant_statements import ConstantStatement, find_constants
+from flatout.problems.host.constant_statements import ConstantStatement, find_constants, find_constants_in
 from flatout.problems.hot_lines import host_lines, place_name
 from flatout.problems.prediction import by_sparing_host
 from flatout.records.evidence import Evidence
@@ -51,6 +51,7 @@ from flatout.source.syntax.nodes import (
     children,
     decorator_names,
     dotted_name,
+    is_call,
     short_text,
     walk_scope,
 )
@@ -82,12 +83,10 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     host_ms = sum(cost.host_ms for cost in costs)
     # Never more than the phase, which leaves evaluations out.
     copy_ms = min(sum(cost.copy_ms for cost in costs), run.phase("h2d").ms)
-    if host_ms + copy_ms < _WORTH * run.step_ms:
+    if not costs or host_ms + copy_ms < _WORTH * run.step_ms:
         return
     method = message("ho408.gain", host_ms=host_ms, copy_ms=copy_ms, step_ms=run.step_ms)
     gain = by_sparing_host(run, host_ms + copy_ms, method)
-    if gain is None:
-        return
     worst = max(costs, key=lambda cost: cost.ms)
     lines = ", ".join(f"{place_name(cost.location)} {cost.ms:.2g} ms" for cost in costs[:5])
     yield FoundInRun(
@@ -161,7 +160,7 @@ class Rebuilt:
         """The call of `torch.tensor`, or `x.new_tensor`, whose result is copied."""
         inner = self.node.func.value if isinstance(self.node.func, ast.Attribute) else None
         found = inner if called_name(self.node) in ("to", "cuda") else self.node
-        is_made = isinstance(found, ast.Call) and called_name(found) in ("tensor", "new_tensor")
+        is_made = is_call(found, "tensor", "new_tensor")
         return found if is_made and isinstance(found, ast.Call) else None
 
 
@@ -180,8 +179,7 @@ def find_rebuilt(code: Code) -> Iterator[Rebuilt]:
     ]
     modules = {id(module): module for candidate in unclear for module in _modules_of(candidate, code.project)}
     # Which statements are constant is worked out for whole files, so only for those that it may depend on.
-    texts = tuple(sorted((module.shown, module.text) for module in modules.values()))
-    built = {(constant.file, constant.first, constant.last) for constant in find_constants(texts)} if texts else set()
+    built = {(constant.file, constant.first, constant.last) for constant in find_constants_in(modules.values())}
     known = [candidate for candidate in candidates if candidate.is_literal] + unclear
     known += [part for part in candidates if part.is_of_sizes and not any(part is other for other in known)]
     for value in known:

@@ -24,11 +24,10 @@ import ast
 from collections.abc import Iterator
 
 from flatout.problems.found import FoundInRun, FoundInSource, step_of
-from flatout.problems.hot_lines import host_lines, text_at
+from flatout.problems.hot_lines import host_lines, lines_in, text_at
 from flatout.problems.prediction import by_sparing_host
 from flatout.records.evidence import Evidence
 from flatout.records.message import Message, message
-from flatout.records.report import Location
 from flatout.records.source import Fix
 from flatout.source.code import Code, call_path
 from flatout.source.flow.guards import ProgramPoint
@@ -49,38 +48,29 @@ _EVERY_FEW = 0.05
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
     gc_ms = run.phase("gc").ms
-    collecting = _collecting_line(run)
-    asked = collecting is not None and "collect" in text_at(run, collecting)
+    # A line that says so comes before one where the collector only happened to start.
+    lines = lines_in(run, "gc")
+    said = [line for line in lines if "collect" in text_at(run, line.location)]
+    collecting = max(said or lines, key=lambda line: line.ms, default=None)
+    asked = bool(said)
     emptying = [line for line in host_lines(run) if "empty_cache" in text_at(run, line.location)] if run.on_gpu else []
     empty_ms = sum(line.ms for line in emptying)
     saved_ms = (gc_ms if asked else _FROZEN * gc_ms) + _ASKED_AGAIN * empty_ms
-    if saved_ms < _WORTH * run.step_ms or (asked and not empty_ms and _is_seldom(run)):
+    # Once an epoch, say: then a short run shows a large share of what a long one does not feel.
+    is_seldom = run.collecting_share is not None and run.collecting_share < _EVERY_FEW
+    if saved_ms < _WORTH * run.step_ms or (asked and not empty_ms and is_seldom):
         return
     method_id = "ho404.gain_refill" if empty_ms else "ho404.gain"
     method = message(method_id, step_ms=run.step_ms, gc_ms=gc_ms, empty_ms=empty_ms)
     gain = by_sparing_host(run, saved_ms, method)
-    if gain is None:
-        return
-    location = emptying[0].location if emptying and empty_ms > gc_ms else collecting
+    worst = emptying[0] if emptying and empty_ms > gc_ms else collecting
     yield FoundInRun(
-        location=location,
+        location=None if worst is None else worst.location,
         evidence={"gc_ms_per_step": round(gc_ms, 2), "empty_cache_ms_per_step": round(empty_ms, 2)},
         cause=_cause(run, gc_ms, empty_ms, asked),
         change=_change(empty_ms > gc_ms, asked),
         predicted_gain=gain,
     )
-
-
-def _is_seldom(run: Evidence) -> bool:
-    """Once an epoch, say: then a short run shows a large share of what a long one does not feel."""
-    return run.collecting_share is not None and run.collecting_share < _EVERY_FEW
-
-
-def _collecting_line(run: Evidence) -> Location | None:
-    """The line that collects: one that says so before one where the collector only happened to start."""
-    lines = [line for line in run.all_lines or run.report.lines if line.phase == "gc"]
-    said = [line for line in lines if "collect" in text_at(run, line.location)]
-    return max(said or lines, key=lambda line: line.ms).location if lines else None
 
 
 def _cause(run: Evidence, gc_ms: float, empty_ms: float, asked: bool) -> Message:

@@ -23,8 +23,7 @@ When it is fine: the first steps, or the first evaluation.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.host.launch_bound import DRY, PASSES, WORTH_LAUNCHING
@@ -32,7 +31,7 @@ from flatout.problems.hot_lines import host_lines
 from flatout.problems.prediction import by_sparing_host, by_step, device_work_ms
 from flatout.records.evidence import Evidence
 from flatout.records.message import Message, message
-from flatout.records.report import Gain, Location
+from flatout.records.report import Gain
 from flatout.records.source import Related
 from flatout.source.code import Code
 from flatout.source.flow.guards import walk_main_path
@@ -41,7 +40,6 @@ from flatout.source.syntax.nodes import (
     argument,
     callable_of,
     called_name,
-    children,
     dotted_name,
     has_decorator,
     short_text,
@@ -68,7 +66,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         return
     gain, cause, change = loss
     yield FoundInRun(
-        location=_where(run) if later >= _STILL_COMPILING else None,
+        # The line of the forward pass under which the compiler was seen most.
+        location=next((line.location for line in host_lines(run) if later >= _STILL_COMPILING), None),
         evidence={
             "compiled_later": max(0, later),
             "graph_breaks": breaks,
@@ -126,12 +125,6 @@ def _compile_ms(run: Evidence, steps: int) -> float | None:
     return each_ms * float(last["compiled_frames"]) / steps
 
 
-def _where(run: Evidence) -> Location | None:
-    """The line of the forward pass under which the compiler was seen most."""
-    lines = host_lines(run)
-    return lines[0].location if lines else None
-
-
 def _loss_by_breaks(run: Evidence, breaks: int) -> _Loss | None:
     """Breaks matter where the device waits for launches."""
     work_ms = device_work_ms(run)
@@ -149,18 +142,10 @@ def _loss_by_breaks(run: Evidence, breaks: int) -> _Loss | None:
 # What is certainly given to torch.compile, and what in it the compiler cannot follow.
 
 _DEEPEST = 3
+_LEFT_OUT = ("disable", "disallow_in_graph", "ignore", "unused", "cache")
 
 
-@dataclass(frozen=True, slots=True)
-class GraphBreak:
-    """`node` breaks the graph; `compiled` is where the compiling is asked for."""
-
-    function: Function
-    node: ast.expr
-    compiled: Related
-
-
-def find_graph_breaks(code: Code) -> Iterator[GraphBreak]:
+def in_source(code: Code) -> Iterator[FoundInSource]:
     seen: set[int] = set()
     for module in code.project.modules:
         is_named = "torch.compile" in module.text or ".compile(" in module.text or "import compile" in module.text
@@ -171,18 +156,24 @@ def find_graph_breaks(code: Code) -> Iterator[GraphBreak]:
                 if id(inside) in seen:
                     continue
                 seen.add(id(inside))
-                yield from (GraphBreak(inside, node, where) for node in _find_breaking_nodes(inside))
+                for node in _find_breaking_nodes(inside):
+                    yield FoundInSource(
+                        place=inside.module.place(node),
+                        cause=message("ho407.source_cause", code=short_text(node, 40), function=inside.qualified),
+                        change=message("ho407.source_change"),
+                        related=(where,),
+                    )
 
 
 def _find_compiled(module: Module, code: Code) -> Iterator[tuple[Function, Related]]:
     """Functions, and forward passes of modules, that are compiled whatever the settings say."""
     for function in module.functions:
         for decorator in function.definition.decorator_list if function.definition is not None else ():
-            if full_name(callable_of(decorator), module) == "torch.compile" and not _is_whole(decorator):
+            if full_name(callable_of(decorator), module) == "torch.compile" and not _has_full_graph(decorator):
                 yield function, Related(module.place(decorator), message("related.compiled"))
     for call, function in module.calls.get("compile", ()):
         given = _given(call, module)
-        if given is None or _is_whole(call) or not _is_certain(call, function):
+        if given is None or _has_full_graph(call) or not _is_certain(call, function):
             continue
         where = Related(module.place(call), message("related.compiled"))
         if isinstance(given, ast.Name) and isinstance(meant := code.project.lookup(given.id, function), Function):
@@ -201,26 +192,20 @@ def _given(call: ast.Call, module: Module) -> ast.expr | None:
     return call.func.value if is_method and named and not call.args and isinstance(call.func, ast.Attribute) else None
 
 
-def _is_whole(node: ast.expr) -> bool:
+def _has_full_graph(node: ast.expr) -> bool:
     """With `fullgraph=True` a break is an error: there are none."""
     return isinstance(node, ast.Call) and argument(node, "fullgraph") is not None
 
 
 def _is_certain(call: ast.Call, function: Function) -> bool:
     """Not behind a setting: only `if hasattr(torch, "compile")` and checks of the version may stand before it."""
-    body: Sequence[ast.AST] = function.node.body
-    while True:
-        inside = next((inner for inner in body if any(part is call for part in ast.walk(inner))), None)
-        if inside is None or inside is call:
-            return True
-        if isinstance(inside, ast.If | ast.IfExp) and not _is_about_torch(inside.test):
+    for parent, _ in function.module.ancestors(call):
+        if parent is function.node:
+            break
+        text = ast.unparse(parent.test) if isinstance(parent, ast.If | ast.IfExp) else ""
+        if text and not any(known in text for known in ("hasattr(torch", "torch.__version__", "cuda.is_available")):
             return False
-        body = children(inside)
-
-
-def _is_about_torch(test: ast.expr) -> bool:
-    text = ast.unparse(test)
-    return "hasattr(torch" in text or "torch.__version__" in text or "cuda.is_available" in text
+    return True
 
 
 def _with_callees(function: Function, code: Code) -> Iterator[Function]:
@@ -231,14 +216,11 @@ def _with_callees(function: Function, code: Code) -> Iterator[Function]:
         yield caller
         for call in caller.calls if depth < _DEEPEST else ():
             for callee in code.project.resolve(call, caller):
-                if id(callee) not in met and callee.name != "__init__" and not _is_left_out(callee):
+                # `@torch.compiler.disable`
+                is_left_out = has_decorator(callee.definition, _LEFT_OUT)
+                if id(callee) not in met and callee.name != "__init__" and not is_left_out:
                     met.add(id(callee))
                     waiting.append((callee, depth + 1))
-
-
-def _is_left_out(function: Function) -> bool:
-    """`@torch.compiler.disable`."""
-    return has_decorator(function.definition, ("disable", "disallow_in_graph", "ignore", "unused", "cache"))
 
 
 def _find_breaking_nodes(function: Function) -> Iterator[ast.expr]:
@@ -254,15 +236,3 @@ def _find_breaking_nodes(function: Function) -> Iterator[ast.expr]:
             or dotted_name(node.func) in ("torch.cuda.synchronize", "pdb.set_trace")
         ):
             yield node
-
-
-def in_source(code: Code) -> Iterator[FoundInSource]:
-    for graph_break in find_graph_breaks(code):
-        yield FoundInSource(
-            place=graph_break.function.module.place(graph_break.node),
-            cause=message(
-                "ho407.source_cause", code=short_text(graph_break.node, 40), function=graph_break.function.qualified
-            ),
-            change=message("ho407.source_change"),
-            related=(graph_break.compiled,),
-        )

@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from flatout.problems.found import FoundInRun
 from flatout.problems.prediction import by_step, device_work_ms, feed_ms
 from flatout.records.evidence import Evidence
-from flatout.records.message import Message, message, verbatim
+from flatout.records.message import message, verbatim
 
 CODE = "HO401"
 REMEDY = "compile.model"
@@ -44,8 +44,10 @@ _CAUTIOUS, _LIKELY, _REPLAYED = 0.25, 0.6, 0.95
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
-    work_ms = device_work_ms(run)
-    if not run.on_gpu or work_ms is None or not _is_dry(run):
+    work_ms, gpu = device_work_ms(run), run.report.gpu
+    if not run.on_gpu or gpu is None or work_ms is None:
+        return
+    if (run.drained_share or 0.0) < DRY and (gpu.busy_share is None or gpu.busy_share >= 1 - DRY):
         return
     passes_ms = sum(run.phase(name).ms for name in PASSES)
     idle_ms = passes_ms - work_ms
@@ -55,33 +57,16 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         max(run.step_ms - part * idle_ms, work_ms, feed_ms(run)) for part in (_CAUTIOUS, _LIKELY, _REPLAYED)
     )
     gain = by_step(run, low_ms, mid_ms, high_ms, message("ho401.gain", passes_ms=passes_ms, work_ms=work_ms))
-    if gain is None:
-        return
     compiled = bool(run.live_torch.get("compiled"))
     yield FoundInRun(
-        location=None,
         evidence={
             "passes_ms_per_step": round(passes_ms, 2),
             "device_computes_ms_per_step": round(work_ms, 2),
             "drained_share": round(run.drained_share or 0.0, 3),
-            **_activity(run),
+            **({} if gpu.sm_active is None else {"sm_active": round(gpu.sm_active, 3)}),
             "compiled": "yes" if compiled else "no",
         },
         cause=message("ho401.cause", passes_ms=passes_ms, step_ms=run.step_ms, work_ms=work_ms),
-        change=_change(compiled),
+        change=verbatim('torch.compile(model, mode="reduce-overhead")') if compiled else message("ho401.change"),
         predicted_gain=gain,
     )
-
-
-def _change(compiled: bool) -> Message:
-    return verbatim('torch.compile(model, mode="reduce-overhead")') if compiled else message("ho401.change")
-
-
-def _is_dry(run: Evidence) -> bool:
-    busy = None if run.report.gpu is None else run.report.gpu.busy_share
-    return (run.drained_share or 0.0) >= DRY or (busy is not None and busy < 1 - DRY)
-
-
-def _activity(run: Evidence) -> dict[str, float]:
-    gpu = run.report.gpu
-    return {} if gpu is None or gpu.sm_active is None else {"sm_active": round(gpu.sm_active, 3)}

@@ -35,7 +35,14 @@ from flatout.records.message import message
 from flatout.source.code import Code
 from flatout.source.flow.guards import walk_main_path
 from flatout.source.syntax.module import Function, Module, full_name
-from flatout.source.syntax.nodes import LOOPS, argument, called_name, dotted_name, has_star_arguments, walk_scope
+from flatout.source.syntax.nodes import (
+    LOOPS,
+    argument,
+    dotted_name,
+    has_star_arguments,
+    is_call,
+    walk_body,
+)
 
 CODE = "HO406"
 _PROFILERS = ("profiler.profile", "profile", "profiler.emit_nvtx", "emit_nvtx")
@@ -52,7 +59,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         cause=message("ho406.cause", steps=run.report.run.steps),
         change=message("ho406.change"),
         # What the operations cost without it was not measured in this run.
-        predicted_gain=None,
     )
 
 
@@ -129,7 +135,7 @@ def _trains(statement: ast.With | ast.AsyncWith, function: Function, code: Code)
     """A training loop runs inside, itself or by a call, and more than a few steps of it."""
     loops = {id(loop): of for loop, of in code.training.loops}
     holders = {id(of): loop for loop, of in code.training.loops}
-    for inner in (node for part in statement.body for node in walk_scope(part)):
+    for inner in (node for node in walk_body(statement.body)):
         if isinstance(inner, LOOPS) and id(inner) in loops:
             return not _is_short(inner)
         if isinstance(inner, ast.Call):
@@ -138,11 +144,7 @@ def _trains(statement: ast.With | ast.AsyncWith, function: Function, code: Code)
                     return not _is_short(holders[id(callee)])
     # Within the step: around its forward or backward pass.
     in_step = any(point.statement is statement for region in code.training.regions for point in region.main_path())
-    return in_step and any(
-        isinstance(inner, ast.Call) and called_name(inner) == "backward"
-        for part in statement.body
-        for inner in walk_scope(part)
-    )
+    return in_step and any(is_call(inner, "backward") for inner in walk_body(statement.body))
 
 
 def _is_short(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
@@ -150,9 +152,9 @@ def _is_short(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
     if isinstance(loop, ast.For | ast.AsyncFor):
         count = loop.iter.args[-1] if isinstance(loop.iter, ast.Call) and loop.iter.args else None
         few = isinstance(count, ast.Constant) and isinstance(count.value, int) and count.value <= _FEW
-        if few and isinstance(loop.iter, ast.Call) and called_name(loop.iter) in ("range", "islice"):
+        if few and is_call(loop.iter, "range", "islice"):
             return True
-    return any(isinstance(inner, ast.Break) for statement in loop.body for inner in walk_scope(statement))
+    return any(isinstance(inner, ast.Break) for inner in walk_body(loop.body))
 
 
 def _trainers(module: Module, code: Code) -> Iterator[OpenProfiler]:

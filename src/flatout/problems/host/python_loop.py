@@ -35,8 +35,9 @@ from flatout.records.evidence import Evidence
 from flatout.records.message import message
 from flatout.records.report import LineCost, Location
 from flatout.source.code import Code, call_path
-from flatout.source.loops import TextLoop, find_text_functions, find_text_loops
-from flatout.source.syntax.nodes import bound_names, called_name, dotted_name, names_in
+from flatout.source.loops import TextLoop, find_text_loops
+from flatout.source.syntax.module import parse_text
+from flatout.source.syntax.nodes import bound_names, dotted_name, is_call, names_in
 from flatout.source.training.regions import Region
 from flatout.source.training.tensors import ON_DEVICE
 
@@ -77,8 +78,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     kernels_ms = part * (device_work_ms(run) or 0.0)
     method = message("ho402.gain", loop_ms=hot.ms, step_ms=run.step_ms, backward_ms=again_ms, saved_ms=saved_ms)
     gain = by_sparing_host(run, saved_ms, method, device_ms=kernels_ms)
-    if gain is None:
-        return
     worst = hot.lines[0]
     kind = message(f"ho402.{hot.loop.kind}")
     yield FoundInRun(
@@ -169,7 +168,8 @@ def _belongs(line: LineCost, loop: TextLoop, text: str) -> bool:
     number = line.location.line
     if loop.holds(number):
         return True
-    return any(f.name in loop.calls and f.first <= number <= f.last for f in find_text_functions(text))
+    called = [function.definition for function in parse_text(text).functions if function.name in loop.calls]
+    return any(plain is not None and plain.lineno <= number <= (plain.end_lineno or 0) for plain in called)
 
 
 def find_element_loops(code: Code) -> Iterator[tuple[Region, ast.For]]:
@@ -206,7 +206,7 @@ def _is_torch_made(node: ast.expr, region: Region) -> bool:
 
 
 def _is_counted(loop: ast.For) -> bool:
-    return isinstance(loop.iter, ast.Call) and called_name(loop.iter) in ("range", "enumerate", "product")
+    return is_call(loop.iter, "range", "enumerate", "product")
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:

@@ -27,7 +27,7 @@ from flatout.problems.found import FoundInSource
 from flatout.records.message import message
 from flatout.source.code import Code
 from flatout.source.epochs import find_loops_over
-from flatout.source.syntax.nodes import argument, called_name
+from flatout.source.syntax.nodes import argument, called_name, is_call
 from flatout.source.training.datasets import Dataset
 from flatout.source.training.loaders import Loader, is_in_memory
 
@@ -92,7 +92,7 @@ def _takes_it_apart(made: Loader, code: Code) -> bool:
         if not code.training.are_together(region.module, made.function.module):
             continue
         node = point.node
-        if isinstance(node, ast.Call) and called_name(node) in ("squeeze", "squeeze_", "flatten"):
+        if is_call(node, "squeeze", "squeeze_", "flatten"):
             return True
         if isinstance(node, ast.Subscript) and getattr(node.slice, "value", None) == 0:
             return True

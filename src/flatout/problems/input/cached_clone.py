@@ -29,7 +29,7 @@ from flatout.records.message import message
 from flatout.records.source import Related
 from flatout.source.code import Code
 from flatout.source.syntax.module import Function, own_nodes
-from flatout.source.syntax.nodes import called_name, dotted_name, root_name, short_text
+from flatout.source.syntax.nodes import called_name, dotted_name, is_call, root_name, short_text
 
 CODE = "IN115"
 # Lists of facts about samples: small, and copied so that they may be added to.
@@ -50,7 +50,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
                     place=function.module.place(call),
                     cause=message("in115.source_cause", code=short_text(copied, 40)),
                     change=message("in115.source_change"),
-                    related=(Related(made.function.module.place(made.call), message("related.its_loader")),),
+                    related=(Related(made.place, message("related.its_loader")),),
                 )
 
 
@@ -69,7 +69,7 @@ def _is_held(node: ast.expr, function: Function) -> bool:
     if isinstance(node, ast.Name):
         values = function.bindings.get(node.id, [])
         return len(values) == 1 and _is_held(values[0], function)
-    if isinstance(node, ast.Call) and called_name(node) == "get" and isinstance(node.func, ast.Attribute):
+    if is_call(node, "get") and isinstance(node.func, ast.Attribute):
         return _is_of_self(node.func.value)
     return isinstance(node, ast.Subscript) and _is_of_self(node.value) and not isinstance(node.slice, ast.Constant)
 

@@ -74,8 +74,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         return
     kept = wasted.cropped.kept
     gain = _gain(run, use, wasted) if kept is None or kept <= _MOST_KEPT else None
-    if gain is None:
-        return
     dearest = wasted.lines[0]
     crop_at, sample_ms = place_name(wasted.cropped.location), use.sample_ms or 0.0
     cause = message("in113.cause", wasted_ms=wasted.ms, sample_ms=sample_ms, place=crop_at)

@@ -42,7 +42,7 @@ from flatout.records.message import message
 from flatout.records.report import Gain, Location
 from flatout.source.code import Code, call_path
 from flatout.source.loops import enclosing_loops, names_changed_in, repeats_training
-from flatout.source.syntax.nodes import called_name, names_in
+from flatout.source.syntax.nodes import is_call, names_in
 
 CODE = "IN106"
 _OFTEN = 3
@@ -61,8 +61,6 @@ def _for_every_epoch(run: Evidence, use: LoaderUse) -> Iterator[FoundInRun]:
     start = start_cost(run, use) or StartCost(0.0, 0.0, use.made)
     made_ms = _making_ms(run, use)
     gain = gain_without_starts(run, start, made_ms)
-    if gain is None:
-        return
     yield FoundInRun(
         location=use.made_at,
         evidence={
@@ -93,8 +91,6 @@ def _for_every_batch(run: Evidence, use: LoaderUse) -> Iterator[FoundInRun]:
         return
     asked_at = _asked_at(run)
     gain = _gain_by_keeping(run, use, work_ms, _ending_ms(run, asked_at))
-    if gain is None:
-        return
     yield FoundInRun(
         location=asked_at or use.made_at,
         evidence={
@@ -147,14 +143,14 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         if around and not names_in(made.call) & names_changed_in(around):
             place = made.function.module.at(around[-1].lineno)
             yield FoundInSource(
-                place=made.function.module.place(made.call),
+                place=made.place,
                 cause=message("in106.source_cause", line=place.line),
                 loader_setting="persistent_workers",
                 change=message("in106.change_persistent"),
             )
     for region, _, call in code.calls_each_step("next"):
         given = call.args[0] if call.args else None
-        if isinstance(given, ast.Call) and called_name(given) == "iter" and given.args and _is_loader(given.args[0]):
+        if is_call(given, "iter") and given.args and _is_loader(given.args[0]):
             yield FoundInSource(
                 severity="high",
                 place=region.module.place(call),

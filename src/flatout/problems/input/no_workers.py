@@ -57,8 +57,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         return  # said as what it is: a setting that went astray
     workers = workers_for(run, use)
     gain = gain_with_workers(run, use, workers) if workers else None
-    if gain is None:
-        return
     yield FoundInRun(
         location=use.made_at,
         evidence={
@@ -83,7 +81,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         workers = loader_setting(made, "num_workers", code.values)
         if not workers.is_off():
             continue
-        here = made.function.module.place(made.call)
+        here = made.place
         value = workers.value
         written = here if value is None or value.is_direct else value.place
         yield FoundInSource(

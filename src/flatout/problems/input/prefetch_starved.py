@@ -55,8 +55,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         return
     words = message("in112.gain", work_ms=work_ms, workers=use.workers)
     gain = gain_at(run, Loading(work_ms / use.workers, words, epoch_start_ms(run), caution=1.3))
-    if gain is None:
-        return
     slowest_ms = use.cost.slowest_batch_ms if use.cost is not None else 0.0
     yield FoundInRun(
         location=use.made_at,

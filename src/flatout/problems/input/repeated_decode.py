@@ -68,8 +68,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         return
     kept = _kept_part(run, use)
     gain = _gain(run, use, kept)
-    if gain is None:
-        return
     yield FoundInRun(
         location=use.made_at,
         evidence={

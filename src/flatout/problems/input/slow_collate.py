@@ -63,8 +63,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if part < _LARGE_PART or not _can_be_quicker(run, use) or (use.workers and not has_busy_workers(run, use)):
         return
     gain = _gain(run, use, part)
-    if gain is None:
-        return
     collate_ms = part * (batch_ms(run, use) or 0.0)
     yield FoundInRun(
         location=_line(run, use) or use.made_at,
@@ -122,7 +120,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
                     place=function.module.place(node),
                     cause=cause,
                     change=change,
-                    related=(Related(made.function.module.place(made.call), message("related.its_loader")),),
+                    related=(Related(made.place, message("related.its_loader")),),
                 )
                 break
 

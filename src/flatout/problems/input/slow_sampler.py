@@ -34,7 +34,16 @@ from flatout.records.report import LineCost
 from flatout.source.code import Code
 from flatout.source.loops import enclosing_loops, names_changed_in
 from flatout.source.syntax.module import Function
-from flatout.source.syntax.nodes import LOOPS, argument, called_name, dotted_name, names_in, short_text, walk_scope
+from flatout.source.syntax.nodes import (
+    LOOPS,
+    argument,
+    called_name,
+    dotted_name,
+    names_in,
+    short_text,
+    walk_body,
+    walk_scope,
+)
 from flatout.source.training.regions import Loop
 
 CODE = "IN111"
@@ -62,8 +71,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if line is None or held_ms < WORTH * run.step_ms:
         return
     gain = by_removing(run, exposed_share(run) * held_ms, message("in111.gain", drawing_ms=held_ms))
-    if gain is None:
-        return
     yield FoundInRun(
         location=line.location,
         evidence={
@@ -151,7 +158,7 @@ def _is_repeated(call: ast.Call, method: Function) -> bool:
 
 def _hands_out_many(loop: Loop) -> bool:
     """`while True: yield from torch.randperm(n)`: one draw serves a whole epoch."""
-    for node in (n for part in loop.body for n in walk_scope(part)):
+    for node in (n for n in walk_body(loop.body)):
         if isinstance(node, ast.YieldFrom) or (
             isinstance(node, LOOPS) and any(isinstance(n, ast.Yield) for n in walk_scope(node))
         ):

@@ -58,8 +58,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     words = message("in104.gain", loading_ms=near_ms, workers=use.workers)
     starts_ms = epoch_start_ms(run, sooner_ms=waits * mean_batch_ms(run, use))
     gain = gain_at(run, Loading(near_ms, words, starts_ms, caution=1.5))
-    if gain is None:
-        return
     workers = workers_for(run, use)
     yield FoundInRun(
         location=use.made_at,

@@ -64,8 +64,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if size / max(1e-3 * per_file_ms, 1e-9) > _SLOW_BYTES_PER_S:
         return
     gain = _gain(run, use, opening_ms)
-    if gain is None:
-        return
     yield FoundInRun(
         location=lines[0].location,
         evidence={

@@ -44,8 +44,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     # With them go the waits for the batches behind them, until the queue is full again.
     removed_ms = exposed_share(run) * max(0.0, waiting.rest_ms - handover_ms(run))
     gain = by_removing(run, removed_ms, message("in108.gain", removed_ms=removed_ms), floor_ms=without_waiting_ms(run))
-    if gain is None:
-        return
     yield FoundInRun(
         location=use.made_at,
         evidence={

@@ -52,8 +52,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         return  # said as what it is: a setting that went astray
     workers = workers_for(run, use)
     gain = gain_with_workers(run, use, workers, epoch_start_ms(run)) if workers > use.workers else None
-    if gain is None:
-        return
     work_ms = batch_ms(run, use) or 0.0
     yield FoundInRun(
         location=use.made_at,

@@ -32,7 +32,7 @@ from flatout.records.evidence import Evidence, LoaderUse
 from flatout.records.message import message, verbatim
 from flatout.records.report import Gain
 from flatout.source.code import Code
-from flatout.source.syntax.nodes import argument, called_name, short_text
+from flatout.source.syntax.nodes import argument, is_call, short_text
 
 CODE = "IN103"
 REMEDY = "loader.workers"
@@ -59,8 +59,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         return
     workers = min(use.workers, spare_cpus(run))
     gain = _gain(run, use, threads, workers, lost_ms)
-    if gain is None:
-        return
     yield FoundInRun(
         location=use.made_at,
         evidence={
@@ -146,6 +144,6 @@ def _takes_all(node: ast.expr) -> bool:
         number, other = (node.left, node.right) if isinstance(node.left, ast.Constant) else (node.right, node.left)
         is_more = isinstance(number, ast.Constant) and isinstance(number.value, int) and number.value >= 1
         return is_more and _takes_all(other)
-    if isinstance(node, ast.Call) and called_name(node) in ("int", "max") and node.args:
+    if is_call(node, "int", "max") and node.args:
         return any(_takes_all(arg) for arg in node.args)
-    return isinstance(node, ast.Call) and called_name(node) == "cpu_count" and not node.args
+    return is_call(node, "cpu_count") and not node.args

@@ -35,10 +35,19 @@ from flatout.problems.input.throughput import batch_ms, computing_share, spare_c
 from flatout.problems.prediction import by_sparing_host
 from flatout.records.evidence import Evidence, LoaderUse
 from flatout.records.message import Message, message
-from flatout.records.report import Gain, LineCost
+from flatout.records.report import Gain
 from flatout.source.code import Code, call_path
-from flatout.source.syntax.module import Function, Module
-from flatout.source.syntax.nodes import argument, called_name, dotted_name, last_name, names_in, root_name, short_text
+from flatout.source.syntax.module import Function, parse_text
+from flatout.source.syntax.nodes import (
+    argument,
+    called_name,
+    dotted_name,
+    is_call,
+    last_name,
+    names_in,
+    root_name,
+    short_text,
+)
 from flatout.source.training.regions import Region
 
 CODE = "IN109"
@@ -57,13 +66,15 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     use = run.training_loader
     if use is None or not run.step_ms:
         return
-    lines = [line for line in host_lines(run) if line.phase == "forward" and _is_on_data(run, line)]
+    lines = [
+        line
+        for line in host_lines(run)
+        if line.phase == "forward" and line.location.line in _lines_on_data(run.files.get(line.location.file, ""))
+    ]
     moved_ms = sum(line.ms for line in lines)
     if not lines or moved_ms < _WORTH * run.step_ms:
         return
     gain = _gain(run, use, moved_ms)
-    if gain is None:
-        return
     dearest = lines[0]
     place = place_name(dearest.location)
     change = message("in109.change", place=place)
@@ -92,23 +103,21 @@ def _gain(run: Evidence, use: LoaderUse, moved_ms: float) -> Gain | None:
     return by_sparing_host(run, run.step_ms - left_ms, method)
 
 
-def _is_on_data(run: Evidence, line: LineCost) -> bool:
-    """The line calls a library that works on data, and is in no module of a model."""
-    text = run.files.get(line.location.file, "")
-    return bool(text) and line.location.line in _lines_on_data(text)
-
-
 @lru_cache(maxsize=64)
 def _lines_on_data(text: str) -> frozenset[int]:
     """Lines of a file whose statement uses a name imported from such a library, outside of classes of modules."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError):
-        return frozenset()
-    names = _data_library_names(tree)
+    module = parse_text(text)
+    tree = module.tree
+    # The names under which the file knows those libraries, what is in them, and what it made of them at its top.
+    names = {name for name in module.imports if module.library_of(name) in _ON_DATA}
+    for top in tree.body:
+        if isinstance(top, ast.Assign) and isinstance(top.value, ast.Call) and _uses(top.value, names):
+            names |= {target.id for target in top.targets if isinstance(target, ast.Name)}
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     names |= {node.name for node in functions if _uses(node, names) and not _uses(node, _OF_TORCH)}
-    inside = {line for node in ast.walk(tree) if _is_module(node) for line in _span(node)}
+    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    models = [cls for cls in classes if any("Module" in ast.unparse(base) for base in cls.bases)]
+    inside = {line for model in models for line in _span(model)}
     found: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.stmt) and not hasattr(node, "body") and _uses(node, names):
@@ -116,27 +125,9 @@ def _lines_on_data(text: str) -> frozenset[int]:
     return frozenset(found - inside)
 
 
-def _data_library_names(tree: ast.Module) -> set[str]:
-    """The names under which the file knows those libraries, what is in them, and what it made of them at its top."""
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names |= {(a.asname or a.name).split(".")[0] for a in node.names if a.name.split(".")[0] in _ON_DATA}
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in _ON_DATA:
-            names |= {alias.asname or alias.name for alias in node.names}
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and _uses(node.value, names):
-            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
-    return names
-
-
 def _uses(node: ast.AST, names: set[str]) -> bool:
     read = (inner for inner in ast.walk(node) if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load))
     return any(name.id in names for name in read)
-
-
-def _is_module(node: ast.AST) -> bool:
-    return isinstance(node, ast.ClassDef) and any("Module" in ast.unparse(base) for base in node.bases)
 
 
 def _span(node: ast.AST) -> set[int]:
@@ -206,16 +197,11 @@ def _describe_work(call: ast.Call, region: Region, code: Code) -> Message | None
         return message("in109.tokenizes")
     if name in _FROM_ARRAYS and root_name(call.func) == "torch" and _is_a_round_trip(call, region, code):
         return message("in109.round_trip")
-    library = _library_of(call.func, region.module)
+    library = region.module.library_of(root_name(call.func))
     work = _WORK.get(library)
     if work is None or not work.search(name) or _is_of_the_model(call, region):
         return None
     return message("in109.library", library=library)
-
-
-def _library_of(func: ast.expr, module: Module) -> str:
-    brought = module.imports.get(root_name(func))
-    return brought.module.split(".")[0] if brought is not None else ""
 
 
 def _is_of_the_model(call: ast.Call, region: Region) -> bool:
@@ -228,7 +214,7 @@ def _is_of_the_model(call: ast.Call, region: Region) -> bool:
 
 def _was_on_device(node: ast.expr, function: Function, depth: int) -> bool:
     for inner in ast.walk(node):
-        if isinstance(inner, ast.Call) and called_name(inner) in ("cpu", "detach", "model", "net"):
+        if is_call(inner, "cpu", "detach", "model", "net"):
             return True
     if depth > 2:
         return False

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from flatout.source.syntax.module import Module
-from flatout.source.syntax.nodes import LOOPS, called_name, children, dotted_name, walk_scope
+from flatout.source.syntax.nodes import LOOPS, dotted_name, is_call, walk_body, walk_scope
 from flatout.source.training.regions import Region
 
 _CLOCKS = {
@@ -36,13 +36,11 @@ class _Reading:
 
 
 class _Body:
-    """The nodes of a region in the order of the text, and the parent of each."""
+    """The nodes of a region in the order of the text, and where names get readings of the clock."""
 
     def __init__(self, region: Region) -> None:
         self.region = region
-        self.nodes = [node for statement in region.body for node in walk_scope(statement)]
-        self.at = {id(node): place for place, node in enumerate(self.nodes)}
-        self.parents = {id(child): part for part in self.nodes for child in children(part)}
+        self.nodes = list(walk_body(region.body))
         self.readings: dict[str, list[_Reading]] = {}
         self.others: dict[str, list[int]] = {}
         for place, inner in enumerate(self.nodes):
@@ -66,10 +64,7 @@ class _Body:
         return known[-1]
 
     def above(self, node: ast.AST) -> Iterator[ast.AST]:
-        here = self.parents.get(id(node))
-        while here is not None:
-            yield here
-            here = self.parents.get(id(here))
+        return (parent for parent, _ in self.region.ancestors(node))
 
 
 def find_intervals(region: Region) -> Iterator[Interval]:
@@ -98,10 +93,7 @@ def find_intervals(region: Region) -> Iterator[Interval]:
 
 
 def is_clock(node: ast.AST, module: Module) -> bool:
-    if not isinstance(node, ast.Call) or called_name(node) not in _CLOCKS:
-        return False
-    brought = module.imports.get(dotted_name(node.func).split(".")[0])
-    return brought is not None and brought.module.split(".")[0] in _MODULES
+    return is_call(node, *_CLOCKS) and module.library_of(dotted_name(node.func)) in _MODULES
 
 
 def _second_reading(node: ast.BinOp, place: int, body: _Body) -> int | None:
@@ -117,15 +109,13 @@ def _second_reading(node: ast.BinOp, place: int, body: _Body) -> int | None:
 
 def _are_level(statement: ast.stmt, node: ast.AST, body: _Body) -> bool:
     """Is the second reading in the same block as the first or deeper, with no loop between them?"""
-    around, above = body.parents.get(id(statement)), list(body.above(node))
-    if around is not None and not any(part is around for part in above):
-        return False
-    for inner in above:
+    around = next(body.above(statement), None)
+    for inner in body.above(node):
         if inner is around:
             return True
         if isinstance(inner, LOOPS):
             return False
-    return True
+    return around is None
 
 
 def _to_statement(node: ast.AST, body: _Body) -> Iterator[ast.AST]:

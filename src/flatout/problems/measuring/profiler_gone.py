@@ -28,8 +28,7 @@ from flatout.records.message import message, verbatim
 from flatout.records.source import Edit, Fix, Place
 from flatout.source.code import Code
 from flatout.source.syntax.edits import replace_node
-from flatout.source.syntax.module import Module
-from flatout.source.syntax.nodes import dotted_name
+from flatout.source.syntax.module import Module, imported_name
 
 CODE = "MS003"
 
@@ -84,8 +83,8 @@ def _starts_it(call: ast.Call) -> bool:
 def _keywords(module: Module) -> Iterator[FoundInSource]:
     for call, _ in module.calls.get("profile", ()):
         given = next((keyword for keyword in call.keywords if keyword.arg == "use_cuda"), None)
-        whose = _full(call, module)
-        if given is None or not whose:
+        whose = imported_name(call.func, module)
+        if given is None:
             continue
         if whose == "torch.profiler.profile":
             yield FoundInSource(
@@ -95,7 +94,7 @@ def _keywords(module: Module) -> Iterator[FoundInSource]:
                 severity="low",
                 fix=_drop_keyword(call, given, module),
             )
-        elif not (isinstance(given.value, ast.Constant) and not given.value.value):
+        elif whose == "torch.autograd.profiler.profile" and getattr(given.value, "value", True):
             is_plain = isinstance(given.value, ast.Constant) and not any(o.arg == "use_device" for o in call.keywords)
             edit = replace_node(module, given, 'use_device="cuda"')
             yield FoundInSource(
@@ -123,13 +122,3 @@ def _drop_keyword(call: ast.Call, given: ast.keyword, module: Module) -> Fix | N
     else:
         return None
     return Fix(message("fix.drop", code="use_cuda"), (Edit(spot, ""),), is_safe=True)
-
-
-def _full(call: ast.Call, module: Module) -> str:
-    first, _, rest = dotted_name(call.func).partition(".")
-    brought = module.imports.get(first)
-    if brought is None:
-        return ""
-    head = brought.module if brought.attribute is None else f"{brought.module}.{brought.attribute}"
-    whole = f"{head}.{rest}" if rest else head
-    return whole if whole in ("torch.profiler.profile", "torch.autograd.profiler.profile") else ""

@@ -36,9 +36,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     per_step = retries / max(1, run.report.run.steps)
     yield FoundInRun(
         severity="high" if per_step >= 0.01 else "medium",
-        location=None,
         evidence={"alloc_retries": int(retries), "retries_per_step": round(per_step, 5)},
         cause=message("me704.cause", retries=int(retries), steps=run.report.run.steps),
         change=message("me704.change"),
-        predicted_gain=None,
     )

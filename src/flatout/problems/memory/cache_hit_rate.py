@@ -149,7 +149,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         if not cache.by_index or not cache.dataset.is_certain:
             continue  # what several samples share may well be asked for again in the same epoch
         for made in cache.dataset.trains:
-            place = made.function.module.place(made.call)
+            place = made.place
             filled = Related(cache.function.module.place(cache.node), message("related.fills", name=cache.name))
             if known_workers(made, code) and loader_setting(made, "persistent_workers", code.values).is_off():
                 yield FoundInSource(

@@ -39,7 +39,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     per_step = growth.bytes_per_s / steps_per_s
     yield FoundInRun(
         severity="high" if left_s < DAY_S else "medium",
-        location=None,
         evidence={
             "bytes_per_step": round(per_step),
             "gained_bytes": round(growth.gained_bytes),
@@ -49,5 +48,4 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         },
         cause=message("me708.cause", kept=amount(per_step), size=amount(total), left=duration(left_s)),
         change=message("me708.change"),
-        predicted_gain=None,
     )

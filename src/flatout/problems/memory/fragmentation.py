@@ -59,7 +59,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     cause = message("me710.cause", reserved=amount(reserved), allocated=amount(allocated), split=amount(split))
     yield FoundInRun(
         severity="high" if retries / max(1, run.report.run.steps) >= 0.01 else "medium",
-        location=None,
         evidence={
             "reserved_peak_bytes": round(reserved),
             "allocated_peak_bytes": round(allocated),
@@ -69,7 +68,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         },
         cause=message("me710.cause_retries", cause=cause, retries=retries) if retries else cause,
         change=verbatim("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"),
-        predicted_gain=None,
     )
 
 

@@ -32,7 +32,15 @@ from flatout.records.message import message, verbatim
 from flatout.records.source import Fix
 from flatout.source.code import Code, call_path
 from flatout.source.syntax.edits import replace_node, source_text
-from flatout.source.syntax.nodes import bound_names, called_name, dotted_name, parameters, short_text, walk_scope
+from flatout.source.syntax.nodes import (
+    bound_names,
+    called_name,
+    dotted_name,
+    is_call,
+    parameters,
+    short_text,
+    walk_scope,
+)
 from flatout.source.training.regions import Region
 
 CODE = "ME701"
@@ -51,7 +59,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     per_step = growth.bytes_per_s / steps_per_s
     yield FoundInRun(
         severity="high" if left_s < DAY_S else "medium",
-        location=None,
         evidence={
             "bytes_per_step": round(per_step),
             "gained_bytes": round(growth.gained_bytes),
@@ -67,7 +74,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             left=duration(left_s),
         ),
         change=message("me701.change"),
-        predicted_gain=None,
     )
 
 
@@ -144,7 +150,7 @@ def _outlives(holder: str, region: Region) -> bool:
 
 def _keeps(node: ast.AST) -> tuple[str, ast.expr] | None:
     """Who keeps what: `xs.append(x)`, `s += x`, `s = s + x`, and the same for each of a list."""
-    if isinstance(node, ast.Call) and called_name(node) == "append" and isinstance(node.func, ast.Attribute):
+    if is_call(node, "append") and isinstance(node.func, ast.Attribute):
         holder = dotted_name(node.func.value)
         return (holder, node.args[0]) if holder and len(node.args) == 1 else None
     if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
@@ -174,7 +180,7 @@ def _backward_of(region: Region) -> set[str]:
     found = set()
     for point in region.main_path():
         call = point.node
-        if isinstance(call, ast.Call) and called_name(call) == "backward" and isinstance(call.func, ast.Attribute):
+        if is_call(call, "backward") and isinstance(call.func, ast.Attribute):
             of: ast.expr = call.func.value
             if isinstance(of, ast.Call) and of.args:
                 of = of.args[0]

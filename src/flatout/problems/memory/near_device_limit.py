@@ -39,7 +39,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     figures = {"used": amount(used), "size": amount(total), "gpu": worst.gpu}
     yield FoundInRun(
         severity="medium",
-        location=None,
         evidence={
             "gpu": worst.gpu,
             "used_bytes": round(used),
@@ -51,7 +50,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         if others > 0.05 * total
         else message("me703.cause", **figures),
         change=message("me703.change"),
-        predicted_gain=None,
     )
 
 

@@ -37,7 +37,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     workers, each = _last(run, "workers_alive"), _most(run, "worker_rss_bytes")
     yield FoundInRun(
         severity="high" if peak >= _DANGER * limit.bytes else "medium",
-        location=None,
         evidence={
             "peak_bytes": round(peak),
             "limit_bytes": round(limit.bytes),
@@ -47,7 +46,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         },
         cause=message("me702.cause", peak=amount(peak), limit=limit.words, size=amount(limit.bytes)),
         change=message("me702.change_workers" if workers else "me702.change"),
-        predicted_gain=None,
     )
 
 

@@ -46,7 +46,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         process = message("me705.process_limit", process=process, limit=limit.words, size=amount(limit.bytes))
     yield FoundInRun(
         severity="high",
-        location=None,
         evidence={
             "oom_kills": kill.kills,
             "pid": kill.pid or 0,
@@ -55,5 +54,4 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         },
         cause=message("me705.cause", process=process),
         change=_CHANGE[role],
-        predicted_gain=None,
     )

@@ -80,7 +80,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             left=duration(left_s),
         ),
         change=message("me706.change", workers=workers),
-        predicted_gain=None,
     )
 
 
@@ -113,5 +112,5 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
                 "me706.source_limited" if cache.is_limited else "me706.source_unlimited", who=who, cache=cache.name
             ),
             change=message("me706.source_change"),
-            related=(Related(first.function.module.place(first.call), message("related.workers_loader")),),
+            related=(Related(first.place, message("related.workers_loader")),),
         )

@@ -40,9 +40,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         return
     yield FoundInRun(
         severity="high",
-        location=None,
         evidence={"swapped_bytes": round(grown), "major_faults_per_s": round(rate, 1)},
         cause=message("me707.cause", swapped=amount(grown), faults=rate),
         change=message("me707.change"),
-        predicted_gain=None,
     )

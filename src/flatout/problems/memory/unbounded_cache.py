@@ -42,5 +42,5 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             place=cache.function.module.place(cache.node),
             cause=message("me711.source_cause", cache=cache.name),
             change=message("me711.source_change"),
-            related=(Related(first.function.module.place(first.call), message("related.its_loader")),),
+            related=(Related(first.place, message("related.its_loader")),),
         )

@@ -51,8 +51,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     gain = by_step(
         run, run.step_ms - 0.25 * (run.step_ms - best_ms), 0.5 * (run.step_ms + best_ms), best_ms, message("ra904.gain")
     )
-    if gain is None:
-        return
     yield FoundInRun(
         location=run.data_parallel_at,
         evidence={

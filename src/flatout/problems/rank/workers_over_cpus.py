@@ -63,5 +63,4 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             busy=host.cpu_cores,
         ),
         change=message("ra903.change", workers=workers),
-        predicted_gain=None,
     )

@@ -52,8 +52,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if not waits or wait_ms < _WORTH * run.step_ms:
         return
     gain = by_sparing_host(run, wait_ms, message("sy305.gain", wait_ms=wait_ms, step_ms=run.step_ms))
-    if gain is None:
-        return
     worst = waits[0]
     yield FoundInRun(
         location=worst.location,

@@ -51,7 +51,7 @@ from flatout.source.syntax.nodes import (
     children,
     dotted_name,
     short_text,
-    walk_scope,
+    walk_body,
 )
 from flatout.source.training.regions import Region
 from flatout.source.training.tensors import Tensors
@@ -282,8 +282,7 @@ class _Certain:
         # `a, b = [f(x) for x in xs]` binds the elements, not the list.
         unpacked = any(
             isinstance(inner, ast.Tuple) and node.id in bound_names(inner)
-            for statement in self.function.node.body
-            for inner in walk_scope(statement)
+            for inner in walk_body(self.function.node.body)
         )
         return bool(made) and not unpacked and all(isinstance(value, ast.List | ast.ListComp) for value in made)
 

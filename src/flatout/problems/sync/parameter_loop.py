@@ -49,8 +49,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     count = sum(site.per_step for site in sites)
     # Its kernels are tiny, and go with it.
     gain = by_sparing_host(run, _SAVED * loop_ms, message("sy304.gain", loop_ms=loop_ms, step_ms=run.step_ms))
-    if gain is None:
-        return
     worst = max(sites, key=lambda site: site.ms or 0.0)
     yield FoundInRun(
         location=worst.location,

@@ -32,7 +32,7 @@ from flatout.records.source import Edit, Fix
 from flatout.source.code import Code, call_path
 from flatout.source.syntax.edits import replace_node, source_text
 from flatout.source.syntax.module import Function
-from flatout.source.syntax.nodes import called_name, short_text, walk_scope
+from flatout.source.syntax.nodes import called_name, is_call, short_text, walk_body
 from flatout.source.training.syncs import Sync
 
 CODE = "SY301"
@@ -135,7 +135,7 @@ def _find_reads(name: str, function: Function) -> list[tuple[ast.Name, ast.AST]]
             return None
         if isinstance(node.ctx, ast.Load):
             found.append((node, above))
-    own = {id(node) for statement in function.node.body for node in walk_scope(statement)}
+    own = {id(node) for node in walk_body(function.node.body)}
     if any(id(node) not in own for node, _ in found):
         return None  # a function inside has it as well
     others = (
@@ -163,9 +163,7 @@ def _is_labelled(name: ast.Name, above: ast.AST, sync: Sync) -> bool:
 
 def _detach(sync: Sync) -> str:
     of, text = sync.of, source_text(sync.region.module, sync.of)
-    if (isinstance(of, ast.Call) and called_name(of) == "detach") or (
-        isinstance(of, ast.Attribute) and of.attr == "data"
-    ):
+    if (is_call(of, "detach")) or (isinstance(of, ast.Attribute) and of.attr == "data"):
         return text
     return (
         f"{text}.detach()"

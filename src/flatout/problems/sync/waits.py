@@ -74,8 +74,7 @@ def report_waits(
     run: Evidence, code: str, sites: Sequence[SyncSite], wait_ms: float, evidence: dict[str, float | int | str]
 ) -> Iterator[FoundInRun]:
     """The finding of waits that take `wait_ms` a step, the most expensive site first; none if the GPU is busy."""
-    gain = by_sparing_host(run, wait_ms, message(f"{code}.gain", wait_ms=wait_ms, step_ms=run.step_ms))
-    if gain is None:
+    if not sites:
         return
     count, lines = sum(site.per_step for site in sites), list_sites(run, sites)
     yield FoundInRun(
@@ -83,5 +82,5 @@ def report_waits(
         evidence={**evidence, "lines": lines},
         cause=message(f"{code}.cause", count=count, wait_ms=wait_ms, step_ms=run.step_ms),
         change=message(f"{code}.change", lines=lines),
-        predicted_gain=gain,
+        predicted_gain=by_sparing_host(run, wait_ms, message(f"{code}.gain", wait_ms=wait_ms, step_ms=run.step_ms)),
     )

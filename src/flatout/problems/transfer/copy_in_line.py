@@ -57,8 +57,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     left_ms = _SIDE_BY_SIDE * max(copying_ms, computing_ms)
     method = message("tr206.gain", copying_ms=copying_ms, computing_ms=computing_ms)
     gain = by_step(run, 0.5 * (run.step_ms + left_ms), left_ms, max(copying_ms, computing_ms), method)
-    if gain is None:
-        return
     mebibytes = sum(site.bytes_per_step for site in sites) / 2**20
     yield FoundInRun(
         location=sites[0].location,

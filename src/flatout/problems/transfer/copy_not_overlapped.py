@@ -45,8 +45,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if not run.on_gpu or not sites:
         return
     gain = gain_unblocked(run, sites, to_pin=False)
-    if gain is None:
-        return
     held_ms = blocked_ms(run, sites)
     yield FoundInRun(
         location=sites[0].location,

@@ -41,6 +41,7 @@ from flatout.source.syntax.nodes import (
     bound_names,
     called_name,
     dotted_name,
+    is_call,
     last_name,
     names_in,
     root_name,
@@ -64,8 +65,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     saved_ms = took_ms * (1 - 1 / count)
     method = message("tr202.gain", copies=count, copy_ms=took_ms, step_ms=run.step_ms)
     gain = by_sparing_host(run, saved_ms, method)
-    if gain is None:
-        return
     yield FoundInRun(
         location=sites[0].location,
         evidence={
@@ -161,7 +160,7 @@ def _find_moves(region: Region) -> Iterator[tuple[ast.Call, _Loops]]:
 
 
 def _trains(loop: ast.For) -> bool:
-    return any(isinstance(node, ast.Call) and called_name(node) in ("backward", "step") for node in walk_scope(loop))
+    return any(is_call(node, "backward", "step") for node in walk_scope(loop))
 
 
 def _sample_copy(call: ast.Call, loops: _Loops, region: Region, plain: set[int]) -> SampleCopy | None:
@@ -203,21 +202,21 @@ def _source_of(call: ast.Call) -> ast.expr | None:
 
 def _is_by_sample(target: ast.expr, over: ast.expr, what: ast.expr) -> bool:
     """Pairs of a batch, `zip(images, targets)`, or `x[i]` for each i of the batch's size."""
-    if isinstance(over, ast.Call) and called_name(over) == "enumerate" and over.args:
+    if is_call(over, "enumerate") and over.args:
         inner = target.elts[-1] if isinstance(target, ast.Tuple) else target
         return _is_by_sample(inner, over.args[0], what)
-    if isinstance(over, ast.Call) and called_name(over) == "zip":
+    if is_call(over, "zip"):
         return len(over.args) > 1 and all(_OF_SAMPLES.search(_last_name(arg)) for arg in over.args)
-    if isinstance(over, ast.Call) and called_name(over) == "range" and len(over.args) == 1:
+    if is_call(over, "range") and len(over.args) == 1:
         return isinstance(what, ast.Subscript) and _is_batch_size(over.args[0])
     # `for images, labels in parts`: each is a batch already.
     return isinstance(target, ast.Tuple) and bool(dotted_name(over)) and not root_name(what).endswith("s")
 
 
 def _is_batch_size(node: ast.expr) -> bool:
-    if isinstance(node, ast.Call) and called_name(node) == "len" and node.args:
+    if is_call(node, "len") and node.args:
         return bool(_OF_SAMPLES.search(_last_name(node.args[0])))
-    if isinstance(node, ast.Call) and called_name(node) == "size":
+    if is_call(node, "size"):
         return bool(node.args) and getattr(node.args[0], "value", None) == 0
     if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
         return getattr(node.slice, "value", None) == 0
@@ -225,7 +224,7 @@ def _is_batch_size(node: ast.expr) -> bool:
 
 
 def _is_of_a_dict(over: ast.expr) -> bool:
-    return isinstance(over, ast.Call) and called_name(over) in ("items", "values", "keys")
+    return is_call(over, "items", "values", "keys")
 
 
 def _last_name(node: ast.expr) -> str:
@@ -261,9 +260,7 @@ def keeps_apart(loader: Loader, code: Code) -> bool:
 def _only_sorts(node: ast.expr, given: list[str]) -> bool:
     if isinstance(node, ast.Name):
         return node.id in given
-    inner = (
-        node.args[0] if isinstance(node, ast.Call) and called_name(node) in ("tuple", "list") and node.args else node
-    )
+    inner = node.args[0] if is_call(node, "tuple", "list") and node.args else node
     return (
         isinstance(inner, ast.Call)
         and called_name(inner) == "zip"

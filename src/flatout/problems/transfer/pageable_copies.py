@@ -52,8 +52,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if not run.on_gpu or not sites or (use is not None and use.settings.get("pin_memory") and pinned_part(sites) < 0.1):
         return  # a loader that pins, and to no effect, is another problem
     gain = gain_unblocked(run, sites, to_pin=True)
-    if gain is None:
-        return
     held_ms = blocked_ms(run, sites)
     mebibytes = sum(site.bytes_per_step for site in sites) / 2**20
     yield FoundInRun(

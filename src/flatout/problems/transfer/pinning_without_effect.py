@@ -35,7 +35,7 @@ from flatout.records.source import Related
 from flatout.source.code import Code, call_path
 from flatout.source.flow.devices import moves_to
 from flatout.source.syntax.module import Class, Function, own_nodes
-from flatout.source.syntax.nodes import argument, called_name, last_name, short_text
+from flatout.source.syntax.nodes import argument, called_name, is_call, last_name, short_text
 from flatout.source.training.loaders import Loader, loader_setting, resolve_collate
 
 CODE = "TR203"
@@ -51,8 +51,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if not run.on_gpu or use is None or not use.settings.get("pin_memory") or not enough or pinned_part(sites) > _NONE:
         return
     gain = gain_unblocked(run, sites, to_pin=True)
-    if gain is None:
-        return
     held_ms = blocked_ms(run, sites)
     count = sum(site.per_step for site in sites)
     yield FoundInRun(
@@ -77,7 +75,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         batch = find_unpinnable_batch(made, code)
         if batch is not None:
             yield FoundInSource(
-                place=made.function.module.place(made.call),
+                place=made.place,
                 cause=message("tr203.source_class", batch_class=batch.name),
                 change=message("tr203.source_class_change", batch_class=batch.name),
                 related=(Related(batch.module.place(batch.node), message("related.collated")),),
@@ -111,7 +109,7 @@ def _is_new(node: ast.expr) -> bool:
         return any(
             isinstance(side, ast.Name | ast.Attribute | ast.Call) for side in (node.left, node.right)
         ) and not any(called_name(inner) in _NUMBERS for inner in ast.walk(node) if isinstance(inner, ast.Call))
-    return isinstance(node, ast.Call) and called_name(node) in ("div", "mul", "sub", "add", "div_", "sub_")
+    return is_call(node, "div", "mul", "sub", "add", "div_", "sub_")
 
 
 _NUMBERS = {"len", "range", "time", "int"}

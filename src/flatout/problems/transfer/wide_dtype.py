@@ -60,8 +60,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     total = sum(site.bytes_per_step for site, _ in found)
     saved = sum(_saved_bytes(pair) for pair in found)
     gain = max(_gains(run, found, saved), key=lambda gain: gain.mid, default=None)
-    if gain is None:
-        return
     site, narrow = max(found, key=_saved_bytes)
     yield FoundInRun(
         location=site.location,
@@ -166,7 +164,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             place=function.module.place(node),
             cause=message("tr205.source_cause", code=short_text(node, 50)),
             change=message("tr205.source_change"),
-            related=(Related(used[0].function.module.place(used[0].call), message("related.its_loader")),),
+            related=(Related(used[0].place, message("related.its_loader")),),
         )
 
 

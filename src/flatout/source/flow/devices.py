@@ -7,7 +7,7 @@ import re
 from typing import Literal
 
 from flatout.source.syntax.module import Module
-from flatout.source.syntax.nodes import called_name, last_name
+from flatout.source.syntax.nodes import argument, called_name, is_call, last_name
 
 _DEVICE_WORDS = re.compile(r"\bcuda\b|\.to\(|\bdevice\b|accelerat|[Ff]abric|[Ll]ightning|\bxpu\b|\bmps\b")
 _DEVICE_NAME = re.compile(r"device|dev$|gpu|cuda|rank|accelerator", re.I)
@@ -31,18 +31,16 @@ def moves_to(call: ast.Call) -> Literal["device", "host"] | None:
         return "host"
     if name != "to":
         return None
-    given = next(
-        (keyword.value for keyword in call.keywords if keyword.arg == "device"), call.args[0] if call.args else None
-    )
+    given = argument(call, "device") or (call.args[0] if call.args else None)
     if isinstance(given, ast.Constant):
         if isinstance(given.value, int) and not isinstance(given.value, bool):
             return "device"
         return None if not isinstance(given.value, str) else "host" if given.value.startswith("cpu") else "device"
-    if isinstance(given, ast.Call) and called_name(given) == "device":
+    if is_call(given, "device"):
         return "host" if given.args and _begins(given.args[0]).startswith("cpu") else "device"
     if given is not None and _begins(given).startswith(("cuda", "cpu")):
         return "host" if _begins(given).startswith("cpu") else "device"
-    if isinstance(given, ast.Call) and called_name(given) in ("get_device", "current_device"):
+    if is_call(given, "get_device", "current_device"):
         return "device"
     name = last_name(given) if given is not None else ""
     if _HOST_NAME.search(name):

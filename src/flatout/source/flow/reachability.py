@@ -9,7 +9,7 @@ from flatout.source.flow.guards import is_evaluation
 from flatout.source.flow.values import Values
 from flatout.source.project.project import Project
 from flatout.source.syntax.module import Function
-from flatout.source.syntax.nodes import FEW_HOPS, called_name, dotted_name
+from flatout.source.syntax.nodes import FEW_HOPS, called_name, dotted_name, is_call
 
 # Tests that hold for the process that is looked at: it has a GPU, and it is the main one.
 _HELD = re.compile(r"cuda|gpu|rank|is_main|distributed|nccl|torch\.version", re.I)
@@ -96,6 +96,4 @@ def _is_main(test: ast.expr) -> bool:
 def _is_started_by_decorator(function: Function) -> bool:
     """Is it started by a command line framework: `@hydra.main()`, `@click.command()`?"""
     plain = function.definition
-    return plain is not None and any(
-        isinstance(call, ast.Call) and called_name(call) in ("main", "command") for call in plain.decorator_list
-    )
+    return plain is not None and any(is_call(call, "main", "command") for call in plain.decorator_list)

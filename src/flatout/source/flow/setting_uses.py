@@ -17,6 +17,7 @@ from flatout.source.syntax.nodes import (
     children,
     dotted_name,
     has_star_arguments,
+    is_call,
     own_name,
     targets_of,
 )
@@ -270,7 +271,7 @@ def _is_whole(node: ast.expr) -> bool:
     """`args`, `self.cfg`, `vars(args)`, `*opts`: all settings, not one of them."""
     if isinstance(node, ast.Starred):
         node = node.value
-    if isinstance(node, ast.Call) and called_name(node) in ("vars", "asdict", "to_container") and node.args:
+    if is_call(node, "vars", "asdict", "to_container") and node.args:
         node = node.args[0]
     if isinstance(node, ast.Attribute) and node.attr == "__dict__":
         node = node.value

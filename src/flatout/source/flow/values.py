@@ -38,6 +38,7 @@ from flatout.source.syntax.nodes import (
     dotted_name,
     has_decorator,
     has_star_arguments,
+    is_call,
 )
 
 
@@ -278,7 +279,7 @@ class Values:
         inside = self.origins.entries(base, function, depth + 1)
         if inside is not None:
             return self._entry(inside.get(key), f"{dotted_name(base)}[{key!r}]", depth)
-        if isinstance(base, ast.Call) and called_name(base) == "vars" and base.args:
+        if is_call(base, "vars") and base.args:
             return self._attribute(ast.copy_location(ast.Attribute(base.args[0], key), base), function, depth)
         path: list[str] = []
         names = base

@@ -12,7 +12,7 @@ from functools import cached_property
 from flatout.source.syntax import files
 from flatout.source.syntax.config_files import Reader
 from flatout.source.syntax.module import Class, Function, Module
-from flatout.source.syntax.nodes import MAX_HOPS, called_name, dotted_name
+from flatout.source.syntax.nodes import MAX_HOPS, called_name, dotted_name, is_call
 
 # Possessive, and anchored at a line's end: they run over the text of every file.
 _DEFINED = re.compile(r"\n[ \t]*+(?:async[ \t]++)?(?:def|class)[ \t]++(\w++)")
@@ -198,7 +198,7 @@ class Project:
 
     def _resolve_method(self, func: ast.Attribute, function: Function) -> list[Function]:
         owner = function.owner
-        if owner is not None and isinstance(func.value, ast.Call) and called_name(func.value) == "super":
+        if owner is not None and is_call(func.value, "super"):
             return [m for base in self._bases(owner) for m in self.methods(base, func.attr)][:1]
         if owner is not None and isinstance(func.value, ast.Name) and func.value.id in ("self", "cls"):
             # Overrides in subclasses may run as well; a method that only raises NotImplementedError does nothing.
@@ -227,7 +227,7 @@ class Project:
         for value in function.bindings.get(name, ()):
             parts = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
             for node in parts:
-                if isinstance(node, ast.Call) and called_name(node) == "partial" and node.args:
+                if is_call(node, "partial") and node.args:
                     node = node.args[0]
                 elif isinstance(node, ast.Call):
                     found += self._closures(node, function)

@@ -20,6 +20,7 @@ from flatout.source.syntax.nodes import (
     dotted_name,
     has_decorator,
     has_star_arguments,
+    is_call,
     parameters,
     targets_of,
 )
@@ -137,7 +138,7 @@ def find_click_options(function: Function) -> Iterator[Option]:
     """Options of click's decorators, which become parameters of the function."""
     plain = function.definition
     for call in plain.decorator_list if plain is not None else ():
-        if isinstance(call, ast.Call) and called_name(call) == "option":
+        if is_call(call, "option"):
             flags = _string_constants(call.args)
             if flags:
                 yield _click(call, flags, function)
@@ -145,7 +146,7 @@ def find_click_options(function: Function) -> Iterator[Option]:
 
 def declared_default(default: ast.expr) -> ast.expr | None:
     """The default in `typer.Option(0)` or pydantic's `Field(0)`; any other expression itself."""
-    if isinstance(default, ast.Call) and called_name(default) in ("Option", "Argument", "field", "Field"):
+    if is_call(default, "Option", "Argument", "field", "Field"):
         return argument(default, "default", 0)
     return default
 

@@ -13,7 +13,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from flatout.records.source import Place
 from flatout.source.syntax.nodes import (
@@ -245,6 +245,11 @@ class Module:
         kept = parts[: len(parts) - level + is_package]
         return ".".join([*kept, *([module] if module else [])])
 
+    def library_of(self, name: str) -> str:
+        """The package that a name, or what it begins with, is imported from; empty if it is not imported."""
+        brought = self.imports.get(name.split(".")[0])
+        return "" if brought is None else brought.module.split(".")[0]
+
     @cached_property
     def imported_names(self) -> list[str]:
         """Names of modules that it may import, by regular expressions: quicker than parsing."""
@@ -309,6 +314,12 @@ class Module:
         return len(self.lines[line - 1].encode()[:offset].decode(errors="ignore")) + 1
 
 
+@lru_cache(maxsize=64)
+def parse_text(text: str, file: str = "") -> Module:
+    """One file alone. It is kept: several problems ask, and a run that goes on is judged again and again."""
+    return Module(file, "", text)
+
+
 def own_nodes(function: Function) -> Iterator[ast.AST]:
     """All nodes of a function's body but those of functions defined in it."""
     for statement in function.node.body:
@@ -356,14 +367,16 @@ def _bind_one(target: ast.expr, value: ast.expr, found: dict[str, list[ast.expr]
 # What a name means outside of its file, as the file's imports say.
 
 
-def full_name(node: ast.expr, module: Module) -> str:
-    """`time.sleep` of `sleep` after `from time import sleep`, and of `t.sleep` after `import time as t`."""
-    name = dotted_name(node)
-    first, _, rest = name.partition(".")
+def imported_name(node: ast.expr, module: Module) -> str:
+    """`time.sleep` of `sleep` after `from time import sleep`, and of `t.sleep` after `import time as t`; else empty."""
+    first, _, rest = dotted_name(node).partition(".")
     brought = module.imports.get(first)
-    if brought is None:
-        return name
-    return ".".join(part for part in (brought.module, brought.attribute, rest) if part)
+    return "" if brought is None else ".".join(part for part in (brought.module, brought.attribute, rest) if part)
+
+
+def full_name(node: ast.expr, module: Module) -> str:
+    """The same; what is not imported as it is written."""
+    return imported_name(node, module) or dotted_name(node)
 
 
 # `# flatout: ignore[CODE]` comments: which findings they silence, and which of them silence nothing.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
+from typing import TypeGuard
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -46,6 +47,12 @@ def walk_scope(node: ast.AST) -> Iterator[ast.AST]:
         stack += [child for child in reversed(children(here)) if not isinstance(child, DEFINITIONS)]
 
 
+def walk_body(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """The same for all statements of a block."""
+    for statement in body:
+        yield from walk_scope(statement)
+
+
 def own_name(node: ast.AST) -> str:
     """The name of a variable, or the last part of `a.b.c` whatever `a` is; empty for other nodes."""
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
@@ -54,6 +61,11 @@ def own_name(node: ast.AST) -> str:
 def called_name(call: ast.Call) -> str:
     """The last part of what is called."""
     return own_name(call.func)
+
+
+def is_call(node: ast.AST | None, *names: str) -> TypeGuard[ast.Call]:
+    """Is it a call of something whose last name is one of these?"""
+    return isinstance(node, ast.Call) and own_name(node.func) in names
 
 
 def callable_of(node: ast.expr) -> ast.expr:

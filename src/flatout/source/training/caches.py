@@ -16,6 +16,7 @@ from flatout.source.syntax.nodes import (
     callable_of,
     called_name,
     dotted_name,
+    is_call,
     last_name,
     names_in,
     targets_of,
@@ -196,7 +197,7 @@ def _looks_up(node: ast.AST, name: str, function: Function) -> bool:
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         right = node.comparators[0]
         if isinstance(node.ops[0], ast.In | ast.NotIn):
-            keys = isinstance(right, ast.Call) and called_name(right) == "keys"
+            keys = is_call(right, "keys")
             return dotted_name(right.func.value if keys else right) == name  # type: ignore[attr-defined]
         if isinstance(node.ops[0], ast.Is | ast.IsNot) and isinstance(right, ast.Constant) and right.value is None:
             return _is_entry_of(node.left, name, function)

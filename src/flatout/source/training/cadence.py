@@ -19,9 +19,10 @@ from flatout.source.syntax.nodes import (
     LOOPS,
     all_names_in,
     bound_names,
-    called_name,
     children,
+    is_call,
     last_name,
+    walk_body,
     walk_scope,
 )
 from flatout.source.training.regions import Region
@@ -84,7 +85,7 @@ def iterates_batches(root: Region) -> bool:
         named |= bound_names(loop.target)
     if any(_LONG_TURNS.search(name) for name in named) and not any(_LOADER.search(name) for name in named):
         return False
-    return not any(_is_inner_training_loop(node) for statement in loop.body for node in walk_scope(statement))
+    return not any(_is_inner_training_loop(node) for node in walk_body(loop.body))
 
 
 def find_periodic_nodes(region: Region, values: Values) -> Iterator[PeriodicNode]:
@@ -167,9 +168,7 @@ def _is_of_settings(test: ast.expr) -> bool:
 
 def tests_in_region(region: Region, node: ast.AST) -> Iterator[ast.expr]:
     """The tests of all branches around a node of a region; an `except` is a test that fails."""
-    for parent, child in region.module.ancestors(node):
-        if parent is region.loop or parent is region.function.node:
-            return
+    for parent, child in region.ancestors(node):
         if isinstance(parent, ast.If | ast.IfExp) and child is not parent.test:
             yield parent.test
         elif isinstance(parent, ast.ExceptHandler):
@@ -181,6 +180,4 @@ def _is_inner_training_loop(node: ast.AST) -> bool:
     head = node.iter if isinstance(node, ast.For | ast.AsyncFor) else None
     if head is not None and any(_ACCUMULATES.search(name) for name in all_names_in(head)):
         return False  # gradient accumulation: several batches to one step
-    return isinstance(node, LOOPS) and any(
-        isinstance(call, ast.Call) and called_name(call) == "backward" for call in walk_scope(node)
-    )
+    return isinstance(node, LOOPS) and any(is_call(call, "backward") for call in walk_scope(node))

@@ -23,7 +23,7 @@ from flatout.source.project.settings import (
 )
 from flatout.source.syntax.config_files import TORCH_SETTINGS, ConfigValue, ConfigValues, KeyPath, torch_setting
 from flatout.source.syntax.module import Function, Module
-from flatout.source.syntax.nodes import called_name, names_in
+from flatout.source.syntax.nodes import is_call, names_in
 from flatout.source.training.jobs import TrainingJob
 from flatout.source.training.loaders import Loader
 from flatout.source.training.regions import Training
@@ -282,7 +282,7 @@ def _entries(node: ast.expr, sections: KeyPath, module: Module) -> Iterator[Decl
         pairs = [
             (key.value, item) for key, item in zip(node.keys, node.values, strict=True) if isinstance(key, ast.Constant)
         ]
-    elif isinstance(node, ast.Call) and called_name(node) in ("dict", "SimpleNamespace", "EasyDict", "edict", "create"):
+    elif is_call(node, "dict", "SimpleNamespace", "EasyDict", "edict", "create"):
         pairs = [(keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg is not None]
         for given in node.args:
             yield from _entries(given, sections, module)

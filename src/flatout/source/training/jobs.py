@@ -15,7 +15,7 @@ from typing import Literal
 from flatout.records.source import Place
 from flatout.source.project.project import Project
 from flatout.source.syntax.module import Function, Module
-from flatout.source.syntax.nodes import called_name, dotted_name, has_star_arguments
+from flatout.source.syntax.nodes import called_name, dotted_name, has_star_arguments, is_call
 from flatout.source.training.regions import Loop, Training
 
 # Whose loop it is: the project's own, or that of a trainer whose settings are the arguments of a call.
@@ -177,9 +177,7 @@ def is_test_module(module: Module) -> bool:
 
 def _is_training_loop(loop: Loop, function: Function) -> bool:
     """Does a loop iterate over data, or is it named for training? A mere count may be the steps of an attack."""
-    if isinstance(loop, ast.For | ast.AsyncFor) and not (
-        isinstance(loop.iter, ast.Call) and called_name(loop.iter) in ("range", "trange", "count")
-    ):
+    if isinstance(loop, ast.For | ast.AsyncFor) and not (is_call(loop.iter, "range", "trange", "count")):
         return True
     return function.definition is None or bool(_TRAINING.search(f"{function.qualified} {function.module.shown}"))
 
@@ -190,7 +188,7 @@ def _find_trainers(project: Project) -> Iterator[tuple[Kind, Function, ast.Call]
         if ".fit(" not in module.text or "ightning" not in module.text:
             continue
         for call, function in module.calls.get("Trainer", ()):
-            if _origin(call, module).split(".")[0] in ("lightning", "pytorch_lightning"):
+            if module.library_of(dotted_name(call.func)) in ("lightning", "pytorch_lightning"):
                 yield "lightning", function, call
     for module in project.modules:
         if ".train(" not in module.text or not any(library in module.text for library in _OF_TRANSFORMERS):
@@ -198,15 +196,8 @@ def _find_trainers(project: Project) -> Iterator[tuple[Kind, Function, ast.Call]
         for makes in (_TRAINER_ARGUMENTS, _TRAINER):
             for name, found in module.calls.items():
                 for call, function in found if makes.search(name) else ():
-                    if _origin(call, module).split(".")[0] in _OF_TRANSFORMERS:
+                    if module.library_of(dotted_name(call.func)) in _OF_TRANSFORMERS:
                         yield "transformers", function, call
-
-
-def _origin(call: ast.Call, module: Module) -> str:
-    """The module that the called name is imported from: `lightning.pytorch` of `L.Trainer`."""
-    first = dotted_name(call.func).split(".")[0]
-    brought = module.imports.get(first)
-    return brought.module if brought is not None else ""
 
 
 def _files_of(module: Module, training: Training) -> tuple[Module, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from flatout.records.source import Place
 from flatout.source.flow.devices import moves_to
 from flatout.source.flow.guards import is_evaluation
 from flatout.source.flow.values import Value, Values
@@ -23,6 +24,7 @@ from flatout.source.syntax.nodes import (
     defaults,
     dotted_name,
     has_decorator,
+    is_call,
     last_name,
     names_in,
     walk_scope,
@@ -62,6 +64,10 @@ class Loader:
     def dataset(self) -> ast.expr | None:
         return argument(self.call, "dataset", 0)
 
+    @property
+    def place(self) -> Place:
+        return self.function.module.place(self.call)
+
 
 def find_loaders(project: Project) -> Iterator[Loader]:
     """All calls that make a DataLoader of torch, or of a class derived from it."""
@@ -90,12 +96,10 @@ def _names(project: Project) -> list[str]:
 def _is_torch_own(name: str, own: Class | None, module: Module) -> bool:
     """Is a class torch's DataLoader or derived from it, and not another class of this name?"""
     if own is None:
-        brought = module.imports.get(name)
-        return name == "DataLoader" or (brought is not None and brought.module.split(".")[0] in _LIBRARIES)
+        return name == "DataLoader" or module.library_of(name) in _LIBRARIES
     if own.name == "DataLoader":
         return any(base.endswith("data.DataLoader") for base in own.bases)
-    brought = own.module.imports.get("DataLoader")
-    of_library = brought is not None and brought.module.split(".")[0] in _LIBRARIES
+    of_library = own.module.library_of("DataLoader") in _LIBRARIES
     return any(base.endswith("data.DataLoader") or (base == "DataLoader" and of_library) for base in own.bases)
 
 
@@ -190,7 +194,9 @@ def has_device_samples(loader: Loader, project: Project) -> bool:
     if any(isinstance(node, ast.Call) and moves_to(node) == "device" for node in _nodes_of_dataset(dataset, function)):
         return True
     cls = project.class_of(dataset, function)
-    making = [*(cls.methods.values() if cls is not None else ()), *_collate_function(loader.call, function, project)]
+    collate = loader_argument(loader, "collate_fn")
+    meant = project.lookup(collate.id, function) if isinstance(collate, ast.Name) else None
+    making = [*(cls.methods.values() if cls is not None else ()), *([meant] if isinstance(meant, Function) else [])]
     return any(moves_to(call) == "device" for each in making for call in each.calls)
 
 
@@ -200,13 +206,6 @@ def _nodes_of_dataset(dataset: ast.expr, function: Function) -> Iterator[ast.AST
     made = function.bindings.get(dataset.id, ()) if isinstance(dataset, ast.Name) else ()
     for value in made if len(made) == 1 else ():
         yield from ast.walk(value)
-
-
-def _collate_function(call: ast.Call, function: Function, project: Project) -> list[Function]:
-    """The collate function, if it is a function of the project."""
-    given = argument(call, "collate_fn", 6)
-    meant = project.lookup(given.id, function) if isinstance(given, ast.Name) else None
-    return [meant] if isinstance(meant, Function) else []
 
 
 # In memory.
@@ -353,7 +352,7 @@ def resolve_collate(given: ast.expr, function: Function, project: Project) -> li
     """The functions of the project that a `collate_fn` may be."""
     if isinstance(given, ast.IfExp):
         return [*resolve_collate(given.body, function, project), *resolve_collate(given.orelse, function, project)]
-    if isinstance(given, ast.Call) and called_name(given) == "partial" and given.args:
+    if is_call(given, "partial") and given.args:
         return resolve_collate(given.args[0], function, project)
     if isinstance(given, ast.Name) and len(values := function.bindings.get(given.id, [])) == 1:
         return resolve_collate(values[0], function, project)

@@ -11,6 +11,7 @@ from flatout.source.flow.guards import ProgramPoint, is_evaluation, walk_main_pa
 from flatout.source.project.project import Project
 from flatout.source.syntax.module import Function, Module
 from flatout.source.syntax.nodes import (
+    DEFINITIONS,
     LOOPS,
     MAX_HOPS,
     all_arguments,
@@ -93,6 +94,13 @@ class Region:
         if self.call_site is not None:
             yield from self.call_site.caller.call_chain(self.call_site.call)
 
+    def ancestors(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
+        """What a node is part of within the region, from inside out, each with the child that leads to the node."""
+        for parent, child in self.module.ancestors(node):
+            if parent is self.loop or parent is self.function.node:
+                return
+            yield parent, child
+
     def main_path(self) -> list[ProgramPoint]:
         """Every node that runs in every step."""
         if self._main_path is None:
@@ -157,14 +165,16 @@ class Training:
         return self._effects[id(function)]
 
     def _effects_of(self, node: ast.AST, function: Function, depth: int) -> set[str]:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+        if isinstance(node, DEFINITIONS):
             return set()
         done: set[str] = set()
         for child in children(node):
             done |= self._effects_of(child, function, depth)
         if isinstance(node, ast.Call):
             done |= self._effects_of_call(node, function, depth)
-        elif isinstance(node, LOOPS) and done >= {_BACKWARD, _STEP} and not _is_over_hooks(node):
+        elif isinstance(node, LOOPS) and done >= {_BACKWARD, _STEP}:
+            if isinstance(node, ast.For) and _HOOKS.search(last_name(node.iter)):
+                return done  # it goes over the hooks of one step: the training loop is further out
             if _is_scoring(node, function):
                 return set()
             if id(node) not in self._found:
@@ -298,11 +308,6 @@ class Training:
         """Scripts that call a training function of this module."""
         inside = {id(f): f for _, f in self.loops if f.module is module and f.definition is not None}
         return [caller.module for node in inside.values() for _, caller in self.project.callers(node)]
-
-
-def _is_over_hooks(loop: Loop) -> bool:
-    """Does a loop iterate over the hooks of one step? The training loop is further out."""
-    return isinstance(loop, ast.For) and bool(_HOOKS.search(last_name(loop.iter)))
 
 
 def _is_scoring(loop: Loop, function: Function) -> bool:

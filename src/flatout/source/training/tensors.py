@@ -17,6 +17,7 @@ from flatout.source.project.project import Project
 from flatout.source.syntax.module import Class, Function
 from flatout.source.syntax.nodes import (
     DEFINITIONS,
+    argument,
     assigned_names,
     bound_names,
     callable_of,
@@ -337,14 +338,14 @@ class Tensors:
             return "host"
         if owner in words.TORCH or self._is_from_torch(owner or name):
             return self._of_torch(call, name, given)
-        known = self._of_project(call)
-        if known is not None:
-            return known
+        known = self._follow(call)
+        if known is not None and known[0] is not None:
+            return known[0]
         return self._of_unknown_call(call, name, receiver, given)
 
     def _of_torch(self, call: ast.Call, name: str, given: list[Kind]) -> Kind:
         if name in words.MAKERS:
-            place = next((keyword.value for keyword in call.keywords if keyword.arg == "device"), None)
+            place = argument(call, "device")
             if place is None:
                 return "host"
             return "host" if isinstance(place, ast.Constant) and str(place.value).startswith("cpu") else "device"
@@ -353,15 +354,10 @@ class Tensors:
         return None
 
     def _is_from_torch(self, name: str) -> bool:
-        brought = self.function.module.imports.get(name)
-        return brought is not None and brought.module.split(".")[0] in ("torch", "einops") and name[:1].islower()
-
-    def _of_project(self, call: ast.Call) -> Kind:
-        """What a function of the project returns for these arguments."""
-        known = self._follow(call)
-        return None if known is None else known[0]
+        return self.function.module.library_of(name) in ("torch", "einops") and name[:1].islower()
 
     def _follow(self, call: ast.Call) -> tuple[Kind, tuple[Kind, ...]] | None:
+        """What a function of the project returns for these arguments, as a whole and in parts."""
         callees = self.project.resolve(call, self.function)
         if not callees or self._depth >= _MAX_CALL_DEPTH:
             return None
