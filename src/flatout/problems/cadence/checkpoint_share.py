@@ -24,13 +24,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.cadence.pause_costs import exposed_ms, gain_if_rarer, interval_factor, pause_ms, prepared_ms
+from flatout.problems.cadence.pause_costs import gain_if_rarer, interval_factor, measure_pauses, pause_ms
 from flatout.problems.cadence.pauses import find_checkpoints, how_often
-from flatout.problems.found import FoundInRun, FoundInSource
-from flatout.problems.prediction import WORTH
+from flatout.problems.found import FoundInRun, FoundInSource, found_in_step
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
-from flatout.source.code import Code, call_path
+from flatout.source.code import Code
 from flatout.source.syntax.nodes import short_text
 
 CODE = "CA603"
@@ -39,40 +38,33 @@ REMEDY = "checkpoint.async"
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
     sites = [site for site in run.report.pauses if site.op == "checkpoint"]
-    count, total_s = sum(site.count for site in sites), sum(site.total_s for site in sites)
-    if count < 2:
-        return  # one at the end, or at the beginning, is no matter of how often
-    prepared = prepared_ms(run, sites)
-    each_ms = 1e3 * total_s / count + prepared * run.report.run.steps / count
-    ms = exposed_ms(run, pause_ms(run, "checkpoint") + prepared, each_ms)
-    if ms < WORTH * run.step_ms:
+    pauses = measure_pauses(run, sites, pause_ms(run, "checkpoint"))
+    if pauses is None:
         return
-    times = interval_factor(run, ms)
-    gain = gain_if_rarer(run, ms, times, "checkpoints")
-    worst = max(sites, key=lambda site: site.total_s)
-    period = run.report.run.steps / max(1, worst.count)
+    times, share = interval_factor(run, pauses.ms), pauses.ms / run.step_ms
+    period = run.report.run.steps / max(1, pauses.worst.count)
     yield FoundInRun(
-        location=worst.location,
+        location=pauses.worst.location,
         evidence={
-            "checkpoint_share": round(ms / run.step_ms, 4),
-            "checkpoints": count,
-            "seconds_each": round(each_ms * 1e-3, 4),
-            "seconds_longest": round(max(site.max_s for site in sites), 4),
+            "checkpoint_share": round(share, 4),
+            "checkpoints": pauses.count,
+            "seconds_each": round(pauses.each_ms * 1e-3, 4),
+            "seconds_longest": round(pauses.longest_s, 4),
             "steps_between": round(period, 1),
             "interval_times": times,
         },
-        cause=message("ca603.cause", count=count, each_ms=each_ms, share=ms / run.step_ms),
+        cause=message("ca603.cause", count=pauses.count, each_ms=pauses.each_ms, share=share),
         change=message("ca603.change", steps=round(times * period), period=round(period)),
-        predicted_gain=gain,
+        predicted_gain=gain_if_rarer(run, pauses.ms, times, "checkpoints"),
     )
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
     for pause in find_checkpoints(code):
-        yield FoundInSource(
+        yield found_in_step(
+            pause.region,
+            pause.node,
+            message("ca603.source_cause", code=short_text(pause.node, 40), often=how_often(pause)),
+            message("ca603.source_change"),
             severity="high" if pause.period == 1 else "medium",
-            place=pause.region.module.place(pause.node),
-            cause=message("ca603.source_cause", code=short_text(pause.node, 40), often=how_often(pause)),
-            change=message("ca603.source_change"),
-            related=call_path(pause.region),
         )

@@ -49,8 +49,12 @@ _MOST_TIMES = 10
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
-    often, ms = _how_often(run), _cadence_ms(run)
-    if often < 2 or run.evaluations is None or ms < WORTH * run.step_ms:
+    evaluation, ms = find_evaluation(run), _cadence_ms(run)
+    if run.evaluations is None or ms < WORTH * run.step_ms:
+        return
+    # One after the last step is in no step, but its loader was read.
+    often = max(run.evaluations.count, evaluation.loader.epochs if evaluation is not None else 0)
+    if often < 2:
         return
     times = interval_factor(run, ms, _MOST_TIMES)
     gain = gain_if_rarer(run, ms, times, "evaluation")
@@ -69,13 +73,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         change=message("ca601.change", times=times, steps=round(times * period), period=round(period)),
         predicted_gain=gain,
     )
-
-
-def _how_often(run: Evidence) -> int:
-    """Evaluations in all: one after the last step is in no step, but its loader was read."""
-    seen = run.evaluations.count if run.evaluations else 0
-    evaluation = find_evaluation(run)
-    return max(seen, evaluation.loader.epochs) if evaluation is not None else seen
 
 
 def _cadence_ms(run: Evidence) -> float:

@@ -23,22 +23,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.cadence.pause_costs import (
-    exposed_ms,
     gain_if_rarer,
     interval_factor,
     is_image,
     is_progress,
     logged_ms,
+    measure_pauses,
     pause_ms,
-    prepared_ms,
 )
 from flatout.problems.cadence.pauses import find_pictures, how_often
-from flatout.problems.found import FoundInRun, FoundInSource
-from flatout.problems.prediction import WORTH
+from flatout.problems.found import FoundInRun, FoundInSource, found_in_step
 from flatout.records.evidence import Evidence
 from flatout.records.message import Message, message
 from flatout.records.report import PauseSite
-from flatout.source.code import Code, call_path
+from flatout.source.code import Code
 from flatout.source.syntax.nodes import short_text
 
 CODE = "CA604"
@@ -47,32 +45,23 @@ REMEDY = "cadence.logging"
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
     sites = [site for site in run.report.pauses if site.op == "logging" and not is_progress(run, site)]
-    count, total_s = sum(site.count for site in sites), sum(site.total_s for site in sites)
-    if count < 2:
+    pauses = measure_pauses(run, sites, logged_ms(run, sites, pause_ms(run, "logging")))
+    if pauses is None:
         return
-    prepared = prepared_ms(run, sites)
-    logged = logged_ms(run, sites, pause_ms(run, "logging")) + prepared
-    each_ms = 1e3 * total_s / count + prepared * run.report.run.steps / count
-    ms = exposed_ms(run, logged, each_ms)
-    if ms < WORTH * run.step_ms:
-        return
-    times = interval_factor(run, ms)
-    gain = gain_if_rarer(run, ms, times, "logging")
-    worst = max(sites, key=lambda site: site.total_s)
-    per_step = count / max(1, run.report.run.steps)
+    times, share = interval_factor(run, pauses.ms), pauses.ms / run.step_ms
     yield FoundInRun(
-        location=worst.location,
+        location=pauses.worst.location,
         evidence={
-            "logging_share": round(ms / run.step_ms, 4),
-            "calls": count,
-            "calls_per_step": round(per_step, 3),
-            "ms_each": round(each_ms, 3),
-            "ms_longest": round(1e3 * max(site.max_s for site in sites), 3),
+            "logging_share": round(share, 4),
+            "calls": pauses.count,
+            "calls_per_step": round(pauses.count / max(1, run.report.run.steps), 3),
+            "ms_each": round(pauses.each_ms, 3),
+            "ms_longest": round(1e3 * pauses.longest_s, 3),
             "interval_times": times,
         },
-        cause=message("ca604.cause", count=count, each_ms=each_ms, share=ms / run.step_ms),
-        change=_change(run, worst, times),
-        predicted_gain=gain,
+        cause=message("ca604.cause", count=pauses.count, each_ms=pauses.each_ms, share=share),
+        change=_change(run, pauses.worst, times),
+        predicted_gain=gain_if_rarer(run, pauses.ms, times, "logging"),
     )
 
 
@@ -87,9 +76,9 @@ def _change(run: Evidence, worst: PauseSite, times: int) -> Message:
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
     for pause in find_pictures(code):
-        yield FoundInSource(
-            place=pause.region.module.place(pause.node),
-            cause=message("ca604.source_cause", code=short_text(pause.node, 40), often=how_often(pause)),
-            change=message("ca604.source_change"),
-            related=call_path(pause.region),
+        yield found_in_step(
+            pause.region,
+            pause.node,
+            message("ca604.source_cause", code=short_text(pause.node, 40), often=how_often(pause)),
+            message("ca604.source_change"),
         )

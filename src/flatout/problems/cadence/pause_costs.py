@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from flatout.problems.hot_lines import host_lines
-from flatout.problems.prediction import by_step, device_work_ms
+from flatout.problems.hot_lines import host_lines, lines_in
+from flatout.problems.prediction import WORTH, by_step, device_work_ms
 from flatout.records.evidence import Evidence, LoaderUse
 from flatout.records.message import message
 from flatout.records.report import Gain, Location, PauseSite
@@ -38,8 +38,8 @@ def prepared_ms(run: Evidence, sites: Sequence[PauseSite]) -> float:
 
     Not one that trains as well: what it does besides is its proper work.
     """
-    lines = run.all_lines or run.report.lines
-    trains = {(line.location.file, line.function) for line in lines if line.phase in ("backward", "optimizer", "data")}
+    training = lines_in(run, "backward", "optimizer", "data")
+    trains = {(line.location.file, line.function) for line in training}
     pauses = {(site.location.file, site.function) for site in sites} - trains
     pauses |= {(file, name) for file, of in pauses for name in exclusive_helpers(run.files.get(file, ""), of)} - trains
     return sum(line.ms for line in host_lines(run) if (line.location.file, line.function) in pauses)
@@ -71,6 +71,31 @@ def gain_if_rarer(run: Evidence, ms: float, times: int, pause: Pause) -> Gain | 
     saved_ms, step_ms = ms * (1 - 1 / times), run.step_ms
     method = message("cadence.gain", step_ms=step_ms, ms=ms, pause=message(f"cadence.{pause}"), times=times)
     return by_step(run, step_ms - _CAUTIOUS * saved_ms, step_ms - saved_ms, step_ms - ms, method)
+
+
+@dataclass(frozen=True, slots=True)
+class SitePauses:
+    """Pauses of one kind at several sites: how many, how long each is, and what they delay a step."""
+
+    count: int
+    each_ms: float
+    ms: float
+    worst: PauseSite
+    longest_s: float
+
+
+def measure_pauses(run: Evidence, sites: list[PauseSite], phase_ms: float) -> SitePauses | None:
+    """`phase_ms` is what they take of a step. None if they come once, or are too short to matter."""
+    count = sum(site.count for site in sites)
+    if count < 2:
+        return None  # one at the end, or at the beginning, is no matter of how often
+    prepared = prepared_ms(run, sites)
+    each_ms = 1e3 * sum(site.total_s for site in sites) / count + prepared * run.report.run.steps / count
+    ms = exposed_ms(run, phase_ms + prepared, each_ms)
+    if ms < WORTH * run.step_ms:
+        return None
+    worst = max(sites, key=lambda site: site.total_s)
+    return SitePauses(count, each_ms, ms, worst, max(site.max_s for site in sites))
 
 
 def steady_steps(run: Evidence) -> int:
@@ -126,13 +151,10 @@ def printed_ms(run: Evidence) -> dict[Location, float]:
     found: dict[Location, float] = {}
     for line in run.all_lines:
         text = run.text_at(line.location)
-        if line.phase in ("other", "forward") and _PRINTS.match(text) and _only_prints(text):
+        only_prints = _PRINTS.match(text) and all(name.rsplit(".", 1)[-1] in _CHEAP for name in _CALL.findall(text))
+        if line.phase in ("other", "forward") and only_prints:
             found[line.location] = found.get(line.location, 0.0) + line.ms
     return found
-
-
-def _only_prints(text: str) -> bool:
-    return all(name.rsplit(".", 1)[-1] in _CHEAP for name in _CALL.findall(text))
 
 
 def logged_ms(run: Evidence, sites: list[PauseSite], phase_ms: float) -> float:
@@ -229,17 +251,12 @@ def improve_feed(run: Evidence, evaluation: Evaluation) -> BetterFeed | None:
     if not workers:
         each_ms = computing_ms + evaluation.loading_ms
         return BetterFeed(workers, batch_size, each_ms, evaluation.each_ms - 0.5 * (evaluation.each_ms - each_ms))
-    each_ms = max(
-        computing_ms, evaluation.loading_ms / workers, _processors_ms(run, computing_ms, evaluation.loading_ms)
-    )
+    # All processors together doing the work. On a CPU the computing takes as many as torch has threads.
+    threads = 1.0 if run.on_gpu else float(run.live_torch.get("num_threads") or 1)
+    processors_ms = (computing_ms * min(threads, run.cpus) + evaluation.loading_ms) / max(run.cpus, 1.0)
+    each_ms = max(computing_ms, evaluation.loading_ms / workers, processors_ms)
     cautious_ms = max(computing_ms, _CONTENTION * each_ms)
     return BetterFeed(workers, batch_size, min(each_ms, evaluation.each_ms), min(cautious_ms, evaluation.each_ms))
-
-
-def _processors_ms(run: Evidence, computing_ms: float, loading_ms: float) -> float:
-    """All processors together doing the work. On a CPU the computing takes as many as torch has threads."""
-    threads = 1.0 if run.on_gpu else float(run.live_torch.get("num_threads") or 1)
-    return (computing_ms * min(threads, run.cpus) + loading_ms) / max(run.cpus, 1.0)
 
 
 def is_slow_itself(run: Evidence, evaluation: Evaluation) -> bool:

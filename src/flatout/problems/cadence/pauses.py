@@ -62,11 +62,15 @@ def how_often(pause: Pause) -> Message:
 
 
 def find_checkpoints(code: Code) -> Iterator[Pause]:
-    yield from _often(code, _saves)
+    return _often(code, _saves)
 
 
 def find_pictures(code: Code) -> Iterator[Pause]:
-    yield from _often(code, _draws)
+    def draws(call: ast.Call, function: Function, _: Code) -> bool:
+        name = called_name(call)
+        return name in _PICTURES or (name in _OF_WANDB and full_name(call.func, function.module) == f"wandb.{name}")
+
+    return _often(code, draws)
 
 
 def _often(code: Code, wanted: Callable[[ast.Call, Function, Code], bool]) -> Iterator[Pause]:
@@ -93,11 +97,6 @@ def _saves(call: ast.Call, function: Function, code: Code) -> bool:
     return _writes_checkpoint(call, function)
 
 
-def _draws(call: ast.Call, function: Function, code: Code) -> bool:
-    name = called_name(call)
-    return name in _PICTURES or (name in _OF_WANDB and full_name(call.func, function.module) == f"wandb.{name}")
-
-
 def _writes_checkpoint(call: ast.Call, function: Function) -> bool:
     name = called_name(call)
     if name != "save":
@@ -108,15 +107,14 @@ def _writes_checkpoint(call: ast.Call, function: Function) -> bool:
 
 
 def find_printed_lines(code: Code) -> Iterator[Pause]:
-    """The first line of output in each function of a step, unless it is a sync, which is a problem of its own."""
+    """Lines of output in each step, unless they are a sync, which is a problem of its own."""
     waits = {
         (id(sync.region.module), line)
         for sync in code.syncs
         for line in range(sync.node.lineno, (sync.node.end_lineno or sync.node.lineno) + 1)
     }
-    said: set[int] = set()
-    for region, node in _each_step(code, "print", "info", "write"):
-        if id(region) in said:
+    for region, _, node in code.calls_each_step("print", "info", "write"):
+        if not runs_each_step(region, node):
             continue
         lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
         if (
@@ -146,12 +144,6 @@ def _hands_on(call: ast.Call, function: Function) -> bool:
     )
 
 
-def _each_step(code: Code, *names: str) -> Iterator[tuple[Region, ast.Call]]:
-    for region, _, call in code.calls_each_step(*names):
-        if runs_each_step(region, call):
-            yield region, call
-
-
 def find_evaluations(code: Code) -> Iterator[Pause]:
     """Whole passes over the data without gradients, at each step or at every few."""
     seen: set[int] = set()
@@ -160,7 +152,12 @@ def find_evaluations(code: Code) -> Iterator[Pause]:
             node = inner.node
             if id(node) not in seen and (
                 (isinstance(node, ast.Call) and _calls_evaluation(node, region.function, code))
-                or (isinstance(node, ast.For) and _is_evaluation_loop(node))
+                # `for x, y in val_loader:` in the body of the training loop.
+                or (
+                    isinstance(node, ast.For)
+                    and _goes_over_data(node)
+                    and any(is_evaluation(name) for name in all_names_in(node.iter))
+                )
             ):
                 seen |= {id(part) for part in walk_scope(node)}
                 yield Pause(region, node, inner.period)
@@ -171,23 +168,15 @@ def _calls_evaluation(call: ast.Call, function: Function, code: Code) -> bool:
         if callee.definition is None or not is_evaluation(callee.name):
             continue
         loops = [node for node in walk_body(callee.node.body) if isinstance(node, ast.For)]
-        if any(_goes_over_data(loop) for loop in loops) and _is_without_gradients(callee):
+        is_without_gradients = has_decorator(callee.definition, _NO_GRADIENTS) or any(
+            called_name(inner) in (*_NO_GRADIENTS, "eval", "set_grad_enabled") for inner in callee.calls
+        )
+        if is_without_gradients and any(_goes_over_data(loop) for loop in loops):
             return True
     return False
-
-
-def _is_evaluation_loop(loop: ast.For) -> bool:
-    """`for x, y in val_loader:` in the body of the training loop."""
-    return _goes_over_data(loop) and any(is_evaluation(name) for name in all_names_in(loop.iter))
 
 
 def _goes_over_data(loop: ast.For) -> bool:
     """Does it iterate over a whole loader, without leaving after a few batches?"""
     leaves = any(isinstance(node, ast.Break | ast.Return) for node in walk_body(loop.body))
     return not leaves and any(_LOADER.search(name) for name in all_names_in(loop.iter))
-
-
-def _is_without_gradients(function: Function) -> bool:
-    if has_decorator(function.definition, _NO_GRADIENTS):
-        return True
-    return any(called_name(call) in (*_NO_GRADIENTS, "eval", "set_grad_enabled") for call in function.calls)

@@ -33,11 +33,11 @@ from flatout.problems.cadence.pause_costs import (
     printed_ms,
 )
 from flatout.problems.cadence.pauses import find_printed_lines
-from flatout.problems.found import FoundInRun, FoundInSource, step_of
+from flatout.problems.found import FoundInRun, FoundInSource, found_in_step, step_of
 from flatout.problems.prediction import WORTH
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
-from flatout.source.code import Code, call_path
+from flatout.source.code import Code
 from flatout.source.syntax.nodes import short_text
 
 CODE = "CA605"
@@ -74,10 +74,10 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
     for pause in find_printed_lines(code):
-        yield FoundInSource(
+        yield found_in_step(
+            pause.region,
+            pause.node,
+            message("ca605.source_cause", code=short_text(pause.node, 40), step=step_of(pause.region)),
+            message("ca605.source_change"),
             severity="low",
-            place=pause.region.module.place(pause.node),
-            cause=message("ca605.source_cause", code=short_text(pause.node, 40), step=step_of(pause.region)),
-            change=message("ca605.source_change"),
-            related=call_path(pause.region),
         )

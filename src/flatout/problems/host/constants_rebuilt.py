@@ -30,15 +30,15 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from flatout.problems.found import FoundInRun, FoundInSource, step_of
+from flatout.problems.found import FoundInRun, FoundInSource, found_in_step, step_of
 from flatout.problems.host.constant_statements import ConstantStatement, find_constants, find_constants_in
 from flatout.problems.hot_lines import host_lines, place_name
 from flatout.problems.prediction import by_sparing_host
 from flatout.records.evidence import Evidence
-from flatout.records.message import Message, message
+from flatout.records.message import message
 from flatout.records.report import Location
 from flatout.records.source import Fix
-from flatout.source.code import Code, call_path
+from flatout.source.code import Code
 from flatout.source.flow.devices import moves_to, uses_device
 from flatout.source.flow.guards import ProgramPoint
 from flatout.source.project.project import Project
@@ -224,19 +224,16 @@ def _candidates(code: Code) -> Iterator[Rebuilt]:
 
 def _copies(call: ast.Call, region: Region, code: Code) -> bool:
     """Something is brought from the host to the device here; an empty tensor, or what an object holds, is not made."""
-    moves = isinstance(call.func, ast.Attribute) and (moves_to(call) == "device" or _follows(call, region, code))
+    tensors = code.tensors.of(region)
+    # `weights.to(x)`: to wherever a tensor of the device is.
+    is_like = is_call(call, "to") and len(call.args) == 1 and isinstance(call.args[0], ast.Name)
+    follows = is_like and tensors.is_on_device(call.args[0])
+    moves = isinstance(call.func, ast.Attribute) and (moves_to(call) == "device" or follows)
     given = any(keyword.arg == "device" for keyword in call.keywords) and called_name(call) in _FROM_HOST
     made = call.func.value if moves and isinstance(call.func, ast.Attribute) else call
     is_empty = isinstance(made, ast.Call) and _literal(made) in ([], ())
-    new = _is_new_list(call) and code.tensors.of(region).is_on_device(call)
+    new = _is_new_list(call) and tensors.is_on_device(call)
     return (moves or given or new) and not is_empty and not isinstance(made, ast.Attribute)
-
-
-def _follows(call: ast.Call, region: Region, code: Code) -> bool:
-    """`weights.to(x)`: to wherever a tensor of the device is."""
-    if called_name(call) != "to" or len(call.args) != 1 or not isinstance(call.args[0], ast.Name):
-        return False
-    return code.tensors.of(region).is_on_device(call.args[0])
 
 
 def _is_new_list(call: ast.Call) -> bool:
@@ -320,21 +317,14 @@ def _modules_of(rebuilt: Rebuilt, project: Project) -> Iterator[Module]:
 def in_source(code: Code) -> Iterator[FoundInSource]:
     for constant in find_rebuilt(code):
         way = "sizes" if constant.is_of_sizes else "copied" if constant.is_copied else "computed"
-        yield FoundInSource(
-            place=constant.region.module.place(constant.node),
-            cause=message(
-                f"ho408.source_cause_{way}", code=short_text(constant.node, 40), step=step_of(constant.region)
-            ),
-            change=_change(constant),
-            related=call_path(constant.region),
+        better = "_sizes" if constant.is_of_sizes else "_number" if constant.is_number else ""
+        yield found_in_step(
+            constant.region,
+            constant.node,
+            message(f"ho408.source_cause_{way}", code=short_text(constant.node, 40), step=step_of(constant.region)),
+            message(f"ho408.source_change{better}"),
             fix=_fix(constant) if constant.is_number and constant.made is constant.node else None,
         )
-
-
-def _change(constant: Rebuilt) -> Message:
-    if constant.is_of_sizes:
-        return message("ho408.source_change_sizes")
-    return message("ho408.source_change_number" if constant.is_number else "ho408.source_change")
 
 
 def _fix(constant: Rebuilt) -> Fix | None:

@@ -73,42 +73,30 @@ class ParameterUpdate:
 def find_updates(code: Code) -> Iterator[ParameterUpdate]:
     """One for each loop: the innermost one over parameters."""
     seen: set[int] = set()
-    for region in code.training.regions:
-        for point in region.main_path():
+    regions = [(region, region.function, region.main_path()) for region in code.training.regions]
+    steps = [(None, step, walk_main_path(step.node.body, step)) for step in _steps_of_own_optimizers(code)]
+    for region, function, points in (*regions, *steps):
+        for point in points:
             loop = point.loops[-1] if point.loops else None
             if not isinstance(loop, ast.For) or id(loop) in seen or not goes_over_parameters(loop):
                 continue
             done = _done_by(point.node, bound_names(loop.target))
-            if done is not None and runs_each_step_if_enabled(region, loop):
+            if done == "changed" if region is None else done is not None and runs_each_step_if_enabled(region, loop):
                 seen.add(id(loop))
-                yield ParameterUpdate(region, loop, point.node, done, region.function)
-    for function, loop, node in _own_optimizers(code):
-        if id(loop) not in seen:
-            yield ParameterUpdate(None, loop, node, "changed", function)
+                yield ParameterUpdate(region, loop, point.node, done or "changed", function)
 
 
-def _own_optimizers(code: Code) -> Iterator[tuple[Function, ast.For, ast.AST]]:
+def _steps_of_own_optimizers(code: Code) -> Iterator[Function]:
     """Optimizers of the project that a training makes: calls of their `step` may not be found."""
     trains = {id(region.module): region.module for region in code.training.regions if region.call_site is None}
     for module in code.project.mentioning("Optimizer"):
         if not code.training.takes_part(module) or "def step" not in module.text:
             continue
         for cls in module.classes.values():
-            if "step" not in cls.methods or not code.project.is_a(cls, "Optimizer"):
-                continue
-            if any(re.search(rf"(?<!class )\b{cls.name}\b", value.text) for value in trains.values()):
-                yield from _find_changes_in(cls.methods["step"])
-
-
-def _find_changes_in(function: Function) -> Iterator[tuple[Function, ast.For, ast.AST]]:
-    seen: set[int] = set()
-    for point in walk_main_path(function.node.body, function):
-        loop = point.loops[-1] if point.loops else None
-        if not isinstance(loop, ast.For) or id(loop) in seen or not goes_over_parameters(loop):
-            continue
-        if _done_by(point.node, bound_names(loop.target)) == "changed":
-            seen.add(id(loop))
-            yield function, loop, point.node
+            made = re.compile(rf"(?<!class )\b{cls.name}\b")
+            is_own = "step" in cls.methods and code.project.is_a(cls, "Optimizer")
+            if is_own and any(made.search(trained.text) for trained in trains.values()):
+                yield cls.methods["step"]
 
 
 def goes_over_parameters(loop: ast.For) -> bool:
@@ -117,10 +105,12 @@ def goes_over_parameters(loop: ast.For) -> bool:
 
 def _done_by(node: ast.AST, names: set[str]) -> Done | None:
     if isinstance(node, ast.Call):
-        name = called_name(node)
-        if name == "zero_" and _is_gradient(node.func, names):
+        name, owner = called_name(node), node.func.value if isinstance(node.func, ast.Attribute) else None
+        is_of_parameter = owner is not None and root_name(owner) in names
+        # `p.grad.zero_`, `p.grad.data.zero_`
+        if name == "zero_" and is_of_parameter and "grad" in dotted_name(node.func).split(".")[:-1]:
             return "zeroed"
-        if name in _IN_PLACE and isinstance(node.func, ast.Attribute) and root_name(node.func.value) in names:
+        if name in _IN_PLACE and is_of_parameter:
             return "changed"
         if name in _CLIPS and node.args and root_name(node.args[0]) in names:
             return "clipped"
@@ -142,9 +132,3 @@ def _done_by_assignment(node: ast.Assign, names: set[str]) -> Done | None:
         return None
     computes = any(isinstance(inner, ast.BinOp) for inner in walk_scope(node.value))
     return "changed" if computes and root_name(target) in {root_name(part) for part in walk_scope(node.value)} else None
-
-
-def _is_gradient(func: ast.expr, names: set[str]) -> bool:
-    """`p.grad.zero_`, `p.grad.data.zero_`."""
-    owner = func.value if isinstance(func, ast.Attribute) else func
-    return root_name(owner) in names and "grad" in dotted_name(owner).split(".")

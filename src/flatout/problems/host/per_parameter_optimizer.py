@@ -26,7 +26,7 @@ from typing import Any
 
 from flatout.problems.found import FoundInRun, FoundInSource, step_of
 from flatout.problems.host.optimizers import FUSED, Optimizer, ParameterUpdate, find_optimizers, find_updates
-from flatout.problems.hot_lines import host_lines, text_at
+from flatout.problems.hot_lines import host_lines, lines_in, text_at
 from flatout.problems.prediction import WORTH, by_sparing_host
 from flatout.records.evidence import Evidence
 from flatout.records.message import Message, message, verbatim
@@ -64,7 +64,9 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     on_device_ms = 0.0 if run.report.gpu is None else run.report.gpu.device_ms.get("optimizer", 0.0)
     spared_ms = min(phase_ms, on_device_ms) * (0.5 if fuses else 0.0)
     if how == "many":
-        saved_ms += _around_ms(run)
+        # What calling so many of them takes outside of their steps: the loops around `step` and `zero_grad`.
+        around = [c for c in host_lines(run) if c.location == _line(run) or "zero_grad" in text_at(run, c.location)]
+        saved_ms += 0.9 * sum(line.ms for line in around)
     method = message("ho403.gain", phase_ms=phase_ms, saved_ms=saved_ms)
     gain = by_sparing_host(run, saved_ms, method, device_ms=spared_ms)
     if gain is None or (how == "foreach" and gain.mid < _WORTH_FUSING):
@@ -87,7 +89,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
 
 def _own_loop(run: Evidence) -> Location | None:
     """The most expensive line of an optimizer of the script's own that goes over its parameters in Python."""
-    lines = [line for line in run.all_lines or run.report.lines if line.phase == "optimizer"]
+    lines = lines_in(run, "optimizer")
     for line in lines:
         place = line.location
         loops = find_text_loops(run.files.get(place.file, ""))
@@ -110,16 +112,8 @@ def _how(run: Evidence, optimizer: dict[str, Any]) -> str | None:
     return "foreach" if run.on_gpu and "foreach" in optimizer else None
 
 
-def _around_ms(run: Evidence) -> float:
-    """What calling so many of them takes outside of their steps: the loops around `step` and `zero_grad`."""
-    step = _line(run)
-    lines = [line for line in host_lines(run) if line.location == step or "zero_grad" in text_at(run, line.location)]
-    return 0.9 * sum(line.ms for line in lines)
-
-
 def _line(run: Evidence) -> Location | None:
-    lines = [line for line in run.all_lines or run.report.lines if line.phase == "optimizer"]
-    return lines[0].location if lines else None
+    return next((line.location for line in lines_in(run, "optimizer")), None)
 
 
 def _cause(run: Evidence, how: str, name: str, parameters: int) -> Message:
@@ -141,28 +135,21 @@ def _change(how: str, name: str, fuses: bool) -> Message:
 def in_source(code: Code) -> Iterator[FoundInSource]:
     for module in code.project.mentioning("foreach"):
         if code.training.takes_part(module):
-            yield from (
-                found
-                for optimizer in find_optimizers(module)
-                if (found := _finding_of_foreach(optimizer, code)) is not None
-            )
+            for optimizer in find_optimizers(module):
+                yield from _foreach_is_off(optimizer, code)
     for update in find_updates(code):
         if update.done != "zeroed":
             yield _finding_of_update(update)
 
 
-def _finding_of_foreach(optimizer: Optimizer, code: Code) -> FoundInSource | None:
+def _foreach_is_off(optimizer: Optimizer, code: Code) -> Iterator[FoundInSource]:
     given = optimizer.given("foreach")
     value = code.values.of(given.value, optimizer.function) if given is not None else None
-    if (
-        given is None
-        or value is None
-        or value.value is not False
-        or optimizer.given("fused", "differentiable") is not None
-    ):
-        return None
+    is_off = value is not None and value.value is False
+    if given is None or not is_off or optimizer.given("fused", "differentiable") is not None:
+        return
     module, better = optimizer.function.module, "fused=True" if optimizer.name in FUSED else "foreach=True"
-    return FoundInSource(
+    yield FoundInSource(
         place=module.place(optimizer.call),
         cause=message("ho403.source_cause_foreach", optimizer=optimizer.name),
         change=verbatim(f"{optimizer.name}(..., {better})"),

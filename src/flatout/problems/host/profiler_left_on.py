@@ -26,7 +26,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.host.with_blocks import find_around_training
@@ -85,16 +84,7 @@ _MEANT = re.compile(r"profil|bench|trace|test", re.I)
 _FEW = 200
 
 
-@dataclass(frozen=True, slots=True)
-class OpenProfiler:
-    """`what` is the profiler, as the user wrote it."""
-
-    module: Module
-    call: ast.Call
-    what: str
-
-
-def find_profilers(code: Code) -> Iterator[OpenProfiler]:
+def in_source(code: Code) -> Iterator[FoundInSource]:
     modules = {id(mentioning): mentioning for word in _WORDS for mentioning in code.project.mentioning(word)}
     for module in modules.values():
         if not code.training.takes_part(module) or _MEANT.search(module.name.split(".")[-1]):
@@ -105,7 +95,15 @@ def find_profilers(code: Code) -> Iterator[OpenProfiler]:
         yield from _trainers(module, code)
 
 
-def _in_function(function: Function, code: Code) -> Iterator[OpenProfiler]:
+def _left_on(module: Module, call: ast.Call, profiler: str) -> FoundInSource:
+    return FoundInSource(
+        place=module.place(call),
+        cause=message("ho406.source_cause", profiler=profiler),
+        change=message("ho406.source_change"),
+    )
+
+
+def _in_function(function: Function, code: Code) -> Iterator[FoundInSource]:
     opened: set[int] = set()
     for point in walk_main_path(function.node.body, function):
         statement = point.statement
@@ -115,7 +113,7 @@ def _in_function(function: Function, code: Code) -> Iterator[OpenProfiler]:
         for item in statement.items:
             call = item.context_expr
             if isinstance(call, ast.Call) and _records(call, function, code) and _trains(statement, function, code):
-                yield OpenProfiler(function.module, call, dotted_name(call.func))
+                yield _left_on(function.module, call, dotted_name(call.func))
 
 
 def _records(call: ast.Call, function: Function, code: Code) -> bool:
@@ -157,7 +155,7 @@ def _is_short(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
     return any(isinstance(inner, ast.Break) for inner in walk_body(loop.body))
 
 
-def _trainers(module: Module, code: Code) -> Iterator[OpenProfiler]:
+def _trainers(module: Module, code: Code) -> Iterator[FoundInSource]:
     """`Trainer(profiler="pytorch")` of Lightning; "simple" takes next to nothing."""
     if "ightning" not in module.text:
         return
@@ -165,13 +163,4 @@ def _trainers(module: Module, code: Code) -> Iterator[OpenProfiler]:
         given = argument(call, "profiler")
         value = code.values.of(given, function) if given is not None else None
         if value is not None and value.value in ("pytorch", "advanced"):
-            yield OpenProfiler(module, call, f"profiler={value.value!r}")
-
-
-def in_source(code: Code) -> Iterator[FoundInSource]:
-    for profiler in find_profilers(code):
-        yield FoundInSource(
-            place=profiler.module.place(profiler.call),
-            cause=message("ho406.source_cause", profiler=profiler.what),
-            change=message("ho406.source_change"),
-        )
+            yield _left_on(module, call, f"profiler={value.value!r}")

@@ -29,7 +29,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from flatout.problems.found import FoundInRun, FoundInSource, step_of
-from flatout.problems.hot_lines import host_lines, place_name
+from flatout.problems.hot_lines import host_lines, lines_in, place_name
 from flatout.problems.prediction import by_sparing_host, device_work_ms
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
@@ -39,7 +39,6 @@ from flatout.source.loops import TextLoop, find_text_loops
 from flatout.source.syntax.module import parse_text
 from flatout.source.syntax.nodes import bound_names, dotted_name, is_call, names_in
 from flatout.source.training.regions import Region
-from flatout.source.training.tensors import ON_DEVICE
 
 CODE = "HO402"
 REMEDY = "memo.function"
@@ -53,6 +52,7 @@ _SAVED_IF_HEAVY = 0.5
 # Of its forward pass: a backward that takes longer has more to go through.
 _LONGEST_BACKWARD = 2.5
 _SHORT_LOOP = 6
+_COUNTED = ("range", "enumerate", "product")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +79,11 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     method = message("ho402.gain", loop_ms=hot.ms, step_ms=run.step_ms, backward_ms=again_ms, saved_ms=saved_ms)
     gain = by_sparing_host(run, saved_ms, method, device_ms=kernels_ms)
     worst = hot.lines[0]
+    # The head of a short loop, as it is random which of its lines was sampled most; else the most expensive line.
+    place = worst.location
     kind = message(f"ho402.{hot.loop.kind}")
     yield FoundInRun(
-        location=_place(hot),
+        location=Location(place.file, hot.loop.first) if place.line - hot.loop.first <= _SHORT_LOOP else place,
         evidence={
             "loop_ms_per_step": round(hot.ms, 2),
             "loop_share": round(part, 3),
@@ -100,12 +102,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         change=message("ho402.change", first=hot.loop.first, last=hot.loop.last, kind=kind),
         predicted_gain=gain,
     )
-
-
-def _place(hot: _Hot) -> Location:
-    """The head of a short loop, as it is random which of its lines was sampled most; else the most expensive line."""
-    worst = hot.lines[0].location
-    return Location(worst.file, hot.loop.first) if worst.line - hot.loop.first <= _SHORT_LOOP else worst
 
 
 def _again_ms(run: Evidence, hot: _Hot) -> float:
@@ -129,10 +125,17 @@ def _find_hottest_loop(run: Evidence) -> _Hot | None:
         here = [line for line in lines if line.location.file == file]
         if not here:
             continue
-        stepping = _training_lines(run, file)
-        known = [loop for loop in find_text_loops(text) if not _encloses_the_step(loop, stepping)]
+        stepping = [line for line in lines_in(run, "backward", "optimizer", "data") if line.location.file == file]
+        known = [
+            loop
+            for loop in find_text_loops(text)
+            # Not the training loop itself, told by what it calls or by lines of it that train.
+            if not loop.trains
+            and not any(loop.holds(line.location.line) or line.function in loop.calls for line in stepping)
+            and loop.kind != "other"
+        ]
         for loop in known:
-            if loop.kind != "other" and not any(_is_within(loop, outer) for outer in known):
+            if not any(outer is not loop and outer.first <= loop.first and loop.last <= outer.last for outer in known):
                 found.append(_Hot(loop, [line for line in here if _belongs(line, loop, text)]))
     return max((hot for hot in found if hot.lines and not _is_kept(run, hot)), key=lambda hot: hot.ms, default=None)
 
@@ -148,21 +151,6 @@ def _is_kept(run: Evidence, hot: _Hot) -> bool:
     return hot.lines[0].function in names
 
 
-def _is_within(loop: TextLoop, outer: TextLoop) -> bool:
-    return outer is not loop and outer.kind != "other" and outer.first <= loop.first and loop.last <= outer.last
-
-
-def _training_lines(run: Evidence, file: str) -> list[LineCost]:
-    passes = ("backward", "optimizer", "data")
-    lines = run.all_lines or run.report.lines
-    return [line for line in lines if line.phase in passes and line.location.file == file]
-
-
-def _encloses_the_step(loop: TextLoop, stepping: list[LineCost]) -> bool:
-    """The training loop itself, told by what it calls or by lines of it that train."""
-    return loop.trains or any(loop.holds(line.location.line) or line.function in loop.calls for line in stepping)
-
-
 def _belongs(line: LineCost, loop: TextLoop, text: str) -> bool:
     """Is the line in the loop, or in a function of the file that the loop calls?"""
     number = line.location.line
@@ -175,38 +163,23 @@ def _belongs(line: LineCost, loop: TextLoop, text: str) -> bool:
 def find_element_loops(code: Code) -> Iterator[tuple[Region, ast.For]]:
     """Nested loops over indices in a step that pick or write a tensor's elements by their variables; the outermost."""
     seen: set[int] = set()
-    for region in code.training.regions:
-        for point in region.main_path():
-            outer = [loop for loop in point.loops if isinstance(loop, ast.For) and _is_counted(loop)]
-            if len(outer) < 2 or not isinstance(point.node, ast.Subscript) or id(outer[0]) in seen:
-                continue
-            # By the innermost variable, in a loop that calls nothing heavier: each iteration is one element's.
-            if not bound_names(outer[-1].target) & names_in(point.node.slice) or not _is_over_elements(
-                outer[0], region
-            ):
-                continue
-            # An array in host memory, or a list: Python goes through it as fast as through anything.
-            kind = code.tensors.of(region).of(point.node.value)
-            if kind in ON_DEVICE or _is_torch_made(point.node.value, region):
-                seen.add(id(outer[0]))
-                yield region, outer[0]
-
-
-def _is_over_elements(loop: ast.For, region: Region) -> bool:
-    return any(
-        text_loop.first == loop.lineno and text_loop.kind == "elements"
-        for text_loop in find_text_loops(region.module.text)
-    )
-
-
-def _is_torch_made(node: ast.expr, region: Region) -> bool:
-    """`out = torch.zeros(…)`: a tensor, wherever it lies."""
-    made = region.function.bindings.get(dotted_name(node), [])
-    return any(isinstance(value, ast.Call) and dotted_name(value.func).startswith("torch.") for value in made)
-
-
-def _is_counted(loop: ast.For) -> bool:
-    return is_call(loop.iter, "range", "enumerate", "product")
+    for region, point in code.each_step():
+        node = point.node
+        outer = [loop for loop in point.loops if isinstance(loop, ast.For) and is_call(loop.iter, *_COUNTED)]
+        if len(outer) < 2 or not isinstance(node, ast.Subscript) or id(outer[0]) in seen:
+            continue
+        # By the innermost variable, in a loop that calls nothing heavier: each iteration is one element's.
+        if not bound_names(outer[-1].target) & names_in(node.slice):
+            continue
+        loops = find_text_loops(region.module.text)
+        if not any(loop.first == outer[0].lineno and loop.kind == "elements" for loop in loops):
+            continue
+        # An array in host memory, or a list: Python goes through it as fast as through anything.
+        made = region.function.bindings.get(dotted_name(node.value), [])
+        is_tensor = any(isinstance(value, ast.Call) and dotted_name(value.func).startswith("torch.") for value in made)
+        if is_tensor or code.tensors.of(region).is_on_device(node.value):
+            seen.add(id(outer[0]))
+            yield region, outer[0]
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable
 from functools import lru_cache
 
+from flatout.problems.hot_lines import lines_in
 from flatout.records.evidence import Evidence
 from flatout.records.report import Location
 from flatout.source.syntax.module import parse_text
@@ -16,8 +17,7 @@ def find_around_training(run: Evidence, opens: Callable[[ast.Call, set[str]], bo
 
     `opens` is also given the names that the file imports from torch's modules.
     """
-    lines = run.all_lines or run.report.lines
-    trains = [line.location for line in lines if line.phase in ("backward", "optimizer")]
+    trains = [line.location for line in lines_in(run, "backward", "optimizer")]
     for file, text in run.files.items():
         module = parse_text(text)
         imported = {
