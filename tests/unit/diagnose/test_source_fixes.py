@@ -26,7 +26,7 @@ def problem(fixing: Fixing, name: str = "bad", code: str = "ZZ101") -> Problem:
                 if not call.keywords:
                     yield FoundInSource(place=module.place(call), cause="c", change="c", fix=fixing(module, call))
 
-    return Problem(code, name, "input", "t", "", None, (), None, (), in_source)
+    return Problem(code, name, "input", "t", "", None, (), None, in_source)
 
 
 def edits(*found: Edit | None, imports: tuple[str, ...] = (), is_safe: bool = True) -> Fix:
