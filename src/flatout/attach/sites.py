@@ -47,10 +47,10 @@ def is_users(filename: str) -> bool:
     return rank_of(filename) == USER
 
 
-def user_frame(frame: FrameType | None) -> FrameType | None:
-    """The innermost frame of the user's own code; failing that of a library; failing that the frame itself."""
+def user_frame(frame: FrameType | None, most: int = MOST_FRAMES) -> FrameType | None:
+    """Of so many, the innermost frame of the user's own code; failing that of a library; failing that the first."""
     first, library = frame, None
-    for _ in range(MOST_FRAMES):
+    for _ in range(most):
         if frame is None:
             break
         rank = rank_of(frame.f_code.co_filename)

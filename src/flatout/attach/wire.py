@@ -14,19 +14,7 @@ PAYLOAD_BYTES = 120
 VERSION = 1
 MAGIC = b"FLATOUT\x01"
 
-PHASES = (
-    "data",
-    "h2d",
-    "forward",
-    "backward",
-    "optimizer",
-    "sync",
-    "eval",
-    "checkpoint",
-    "logging",
-    "gc",
-    "other",
-)
+PHASES = ("data", "h2d", "forward", "backward", "optimizer", "sync", "eval", "checkpoint", "logging", "gc", "other")
 DATA, H2D, FORWARD, BACKWARD, OPTIMIZER, SYNC, EVAL, CHECKPOINT, LOGGING, GC, OTHER = range(11)
 
 # (field, struct code) in order; a leading count makes an array. Times are of the monotonic clock, in ns.

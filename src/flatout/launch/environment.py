@@ -12,6 +12,9 @@ from functools import cache
 from pathlib import Path
 from statistics import median
 
+from flatout.telemetry.host import disk_space
+from flatout.telemetry.procfile import read_file
+
 # Only these names are ever looked at: an environment is full of secrets.
 _VARIABLES = re.compile(
     r"(OMP|MKL|KMP|GOMP|OPENBLAS|CUDA|CUDNN|CUBLAS|NCCL|PYTORCH|TORCH|TORCHINDUCTOR|TORCHDYNAMO|TRITON|NVIDIA|HF_DATASETS)"
@@ -25,6 +28,7 @@ _TIMES = 3
 
 def machine_facts() -> dict[str, object]:
     """The host as this process may use it."""
+    shm_bytes = disk_space(Path("/dev/shm"))[1]
     return {
         "host": platform.node(),
         "os": _os_name(),
@@ -34,7 +38,7 @@ def machine_facts() -> dict[str, object]:
         "cpus": os.cpu_count(),
         "cpus_allowed": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
         "memory_bytes": _memory_bytes(),
-        "shm_bytes": _size_of("/dev/shm"),
+        "shm_bytes": None if shm_bytes is None else int(shm_bytes),
     }
 
 
@@ -88,7 +92,7 @@ def _os_name() -> str:
 
 def _cpu_model() -> str | None:
     """x86 names its CPU; ARM gives numbers only, then the architecture has to do."""
-    for line in _lines("/proc/cpuinfo"):
+    for line in (read_file(Path("/proc/cpuinfo")) or b"").decode(errors="replace").splitlines():
         name, _, value = line.partition(":")
         if name.strip() in ("model name", "Model", "Hardware"):
             return value.strip()
@@ -100,21 +104,6 @@ def _memory_bytes() -> int | None:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (OSError, ValueError):
         return None
-
-
-def _size_of(folder: str) -> int | None:
-    try:
-        figures = os.statvfs(folder)
-    except OSError:
-        return None
-    return figures.f_frsize * figures.f_blocks
-
-
-def _lines(file: str) -> list[str]:
-    try:
-        return Path(file).read_text(errors="replace").splitlines()
-    except OSError:
-        return []
 
 
 # What memory costs that another process has filled: to touch it for the first time, and to free it. A loader's

@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -174,7 +174,7 @@ def _total(rows: Any, name: str) -> float:
     return 0.0 if rows is None else float(np.nansum(rows[name]))
 
 
-def _mean(values: list[float | None]) -> float | None:
+def _mean(values: Sequence[float | None]) -> float | None:
     known = [v for v in values if v is not None]
     return sum(known) / len(known) if known else None
 
@@ -189,17 +189,13 @@ def _device(tick: Tick | None) -> dict[str, Any]:
         for g in gpus
         if g.memory_used_bytes is not None and g.memory_total_bytes
     ]
-    host = tick.host
-    used: float | None = None
-    if host is not None and host.memory_available_bytes is not None and host.memory_total_bytes:
-        used = 1 - host.memory_available_bytes / host.memory_total_bytes
     cpu = [p.cpu_share for p in tick.processes if p.cpu_share is not None]
     return {
         "gpu_util_percent": _mean([g.util_percent for g in gpus]),
-        "gpu_power_share": _mean(list(power)),
-        "gpu_memory_share": _mean(list(memory)),
+        "gpu_power_share": _mean(power),
+        "gpu_memory_share": _mean(memory),
         "cpu_cores": sum(cpu) if cpu else None,
-        "memory_share": used,
+        "memory_share": tick.host.memory_used_share if tick.host is not None else None,
     }
 
 

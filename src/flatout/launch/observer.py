@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -158,7 +158,7 @@ class Observer:
         found = dict(self._captured)
         if self._sampling is not None:
             found |= self._gpus()
-            found["telemetry_ms_per_tick"] = self._sampling.cost.cpu_ms_per_tick
+            found["telemetry_ms_per_tick"] = self._sampling.cpu_ms_per_tick
             ours = (str(self._work) + os.sep, str(_PACKAGE) + os.sep)
             files = [file for file in self._sampling.data_files if not file.startswith(ours)]
             with self._notices.unless(message("run.filesystems_not_known")):
@@ -180,16 +180,7 @@ def data_filesystems(files: Sequence[str]) -> list[dict[str, Any]]:
         facts = filesystem_of(folder)
         if facts is None:
             continue
-        entry = found.setdefault(
-            facts.mount_point,
-            {
-                "mount_point": facts.mount_point,
-                "type": facts.type,
-                "is_network": facts.is_network,
-                "is_rotational": facts.is_rotational,
-                "files": 0,
-            },
-        )
+        entry = found.setdefault(facts.mount_point, {**asdict(facts), "files": 0})
         entry["files"] += sum(os.path.dirname(file) == folder for file in files)
     return list(found.values())
 

@@ -111,6 +111,12 @@ class HostSample:
     faults_per_s: float | None = None
     major_faults_per_s: float | None = None
 
+    @property
+    def memory_used_share(self) -> float | None:
+        if self.memory_available_bytes is None or not self.memory_total_bytes:
+            return None
+        return 1 - self.memory_available_bytes / self.memory_total_bytes
+
 
 @dataclass(frozen=True, slots=True)
 class CoreSample:

@@ -34,14 +34,14 @@ class HostSampler:
         now_s = self._clock()
         cpu, iowait, steal = self._cpu()
         memory = _memory(self._meminfo.read())
-        shm_used, shm_total = _space(self._shm)
-        vmstat = self._vmstat.read()
+        shm_used, shm_total = disk_space(self._shm)
+        vmstat, loadavg = self._vmstat.read(), self._loadavg.read()
         return HostSample(
             cpu_share=cpu,
             iowait_share=iowait,
             steal_share=steal,
             busiest_core_share=max((core.busy_share for core in self.cores), default=None),
-            load_1min=_load(self._loadavg.read()),
+            load_1min=float(loadavg.split()[0]) if loadavg else None,
             memory_available_bytes=memory.get(b"MemAvailable"),
             memory_total_bytes=memory.get(b"MemTotal"),
             swap_used_bytes=_difference(memory.get(b"SwapTotal"), memory.get(b"SwapFree")),
@@ -107,10 +107,6 @@ def _difference(total: float | None, free: float | None) -> float | None:
     return None if total is None or free is None else total - free
 
 
-def _load(loadavg: bytes | None) -> float | None:
-    return float(loadavg.split()[0]) if loadavg else None
-
-
 def _some_avg10(pressure: bytes | None) -> float | None:
     if not pressure or not pressure.startswith(b"some avg10="):
         return None
@@ -122,7 +118,8 @@ def _counter(vmstat: bytes | None, name: bytes) -> float | None:
     return float(after.split(None, 1)[0]) if found else None
 
 
-def _space(path: Path) -> tuple[float | None, float | None]:
+def disk_space(path: Path) -> tuple[float | None, float | None]:
+    """Bytes used, and bytes in all."""
     try:
         stat = os.statvfs(path)
     except OSError:

@@ -75,7 +75,7 @@ class MonitorTotals:
             self._host["cpu"].add(host.cpu_share)
             self._host["iowait"].add(host.iowait_share)
             self._host["io_pressure"].add(host.io_pressure_percent)
-            self._host["memory"].add(_used_share(host.memory_available_bytes, host.memory_total_bytes))
+            self._host["memory"].add(host.memory_used_share)
         for process in tick.processes:
             if process.role in self._host:
                 self._host[process.role].add(process.cpu_share)
@@ -175,12 +175,6 @@ class _Gpu:
             if seen >= rank and seen:
                 return percent
         return 100
-
-
-def _used_share(available_bytes: float | None, total_bytes: float | None) -> float | None:
-    if available_bytes is None or not total_bytes:
-        return None
-    return 1 - available_bytes / total_bytes
 
 
 # What the figures of a watch mean, in words: against the usual targets, and honest about what they cannot say.

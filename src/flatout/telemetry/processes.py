@@ -102,10 +102,6 @@ class _Process:
         self._rss_bytes_at_pss = self._rss_bytes
         self.pss_bytes = _pss_bytes(read_file(self.folder / "smaps_rollup"))
 
-    def close(self) -> None:
-        self._stat.close()
-        self._io.close()
-
 
 class ProcessSampler:
     """Follows `root_pid` and everything it starts. A process once seen in the tree stays in it, even when orphaned."""
@@ -137,8 +133,7 @@ class ProcessSampler:
         for pid, process in list(self._tree.items()):
             sample = process.sample(now_s)
             if sample is None:
-                process.close()
-                del self._tree[pid]
+                del self._tree[pid]  # which closes its files
             else:
                 samples.append(sample)
         return tuple(samples)

@@ -40,14 +40,6 @@ class Sampler(Protocol[_Sample]):
 
 
 @dataclass(frozen=True, slots=True)
-class SamplingCost:
-    """What sampling itself takes: CPU milliseconds of its thread a tick."""
-
-    ticks: int
-    cpu_ms_per_tick: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class SamplingOptions:
     """`visible` is what CUDA_VISIBLE_DEVICES says; by default as the watched process was started with.
 
@@ -87,7 +79,7 @@ class Sampling:
         self._failures: dict[str, int] = {}
         self._notices: dict[Message, None] = {}
         self._data_files: set[str] = set()
-        self._ticks = 0
+        self.ticks = 0
         self._cpu_s = self._recent_cpu_s = 0.0
         self._quota_cores = math.inf
         self._stopping = threading.Event()
@@ -112,8 +104,9 @@ class Sampling:
         self.stop()
 
     @property
-    def cost(self) -> SamplingCost:
-        return SamplingCost(self._ticks, self._cpu_s / self._ticks * 1000 if self._ticks else None)
+    def cpu_ms_per_tick(self) -> float | None:
+        """What sampling itself takes of a processor."""
+        return self._cpu_s / self.ticks * 1000 if self.ticks else None
 
     @property
     def gpu_facts(self) -> tuple[GpuFacts, ...]:
@@ -166,7 +159,7 @@ class Sampling:
         return min(float(len(os.sched_getaffinity(0))), self._quota_cores)
 
     def _tick(self) -> None:
-        is_seldom = self._ticks % _SELDOM == 0
+        is_seldom = self.ticks % _SELDOM == 0
         host = self._try("host", self._host)
         tick = Tick(
             t_s=time.perf_counter(),
@@ -185,7 +178,7 @@ class Sampling:
         if tick.gpu is not None and tick.gpu.reason is not None and tick.gpu.fresh:
             self._notices[tick.gpu.reason] = None
         self.latest = tick
-        self._ticks += 1
+        self.ticks += 1
         self._file(tick)
 
     def _file(self, tick: Tick) -> None:
@@ -207,7 +200,7 @@ class Sampling:
             return
         pids = sorted(self._processes.pids)[:_MANY_PROCESSES]
         # Reading the memory map of a large process takes milliseconds: seldom.
-        self._data_files |= open_data_files(pids, mapped=self._ticks % _MAPS_EVERY == 0)
+        self._data_files |= open_data_files(pids, mapped=self.ticks % _MAPS_EVERY == 0)
 
     def _try(self, what: str, sampler: Sampler[_Sample]) -> _Sample | None:
         """A sampler that keeps failing is left out, with one line about it; the others go on."""

@@ -25,7 +25,7 @@ from .. import wire
 from ..context import Watcher
 from ..phases import PENDING, Phases
 from ..recorder import Output
-from ..sites import LIBRARY, MOST_FRAMES, USER, rank_of, user_frame
+from ..sites import MOST_FRAMES, user_frame
 from ..tracer import Tracer
 from ..wire import BACKWARD, CHECKPOINT, DATA, EVAL, FORWARD, GC, H2D, LOGGING, OPTIMIZER, OTHER, SYNC
 
@@ -365,16 +365,7 @@ def find_frame_within(frame: FrameType | None, root: CodeType) -> FrameType | No
     None where `root` is not being called. A forked worker's stack goes on with that of the process it was forked from,
     so the search must end there.
     """
-    first, user, library = frame, None, None
-    for _ in range(MOST_FRAMES):
-        if frame is None:
-            return None
-        if frame.f_code is root:
-            return None if frame is first else user or library or first
-        rank = rank_of(frame.f_code.co_filename)
-        if rank == USER and user is None:
-            user = frame
-        elif rank == LIBRARY and library is None:
-            library = frame
-        frame = frame.f_back
-    return user  # a very deep recursion of the user's own
+    at, depth = frame, 0
+    while at is not None and at.f_code is not root and depth < MOST_FRAMES:
+        at, depth = at.f_back, depth + 1
+    return user_frame(frame, depth) if at is not None and depth else None

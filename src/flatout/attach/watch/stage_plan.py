@@ -46,7 +46,8 @@ class Stage:
         self.name = first if len(parts) == 1 else f"{first}-{last.rpartition('.')[2]}"
         kinds = {type(module).__name__ for module in self.modules()}
         self.kind = kinds.pop() if len(kinds) == 1 else f"{len(parts)} modules"
-        self.device = _device_of(self.modules())
+        # Where the work is done, as far as parameters tell.
+        self.device = next((parameter.device for parameter in _parameters(self.modules())), None)
         self.total_ms = 0.0
         self.recomputed = False
 
@@ -264,11 +265,6 @@ def count_parameters(modules: Iterable[Any]) -> int:
         except Exception:
             pass  # a lazy one, whose shape is not known yet
     return total
-
-
-def _device_of(modules: Iterable[Any]) -> Any:
-    """Where the work is done, as far as parameters tell."""
-    return next((parameter.device for parameter in _parameters(modules)), None)
 
 
 def _root_names(roots: list[Any]) -> list[str]:

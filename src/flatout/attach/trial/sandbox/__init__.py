@@ -27,41 +27,7 @@ from .subprocesses import Subprocesses
 _MOST_NOTED = 10_000
 
 
-class Sandbox:
-    def __init__(self, scratch: str, roots: Sequence[str], note: Callable[[dict[str, str]], None]) -> None:
-        scratch = os.path.realpath(scratch)
-        self._note = note
-        self._noted: set[str] = set()
-        self.overlay = Overlay(scratch, Places(scratch, roots, os.environ))
-        self._references = References()
-
-    def begin(self) -> None:
-        open_calls = OpenCalls(self.overlay, self._note_write)
-        subprocesses = Subprocesses(self.overlay, self._send_note)
-        replacements = make_read_calls(self.overlay) | WriteCalls(self.overlay, self._note_write).functions()
-        replacements |= subprocesses.functions() | {"open": open_calls.os_open}
-        self._references.put(replacements, open_calls.builtin_open())
-        self._references.replace(io, "FileIO", open_calls.file_io())
-        contain_imports(self.overlay, self._references)
-        after_import("subprocess", partial(subprocesses.install, references=self._references))
-        Libraries(self.overlay, open_calls, self._references).wait()
-
-    def end(self) -> None:
-        self._references.restore()
-
-    def _note_write(self, canonical: str) -> None:
-        if canonical not in self._noted and len(self._noted) < _MOST_NOTED:
-            self._noted.add(canonical)
-            self._send_note({"file": canonical})
-
-    def _send_note(self, fact: dict[str, str]) -> None:
-        try:
-            self._note(fact)
-        except Exception:
-            pass  # not worth a training step
-
-
-_now: Sandbox | None = None
+_references: References | None = None
 
 
 def begin(scratch: str, roots: Sequence[str], note: Callable[[dict[str, str]], None]) -> None:
@@ -69,15 +35,38 @@ def begin(scratch: str, roots: Sequence[str], note: Callable[[dict[str, str]], N
 
     `note` gets each `{"file": path}` that is first written or removed, and each `{"program": name}` not contained.
     """
-    global _now
-    if _now is None:
-        _now = Sandbox(scratch, roots, note)
-        _now.begin()
+    global _references
+    if _references is not None:
+        return
+    references = _references = References()
+    scratch = os.path.realpath(scratch)
+    overlay = Overlay(scratch, Places(scratch, roots, os.environ))
+    noted: set[str] = set()
+
+    def send(fact: dict[str, str]) -> None:
+        try:
+            note(fact)
+        except Exception:
+            pass  # not worth a training step
+
+    def note_write(canonical: str) -> None:
+        if canonical not in noted and len(noted) < _MOST_NOTED:
+            noted.add(canonical)
+            send({"file": canonical})
+
+    open_calls, subprocesses = OpenCalls(overlay, note_write), Subprocesses(overlay, send)
+    replacements = make_read_calls(overlay) | WriteCalls(overlay, note_write).functions()
+    replacements |= subprocesses.functions() | {"open": open_calls.os_open}
+    references.put(replacements, open_calls.builtin_open())
+    references.replace(io, "FileIO", open_calls.file_io())
+    contain_imports(overlay, references)
+    after_import("subprocess", partial(subprocesses.install, references=references))
+    Libraries(overlay, open_calls, references).wait()
 
 
 def end() -> None:
     """Put every original back."""
-    global _now
-    if _now is not None:
-        _now.end()
-        _now = None
+    global _references
+    if _references is not None:
+        _references.restore()
+        _references = None
