@@ -19,7 +19,7 @@ from typing import Any
 from flatout.records.sample import CgroupSample, GpuSample, HostSample
 from flatout.store.manifest import write_manifest
 from flatout.store.rows import RowWriter
-from flatout.telemetry.rows import columns, row
+from flatout.telemetry.sampling import columns, row
 from tests.integration.running import ENVIRON
 from tests.unit.making import MS, Making, body
 

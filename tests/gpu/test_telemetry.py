@@ -13,8 +13,7 @@ import pytest
 import torch
 
 from flatout.records.sample import GpuSample, Tick
-from flatout.telemetry.rows import rows
-from flatout.telemetry.sampling import Sampling, SamplingOptions
+from flatout.telemetry.sampling import Sampling, SamplingOptions, rows
 
 pytestmark = pytest.mark.gpu
 

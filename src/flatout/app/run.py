@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING
 from flatout import __version__
 from flatout.errors import FlatoutError
 from flatout.experiment.request import REMEDIES
-from flatout.launch.notices import Notices
 from flatout.launch.process import Child, child_environment, command_line, hold_end_signals, reap_shared_memory
-from flatout.launch.terminal import detect_terminal, write_stderr
+from flatout.launch.terminal import Notices, detect_terminal, write_stderr
 from flatout.records.message import message
 from flatout.store.directory import RunDirectory, create_run
 from flatout.store.manifest import Manifest

@@ -92,17 +92,17 @@ class ConvolutionLayouts:
         self._last = torch.channels_last
         # Two-dimensional convolutions that tensor cores can take, by layout and dtype: "channels_first bfloat16".
         self.layouts: Counter[str] = Counter()
-        self.seen = self.products = 0
+        self.counts = {"convolutions": 0, "products": 0}  # those of matrices
 
     def look(self, node: Any, name: str) -> None:
         if name.startswith("ConvolutionBackward"):
-            self.seen += 1
+            self.counts["convolutions"] += 1
             try:
                 self._note(node)
             except (AttributeError, RuntimeError):
                 pass  # a torch that saves something else there, or a graph that was freed
         elif name.startswith(_PRODUCTS):
-            self.products += 1
+            self.counts["products"] += 1
 
     def _note(self, node: Any) -> None:
         (made,) = node._input_metadata

@@ -25,9 +25,9 @@ from flatout.experiment.request import REMEDIES, Request
 from flatout.experiment.trial_reader import OUTPUT, WRITTEN, read_trial, read_turns
 from flatout.feed.host_memory import free_bytes
 from flatout.launch.live import Follower
-from flatout.launch.notices import Notices
 from flatout.launch.observer import Observer
 from flatout.launch.process import child_environment, command_line, reap_shared_memory
+from flatout.launch.terminal import Notices
 from flatout.records.report import RunReport
 from flatout.records.trial import Trial
 from flatout.remedies.loader.workers import WORKERS_VARIABLE as WORKERS

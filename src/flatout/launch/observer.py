@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from flatout.launch import environment
 from flatout.launch.environment import fresh_memory_ms
 from flatout.launch.live import BackgroundVerdict, Follower, LiveView, StatusView, View
-from flatout.launch.notices import Notices
-from flatout.launch.terminal import Terminal
+from flatout.launch.terminal import Notices, Terminal
 from flatout.records.message import message
 from flatout.records.sample import Tick
 from flatout.store.directory import RunDirectory
@@ -25,8 +24,7 @@ from flatout.store.redaction import redact_environment
 from flatout.store.rows import RowWriter
 from flatout.telemetry.cgroup import CgroupSampler
 from flatout.telemetry.disk import filesystem_of
-from flatout.telemetry.rows import columns, rows
-from flatout.telemetry.sampling import Sampling
+from flatout.telemetry.sampling import Sampling, columns, rows
 
 if TYPE_CHECKING:
     from flatout.launch.metrics_server import MetricsServer

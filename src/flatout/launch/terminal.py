@@ -13,8 +13,10 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 
 from flatout.errors import FlatoutError
+from flatout.records.message import Message, message, verbatim
 
 _IN_MEMORY_BYTES = 8 << 20
 _ONE_READ = 1 << 16
@@ -158,3 +160,27 @@ class CapturedOutput:
         sys.stdout.flush()
         shutil.copyfileobj(self._kept, sys.stdout.buffer)
         sys.stdout.flush()
+
+
+class Notices(list[Message | str]):
+    """Lines for the user on what is missing."""
+
+    def unless(self, what: Message) -> _Attempt:
+        """`with notices.unless(message("run.no_telemetry")):` try something; if it fails, say so and go on."""
+        return _Attempt(self, what)
+
+
+class _Attempt:
+    def __init__(self, notices: Notices, what: Message) -> None:
+        self._notices = notices
+        self._what = what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        why = verbatim(f"{type(error).__name__}: {error}")
+        self._notices.append(message("run.attempt_failed", what=self._what, error=why))
+        return True

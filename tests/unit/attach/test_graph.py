@@ -39,7 +39,7 @@ def test_channels_first_and_the_matrix_product_beside() -> None:
 
     # Of three channels, and one for each channel: nothing for tensor cores.
     assert look.layouts == {"channels_first float32": 2}
-    assert (look.seen, look.products) == (4, 1)
+    assert look.counts == {"convolutions": 4, "products": 1}
 
 
 def test_under_autocast_the_dtype_is_that_of_the_result() -> None:
@@ -87,4 +87,4 @@ def test_other_convolutions_and_a_freed_graph_are_no_trouble() -> None:
     out = nn.Conv1d(8, 8, 3)(torch.randn(2, 8, 16)).sum() + nn.ConvTranspose2d(8, 8, 3)(torch.randn(2, 8, 4, 4)).sum()
     out.backward()
 
-    assert looked_at(out).seen == 2
+    assert looked_at(out).counts["convolutions"] == 2

@@ -8,8 +8,7 @@ import time
 import pytest
 
 from flatout.records.sample import GpuReading, GpuSample, HostSample, ProcessSample, Tick
-from flatout.telemetry.rows import SOURCES, columns, row, rows
-from flatout.telemetry.sampling import Sampling, SamplingOptions
+from flatout.telemetry.sampling import SOURCES, Sampling, SamplingOptions, columns, row, rows
 from flatout.words import english
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from ..context import Context, Watcher
 from .backward import BackwardWatch, RecomputeWatch
 from .fetch import FetchWatch
-from .hidden_syncs import HiddenSyncWatch
 from .interruptions import CollectorWatch, OutputWatch, TrainModeWatch
 from .lines import LineWatch
 from .loader import LoaderWatch
 from .optimizer import OptimizerWatch
-from .transfers import TransferWatch
+from .transfers import HiddenSyncWatch, TransferWatch
 
 
 def make_watchers(context: Context) -> list[Watcher]:
