@@ -21,7 +21,7 @@ from flatout.launch.terminal import detect_stdout, write_json
 from flatout.records.atomic import SHARED, write_atomic
 from flatout.records.comparison import Arm, Compared, Comparison, Gate, Judgement
 from flatout.records.message import Message, message
-from flatout.records.proof import By, MeasuredGain
+from flatout.records.proof import MeasuredGain
 from flatout.records.report import PHASES, RunReport
 from flatout.records.trial import Trial
 from flatout.report.compare import render, to_json
@@ -33,12 +33,6 @@ Floats = NDArray[np.float64]
 # Records of a very long run that are looked at one by one; beyond, neighbours are taken together.
 _MOST_ROWS = 1 << 17
 _PAUSES = [PHASES.index("eval"), PHASES.index("checkpoint")]
-_SAY = {
-    "no_steps": "run {name!r} has no training step, so there is nothing to compare",
-    "few": "run {name!r} has too few steps after warm-up for a rate; let it run longer",
-    "none": "{name!r} names no run",
-    "twice": "{name!r} is named twice: a run compared with itself says nothing",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +96,7 @@ def compare_runs(names: Sequence[str], fail_below: str | None = None, root: Path
         # A run may be named by its name, by a path, by a link.
         place = Path(path).resolve()
         if place in seen:
-            raise FlatoutError(_SAY["twice"].format(name=path))
+            raise FlatoutError(f"{path!r} is named twice: a run compared with itself says nothing")
         seen.add(place)
     comparisons = tuple(_compare_arms(arms[0], other) for other in arms[1:])
     return Compared(comparisons, None if least is None else _gate(comparisons, least))
@@ -126,14 +120,11 @@ def _gate(comparisons: Sequence[Comparison], least: float) -> Gate:
     for comparison in comparisons:
         gains = [gain for gain in (comparison.gain, comparison.ordinary_gain) if gain is not None]
         if not gains:
-            raise FlatoutError(_SAY["few"].format(name=_shorter(comparison)))
+            shorter = min(comparison.before, comparison.after, key=lambda arm: arm.steps).name
+            raise FlatoutError(f"run {shorter!r} has too few steps after warm-up for a rate; let it run longer")
         if any(gain.high < least for gain in gains):
             failed.append(comparison.after.name)
     return Gate(least, tuple(failed))
-
-
-def _shorter(comparison: Comparison) -> str:
-    return min(comparison.before, comparison.after, key=lambda arm: arm.steps).name
 
 
 def _read_arm(name: str, root: Path | None) -> _ArmRuns:
@@ -141,7 +132,7 @@ def _read_arm(name: str, root: Path | None) -> _ArmRuns:
     ranks = [training_ranks(run) for run in runs]
     for run, trained in zip(runs, ranks, strict=True):
         if not trained:
-            raise FlatoutError(_SAY["no_steps"].format(name=run.id))
+            raise FlatoutError(f"run {run.id!r} has no training step, so there is nothing to compare")
     reports = tuple(examine_run(run).report for run in runs)
     rates = [report.throughput for report in reports]
     steps_per_s, samples_per_s = _mean([r.steps_per_s for r in rates]), _mean([r.samples_per_s for r in rates])
@@ -169,7 +160,7 @@ def _paths(name: str, root: Path | None) -> list[Path]:
     words = [name] if "," not in name or Path(name).is_dir() else name.split(",")
     paths = [find_run(word.strip(), root) for word in words if word.strip()]
     if not paths:
-        raise FlatoutError(_SAY["none"].format(name=name))
+        raise FlatoutError(f"{name!r} names no run")
     return paths
 
 
@@ -216,7 +207,7 @@ def _even(count: Floats, *columns: Floats) -> list[Floats]:
 
 
 def _compare_arms(before: _ArmRuns, after: _ArmRuns) -> Comparison:
-    whole = _gain(before, after, "total")
+    whole = measure_gain(before.trials, after.trials, by="total")
     judgement, sentence = _judge(whole, before.arm.name, after.arm.name)
     gone, new, stayed = compare_findings(before.reports, after.reports)
     found = Comparison(
@@ -225,7 +216,7 @@ def _compare_arms(before: _ArmRuns, after: _ArmRuns) -> Comparison:
         judgement=judgement,
         sentence=sentence,
         gain=whole,
-        ordinary_gain=_gain(before, after, "blocks"),
+        ordinary_gain=measure_gain(before.trials, after.trials, by="blocks"),
         phases=compare_phases(before.reports, after.reports, (before.arm.samples_per_step, after.arm.samples_per_step)),
         settings=compare_settings(before.reports[0], after.reports[0]),
         gone=gone,
@@ -244,10 +235,6 @@ def _judge(whole: MeasuredGain | None, before: str, after: str) -> tuple[Judgeme
     if whole.high < 1.0:
         return "slower", message("compare.slower", **facts)
     return "no sure difference", message("compare.no_difference", **facts)
-
-
-def _gain(before: _ArmRuns, after: _ArmRuns, by: By) -> MeasuredGain | None:
-    return measure_gain(before.trials, after.trials, by=by)
 
 
 def _with_notices(comparison: Comparison, known: Sequence[Message]) -> Comparison:

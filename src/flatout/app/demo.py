@@ -8,8 +8,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import wrap
@@ -21,21 +20,10 @@ from flatout.report.live import StepsBar
 from flatout.report.text import fold_command
 
 LIMIT_S = 60.0
-_SAY = {
-    "data": " Its data ({size}) is in {folder}\n",
-    "failed": "{name} failed with exit code {code}; the end of what it printed:\n{tail}",
-    "missing": "{name} needs {missing}: pip install 'flatout[demo]'",
-    "size": "--size must be tiny or full, got {size!r}",
-    "next": "\n Try next\n",
-    "fix": "\n Now flatout fix {name}: the same script, unchanged, made faster from outside\n",
-    "own": "your own training, unchanged",
-    "stopped": " Stopped after {limit:.0f} s: a demo takes no longer.\n",
-}
 _TERMINATED = 128 + 15
 _FIX_BUDGET_S, _ENOUGH_STEPS = 120.0, 1_000_000
 FOLDER = Path(__file__).resolve().parents[1] / "workloads"
 SIZES = ("tiny", "full")
-DEFAULT = "gray_cnn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +40,8 @@ class Choice:
 
 def tell_stories() -> str:
     """Every workload with its story, two lines each."""
-    blocks = []
-    for workload in WORKLOADS:
-        title, trains, idle = workload.story()
-        blocks.append(f" {workload.name}: {title}\n   {trains}\n   {idle}\n")
-    return "\n".join(blocks)
+    stories = [(workload.name, *workload.story()) for workload in WORKLOADS]
+    return "\n".join(f" {name}: {title}\n   {trains}\n   {idle}\n" for name, title, trains, idle in stories)
 
 
 def run_demo(choice: Choice, options: RunOptions) -> int:
@@ -64,25 +49,25 @@ def run_demo(choice: Choice, options: RunOptions) -> int:
     workload = find_workload(choice.name)
     size = choice.size or default_size()
     if size not in SIZES:
-        raise FlatoutError(_SAY["size"].format(size=size))
-    _check_needs(workload)
+        raise FlatoutError(f"--size must be tiny or full, got {size!r}")
+    missing = [name for name in workload.needs if importlib.util.find_spec(name) is None]
+    if missing:
+        raise FlatoutError(f"{workload.name} needs {' and '.join(missing)}: pip install 'flatout[demo]'")
     screen = detect_terminal(os.environ)
     data = (choice.data or cache_folder(os.environ)) / workload.name
     if not options.quiet:
         _introduce(workload, screen.width)
-        write_stderr(_SAY["data"].format(size=size, folder=data))
+        write_stderr(f" Its data ({size}) is in {data}\n")
     with tempfile.TemporaryDirectory(prefix="flatout-demo-") as scratch:
         shared = ["--size", size, "--data", str(data), "--out", f"{scratch}/out"]
         arguments = [*shared, "--steps", str(workload.steps[size])]
         _make_data(workload, arguments)
-        view = None
-        if screen.fd is not None and not options.quiet:
-            view = StepsBar(workload.steps[size], screen.width, screen.color)
+        is_shown = screen.fd is not None and not options.quiet
+        view = StepsBar(workload.steps[size], screen.width, screen.color) if is_shown else None
         named = replace(options, name=options.name or workload.name)
         log = Path(scratch) / "printed.txt"
-        with _open_log(log) as log_fd:
-            stage = Stage(log_fd, view, choice.limit_s)
-            code = _run_watched(workload, arguments, named, stage, log)
+        with log.open("wb") as printed:
+            code = _run_watched(workload, arguments, named, Stage(printed.fileno(), view, choice.limit_s), log)
         if choice.fix and not options.quiet:
             _run_fix(workload, [*shared, "--steps", str(_ENOUGH_STEPS)], data)
     if not options.quiet:
@@ -103,12 +88,6 @@ def cache_folder(environ: Mapping[str, str]) -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "flatout" / "workloads"
 
 
-def _check_needs(workload: Workload) -> None:
-    missing = [name for name in workload.needs if importlib.util.find_spec(name) is None]
-    if missing:
-        raise FlatoutError(_SAY["missing"].format(name=workload.name, missing=" and ".join(missing)))
-
-
 def _introduce(workload: Workload, width: int) -> None:
     title, trains, idle = workload.story()
     lines = [line for words in (f"{workload.name}: {title}", trains, idle) for line in wrap(words, width - 2)]
@@ -125,7 +104,7 @@ def _make_data(workload: Workload, arguments: list[str]) -> None:
 def _run_watched(workload: Workload, arguments: list[str], options: RunOptions, stage: Stage, log: Path) -> int:
     code = run_command([str(workload.script), *arguments], options, stage)
     if code == _TERMINATED:
-        write_stderr(_SAY["stopped"].format(limit=stage.limit_s))
+        write_stderr(f" Stopped after {stage.limit_s:.0f} s: a demo takes no longer.\n")
         return 0
     if code:
         raise _failure(workload, code, log.read_text(errors="replace"))
@@ -136,37 +115,28 @@ def _run_fix(workload: Workload, arguments: list[str], data: Path) -> None:
     """Before → after: the same script, made faster from outside."""
     from flatout.app.fix import FixOptions, run_fix
 
-    write_stderr(_SAY["fix"].format(name=workload.name))
+    write_stderr(f"\n Now flatout fix {workload.name}: the same script, unchanged, made faster from outside\n")
     command = (str(workload.script), *arguments)
     run_fix(FixOptions(command, allow=("numeric",), budget_s=_FIX_BUDGET_S, profile=data / "flatout.toml", fresh=True))
 
 
 def _go_on(workload: Workload, size: str, data: Path, width: int) -> None:
     """What comes after the verdict."""
-    place = workload.script
-    shown = os.path.relpath(place) if place.is_relative_to(Path.cwd()) else str(place)
+    script = workload.script
+    shown = os.path.relpath(script) if script.is_relative_to(Path.cwd()) else str(script)
     commands = [
         (f"flatout run {shlex.quote(shown)} --size {size} --data {shlex.quote(str(data))} {flags}", why)
         for flags, why in workload.tries
     ]
-    commands.append(("flatout fix train.py", _SAY["own"]))
-    write_stderr(_SAY["next"])
+    commands.append(("flatout fix train.py", "your own training, unchanged"))
+    write_stderr("\n Try next\n")
     for words, why in commands:
         write_stderr(f"   {fold_command(words, width - 3, '     ')}\n     {why}\n")
 
 
-@contextmanager
-def _open_log(path: Path) -> Iterator[int]:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
-
-
 def _failure(workload: Workload, code: int, printed: str) -> FlatoutError:
     tail = "\n".join(printed.rstrip().splitlines()[-8:])
-    return FlatoutError(_SAY["failed"].format(name=workload.name, code=code, tail=tail))
+    return FlatoutError(f"{workload.name} failed with exit code {code}; the end of what it printed:\n{tail}")
 
 
 # The bundled training projects: where they are, what their story is, and what to try on them.
@@ -179,7 +149,7 @@ class Workload:
     name: str
     needs: tuple[str, ...]
     steps: dict[str, int]
-    tries: tuple[tuple[str, str], ...]
+    tries: tuple[tuple[str, str], ...] = ()
 
     @property
     def script(self) -> Path:
@@ -199,24 +169,9 @@ WORKLOADS = (
         steps={"tiny": 120, "full": 250},
         tries=(("--num-workers 2", "let two processes prepare the batches"),),
     ),
-    Workload(
-        "heatmap_npy",
-        needs=("yaml",),
-        steps={"tiny": 30, "full": 20},
-        tries=(),
-    ),
-    Workload(
-        "bev_seg",
-        needs=("PIL",),
-        steps={"tiny": 40, "full": 250},
-        tries=(),
-    ),
-    Workload(
-        "spike_deblur",
-        needs=("PIL", "yaml", "psutil"),
-        steps={"tiny": 30, "full": 60},
-        tries=(),
-    ),
+    Workload("heatmap_npy", needs=("yaml",), steps={"tiny": 30, "full": 20}),
+    Workload("bev_seg", needs=("PIL",), steps={"tiny": 40, "full": 250}),
+    Workload("spike_deblur", needs=("PIL", "yaml", "psutil"), steps={"tiny": 30, "full": 60}),
     Workload(
         "avatar_splat",
         needs=("PIL", "tensorboard"),

@@ -68,10 +68,16 @@ def export_tables(name: str | None, folder: Path, as_parquet: bool) -> list[Path
     return files
 
 
-def export_sarif(name: str | None) -> str:
+def export_sarif(name: str | None, file: Path | None = None) -> str:
+    """The text, or nothing where it was written to a file."""
     run = open_run(name)
     report = examine_run_and_source(run).report
-    return run_sarif(report, run.manifest.cwd, __version__, {problem.code: problem.text for problem in problems()})
+    text = run_sarif(report, run.manifest.cwd, __version__, {problem.code: problem.text for problem in problems()})
+    if file is None:
+        return text
+    with open_atomic(file) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return ""
 
 
 def export_metrics(name: str | None, tool: str, folder: Path) -> int:

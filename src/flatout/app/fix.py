@@ -36,14 +36,6 @@ _CLASSES = ("numeric", "training")
 _LEAST_BUDGET_S = 20.0
 _BUDGETS_S = (600.0, 285.0)
 _RESUMED_S = 86_400.0
-_SAY = {
-    "resumed": "going on with {count} trials of a search that was cut off (--fresh starts anew)",
-    "interrupted": "interrupted before anything was measured; the same command goes on with the trials that are done",
-    "wrote": "\n Wrote {profile}. Use it with:\n   {command}\n",
-    "kept": "flatout: everything measured is in {folder}\n",
-    "read_only": "{folder} cannot be written to ({error}): fix keeps its trials there; go to a folder of your own",
-    "no_place": "{option} {file}: there is no folder {folder}",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +68,8 @@ def run_fix(asked: FixOptions) -> int:
     _check_places(asked)
     folder = _folder(asked)
     progress = Progress(detect_terminal(os.environ), asked.quiet, settings.budget_s)
-    made = len(list(folder.glob("*/trial.json")))
-    if made:
-        progress.say(_SAY["resumed"].format(count=made))
+    if made := len(list(folder.glob("*/trial.json"))):
+        progress.say(f"going on with {made} trials of a search that was cut off (--fresh starts anew)")
     with sigterm_interrupts(), prestarting_runner(folder, asked.python, progress.begins) as maker:
         try:
             bench, report = take_first_look(settings, maker, maker.report)
@@ -107,15 +98,17 @@ def run_fix(asked: FixOptions) -> int:
 def _interrupted(progress: Progress) -> int:
     """Before there was anything to show."""
     progress.end()
-    progress.say(_SAY["interrupted"])
+    progress.say("interrupted before anything was measured; the same command goes on with the trials that are done")
     return INTERRUPTED
 
 
 def _settings(asked: FixOptions) -> Settings:
-    for one in asked.allow:
-        if one not in _CLASSES:
-            raise FlatoutError(f"--allow {one!r}: write numeric or training; lossless remedies are always allowed")
-    wishes = Wishes(_with_lower(asked.allow), asked.only, asked.without)
+    for safety in asked.allow:
+        if safety not in _CLASSES:
+            raise FlatoutError(f"--allow {safety!r}: write numeric or training; lossless remedies are always allowed")
+    # Whoever allows a change of the training allows other rounding as well.
+    allow = (*asked.allow, "numeric") if "training" in asked.allow else asked.allow
+    wishes = Wishes(allow, asked.only, asked.without)
     wishes.check()
     check_metric(asked.metric)
     budget_s, quick_s = _BUDGETS_S if asked.budget_s is None else (asked.budget_s, None)
@@ -124,16 +117,11 @@ def _settings(asked: FixOptions) -> Settings:
     return Settings(asked.cmd, wishes, budget_s, asked.metric, asked.higher, asked.allow_writes, quick_budget_s=quick_s)
 
 
-def _with_lower(allow: tuple[str, ...]) -> tuple[str, ...]:
-    """Whoever allows a change of the training allows other rounding as well."""
-    return (*allow, "numeric") if "training" in allow else allow
-
-
 def _check_places(asked: FixOptions) -> None:
     """Where the results are to go. To learn after the search that there is no such folder would be late."""
     for option, file in (("--profile", asked.profile), ("--json", Path(asked.json or "-"))):
         if not file.parent.is_dir():
-            raise FlatoutError(_SAY["no_place"].format(option=option, file=file, folder=str(file.parent)))
+            raise FlatoutError(f"{option} {file}: there is no folder {file.parent}")
         if file.is_dir():
             raise FlatoutError(f"{option} {file} is a folder: name a file")
 
@@ -143,7 +131,10 @@ def _folder(asked: FixOptions) -> Path:
     try:
         FIXES.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise FlatoutError(_SAY["read_only"].format(folder=os.getcwd(), error=error.strerror)) from None
+        raise FlatoutError(
+            f"{os.getcwd()} cannot be written to ({error.strerror}): fix keeps its trials there; "
+            "go to a folder of your own"
+        ) from None
     same = hashlib.blake2b(json.dumps([asked.cmd, asked.python]).encode(), digest_size=4).hexdigest()
     for folder in sorted(FIXES.glob(f"*-{same}"), reverse=True):
         is_recent = time.time() - folder.stat().st_mtime < _RESUMED_S
@@ -196,12 +187,10 @@ def _publish(fix: Fix, asked: FixOptions, folder: Path, screen: Terminal) -> int
     if not asked.quiet:
         write_stderr(render(fix, width=screen.width, color=screen.color, unicode=screen.unicode, verbose=asked.verbose))
         if fix.profile:
-            command = next_after_fix(fix, shlex.quote(str(asked.profile)))
-            write_stderr(
-                _SAY["wrote"].format(profile=asked.profile, command=fold_command(command, screen.width - 3, "     "))
-            )
+            command = fold_command(next_after_fix(fix, shlex.quote(str(asked.profile))), screen.width - 3, "     ")
+            write_stderr(f"\n Wrote {asked.profile}. Use it with:\n   {command}\n")
         else:
-            write_stderr(_SAY["kept"].format(folder=folder))
+            write_stderr(f"flatout: everything measured is in {folder}\n")
     return 0 if fix.profile else 1
 
 
@@ -209,23 +198,21 @@ def _with_patch(fix: Fix, asked: FixOptions) -> Fix:
     """The same written into the source, as far as `flatout check` can: a diff, and on --apply the edit itself."""
     from flatout.app import check
 
-    codes = [code for one in fix.tried if one.state == "kept" for code in one.planned.codes]
+    codes = [code for tried in fix.tried if tried.state == "kept" for code in tried.planned.codes]
     files = [Path(file) for file in fix.sources if Path(file).is_file()]
     if not codes or not files:
         return fix
     place = asked.profile.with_suffix(".patch")
+    notice = message("fix.no_source_change")
     try:
-        changes = check.make_patch(files, codes, fix.workers, edit=False)
-        if changes:
+        if changes := check.make_patch(files, codes, fix.workers, edit=False):
             place.write_bytes(changes)
             if asked.edit:
                 check.make_patch(files, codes, fix.workers, edit=True)
+            notice = message("fix.edited" if asked.edit else "fix.patch", patch=str(place))
     except (FlatoutError, OSError) as error:
-        return replace(fix, notices=(*fix.notices, message("fix.no_patch", error=str(error))))
-    if not changes:
-        return replace(fix, notices=(*fix.notices, message("fix.no_source_change")))
-    fact = message("fix.edited" if asked.edit else "fix.patch", patch=str(place))
-    return replace(fix, notices=(*fix.notices, fact))
+        notice = message("fix.no_patch", error=str(error))
+    return replace(fix, notices=(*fix.notices, notice))
 
 
 def _profile(fix: Fix) -> str:
@@ -233,22 +220,14 @@ def _profile(fix: Fix) -> str:
     comments = [f"By flatout fix {shlex.join(fix.command)}", f"{time.strftime('%Y-%m-%d')}, {fix.device}{gain}"]
     comments += quality_sentences(fix.quality)
     notes = {
-        one.planned.id: f"{one.priority} impact, {one.planned.safety}: ×{one.gain.mid:.2f} measured"
-        for one in fix.tried
-        if one.state == "kept" and one.gain is not None
+        tried.planned.id: f"{tried.priority} impact, {tried.planned.safety}: ×{tried.gain.mid:.2f} measured"
+        for tried in fix.tried
+        if tried.state == "kept" and tried.gain is not None
     }
     return profile_toml(fix.profile, comments, notes)
 
 
 # What a search is doing: a line on the terminal for the trial being made, and one that stays for what was found.
-
-_SAY_PROGRESS = {
-    "look": "looking at the script",
-    "trial": "trial {number}: {arm}",
-    "time": "{took:.0f} s, at most {left:.0f} s to go",
-    "took": "{took:.0f} s",
-    "found": "{remedy}: {state}{figure}",
-}
 
 
 class Progress:
@@ -264,34 +243,21 @@ class Progress:
 
     def begins(self, request: Request) -> None:
         self._number += 1
-        words = (
-            _SAY_PROGRESS["look"]
-            if request.with_lines
-            else _SAY_PROGRESS["trial"].format(number=self._number, arm=request.arm)
-        )
-        self.say(f"{words} ({self._time()})", stays=False)
+        words = "looking at the script" if request.with_lines else f"trial {self._number}: {request.arm}"
+        took_s = time.monotonic() - self._began_s
+        left = f", at most {max(0.0, self.budget_s - took_s):.0f} s to go" if self.budget_s is not None else ""
+        self.say(f"{words} ({took_s:.0f} s{left})", stays=False)
 
     def found(self, tried: Tried) -> None:
         """A remedy was judged; what it came to may still change with more trials."""
         gain = tried.gain
         figure = f", {gain_with_bounds(gain)}" if gain is not None else ""
-        self.say(
-            _SAY_PROGRESS["found"].format(remedy=remedy_with_value(tried.planned), state=tried.outcome, figure=figure)
-        )
-
-    def _time(self) -> str:
-        took = time.monotonic() - self._began_s
-        if self.budget_s is None:
-            return _SAY_PROGRESS["took"].format(took=took)
-        return _SAY_PROGRESS["time"].format(took=took, left=max(0.0, self.budget_s - took))
+        self.say(f"{remedy_with_value(tried.planned)}: {tried.outcome}{figure}")
 
     def say(self, words: str, stays: bool = True) -> None:
-        if not self._is_shown:
-            return
-        if self._is_line:
-            write_stderr(f"\r\x1b[Kflatout: {words}" + ("\n" if stays else ""))
-        else:
-            write_stderr(f"flatout: {words}\n")
+        if self._is_shown:
+            before, after = ("\r\x1b[K", "\n" if stays else "") if self._is_line else ("", "\n")
+            write_stderr(f"{before}flatout: {words}{after}")
 
     def end(self) -> None:
         if self._is_shown and self._is_line:

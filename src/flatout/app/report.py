@@ -24,8 +24,6 @@ from flatout.report.json import fix_from_json, trial_from_json
 from flatout.store.directory import FIX_RECORD, FIXES, find_run
 from flatout.store.run import StoredRun
 
-_SAY = {"wrote": "flatout: wrote {file} ({size})\n"}
-
 
 def run_report(name: str | None, *, out: str | None, language: str, quiet: bool) -> int:
     """Write the page of the run or fix `name` to `out` (default: beside us, by its own name; "-": stdout)."""
@@ -46,7 +44,7 @@ def run_report(name: str | None, *, out: str | None, language: str, quiet: bool)
             f"{str(file)!r} could not be written ({error.strerror or error}): give another -o"
         ) from error
     if not quiet:
-        write_stderr(_SAY["wrote"].format(file=file, size=f"{len(html.encode()) / 1024:,.0f} KiB"))
+        write_stderr(f"flatout: wrote {file} ({len(html.encode()) / 1024:,.0f} KiB)\n")
     return 0
 
 

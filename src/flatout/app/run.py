@@ -10,7 +10,7 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,13 +32,6 @@ if TYPE_CHECKING:
     from flatout.launch.observer import Observer
     from flatout.launch.profile import Profile
     from flatout.launch.terminal import CapturedOutput
-
-# What the bootstrap reads them from.
-_SAY = {
-    "unwatched": "flatout: cannot record ({error}): the script runs unwatched\n",
-    "failed": "flatout: no verdict ({error}); the run is in {path}\n",
-    "interrupted": "flatout: interrupted before the verdict; the run is in {path}\n",
-}
 
 # Modules that start another script: the run is named after that.
 _LAUNCHERS = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")
@@ -82,7 +75,7 @@ def run_command(cmd: Sequence[str], options: RunOptions, stage: Stage | None = N
         run = create_run(run_name(cmd, options.name), out=options.out)
         manifest = run.begin(Manifest(run.id, tuple(cmd), os.getcwd(), time.time(), flatout=__version__))
     except OSError as error:
-        write_stderr(_SAY["unwatched"].format(error=error))
+        write_stderr(f"flatout: cannot record ({error}): the script runs unwatched\n")
         with Child(argv, os.environ) as child:
             return child.wait()
     with hold_end_signals():
@@ -124,7 +117,8 @@ class _WatchedRun:
         try:
             with Child(argv, child_environment(self._environ(), self._run.work, settings), *fds) as child:
                 beside = self._begin_beside(child.pid, output)
-                with self._time_limit(child):
+                stage = self._stage
+                with child.limited_to(stage.limit_s) if stage is not None else nullcontext():
                     code = child.wait()
                 wall_s = time.perf_counter() - began_s
                 self._end_beside(beside, output)
@@ -155,9 +149,6 @@ class _WatchedRun:
             return plain
         self._notices += profile.notices
         return {**plain, REMEDIES: json.dumps(profile.values)}
-
-    def _time_limit(self, child: Child) -> AbstractContextManager[object]:
-        return child.limited_to(self._stage.limit_s) if self._stage is not None else nullcontext()
 
     def _catch_output(self) -> CapturedOutput | None:
         """For the full screen the script's output has to be caught; else it goes where it always went."""
@@ -221,6 +212,6 @@ class _WatchedRun:
             publish_report(judge_finished_run(self._run.path, argv), self._run, output)
             reap_shared_memory()
         except KeyboardInterrupt:
-            write_stderr(_SAY["interrupted"].format(path=self._run.path))
+            write_stderr(f"flatout: interrupted before the verdict; the run is in {self._run.path}\n")
         except Exception as error:
-            write_stderr(_SAY["failed"].format(error=f"{type(error).__name__}: {error}", path=self._run.path))
+            write_stderr(f"flatout: no verdict ({type(error).__name__}: {error}); the run is in {self._run.path}\n")

@@ -12,11 +12,11 @@ from pathlib import Path
 from flatout.app.run import run_name
 from flatout.errors import FlatoutError
 from flatout.experiment.runner import TrialRunner
-from flatout.experiment.tuning.journal import Journal
 from flatout.experiment.tuning.knobs import read_knobs
 from flatout.experiment.tuning.objective import Objective, constraint, metric
 from flatout.experiment.tuning.on_ray import NAME, OnRay
 from flatout.experiment.tuning.picks import NAMES
+from flatout.experiment.tuning.search import Journal
 from flatout.experiment.tuning.session import Extent, Tuning
 from flatout.experiment.tuning.trials import SettingTrials, digest_search
 from flatout.launch.process import INTERRUPTED, command_line, sigterm_interrupts

@@ -24,12 +24,6 @@ from flatout.records.proof import BAR
 from flatout.report.fix import render, to_json
 from flatout.words import english
 
-_SAY = {
-    "interrupted": "flatout: interrupted before the profile was judged; nothing was changed or kept\n",
-    "holds": " The profile holds.\n",
-    "gone": " The profile does not hold: {why}.\n",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class VerifyOptions:
@@ -64,7 +58,7 @@ def run_verify(asked: VerifyOptions) -> int:
             fix = _measured(settings, values, progress, asked.python)
     except KeyboardInterrupt:
         progress.end()
-        write_stderr(_SAY["interrupted"])
+        write_stderr("flatout: interrupted before the profile was judged; nothing was changed or kept\n")
         return INTERRUPTED
     progress.end()
     return _show(fix, asked)
@@ -90,7 +84,7 @@ def _show(fix: Fix, asked: VerifyOptions) -> int:
         write_json(asked.json, {**to_json(fix), "holds": why is None})
     if not asked.quiet:
         write_stderr(render(fix, width=screen.width, color=screen.color, unicode=screen.unicode))
-        write_stderr(_SAY["holds"] if why is None else _SAY["gone"].format(why=english(why)))
+        write_stderr(" The profile holds.\n" if why is None else f" The profile does not hold: {english(why)}.\n")
     return 0 if why is None else 1
 
 
@@ -100,7 +94,7 @@ def _objection(fix: Fix) -> Message | str | None:
     quality = fix.quality
     if quality.identity is not None and quality.identity.verdict == "differs":
         return message("verify.differs", sentence=quality.identity.sentence)
-    for one in (quality.envelope, quality.metric):
-        if one is not None and one.verdict in ("outside", "worse"):
-            return one.sentence
+    for verdict in (quality.envelope, quality.metric):
+        if verdict is not None and verdict.verdict in ("outside", "worse"):
+            return verdict.sentence
     return None if fix.gain.low > BAR else message("verify.slower")

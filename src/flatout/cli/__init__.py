@@ -1,5 +1,6 @@
 """The command line. A verb is a click command in one of the files of this folder.
 
+Commands import what they need when they run: completion and help have no need of it.
 A file is imported only when one of its verbs is called, so `flatout --help` stays quick and a verb whose extra is not
 installed does not disturb the others. The first line of a command's docstring is its line in `flatout --help`.
 """

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from flatout.cli.options import section
 from flatout.records.message import Message
+from flatout.records.source import CheckReport
 from flatout.words import english
 
 _FORMATS = ("full", "concise", "json", "sarif", "github")
@@ -23,86 +25,65 @@ _FORMATS = ("full", "concise", "json", "sarif", "github")
 @click.option("--statistics", is_flag=True, help="Only count the findings of each code.")
 @click.option("--fix", is_flag=True, help="Write the fixes that keep what the script computes, prints and writes.")
 @click.option("--diff", is_flag=True, help="Show what --fix would change as a diff, and write nothing.")
-@click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff: also fixes that may change results.")
+@click.option(
+    "--unsafe-fixes", "unsafe", is_flag=True, help="With --fix or --diff: also fixes that may change results."
+)
 @click.option("--run", metavar="RUN", help="Rank by what each cost in this run: its folder, its id, or 'last'.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing; the exit code tells.")
 @click.option("-v", "--verbose", is_flag=True, help="Also name the files that could not be read.")
-def check(
-    path: tuple[Path, ...],
-    select: tuple[str, ...],
-    ignore: tuple[str, ...],
-    exclude: tuple[str, ...],
-    output: str,
-    as_json: bool,
-    statistics: bool,
-    fix: bool,
-    diff: bool,
-    unsafe_fixes: bool,
-    run: str | None,
-    quiet: bool,
-    verbose: bool,
-) -> int:
+def check(path: tuple[Path, ...], as_json: bool, fix: bool, diff: bool, **asked: Any) -> int:
     """Find what keeps a GPU idle in the source of a training, before it runs.
 
     PATH is a file, a notebook or a folder (default: the current one); what git ignores is left out. A comment
     `# flatout: ignore[CODE]` on its line silences a finding. Exit code: 0 nothing found but hints, or left by
     --fix, or to be changed as --diff shows; 1 otherwise; 2 an error.
     """
-    # Imported here, because completion and --help have no need of it.
     from flatout.app import check as app
 
-    form = "json" if as_json else output
-    if unsafe_fixes and not fix and not diff:
-        raise click.UsageError("--unsafe-fixes goes with --fix or --diff")
-    if diff and (statistics or form != "full"):
-        raise click.UsageError("--diff has a form of its own; leave --format, --json and --statistics out")
-    if run is not None and (fix or diff):
-        raise click.UsageError("--run ranks findings; leave --fix and --diff out")
+    quiet, verbose = asked.pop("quiet"), asked.pop("verbose")
     settings = section("check", Path.cwd())
-    request = app.CheckRequest(
-        paths=path or (Path("."),),
-        select=_split(select) or settings.get("select", []),
-        ignore=[*_split(ignore), *settings.get("ignore", [])],
-        exclude=[*exclude, *settings.get("exclude", [])],
-        output=form,
-        statistics=statistics,
-        run=run,
-        unsafe=unsafe_fixes,
-    )
+    asked["select"] = _split(asked["select"]) or settings.get("select", [])
+    asked["ignore"] = [*_split(asked["ignore"]), *settings.get("ignore", [])]
+    asked["exclude"] = [*asked["exclude"], *settings.get("exclude", [])]
+    if as_json:
+        asked["output"] = "json"
+    request = app.CheckRequest(path or (Path("."),), **asked)
+    if request.unsafe and not fix and not diff:
+        raise click.UsageError("--unsafe-fixes goes with --fix or --diff")
+    if diff and (request.statistics or request.output != "full"):
+        raise click.UsageError("--diff has a form of its own; leave --format, --json and --statistics out")
+    if request.run is not None and (fix or diff):
+        raise click.UsageError("--run ranks findings; leave --fix and --diff out")
     obstacles: tuple[Message | str, ...]
     if diff:
         changes, words, report, obstacles = app.run_check_diff(request)
-        if not quiet:
-            click.echo(changes, nl=False)
-            click.echo(words, nl=False, err=True)
-            _complain(report.trouble, report.files, verbose, obstacles)
-        return 1 if changes else 0
-    if fix:
-        text, report, obstacles = app.run_check_fix(request)
+        text: str | bytes = changes
+        code = 1 if changes else 0
     else:
-        text, report = app.run_check(request)
-        obstacles = report.notices
+        if fix:
+            text, report, obstacles = app.run_check_fix(request)
+        else:
+            text, report = app.run_check(request)
+            obstacles = report.notices
+        words, code = "", 1 if any(finding.severity != "hint" for finding in report.findings) else 0
     if not quiet:
         click.echo(text, nl=False)
-        _complain(report.trouble, report.files, verbose, obstacles)
-    return 1 if any(finding.severity != "hint" for finding in report.findings) else 0
+        click.echo(words, nl=False, err=True)
+        _complain(report, verbose, obstacles)
+    return code
 
 
 def _split(words: tuple[str, ...]) -> list[str]:
     return [code.strip() for word in words for code in word.split(",") if code.strip()]
 
 
-def _complain(
-    trouble: tuple[Message | str, ...], files: int, verbose: bool, obstacles: tuple[Message | str, ...] = ()
-) -> None:
-    for line in obstacles:
+def _complain(report: CheckReport, verbose: bool, obstacles: tuple[Message | str, ...]) -> None:
+    trouble = report.trouble
+    for line in (*obstacles, *(trouble if verbose else ())):
         click.echo(f"flatout: {english(line)}".encode(errors="surrogateescape"), err=True)
-    if not files and not trouble:
+    if not report.files and not trouble:
         click.echo("flatout: no Python file or notebook found there", err=True)
-    if trouble and verbose:
-        for line in trouble:
-            click.echo(f"flatout: {english(line)}".encode(errors="surrogateescape"), err=True)
-    elif trouble:
+    if trouble and not verbose:
         click.echo(f"flatout: {len(trouble)} files or problems were passed over (-v names them)", err=True)
 
 
@@ -117,7 +98,6 @@ def explain(code: str | None, as_json: bool, language: str) -> None:
 
     CODE is a code (IN101), a name (no-workers) or a remedy (loader.workers).
     """
-    # Imported here, because completion and --help have no need of it.
     from flatout.app.explain import list_catalogue, run_explain
 
     click.echo(run_explain(code, as_json, language) if code else list_catalogue(as_json, language))

@@ -40,7 +40,6 @@ def fix(profile: str | None, budget: str | None, json: str | None, python: str |
     `flatout run --with flatout.toml CMD`. Lossless ones must leave every loss the same, bit by bit; others are only
     tried if you allow them. Exit code 0 if something was kept, 1 if not.
     """
-    # Imported here, because completion and --help have no need of it.
     from flatout.app.fix import FixOptions, run_fix
 
     shared = chosen(json=json, python=python, quiet=asked.pop("quiet"), verbose=asked.pop("verbose"))
@@ -65,7 +64,6 @@ def verify(profile: str, budget: str, json: str | None, python: str | None, verb
     PROFILE is a flatout.toml, CMD the script it is for. Both arms are run in turns, as at the end of `flatout fix`.
     Exit code 0 if the profile still gains and leaves the training what it was, 1 if not.
     """
-    # Imported here, because completion and --help have no need of it.
     from flatout.app.verify import VerifyOptions, run_verify
 
     shared = chosen(json=json, python=python, quiet=asked.pop("quiet"))
@@ -127,7 +125,6 @@ def tune(
     Of config files, copies are used. A search that was cut off goes on where it was. The chosen setting, and one for
     each preset, is written as a profile, config copies and a command line. Exit code 1 if none can be used.
     """
-    # Imported here, because completion and --help have no need of it.
     from flatout.app.tune import TuneOptions, run_tune
     from flatout.launch.profile import read_profile
 

@@ -80,7 +80,6 @@ def memory(run: str | None, as_json: bool, quiet: bool, verbose: bool, **asked: 
 
     RUN is a stored run whose loader and sample size are taken where you give none. Exit code 1 if it does not fit.
     """
-    # Imported here, because completion and --help have no need of it.
     from flatout.app.memory import MemoryRequest, run_memory
 
     text, code = run_memory(run, MemoryRequest(**asked), as_json=as_json, quiet=quiet)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from flatout.launch.metrics_server import MetricsServer
     from flatout.launch.profile import Profile
 
+_PATH = click.Path(path_type=Path)
+
 
 @script_command()
 @click.option("--out", metavar="DIR", help="File the run in DIR instead of .flatout/runs/<id>.")
@@ -52,7 +54,6 @@ def run(
     torchrun --nproc-per-node 2 train.py, accelerate launch train.py). All that follows its first word is passed on
     untouched, and the exit code is the script's. The verdict goes to stderr; stdout holds what the script printed.
     """
-    # Imported here, because completion and --help have no need of it.
     from flatout.app.run import RunOptions, run_command
 
     values = chosen(**flags)
@@ -111,10 +112,8 @@ def _profile(file: str | None, words: tuple[str, ...], throttled: tuple[str, ...
 @click.option("--interval", "interval_s", type=float, default=1.0, show_default=True, help="Seconds between readings.")
 @click.option("--duration", "duration_s", type=float, help="Stop after so many seconds (default: until Ctrl-C).")
 @click.option("--pid", type=int, help="Watch this process and its children too; end with it.")
-@click.option(
-    "--csv", "csv_path", type=click.Path(path_type=Path), help="Also write nvidia-smi's CSV, with more columns."
-)
-@click.option("--read", "read_path", type=click.Path(path_type=Path), help="Summarise such a CSV instead of watching.")
+@click.option("--csv", "csv_path", type=_PATH, help="Also write nvidia-smi's CSV, with more columns.")
+@click.option("--read", "read_path", type=_PATH, help="Summarise such a CSV instead of watching.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON, and nothing else.")
 @click.option("--metrics-port", type=int, metavar="N", help="Figures for Prometheus at 127.0.0.1:N (0: any free port).")
 @click.option("-q", "--quiet", is_flag=True, help="Print the verdict only.")
@@ -129,47 +128,34 @@ def watch(**asked: Any) -> None:
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", default="gray_cnn")
 @click.option("--size", metavar="SIZE", help="tiny (seconds on a CPU) or full (default: full with a GPU).")
-@click.option("--data", metavar="DIR", help="Where its data is made and kept (default: your cache folder).")
-@click.option("--out", metavar="DIR", help="File the run in DIR instead of .flatout/runs/<id>.")
+@click.option("--data", type=_PATH, metavar="DIR", help="Where its data is made and kept (default: your cache folder).")
+@click.option("--out", type=_PATH, metavar="DIR", help="File the run in DIR instead of .flatout/runs/<id>.")
 @click.option("--json", "json", metavar="FILE", help="Also write the result as JSON ('-': to stdout).")
 @click.option("-q", "--quiet", is_flag=True, help="No words, only the exit code (and --json).")
 @click.option("-v", "--verbose", is_flag=True, help="Show every phase, line and notice.")
 @click.option("--fix/--no-fix", "fix", default=True, help="Go on from the verdict to the fix (default: yes).")
 @click.option("--list", "show_list", is_flag=True, help="Tell the story of each workload.")
-def demo(
-    name: str | None,
-    size: str | None,
-    data: str | None,
-    out: str | None,
-    json: str | None,
-    quiet: bool,
-    verbose: bool,
-    fix: bool,
-    show_list: bool,
-) -> int:
+def demo(name: str, size: str | None, data: Path | None, fix: bool, show_list: bool, **options: Any) -> int:
     """Watch a bundled training project whose GPU sits idle, see why, and make it faster.
 
     NAME is one of the workloads of --list; gray_cnn if none is given. It makes its own data, trains for at most a
     minute, shows the verdict, then what `flatout fix` makes of it in two minutes more.
     """
-    # Imported here, because completion and --help have no need of it.
-    from flatout.app.demo import DEFAULT, Choice, tell_stories
-    from flatout.app.demo import run_demo as show
+    from flatout.app.demo import Choice, run_demo, tell_stories
     from flatout.app.run import RunOptions
 
     if show_list:
         click.echo(tell_stories(), nl=False)
         return 0
-    options = RunOptions(out=Path(out) if out else None, json=json, quiet=quiet, verbose=verbose)
-    return show(Choice(name or DEFAULT, size, Path(data) if data else None, fix=fix), options)
+    return run_demo(Choice(name, size, data, fix=fix), RunOptions(**options))
 
 
 @click.command()
 @click.option("--port", type=int, metavar="N", help="Port to listen on (default: 8765, or the next free one).")
 @click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="An address of this machine alone (127.0.0.1).")
-@click.option("--root", metavar="DIR", type=click.Path(path_type=Path), help="Where to look (default: .flatout/runs).")
+@click.option("--root", metavar="DIR", type=_PATH, help="Where to look (default: .flatout/runs).")
 @click.option("--json", "as_json", is_flag=True, help="Print the address as one line of JSON, to stdout.")
 def serve(port: int | None, host: str, root: Path | None, as_json: bool) -> None:
     """Show runs in the browser, live while they go on.

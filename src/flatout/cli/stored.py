@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 _quiet = click.option("-q", "--quiet", is_flag=True, help="No words, only the file.")
+_run = click.argument("run", required=False)
+
+
+def _into_folder(words: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    out = click.option("-o", "--out", "folder", type=_FOLDER, required=True, metavar="DIR", help=words)
+    return lambda command: _run(out(_quiet(command)))
 
 
 @click.command()
@@ -37,12 +43,9 @@ def runs(root: Path | None, as_json: bool, prune: bool, keep: int | None, older_
     if not prune and (keep is not None or older_than is not None):
         raise click.UsageError("--keep and --older-than go with --prune")
     if prune:
-        older_than_s = None if older_than is None else seconds_of("--older-than", older_than)
-        gone = prune_runs(root, keep, older_than_s)
-        if as_json:
-            click.echo(json.dumps({"pruned": gone}, indent=2))
-        else:
-            click.echo(f"{len(gone)} run{'' if len(gone) == 1 else 's'} deleted")
+        gone = prune_runs(root, keep, None if older_than is None else seconds_of("--older-than", older_than))
+        words = f"{len(gone)} run{'' if len(gone) == 1 else 's'} deleted"
+        click.echo(json.dumps({"pruned": gone}, indent=2) if as_json else words)
         return
     lines = list_runs(root)
     if as_json:
@@ -114,7 +117,7 @@ def _size(size_bytes: int) -> str:
 
 
 @click.command()
-@click.argument("run", required=False)
+@_run
 @click.option("--json", "json_file", metavar="FILE", help="Also write the result as JSON ('-': to stdout).")
 @click.option("--checklist", "as_checklist", is_flag=True, help="Tick what a well-run training meets, with figures.")
 @click.option("-q", "--quiet", is_flag=True, help="Nothing but the JSON.")
@@ -125,14 +128,13 @@ def diagnose(run: str | None, **asked: Any) -> int:
     RUN is its folder, its id or the beginning of it (see `flatout runs`); the latest if none is given. Needs neither
     torch nor a GPU.
     """
-    # Imported here, because completion and --help have no need of it.
     from flatout.app.runs import run_diagnose
 
     return run_diagnose(run, **asked)
 
 
 @click.command()
-@click.argument("run", required=False)
+@_run
 @click.option("-o", "--out", "out", metavar="FILE", help="Where to write it (default: <run>.html; '-': to stdout).")
 @click.option("--lang", "language", default="en", metavar="en|zh", help="Language it opens in; both are in the file.")
 @click.option("-q", "--quiet", is_flag=True, help="No words, only the file.")
@@ -142,7 +144,6 @@ def report(run: str | None, out: str | None, language: str, quiet: bool) -> int:
     RUN is a run's folder, its id or the beginning of it (see `flatout runs`), the latest if none is given; or the
     folder or fix.json of a `flatout fix`, which is in .flatout/fix. Needs neither torch nor a GPU.
     """
-    # Imported here, because completion and --help have no need of it.
     from flatout.app.report import run_report
 
     return run_report(run, out=out, language=language, quiet=quiet)
@@ -172,7 +173,6 @@ def compare(names: tuple[str, ...], verbose: bool, **asked: Any) -> int:
     the training without evaluations and checkpoints. 0 if not, also where too little was run to be sure; 2 if it could
     not be compared.
     """
-    # Imported here, because completion and --help have no need of it.
     from flatout.app.compare import CompareRequest, run_compare
 
     if len(names) < 2:
@@ -198,7 +198,6 @@ def logs(file: Path, file2: Path | None, **asked: Any) -> None:
     Knows tqdm, mmcv, Lightning, Hugging Face, KAIR, timm, JSON lines and key=value. For others give --pattern with
     named groups: step, its (steps/s), samples (samples/s), time and data_time (seconds a step), loss, batch.
     """
-    # Imported here, because completion and --help have no need of it.
     from flatout.app.logs import LogsRequest, run_logs
 
     files = [file] if file2 is None else [file, file2]
@@ -214,7 +213,7 @@ def export() -> None:
 
 
 @export.command()
-@click.argument("run", required=False)
+@_run
 @click.option("-o", "--out", "file", type=_FILE, metavar="FILE", help="Default: <run>.flatout.tar.gz here.")
 @_quiet
 def bundle(run: str | None, file: Path | None, quiet: bool) -> None:
@@ -231,7 +230,7 @@ def bundle(run: str | None, file: Path | None, quiet: bool) -> None:
 
 
 @export.command()
-@click.argument("run", required=False)
+@_run
 @click.option("--steps", metavar="A:B", help="From 1, both included (default: the slowest, a typical one, neighbours).")
 @click.option("-o", "--out", "file", type=_FILE, default="trace.json", show_default=True, metavar="FILE")
 @_quiet
@@ -249,9 +248,7 @@ def trace(run: str | None, steps: str | None, file: Path, quiet: bool) -> None:
 
 
 @export.command()
-@click.argument("run", required=False)
-@click.option("-o", "--out", "folder", type=_FOLDER, required=True, metavar="DIR", help="Made where it is not there.")
-@_quiet
+@_into_folder("Made where it is not there.")
 def csv(run: str | None, folder: Path, quiet: bool) -> None:
     """Every step and every sample as CSV, a file for each table.
 
@@ -262,9 +259,7 @@ def csv(run: str | None, folder: Path, quiet: bool) -> None:
 
 
 @export.command()
-@click.argument("run", required=False)
-@click.option("-o", "--out", "folder", type=_FOLDER, required=True, metavar="DIR", help="Made where it is not there.")
-@_quiet
+@_into_folder("Made where it is not there.")
 def parquet(run: str | None, folder: Path, quiet: bool) -> None:
     """The same tables as Parquet; needs pyarrow."""
     _tables(run, folder, as_parquet=True, quiet=quiet)
@@ -279,27 +274,20 @@ def _tables(run: str | None, folder: Path, as_parquet: bool, quiet: bool) -> Non
 
 
 @export.command()
-@click.argument("run", required=False)
+@_run
 @click.option("-o", "--out", "file", type=_FILE, metavar="FILE", help="Default: to stdout.")
 def sarif(run: str | None, file: Path | None) -> None:
     """Findings that have a place in the source, as SARIF.
 
     For code scanning. Findings without a place are told as notifications.
     """
-    from flatout.app.export import export_sarif, open_atomic
+    from flatout.app.export import export_sarif
 
-    text = export_sarif(run)
-    if file is None:
-        click.echo(text, nl=False)
-    else:
-        with open_atomic(file) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+    click.echo(export_sarif(run, file), nl=False)
 
 
 @export.command()
-@click.argument("run", required=False)
-@click.option("-o", "--out", "folder", type=_FOLDER, required=True, metavar="DIR", help="`tensorboard --logdir DIR`.")
-@_quiet
+@_into_folder("`tensorboard --logdir DIR`.")
 def tensorboard(run: str | None, folder: Path, quiet: bool) -> None:
     """Scalars for TensorBoard, if it is installed.
 
@@ -309,9 +297,7 @@ def tensorboard(run: str | None, folder: Path, quiet: bool) -> None:
 
 
 @export.command()
-@click.argument("run", required=False)
-@click.option("-o", "--out", "folder", type=_FOLDER, required=True, metavar="DIR", help="`wandb sync DIR/wandb/…`.")
-@_quiet
+@_into_folder("`wandb sync DIR/wandb/…`.")
 def wandb(run: str | None, folder: Path, quiet: bool) -> None:
     """The same for Weights & Biases, as an offline run.
 
@@ -321,9 +307,7 @@ def wandb(run: str | None, folder: Path, quiet: bool) -> None:
 
 
 @export.command()
-@click.argument("run", required=False)
-@click.option("-o", "--out", "folder", type=_FOLDER, required=True, metavar="DIR", help="A tracking folder (mlruns).")
-@_quiet
+@_into_folder("A tracking folder (mlruns).")
 def mlflow(run: str | None, folder: Path, quiet: bool) -> None:
     """The same for MLflow, as a tracking folder of files."""
     _metrics(run, "mlflow", folder, quiet)
@@ -341,22 +325,21 @@ def _metrics(run: str | None, tool: str, folder: Path, quiet: bool) -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--root", metavar="DIR", type=click.Path(path_type=Path), help="Where to (default: .flatout/runs).")
 @click.option("--name", metavar="NAME", help="Name of the run here (default: the one it has).")
-@click.option("--max-gb", type=float, metavar="N", help="Refuse what unpacks to more than this (default: 4.3).")
+@click.option(
+    "--max-gb", "most_gb", type=float, metavar="N", help="Refuse what unpacks to more than this (default: 4.3)."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing.")
 @click.option("-v", "--verbose", is_flag=True, help="No difference yet; accepted as everywhere.")
-def import_(
-    file: Path, root: Path | None, name: str | None, max_gb: float | None, as_json: bool, quiet: bool, verbose: bool
-) -> None:
+def import_(as_json: bool, quiet: bool, verbose: bool, **asked: Any) -> None:
     """Store a run that came as one file from `flatout export bundle`.
 
     Safe for files from strangers: the whole file is looked through before anything is written, only the files that a
     run has are let in, none of them is ever executed, and its verdict is made anew from its records.
     """
-    # Imported here, because completion and --help have no need of it.
     from flatout.app.export import import_bundle
 
-    run = import_bundle(file, root, name, max_gb)
+    run = import_bundle(**asked)
     if as_json:
         click.echo(json.dumps({"schema": 1, "id": run.id, "path": str(run.path)}, indent=2))
     elif not quiet:

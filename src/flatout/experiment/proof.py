@@ -7,8 +7,7 @@ from functools import partial
 from typing import Any
 
 from flatout.experiment.bench import BARE, LOSSES, Bench
-from flatout.experiment.control_trials import MOST_CONTROLS, check_losses, make_control_trials
-from flatout.experiment.decide import measure_distance
+from flatout.experiment.decide import MOST_CONTROLS, check_losses, make_control_trials, measure_distance
 from flatout.experiment.judge import (
     compare_bits,
     counted_by,

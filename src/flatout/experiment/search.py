@@ -15,8 +15,18 @@ from typing import Any
 
 from flatout.errors import FlatoutError
 from flatout.experiment.bench import BARE, LOSSES, Bench
-from flatout.experiment.control_trials import MOST_CONTROLS, check_losses, make_control_trials
-from flatout.experiment.decide import LARGE, Attempt, Turns, judge_attempt, measure_distance, measure_until_sure, mid_of
+from flatout.experiment.decide import (
+    LARGE,
+    MOST_CONTROLS,
+    Attempt,
+    Turns,
+    check_losses,
+    judge_attempt,
+    make_control_trials,
+    measure_distance,
+    measure_until_sure,
+    mid_of,
+)
 from flatout.experiment.judge import as_tried, compare_bits, draws_other_numbers, lossless_part, only_feeds, refusal
 from flatout.experiment.plan import (
     find_conflict,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from flatout.experiment.control_trials import coarsest_rounding
+from flatout.experiment.decide import coarsest_rounding
 from flatout.experiment.request import Request
 from flatout.records.trial import Trial
 from flatout.words import english

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
+import json
 import math
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO
 
-from flatout.experiment.tuning.journal import Journal
+from flatout.errors import FlatoutError
 from flatout.experiment.tuning.strategies import Strategy, setting_key
 from flatout.records.message import Message, message
 from flatout.records.report import RemedyState
 from flatout.records.trial import Trial, describe_ending, is_out_of_memory
 from flatout.records.tune import Ask, Knob, Point, Setting
 from flatout.remedies.loader.arguments import ARGUMENT_SET, LEFT_ALONE
+from flatout.words.codec import decode, encode
 
 Measure = Callable[[Ask], Trial]
 # Makes several trials; each comes when it is done, with its number. The order is free.
@@ -287,3 +293,87 @@ def _not_in_force(state: RemedyState) -> Message | None:
     # A second loader, as an evaluation's, may well be left alone.
     changed = any(fact.id in ARGUMENT_SET for fact in told)
     return message("tune.left_alone", remedy=state.id, why=alone[0]) if alone and not changed else None
+
+
+# Finished trials, one JSON line each. A search is a function of what its trials came to, so one that was killed is made
+# again from them and comes to the same next question.
+
+FILE = "trials.jsonl"
+
+
+class Journal:
+    """Use as a context manager; two searches never write to one file. `limit_s` is what a trial may take now."""
+
+    def __init__(self, folder: Path, limit_s: float = 0.0) -> None:
+        self._path = folder / FILE
+        self._limit_s = limit_s
+        self._file: IO[bytes] | None = None
+        self._known: dict[str, Trial] = {}
+
+    def __enter__(self) -> Journal:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._path.open("a+b")
+        except OSError as error:
+            words = f"{str(self._path.parent)!r} cannot be written: {error.strerror or error}; choose with --out"
+            raise FlatoutError(words) from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._file.close()
+            raise FlatoutError(f"another search is writing to {self._path}: wait for it, or change a knob") from None
+        self._read()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._file is not None
+        self._file.close()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def find(self, ask: Ask) -> Trial | None:
+        """None also where it ran out of time, and may take longer now."""
+        trial = self._known.get(_name(ask))
+        is_open = trial is not None and trial.ending == "out of time" and trial.wall_s < self._limit_s
+        return None if is_open else trial
+
+    def add(self, ask: Ask, trial: Trial) -> None:
+        assert self._file is not None
+        line = {
+            "setting": dict(ask.setting),
+            "steps": ask.steps,
+            "repeat": ask.repeat,
+            "trial": encode(trial, only_finite=False),
+        }
+        self._file.write(json.dumps(line, default=str).encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._known[_name(ask)] = trial
+
+    def clear(self) -> None:
+        """Begin anew."""
+        assert self._file is not None
+        self._file.truncate(0)
+        self._known.clear()
+
+    def _read(self) -> None:
+        """Whole lines only: what a killed search was just writing is cut off."""
+        assert self._file is not None
+        self._file.seek(0)
+        whole = 0
+        for line in self._file:
+            if not line.endswith(b"\n"):
+                break
+            whole += len(line)
+            try:
+                value = json.loads(line)
+                ask = Ask(value["setting"], value["steps"], value["repeat"])
+                self._known[_name(ask)] = decode(Trial, value["trial"], strict=False)
+            except (ValueError, KeyError, TypeError):
+                continue  # a line that was damaged is a trial to make again
+        self._file.truncate(whole)
+
+
+def _name(ask: Ask) -> str:
+    return f"{setting_key(ask.setting)} {ask.steps} {ask.repeat}"

@@ -12,13 +12,12 @@ from pathlib import Path
 
 from flatout.diagnose.summary import summarise_run
 from flatout.errors import FlatoutError
-from flatout.experiment.tuning.journal import Journal
-from flatout.experiment.tuning.methods import choose_method
 from flatout.experiment.tuning.objective import Objective, pareto_front
 from flatout.experiment.tuning.on_ray import OnRay
 from flatout.experiment.tuning.picks import NAMES, pick_best, pick_preset, write_pick
 from flatout.experiment.tuning.search import (
     USABLE,
+    Journal,
     MemoryModel,
     OutOfTime,
     SettingSearch,
@@ -27,7 +26,7 @@ from flatout.experiment.tuning.search import (
     longest,
     one_by_one,
 )
-from flatout.experiment.tuning.strategies import Lengths, count
+from flatout.experiment.tuning.strategies import Lengths, choose_method, count
 from flatout.experiment.tuning.trials import SettingTrials, write
 from flatout.records.message import Message, message
 from flatout.records.trial import is_out_of_memory

@@ -11,9 +11,8 @@ from typing import Any
 
 from flatout.experiment.request import Request
 from flatout.experiment.sizing import warm_up_steps
-from flatout.experiment.tuning.command import with_files, with_flag
 from flatout.experiment.tuning.configs import edit_config
-from flatout.experiment.tuning.knobs import remedies_for
+from flatout.experiment.tuning.knobs import remedies_for, with_files, with_flag
 from flatout.launch.profile import Profile, read_profile
 from flatout.records.message import Message, message
 from flatout.records.trial import Trial

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from flatout.experiment.tuning.journal import Journal
 from flatout.experiment.tuning.objective import Objective
 from flatout.experiment.tuning.on_ray import OnRay
-from flatout.experiment.tuning.search import MemoryModel, SettingSearch
+from flatout.experiment.tuning.search import Journal, MemoryModel, SettingSearch
 from flatout.experiment.tuning.strategies import Lengths, halve
 from flatout.records.trial import Trial
 from flatout.records.tune import Ask

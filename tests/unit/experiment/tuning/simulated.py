@@ -7,9 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from flatout.experiment.tuning.journal import Journal
 from flatout.experiment.tuning.objective import Objective
-from flatout.experiment.tuning.search import MemoryModel, SettingSearch
+from flatout.experiment.tuning.search import Journal, MemoryModel, SettingSearch
 from flatout.experiment.tuning.strategies import Lengths, Strategy
 from flatout.records.trial import Trial
 from flatout.records.tune import Ask, Knob, Point

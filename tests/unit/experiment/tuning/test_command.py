@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from flatout.experiment.tuning.command import names_file, names_override, with_files, with_flag
+from flatout.experiment.tuning.knobs import names_file, names_override, with_files, with_flag
 
 
 @pytest.mark.parametrize(

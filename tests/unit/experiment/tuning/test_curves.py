@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from flatout.experiment.tuning.curves import Curve, find_knee, find_top
 from flatout.experiment.tuning.picks import pick_best
 from flatout.experiment.tuning.search import MemoryModel, longest
-from flatout.experiment.tuning.strategies import Lengths
+from flatout.experiment.tuning.strategies import Curve, Lengths, find_knee, find_top
 from flatout.records.trial import Trial, describe_ending
 from flatout.records.tune import Ask, Knob, Point, Setting
 from flatout.words import english

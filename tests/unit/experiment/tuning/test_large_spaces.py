@@ -7,10 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from flatout.experiment.tuning.methods import has_optuna, search_by_model
 from flatout.experiment.tuning.objective import Objective
 from flatout.experiment.tuning.search import longest
-from flatout.experiment.tuning.strategies import Strategy, all_settings, count, explore, setting_key
+from flatout.experiment.tuning.strategies import (
+    Strategy,
+    all_settings,
+    count,
+    explore,
+    has_optuna,
+    search_by_model,
+    setting_key,
+)
 from flatout.records.tune import Metric, Setting
 from tests.unit.experiment.tuning.simulated import LENGTHS, SPEED, Formula, knob, search
 

@@ -8,11 +8,18 @@ from pathlib import Path
 import pytest
 
 from flatout.errors import FlatoutError
-from flatout.experiment.tuning.journal import FILE, Journal
-from flatout.experiment.tuning.methods import choose_method
 from flatout.experiment.tuning.picks import pick_preset
-from flatout.experiment.tuning.search import Measure, MemoryModel, OutOfTime, SettingSearch, finalists, longest
-from flatout.experiment.tuning.strategies import all_settings, halve
+from flatout.experiment.tuning.search import (
+    FILE,
+    Journal,
+    Measure,
+    MemoryModel,
+    OutOfTime,
+    SettingSearch,
+    finalists,
+    longest,
+)
+from flatout.experiment.tuning.strategies import all_settings, choose_method, halve
 from flatout.records.report import RemedyState
 from flatout.records.trial import Trial
 from flatout.records.tune import Ask, Point
