@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..records.message import Message, message
 
 if TYPE_CHECKING:
     from ..records.report import RunReport
+
+# By its name alone: remedies are loaded in the user's process, which needs no reports.
+Report: TypeAlias = "RunReport"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +36,18 @@ def no(why: Message) -> Answer:
 
 
 def by_finding(
-    report: RunReport, remedy: str, otherwise: Message, evidence: str | None = None, value: Any = True
-) -> Answer:
+    remedy: str, otherwise: Message, evidence: str | None = None, value: Any = True
+) -> Callable[[Report], Answer]:
     """Yes if a finding of the run names this remedy, with the value that its evidence has under `evidence`."""
-    for finding in report.findings:
-        if finding.remedy == remedy:
-            found = finding.evidence.get(evidence) if evidence is not None else None
-            return yes(value if found is None else found, finding.cause)
-    return no(otherwise)
+
+    def applies(report: Report) -> Answer:
+        for finding in report.findings:
+            if finding.remedy == remedy:
+                found = finding.evidence.get(evidence) if evidence is not None else None
+                return yes(value if found is None else found, finding.cause)
+        return no(otherwise)
+
+    return applies
 
 
 # What remedies ask of a run's report.
@@ -47,35 +55,35 @@ def by_finding(
 _PAUSES = ("eval", "checkpoint", "logging")
 
 
-def has_finding(report: RunReport, *codes: str) -> bool:
+def has_finding(report: Report, *codes: str) -> bool:
     return any(finding.code in codes for finding in report.findings)
 
 
-def torch_state(report: RunReport) -> dict[str, Any]:
+def torch_state(report: Report) -> dict[str, Any]:
     """Torch's settings as they were in the living process."""
     state = report.live.get("torch")
     return state if isinstance(state, dict) else {}
 
 
-def optimizers(report: RunReport) -> list[dict[str, Any]]:
+def optimizers(report: Report) -> list[dict[str, Any]]:
     known = report.live.get("optimizers")
     return [item for item in known if isinstance(item, dict)] if isinstance(known, list) else []
 
 
-def half_share(report: RunReport) -> float:
+def half_share(report: Report) -> float:
     """Of the results in the autograd graph, those in half precision."""
     dtypes = torch_state(report).get("grad_dtypes")
     return sum(float(dtypes.get(name, 0.0)) for name in ("bfloat16", "float16")) if isinstance(dtypes, dict) else 0.0
 
 
-def share_of_training(report: RunReport, *phases: str) -> float:
+def share_of_training(report: Report, *phases: str) -> float:
     """What these take of the time, without that of evaluations, checkpoints and logging."""
     shares = {name: value.share for name, value in report.phases.items()}
     trained = 1.0 - sum(shares.get(name, 0.0) for name in _PAUSES)
     return sum(shares.get(name, 0.0) for name in phases) / trained if trained > 0 else 0.0
 
 
-def ran_on_gpu(report: RunReport) -> bool:
+def ran_on_gpu(report: Report) -> bool:
     return report.run.device != "cpu"
 
 
@@ -87,7 +95,7 @@ WORDS = message("precision.tensor_cores_idle")
 _COMPUTES, _TENSOR_CORES_REST, _MOSTLY = 0.3, 0.02, 0.9
 
 
-def are_tensor_cores_idle(report: RunReport) -> bool:
+def are_tensor_cores_idle(report: Report) -> bool:
     gpu, state = report.gpu, torch_state(report)
     if gpu is None or gpu.tensor_active is None or gpu.tensor_active > _TENSOR_CORES_REST:
         return False

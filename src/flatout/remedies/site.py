@@ -97,6 +97,44 @@ class Site:
         """Set `owner.name` to `make(original)` until the remedy is reverted."""
         self._patches.replace(owner, name, make)
 
+    def before(self, owner: Any, name: str, look: Callable[..., object]) -> None:
+        """While in force, `look(…)` at the arguments of every `owner.name(…)` before it is called."""
+
+        def make(original: Any) -> Any:
+            def call(*args: Any, **kwargs: Any) -> Any:
+                if self.in_force:
+                    self.guarded(lambda: look(*args, **kwargs))
+                return original(*args, **kwargs)
+
+            return call
+
+        self.replace(owner, name, make)
+
+    def after(self, owner: Any, name: str, look: Callable[..., object]) -> None:
+        """While in force, `look(result, …)` at what every `owner.name(…)` gave, and at its arguments."""
+
+        def make(original: Any) -> Any:
+            def call(*args: Any, **kwargs: Any) -> Any:
+                result = original(*args, **kwargs)
+                if self.in_force:
+                    self.guarded(lambda: look(result, *args, **kwargs))
+                return result
+
+            return call
+
+        self.replace(owner, name, make)
+
+    def around(self, owner: Any, name: str, instead: Callable[..., Any]) -> None:
+        """While in force, `instead(original, …)` is called for every `owner.name(…)`."""
+
+        def make(original: Any) -> Any:
+            def call(*args: Any, **kwargs: Any) -> Any:
+                return instead(original, *args, **kwargs) if self.in_force else original(*args, **kwargs)
+
+            return call
+
+        self.replace(owner, name, make)
+
     def undo(self, call: Callable[[], object]) -> None:
         """Something else to undo when the remedy is reverted; the last one first."""
         self._undo.append(call)
@@ -115,7 +153,7 @@ class Site:
 
     def leave(self) -> None:
         for call in self._at_leave if self.in_force else ():
-            self.guarded(call, lambda: None)
+            self.guarded(call)
 
     def tell(self, **live: object) -> None:
         """Where it took effect and with which live values; goes into the run's record."""
@@ -137,7 +175,7 @@ class Site:
             self.state, self.why = "refused", why
             self._changed(self)
 
-    def guarded(self, call: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
+    def guarded(self, call: Callable[[], Any], otherwise: Callable[[], Any] = lambda: None) -> Any:
         """`call()`; if something of ours raises in it, the remedy is given up and `otherwise()` is what counts.
 
         Not for calls that run the user's own code: what that raises is the user's.
@@ -161,4 +199,4 @@ class Site:
     def stepped(self, step: int) -> None:
         self.step = step
         for call in tuple(self._each_step):
-            self.guarded(lambda call=call: call(step), lambda: None)  # type: ignore[misc]
+            self.guarded(lambda call=call: call(step))  # type: ignore[misc]

@@ -24,7 +24,7 @@ def hook_steps(site: Site, before: Hook, after: Hook | None = None) -> None:
     def guarded(hook: Hook) -> Callable[[Any, Any, Any], None]:
         def run(optimizer: Any, args: Any, kwargs: Any) -> None:
             if not compiling() and site.in_force:
-                site.guarded(lambda: hook(optimizer, args, kwargs), lambda: None)
+                site.guarded(lambda: hook(optimizer, args, kwargs))
 
         return run
 
@@ -95,30 +95,12 @@ def when_set(site: Site, holder: Any, name: str, told: Callable[[Any], None]) ->
 
 def when_attribute_set(site: Site, kind: type, names: tuple[str, ...], told: Callable[[Any], None]) -> None:
     """The same for a class whose `__setattr__` does the setting."""
-
-    def make(original: Any) -> Any:
-        def __setattr__(holder: Any, name: str, value: Any) -> None:
-            if name in names and site.in_force:
-                told(value)
-            original(holder, name, value)
-
-        return __setattr__
-
-    site.replace(kind, "__setattr__", make)
+    site.before(kind, "__setattr__", lambda holder, name, value: told(value) if name in names else None)
 
 
 def when_called(site: Site, owner: Any, name: str, told: Callable[[Any], None]) -> None:
     """Call `told(first argument)` before `owner.name(…)`."""
-
-    def make(original: Any) -> Any:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if site.in_force:
-                told(next(iter((*args, *kwargs.values())), None))
-            return original(*args, **kwargs)
-
-        return call
-
-    site.replace(owner, name, make)
+    site.before(owner, name, lambda *args, **kwargs: told(next(iter((*args, *kwargs.values())), None)))
 
 
 def refuse_when_set(site: Site) -> Callable[[Any], None]:
@@ -135,17 +117,13 @@ _OURS = ("flatout", "_flatout", "_flatout_attach")
 def when_stream_entered(site: Site, call: Callable[[], object]) -> None:
     """Call it each time the script enters a stream, or makes one the current one."""
 
-    def make(original: Any) -> Any:
-        def enter(*args: Any, **kwargs: Any) -> Any:
-            if site.in_force and is_called_by_script(sys._getframe(1)):
-                call()
-            return original(*args, **kwargs)
-
-        return enter
+    def look(*args: Any, **kwargs: Any) -> None:
+        if is_called_by_script(sys._getframe(1)):
+            call()
 
     cuda = site.torch.cuda
-    site.replace(cuda.StreamContext, "__enter__", make)
-    site.replace(cuda, "set_stream", make)
+    site.before(cuda.StreamContext, "__enter__", look)
+    site.before(cuda, "set_stream", look)
 
 
 def is_called_by_script(frame: FrameType | None) -> bool:

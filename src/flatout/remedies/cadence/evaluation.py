@@ -23,18 +23,14 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from types import CodeType, FrameType, FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...records.message import Message, message
-from ..answers import Answer, by_finding, yes
+from ..answers import Answer, Report, by_finding, yes
 from ..callers import OURS
+from ..site import Site
 from ..traits import Bottleneck, Evidence, Pauses, Traits
 from ..values import Count, Flag, Options
-
-if TYPE_CHECKING:
-    from ...records.report import RunReport
-    from ..site import Site
-
 
 ID = "cadence.eval"
 TITLE = "The model is evaluated every k-th time only, and the last time"
@@ -50,8 +46,8 @@ VALUE = Options({"every": Count(2, 100_000), "force": Flag()}, {"every": _USUAL,
 _LOOKS_AT_STEPS = 3
 
 
-def applies(report: RunReport) -> Answer:
-    answer = by_finding(report, ID, message("cadence_eval.short"), "interval_times", _USUAL)
+def applies(report: Report) -> Answer:
+    answer = by_finding(ID, message("cadence_eval.short"), "interval_times", _USUAL)(report)
     return yes({"every": answer.value, "force": False}, answer.why) if answer.is_yes else answer
 
 
@@ -91,7 +87,7 @@ class _EvaluationSchedule:
         def eval(module: Any) -> Any:
             if not compiling() and self._site.in_force and self._site.step >= _LOOKS_AT_STEPS and not self._is_inside:
                 frame = sys._getframe(1)
-                self._site.guarded(lambda: self._seen(frame), lambda: None)
+                self._site.guarded(lambda: self._seen(frame))
             return original(module)
 
         return eval
@@ -167,7 +163,7 @@ class _EvaluationSchedule:
         return self._turns.setdefault(self._calls_at_step, _Turn())
 
     def _is_skipped(self, turn: _Turn, caller: FrameType) -> bool:
-        loop = self._site.guarded(lambda: loop_position(caller), lambda: None)
+        loop = self._site.guarded(lambda: loop_position(caller))
         is_last = False
         if loop is not None:
             now, last = loop

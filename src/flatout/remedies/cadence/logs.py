@@ -11,16 +11,13 @@ from __future__ import annotations
 import sys
 import weakref
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...records.message import message
-from ..answers import Answer, by_finding
+from ..answers import by_finding
+from ..site import Site
 from ..traits import Bottleneck, Pauses, Traits
 from ..values import Count
-
-if TYPE_CHECKING:
-    from ...records.report import RunReport
-    from ..site import Site
 
 ID = "cadence.logging"
 TITLE = "Pictures and histograms are logged every k-th time only"
@@ -34,9 +31,7 @@ _CALLS = (
 _WRITERS = ("torch.utils.tensorboard.writer", "tensorboardX.writer")
 _USUAL = 10
 
-
-def applies(report: RunReport) -> Answer:
-    return by_finding(report, ID, message("cadence_logging.short"), "interval_times", _USUAL)
+applies = by_finding(ID, message("cadence_logging.short"), "interval_times", _USUAL)
 
 
 def apply(site: Site, value: Any) -> None:
@@ -47,28 +42,19 @@ def apply(site: Site, value: Any) -> None:
 
 def _watch(site: Site, every: int, module: Any) -> None:
     counts: weakref.WeakKeyDictionary[Any, dict[tuple[str, str], int]] = weakref.WeakKeyDictionary()
-    for name in _CALLS:
-        site.replace(module.SummaryWriter, name, partial(_make, site, every, name, counts))
 
-
-def _make(
-    site: Site,
-    every: int,
-    name: str,
-    counts: weakref.WeakKeyDictionary[Any, dict[tuple[str, str], int]],
-    original: Any,
-) -> Any:
-    def call(writer: Any, *args: Any, **kwargs: Any) -> Any:
+    def log(name: str, original: Any, writer: Any, *args: Any, **kwargs: Any) -> Any:
         tag = str(kwargs.get("tag", args[0] if args and isinstance(args[0], str) else ""))
         of_writer = counts.setdefault(writer, {})
         count = of_writer[name, tag] = of_writer.get((name, tag), -1) + 1
-        if site.in_force and count % every:
-            if name == "add_figure":
-                _close(*args, **kwargs)
-            return None
-        return original(writer, *args, **kwargs)
+        if count % every == 0:
+            return original(writer, *args, **kwargs)
+        if name == "add_figure":
+            _close(*args, **kwargs)
+        return None
 
-    return call
+    for name in _CALLS:
+        site.around(module.SummaryWriter, name, partial(log, name))
 
 
 def _close(tag: Any = None, figure: Any = None, global_step: Any = None, close: bool = True, **_: Any) -> None:

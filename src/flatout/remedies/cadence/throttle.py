@@ -22,14 +22,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...records.message import message
-from ..answers import Answer, no, yes
+from ..answers import Answer, Report, no, yes
 from ..memo.proposal import module_of
+from ..site import Site
 from ..traits import Bottleneck, Evidence, Traits
 from ..values import Text
 
 if TYPE_CHECKING:
-    from ...records.report import Finding, Location, RunReport
-    from ..site import Site
+    from ...records.report import Finding, Location
 
 
 # Where the steps alone have called for it: a viewer still shows something new every few seconds.
@@ -47,7 +47,7 @@ _ONE = r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*\s*=\s*[1-9]\d*"
 VALUE = Text(rf"{_ONE}(\s*,\s*{_ONE})*", '"module:function=50" or "module:Class.method=50"')
 
 
-def applies(report: RunReport) -> Answer:
+def applies(report: Report) -> Answer:
     """Only you can say it; but what the loop calls for nothing it returns, and then waits in, is worth the question."""
     name = find_waiting_call(report)
     if name is None:
@@ -134,7 +134,7 @@ _CODE = "SY305"
 _CALLS = "related.calls"
 
 
-def find_waiting_call(report: RunReport) -> str | None:
+def find_waiting_call(report: Report) -> str | None:
     """Its `module:function`; None where there is none, or what it returns may be used."""
     for finding in report.findings:
         if finding.code == _CODE and (name := _function_name(finding, report.run.argv)) is not None:

@@ -29,13 +29,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...records.message import message
-from ..answers import Answer, by_finding
+from ..answers import Answer, Report, by_finding
 from ..site import Refused, Site
 from ..traits import Bottleneck, Pauses, Traits
 from ..values import Flag
 
 if TYPE_CHECKING:
-    from ...records.report import RunReport
     from .saver import Saver
 
 
@@ -49,11 +48,11 @@ VALUE = Flag()
 PART = (0.25, 0.6)
 
 
-def applies(report: RunReport) -> Answer:
+def applies(report: Report) -> Answer:
     saves = [site for site in report.pauses if site.op == "checkpoint"]
     total_s = sum(site.total_s for site in saves)
     otherwise = message("checkpoint.short", total_s=total_s) if saves else message("checkpoint.none")
-    return by_finding(report, ID, otherwise)
+    return by_finding(ID, otherwise)(report)
 
 
 def apply(site: Site, value: Any) -> None:
@@ -80,9 +79,9 @@ def _make_save(site: Site, saver: Any, first: list[Callable[[], None]], original
         if path is None:
             return original(*args, **kwargs)
         while first:
-            site.guarded(first.pop(), lambda: None)
+            site.guarded(first.pop())
         if saver.is_mine and _is_under_way(site.torch, saver, path, original, signature, args, kwargs):
-            site.guarded(lambda: _tell(site, saver), lambda: None)
+            site.guarded(lambda: _tell(site, saver))
             return None
         if saver.concerns(path, below=False):
             saver.wait_all()

@@ -14,22 +14,17 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...records.message import message
-from ..answers import Answer, has_finding, no, torch_state, yes
+from ..answers import Answer, Report, has_finding, no, torch_state, yes
 from ..model.call_arguments import map_tensors
 from ..model.module_calls import CallAttempts, wrap_calls
-from ..model.roots import find_roots
-from ..site import Refused
+from ..model.roots import Root, find_roots
+from ..site import Refused, Site
 from ..torch_hooks import hook_steps
 from ..traits import Bottleneck, Traits
 from ..values import Flag
-
-if TYPE_CHECKING:
-    from ...records.report import RunReport
-    from ..model.roots import Root
-    from ..site import Site
 
 ID = "layout.channels_last"
 TITLE = "Convolutions with the channels last"
@@ -38,7 +33,7 @@ TRAITS = Traits(Bottleneck.DEVICE, is_switchable=True)
 VALUE = Flag()
 
 
-def applies(report: RunReport) -> Answer:
+def applies(report: Report) -> Answer:
     if torch_state(report).get("compiled"):
         return no(message("layout.compiled"))
     if has_finding(report, "CO506"):

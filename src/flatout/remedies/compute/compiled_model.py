@@ -15,22 +15,17 @@ Refused where the script compiles, or forbids it.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...records.message import message
-from ..answers import Answer, has_finding, no, ran_on_gpu, torch_state, yes
+from ..answers import Answer, Report, has_finding, no, ran_on_gpu, torch_state, yes
 from ..model.call_arguments import map_tensors
 from ..model.module_calls import CallAttempts, FullSavedState
-from ..model.roots import find_roots, tensors_in
-from ..site import Refused, error_text
+from ..model.roots import Root, find_roots, tensors_in
+from ..site import Refused, Site, error_text
 from ..traits import Bottleneck, Traits, WarmUp
 from ..values import Choice
 from .worth import CompileWorth
-
-if TYPE_CHECKING:
-    from ...records.report import RunReport
-    from ..model.roots import Root
-    from ..site import Site
 
 ID = "compile.model"
 TITLE = "The model compiled, in place"
@@ -43,7 +38,7 @@ _FORBIDDEN = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")
 _SHORT_RUN_S = 120.0
 
 
-def applies(report: RunReport) -> Answer:
+def applies(report: Report) -> Answer:
     if torch_state(report).get("compiled"):
         return no(message("compile.already"))
     if not ran_on_gpu(report):

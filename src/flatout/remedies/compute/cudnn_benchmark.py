@@ -12,20 +12,16 @@ the config holds: `benchmark` is on from the first step, and `deterministic`, wh
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...records.message import message
-from ..answers import Answer, has_finding, no, ran_on_gpu, torch_state, yes
+from ..answers import Answer, Report, has_finding, no, ran_on_gpu, torch_state, yes
 from ..model.module_calls import wrap_calls
 from ..model.roots import find_roots, tensors_in
-from ..site import Refused
+from ..site import Refused, Site
 from ..torch_hooks import refuse_when_set, when_called, when_set
 from ..traits import Bottleneck, Traits
 from ..values import Flag
-
-if TYPE_CHECKING:
-    from ...records.report import RunReport
-    from ..site import Site
 
 ID = "cudnn.benchmark"
 TITLE = "The fastest of cudnn's algorithms for each convolution"
@@ -40,7 +36,7 @@ _SOME_CONVOLUTIONS = 0.2
 _WANTED = (True, False)
 
 
-def applies(report: RunReport) -> Answer:
+def applies(report: Report) -> Answer:
     state = torch_state(report)
     if not ran_on_gpu(report):
         return no(message("remedy.on_cpu"))
@@ -112,7 +108,7 @@ class ShapeWatch:
         self._calls = self._new = 0
 
     def run(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], onward: Callable[..., Any]) -> Any:
-        self._site.guarded(lambda: self._note(args, kwargs), lambda: None)
+        self._site.guarded(lambda: self._note(args, kwargs))
         return onward(module, *args, **kwargs)
 
     def _note(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -12,17 +12,14 @@ where these come later.
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...records.message import Message, message
-from ..answers import Answer, has_finding, no, optimizers, ran_on_gpu, share_of_training, yes
+from ..answers import Answer, Report, has_finding, no, optimizers, ran_on_gpu, share_of_training, yes
+from ..site import Site
 from ..torch_hooks import hook_steps
 from ..traits import Bottleneck, Traits
 from ..values import Flag
-
-if TYPE_CHECKING:
-    from ...records.report import RunReport
-    from ..site import Site
 
 ID = "optimizer.fused"
 TITLE = "One fused update for all parameters"
@@ -36,7 +33,7 @@ _DEVICES = ("cuda", "cpu")
 _WORTH = 0.04
 
 
-def applies(report: RunReport) -> Answer:
+def applies(report: Report) -> Answer:
     is_slow = has_finding(report, "HO403", "HO409")
     share = share_of_training(report, "optimizer") if ran_on_gpu(report) else 0.0
     known = optimizers(report)
@@ -58,7 +55,7 @@ def apply(site: Site, value: Any) -> None:
     forms = Forms(site)
     hook_steps(site, lambda optimizer, args, kwargs: forms.see(optimizer))
     site.undo(forms.put_back)
-    site.replace(site.torch.optim.Optimizer, "state_dict", forms.make_state_dict)
+    site.after(site.torch.optim.Optimizer, "state_dict", forms.leave_out_form)
 
 
 class Forms:
@@ -70,14 +67,10 @@ class Forms:
         # How many tensors it had at its last step, and those of them that no gradient has come to yet.
         self._known: weakref.WeakKeyDictionary[Any, tuple[int, list[Any]]] = weakref.WeakKeyDictionary()
 
-    def make_state_dict(self, original: Any) -> Any:
-        def state_dict(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            state, form = original(optimizer, *args, **kwargs), self._given.get(optimizer)
-            for group in state["param_groups"] if form is not None and self._site.in_force else ():
-                group[form] = None
-            return state
-
-        return state_dict
+    def leave_out_form(self, state: dict[str, Any], optimizer: Any, *args: Any, **kwargs: Any) -> None:
+        form = self._given.get(optimizer)
+        for group in state["param_groups"] if form is not None else ():
+            group[form] = None
 
     def see(self, optimizer: Any) -> None:
         if optimizer not in self._given:

@@ -23,24 +23,19 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...records.message import Message, message
-from ..answers import Answer, has_finding, no, ran_on_gpu, share_of_training, torch_state, yes
+from ..answers import Answer, Report, has_finding, no, ran_on_gpu, share_of_training, torch_state, yes
 from ..model.call_arguments import NotPlain, form_of, tensors_of
 from ..model.module_calls import SavedState, check_hooks, replace_call
-from ..model.roots import find_roots
+from ..model.roots import Root, find_roots
 from ..model.snapshot import HostRandomness, ModelSnapshot
 from ..site import Refused, Site, error_text
 from ..traits import Bottleneck, Traits, WarmUp
 from ..values import Flag
 from .graph_passes import CudaTapes, NotRecorded, Passes, PlainCalls, Tapes
 from .worth import Blocks
-
-if TYPE_CHECKING:
-    from ...records.report import RunReport
-    from ..model.roots import Root
-
 
 ID = "graphs.model"
 TITLE = "Forward and backward replayed as CUDA graphs"
@@ -53,7 +48,7 @@ ANSWERS = ("HO401",)
 _MOSTLY, _BUSY, _AT_WORK, _DRY = 0.7, 0.8, 0.5, 0.6
 
 
-def applies(report: RunReport) -> Answer:
+def applies(report: Report) -> Answer:
     if not ran_on_gpu(report):
         return no(message("graphs.on_cpu"))
     if torch_state(report).get("compiled"):
@@ -69,7 +64,7 @@ def applies(report: RunReport) -> Answer:
     return no(message("launches.no_wait"))
 
 
-def _hold_each_other_up(report: RunReport) -> bool:
+def _hold_each_other_up(report: Report) -> bool:
     """Neither binds alone: what either is late by, the other waits. No finding, for what it gains cannot be told."""
     gpu = report.gpu
     if gpu is None or gpu.busy_share is None or gpu.sm_active is None:
@@ -353,9 +348,9 @@ class GraphedCall:
         return self._module._call_impl(*args, **kwargs)
 
     def _watched_call(self, args: Any, kwargs: Any) -> Any:
-        look = self._site.guarded(lambda: _WatchedCall(self._torch, self._module, self._device), lambda: None)
+        look = self._site.guarded(lambda: _WatchedCall(self._torch, self._module, self._device))
         result = self._module._call_impl(*args, **kwargs)
-        why = self._site.guarded(look.found, lambda: None) if look is not None else None
+        why = self._site.guarded(look.found) if look is not None else None
         if why is not None:
             self._site.refuse(message("graphs.cannot_replay", module=type(self._module).__name__, why=why))
         return result

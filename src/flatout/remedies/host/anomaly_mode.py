@@ -7,16 +7,13 @@ meant for a search that is over; while you look for a NaN, leave this remedy out
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...records.message import message
-from ..answers import Answer, by_finding
+from ..answers import by_finding
+from ..site import Site
 from ..traits import Bottleneck, Traits
 from ..values import Flag
-
-if TYPE_CHECKING:
-    from ...records.report import RunReport
-    from ..site import Site
 
 ID = "autograd.plain"
 TITLE = "Anomaly detection of autograd is off"
@@ -24,9 +21,7 @@ SAFETY = "lossless"
 TRAITS = Traits(Bottleneck.HOST, is_switchable=True)
 VALUE = Flag()
 
-
-def applies(report: RunReport) -> Answer:
-    return by_finding(report, ID, message("autograd.was_off"))
+applies = by_finding(ID, message("autograd.was_off"))
 
 
 def apply(site: Site, value: Any) -> None:
@@ -34,16 +29,12 @@ def apply(site: Site, value: Any) -> None:
     before = torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()
     # Every way to switch it on, as a call or around a block, ends in this function.
     plain = torch.set_anomaly_enabled
-    site.replace(torch, "set_anomaly_enabled", lambda original: _make(site, original))
-    plain(False)
-    site.undo(lambda: plain(*before))
 
-
-def _make(site: Site, original: Any) -> Any:
-    def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> Any:
-        if not site.in_force or not enabled:
-            return original(enabled, check_nan)
-        site.tell(kept_off=True)
+    def keep_off(original: Any, enabled: bool, check_nan: bool = True) -> Any:
+        if enabled:
+            site.tell(kept_off=True)
         return original(False, check_nan)
 
-    return set_anomaly_enabled
+    site.around(torch, "set_anomaly_enabled", keep_off)
+    plain(False)
+    site.undo(lambda: plain(*before))

@@ -13,16 +13,14 @@ from __future__ import annotations
 
 import gc
 import os
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 from ...records.message import message
-from ..answers import Answer, by_finding
+from ..answers import by_finding
+from ..site import Site
 from ..traits import Bottleneck, Traits
 from ..values import Flag
-
-if TYPE_CHECKING:
-    from ...records.report import RunReport
-    from ..site import Site
 
 ID = "gc.defer"
 TITLE = "Memory is tidied up between steps, and seldom"
@@ -34,17 +32,14 @@ _EVERY_STEPS = 100
 _MANY_OBJECTS = 100_000
 _LITTLE_LEFT = 0.1
 
-
-def applies(report: RunReport) -> Answer:
-    return by_finding(report, ID, message("gc.short"))
+applies = by_finding(ID, message("gc.short"))
 
 
 def apply(site: Site, value: Any) -> None:
     collector = _Collector(site)
-    site.replace(gc, "collect", collector.make_collect)
-    site.replace(site.torch.cuda, "empty_cache", collector.make_empty)
-    memory = getattr(site.torch.cuda, "memory", None)
-    site.replace(memory, "empty_cache", collector.make_empty)
+    cuda = site.torch.cuda
+    for owner, name, nothing in ((gc, "collect", 0), (cuda, "empty_cache", None), (cuda.memory, "empty_cache", None)):
+        site.around(owner, name, partial(collector.call_seldom, name, nothing))
     site.each_step(collector.after_step)
     site.undo(collector.as_before)
     # There is no way to take it back: it asks whether it still counts.
@@ -56,7 +51,8 @@ class _Collector:
         self._site = site
         self._collect = gc.collect
         self._is_off = False
-        self._collected_at = self._emptied_at = 0
+        # By the name of the function.
+        self._called_at = {"collect": 0, "empty_cache": 0}
         self._retries: int | None = None
 
     def after_step(self, step: int) -> None:
@@ -65,10 +61,10 @@ class _Collector:
             gc.freeze()
             gc.disable()
             self._is_off = True
-            self._collected_at = step
+            self._called_at["collect"] = step
             self._site.tell(collector_off_from_step=step, objects_frozen=gc.get_freeze_count())
-        elif self._is_off and (step - self._collected_at >= _EVERY_STEPS or gc.get_count()[0] >= _MANY_OBJECTS):
-            self._collected_at = step
+        elif self._is_off and (self._is_due("collect") or gc.get_count()[0] >= _MANY_OBJECTS):
+            self._called_at["collect"] = step
             self._collect()
         if step % 10 == 0:
             self._look_at_device()
@@ -82,32 +78,16 @@ class _Collector:
             self._site.give_up(message("gc.memory_short"))
         self._retries = retries
 
-    def make_collect(self, original: Any) -> Any:
-        def collect(*args: Any, **kwargs: Any) -> int:
-            step = self._site.step
-            if self._seldom(step, self._collected_at):
-                return 0
-            self._collected_at = step
-            return int(original(*args, **kwargs))
+    def call_seldom(self, name: str, nothing: Any, original: Any, *args: Any, **kwargs: Any) -> Any:
+        """`nothing` is what a call that is left out returns."""
+        step = self._site.step
+        if step >= _WARM_UP_STEPS and not self._is_due(name) and not self._is_short():
+            return nothing
+        self._called_at[name] = step
+        return original(*args, **kwargs)
 
-        return collect
-
-    def make_empty(self, original: Any) -> Any:
-        def empty_cache(*args: Any, **kwargs: Any) -> Any:
-            step = self._site.step
-            if self._seldom(step, self._emptied_at):
-                return None
-            self._emptied_at = step
-            return original(*args, **kwargs)
-
-        return empty_cache
-
-    def _seldom(self, step: int, last: int) -> bool:
-        """Whether it is left out this time. Between trainings, with no step in between, it is always done."""
-        site = self._site
-        if not site.in_force or step < _WARM_UP_STEPS or step - last >= _EVERY_STEPS:
-            return False
-        return not self._is_short()
+    def _is_due(self, name: str) -> bool:
+        return self._site.step - self._called_at[name] >= _EVERY_STEPS
 
     def _is_short(self) -> bool:
         cuda = self._site.torch.cuda

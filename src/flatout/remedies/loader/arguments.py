@@ -18,6 +18,7 @@ from ..site import Reasoned, Site
 # Gets the arguments by name and changes them; what it gives back is told, None where the loader is left as it is.
 Change = Callable[[dict[str, Any]], Message | None]
 
+_LOADERS = "torch.utils.data.dataloader"
 
 # What is told of a loader that stays as it is, and of one of which an argument has a new number.
 LEFT_ALONE = "loader.left_alone"
@@ -35,41 +36,32 @@ def left_alone(why: Message) -> Message:
 
 def change_arguments(site: Site, change: Change) -> None:
     """Let `change` see the arguments of every DataLoader made from now on."""
-    site.after_import("torch.utils.data.dataloader", lambda module: _install(site, module.DataLoader, change))
 
-
-def _install(site: Site, loader_class: Any, change: Change) -> None:
-    def make(original: Any) -> Any:
+    def make_loader(original: Any, *args: Any, **kwargs: Any) -> None:
         signature = inspect.signature(original)
 
-        def __init__(loader: Any, *args: Any, **kwargs: Any) -> None:
-            if not site.in_force:
-                return original(loader, *args, **kwargs)  # type: ignore[no-any-return]
+        def changed() -> inspect.BoundArguments:
+            bound = signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            _tell_of(site, change, bound.arguments)
+            return bound
 
-            def changed() -> inspect.BoundArguments:
-                bound = signature.bind(loader, *args, **kwargs)
-                bound.apply_defaults()
-                _change(site, change, bound.arguments)
-                return bound
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError:
+            # The user's mistake: torch says so.
+            original(*args, **kwargs)
+            return
+        bound = site.guarded(changed, lambda: signature.bind(*args, **kwargs))
+        original(*bound.args, **bound.kwargs)
 
-            try:
-                signature.bind(loader, *args, **kwargs)
-            except TypeError:
-                # The user's mistake: torch says so.
-                return original(loader, *args, **kwargs)  # type: ignore[no-any-return]
-            bound = site.guarded(changed, lambda: signature.bind(loader, *args, **kwargs))
-            original(*bound.args, **bound.kwargs)
-            return None
-
-        return __init__
-
-    site.replace(loader_class, "__init__", make)
+    site.after_import(_LOADERS, lambda module: site.around(module.DataLoader, "__init__", make_loader))
 
 
-def _change(site: Site, change: Change, arguments: dict[str, Any]) -> None:
+def _tell_of(site: Site, change: Callable[[Any], Message | None], changed: Any) -> None:
     place = caller(site.torch)
     try:
-        told = change(arguments)
+        told = change(changed)
     except LeftAlone as left:
         told = left_alone(left.why)
     if told is not None:
@@ -78,22 +70,11 @@ def _change(site: Site, change: Change, arguments: dict[str, Any]) -> None:
 
 def when_loader_made(site: Site, change: Callable[[Any], Message | None]) -> None:
     """Let `change` see every DataLoader that was made; what it gives back is told."""
-    site.after_import("torch.utils.data.dataloader", lambda module: _install_after(site, module.DataLoader, change))
 
+    def look(result: None, loader: Any, *args: Any, **kwargs: Any) -> None:
+        _tell_of(site, change, loader)
 
-def _install_after(site: Site, loader_class: Any, change: Callable[[Any], Message | None]) -> None:
-    def make(original: Any) -> Any:
-        def __init__(loader: Any, *args: Any, **kwargs: Any) -> None:
-            original(loader, *args, **kwargs)
-            if site.in_force:
-                place = caller(site.torch)
-                told = site.guarded(lambda: change(loader), lambda: None)
-                if told is not None:
-                    site.tell(**{place: told})
-
-        return __init__
-
-    site.replace(loader_class, "__init__", make)
+    site.after_import(_LOADERS, lambda module: site.after(module.DataLoader, "__init__", look))
 
 
 # The arguments as the script gave them. A copied or pickled loader is made with these, and so is the loader itself
@@ -151,19 +132,16 @@ def restore_when_undone(site: Site, *names: str) -> Callable[[Any], None]:
 def install_copy_as_made(site: Site, loader_class: Any) -> None:
     """For copy.copy, copy.deepcopy and pickle."""
 
-    def make(original: Any) -> Any:
-        def __reduce_ex__(loader: Any, protocol: Any) -> Any:
-            reduced = original(loader, protocol)
-            made = arguments_as_made(loader)
-            if not made or not isinstance(reduced, tuple) or len(reduced) < 3 or not isinstance(reduced[2], dict):
-                return reduced
-            state = {name: value for name, value in reduced[2].items() if name not in _MARKS} | made
-            if state["num_workers"] and state["prefetch_factor"] is None:
-                state["prefetch_factor"] = TORCHS_PREFETCH
-            if "persistent_workers" in made:
-                state["_iterator"] = None
-            return (*reduced[:2], state, *reduced[3:])
+    def reduce(original: Any, loader: Any, protocol: Any) -> Any:
+        reduced = original(loader, protocol)
+        made = arguments_as_made(loader)
+        if not made or not isinstance(reduced, tuple) or len(reduced) < 3 or not isinstance(reduced[2], dict):
+            return reduced
+        state = {name: value for name, value in reduced[2].items() if name not in _MARKS} | made
+        if state["num_workers"] and state["prefetch_factor"] is None:
+            state["prefetch_factor"] = TORCHS_PREFETCH
+        if "persistent_workers" in made:
+            state["_iterator"] = None
+        return (*reduced[:2], state, *reduced[3:])
 
-        return __reduce_ex__
-
-    site.replace(loader_class, "__reduce_ex__", make)
+    site.around(loader_class, "__reduce_ex__", reduce)

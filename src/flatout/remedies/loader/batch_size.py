@@ -16,18 +16,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...records.message import Message, message
-from ..answers import Answer, no, yes
+from ..answers import Answer, Report, no, yes
+from ..site import Site
 from ..torch_hooks import hook_steps
 from ..traits import Bottleneck, Knob, Traits
 from ..values import Choice, Count, Options
 from .arguments import LeftAlone, change_arguments
-
-if TYPE_CHECKING:
-    from ...records.report import RunReport
-    from ..site import Site
 
 ID = "batch.size"
 TITLE = "Larger batches, and a learning rate to match"
@@ -52,7 +49,7 @@ _FEWEST_BATCHES = 10
 _BY_ROOT = ("Adam", "AdamW", "NAdam", "RAdam", "Adamax", "RMSprop", "Lion")
 
 
-def applies(report: RunReport) -> Answer:
+def applies(report: Report) -> Answer:
     if not any(finding.remedy == ID for finding in report.findings):
         return no(message("batch.large_enough"))
     known = report.live.get("optimizers")

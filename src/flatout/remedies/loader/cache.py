@@ -10,18 +10,14 @@ Datasets that cannot be kept are left alone, and that is told.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...records.message import Message, message, verbatim
-from ..answers import Answer, by_finding
-from ..site import join_reasons
+from ..answers import by_finding
+from ..site import Site, join_reasons
 from ..traits import Bottleneck, Traits
 from ..values import Choice, Options, Size, Text
 from .arguments import when_loader_made
-
-if TYPE_CHECKING:
-    from ...records.report import RunReport
-    from ..site import Site
 
 ID = "loader.cache"
 TITLE = "Samples are kept in memory that all workers share"
@@ -35,9 +31,7 @@ VALUE = Options(
     }
 )
 
-
-def applies(report: RunReport) -> Answer:
-    return by_finding(report, ID, message("cache.not_needed"), value={})
+applies = by_finding(ID, message("cache.not_needed"), value={})
 
 
 def apply(site: Site, value: Any) -> None:

@@ -67,21 +67,18 @@ def draw_as_before(site: Site, module: Any, remedy: str) -> None:
     """Of torch's own iterators, for the loaders that this remedy answers for."""
     torch = site.torch
 
-    def make(original: Any) -> Any:
-        def _reset(iterator: Any, loader: Any, first_iter: bool = False) -> None:
-            if not site.in_force or not is_owned(loader, remedy):
-                return original(iterator, loader, first_iter)  # type: ignore[no-any-return]
-            if not first_iter and has_kept_workers(loader):
-                # As an iterator that is made.
-                iterator._sampler_iter = iter(iterator._index_sampler)
-                torch.empty((), dtype=torch.int64).random_(generator=loader.generator)
-            if had_no_workers(loader):
-                return reset_without_drawing(original, iterator, loader, first_iter)
-            return original(iterator, loader, first_iter)  # type: ignore[no-any-return]
+    def reset(original: Any, iterator: Any, loader: Any, first_iter: bool = False) -> None:
+        is_ours = is_owned(loader, remedy)
+        if is_ours and not first_iter and has_kept_workers(loader):
+            # As an iterator that is made.
+            iterator._sampler_iter = iter(iterator._index_sampler)
+            torch.empty((), dtype=torch.int64).random_(generator=loader.generator)
+        if is_ours and had_no_workers(loader):
+            reset_without_drawing(original, iterator, loader, first_iter)
+        else:
+            original(iterator, loader, first_iter)
 
-        return _reset
-
-    site.replace(module._MultiProcessingDataLoaderIter, "_reset", make)
+    site.around(module._MultiProcessingDataLoaderIter, "_reset", reset)
 
 
 def renew_workers(site: Site, loader: Any) -> None:

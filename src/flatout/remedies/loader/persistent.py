@@ -9,20 +9,17 @@ record says so where samples were seen to draw. Left alone, with the reason: dat
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...records.message import Message, message
-from ..answers import Answer, by_finding
+from ..answers import by_finding
 from ..callers import caller
+from ..site import Site
 from ..traits import Bottleneck, Pauses, Traits
 from ..values import Flag
 from .arguments import change_arguments, install_copy_as_made, left_alone, restore_when_undone
 from .kept_workers import draw_as_before, has_kept_workers, is_owned, keep_workers, release_kept_workers, renew_workers
-from .probe import LIVE_ON, LoaderProbes, describe_randomness, is_stream, when_an_epoch_begins, why_not_repeatable
-
-if TYPE_CHECKING:
-    from ...records.report import RunReport
-    from ..site import Site
+from .probe import LIVE_ON, LoaderProbes, describe_randomness, is_stream, why_not_repeatable
 
 ID = "loader.persistent"
 TITLE = "Workers live on from one epoch to the next"
@@ -32,9 +29,7 @@ VALUE = Flag()
 # On a loader: where the script makes it, until it was looked at.
 _PLACE = "_flatout_to_be_kept"
 
-
-def applies(report: RunReport) -> Answer:
-    return by_finding(report, ID, message("persistent.short"))
+applies = by_finding(ID, message("persistent.short"))
 
 
 def apply(site: Site, value: Any) -> None:
@@ -51,7 +46,7 @@ def apply(site: Site, value: Any) -> None:
     def install(module: Any) -> None:
         draw_as_before(site, module, ID)
         install_copy_as_made(site, module.DataLoader)
-        when_an_epoch_begins(site, module.DataLoader, deciding.begin)
+        site.before(module.DataLoader, "__iter__", deciding.begin)
 
     change_arguments(site, change)
     site.after_import("torch.utils.data.dataloader", install)

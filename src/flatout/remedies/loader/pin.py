@@ -7,19 +7,15 @@ for one thread has to copy them first. Without CUDA there is nothing to pin for,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...records.message import Message, message
-from ..answers import Answer, by_finding
-from ..site import Refused
+from ..answers import by_finding
+from ..site import Refused, Site
 from ..torch_hooks import has_gpu
 from ..traits import Bottleneck, Traits
 from ..values import Flag
 from .arguments import change_arguments
-
-if TYPE_CHECKING:
-    from ...records.report import RunReport
-    from ..site import Site
 
 ID = "loader.pin"
 TITLE = "Batches are put into pinned memory"
@@ -29,9 +25,7 @@ TRAITS = Traits(
 )
 VALUE = Flag()
 
-
-def applies(report: RunReport) -> Answer:
-    return by_finding(report, ID, message("pin.short"))
+applies = by_finding(ID, message("pin.short"))
 
 
 def apply(site: Site, value: Any) -> None:

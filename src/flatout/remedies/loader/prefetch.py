@@ -6,11 +6,12 @@ without workers make nothing ahead and are left alone, and so are those whose sa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...records.message import Message, message
-from ..answers import Answer, by_finding
+from ..answers import by_finding
 from ..callers import caller
+from ..site import Site
 from ..traits import Bottleneck, Knob, Traits
 from ..values import Count
 from .arguments import (
@@ -21,12 +22,8 @@ from .arguments import (
     left_alone,
     record_arguments,
 )
-from .probe import LoaderProbes, when_an_epoch_begins
+from .probe import LoaderProbes
 from .probe_child import Batching
-
-if TYPE_CHECKING:
-    from ...records.report import RunReport
-    from ..site import Site
 
 ID = "loader.prefetch"
 TITLE = "Each worker keeps more batches ready"
@@ -40,9 +37,7 @@ VALUE = Count(1, 1024)
 # On a loader: where the script makes it, until its sampler was looked at.
 _PLACE = "_flatout_to_be_filled"
 
-
-def applies(report: RunReport) -> Answer:
-    return by_finding(report, ID, message("loader_prefetch.not_needed"), value=4)
+applies = by_finding(ID, message("loader_prefetch.not_needed"), value=4)
 
 
 def apply(site: Site, value: Any) -> None:
@@ -65,7 +60,7 @@ def apply(site: Site, value: Any) -> None:
 
     def install(module: Any) -> None:
         install_copy_as_made(site, module.DataLoader)
-        when_an_epoch_begins(site, module.DataLoader, begin)
+        site.before(module.DataLoader, "__iter__", begin)
 
     change_arguments(site, change)
     site.after_import("torch.utils.data.dataloader", install)

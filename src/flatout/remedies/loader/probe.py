@@ -18,7 +18,6 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from ...records.message import Message, message
-from ..site import Site
 from .probe_child import Batching, ChildProbe
 
 _LIMIT_S = 5.0
@@ -215,17 +214,3 @@ def describe_randomness(looked: LoaderProbe, why: Message = OTHER_NUMBER, is_str
 def draws_others(who: str, why: Message) -> Message:
     """`who` draws: the id of a message."""
     return Message(DRAWS_OTHERS, {"why": why, "who": Message(who)})
-
-
-def when_an_epoch_begins(site: Site, loader_class: Any, call: Callable[[Any], None]) -> None:
-    """`call(loader)` before an iterator of it is made."""
-
-    def make(original: Any) -> Any:
-        def __iter__(loader: Any) -> Any:
-            if site.in_force:
-                site.guarded(lambda: call(loader), lambda: None)
-            return original(loader)
-
-        return __iter__
-
-    site.replace(loader_class, "__iter__", make)

@@ -28,10 +28,10 @@ import os
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...records.message import Message, message
-from ..answers import Answer, by_finding
+from ..answers import by_finding
 from ..callers import caller
 from ..site import Site
 from ..traits import Bottleneck, Knob, SelfTuning, Traits
@@ -63,13 +63,8 @@ from .probe import (
     describe_randomness,
     draws_others,
     is_stream,
-    when_an_epoch_begins,
     why_not_repeatable,
 )
-
-if TYPE_CHECKING:
-    from ...records.report import RunReport
-
 
 ID = "loader.workers"
 # What is told of a loader that got workers: the number `before` and `after`.
@@ -97,9 +92,7 @@ TRAITS = Traits(
     knob=Knob(("workers", "num_workers"), "num_workers", _numbers_to_try),
 )
 
-
-def applies(report: RunReport) -> Answer:
-    return by_finding(report, ID, message("workers.keep_up"), evidence="workers", value="auto")
+applies = by_finding(ID, message("workers.keep_up"), evidence="workers", value="auto")
 
 
 def apply(site: Site, value: Any) -> None:
@@ -137,7 +130,7 @@ def apply(site: Site, value: Any) -> None:
         draw_as_before(site, module, ID)
         install_copy_as_made(site, module.DataLoader)
         adopting.install(module.DataLoader)
-        when_an_epoch_begins(site, module.DataLoader, adopting.begin)
+        site.before(module.DataLoader, "__iter__", adopting.begin)
 
     change_arguments(site, change)
     site.after_import("torch.utils.data.dataloader", install)
@@ -187,16 +180,13 @@ class LoaderAdoption:
         self._kinds: dict[str, list[tuple[object, ...]]] = {}
 
     def install(self, loader_class: Any) -> None:
-        def make(original: Any) -> Any:
-            def _get_iterator(loader: Any) -> Any:
-                feed = vars(loader).get(_FEED)
-                if feed is None or not self._site.in_force or _why_not_fed(loader) is not None:
-                    return original(loader)
-                return feed.make_iterator(loader)
+        def make_iterator(original: Any, loader: Any) -> Any:
+            feed = vars(loader).get(_FEED)
+            if feed is None or _why_not_fed(loader) is not None:
+                return original(loader)
+            return feed.make_iterator(loader)
 
-            return _get_iterator
-
-        self._site.replace(loader_class, "_get_iterator", make)
+        self._site.around(loader_class, "_get_iterator", make_iterator)
         self._class = loader_class
 
     def begin(self, loader: Any) -> None:

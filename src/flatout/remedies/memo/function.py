@@ -24,16 +24,12 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...records.message import Message, message
-from ..answers import Answer
+from ..answers import Answer, Report
 from ..site import Site, join_reasons
 from ..traits import Bottleneck, Evidence, Traits
-
-if TYPE_CHECKING:
-    from ...records.report import RunReport
-
 
 ID = "memo.function"
 TITLE = "A function's results are kept for when the same arguments come again"
@@ -67,7 +63,7 @@ class _FunctionNames:
 VALUE = _FunctionNames()
 
 
-def applies(report: RunReport) -> Answer:
+def applies(report: Report) -> Answer:
     from .proposal import propose_functions
 
     return propose_functions(report, ID)
@@ -218,7 +214,7 @@ class Epochs:
     def __init__(self, site: Site, begins: Callable[[], None]) -> None:
         self._begun: dict[int, int] = {}
         self._begins = begins
-        site.replace(site.torch.utils.data.DataLoader, "__iter__", self._make)
+        site.before(site.torch.utils.data.DataLoader, "__iter__", self._begin)
 
     @property
     def longest(self) -> int | None:
@@ -233,15 +229,11 @@ class Epochs:
         """Count from now on."""
         self._begun = dict.fromkeys(self._begun, 0)
 
-    def _make(self, original: Any) -> Any:
-        def __iter__(loader: Any) -> Any:
-            try:
-                length = len(loader)
-            except (TypeError, NotImplementedError):
-                length = 0
-            if length:
-                self._begun[length] = self._begun.get(length, 0) + 1
-            self._begins()
-            return original(loader)
-
-        return __iter__
+    def _begin(self, loader: Any) -> None:
+        try:
+            length = len(loader)
+        except (TypeError, NotImplementedError):
+            length = 0
+        if length:
+            self._begun[length] = self._begun.get(length, 0) + 1
+        self._begins()

@@ -92,11 +92,11 @@ class KeptCalls:
             if not self._is_ours():
                 return original(*args, **kwargs)
             began_s, known = self._clock(), len(self._asking)
-            asked = self._site.guarded(lambda: self._asked(original, args, kwargs), lambda: None)
+            asked = self._site.guarded(lambda: self._asked(original, args, kwargs))
             if asked is None:
                 self.skipped += 1
                 return original(*args, **kwargs)
-            kept = self._site.guarded(lambda: self._found(asked), lambda: None)
+            kept = self._site.guarded(lambda: self._found(asked))
             if kept is not None and not self._is_due(kept):
                 copied = self._site.guarded(lambda: copy_of(self._torch, kept.result), lambda: _NOTHING)
                 if copied is not _NOTHING:
@@ -127,7 +127,7 @@ class KeptCalls:
                 return False
             self._home = here
             if self._carried is not None:
-                self._site.guarded(self._load, lambda: None)
+                self._site.guarded(self._load)
         return self._home == here
 
     def _load(self) -> None:
@@ -177,7 +177,7 @@ class KeptCalls:
     def _computed(
         self, compute: Callable[[], Any], asked: CallKey, kept: _Kept | None, call: tuple[Any, Any, Any]
     ) -> Any:
-        before = self._site.guarded(lambda: generator_states(self._torch), lambda: None)
+        before = self._site.guarded(lambda: generator_states(self._torch))
         began_s = self._clock()
         self._is_inside = True
         try:
@@ -186,7 +186,7 @@ class KeptCalls:
             self._is_inside = False
         ended_s = self._clock()
         if before is not None:
-            self._site.guarded(lambda: self._after(asked, kept, result, ended_s - began_s, before, call), lambda: None)
+            self._site.guarded(lambda: self._after(asked, kept, result, ended_s - began_s, before, call))
         self.own_s += self._clock() - ended_s
         return result
 

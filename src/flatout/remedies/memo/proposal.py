@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...records.message import Message, message
-from ..answers import Answer, no, yes
+from ..answers import Answer, Report, no, yes
 from .known_names import BUILTINS, LIBRARIES, LIBRARY
 from .purity import Body, Impure, NamePath, fault_of, reads_of
 
 if TYPE_CHECKING:
-    from ...records.report import Finding, Location, RunReport
+    from ...records.report import Finding, Location
 
 
 # A loop over elements in Python; constants that are built in every step.
@@ -25,7 +25,7 @@ _CODES = ("HO402", "HO408")
 _NOTHING_FOUND = message("memo.nothing_found")
 
 
-def propose_functions(report: RunReport, remedy: str) -> Answer:
+def propose_functions(report: Report, remedy: str) -> Answer:
     """Yes with `module:function` of all findings where one function can be kept; else why the first cannot.
 
     What the run has kept already stays named.
@@ -46,7 +46,7 @@ def propose_functions(report: RunReport, remedy: str) -> Answer:
     return no(refusals[0] if refusals else _NOTHING_FOUND)
 
 
-def _function_of(finding: Finding, report: RunReport) -> str:
+def _function_of(finding: Finding, report: Report) -> str:
     """The function around the place, or else the one in which most of the time goes. Raises Impure."""
     assert finding.location is not None
     tree = _tree(finding.location)

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...records.message import message
-from ..answers import Answer, has_finding, no, yes
+from ..answers import Answer, Report, has_finding, no, yes
 from ..model.call_arguments import (
     GivenTensors,
     Modes,
@@ -38,10 +38,6 @@ from ..site import Reasoned, Refused, Site, error_text
 from ..traits import Bottleneck, Traits
 from ..values import Choice, Count, Options
 
-if TYPE_CHECKING:
-    from ...records.report import RunReport
-
-
 ID = "batch.accumulate"
 TITLE = "A batch in several smaller passes, for memory"
 SAFETY = "training"
@@ -52,7 +48,7 @@ VALUE = Options(
 CONFLICTS = ("compile.model", "graphs.model")
 
 
-def applies(report: RunReport) -> Answer:
+def applies(report: Report) -> Answer:
     if has_finding(report, "ME704"):
         return yes({"parts": 2, "batchnorm": "refuse"}, message("memory.allocator_retries"))
     return no(message("memory.not_short"))

@@ -22,21 +22,16 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...records.message import Message, message
-from ..answers import Answer, has_finding, no, yes
+from ..answers import Answer, Report, has_finding, no, yes
 from ..model.call_arguments import GivenTensors, Modes, NotPlain, fill_tensors, tensors_of
 from ..model.module_calls import SavedState, at_first_calls, check_hooks, is_compiled, replace_call
 from ..model.snapshot import HostRandomness, ModelSnapshot
-from ..site import Refused, error_text
+from ..site import Refused, Site, error_text
 from ..traits import Bottleneck, Traits
 from ..values import Flag
-
-if TYPE_CHECKING:
-    from ...records.report import RunReport
-    from ..site import Site
-
 
 ID = "memory.checkpointing"
 TITLE = "Repeated blocks run again in backward, for memory"
@@ -46,7 +41,7 @@ VALUE = Flag()
 CONFLICTS = ("compile.model", "graphs.model")
 
 
-def applies(report: RunReport) -> Answer:
+def applies(report: Report) -> Answer:
     if has_finding(report, "ME704"):
         return yes(True, message("memory.allocator_retries"))
     return no(message("memory.not_short"))

@@ -19,17 +19,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...records.message import message
-from ..answers import Answer, by_finding, no, torch_state
+from ..answers import Answer, Report, by_finding, no, torch_state
+from ..site import Site
 from ..traits import Bottleneck, Traits
 from ..values import Flag
-
-if TYPE_CHECKING:
-    from ...records.report import RunReport
-    from ..site import Site
-
 
 ID = "memory.keep"
 TITLE = "Checkpointed parts kept in memory, not computed again"
@@ -48,12 +44,12 @@ _OPTIONS = ("use_reentrant", "context_fn", "determinism_check", "debug", "early_
 _LEFT = ("context_fn", "debug")
 
 
-def applies(report: RunReport) -> Answer:
+def applies(report: Report) -> Answer:
     if torch_state(report).get("compiled"):
         return no(message("memory_keep.compiled"))
     if report.run.ranks > 1:
         return no(message("memory_keep.ranks"))
-    return by_finding(report, ID, message("memory_keep.not_needed"))
+    return by_finding(ID, message("memory_keep.not_needed"))(report)
 
 
 def apply(site: Site, value: Any) -> None:

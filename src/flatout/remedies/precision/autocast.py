@@ -245,13 +245,4 @@ class LossWatch:
 def watch_loss(site: Site) -> None:
     """Look at every loss that `torch.autograd.backward` is given, which `Tensor.backward` calls too."""
     watch = LossWatch(site)
-
-    def make(original: Any) -> Any:
-        def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-            if site.in_force:
-                site.guarded(lambda: watch.look(tensors), lambda: None)
-            return original(tensors, *args, **kwargs)
-
-        return backward
-
-    site.replace(site.torch.autograd, "backward", make)
+    site.before(site.torch.autograd, "backward", lambda tensors, *args, **kwargs: watch.look(tensors))

@@ -12,17 +12,14 @@ loss is no longer finite, or when a module fails that works without.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...records.message import message
-from ..answers import WORDS, Answer, are_tensor_cores_idle, half_share, has_finding, no, yes
+from ..answers import WORDS, Answer, Report, are_tensor_cores_idle, half_share, has_finding, no, yes
+from ..site import Site
 from ..traits import Bottleneck, Traits, WarmUp
 from ..values import Flag
 from .autocast import autocast_roots, watch_loss
-
-if TYPE_CHECKING:
-    from ...records.report import RunReport
-    from ..site import Site
 
 ID = "precision.bf16"
 TITLE = "Forward and backward in bf16, by autocast around the model"
@@ -32,7 +29,7 @@ VALUE = Flag()
 CONFLICTS = ("precision.fp16",)
 
 
-def applies(report: RunReport) -> Answer:
+def applies(report: Report) -> Answer:
     half = half_share(report)
     if half:
         return no(message("precision.already_half", share=half))

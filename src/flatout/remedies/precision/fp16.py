@@ -18,21 +18,16 @@ import inspect
 import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...records.message import message
-from ..answers import Answer, half_share, has_finding, no, yes
-from ..model.roots import graph_nodes, tensors_in
+from ..answers import Answer, Report, half_share, has_finding, no, yes
+from ..model.roots import Root, graph_nodes, tensors_in
 from ..site import Refused, Site
 from ..torch_hooks import hook_steps
 from ..traits import Bottleneck, Traits, WarmUp
 from ..values import Flag
 from .autocast import LateAnswer, LossWatch, autocast_roots
-
-if TYPE_CHECKING:
-    from ...records.report import RunReport
-    from ..model.roots import Root
-
 
 ID = "precision.fp16"
 TITLE = "Forward and backward in fp16, with scaled gradients"
@@ -44,7 +39,7 @@ _CHECK_SKIPPED_EVERY = 50
 _PARAMETERS = ("tensors", "grad_tensors", "retain_graph", "create_graph", "grad_variables", "inputs")
 
 
-def applies(report: RunReport) -> Answer:
+def applies(report: Report) -> Answer:
     half = half_share(report)
     if half:
         return no(message("precision.already_half", share=half))
@@ -60,7 +55,6 @@ def apply(site: Site, value: Any) -> None:
     if tuple(inspect.signature(torch.autograd.backward).parameters) != _PARAMETERS:
         raise Refused(message("fp16.unknown_backward", version=torch.__version__))
     scale = GradientScale(site)
-    _save_with_optimizers(site, scale)
     _follow_optimizers(site, scale)
     _hook_steps(site, scale)
     _scale_passes(site, scale)
@@ -109,11 +103,11 @@ def _scale_passes(site: Site, scale: GradientScale) -> None:
                 return original(tensors, grad_tensors, retain_graph, create_graph, grad_variables, inputs)
             if create_graph:
                 site.give_up(message("fp16.create_graph"))
-            site.guarded(lambda: loss.look(tensors), lambda: None)
+            site.guarded(lambda: loss.look(tensors))
             given = grad_tensors if grad_variables is None else grad_variables
             scaled = None
             if site.in_force:
-                scaled = site.guarded(lambda: scale.scaled(tensors, given), lambda: None)
+                scaled = site.guarded(lambda: scale.scaled(tensors, given))
             if scaled is None:
                 return original(tensors, grad_tensors, retain_graph, create_graph, grad_variables, inputs)
             scale.is_running = True
@@ -129,26 +123,25 @@ def _scale_passes(site: Site, scale: GradientScale) -> None:
 
 
 def _follow_optimizers(site: Site, scale: GradientScale) -> None:
-    """Know each from when it is made, and when its gradients go."""
+    """Know each from when it is made, when its gradients go, and the factor that is saved with its state."""
 
-    def make_init(original: Any) -> Any:
-        def __init__(optimizer: Any, *args: Any, **kwargs: Any) -> None:
-            original(optimizer, *args, **kwargs)
-            if site.in_force:
-                site.guarded(lambda: scale.meet(optimizer), lambda: None)
+    def settle(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+        if scale.is_on:
+            scale.settle(optimizer)
 
-        return __init__
+    def save(state: dict[str, Any], *args: Any, **kwargs: Any) -> None:
+        if scale.is_on:
+            state[KEY] = scale.state()
 
-    def make_zero_grad(original: Any) -> Any:
-        def zero_grad(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            if site.in_force and scale.is_on:
-                site.guarded(lambda: scale.settle(optimizer), lambda: None)
-            return original(optimizer, *args, **kwargs)
+    def resume(optimizer: Any, state_dict: Any) -> None:
+        if isinstance(state_dict, dict):
+            scale.resume(state_dict.get(KEY))
 
-        return zero_grad
-
-    site.replace(site.torch.optim.Optimizer, "__init__", make_init)
-    site.replace(site.torch.optim.Optimizer, "zero_grad", make_zero_grad)
+    optimizer = site.torch.optim.Optimizer
+    site.after(optimizer, "__init__", lambda result, optimizer, *args, **kwargs: scale.meet(optimizer))
+    site.before(optimizer, "zero_grad", settle)
+    site.after(optimizer, "state_dict", save)
+    site.before(optimizer, "load_state_dict", resume)
 
 
 def _hook_steps(site: Site, scale: GradientScale) -> None:
@@ -166,28 +159,6 @@ def _hook_steps(site: Site, scale: GradientScale) -> None:
             scale.after_step(optimizer)
 
     hook_steps(site, before, after)
-
-
-def _save_with_optimizers(site: Site, scale: GradientScale) -> None:
-    def make_state_dict(original: Any) -> Any:
-        def state_dict(optimizer: Any) -> Any:
-            state = original(optimizer)
-            if site.in_force and scale.is_on:
-                state[KEY] = scale.state()
-            return state
-
-        return state_dict
-
-    def make_load(original: Any) -> Any:
-        def load_state_dict(optimizer: Any, state_dict: Any) -> Any:
-            if site.in_force and isinstance(state_dict, dict):
-                site.guarded(lambda: scale.resume(state_dict.get(KEY)), lambda: None)
-            return original(optimizer, state_dict)
-
-        return load_state_dict
-
-    site.replace(site.torch.optim.Optimizer, "state_dict", make_state_dict)
-    site.replace(site.torch.optim.Optimizer, "load_state_dict", make_load)
 
 
 def _watch_skipped(site: Site, scale: GradientScale) -> None:
@@ -417,20 +388,15 @@ def watch_gradient_hooks(site: Site, is_on: Callable[[], bool]) -> set[str]:
     """
     seen: set[str] = set()
 
-    def make(name: str, original: Any) -> Any:
-        def register(owner: Any, *args: Any, **kwargs: Any) -> Any:
-            if site.in_force:
-                if is_on():
-                    site.give_up(message("fp16.sees_scaled", call=name))
-                elif getattr(owner, "grad_fn", None) is not None:
-                    seen.add(name)
-            return original(owner, *args, **kwargs)
-
-        return register
+    def look(name: str, owner: Any, *args: Any, **kwargs: Any) -> None:
+        if is_on():
+            site.give_up(message("fp16.sees_scaled", call=name))
+        elif getattr(owner, "grad_fn", None) is not None:
+            seen.add(name)
 
     torch = site.torch
     for owner, names in ((torch.Tensor, _OF_TENSORS), (torch.nn.Module, _OF_MODULES)):
         for name in names:
             if hasattr(owner, name):
-                site.replace(owner, name, partial(make, name))
+                site.before(owner, name, partial(look, name))
     return seen

@@ -7,18 +7,14 @@ remedy is undone first and refused.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...records.message import message
-from ..answers import WORDS, Answer, are_tensor_cores_idle, half_share, has_finding, no, yes
-from ..site import Refused
+from ..answers import WORDS, Answer, Report, are_tensor_cores_idle, half_share, has_finding, no, yes
+from ..site import Refused, Site
 from ..torch_hooks import refuse_when_set, when_attribute_set, when_called, when_set
 from ..traits import Bottleneck, Traits
 from ..values import Flag
-
-if TYPE_CHECKING:
-    from ...records.report import RunReport
-    from ..site import Site
 
 ID = "precision.tf32"
 TITLE = "Float32 products on the tensor cores, in TF32"
@@ -27,7 +23,7 @@ TRAITS = Traits(Bottleneck.DEVICE, is_switchable=True, rounding=2.0**-11)
 VALUE = Flag()
 
 
-def applies(report: RunReport) -> Answer:
+def applies(report: Report) -> Answer:
     if has_finding(report, "CO501"):
         return yes(True, message("precision.no_tensor_cores"))
     if half_share(report):

@@ -18,18 +18,13 @@ import time
 from collections import deque
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...records.message import message
-from ..answers import Answer, no, yes
-from ..site import Refused
+from ..answers import Answer, Report, no, yes
+from ..site import Refused, Site
 from ..traits import Bottleneck, Traits
 from ..values import Flag
-
-if TYPE_CHECKING:
-    from ...records.report import RunReport
-    from ..site import Site
-
 
 ID = "sync.defer"
 TITLE = "Logged results are read a step late, without waiting"
@@ -52,7 +47,7 @@ _READS_ITSELF = (".item()", "float(", ".cpu()", ".tolist()", ".numpy()")
 _CALLS = ("add_scalar", ".log(", "set_postfix")
 
 
-def applies(report: RunReport) -> Answer:
+def applies(report: Report) -> Answer:
     if not any(finding.code == "SY301" for finding in report.findings):
         return no(message("defer.no_waits"))
     texts = {(snippet.location.file, snippet.location.line): snippet.text for snippet in report.snippets}

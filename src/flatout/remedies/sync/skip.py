@@ -13,18 +13,15 @@ events is waited for where it is asked.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 from ...records.message import message
-from ..answers import Answer, by_finding
-from ..site import Refused
+from ..answers import by_finding
+from ..site import Refused, Site
 from ..torch_hooks import is_called_by_script, when_stream_entered
 from ..traits import Bottleneck, Traits
 from ..values import Flag
-
-if TYPE_CHECKING:
-    from ...records.report import RunReport
-    from ..site import Site
 
 ID = "sync.skip"
 TITLE = "torch.cuda.synchronize() in the step does not wait"
@@ -33,50 +30,33 @@ TRAITS = Traits(Bottleneck.SYNC)
 VALUE = Flag()
 _KEPT_EVERY_STEPS = 100
 
-
-def applies(report: RunReport) -> Answer:
-    return by_finding(report, ID, message("skip.not_needed"))
+applies = by_finding(ID, message("skip.not_needed"))
 
 
 def apply(site: Site, value: Any) -> None:
     torch = site.torch
     if torch.version.cuda is None:
         raise Refused(message("torch.no_cuda"))
-    site.replace(torch.cuda, "synchronize", lambda original: _make_synchronize(site, original))
+    site.around(torch.cuda, "synchronize", partial(_synchronize, site))
     for name in ("to", "copy_"):
         site.replace(torch.Tensor, name, lambda original: _make_copy(site, original))
-    site.replace(torch.cuda.Event, "elapsed_time", lambda original: _make_elapsed_time(site, original))
+    # It fails for events that are still to come, and it is `synchronize` that scripts wait for them with.
+    site.around(torch.cuda.Event, "elapsed_time", _wait_for_both)
     when_stream_entered(site, lambda: site.give_up(message("streams.own")))
 
 
-def _make_synchronize(site: Site, original: Any) -> Any:
-    torch = site.torch
-
-    def synchronize(*args: Any, **kwargs: Any) -> Any:
-        if (
-            not site.in_force
-            or site.step == 0
-            or site.step % _KEPT_EVERY_STEPS == 0
-            or not torch.is_grad_enabled()
-            or torch.cuda.is_current_stream_capturing()
-        ):
-            return original(*args, **kwargs)
-        site.tell(skipped_from_step=site.live.get("skipped_from_step", site.step))
-        return None
-
-    return synchronize
+def _synchronize(site: Site, original: Any, *args: Any, **kwargs: Any) -> Any:
+    torch, is_kept = site.torch, site.step % _KEPT_EVERY_STEPS == 0
+    if is_kept or not torch.is_grad_enabled() or torch.cuda.is_current_stream_capturing():
+        return original(*args, **kwargs)
+    site.tell(skipped_from_step=site.live.get("skipped_from_step", site.step))
+    return None
 
 
-def _make_elapsed_time(site: Site, original: Any) -> Any:
-    """Fails for events that are still to come, and it is `synchronize` that scripts wait for them with."""
-
-    def elapsed_time(event: Any, end_event: Any) -> Any:
-        if site.in_force:
-            for item in (event, end_event):
-                item.synchronize()
-        return original(event, end_event)
-
-    return elapsed_time
+def _wait_for_both(original: Any, event: Any, end_event: Any) -> Any:
+    event.synchronize()
+    end_event.synchronize()
+    return original(event, end_event)
 
 
 def _make_copy(site: Site, original: Any) -> Any:

@@ -16,19 +16,14 @@ import sys
 import weakref
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...records.message import message
-from ..answers import Answer, by_finding, yes
-from ..site import Refused
+from ..answers import Answer, Report, by_finding, yes
+from ..site import Refused, Site
 from ..torch_hooks import when_stream_entered
 from ..traits import Bottleneck, Traits, WarmUp
 from ..values import Flag
-
-if TYPE_CHECKING:
-    from ...records.report import RunReport
-    from ..site import Site
-
 
 ID = "transfer.async"
 TITLE = "Pinned batches are copied without holding up the host"
@@ -40,8 +35,8 @@ _ONLY_LOOKS_STEPS = 20
 _PINS = "loader.pin"
 
 
-def applies(report: RunReport) -> Answer:
-    answer = by_finding(report, ID, message("async_copies.not_needed"))
+def applies(report: Report) -> Answer:
+    answer = by_finding(ID, message("async_copies.not_needed"))(report)
     if not answer.is_yes and any(finding.remedy == _PINS for finding in report.findings):
         # Pinning alone makes a copy quicker, but the host still waits for it, and for the kernels before it.
         return yes(True, message("async_copies.once_pinned"))
@@ -54,7 +49,10 @@ def apply(site: Site, value: Any) -> None:
         raise Refused(message("torch.no_cuda"))
     batches = PinnedBatches(torch)
     copies = _Copies(site, batches)
-    site.after_import("torch.utils.data._utils.pin_memory", partial(_remember_pinned, site, batches))
+    site.after_import(
+        "torch.utils.data._utils.pin_memory",
+        lambda module: site.after(module, "pin_memory", lambda pinned, *args, **kwargs: batches.came(pinned)),
+    )
     site.replace(torch.Tensor, "pin_memory", partial(_make_pin, site, batches))
     site.replace(torch.Tensor, "to", copies.make_to)
     site.replace(torch.Tensor, "cuda", copies.make_to)
@@ -69,23 +67,10 @@ def _make_pin(site: Site, batches: PinnedBatches, original: Any) -> Any:
     def pin_memory(tensor: Any, *args: Any, **kwargs: Any) -> Any:
         pinned = original(tensor, *args, **kwargs)
         if site.in_force and ".feed." in str(sys._getframe(1).f_globals.get("__name__")):
-            site.guarded(lambda: batches.came(pinned), lambda: None)
+            site.guarded(lambda: batches.came(pinned))
         return pinned
 
     return pin_memory
-
-
-def _remember_pinned(site: Site, batches: PinnedBatches, module: Any) -> None:
-    def make(original: Any) -> Any:
-        def pin_memory(data: Any, *args: Any, **kwargs: Any) -> Any:
-            pinned = original(data, *args, **kwargs)
-            if site.in_force:
-                site.guarded(lambda: batches.came(pinned), lambda: None)
-            return pinned
-
-        return pin_memory
-
-    site.replace(module, "pin_memory", make)
 
 
 class _Copies:
@@ -128,7 +113,7 @@ class _Copies:
 
     def _copied(self, tensor: Any) -> None:
         self._count += 1
-        self._site.guarded(lambda: self._batches.is_copied(tensor), lambda: None)
+        self._site.guarded(lambda: self._batches.is_copied(tensor))
 
     def after_step(self, step: int) -> None:
         if self._batches.written_after_copy():

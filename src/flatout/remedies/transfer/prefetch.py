@@ -9,18 +9,14 @@ are left as they are.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...records.message import message
-from ..answers import Answer, no, yes
-from ..site import Refused
+from ..answers import Answer, Report, no, yes
+from ..site import Refused, Site
 from ..torch_hooks import has_gpu
 from ..traits import Bottleneck, Traits, WarmUp
 from ..values import Flag
-
-if TYPE_CHECKING:
-    from ...records.report import RunReport
-    from ..site import Site
 
 ID = "transfer.prefetch"
 TITLE = "The next batch is copied while the model works on this one"
@@ -37,7 +33,7 @@ _LOOKS = 3
 _CODES = ("TR206", "TR204")
 
 
-def applies(report: RunReport) -> Answer:
+def applies(report: Report) -> Answer:
     if any(finding.code in _CODES for finding in report.findings):
         return yes(True, message("transfer_prefetch.take_turns"))
     return no(message("transfer_prefetch.not_needed"))
