@@ -20,7 +20,7 @@ from typing import Any
 from ...records.message import message
 from ..answers import Answer, Report, has_finding, no, ran_on_gpu, torch_state, yes
 from ..model.call_arguments import map_tensors
-from ..model.module_calls import CallAttempts, FullSavedState
+from ..model.module_calls import CallAttempts, FullSavedState, replace_call
 from ..model.roots import Root, find_roots, tensors_in
 from ..site import Refused, Site, error_text
 from ..traits import Bottleneck, Traits, WarmUp
@@ -67,23 +67,11 @@ def _measure_then_compile(site: Site, roots: list[Root], mode: str) -> None:
 
     def begin() -> None:
         for root in trained:
-            _compile(site, root.inner, mode)
+            replace_call(site, root.inner, _Compiled(site, root.inner, mode))
         site.tell(since_step=site.step)
 
     worth = CompileWorth(site, begin, on_device=any(root.device_type == "cuda" for root in trained))
     site.each_step(worth.step)
-
-
-def _compile(site: Site, module: Any, mode: str) -> None:
-    compiled = _Compiled(site, module, mode)
-    # On the instance, as torch's own `compile` does it: copies and pickles leave it out.
-    module._compiled_call_impl = compiled
-
-    def undo() -> None:
-        if module.__dict__.get("_compiled_call_impl") is compiled:
-            del module._compiled_call_impl
-
-    site.undo(undo)
 
 
 class _Compiled:

@@ -19,9 +19,8 @@ the device within the model.
 
 from __future__ import annotations
 
-import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from threading import get_ident
 from typing import Any
 
@@ -35,7 +34,7 @@ from ..site import Refused, Site, error_text
 from ..traits import Bottleneck, Traits, WarmUp
 from ..values import Flag
 from .graph_passes import CudaTapes, NotRecorded, Passes, PlainCalls, Tapes
-from .worth import Blocks
+from .worth import Worth
 
 ID = "graphs.model"
 TITLE = "Forward and backward replayed as CUDA graphs"
@@ -142,81 +141,31 @@ def check_module(torch: Any, module: Any) -> None:
 
 # Is it faster? Steps are timed before and after.
 
-_WARM_UP, _SETTLED = 5, 5
+_SETTLED = 5
 _LONGEST_UNRECORDED = 60
 
 
-class GraphsWorth:
-    """Goes from timing without, over recording, to timing with."""
+class GraphsWorth(Worth):
+    """Settled some steps after all calls were recorded; whether they are still replayed, they see for themselves."""
 
-    def __init__(
-        self,
-        site: Site,
-        begin: Callable[[], Sequence[GraphedCall]],
-        on_device: bool,
-        clock: Callable[[], float] = time.perf_counter,
-    ) -> None:
-        self._site = site
-        self._begin = begin
-        self._on_device = on_device
-        self._clock = clock
-        self._calls: Sequence[GraphedCall] = ()
-        self._stage = self._wait
-        self._left = _WARM_UP
-        self._blocks = Blocks(self._now, self._clock)
-        self._before_s = 0.0
-        self._is_second_look = False
+    slower = "graphs.slower"
+    shortens_blocks = True
 
-    def step(self, number: int) -> None:
-        self._stage()
+    def _change(self) -> None:
+        self._calls: Sequence[GraphedCall] = self._begin()
+        self._left = _LONGEST_UNRECORDED
+        self._is_recorded = False
 
-    def _now(self) -> float:
-        if self._on_device:
-            self._site.torch.cuda.synchronize()
-        return self._clock()
-
-    def _wait(self) -> None:
+    def _settle(self, number: int) -> None:
         self._left -= 1
-        if self._left == 0:
-            self._stage = self._time_before
-
-    def _time_before(self) -> None:
-        if self._blocks.step():
-            self._before_s = self._blocks.step_s
-            self._calls = self._begin()
-            self._left = _LONGEST_UNRECORDED
-            self._stage = self._await_recording
-
-    def _await_recording(self) -> None:
-        self._left -= 1
-        if all(call.is_recorded for call in self._calls):
-            self._left, self._stage = _SETTLED, self._settle
+        if not self._is_recorded and all(call.is_recorded for call in self._calls):
+            self._is_recorded, self._left = True, _SETTLED
+        elif self._left == 0 and self._is_recorded:
+            self._time_anew()
+            self._stage = self._time_after
         elif self._left == 0:
             why = next((call.why_not for call in self._calls if call.why_not), message("graphs.not_called"))
             self._site.give_up(message("graphs.nothing_recorded", steps=_LONGEST_UNRECORDED, why=why))
-
-    def _settle(self) -> None:
-        self._left -= 1
-        if self._left == 0:
-            self._blocks = Blocks(self._now, self._clock)
-            self._stage = self._time_after
-
-    def _time_after(self) -> None:
-        if not self._blocks.step():
-            return
-        after_s = self._blocks.step_s
-        before_ms, after_ms = 1e3 * self._before_s, 1e3 * after_s
-        if after_s < self._before_s:
-            self._site.tell(step_ms_before=round(before_ms, 3), step_ms_after=round(after_ms, 3))
-            self._stage = self._done
-        elif self._is_second_look:
-            self._site.give_up(message("graphs.slower", after_ms=after_ms, before_ms=before_ms))
-        else:
-            self._is_second_look = True
-            self._blocks = Blocks(self._now, self._clock)
-
-    def _done(self) -> None:
-        """It has shown its worth; whether calls are still replayed, they see for themselves."""
 
 
 # The module's call: replayed where a recording matches, and made as usual otherwise. Calls of the same form are

@@ -1,4 +1,4 @@
-"""Is a compiled model worth it? Steps are timed before and after, and compilations counted.
+"""Is a compiled or recorded model worth it? Steps are timed before and after, and compilations counted.
 
 The device is waited for at the ends of a few blocks of steps, never in every one.
 """
@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ...records.message import message
+from ...records.message import Message, message
 from ..site import Site
 
 _BLOCK, _BLOCKS = 10, 2
@@ -57,11 +57,15 @@ class Blocks:
         return min(self.means_s)
 
 
-class CompileWorth:
-    """Goes from timing without, over compiling, to timing with; then only looks now and then."""
+class Worth:
+    """Goes from timing steps without a change, over the change settling down, to timing them with it."""
+
+    # Of what is said when it is not quicker, and whether blocks of slow steps are shorter.
+    slower = ""
+    shortens_blocks = False
 
     def __init__(
-        self, site: Site, begin: Callable[[], None], on_device: bool, clock: Callable[[], float] = time.perf_counter
+        self, site: Site, begin: Callable[[], Any], on_device: bool, clock: Callable[[], float] = time.perf_counter
     ) -> None:
         self._site = site
         self._begin = begin
@@ -69,12 +73,9 @@ class CompileWorth:
         self._clock = clock
         self._stage = self._wait
         self._left = _WARM_UP
-        self._blocks = Blocks(self._now)
         self._before_s = self._after_s = 0.0
-        self._compile_began = 0.0
-        self._steps_compiling = 0
-        self._compiled = self._settled_at = 0
         self._is_second_look = False
+        self._time_anew()
 
     def step(self, number: int) -> None:
         self._stage(number)
@@ -84,6 +85,9 @@ class CompileWorth:
             self._site.torch.cuda.synchronize()
         return self._clock()
 
+    def _time_anew(self) -> None:
+        self._blocks = Blocks(self._now, self._clock if self.shortens_blocks else None)
+
     def _wait(self, number: int) -> None:
         self._left -= 1
         if self._left == 0:
@@ -92,10 +96,47 @@ class CompileWorth:
     def _time_before(self, number: int) -> None:
         if self._blocks.step():
             self._before_s = self._blocks.step_s
-            self._compile_began, self._steps_compiling, self._left = self._now(), 0, _SETTLED
-            self._begin()
-            self._compiled = compilations()
             self._stage = self._settle
+            self._change()
+
+    def _change(self) -> None:
+        self._begin()
+
+    def _settle(self, number: int) -> None:
+        """Until `_time_after` can begin."""
+        raise NotImplementedError
+
+    def _time_after(self, number: int) -> None:
+        if not self._blocks.step():
+            return
+        self._after_s = self._blocks.step_s
+        before_ms, after_ms = 1e3 * self._before_s, 1e3 * self._after_s
+        if self._after_s < self._before_s:
+            self._site.tell(step_ms_before=round(before_ms, 3), step_ms_after=round(after_ms, 3), **self._cost())
+            self._stage = self._look
+        elif self._is_second_look:
+            self._site.give_up(Message(self.slower, {"after_ms": after_ms, "before_ms": before_ms}))
+        else:
+            self._is_second_look = True
+            self._time_anew()
+
+    def _cost(self) -> dict[str, object]:
+        """What else there is to tell once it has shown its worth."""
+        return {}
+
+    def _look(self, number: int) -> None:
+        """At every step from then on."""
+
+
+class CompileWorth(Worth):
+    """Settled when nothing was compiled for some steps; then looks now and then."""
+
+    slower = "compile.slower"
+
+    def _change(self) -> None:
+        self._compile_began_s, self._steps_compiling, self._left = self._now(), 0, _SETTLED
+        self._begin()
+        self._compiled = compilations()
 
     def _settle(self, number: int) -> None:
         self._steps_compiling += 1
@@ -104,51 +145,37 @@ class CompileWorth:
         self._compiled = count
         if self._left == 0:
             self._settled_at = count
-            self._compile_s = self._now() - self._compile_began
-            self._blocks = Blocks(self._now)
+            self._compile_s = self._now() - self._compile_began_s
+            self._time_anew()
             self._stage = self._time_after
         elif self._steps_compiling >= _LONGEST_UNSETTLED:
             self._site.give_up(message("compile.unsettled", steps=self._steps_compiling))
 
     def _time_after(self, number: int) -> None:
-        if compilations() != self._compiled:
-            # Something else came by, an evaluation perhaps; these steps tell nothing.
-            self._compiled = compilations()
-            self._blocks = Blocks(self._now)
-            self._storms()
+        if compilations() == self._compiled:
+            super()._time_after(number)
             return
-        if not self._blocks.step():
-            return
-        self._after_s = self._blocks.step_s
-        if self._after_s < self._before_s:
-            self._pays()
-            self._stage = self._look
-        elif self._is_second_look:
-            before, after = 1e3 * self._before_s, 1e3 * self._after_s
-            self._site.give_up(message("compile.slower", after_ms=after, before_ms=before))
-        else:
-            self._is_second_look = True
-            self._blocks = Blocks(self._now)
+        # Something else came by, an evaluation perhaps; these steps tell nothing.
+        self._compiled = compilations()
+        self._time_anew()
+        self._give_up_in_storm()
 
-    def _pays(self) -> None:
-        saved_s = self._before_s - self._after_s
+    def _cost(self) -> dict[str, object]:
         extra_s = max(0.0, self._compile_s - self._steps_compiling * self._after_s)
-        self._site.tell(
-            step_ms_before=round(1e3 * self._before_s, 3),
-            step_ms_after=round(1e3 * self._after_s, 3),
-            compile_s=round(extra_s, 1),
-            paid_back_after_steps=round(extra_s / saved_s),
-            graph_breaks=graph_breaks(),
-            recompiled=self._compiled - self._settled_at,
-        )
+        return {
+            "compile_s": round(extra_s, 1),
+            "paid_back_after_steps": round(extra_s / (self._before_s - self._after_s)),
+            "graph_breaks": graph_breaks(),
+            "recompiled": self._compiled - self._settled_at,
+        }
 
     def _look(self, number: int) -> None:
         if number % _LOOK_EVERY == 0:
             self._compiled = compilations()
-            self._storms()
+            self._give_up_in_storm()
             self._site.tell(recompiled=self._compiled - self._settled_at, graph_breaks=graph_breaks())
 
-    def _storms(self) -> None:
+    def _give_up_in_storm(self) -> None:
         again = self._compiled - self._settled_at
         if again > _STORM:
             self._site.give_up(message("compile.again", times=again))

@@ -11,13 +11,12 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from functools import partial
-from threading import get_ident
 from typing import Any
 
 from ...records.message import message
 from ..site import Refused, Site, error_text
 from ..torch_hooks import hook_steps
-from .roots import MOST_ROOTS, Root
+from .roots import MOST_ROOTS, CallWatch, Root
 
 # So many calls of a class are first tries: random numbers, buffers and attributes are put back before a second one.
 _FIRST_TRIES = 6
@@ -153,65 +152,25 @@ def at_first_calls(site: Site, prepare: Callable[[Any], None]) -> None:
     It is looked for until the first optimizer step. What `prepare` refuses is refused.
     """
     look = _FirstCallWatch(site, prepare)
-    look.put_on()
+    look.begin()
     site.undo(look.end)
     hook_steps(site, lambda *_: look.end())
 
 
-class _FirstCallWatch:
-    """Stands before `nn.Module.__call__` while nothing else runs; within a root it is off."""
-
+class _FirstCallWatch(CallWatch):
     def __init__(self, site: Site, prepare: Callable[[Any], None]) -> None:
+        super().__init__(site.torch)
         self._site = site
         self._prepare = prepare
-        self._kind = site.torch.nn.Module
-        self._original = self._kind.__call__
-        self._call = self._make()
-        self._thread = get_ident()
-        self._is_over = False
-        self._is_inside = False
         self._seen: list[Any] = []
 
-    def put_on(self) -> None:
-        if not self._is_over and self._kind.__call__ is self._original:
-            self._kind.__call__ = self._call
-
-    def take_off(self) -> None:
-        # Where someone else has wrapped it since, theirs stays; ours then only passes through.
-        if self._kind.__call__ is self._call:
-            self._kind.__call__ = self._original
-
-    def end(self) -> None:
-        self._is_over = True
-        self._seen.clear()
-        self.take_off()
-
-    def _make(self) -> Any:
-        original, torch = self._original, self._site.torch
-        compiling, in_backward = torch.compiler.is_dynamo_compiling, torch._C._current_graph_task_id
-
-        def __call__(module: Any, *args: Any, **kwargs: Any) -> Any:
-            if compiling() or self._is_over or self._is_inside or get_ident() != self._thread:
-                return original(module, *args, **kwargs)
-            if in_backward() != _NOT_IN_BACKWARD:
-                # A checkpoint runs a part of the model again.
-                return original(module, *args, **kwargs)
-            if next(module.parameters(), None) is None:
-                return original(module, *args, **kwargs)
-            self._is_inside = True
-            self.take_off()
-            try:
-                if module.training and torch.is_grad_enabled() and self._site.in_force:
-                    self._meet(module)
-                return original(module, *args, **kwargs)
-            finally:
-                self._is_inside = False
-                self.put_on()
-
-        return __call__
+    def _passes(self) -> bool:
+        """In backward a checkpoint runs a part of the model again."""
+        return bool(self._torch._C._current_graph_task_id() != _NOT_IN_BACKWARD)
 
     def _meet(self, module: Any) -> None:
-        if any(entry is module for entry in self._seen):
+        is_trained = module.training and self._torch.is_grad_enabled() and self._site.in_force
+        if not is_trained or any(entry is module for entry in self._seen):
             return
         self._seen.append(module)
         try:

@@ -63,37 +63,92 @@ class Root:
         return wraps or any(item._compiled_call_impl is not None for item in (module, inner))
 
 
-class RootWatch:
-    """The look itself, shared by all remedies that want to know."""
+class CallWatch:
+    """Stands before `nn.Module.__call__`, and is told of modules with parameters that the script calls itself."""
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
+        self._kind = torch.nn.Module
         self._original: Any = None
         self._replacement: Any = None
         self._thread = 0
-        self._watchers = 0
-        self._step = 0
-        self._found: dict[int, Root] = {}
-        # Whether a root is running now.
+        # Whether such a module is running now.
         self.inside = False
 
     @property
     def looking(self) -> bool:
         return self._replacement is not None
 
+    def begin(self) -> None:
+        self._thread = get_ident()
+        self._original = self._kind.__call__
+        self._replacement = self._make_call()
+        self._put_on()
+
+    def end(self) -> None:
+        self._take_off()
+        self._replacement = None
+
+    def _put_on(self) -> None:
+        if self._replacement is not None and self._kind.__call__ is self._original:
+            self._kind.__call__ = self._replacement
+
+    def _take_off(self) -> None:
+        # Where someone else has wrapped it since, theirs stays; ours then only passes through.
+        if self._kind.__call__ is self._replacement:
+            self._kind.__call__ = self._original
+
+    def _make_call(self) -> Any:
+        original, compiling = self._original, self._torch.compiler.is_dynamo_compiling
+
+        def call(module: Any, *args: Any, **kwargs: Any) -> Any:
+            if compiling() or not self.looking or self.inside or get_ident() != self._thread or self._passes():
+                return original(module, *args, **kwargs)
+            if next(module.parameters(), None) is None:
+                return original(module, *args, **kwargs)
+            self._take_off()
+            self.inside = True
+            try:
+                self._meet(module)
+                result = original(module, *args, **kwargs)
+            finally:
+                self.inside = False
+                self._put_on()
+            self._leave(module, result)
+            return result
+
+        return call
+
+    def _passes(self) -> bool:
+        """Whether a call is not to be looked at."""
+        return False
+
+    def _meet(self, module: Any) -> None:
+        """Before it is called."""
+
+    def _leave(self, module: Any, result: Any) -> None:
+        """After it was called."""
+
+
+class RootWatch(CallWatch):
+    """The look itself, shared by all remedies that want to know."""
+
+    def __init__(self, torch: Any) -> None:
+        super().__init__(torch)
+        self._watchers = 0
+        self._step = 0
+        self._found: dict[int, Root] = {}
+
     def join(self) -> None:
         self._watchers += 1
         if not self.looking:
-            self._thread, self._step, self._found = get_ident(), 0, {}
-            self._original = self._torch.nn.Module.__call__
-            self._replacement = self._make_call()
-            self._put_on()
+            self._step, self._found = 0, {}
+            self.begin()
 
     def leave(self) -> None:
         self._watchers -= 1
         if self._watchers == 0:
-            self._take_off()
-            self._replacement = None
+            self.end()
 
     def stepped(self, step: int) -> None:
         self._step = step
@@ -103,39 +158,11 @@ class RootWatch:
         alive = [root for root in self._found.values() if root.reference() is not None]
         return [root for root in alive if root.with_grad or len(root.steps) >= LOOK_STEPS - 1]
 
-    def _put_on(self) -> None:
-        module = self._torch.nn.Module
-        if self._replacement is not None and module.__call__ is self._original:
-            module.__call__ = self._replacement
-
-    def _take_off(self) -> None:
-        module = self._torch.nn.Module
-        # Where someone else has wrapped it since, theirs stays; ours then only passes through.
-        if module.__call__ is self._replacement:
-            module.__call__ = self._original
-
-    def _make_call(self) -> Any:
-        original, compiling = self._original, self._torch.compiler.is_dynamo_compiling
-
-        def call(module: Any, *args: Any, **kwargs: Any) -> Any:
-            if compiling() or not self.looking or self.inside or get_ident() != self._thread:
-                return original(module, *args, **kwargs)
-            if next(module.parameters(), None) is None:
-                return original(module, *args, **kwargs)
-            self._take_off()
-            self.inside = True
-            try:
-                result = original(module, *args, **kwargs)
-            finally:
-                self.inside = False
-                self._put_on()
-            try:
-                self._note(module, result)
-            except Exception as error:  # the look is not worth a training
-                sys.stderr.write(f"flatout: could not look at {type(module).__name__} ({error})\n")
-            return result
-
-        return call
+    def _leave(self, module: Any, result: Any) -> None:
+        try:
+            self._note(module, result)
+        except Exception as error:  # the look is not worth a training
+            sys.stderr.write(f"flatout: could not look at {type(module).__name__} ({error})\n")
 
     def _note(self, module: Any, result: Any) -> None:
         root = self._found.get(id(module))
