@@ -15,7 +15,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter, _DatasetKind, _Mult
 from .crew import Crew
 from .feeding import Feed, why_not_fed
 from .iterator import FeedIterator
-from .seeding import SEEDINGS, SeededIterator, set_states, states
+from .seeding import SEEDINGS, SeededIterator, random_states, set_random_states
 
 
 class DataLoader(TorchLoader[Any]):
@@ -157,7 +157,7 @@ class DataLoader(TorchLoader[Any]):
 
     def _resume(self, state: dict[str, Any]) -> Any:
         """Draw as at the epoch's start, then leave out what was taken. The process's own random state stays."""
-        before = states()
+        before = random_states()
         self._start = state["start"]
         set_random_state(self._generators(), state["start"])
         self._feed.skipped = state["batches"]
@@ -171,7 +171,7 @@ class DataLoader(TorchLoader[Any]):
         finally:
             if not self.persistent_workers:
                 self._skipping = None
-        set_states(before)
+        set_random_states(before)
         if iterable:
             for _ in range(self._feed.skipped):
                 next(iterator)
@@ -269,10 +269,10 @@ def draw_first(iterator: Any) -> None:
 
 def random_state(generators: list[torch.Generator]) -> dict[str, Any]:
     """All that a sampler may draw from."""
-    return {"process": states(), "generators": [generator.get_state() for generator in generators]}
+    return {"process": random_states(), "generators": [generator.get_state() for generator in generators]}
 
 
 def set_random_state(generators: list[torch.Generator], state: dict[str, Any]) -> None:
-    set_states(state["process"])
+    set_random_states(state["process"])
     for generator, saved in zip(generators, state["generators"], strict=True):
         generator.set_state(saved)

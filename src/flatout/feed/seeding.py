@@ -12,6 +12,7 @@ from torch.utils.data._utils import fetch
 from torch.utils.data._utils import worker as torch_worker
 from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
+from ..records.message import Message, message
 from .leaves import pin_batch
 
 SEEDINGS = ("worker", "sample")
@@ -51,15 +52,32 @@ def _mixed(value: int) -> int:
     return value ^ (value >> 31)
 
 
-def states() -> tuple[Any, ...]:
+def seed_all(seed: int) -> None:
+    """The three generators that datasets commonly draw from."""
+    random.seed(seed)
+    numpy.random.seed(seed)
+    torch.default_generator.manual_seed(seed)
+
+
+def random_states() -> tuple[Any, ...]:
     """The global random states, to be compared: a sample that moves them is random."""
     drawn: Any = numpy.random.get_state()
     name, keys, *rest = drawn
     return random.getstate(), torch.get_rng_state().numpy().tobytes(), name, bytes(keys), tuple(rest)
 
 
-def set_states(values: tuple[Any, ...]) -> None:
-    """Put back what `states` gave."""
+def moved_generator(before: tuple[Any, ...]) -> Message | None:
+    """Whose generator is no longer where it was when `random_states` gave this."""
+    now = random_states()
+    if before[1] != now[1]:
+        return message("memo.of_torch")
+    if before[0] != now[0]:
+        return message("memo.of_python")
+    return message("memo.of_numpy") if before[2:] != now[2:] else None
+
+
+def set_random_states(values: tuple[Any, ...]) -> None:
+    """Put back what `random_states` gave."""
     python, torch_bytes, name, keys, rest = values
     random.setstate(python)
     torch.set_rng_state(torch.frombuffer(bytearray(torch_bytes), dtype=torch.uint8))
@@ -91,11 +109,11 @@ class SeededIterator(_SingleProcessDataLoaderIter):
 
     def _next_data(self) -> Any:
         indices = next(self._sampler_iter)
-        before = states()
+        before = random_states()
         try:
             batch = self._collate_fn(self._samples(indices))
         finally:
-            set_states(before)
+            set_random_states(before)
         self._number += 1
         return pin_batch(batch) if self._pin_memory else batch
 

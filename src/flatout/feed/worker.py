@@ -23,7 +23,7 @@ from . import packing
 from .memory import NO_SEGMENT, Area, Memory, Place, Segment
 from .messages import BATCH, LOOK, SLOW, UNSENDABLE, Answer, Tally, Task, read_task, write_answer
 from .processors import CpuClock
-from .seeding import limit_threads, seed_collation, seed_sample, seed_worker, states
+from .seeding import limit_threads, random_states, seed_collation, seed_sample, seed_worker
 
 LOOK_FOR_PARENT_S = 2
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
@@ -199,7 +199,7 @@ class _Worker:
     # Loading
 
     def _fetch(self, task: Task, indices: Any) -> Any:
-        before = states() if self._to_check else None
+        before = random_states() if self._to_check else None
         began_cpu = self._cpu_clock.read_ns()
         self._waiting_ns = self._cpu_clock.waiting_ns
         began = time.perf_counter_ns()
@@ -215,7 +215,7 @@ class _Worker:
         self._tally.fetch_ns += took
         if before is not None:
             self._to_check -= 1
-            self._random = self._random or before != states()
+            self._random = self._random or before != random_states()
         return samples
 
     def _loaded(self, task: Task, indices: Any) -> Any:
@@ -316,9 +316,9 @@ class _Worker:
                     segment = self._area.take(self._batch_bytes)
                 if self._orders.seeding == "sample":
                     seed_collation(task.base_seed, task.epoch, task.batch)
-                before = states() if self._to_check else None
+                before = random_states() if self._to_check else None
                 batch = self._collate(samples, segment)
-                self._random = self._random or (before is not None and before != states())
+                self._random = self._random or (before is not None and before != random_states())
                 del samples
         except Exception:
             batch = self._error()

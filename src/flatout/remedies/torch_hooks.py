@@ -9,6 +9,7 @@ from typing import Any
 
 from ..records.message import message
 from .site import Site
+from .user_code import is_called_within
 
 # torch.optim hides the module of this name behind its own namespace.
 _MODULE = "torch.optim.optimizer"
@@ -42,21 +43,12 @@ def _undo_later(site: Site, handle: Any) -> None:
     """Torch goes over its hooks while they run, so none may go just then: one that has to wait does nothing."""
 
     def undo() -> None:
-        if _in_a_step():
+        if is_called_within(_MODULE):
             site.undo(undo)
         else:
             handle.remove()
 
     site.undo(undo)
-
-
-def _in_a_step() -> bool:
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if frame.f_globals.get("__name__") == _MODULE:
-            return True
-        frame = frame.f_back
-    return False
 
 
 # A script's own settings: its explicit choice takes precedence over a numeric remedy.

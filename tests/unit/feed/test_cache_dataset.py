@@ -15,7 +15,8 @@ import torch.utils.data as data
 
 from flatout.feed.cache import place as cache_place
 from flatout.feed.cache.dataset import cache_stats, cached, is_cached, uncached
-from flatout.feed.cache.randomness import alike, is_deterministic, random_states, restore_random_states
+from flatout.feed.cache.randomness import alike, is_deterministic
+from flatout.feed.seeding import random_states, set_random_states
 from tests.unit.feed.keeping import Squares, folder, kept, notes
 
 __all__ = ["folder", "notes"]  # fixtures
@@ -88,7 +89,7 @@ def test_looking_at_a_dataset_leaves_no_trace(notes: list[str]) -> None:
 
     kept(dataset, notes)
 
-    assert dataset.readings == [] and alike(random_states()[0], before[0])
+    assert dataset.readings == [] and random_states() == before
 
 
 def test_threads_that_the_parent_has_started_do_not_hang_the_look(notes: list[str]) -> None:
@@ -285,8 +286,7 @@ def test_the_generators_are_as_before_after_the_check() -> None:
     assert not is_deterministic(Drawing(), [0]).deterministic
     assert is_deterministic(Squares(), [0, 5]).deterministic
 
-    after = random_states()
-    assert torch.equal(before[0], after[0]) and before[1] == after[1] and np.array_equal(before[2][1], after[2][1])
+    assert random_states() == before
 
 
 @pytest.mark.parametrize("is_subset", [False, True])
@@ -306,11 +306,11 @@ def test_random_transforms_are_applied_anew_to_what_was_kept(
 
     expected = [plain[index] for index in order]
     end = random_states()
-    restore_random_states(start)
+    set_random_states(start)
     given = [wrapped[index] for index in order]
 
     assert alike(given, expected), "the same draws in the same order"
-    assert alike(random_states()[0], end[0]) and random.getstate() == end[1]
+    assert random_states() == end
     assert len(inner.readings) == 3 and inner.transform is compose
     assert cache_stats(wrapped).hits == 3
 
@@ -324,7 +324,7 @@ def test_a_sample_that_turns_out_not_to_be_cuttable_is_read_whole(notes: list[st
     plain, wrapped = Sometimes([Half(), Noise()]), kept(Sometimes([Half(), Noise()]), notes)
     start = random_states()
     expected = [plain[index] for index in (6, 7, 7, 6)]
-    restore_random_states(start)
+    set_random_states(start)
 
     given = [wrapped[index] for index in (6, 7, 7, 6)]
 

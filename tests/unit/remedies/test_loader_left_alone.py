@@ -10,8 +10,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset, RandomSampler, default_collate, get_worker_info
 
-from flatout.remedies.loader.probe import probe_dataset, why_not_repeatable
-from flatout.remedies.loader.probe_child import Batching
+from flatout.remedies.loader.probe import Batching, probe_dataset, why_not_repeatable
 from flatout.words import english
 from tests.unit.remedies.applied import applied
 from tests.unit.remedies.going_through import (
@@ -316,17 +315,15 @@ def test_an_iterator_that_is_used_up_and_held_gives_its_workers_on(kind: Any) ->
 
 
 def test_a_look_sees_what_counts_and_what_only_keeps() -> None:
-    assert probe_dataset(torch, Counting()).changes == "calls" and probe_dataset(torch, Counting()).same is False
-    assert (
-        probe_dataset(torch, CountingOnly()).changes == "calls" and probe_dataset(torch, CountingOnly()).is_repeatable
-    )
-    assert probe_dataset(torch, Keeping()).changes is None and probe_dataset(torch, Keeping()).is_repeatable
+    assert probe_dataset(Counting()).changes == "calls" and probe_dataset(Counting()).same is False
+    assert probe_dataset(CountingOnly()).changes == "calls" and probe_dataset(CountingOnly()).is_repeatable
+    assert probe_dataset(Keeping()).changes is None and probe_dataset(Keeping()).is_repeatable
 
 
 def test_a_look_sees_the_sampler_and_the_collate_function() -> None:
     def seen(**settings: Any) -> tuple[Any, ...]:
         loader = DataLoader(Numbers(), BATCH, **settings)
-        found = probe_dataset(torch, loader.dataset, Batching.of(loader))
+        found = probe_dataset(loader.dataset, Batching.of(loader))
         return found.order_draws, found.collate_draws, found.collates_same
 
     generator = torch.Generator()

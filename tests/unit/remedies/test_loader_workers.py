@@ -14,8 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from flatout.feed.iterator import FeedIterator
 from flatout.remedies.loader import probe as loader_probe
-from flatout.remedies.loader.probe import LoaderProbe, probe_dataset
-from flatout.remedies.loader.probe_child import fingerprint
+from flatout.remedies.loader.probe import LoaderProbe, fingerprint, probe_dataset
 from tests.unit.remedies.applied import applied, live_in_english
 
 
@@ -59,12 +58,12 @@ def children() -> set[int]:
 
 def test_a_look_sees_what_a_sample_draws_whether_it_changes_and_what_it_takes() -> None:
     before = torch.get_rng_state(), numpy.random.get_state()[1].tolist()  # type: ignore[union-attr]
-    plain, drawing, counting = (probe_dataset(torch, kind()) for kind in (Slow, Drawing, Counting))
+    plain, drawing, counting = (probe_dataset(kind()) for kind in (Slow, Drawing, Counting))
 
     assert plain.is_repeatable and plain.sample_s == pytest.approx(0.004, rel=0.5)
     assert drawing.draws and drawing.same
     assert counting.draws is False and counting.same is False
-    assert probe_dataset(torch, {"a": 1}) == LoaderProbe()  # has no sample 0
+    assert probe_dataset({"a": 1}) == LoaderProbe()  # has no sample 0
     assert torch.equal(before[0], torch.get_rng_state())
     assert before[1] == numpy.random.get_state()[1].tolist()  # type: ignore[union-attr]
 

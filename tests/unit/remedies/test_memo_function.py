@@ -106,7 +106,7 @@ def _calls(module: ModuleType, name: str, **more: Any) -> tuple[Callable[..., An
     def stop(calls: KeptCalls, why: Message, is_refusal: bool) -> None:
         ended.append((english(why), is_refusal))
 
-    calls = KeptCalls(site_for("memo.function", "x"), name, False, room, stop, **more)
+    calls = KeptCalls(site_for("memo.function", "x"), name, room, stop, **more)
     return calls.make(getattr(module, name)), calls, ended
 
 

@@ -15,7 +15,8 @@ from typing import Any
 
 import torch.utils.data as data
 
-from .randomness import Determinism, alike, has_drawn, is_deterministic, random_states, restore_random_states, seeded
+from ..seeding import moved_generator, random_states, set_random_states
+from .randomness import Determinism, alike, is_deterministic, seeded
 
 _SEED = 5_003
 # torchvision keeps the transform a second time, in an object that transforms sample and target together.
@@ -71,9 +72,10 @@ class Reader:
                 sample = self._dataset[index]
             finally:
                 self._owner.transform = self._compose
-        if recorder.calls == 1 and places_of(recorder.returned, sample) == [self._cut.path] and not has_drawn(states):
+        is_at_cut = recorder.calls == 1 and places_of(recorder.returned, sample) == [self._cut.path]
+        if is_at_cut and moved_generator(states) is None:
             return sample, True
-        restore_random_states(states)
+        set_random_states(states)
         return self._dataset[index], False
 
     def finish(self, sample: Any) -> Any:
@@ -195,8 +197,8 @@ def _must_be_same(dataset: Any, reader: Reader, index: int) -> None:
     with seeded(_SEED):
         sample, was_cut = reader.load(index)
         joined = reader.finish(sample) if was_cut else None
-        moved = has_drawn(after)
-    if not was_cut or moved or not alike(whole, joined):
+        moved = moved_generator(after)
+    if not was_cut or moved is not None or not alike(whole, joined):
         raise NoCut(f"sample {index} in two parts is not the sample as a whole")
 
 

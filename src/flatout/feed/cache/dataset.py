@@ -19,10 +19,11 @@ from typing import Any
 
 import torch.utils.data as data
 
+from ..seeding import moved_generator, random_states
 from .cut import NoCut, Reader
 from .key import contents
 from .place import Note, Place, find_place, parse_bytes
-from .randomness import OwnGenerators, has_drawn, random_states
+from .randomness import OwnGenerators
 from .segment import Unavailable, Word
 from .shared import POLICIES, CacheStats, open_table, read_stats, release_unused
 from .table import MISS
@@ -131,7 +132,7 @@ class CachedDataset(data.Dataset[Any]):
         generators = self.__dict__["_flatout_generators"]
         before, own_before = random_states(), generators.states()
         loaded = load()
-        return loaded, has_drawn(before) is None and generators.states() == own_before
+        return loaded, moved_generator(before) is None and generators.states() == own_before
 
     def _flatout_get_many(self, indices: list[Any]) -> list[Any]:
         """What torch's loader calls for a batch where the dataset has `__getitems__`."""

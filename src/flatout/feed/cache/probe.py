@@ -7,17 +7,12 @@ if nobody had looked, and one that hangs is given up.
 from __future__ import annotations
 
 import math
-import os
-import pickle
-import select
-import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
+from ..forked import ask_child
 from .cut import Cut, NoCut, Reader, find_cut
 from .format import Payload, decode, encode
 from .randomness import is_deterministic
@@ -49,34 +44,11 @@ class Probe:
 def probe(dataset: Any, samples: int, limit_s: float = LIMIT_S) -> Probe:
     """Look at `_SAMPLES` samples evenly over the dataset, in a child process."""
     indices = sorted({round(at * (samples - 1) / max(1, _SAMPLES - 1)) for at in range(_SAMPLES)})
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        # Nothing of the parent's may run here at the end: no finalizers, no output.
-        try:
-            os.close(reading)
-            # As in a loader's worker: the parent's threads are not here, and work given to them would never end.
-            torch.set_num_threads(1)
-            # What the dataset prints is printed when it is really read.
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, 1)
-            os.dup2(nowhere, 2)
-            os.write(writing, pickle.dumps(_look(dataset, indices)))
-        finally:
-            os._exit(0)
-    os.close(writing)
     try:
-        said = _all_of(reading, time.monotonic() + limit_s)
-    finally:
-        os.close(reading)
-        _end(child)
-    if said is None:
+        found = ask_child(lambda: _look(dataset, indices), limit_s)
+    except TimeoutError:
         return Probe(f"its samples could not be looked at within {limit_s:g} s")
-    if not said:
-        return Probe("the process that looked at its samples died")
-    found = pickle.loads(said)
-    assert isinstance(found, Probe)
-    return found
+    return found if isinstance(found, Probe) else Probe("the process that looked at its samples died")
 
 
 def _look(dataset: Any, indices: Sequence[int]) -> Probe:
@@ -127,25 +99,3 @@ def _if_worth_it(found: Probe, first_s: float) -> Probe:
         f"loading a sample takes {1e6 * least_s:.0f} µs, getting it from the cache {1e6 * found.get_s:.0f} µs: "
         f"nothing to gain"
     )
-
-
-def _all_of(pipe: int, deadline_s: float) -> bytes | None:
-    """Everything until the other end is closed; None where that takes too long."""
-    parts: list[bytes] = []
-    while True:
-        ready, _, _ = select.select([pipe], [], [], max(0.0, deadline_s - time.monotonic()))
-        if not ready:
-            return None
-        part = os.read(pipe, 1 << 16)
-        if not part:
-            return b"".join(parts)
-        parts.append(part)
-
-
-def _end(child: int) -> None:
-    try:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-    except (ProcessLookupError, ChildProcessError):
-        # Whoever handles SIGCHLD in the script has been quicker.
-        pass

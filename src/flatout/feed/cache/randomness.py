@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..seeding import moved_generator, random_states, seed_all, set_random_states
 from .format import NotFlat, encode
 from .key import globals_of, is_of_library, settings_of
 
@@ -41,35 +42,11 @@ class Determinism:
 def seeded(seed: int) -> Iterator[None]:
     """Other states of torch's, numpy's and Python's generators; the ones before are put back."""
     before = random_states()
-    random.seed(seed)
-    np.random.seed(seed)
-    torch.default_generator.manual_seed(seed)
+    seed_all(seed)
     try:
         yield
     finally:
-        restore_random_states(before)
-
-
-def random_states() -> tuple[Any, Any, Any]:
-    return torch.get_rng_state(), random.getstate(), np.random.get_state()
-
-
-def restore_random_states(states: tuple[Any, Any, Any]) -> None:
-    torch.set_rng_state(states[0])
-    random.setstate(states[1])
-    np.random.set_state(states[2])
-
-
-def has_drawn(before: tuple[Any, Any, Any]) -> str | None:
-    """Which generator has moved on since, by name."""
-    now = random_states()
-    if not torch.equal(before[0], now[0]):
-        return "torch's"
-    if before[1] != now[1]:
-        return "Python's"
-    # ("MT19937", keys, position, has_gauss, cached_gaussian)
-    same = before[2][2:] == now[2][2:] and np.array_equal(before[2][1], now[2][1])
-    return None if same else "numpy's"
+        set_random_states(before)
 
 
 def is_deterministic(dataset: Any, indices: Sequence[int]) -> Determinism:
@@ -83,7 +60,7 @@ def is_deterministic(dataset: Any, indices: Sequence[int]) -> Determinism:
                 began_s = time.perf_counter()
                 sample = dataset[index]
                 first_s = first_s if seen else min(first_s, time.perf_counter() - began_s)
-                drawn_from = has_drawn(before) or ("its own" if generators.states() != own_before else None)
+                drawn_from = moved_generator(before) or ("its own" if generators.states() != own_before else None)
             if drawn_from is not None:
                 return Determinism(False, f"reading sample {index} draws from {drawn_from} random generator")
             try:

@@ -16,20 +16,18 @@ from __future__ import annotations
 
 import ast
 import inspect
-import linecache
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from itertools import pairwise
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 from ...records.message import Message, message
 from ..answers import Answer, Report, by_finding, yes
-from ..callers import OURS
 from ..site import Site
 from ..traits import Bottleneck, Evidence, Pauses, Traits
+from ..user_code import OURS, Function, definition_of, parse, source_of
 from ..values import Count, Flag, Options
 
 ID = "cadence.eval"
@@ -209,7 +207,6 @@ def _is_of(value: Any, code: CodeType) -> bool:
 # What the source says about the function that evaluates and its caller. By the syntax alone; what cannot be told is
 # None, and the script is then left as it is.
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 # Calls to which a result may be handed without anything hanging on it.
 _SHOWS = (
     "print", "log", "info", "debug", "warning", "add_scalar", "add_scalars", "write", "format", "set_postfix",
@@ -224,27 +221,12 @@ _TRAINS = {
 }
 
 
-@cache
-def _tree(filename: str) -> ast.Module | None:
-    try:
-        return ast.parse("".join(linecache.getlines(filename)))
-    except (SyntaxError, ValueError):
-        return None
-
-
 def body_of(code: CodeType) -> Function | ast.Module | None:
     """The syntax that this code was made of."""
-    tree = _tree(code.co_filename)
+    tree = parse(source_of(code))
     if tree is None or not tree.body:
         return None
-    if code.co_name == "<module>":
-        return tree
-    for node in ast.walk(tree):
-        if isinstance(node, Function) and node.name == code.co_name:
-            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-            if first == code.co_firstlineno:
-                return node
-    return None
+    return tree if code.co_name == "<module>" else definition_of(code, tree)
 
 
 def has_loop(code: CodeType) -> bool:

@@ -18,7 +18,6 @@ import sys
 import weakref
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...records.message import message
@@ -26,6 +25,7 @@ from ..answers import Answer, Report, no, yes
 from ..memo.proposal import module_of
 from ..site import Site
 from ..traits import Bottleneck, Evidence, Traits
+from ..user_code import parse_file
 from ..values import Text
 
 if TYPE_CHECKING:
@@ -132,6 +132,7 @@ def _reference(who: Any) -> Callable[[], Any]:
 
 _CODE = "SY305"
 _CALLS = "related.calls"
+_EMPTY = ast.Module(body=[], type_ignores=[])
 
 
 def find_waiting_call(report: Report) -> str | None:
@@ -157,24 +158,16 @@ def _function_name(finding: Finding, argv: tuple[str, ...]) -> str | None:
 
 def _is_statement(location: Location) -> bool:
     """Whether the line is a call whose result goes nowhere."""
-    tree = _tree(location.file)
     return any(
         isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and node.lineno == location.line
-        for node in ast.walk(tree)
+        for node in ast.walk(parse_file(location.file) or _EMPTY)
     )
 
 
 def _is_plain_function(file: str, name: str) -> bool:
     *classes, last = name.split(".")
-    body = _tree(file).body
+    body = (parse_file(file) or _EMPTY).body
     for item in classes:
         body = next((node.body for node in body if isinstance(node, ast.ClassDef) and node.name == item), [])
     found = [node for node in body if isinstance(node, ast.FunctionDef) and node.name == last]
     return len(found) == 1 and not found[0].decorator_list
-
-
-def _tree(file: str) -> ast.Module:
-    try:
-        return ast.parse(Path(file).read_text(encoding="utf-8"))
-    except (OSError, SyntaxError, ValueError):
-        return ast.Module(body=[], type_ignores=[])

@@ -351,7 +351,7 @@ class _WatchedCall:
 
     def __init__(self, torch: Any, module: Any, device_type: str) -> None:
         self._fixed = ModelSnapshot(torch, module)
-        self._host = HostRandomness(torch, torchs_too=device_type != "cpu")
+        self._host = HostRandomness(torchs_too=device_type != "cpu")
 
     def found(self) -> Message | None:
         if self._host.was_used():

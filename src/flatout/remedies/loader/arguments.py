@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ...records.message import Message
-from ..callers import caller
 from ..site import Reasoned, Site
+from ..user_code import caller
 
 # Gets the arguments by name and changes them; what it gives back is told, None where the loader is left as it is.
 Change = Callable[[dict[str, Any]], Message | None]

@@ -16,7 +16,7 @@ from typing import Any
 from ...records.message import message
 from ..site import Site
 from .arguments import arguments_as_made, record_arguments, restore_arguments
-from .probe_child import fingerprint
+from .probe import fingerprint
 
 # On a loader: which remedy keeps its workers, which one answers for what it draws, and what its dataset was like when
 # the workers were started.

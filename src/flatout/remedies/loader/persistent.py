@@ -13,9 +13,9 @@ from typing import Any
 
 from ...records.message import Message, message
 from ..answers import by_finding
-from ..callers import caller
 from ..site import Site
 from ..traits import Bottleneck, Pauses, Traits
+from ..user_code import caller
 from ..values import Flag
 from .arguments import change_arguments, install_copy_as_made, left_alone, restore_when_undone
 from .kept_workers import draw_as_before, has_kept_workers, is_owned, keep_workers, release_kept_workers, renew_workers
@@ -57,7 +57,7 @@ class _Deciding:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._looks = LoaderProbes(site.torch)
+        self._looks = LoaderProbes()
 
     def begin(self, loader: Any) -> None:
         if not has_kept_workers(loader) or not is_owned(loader, ID):

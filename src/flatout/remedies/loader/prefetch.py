@@ -10,9 +10,9 @@ from typing import Any
 
 from ...records.message import Message, message
 from ..answers import by_finding
-from ..callers import caller
 from ..site import Site
 from ..traits import Bottleneck, Knob, Traits
+from ..user_code import caller
 from ..values import Count
 from .arguments import (
     TORCHS_PREFETCH,
@@ -22,8 +22,7 @@ from .arguments import (
     left_alone,
     record_arguments,
 )
-from .probe import LoaderProbes
-from .probe_child import Batching
+from .probe import Batching, LoaderProbes
 
 ID = "loader.prefetch"
 TITLE = "Each worker keeps more batches ready"
@@ -41,7 +40,7 @@ applies = by_finding(ID, message("loader_prefetch.not_needed"), value=4)
 
 
 def apply(site: Site, value: Any) -> None:
-    looks = LoaderProbes(site.torch)
+    looks = LoaderProbes()
 
     def change(arguments: dict[str, Any]) -> Message | None:
         before = arguments.get("prefetch_factor")

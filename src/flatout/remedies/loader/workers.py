@@ -32,9 +32,9 @@ from typing import Any
 
 from ...records.message import Message, message
 from ..answers import by_finding
-from ..callers import caller
 from ..site import Site
 from ..traits import Bottleneck, Knob, SelfTuning, Traits
+from ..user_code import caller
 from ..values import Count
 from .arguments import (
     LeftAlone,
@@ -173,7 +173,7 @@ class LoaderAdoption:
         self._site = site
         self._tunes = tunes
         self._most = most
-        self._looks = LoaderProbes(site.torch)
+        self._looks = LoaderProbes()
         # Scripts make a loader again over the same data: {id: (the dataset, workers found)}
         self._found: dict[int, tuple[Callable[[], Any], int]] = {}
         # One line may make the loaders of training and evaluation: {line: the kinds it has made}
@@ -270,7 +270,7 @@ class LoaderAdoption:
         self, loader: Any, added: Added, looked: LoaderProbe, batches: int | None = None, is_found: bool = False
     ) -> None:
         from ...feed.feeding import Feed
-        from .probe_child import may_draw_at_end
+        from .probe import may_draw_at_end
 
         if _why_not_fed(loader) is not None:
             return

@@ -7,7 +7,6 @@ import builtins
 import dataclasses
 import enum
 import inspect
-import linecache
 import os
 import sys
 import types
@@ -18,7 +17,7 @@ from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 from ...records.message import Message, message
-from ..callers import OURS
+from ..user_code import OURS, definition_of, inner_codes, parse, source_of
 from .content import Contents, torch_settings
 from .known_names import BUILTINS, LIBRARIES, LIBRARY, NUMPY_OF_THREE
 from .purity import Body, Impure, NamePath, Names, fault_of, reads_of
@@ -196,20 +195,21 @@ def body_of(function: Any, owner: type | None = None) -> Body:
     """Raises Impure where the source cannot be had, or is another than what was loaded."""
     plain = _unwrapped(function)
     code = plain.__code__
-    tree, compiled = _parsed("".join(linecache.getlines(code.co_filename, plain.__globals__)))
-    node = next(
-        (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and _begins(node) == _first(code)), None
-    )
-    again = next((item for item in _codes(compiled) if _first(item) == _first(code)), None)
-    if node is None or again is None or _words_of(again) != _words_of(code):
+    source = source_of(code, plain.__globals__)
+    tree = parse(source)
+    if tree is None:
+        raise Impure(message("memo.source_unreadable"))
+    node = definition_of(code, tree)
+    again = next((item for item in _compiled_codes(source) if _first(item) == _first(code)), None)
+    if not isinstance(node, ast.FunctionDef) or again is None or _words_of(again) != _words_of(code):
         raise Impure(message("memo.source_changed", function=plain.__qualname__))
     return Body(node, LoadedNames(plain, owner), owner is not None, code.co_filename)
 
 
 @lru_cache(maxsize=16)
-def _parsed(source: str) -> tuple[ast.Module, CodeType]:
+def _compiled_codes(source: str) -> list[CodeType]:
     try:
-        return ast.parse(source), compile(source, "", "exec", dont_inherit=True)
+        return inner_codes(compile(source, "", "exec", dont_inherit=True))
     except (SyntaxError, ValueError):
         raise Impure(message("memo.source_unreadable")) from None
 
@@ -236,16 +236,7 @@ def _first(code: CodeType) -> tuple[str, int]:
 def _words_of(code: CodeType) -> tuple[object, ...]:
     """All that it does, wherever it is written."""
     constants = [repr(constant) for constant in code.co_consts if not isinstance(constant, CodeType)]
-    return code.co_code, code.co_names, code.co_varnames, constants, [_words_of(item) for item in _codes(code)]
-
-
-def _begins(node: ast.FunctionDef) -> tuple[str, int]:
-    return node.name, min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-
-
-def _codes(code: CodeType) -> list[CodeType]:
-    inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
-    return [*inner, *(other for item in inner for other in _codes(item))]
+    return code.co_code, code.co_names, code.co_varnames, constants, [_words_of(item) for item in inner_codes(code)]
 
 
 class LoadedNames:

@@ -12,8 +12,6 @@ import dataclasses
 import enum
 import math
 import pathlib
-import random
-import sys
 import types
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
@@ -163,9 +161,9 @@ def bits(torch: Any, tensor: Any) -> Any:
     return plain.reshape(-1).view(torch.uint8)
 
 
-def same_bits(torch: Any, one: Any, other: Any) -> bool:
-    """Waits for the device. `one` and `other` are rows of bytes."""
-    return one.shape == other.shape and one.device == other.device and bool(torch.equal(one, other))
+def same_bits(torch: Any, row: Any, other: Any) -> bool:
+    """Of two rows of bytes. Waits for the device."""
+    return row.shape == other.shape and row.device == other.device and bool(torch.equal(row, other))
 
 
 def _is_array(value: Any) -> bool:
@@ -244,37 +242,43 @@ def parts_of(value: Any) -> Iterator[Any]:
         yield from parts_of(item)
 
 
+def map_parts(torch: Any, value: Any, change: Callable[[Any], Any]) -> Any:
+    """The same tuples, lists and dicts, with `change(part)` for everything else in them."""
+    if isinstance(value, dict):
+        return {name: map_parts(torch, item, change) for name, item in value.items()}
+    if isinstance(value, list):
+        return [map_parts(torch, item, change) for item in value]
+    if isinstance(value, tuple) and type(value) is not torch.Size:
+        make: Any = getattr(type(value), "_make", tuple)
+        return make([map_parts(torch, item, change) for item in value])
+    return change(value)
+
+
 def copy_of(torch: Any, value: Any) -> Any:
     """The same in memory of its own."""
-    if isinstance(value, torch.Tensor):
-        return value.detach().clone()
-    if _is_numpy(value):
-        return value.copy(order="K") if hasattr(value, "ctypes") else value
-    if isinstance(value, dict):
-        return {name: copy_of(torch, item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [copy_of(torch, item) for item in value]
-    if isinstance(value, tuple) and type(value) is not torch.Size:
-        copied = tuple(copy_of(torch, item) for item in value)
-        make: Any = getattr(type(value), "_make", tuple)
-        return make(copied)
-    return value
+
+    def copied(part: Any) -> Any:
+        if isinstance(part, torch.Tensor):
+            return part.detach().clone()
+        return part.copy(order="K") if _is_numpy(part) and hasattr(part, "ctypes") else part
+
+    return map_parts(torch, value, copied)
 
 
-def is_same(torch: Any, one: Any, other: Any) -> bool:
+def is_same(torch: Any, first: Any, second: Any) -> bool:
     """The same types, shapes and bits all the way down. Waits for the device."""
-    if type(one) is not type(other):
+    if type(first) is not type(second):
         return False
-    if isinstance(one, torch.Tensor):
-        facts = [(part.shape, part.stride(), part.dtype, part.device) for part in (one, other)]
-        return facts[0] == facts[1] and same_bits(torch, bits(torch, one), bits(torch, other))
-    if _is_numpy(one):
-        return (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes())
-    if isinstance(one, dict):
-        return list(one) == list(other) and all(is_same(torch, one[name], other[name]) for name in one)
-    if isinstance(one, tuple | list):
-        return len(one) == len(other) and all(is_same(torch, a, b) for a, b in zip(one, other, strict=True))
-    return repr(one) == repr(other)
+    if isinstance(first, torch.Tensor):
+        facts = [(part.shape, part.stride(), part.dtype, part.device) for part in (first, second)]
+        return facts[0] == facts[1] and same_bits(torch, bits(torch, first), bits(torch, second))
+    if _is_numpy(first):
+        return (first.dtype, first.shape, first.tobytes()) == (second.dtype, second.shape, second.tobytes())
+    if isinstance(first, dict):
+        return list(first) == list(second) and all(is_same(torch, first[name], second[name]) for name in first)
+    if isinstance(first, tuple | list):
+        return len(first) == len(second) and all(is_same(torch, a, b) for a, b in zip(first, second, strict=True))
+    return repr(first) == repr(second)
 
 
 def bytes_on(torch: Any, value: Any) -> dict[str, int]:
@@ -334,22 +338,16 @@ def _count(c: Any, name: str) -> int:
     return int(getattr(c, name, int)())
 
 
-def generator_states(torch: Any) -> tuple[Any, ...]:
-    """The states of all that scripts commonly draw from."""
-    numpy = sys.modules.get("numpy")
-    of_numpy = numpy.random.get_state(legacy=False) if numpy is not None else {}
-    of_gpu = torch.cuda.get_rng_state().tolist() if torch.cuda.is_initialized() else None
-    return torch.get_rng_state().numpy().tobytes(), of_gpu, random.getstate(), _plain(of_numpy)
+def generator_states(torch: Any) -> tuple[Any, Any]:
+    """Where all stand that scripts commonly draw from: the host's, and the GPU's."""
+    from ...feed.seeding import random_states
+
+    return random_states(), torch.cuda.get_rng_state().tolist() if torch.cuda.is_initialized() else None
 
 
-def moved_generator(torch: Any, before: tuple[Any, ...]) -> Message | None:
+def moved_generator(torch: Any, before: tuple[Any, Any]) -> Message | None:
     """Whose generator has moved since."""
-    owners = ("memo.of_torch", "memo.of_gpu", "memo.of_python", "memo.of_numpy")
-    states = zip(owners, before, generator_states(torch), strict=True)
-    return next((Message(owner) for owner, then, now in states if then != now), None)
+    from ...feed import seeding
 
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    return value.tobytes() if hasattr(value, "tobytes") else value
+    moved = seeding.moved_generator(before[0])
+    return message("memo.of_gpu") if moved is None and before[1] != generator_states(torch)[1] else moved

@@ -18,7 +18,6 @@ epochs, when looking them up costs more than it saves, and when a result turns o
 from __future__ import annotations
 
 import atexit
-import os
 import re
 import sys
 from collections.abc import Callable
@@ -77,7 +76,6 @@ class _Functions:
     """All that the profile names, in one process."""
 
     def __init__(self, site: Site, names: list[str]) -> None:
-
         from .kept_calls import MemoryRoom, memory_left
 
         self._site = site
@@ -105,7 +103,7 @@ class _Functions:
                 self._take(name, sys.modules["__main__"])
 
     def _take(self, name: str, module: Any) -> None:
-        from .kept_calls import CARRIED_VARIABLE, CarriedResults, KeptCalls
+        from .kept_calls import KeptCalls
 
         written = name.partition(":")[2]
         last = written.rpartition(".")[2]
@@ -116,9 +114,7 @@ class _Functions:
         elif isinstance(vars(owner).get(last), staticmethod | classmethod | property):
             self._stop(name, message("memo.no_plain_function", function=written), is_refusal=True)
         else:
-            stop = partial(self._stop_calls, name)
-            carried = CarriedResults(self._site.torch, os.environ.get(CARRIED_VARIABLE), name)
-            calls = KeptCalls(self._site, name, isinstance(owner, type), self._room, stop, carried)
+            calls = KeptCalls(self._site, name, self._room, partial(self._stop_calls, name))
             self._calls.append(calls)
             self._site.replace(owner, last, calls.make)
             self._site.tell(functions=", ".join(call.name for call in self._calls))

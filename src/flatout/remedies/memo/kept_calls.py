@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...feed.host_memory import free_bytes as available_bytes
 from ...records.message import Message, message
@@ -30,6 +30,7 @@ from .content import (
     copy_of,
     generator_states,
     is_same,
+    map_parts,
     moved_generator,
     same_bits,
 )
@@ -44,35 +45,44 @@ _DEAREST = 0.2
 _NOTHING: Any = object()
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
+class Kept(NamedTuple):
+    """What a call gave, the large ones of its arguments, and what it took to compute."""
+
     result: Any
     large: tuple[Any, ...]
     took_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Call:
+    function: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def compute(self) -> Any:
+        return self.function(*self.args, **self.kwargs)
+
+
 class KeptCalls:
-    """`stop(calls, why, is_refusal)` is told once, when nothing more is kept."""
+    """Of `name`, a "function" or a "Class.method". `stop(calls, why, is_refusal)` is told once, when it is over."""
 
     def __init__(
         self,
         site: Site,
         name: str,
-        is_method: bool,
         room: MemoryRoom,
         stop: Callable[[KeptCalls, Message, bool], None],
-        carried: CarriedResults | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._site, self._torch = site, site.torch
         self.name = name
-        self._is_method = is_method
+        self._is_method = "." in name.partition(":")[2]
         self._room = room
         self._stop = stop
-        self._carried = carried
+        self._carried = CarriedResults(site.torch, os.environ.get(CARRIED_VARIABLE), name)
         self._clock = clock
         self._asking: dict[type | None, KeyMaker] = {}
-        self._kept: dict[Hashable, _Kept] = {}
+        self._kept: dict[Hashable, Kept] = {}
         # The process and the thread that it is kept in: those of the first call.
         self._home: tuple[int, int] | None = None
         self._is_inside = self._is_over = self.is_full = False
@@ -92,10 +102,11 @@ class KeptCalls:
             if not self._is_ours():
                 return original(*args, **kwargs)
             began_s, known = self._clock(), len(self._asking)
-            asked = self._site.guarded(lambda: self._asked(original, args, kwargs))
+            this = _Call(original, args, kwargs)
+            asked = self._site.guarded(lambda: self._asked(this))
             if asked is None:
                 self.skipped += 1
-                return original(*args, **kwargs)
+                return this.compute()
             kept = self._site.guarded(lambda: self._found(asked))
             if kept is not None and not self._is_due(kept):
                 copied = self._site.guarded(lambda: copy_of(self._torch, kept.result), lambda: _NOTHING)
@@ -104,7 +115,7 @@ class KeptCalls:
                     return copied
             if known == len(self._asking):  # its source is read once
                 self.own_s += self._clock() - began_s
-            return self._computed(partial(original, *args, **kwargs), asked, kept, (original, args, kwargs))
+            return self._computed(this, asked, kept)
 
         return call
 
@@ -126,40 +137,37 @@ class KeptCalls:
             if self._torch.utils.data.get_worker_info() is not None:
                 return False
             self._home = here
-            if self._carried is not None:
-                self._site.guarded(self._load)
+            self._site.guarded(self._load)
         return self._home == here
 
     def _load(self) -> None:
         """What another trial has kept counts as kept here."""
-        assert self._carried is not None
-        for key, (result, large, took_s) in self._carried.load().items():
-            if not self._room.take(bytes_on(self._torch, [result, list(large)])):
+        for key, kept in self._carried.load().items():
+            if not self._room.take(bytes_on(self._torch, [kept.result, list(kept.large)])):
                 return
-            self._kept[key] = _Kept(result, large, took_s)
+            self._kept[key] = kept
 
     def carry(self) -> bool:
         """Whether the next trial will find what is kept here."""
-        kept = {key: (value.result, value.large, value.took_s) for key, value in self._kept.items()}
-        return self._carried is not None and self._carried.save(kept, self._room.taken_bytes)
+        return self._carried.save(self._kept, self._room.taken_bytes)
 
-    def _asked(self, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallKey | None:
-        owner = type(args[0]) if self._is_method and args else None
+    def _asked(self, call: _Call) -> CallKey | None:
+        owner = type(call.args[0]) if self._is_method and call.args else None
         try:
             if owner not in self._asking:
-                self._asking[owner] = KeyMaker(self._torch, original, owner)
-            return self._asking[owner].asked(args, kwargs)
+                self._asking[owner] = KeyMaker(self._torch, call.function, owner)
+            return self._asking[owner].asked(call.args, call.kwargs)
         except (Impure, Unkeyable) as reason:
             self.end(reason.why, is_refusal=self.hits == 0)
             return None
 
-    def _found(self, asked: CallKey) -> _Kept | None:
+    def _found(self, asked: CallKey) -> Kept | None:
         kept = self._kept.get(asked.key)
         if kept is None or not all(map(partial(same_bits, self._torch), kept.large, asked.large)):
             return None
         return kept
 
-    def _is_due(self, kept: _Kept) -> bool:
+    def _is_due(self, kept: Kept) -> bool:
         """Whether this hit is to be compared with what the function gives."""
         if self._compared < _COMPARED_AT_FIRST:
             return True
@@ -167,50 +175,50 @@ class KeptCalls:
             return False
         return self._compared_s + kept.took_s < _SHARE_COMPARED * (self._clock() - self._steady_s)
 
-    def _given(self, kept: _Kept, own_s: float) -> None:
+    def _given(self, kept: Kept, own_s: float) -> None:
         self.hits += 1
         self.own_s += own_s
         self.saved_s += kept.took_s
         if self.hits % _CALLS_TO_JUDGE == 0 and self.saved_s < self.own_s:
             self.end(message("memo.costs_more", own_s=self.own_s, saved_s=self.saved_s))
 
-    def _computed(
-        self, compute: Callable[[], Any], asked: CallKey, kept: _Kept | None, call: tuple[Any, Any, Any]
-    ) -> Any:
+    def _computed(self, call: _Call, asked: CallKey, kept: Kept | None) -> Any:
         before = self._site.guarded(lambda: generator_states(self._torch))
         began_s = self._clock()
         self._is_inside = True
         try:
-            result = compute()
+            result = call.compute()
         finally:
             self._is_inside = False
         ended_s = self._clock()
+        took_s = ended_s - began_s
+
+        def after() -> None:
+            self._function_s += took_s
+            why = self._impurity(call, asked, kept, before)
+            if why is not None:
+                self.end(why, is_refusal=self._compared == 0)
+            elif kept is not None:
+                self._compare(kept, result, took_s)
+            else:
+                self.misses += 1
+                self._keep(asked, result, took_s)
+                self._judge_cost()
+
         if before is not None:
-            self._site.guarded(lambda: self._after(asked, kept, result, ended_s - began_s, before, call))
+            self._site.guarded(after)
         self.own_s += self._clock() - ended_s
         return result
 
-    def _after(
-        self, asked: CallKey, kept: _Kept | None, result: Any, took_s: float, before: Any, call: tuple[Any, Any, Any]
-    ) -> None:
-        self._function_s += took_s
+    def _impurity(self, call: _Call, asked: CallKey, kept: Kept | None, before: Any) -> Message | None:
+        """What it has done besides computing, by the generators' states before and by its arguments."""
         drawn = moved_generator(self._torch, before)
         if drawn is not None:
-            self.end(message("memo.draws", whose=drawn), is_refusal=self._compared == 0)
-        elif (kept is not None or self.misses < _COMPARED_AT_FIRST) and self._has_changed(asked, call):
-            self.end(message("memo.changes_arguments"), is_refusal=self._compared == 0)
-        elif kept is not None:
-            self._compare(kept, result, took_s)
-        else:
-            self.misses += 1
-            self._keep(asked, result, took_s)
-            self._judge_cost()
+            return message("memo.draws", whose=drawn)
+        again = self._asked(call) if kept is not None or self.misses < _COMPARED_AT_FIRST else None
+        return message("memo.changes_arguments") if again is not None and again.key != asked.key else None
 
-    def _has_changed(self, asked: CallKey, call: tuple[Any, Any, Any]) -> bool:
-        again = self._asked(*call)
-        return again is not None and again.key != asked.key
-
-    def _compare(self, kept: _Kept, result: Any, took_s: float) -> None:
+    def _compare(self, kept: Kept, result: Any, took_s: float) -> None:
         self.hits += 1
         if not is_same(self._torch, kept.result, result):
             self.end(message("memo.other_result"))
@@ -237,7 +245,7 @@ class KeptCalls:
         self.is_full = not self._room.take(wanted)
         if not self.is_full:
             large = tuple(item.clone() for item in asked.large)
-            self._kept[asked.key] = _Kept(copy_of(torch, result), large, took_s)
+            self._kept[asked.key] = Kept(copy_of(torch, result), large, took_s)
 
     def _judge_cost(self) -> None:
         if self.hits == 0 and self.misses % _CALLS_TO_JUDGE == 0 and self.own_s > _DEAREST * self._function_s:
@@ -293,8 +301,6 @@ CARRIED_VARIABLE = "FLATOUT_CARRIED"
 # More would take longer to write than it saves.
 _MOST_BYTES = 2 << 30
 
-CarriedResult = tuple[Any, tuple[Any, ...], float]
-
 
 class CarriedResults:
     """The file of one function in the folder that trials share; without a folder there is nothing to carry."""
@@ -304,21 +310,21 @@ class CarriedResults:
         own = f"{hashlib.blake2b(name.encode(), digest_size=8).hexdigest()}.kept"
         self._file = os.path.join(folder, own) if folder else None
 
-    def load(self) -> dict[Hashable, CarriedResult]:
-        """By key: result, large arguments, and what it took to compute."""
+    def load(self) -> dict[Hashable, Kept]:
+        """By key."""
         if self._file is None or not os.path.exists(self._file):
             return {}
         try:
             with open(self._file, "rb") as file:
                 packed = pickle.load(file)
             return {
-                key: (self._all(result, self._unpacked), tuple(map(self._unpacked, large)), took_s)
+                key: Kept(map_parts(self._torch, result, self._unpacked), tuple(map(self._unpacked, large)), took_s)
                 for key, (result, large, took_s) in packed.items()
             }
         except Exception:
             return {}  # then they are computed, as ever
 
-    def save(self, kept: Mapping[Hashable, CarriedResult], total_bytes: int) -> bool:
+    def save(self, kept: Mapping[Hashable, Kept], total_bytes: int) -> bool:
         """Whether the next trial will find them. Those of the first that has any are enough."""
         if self._file is None or not kept or total_bytes > _MOST_BYTES:
             return False
@@ -329,9 +335,9 @@ class CarriedResults:
         except Exception:
             return False  # a class that cannot be pickled, a disk that is full: the next one computes them
 
-    def _write(self, file: str, kept: Mapping[Hashable, CarriedResult]) -> None:
+    def _write(self, file: str, kept: Mapping[Hashable, Kept]) -> None:
         packed = {
-            key: (self._all(result, self._packed), tuple(map(self._packed, large)), took_s)
+            key: (map_parts(self._torch, result, self._packed), tuple(map(self._packed, large)), took_s)
             for key, (result, large, took_s) in kept.items()
         }
         os.makedirs(os.path.dirname(file), exist_ok=True)
@@ -340,25 +346,16 @@ class CarriedResults:
             pickle.dump(packed, opened, pickle.HIGHEST_PROTOCOL)
         os.replace(partial, file)
 
-    def _all(self, value: Any, change: Callable[[Any], Any]) -> Any:
-        """With every tensor in it changed; what may be in it is what can be kept."""
-        if isinstance(value, self._torch.Tensor | _Packed):
-            return change(value)
-        if isinstance(value, dict):
-            return {name: self._all(item, change) for name, item in value.items()}
-        if isinstance(value, list):
-            return [self._all(item, change) for item in value]
-        if isinstance(value, tuple) and type(value) is not self._torch.Size:
-            make: Any = getattr(type(value), "_make", tuple)
-            return make(self._all(item, change) for item in value)
-        return value
-
-    def _packed(self, tensor: Any) -> _Packed:
+    def _packed(self, tensor: Any) -> Any:
+        if not isinstance(tensor, self._torch.Tensor):
+            return tensor
         data = bits(self._torch, tensor).cpu().numpy().tobytes()
         return _Packed(tensor.dtype, tuple(tensor.shape), tensor.stride(), str(tensor.device), data)
 
-    def _unpacked(self, packed: _Packed) -> Any:
+    def _unpacked(self, packed: Any) -> Any:
         torch = self._torch
+        if not isinstance(packed, _Packed):
+            return packed
         made = torch.empty_strided(packed.shape, packed.stride, dtype=packed.dtype, device=packed.device)
         if packed.data:
             flat = torch.frombuffer(bytearray(packed.data), dtype=torch.uint8)
@@ -366,10 +363,12 @@ class CarriedResults:
         return made
 
 
+@dataclass(frozen=True, slots=True)
 class _Packed:
     """A tensor as plain bytes: how torch writes one is watched, and is the script's."""
 
-    __slots__ = ("data", "device", "dtype", "shape", "stride")
-
-    def __init__(self, dtype: Any, shape: Any, stride: Any, device: str, data: bytes) -> None:
-        self.dtype, self.shape, self.stride, self.device, self.data = dtype, shape, stride, device, data
+    dtype: Any
+    shape: Any
+    stride: Any
+    device: str
+    data: bytes

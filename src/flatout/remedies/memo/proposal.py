@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 from ...records.message import Message, message
 from ..answers import Answer, Report, no, yes
+from ..user_code import parse_file
 from .known_names import BUILTINS, LIBRARIES, LIBRARY
 from .purity import Body, Impure, NamePath, fault_of, reads_of
 
 if TYPE_CHECKING:
-    from ...records.report import Finding, Location
+    from ...records.report import Finding
 
 
 # A loop over elements in Python; constants that are built in every step.
@@ -49,7 +50,9 @@ def propose_functions(report: Report, remedy: str) -> Answer:
 def _function_of(finding: Finding, report: Report) -> str:
     """The function around the place, or else the one in which most of the time goes. Raises Impure."""
     assert finding.location is not None
-    tree = _tree(finding.location)
+    tree = parse_file(finding.location.file)
+    if tree is None:
+        raise Impure(message("memo.file_unreadable", file=os.path.basename(finding.location.file)))
     lines = [finding.location.line]
     first = str(finding.evidence.get("loop_lines", "")).partition("-")[0]
     if first.isdigit():
@@ -62,13 +65,6 @@ def _function_of(finding: Finding, report: Report) -> str:
         except Impure as reason:
             refusal = refusal or reason
     raise refusal or Impure(_NOTHING_FOUND)
-
-
-def _tree(location: Location) -> ast.Module:
-    try:
-        return ast.parse(Path(location.file).read_text(encoding="utf-8"))
-    except (OSError, SyntaxError, ValueError):
-        raise Impure(message("memo.file_unreadable", file=os.path.basename(location.file))) from None
 
 
 def _pure_function_at(tree: ast.Module, line: int) -> str:

@@ -186,7 +186,7 @@ class MicroBatchedCall:
         versions = [tensor._version for tensor in tensors]
         modes = [(part, part.training) for part in module.modules()]
         # Torch's own random numbers are the same in the second pass, others are not.
-        fixed, host = ModelSnapshot(torch, module), HostRandomness(torch, torchs_too=False)
+        fixed, host = ModelSnapshot(torch, module), HostRandomness(torchs_too=False)
         try:
             result = self._call(parts, parts.of(torch, tensors)[0])
             self._is_trained = [tensor.requires_grad for tensor in tensors_of(torch, result)]

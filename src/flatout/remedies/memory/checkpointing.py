@@ -17,11 +17,9 @@ where the script checkpoints itself.
 from __future__ import annotations
 
 import importlib
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from types import FrameType
 from typing import Any
 
 from ...records.message import Message, message
@@ -31,6 +29,7 @@ from ..model.module_calls import SavedState, at_first_calls, check_hooks, is_com
 from ..model.snapshot import HostRandomness, ModelSnapshot
 from ..site import Refused, Site, error_text
 from ..traits import Bottleneck, Traits
+from ..user_code import is_called_within
 from ..values import Flag
 
 ID = "memory.checkpointing"
@@ -143,7 +142,7 @@ class CheckpointedCall:
     def _tried(self, args: Any, kwargs: Any) -> Message | None:
         """Run it once without a graph and look at what it does besides. Nothing of it stays."""
         torch, block = self._torch, self._block
-        if _is_checkpointed():
+        if is_called_within("torch.utils.checkpoint"):
             return message("checkpointing.by_script")
         tensors = [tensor.detach().clone() for tensor in tensors_of(torch, (args, kwargs))]
         buffers = [
@@ -152,7 +151,7 @@ class CheckpointedCall:
         held = [tensor._version for tensor in (*tensors, *buffers)]
         fixed, host, before = (
             ModelSnapshot(torch, block),
-            HostRandomness(torch, torchs_too=False),
+            HostRandomness(torchs_too=False),
             SavedState(torch, block),
         )
         args, kwargs = fill_tensors(torch, (args, kwargs), tensors)
@@ -185,16 +184,6 @@ class CheckpointedCall:
         finally:
             for part, buffers in kept:
                 part._buffers.update(buffers)
-
-
-def _is_checkpointed() -> bool:
-    """Whether a checkpoint of the script's own is around this call."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if frame.f_globals.get("__name__") == "torch.utils.checkpoint":
-            return True
-        frame = frame.f_back
-    return False
 
 
 def _buffers(part: Any) -> list[Any]:

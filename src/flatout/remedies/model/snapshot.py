@@ -7,8 +7,6 @@ objects and among globals, which tensors are where, whether they are trained, ho
 
 from __future__ import annotations
 
-import random
-import sys
 from operator import is_
 from types import FunctionType
 from typing import Any
@@ -159,25 +157,18 @@ def _is_scripts(function: FunctionType) -> bool:
 class HostRandomness:
     """Where the host's random generators stand: a call that draws from them is not the same call again."""
 
-    def __init__(self, torch: Any, torchs_too: bool) -> None:
-        self._torch = torch
+    def __init__(self, torchs_too: bool) -> None:
+        from ...feed import seeding  # it needs torch
+
+        self._seeding = seeding
         self._is_torchs_too = torchs_too
-        self._states = self._now()
+        self._states = seeding.random_states()
 
     def was_used(self) -> bool:
-        return any(state != other for state, other in zip(self._states, self._now(), strict=True))
+        of_python, of_torch, *of_numpy = self._states
+        python_now, torch_now, *numpy_now = self._seeding.random_states()
+        drew = (of_python, of_numpy) != (python_now, numpy_now)
+        return drew or (self._is_torchs_too and of_torch != torch_now)
 
     def restore(self) -> None:
-        """Python's and numpy's; torch's are restored with the device's."""
-        of_python, of_numpy, _ = self._states
-        random.setstate(of_python)
-        numpy: Any = sys.modules.get("numpy")
-        if numpy is not None and of_numpy:
-            name, keys, *rest = of_numpy
-            numpy.random.set_state((name, numpy.frombuffer(keys, dtype=numpy.uint32), *rest))
-
-    def _now(self) -> tuple[Any, Any, Any]:
-        numpy: Any = sys.modules.get("numpy")
-        arrays = numpy.random.get_state() if numpy is not None else ()
-        of_numpy = tuple(array.tobytes() if hasattr(array, "tobytes") else array for array in arrays)
-        return random.getstate(), of_numpy, self._torch.get_rng_state().tolist() if self._is_torchs_too else None
+        self._seeding.set_random_states(self._states)

@@ -15,11 +15,11 @@ from types import FrameType
 from typing import Any
 
 from ...records.message import message
-from ..callers import user_frame
 from ..model.call_arguments import map_tensors
 from ..model.module_calls import CallAttempts, wrap_calls
 from ..model.roots import Root, find_roots, watch_of
 from ..site import Refused, Site
+from ..user_code import user_frame
 
 _SWITCH, _OVER = "_flatout_is_by_switch", "over"
 # Sets up in backward what held in forward.
