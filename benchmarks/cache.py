@@ -35,9 +35,8 @@ from benchmarks.common.memory import total_pss_bytes
 from benchmarks.common.stats import Estimate, estimate
 from flatout.feed.cache import probe
 from flatout.feed.cache.dataset import cached, foresee, is_cached
-from flatout.feed.cache.segment import TABLE_AT, Word
+from flatout.feed.cache.segment import TABLE_AT, Field, Word
 from flatout.feed.cache.shared import release_all
-from flatout.feed.cache.table import Field
 
 PEERS = ROOT / ".venv-cache-peers"
 SHAPE = (3, 224, 224)

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
-from flatout.feed.host_memory import memory
+from flatout.feed.machine import memory
 
 _LOOK_S = 0.2
 _STEPS_LOOK_S = 2.0

@@ -23,7 +23,7 @@ from flatout.diagnose.source_join import examine_run_and_source
 from flatout.experiment.process import Prestarted, PrestartedPool, Process
 from flatout.experiment.request import REMEDIES, Request
 from flatout.experiment.trial_reader import OUTPUT, WRITTEN, read_trial, read_turns
-from flatout.feed.host_memory import free_bytes
+from flatout.feed.machine import free_bytes
 from flatout.launch.live import Follower
 from flatout.launch.observer import Observer
 from flatout.launch.process import child_environment, command_line, reap_shared_memory

@@ -14,11 +14,11 @@ from torch.utils.data.dataloader import _DatasetKind
 
 from ..records.message import Message, message
 from .crew import Crew
-from .host_memory import Relief, Shortage
 from .iterator import FeedIterator
+from .machine import Relief, Shortage
 from .memory import Memory
 from .messages import Answer
-from .tuning import Costs, Tuner
+from .tuning import Costs, Limits, Tuner
 from .worker import Orders
 
 _START_METHODS = ("fork", "spawn", "forkserver")
@@ -67,7 +67,7 @@ class Feed:
         """
         loader.num_workers = workers
         loader.prefetch_factor = loader.prefetch_factor or 2
-        self.tuner = Tuner(workers, workers * loader.prefetch_factor, most=most, is_found=is_found)
+        self.tuner = Tuner(workers, workers * loader.prefetch_factor, Limits(workers=most), is_found)
 
     def make_crew(self, loader: Any) -> Crew:
         self.costs.may_split = self.costs.may_split and not getattr(loader.dataset, "__getitems__", None)

@@ -45,8 +45,8 @@ class _Packer(ForkingPickler):
             value = value.clone(memory_format=torch.preserve_format)
             storage = value.untyped_storage()
         offset = self._place(storage)
-        shape = (tuple(value.size()), tuple(value.stride()), value.storage_offset())
-        return _tensor, (offset, storage.nbytes(), value.dtype, *shape)
+        view = (value.storage_offset(), tuple(value.size()), tuple(value.stride()))
+        return _tensor, (offset, storage.nbytes(), value.dtype, view)
 
     def _place(self, storage: torch.UntypedStorage) -> int:
         address = storage.data_ptr()
@@ -82,16 +82,15 @@ def _is_plain(tensor: torch.Tensor) -> bool:
     )
 
 
-def _tensor(
-    offset: int, size: int, dtype: torch.dtype, shape: tuple[int, ...], stride: tuple[int, ...], start: int
-) -> torch.Tensor:
+def _tensor(offset: int, size: int, dtype: torch.dtype, view: tuple[int, Any, Any]) -> torch.Tensor:
+    """`view`: where in the storage it begins, its shape and its strides."""
     if size == 0:
-        return torch.empty_strided(shape, stride, dtype=dtype)
+        return torch.empty_strided(*view[1:], dtype=dtype)
     storage = _loading.storages.get(offset)
     if storage is None:
         storage = torch.frombuffer(_loading.buffer, dtype=torch.uint8, count=size, offset=offset).untyped_storage()
         _loading.storages[offset] = storage
-    return torch.empty(0, dtype=dtype).set_(storage, start, shape, stride)
+    return torch.empty(0, dtype=dtype).set_(storage, *view)
 
 
 def pack(value: Any, area: Area, segment: Segment | None = None) -> Place:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
-from .host_memory import free_bytes
+from .machine import cpus_of_rank, free_bytes
 from .memory import MOST_PARTS
 from .messages import Tally
-from .processors import cpus_of_rank
 
 MOST_WORKERS = 32
 _FIRST_STEPS = 4
@@ -34,42 +34,28 @@ _LEAST_AHEAD = 3
 _MOST_AHEAD = 512
 
 
-class LoadingCosts(Protocol):
-    """What loading has cost so far."""
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """None: as much as this process may use. More than `workers` would be of no use, whatever the machine has."""
 
-    @property
-    def sample_ns(self) -> float: ...
-    @property
-    def cpu_share(self) -> float: ...
-    @property
-    def slowest_ns(self) -> float: ...
-    @property
-    def batch_bytes(self) -> float: ...
+    cpus: float | None = None
+    memory_bytes: int | None = None
+    workers: int | None = None
 
 
 class Tuner:
     """Told of every step, it changes `workers` and `ahead` until the pace is not to be improved."""
 
-    def __init__(
-        self,
-        workers: int,
-        ahead: int,
-        cpus: float | None = None,
-        memory_bytes: int | None = None,
-        most: int | None = None,
-        is_found: bool = False,
-    ) -> None:
-        """`most`: more workers would be of no use, whatever the machine has.
-
-        `is_found`: so many were enough for such a run before: they need no guess, only to be seen to be so.
-        """
+    def __init__(self, workers: int, ahead: int, limits: Limits | None = None, is_found: bool = False) -> None:
+        """`is_found`: so many were enough for such a run before: they need no guess, only to be seen to be so."""
+        limits = limits or Limits()
         self.workers = max(1, workers)
         self.ahead = max(_LEAST_AHEAD, ahead)
         self.steps = 0
         self.settled_at: int | None = None
-        self._cpus = cpus if cpus is not None else cpus_of_rank()
-        self._memory_bytes = memory_bytes
-        self._most_of_use = max(1, min(MOST_WORKERS, most if most is not None else MOST_WORKERS))
+        self._cpus = limits.cpus if limits.cpus is not None else cpus_of_rank()
+        self._memory_bytes = limits.memory_bytes
+        self._most_of_use = max(1, min(MOST_WORKERS, limits.workers if limits.workers is not None else MOST_WORKERS))
         self._last_s: float | None = None
         self._best: tuple[float, int] | None = None  # pace, workers
         self._tried: set[int] = set()
@@ -98,7 +84,7 @@ class Tuner:
         self._wall_s = self._wait_s = 0.0
         self._made_then: int | None = None
 
-    def step(self, asked_s: float, arrived_s: float, made: int, costs: LoadingCosts, batch: int) -> bool:
+    def step(self, asked_s: float, arrived_s: float, made: int, costs: Costs, batch: int) -> bool:
         """A batch was asked for and has arrived; `made` have been made in all, taken or not.
 
         True: workers or batches ahead are others from now on.
@@ -132,7 +118,7 @@ class Tuner:
             return False
         return self._judge(costs, batch)
 
-    def _guess(self, costs: LoadingCosts, batch: int) -> bool:
+    def _guess(self, costs: Costs, batch: int) -> bool:
         """As many workers as make a batch in the time the script takes for one."""
         if not costs.sample_ns:
             return False
@@ -141,11 +127,11 @@ class Tuner:
         wanted = math.ceil(_SPARE * batch * costs.sample_ns / 1e9 / busy_s)
         return self._try(max(1, min(wanted, self._most(costs))), costs, batch)
 
-    def _most(self, costs: LoadingCosts) -> int:
+    def _most(self, costs: Costs) -> int:
         """More workers than that would only share the same CPUs."""
         return max(1, min(self._most_of_use, round(self._cpus / max(costs.cpu_share, 0.01))))
 
-    def _try(self, workers: int, costs: LoadingCosts, batch: int) -> bool:
+    def _try(self, workers: int, costs: Costs, batch: int) -> bool:
         ahead = self._ahead_for(workers, costs, batch)
         changes = (workers, ahead) != (self.workers, self.ahead)
         self._tried.add(workers)
@@ -154,7 +140,7 @@ class Tuner:
         self.workers, self.ahead = workers, ahead
         return changes
 
-    def _ahead_for(self, workers: int, costs: LoadingCosts, batch: int) -> int:
+    def _ahead_for(self, workers: int, costs: Costs, batch: int) -> int:
         """Batches for every worker, and enough to go on with while one is held up by a slow sample."""
         ahead = max(2.0 * workers, _LEAST_AHEAD)
         if costs.sample_ns:
@@ -165,7 +151,7 @@ class Tuner:
                 ahead = min(ahead, _MEMORY_SHARE * free / costs.batch_bytes)
         return max(_LEAST_AHEAD, min(math.ceil(ahead), _MOST_AHEAD))
 
-    def _judge(self, costs: LoadingCosts, batch: int) -> bool:
+    def _judge(self, costs: Costs, batch: int) -> bool:
         pace = self._made / self._wall_s if self._wall_s else math.inf
         better = self._best is None or pace > _BETTER * self._best[0]
         if better:
@@ -183,7 +169,7 @@ class Tuner:
             return self._settle(costs, batch)
         return self._try(following, costs, batch)
 
-    def _keeps_up(self, costs: LoadingCosts, batch: int) -> bool:
+    def _keeps_up(self, costs: Costs, batch: int) -> bool:
         """Nobody waits as long as batches lie ready: it counts whether they become fewer.
 
         They do so at the end of an epoch as well, where none are left to be made; then workers are not too slow.
@@ -192,7 +178,7 @@ class Tuner:
         busy_s = (self._wall_s - self._wait_s) / self._steps
         return self._made >= _KEEPS_UP * self._steps or loading_s <= busy_s
 
-    def _next(self, workers: int, costs: LoadingCosts) -> int | None:
+    def _next(self, workers: int, costs: Costs) -> int | None:
         """The number to try after `workers`, None when none is left."""
         # So many times as many would do, if they got in nobody's way.
         short = self._wall_s / max(self._wall_s - self._wait_s, 1e-9)
@@ -214,7 +200,7 @@ class Tuner:
             return down
         return None
 
-    def _settle(self, costs: LoadingCosts, batch: int) -> bool:
+    def _settle(self, costs: Costs, batch: int) -> bool:
         assert self._best is not None
         self.settled_at = self.steps
         return self._try(self._best[1], costs, batch)

@@ -20,9 +20,9 @@ from torch.utils.data._utils import fetch
 from torch.utils.data._utils import worker as torch_worker
 
 from . import packing
+from .machine import CpuClock
 from .memory import NO_SEGMENT, Area, Memory, Place, Segment
 from .messages import BATCH, LOOK, SLOW, UNSENDABLE, Answer, Tally, Task, read_task, write_answer
-from .processors import CpuClock
 from .seeding import limit_threads, random_states, seed_collation, seed_sample, seed_worker
 
 LOOK_FOR_PARENT_S = 2

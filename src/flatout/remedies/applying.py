@@ -13,9 +13,10 @@ import sys
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from ..feed.reasons import error_text, say
 from ..records.message import Message, to_plain
 from .catalogue import Remedy, known
-from .site import Patching, Refused, Site, error_text, say
+from .site import Patching, Refused, Site
 
 
 class Sites:

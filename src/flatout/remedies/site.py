@@ -10,42 +10,19 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any, Literal, Protocol
 
-from ..records.message import Message, message, to_plain, verbatim
+from ..feed.reasons import Reasoned, error_text
+from ..records.message import Message, message, to_plain
 
 State = Literal["applied", "refused", "failed", "reverted"]
-
-
-class Reasoned(Exception):
-    """Something cannot be done; `why` is the reason."""
-
-    def __init__(self, why: Message) -> None:
-        super().__init__(why)
-        self.why = why
-
-    def __str__(self) -> str:
-        return say(self.why)
 
 
 class Refused(Reasoned):
     """The remedy cannot be applied correctly here."""
 
 
-def say(fact: Message | str) -> str:
-    """In English, for stderr. Only then are the words loaded."""
-    from ..words.render import english
-
-    return english(fact)
-
-
 def join_reasons(reasons: Sequence[Message]) -> Message:
     """At least one, with semicolons between them."""
     return reduce(lambda first, second: message("remedy.joined", first=first, second=second), reasons)
-
-
-def error_text(error: BaseException) -> Message:
-    """The error of somebody else's code, its first line."""
-    lines = str(error).strip().splitlines()
-    return verbatim(f"{type(error).__name__}: {lines[0][:200] if lines else ''}")
 
 
 class Patching(Protocol):

@@ -39,6 +39,10 @@ def hook_steps(site: Site, before: Hook, after: Hook | None = None) -> None:
         _undo_later(site, module.register_optimizer_step_post_hook(guarded(after)))
 
 
+def parameters_of(optimizer: Any) -> list[Any]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
 def _undo_later(site: Site, handle: Any) -> None:
     """Torch goes over its hooks while they run, so none may go just then: one that has to wait does nothing."""
 

@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 _YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?", re.I)
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
-class Value(Protocol):
+class Value(ABC):
     """Reads what the user wrote: a string of the command line, or what TOML made of it."""
 
     @property
+    @abstractmethod
     def words(self) -> str:
         """What may be written, for a message and the docs."""
 
+    @abstractmethod
     def read(self, written: object) -> Any:
         """The value; raises ValueError with a reason."""
 
+    def _refusal(self, written: object) -> ValueError:
+        return ValueError(f"must be {self.words}, got {written!r}")
+
+
+def _lower(written: object) -> str:
+    return str(written).strip().lower()
+
 
 @dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(Value):
     """On or off; off is the same as not naming the remedy. `also` is one more word, for another way of being on."""
 
     also: str | None = None
@@ -33,18 +43,16 @@ class Flag:
         return "true or false" if self.also is None else f'true, false or "{self.also}"'
 
     def read(self, written: object) -> bool | str:
-        if isinstance(written, bool):
-            return written
-        text = str(written).strip().lower()
+        text = _lower(written)
         if self.also is not None and text == self.also:
             return text
         if text in _YES + _NO:
             return text in _YES
-        raise ValueError(f"must be {self.words}, got {written!r}")
+        raise self._refusal(written)
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class Count(Value):
     """A whole number within limits, or "auto" where the remedy can find it itself."""
 
     least: int
@@ -56,21 +64,16 @@ class Count:
         return f"a whole number from {self.least} to {self.most}" + (' or "auto"' if self.auto else "")
 
     def read(self, written: object) -> int | str:
-        if self.auto and (written is True or str(written).strip().lower() == "auto"):
+        if self.auto and (written is True or _lower(written) == "auto"):
             return "auto"
-        try:
-            if isinstance(written, bool | float):
-                raise ValueError
-            number = int(str(written))
-        except ValueError:
-            raise ValueError(f"must be {self.words}, got {written!r}") from None
-        if not self.least <= number <= self.most:
-            raise ValueError(f"must be {self.words}, got {written!r}")
-        return number
+        is_whole = not isinstance(written, bool | float) and re.fullmatch(r"\s*[+-]?\d+\s*", str(written))
+        if not is_whole or not self.least <= int(str(written)) <= self.most:
+            raise self._refusal(written)
+        return int(str(written))
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Value):
     """One of a few words; `true` stands for the first."""
 
     names: tuple[str, ...]
@@ -80,15 +83,15 @@ class Choice:
         return " or ".join(f'"{name}"' for name in self.names)
 
     def read(self, written: object) -> str | bool:
-        if isinstance(written, bool) or str(written).strip().lower() in ("true", "false"):
-            return self.names[0] if str(written).strip().lower() == "true" else False
+        if _lower(written) in ("true", "false"):
+            return self.names[0] if _lower(written) == "true" else False
         if str(written) in self.names:
             return str(written)
-        raise ValueError(f"must be {self.words}, got {written!r}")
+        raise self._refusal(written)
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class Size(Value):
     """Bytes: 20GB, 512MiB, a plain number; "auto" lets the remedy decide."""
 
     @property
@@ -96,16 +99,16 @@ class Size:
         return 'a size such as "20GB", or "auto"'
 
     def read(self, written: object) -> int | str:
-        if written is True or str(written).strip().lower() in ("auto", "true"):
+        if _lower(written) in ("auto", "true"):
             return "auto"
         found = _SIZE.fullmatch(str(written).strip())
         if found is None or isinstance(written, bool):
-            raise ValueError(f"must be {self.words}, got {written!r}")
+            raise self._refusal(written)
         return int(float(found.group(1)) * _UNITS[found.group(2).lower()])
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class Text(Value):
     """Free text of one form, checked by a pattern."""
 
     pattern: str
@@ -118,11 +121,11 @@ class Text:
     def read(self, written: object) -> str:
         if isinstance(written, str) and re.fullmatch(self.pattern, written):
             return written
-        raise ValueError(f"must be {self.words}, got {written!r}")
+        raise self._refusal(written)
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class Options(Value):
     """Several named values, as a TOML table or `name=value,name=value`.
 
     `true` stands for all their defaults, a bare value for the first of them.
@@ -139,8 +142,8 @@ class Options:
         )
 
     def read(self, written: object) -> dict[str, Any] | bool:
-        if isinstance(written, bool) or str(written).strip().lower() in ("true", "false"):
-            return dict(self.defaults) if str(written).strip().lower() == "true" else False
+        if _lower(written) in ("true", "false"):
+            return dict(self.defaults) if _lower(written) == "true" else False
         read = dict(self.defaults)
         for name, item in self._pairs(written):
             if name not in self.fields:
@@ -158,5 +161,5 @@ class Options:
             return [(next(iter(self.fields)), written)]
         pairs = [part.partition("=") for part in str(written).split(",")]
         if not all(equals for _, equals, _ in pairs):
-            raise ValueError(f"must be {self.words}, got {written!r}")
+            raise self._refusal(written)
         return [(name.strip(), item.strip()) for name, _, item in pairs]

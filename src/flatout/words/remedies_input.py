@@ -31,6 +31,96 @@ TABLE: dict[str, Words] = {
         "no samples were seen to be made the same way again and again", "没有看到反复以同样方式制作的样本"
     ),
     "cache.set": Words("samples are kept", "样本已缓存"),
+    "cache.not_cached": Words("{dataset} is not cached: {why}", "{dataset} 未被缓存：{why}"),
+    "cache.ended": Words("the cache is no longer used: {why}", "不再使用缓存：{why}"),
+    "cache.dataset_changed": Words("the dataset was changed while it was in use", "数据集在使用过程中被修改"),
+    "cache.process_without": Words("process {pid} reads without the cache: {why}", "进程 {pid} 不经缓存读取：{why}"),
+    "cache.less_room": Words(
+        "the cache gets {got_gb:.2f} GB instead of {wanted_gb:.2f}: {folder} has no more free",
+        "缓存得到 {got_gb:.2f} GB，而不是 {wanted_gb:.2f} GB：{folder} 没有更多空间",
+    ),
+    "cache.no_memory": Words(
+        "{folder} has {free_mb:.1f} MB for it and {memory_mb:.0f} MB of memory are free; a folder on a local disk can "
+        "be given instead (spill)",
+        "{folder} 只有 {free_mb:.1f} MB 可用，空闲内存 {memory_mb:.0f} MB；可以改用本地磁盘上的文件夹（spill）",
+    ),
+    "cache.no_index": Words(
+        "its samples have no index (it is no map-style dataset)", "样本没有索引（不是 map 式数据集）"
+    ),
+    "cache.no_length": Words("it has no length", "它没有长度"),
+    "cache.empty": Words("it is empty", "它是空的"),
+    "cache.look_late": Words(
+        "its samples could not be looked at within {limit_s:g} s", "无法在 {limit_s:g} 秒内查看它的样本"
+    ),
+    "cache.look_died": Words("the process that looked at its samples died", "查看样本的进程已终止"),
+    "cache.look_failed": Words("looking at its samples failed ({error})", "查看样本失败（{error}）"),
+    "cache.nothing_to_gain": Words(
+        "loading a sample takes {load_us:.0f} µs, getting it from the cache {get_us:.0f} µs: nothing to gain",
+        "加载一个样本需 {load_us:.0f} µs，从缓存取需 {get_us:.0f} µs：没有收益",
+    ),
+    "cache.and": Words("{first}, and {second}", "{first}，而且{second}"),
+    "cache.draws": Words(
+        "reading sample {index} draws from {whose} random generator", "读取样本 {index} 时会从{whose}随机数生成器抽取"
+    ),
+    "cache.of_its_own": Words("its own", "它自己的"),
+    "cache.sample_not_flat": Words("sample {index} cannot be kept: {why}", "样本 {index} 无法保留：{why}"),
+    "cache.sample_differs": Words("sample {index} differs between two readings", "样本 {index} 两次读取的结果不同"),
+    "cache.no_random_transform": Words(
+        "none of the listed transforms is random: something else in the dataset is",
+        "列出的变换都不随机：随机的是数据集中的其他部分",
+    ),
+    "cache.random_besides": Words("also without its random transforms, {why}", "即使去掉随机变换，{why}"),
+    "cache.no_transforms": Words(
+        "{kind} has no list of transforms (transform.transforms) to cut",
+        "{kind} 没有可切分的变换列表（transform.transforms）",
+    ),
+    "cache.transform_calls": Words(
+        "{kind} calls its transform {calls} times and changes what it returns",
+        "{kind} 调用变换 {calls} 次，并修改了它返回的内容",
+    ),
+    "cache.parts_differ": Words(
+        "sample {index} in two parts is not the sample as a whole", "分两部分得到的样本 {index} 与整个样本不同"
+    ),
+    "cache.too_many_arrays": Words("{kind} holds too many arrays", "{kind} 中的数组太多"),
+    "cache.tensor_layout": Words(
+        "a tensor with layout {layout} on {device} cannot be kept as flat bytes",
+        "{device} 上布局为 {layout} 的张量无法按字节保留",
+    ),
+    "cache.tensor_grad": Words(
+        "a tensor that requires grad belongs to a graph and cannot be kept", "需要梯度的张量属于计算图，无法保留"
+    ),
+    "cache.tensor_attributes": Words(
+        "a tensor with attributes of its own cannot be kept as flat bytes", "带有自身属性的张量无法按字节保留"
+    ),
+    "cache.not_pickled": Words("{kind} cannot be pickled ({error})", "{kind} 无法 pickle（{error}）"),
+    "cache.order_unknown": Words(
+        "the order of {sampler} cannot be known in advance: the cache's policy is lru",
+        "{sampler} 的顺序无法预知：缓存策略为 lru",
+    ),
+    "cache.epoch_unknown": Words(
+        "the cache does not know the order of this epoch ({error})", "缓存不知道本轮的顺序（{error}）"
+    ),
+    "cache.other_version": Words("{path} is not a cache of this version", "{path} 不是这个版本的缓存"),
+    "cache.no_locks": Words(
+        "this system has no locks that end with their holder (F_OFD_SETLK)",
+        "系统没有随持有者结束而释放的锁（F_OFD_SETLK）",
+    ),
+    "cache.other_samples": Words(
+        "{path} holds {there} samples, not {wanted}", "{path} 有 {there} 个样本，而不是 {wanted} 个"
+    ),
+    "cache.too_many_processes": Words(
+        "{path} is held by {most} processes or more", "{path} 被 {most} 个或更多进程占用"
+    ),
+    "cache.cannot_open": Words("{path} cannot be opened ({error})", "无法打开 {path}（{error}）"),
+    "cache.cannot_make": Words("{path} cannot be made ({error})", "无法创建 {path}（{error}）"),
+    "cache.small_budget": Words(
+        "a budget of {budget} bytes does not even hold the table of {samples} samples",
+        "{budget} 字节的预算连 {samples} 个样本的表都放不下",
+    ),
+    "cache.folder_full": Words("{folder} has no room for it ({error})", "{folder} 放不下它（{error}）"),
+    "cache.not_ours": Words(
+        "{path} belongs to user {user} with mode {mode}: not used", "{path} 属于用户 {user}，权限为 {mode}：不使用"
+    ),
     "loader.renewed_for_iterator": Words(
         "started anew where the script still holds an iterator of the loader",
         "脚本仍持有该加载器的迭代器，因此另起新的 worker",

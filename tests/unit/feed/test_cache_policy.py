@@ -18,6 +18,7 @@ from flatout.feed.cache.policy import _belady, choose, foreseen_hits, keep_hit_r
 from flatout.feed.cache.segment import TABLE_AT
 from flatout.feed.cache.shared import release_all
 from flatout.feed.cache.wrap import unwrap, wrap
+from flatout.feed.reasons import say
 
 SAMPLES = 400
 SAMPLE_BYTES = 2048
@@ -66,9 +67,7 @@ def distributed(ranks: int) -> data.DistributedSampler[Any]:
     ],
 )
 def test_the_sampler_decides_on_the_policy(sampler: Any, local_ranks: str, expected: str) -> None:
-    choice = choose(sampler, {"LOCAL_WORLD_SIZE": local_ranks})
-
-    assert choice.policy == expected and choice.because
+    assert choose(sampler, {"LOCAL_WORLD_SIZE": local_ranks}) == expected
 
 
 def hit_rate(wrapped: Any, order: list[int]) -> float:
@@ -129,7 +128,7 @@ def test_long_orders_are_foreseen_by_a_choice_of_samples() -> None:
 def test_a_plan_that_cannot_be_written_is_no_reason_to_fail(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notes: list[str] = []
     loader = data.DataLoader(Constant(), sampler=data.WeightedRandomSampler([1.0] * SAMPLES, 50), batch_size=10)
-    wrap(loader, {"budget": "4MB"}, notes.append)
+    wrap(loader, {"budget": "4MB"}, lambda fact: notes.append(say(fact)))
     monkeypatch.setattr("flatout.feed.cache.plan._write_all", lambda fd, data: (_ for _ in ()).throw(OSError("full")))
 
     assert sum(len(labels) for _, labels in loader) == 50

@@ -16,8 +16,8 @@ import torch
 from flatout.feed.cache.format import labelled
 from flatout.feed.cache.policy import Keep, Lru, Policy
 from flatout.feed.cache.randomness import alike
-from flatout.feed.cache.segment import TABLE_AT, Counter, Segment, Word, open_segment
-from flatout.feed.cache.table import MISS, Field, Table
+from flatout.feed.cache.segment import TABLE_AT, Counter, Field, Segment, Word, open_segment
+from flatout.feed.cache.table import MISS, Table
 
 SAMPLES = 40
 SAMPLE_BYTES = 1000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flatout.feed.host_memory import free_bytes, memory
+from flatout.feed.machine import free_bytes, memory
 from tests.unit.feed.trees import tree
 
 GB = 10**9

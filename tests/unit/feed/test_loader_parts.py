@@ -19,11 +19,11 @@ from flatout.feed import DataLoader, autotune, packing
 from flatout.feed.iterator import FeedIterator, PinningInbox
 from flatout.feed.leaves import pin_batch
 from flatout.feed.loader import remake_loader
+from flatout.feed.machine import cpus_of_rank
 from flatout.feed.memory import Area, Memory
 from flatout.feed.messages import Tally
-from flatout.feed.processors import cpus_of_rank
 from flatout.feed.schedule import _cuts
-from flatout.feed.tuning import Costs, Tuner
+from flatout.feed.tuning import Costs, Limits, Tuner
 
 MS = 1_000_000
 
@@ -178,7 +178,7 @@ class Machine:
     ],
 )
 def test_tuning_finds_enough_workers_soon(machine: Machine, least: int, most: int) -> None:
-    tuner = Tuner(1, 2, cpus=machine.cpus, memory_bytes=1 << 34)
+    tuner = Tuner(1, 2, Limits(machine.cpus, 1 << 34))
 
     machine.run(tuner, 199)
 
@@ -188,7 +188,7 @@ def test_tuning_finds_enough_workers_soon(machine: Machine, least: int, most: in
 
 def test_first_steps_that_are_slow_do_not_make_the_guess_small() -> None:
     machine = Machine(sample_s=0.005, cpu_share=1.0, cpus=16, step_s=0.01)
-    tuner = Tuner(1, 2, cpus=16, memory_bytes=1 << 34)
+    tuner = Tuner(1, 2, Limits(16, 1 << 34))
 
     tuner.step(0.0, 0.08, 1, machine, 16)
     tuner.step(3.0, 3.0, 2, machine, 16)  # kernels were loaded
@@ -200,7 +200,7 @@ def test_first_steps_that_are_slow_do_not_make_the_guess_small() -> None:
 
 def test_a_number_that_was_enough_before_is_only_seen_to_be_so() -> None:
     machine = Machine(sample_s=0.005, cpu_share=1.0, cpus=8, step_s=0.02)
-    tuner = Tuner(5, 10, cpus=8, memory_bytes=1 << 34, is_found=True)
+    tuner = Tuner(5, 10, Limits(8, 1 << 34), is_found=True)
 
     machine.run(tuner, 30)
 
@@ -209,7 +209,7 @@ def test_a_number_that_was_enough_before_is_only_seen_to_be_so() -> None:
 
 def test_a_number_that_was_enough_before_and_is_not_now_grows() -> None:
     machine = Machine(sample_s=0.005, cpu_share=1.0, cpus=8, step_s=0.012)
-    tuner = Tuner(3, 6, cpus=8, memory_bytes=1 << 34, is_found=True)
+    tuner = Tuner(3, 6, Limits(8, 1 << 34), is_found=True)
 
     machine.run(tuner, 199)
 
@@ -221,7 +221,7 @@ def test_batches_that_lie_ready_hide_that_workers_are_too_few_and_the_end_of_an_
     sample_s: float, grows: bool
 ) -> None:
     machine = Machine(sample_s=sample_s, cpu_share=1.0, cpus=16, step_s=0.3)
-    tuner = Tuner(5, 10, cpus=16, memory_bytes=1 << 34, is_found=True)
+    tuner = Tuner(5, 10, Limits(16, 1 << 34), is_found=True)
 
     # Nobody waits: 40 batches were made before, and three in four steps one more is.
     for step in range(30):
@@ -232,7 +232,7 @@ def test_batches_that_lie_ready_hide_that_workers_are_too_few_and_the_end_of_an_
 
 def test_slow_steps_are_judged_by_fewer() -> None:
     slow, quick = (Machine(sample_s=0.1, cpu_share=1.0, cpus=8, step_s=one) for one in (0.8, 0.08))
-    tuners = [Tuner(1, 2, cpus=8, memory_bytes=1 << 34) for _ in range(2)]
+    tuners = [Tuner(1, 2, Limits(8, 1 << 34)) for _ in range(2)]
 
     for machine, tuner in zip((slow, quick), tuners, strict=True):
         machine.run(tuner, 199, batch=4)
@@ -243,7 +243,7 @@ def test_slow_steps_are_judged_by_fewer() -> None:
 
 def test_what_happens_between_epochs_is_not_the_loops_pace() -> None:
     machine = Machine(sample_s=0.005, cpu_share=1.0, cpus=8, step_s=0.02)
-    tuners = [Tuner(1, 2, cpus=8, memory_bytes=1 << 34) for _ in range(2)]
+    tuners = [Tuner(1, 2, Limits(8, 1 << 34)) for _ in range(2)]
     for tuner, pause_s in zip(tuners, (0.0, 5.0), strict=True):
         now = 0.0
         for step in range(150):
@@ -258,7 +258,7 @@ def test_what_happens_between_epochs_is_not_the_loops_pace() -> None:
 
 def test_no_more_workers_than_are_of_use() -> None:
     machine = Machine(sample_s=0.05, cpu_share=0.01, cpus=16, step_s=0.0001)
-    tuner = Tuner(1, 2, cpus=16, memory_bytes=1 << 34, most=5)
+    tuner = Tuner(1, 2, Limits(16, 1 << 34, 5))
 
     machine.run(tuner, 199)
 
@@ -267,7 +267,7 @@ def test_no_more_workers_than_are_of_use() -> None:
 
 def test_batches_ahead_stay_within_memory() -> None:
     machine = Machine(sample_s=0.01, cpu_share=0.1, cpus=4, step_s=0.0001, slowest_ns=1e9, batch_bytes=1e9)
-    tuner = Tuner(1, 2, cpus=4, memory_bytes=40 * 10**9)
+    tuner = Tuner(1, 2, Limits(4, 40 * 10**9))
 
     machine.run(tuner, 199)
 

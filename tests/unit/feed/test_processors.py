@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from flatout.feed.processors import processors, workers_allowed
+from flatout.feed.machine import processors, workers_allowed
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 
 from flatout.feed import feeding
 from flatout.feed.feeding import Feed
-from flatout.feed.host_memory import Memory, Relief, Shortage
+from flatout.feed.machine import Memory, Relief, Shortage
 from flatout.words import english
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from flatout.remedies.sync.defer import DeferredCalls
+from flatout.remedies.sync.defer import DeferredCalls, LoggerCall
 
 
 class Result:
@@ -66,7 +66,7 @@ class Writer:
 
 
 def _give(calls: DeferredCalls, writer: Writer, name: str, value: Any, step: int) -> bool:
-    return calls.takes(writer, "add_scalar", Writer.log, (name, value, step), {}, step)
+    return calls.takes("add_scalar", LoggerCall(writer, Writer.log, (name, value, step), {}, step))
 
 
 def test_a_result_is_handed_on_after_the_next_step_when_it_is_there(calls: DeferredCalls) -> None:
@@ -128,9 +128,13 @@ def test_a_value_that_takes_too_long_is_waited_for(calls: DeferredCalls) -> None
 
 def test_the_time_of_day_is_that_of_the_call(calls: DeferredCalls) -> None:
     given: list[Any] = []
+    writer = Writer()
 
-    assert calls.takes(self := Writer(), "add_scalar", lambda *_, **more: given.append(more), ("a", Result(1)), {}, 1)
-    assert calls.takes(self, "set_postfix", lambda *_, **more: given.append(more), (), {"a": Result(1)}, 1)
+    def log(*_: Any, **more: Any) -> None:
+        given.append(more)
+
+    assert calls.takes("add_scalar", LoggerCall(writer, log, ("a", Result(1)), {}, 1))
+    assert calls.takes("set_postfix", LoggerCall(writer, log, (), {"a": Result(1)}, 1))
     calls.hand_on_all()
 
     assert given[0].keys() == {"walltime"} and given[1].keys() == {"a"}

@@ -69,7 +69,7 @@ def test_a_look_sees_what_a_sample_draws_whether_it_changes_and_what_it_takes() 
 
 
 def test_the_number_follows_the_pace_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flatout.feed.processors.processors", lambda: 8.0)
+    monkeypatch.setattr("flatout.feed.machine.processors", lambda: 8.0)
     with applied("loader.workers", "auto") as site:
         loader = DataLoader(Slow(160), 4)
         begun_with = []
@@ -103,7 +103,7 @@ def test_loaders_of_training_and_evaluation_from_one_line_are_told_apart() -> No
 
 
 def test_no_more_workers_than_an_epoch_has_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flatout.feed.processors.processors", lambda: 16.0)
+    monkeypatch.setattr("flatout.feed.machine.processors", lambda: 16.0)
     with applied("loader.workers", "auto"):
         loader = DataLoader(Slow(12, 0.02), 4)
         for _ in range(8):

@@ -15,6 +15,8 @@ from typing import Any
 
 import torch.utils.data as data
 
+from ...records.message import message
+from ..reasons import Reasoned
 from ..seeding import moved_generator, random_states, set_random_states
 from .randomness import Determinism, alike, is_deterministic, seeded
 
@@ -24,8 +26,8 @@ _HOLDERS = ("", "transforms")
 Path = tuple[Any, ...]
 
 
-class NoCut(Exception):
-    """There is no place to cut; the message says why."""
+class NoCut(Reasoned):
+    """There is no place to cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +40,6 @@ class Cut:
     holder: str
     kept: int
     path: Path
-    dropped: str
-
-    def __str__(self) -> str:
-        return f"before {self.dropped}, transform {self.kept + 1} of the list"
 
 
 class Reader:
@@ -113,13 +111,12 @@ def _cut_at(dataset: Any, holder: str, indices: Sequence[int]) -> Cut:
     compose = owner.transform
     kept = min(_first_random(dataset, owner, compose, index) for index in indices)
     if kept >= len(compose.transforms):
-        raise NoCut("none of the listed transforms is random: something else in the dataset is")
-    dropped = type(compose.transforms[kept]).__name__
-    cut = Cut(holder, kept, _path(dataset, owner, compose, kept, indices[0]), dropped)
+        raise NoCut(message("cache.no_random_transform"))
+    cut = Cut(holder, kept, _path(dataset, owner, compose, kept, indices[0]))
     reader = Reader(dataset, cut)
     verdict = is_deterministic(_UpToCut(reader), indices)
-    if not verdict.deterministic:
-        raise NoCut(f"also without its random transforms, {verdict.because}")
+    if verdict.why_not is not None:
+        raise NoCut(message("cache.random_besides", why=verdict.why_not))
     for index in indices:
         _must_be_same(dataset, reader, index)
     return cut
@@ -134,7 +131,7 @@ def transform_owner(dataset: Any, holder: str = "") -> Any:
         owner = getattr(owner, holder, None)
     transforms = getattr(getattr(owner, "transform", None), "transforms", None)
     if not isinstance(transforms, (list, tuple)) or not transforms or "transform" not in vars(owner):
-        raise NoCut(f"{type(owner).__name__} has no list of transforms (transform.transforms) to cut")
+        raise NoCut(message("cache.no_transforms", kind=type(owner).__name__))
     return owner
 
 
@@ -172,7 +169,7 @@ def _first_random(dataset: Any, owner: Any, compose: Any, index: int) -> int:
             verdict: Determinism = is_deterministic(dataset, [index])
         finally:
             owner.transform = compose
-        if not verdict.deterministic:
+        if verdict.why_not is not None:
             return kept
     return len(compose.transforms)
 
@@ -187,7 +184,7 @@ def _path(dataset: Any, owner: Any, compose: Any, kept: int, index: int) -> Path
         owner.transform = compose
     places = places_of(recorder.returned, sample)
     if recorder.calls != 1 or len(places) != 1:
-        raise NoCut(f"{type(owner).__name__} calls its transform {recorder.calls} times and changes what it returns")
+        raise NoCut(message("cache.transform_calls", kind=type(owner).__name__, calls=recorder.calls))
     return places[0]
 
 
@@ -199,7 +196,7 @@ def _must_be_same(dataset: Any, reader: Reader, index: int) -> None:
         joined = reader.finish(sample) if was_cut else None
         moved = moved_generator(after)
     if not was_cut or moved is not None or not alike(whole, joined):
-        raise NoCut(f"sample {index} in two parts is not the sample as a whole")
+        raise NoCut(message("cache.parts_differ", index=index))
 
 
 def _replaced(sample: Any, path: Path, transform: Any) -> Any:

@@ -13,12 +13,14 @@ import tempfile
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any
 
 import torch.utils.data as data
 
+from ...records.message import Message, message
+from ..reasons import error_text, say
 from ..seeding import moved_generator, random_states
 from .cut import NoCut, Reader
 from .key import contents
@@ -29,12 +31,22 @@ from .shared import POLICIES, CacheStats, open_table, read_stats, release_unused
 from .table import MISS
 
 _STALE = object()
-_CHANGED = "the dataset was changed while it was in use"
+_CHANGED = message("cache.dataset_changed")
 
 
-def say(line: str) -> None:
+def write_note(fact: Message) -> None:
     """The default for notices: one line on stderr."""
-    sys.stderr.write(f"flatout: {line}\n")
+    sys.stderr.write(f"flatout: {say(fact)}\n")
+
+
+@dataclass(frozen=True, slots=True)
+class _InEnglish:
+    """Notices for somebody who reads text. Workers that are spawned get a copy."""
+
+    note: Callable[[str], None]
+
+    def __call__(self, fact: Message) -> None:
+        self.note(say(fact))
 
 
 def cached(
@@ -42,7 +54,7 @@ def cached(
     budget: str | int | None = None,
     policy: str | None = None,
     spill: str | bool | None = None,
-    note: Note = say,
+    note: Callable[[str], None] | None = None,
 ) -> Any:
     """`dataset` with a shared cache in front; `dataset` itself where it cannot be cached, and `note` is told why.
 
@@ -50,6 +62,17 @@ def cached(
     `policy` is "keep", "lru" or "clairvoyant". `spill` is a folder on a local disk, for where /dev/shm is too
     small; True takes the one for temporary files.
     """
+    return keep_samples(dataset, write_note if note is None else _InEnglish(note), budget, policy, spill)
+
+
+def keep_samples(
+    dataset: Any,
+    note: Note,
+    budget: str | int | None = None,
+    policy: str | None = None,
+    spill: str | bool | None = None,
+) -> Any:
+    """The same as `cached`; `note` is told messages."""
     if policy is not None and policy not in POLICIES:
         raise ValueError(f"policy must be one of {', '.join(POLICIES)}, got {policy!r}")
     budget_bytes = None if budget is None else parse_bytes(budget)
@@ -65,10 +88,9 @@ def cached(
                 raise
             place = find_place(dataset, budget_bytes, policy or "keep", folder, note)
         return CachedDataset(dataset, place, note)
-    except Unavailable as reason:
-        note(f"{type(dataset).__name__} is not cached: {reason}")
     except Exception as error:
-        note(f"{type(dataset).__name__} is not cached ({type(error).__name__}: {error})")
+        why = error.why if isinstance(error, Unavailable) else error_text(error)
+        note(message("cache.not_cached", dataset=type(dataset).__name__, why=why))
     return dataset
 
 
@@ -78,7 +100,7 @@ class CachedDataset(data.Dataset[Any]):
     # Read at every hit: a slot is found sooner than a key of __dict__.
     __slots__ = ("_flatout_hot",)
 
-    def __init__(self, dataset: Any, place: Place, note: Note = say) -> None:
+    def __init__(self, dataset: Any, place: Place, note: Note) -> None:
         own = self.__dict__
         own["_flatout_dataset"] = dataset
         own["_flatout_place"] = place
@@ -113,7 +135,7 @@ class CachedDataset(data.Dataset[Any]):
                 is_same = is_same and state.contents_hold()
             sample = get(index) if is_same else _STALE
         except Exception as error:
-            return self._flatout_stop(_CHANGED if not state.holds() else f"{type(error).__name__}: {error}")[index]
+            return self._flatout_stop(_CHANGED if not state.holds() else error_text(error))[index]
         if sample is _STALE:
             return self._flatout_stop(_CHANGED)[index]
         if sample is not MISS:
@@ -149,7 +171,7 @@ class CachedDataset(data.Dataset[Any]):
         try:
             found = [table.get(index) for index in indices]
         except Exception as error:
-            self._flatout_stop(f"{type(error).__name__}: {error}")
+            self._flatout_stop(error_text(error))
             return list(many(indices))
         missing = [at for at, sample in enumerate(found) if sample is MISS]
         if missing:
@@ -171,9 +193,9 @@ class CachedDataset(data.Dataset[Any]):
         try:
             table.put(index, sample if is_ready else MISS, load_ns)
         except Exception as error:
-            self._flatout_stop(f"{type(error).__name__}: {error}")
+            self._flatout_stop(error_text(error))
 
-    def _flatout_stop(self, reason: str) -> Any:
+    def _flatout_stop(self, why: Message) -> Any:
         """From now on this process reads without the cache; returns the dataset. Told once for all processes."""
         table, self.__dict__["_flatout_table"] = self.__dict__["_flatout_table"], None
         object.__setattr__(self, "_flatout_hot", (0, None, None, self.__dict__["_flatout_dataset"], None))
@@ -181,7 +203,7 @@ class CachedDataset(data.Dataset[Any]):
             words = table.segment.words
             if not words[Word.TOLD]:
                 words[Word.TOLD] = 1
-                self.__dict__["_flatout_note"](f"the cache is no longer used: {reason}")
+                self.__dict__["_flatout_note"](message("cache.ended", why=why))
         except ValueError:
             pass  # let go of at the end of the process
         return self.__dict__["_flatout_dataset"]
@@ -220,8 +242,9 @@ def _restored(dataset: Any, place: Place | None, note: Note) -> Any:
         return dataset
     try:
         return CachedDataset(dataset, place, note)
-    except (Unavailable, NoCut, OSError) as reason:
-        note(f"process {os.getpid()} reads without the cache: {reason}")
+    except (Unavailable, NoCut, OSError) as error:
+        why = error_text(error) if isinstance(error, OSError) else error.why
+        note(message("cache.process_without", pid=os.getpid(), why=why))
         return dataset
 
 

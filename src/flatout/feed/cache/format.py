@@ -22,6 +22,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from ...records.message import message
+from ..reasons import Reasoned, error_text
+
 ALIGN_BYTES = 64
 # The first bytes of a payload tell how long the layout is.
 LENGTH_BYTES = 2
@@ -36,7 +39,7 @@ LABEL_CODES = frozenset({"=", "=q"})
 _LONGEST_LAYOUT = (1 << 8 * LENGTH_BYTES) - 1
 
 
-class NotFlat(Exception):
+class NotFlat(Reasoned):
     """This sample cannot be kept as bytes and given back the same."""
 
 
@@ -74,7 +77,7 @@ def encode(sample: Any) -> Payload:
         found = _Found()
         layout, values = _described(_pickled(sample, found), found)
         if len(layout) > _LONGEST_LAYOUT:
-            raise NotFlat(f"{type(sample).__name__} holds too many arrays") from None
+            raise NotFlat(message("cache.too_many_arrays", kind=type(sample).__name__)) from None
     head = len(layout).to_bytes(LENGTH_BYTES, "little") + layout + values
     return _laid_out(head, found.buffers, key_of(layout))
 
@@ -146,11 +149,11 @@ def _flat_tensor(tensor: torch.Tensor, found: _Found) -> tuple[Any, ...]:
 
 def _must_be_plain(tensor: torch.Tensor) -> None:
     if tensor.layout is not torch.strided or tensor.device.type != "cpu" or tensor.is_quantized:
-        raise NotFlat(f"a tensor with layout {tensor.layout} on {tensor.device} cannot be kept as flat bytes")
+        raise NotFlat(message("cache.tensor_layout", layout=str(tensor.layout), device=str(tensor.device)))
     if tensor.requires_grad:
-        raise NotFlat("a tensor that requires grad belongs to a graph and cannot be kept")
+        raise NotFlat(message("cache.tensor_grad"))
     if vars(tensor):
-        raise NotFlat("a tensor with attributes of its own cannot be kept as flat bytes")
+        raise NotFlat(message("cache.tensor_attributes"))
 
 
 def _flat_array(array: np.ndarray[Any, Any], found: _Found) -> tuple[Any, ...]:
@@ -203,7 +206,7 @@ def _pickled(sample: Any, found: _Found) -> tuple[Any, ...]:
     except NotFlat:
         raise
     except Exception as error:
-        raise NotFlat(f"{type(sample).__name__} cannot be pickled ({type(error).__name__}: {error})") from error
+        raise NotFlat(message("cache.not_pickled", kind=type(sample).__name__, error=error_text(error))) from error
     found.values.append(out.getvalue())
     found.buffers += buffers
     return ("pickle", tuple(0 if buffer is None else buffer.nbytes for buffer in buffers))
@@ -219,6 +222,7 @@ def signature() -> str:
 # once into small functions that know where every array begins. Memory of tensors that nobody holds any more is used
 # again: new memory costs a page fault for every 4 KB, more than the copy itself.
 
+Shape = tuple[int, ...]
 Build = Callable[[memoryview, int, tuple[Any, ...]], Any]
 Unpack = Callable[[memoryview, int], tuple[Any, ...]]
 # How to build the sample, how to unpack its values, and where in the payload these begin. Values that are not packed
@@ -306,11 +310,11 @@ class _Compiler:
             # What most datasets give: a tensor and its label. One function makes both, as a call counts here.
             _, dtype, shape, strides, nbytes = items[0]
             if nbytes > 0:
-                return self._pooled(dtype, shape, strides, nbytes, label_at=self._next_value())
+                return _pooled(dtype, shape, strides, self._next_bytes(nbytes), label_at=self._next_value())
         parts = [self.compile(item) for item in items]
         if len(parts) == 2:
-            one, other = parts
-            return lambda data, start, values: (one(data, start, values), other(data, start, values))
+            first, second = parts
+            return lambda data, start, values: (first(data, start, values), second(data, start, values))
         return lambda data, start, values: tuple([part(data, start, values) for part in parts])
 
     def _list(self, items: tuple[Any, ...]) -> Build:
@@ -321,7 +325,7 @@ class _Compiler:
         parts = [(key, self.compile(item)) for key, item in zip(keys, items, strict=True)]
         return lambda data, start, values: {key: part(data, start, values) for key, part in parts}
 
-    def _array(self, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...] | None, nbytes: int) -> Build:
+    def _array(self, dtype: str, shape: Shape, strides: Shape | None, nbytes: int) -> Build:
         kind = np.dtype(dtype)
         begin, end = self._next_bytes(nbytes)
 
@@ -330,9 +334,9 @@ class _Compiler:
 
         return make
 
-    def _tensor(self, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], nbytes: int) -> Build:
+    def _tensor(self, dtype: str, shape: Shape, strides: Shape, nbytes: int) -> Build:
         if nbytes > 0 and _holders is not None:
-            return self._pooled(dtype, shape, strides, nbytes)
+            return _pooled(dtype, shape, strides, self._next_bytes(nbytes))
         begin, end = self._next_bytes(nbytes)
         kind = getattr(torch, dtype)
         if nbytes == 0:
@@ -340,12 +344,6 @@ class _Compiler:
         return lambda data, start, values: torch.frombuffer(
             bytearray(data[start + begin : start + end]), dtype=kind
         ).as_strided(shape, strides)
-
-    def _pooled(
-        self, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], nbytes: int, label_at: int | None = None
-    ) -> Build:
-        assert _holders is not None, "nothing can be pooled without a count of its holders"
-        return _pooled(getattr(torch, dtype), shape, strides, self._next_bytes(nbytes), label_at, _holders)
 
     def _pickle(self, sizes: tuple[int, ...]) -> Build:
         at = self._next_value()
@@ -358,20 +356,14 @@ class _Compiler:
         return make
 
 
-def _pooled(
-    dtype: torch.dtype,
-    shape: tuple[int, ...],
-    strides: tuple[int, ...],
-    span: tuple[int, int],
-    label_at: int | None,
-    holders: Callable[[int], int],
-) -> Build:
+def _pooled(dtype: str, shape: Shape, strides: Shape, span: tuple[int, int], label_at: int | None = None) -> Build:
     """Makes tensors of one kind, or pairs of such a tensor and a value.
 
     Memory that has been given out is taken again when only this function holds it. Sharing a tensor with another
     process moves it to other memory: its address tells.
     """
-    begin, end = span
+    (begin, end), holders = span, _holders
+    assert holders is not None, "nothing can be pooled without a count of its holders"
     # The tensor, its bytes, its storage and how many hold that when it is idle, and where it is and has to be.
     idle: deque[tuple[torch.Tensor, memoryview, int, int, Callable[[], int], int]] = deque()
 
@@ -397,7 +389,7 @@ def _pooled(
         flat: Any = base.numpy()
         window = memoryview(flat)
         window[:] = source
-        tensor = base.view(dtype).as_strided(shape, strides)
+        tensor = base.view(getattr(torch, dtype)).as_strided(shape, strides)
         if _idle_bytes + end - begin <= _MOST_IDLE_BYTES:
             _idle_bytes += end - begin
             storage = tensor.untyped_storage()

@@ -11,7 +11,8 @@ from typing import Any
 
 import torch.utils.data as data
 
-from ..host_memory import memory
+from ...records.message import Message, message
+from ..machine import memory
 from .cut import Cut
 from .key import dataset_key
 from .probe import probe
@@ -20,7 +21,7 @@ from .segment import PREFIX, SHARED_MEMORY, Unavailable, reap
 _LEAST_USEFUL_BYTES = 64 << 20
 _SHARE_OF_FOLDER = 0.9
 _SLACK = 1.25
-Note = Callable[[str], None]
+Note = Callable[[Message], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +34,14 @@ class Place:
     budget_bytes: int
     policy: str
     sample_bytes: float
-    load_s: float
     cut: Cut | None
-    because: str
 
 
 def find_place(dataset: Any, budget_bytes: int | None, policy: str, spill: str | None, note: Note) -> Place:
     """Raises Unavailable where the dataset cannot be cached."""
     samples = _length(dataset)
     looked = probe(dataset, samples)
-    if looked.refusal:
+    if looked.refusal is not None:
         raise Unavailable(looked.refusal)
     whole_bytes = int(samples * (looked.sample_bytes + 64) * _SLACK) + samples * 64 + (1 << 20)
     folder, most_bytes = _room(budget_bytes, whole_bytes, spill, note)
@@ -50,9 +49,7 @@ def find_place(dataset: Any, budget_bytes: int | None, policy: str, spill: str |
     name = f"{PREFIX}{os.geteuid()}-{dataset_key(dataset)}"
     if looked.cut is not None:
         name += f"-{looked.cut.kept}"
-    return Place(
-        folder, name, samples, most_bytes, policy, looked.sample_bytes, looked.load_s, looked.cut, looked.because
-    )
+    return Place(folder, name, samples, most_bytes, policy, looked.sample_bytes, looked.cut)
 
 
 def may_take(nbytes: int) -> bool:
@@ -63,13 +60,13 @@ def may_take(nbytes: int) -> bool:
 
 def _length(dataset: Any) -> int:
     if isinstance(dataset, data.IterableDataset) or not hasattr(dataset, "__getitem__"):
-        raise Unavailable("its samples have no index (it is no map-style dataset)")
+        raise Unavailable(message("cache.no_index"))
     try:
         samples = len(dataset)
     except (TypeError, NotImplementedError):
-        raise Unavailable("it has no length") from None
+        raise Unavailable(message("cache.no_length")) from None
     if samples == 0:
-        raise Unavailable("it is empty")
+        raise Unavailable(message("cache.empty"))
     return samples
 
 
@@ -88,12 +85,10 @@ def _room(budget_bytes: int | None, whole_bytes: int, spill: str | None, note: N
         if on_disk >= least:
             return spill, on_disk
     if free >= _LEAST_USEFUL_BYTES and wanted >= least:
-        note(f"the cache gets {free / 1e9:.2f} GB instead of {wanted / 1e9:.2f}: {SHARED_MEMORY} has no more free")
+        note(message("cache.less_room", got_gb=free / 1e9, wanted_gb=wanted / 1e9, folder=SHARED_MEMORY))
         return SHARED_MEMORY, free
-    raise Unavailable(
-        f"{SHARED_MEMORY} has {free / 1e6:.1f} MB for it and {memory().free_bytes / 1e6:.0f} MB of memory are free; "
-        "a folder on a local disk can be given instead (spill)"
-    )
+    memory_mb = memory().free_bytes / 1e6
+    raise Unavailable(message("cache.no_memory", folder=SHARED_MEMORY, free_mb=free / 1e6, memory_mb=memory_mb))
 
 
 # How much memory the cache may take: what the cgroup and the machine leave, and what the folder has free.

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .segment import TABLE_AT, WORDS_PER_LINE, Segment, Word
+from .segment import MOST_WORTH, TABLE_AT, WORDS_PER_LINE, Field, Segment, Word
 
 _HEAD_WORDS = 4
 _MOST_CHANCE = 1 << 30
@@ -58,10 +58,10 @@ class PlanWatch:
         return self._plan
 
 
-def publish(segment: Segment, order: Sequence[int], worth_field: int, needed: int, chances: Any = None) -> None:
+def publish(segment: Segment, order: Sequence[int], chances: Any = None) -> None:
     """Make `order` the plan from now on, and value by it what is already kept.
 
-    `chances` are the weights by which the next plan will be drawn. `needed` less its first place is a sample's worth.
+    `chances` are the weights by which the next plan will be drawn.
     """
     samples = segment.samples
     indices = np.asarray(order, np.int64)
@@ -83,18 +83,19 @@ def publish(segment: Segment, order: Sequence[int], worth_field: int, needed: in
             _write_all(fd, part.tobytes())
     finally:
         os.close(fd)
-    _value_residents(segment, worth_field, starts, places, scaled, needed)
+    lines = np.frombuffer(segment.words, np.int64)[TABLE_AT:].reshape(samples, WORDS_PER_LINE)
+    lines[:, int(Field.WORTH)] = _worths(starts, places, scaled)
     segment.words[Word.PLAN] = number
     with contextlib.suppress(OSError):
         os.unlink(_path(segment, number - 1))
 
 
-def _value_residents(segment: Segment, worth_field: int, starts: Any, places: Any, chances: Any, needed: int) -> None:
-    lines = np.frombuffer(segment.words, np.int64)[TABLE_AT:].reshape(segment.samples, WORDS_PER_LINE)
+def _worths(starts: Any, places: Any, chances: Any) -> Any:
+    """Of every sample: the sooner it comes, the more; of one that is not drawn, its chance."""
     drawn = starts[1:] > starts[:-1]
-    first = np.zeros(segment.samples, np.int64)
+    first = np.zeros(len(chances), np.int64)
     first[drawn] = places[starts[:-1][drawn]]
-    lines[:, worth_field] = np.where(drawn, needed - first, 1 + chances.astype(np.int64))
+    return np.where(drawn, MOST_WORTH - first, 1 + chances.astype(np.int64))
 
 
 def _path(segment: Segment, number: int) -> str:

@@ -7,14 +7,13 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch.utils.data as data
 
+from ..machine import ranks_here
 from .plan import Plan
-
-MOST_WORTH = (1 << 62) - 1
+from .segment import MOST_WORTH
 
 
 class Policy(Protocol):
@@ -38,34 +37,19 @@ class Policy(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The policy that suits a sampler, and why."""
-
-    policy: str
-    because: str
-
-
-def choose(sampler: Any, environ: Mapping[str, str] = os.environ) -> Choice:
+def choose(sampler: Any, environ: Mapping[str, str] = os.environ) -> str:
     """By the sampler's type: what is read once an epoch is best kept, what is drawn is best foreseen."""
     sampler = innermost(sampler)
-    kind = type(sampler).__name__
-    ranks_here = _number(environ, "LOCAL_WORLD_SIZE", 1)
+    ranks = ranks_here(environ)
     if isinstance(sampler, data.DistributedSampler):
-        if sampler.num_replicas <= ranks_here:
-            return Choice("keep", f"{kind} gives this host every sample once an epoch")
-        return Choice("clairvoyant", f"{kind} gives this host other samples every epoch, and they can be foreseen")
-    drawn = isinstance(sampler, data.WeightedRandomSampler)
-    if drawn or (isinstance(sampler, data.RandomSampler) and sampler.replacement):
-        if ranks_here > 1:
-            return Choice("lru", f"{kind} draws with replacement in each of {ranks_here} processes by itself")
-        return Choice("clairvoyant", f"{kind} draws with replacement, and an epoch's draws can be foreseen")
-    known = (data.RandomSampler, data.SequentialSampler, data.SubsetRandomSampler)
-    if sampler is None or isinstance(sampler, known):
-        return Choice("keep", "every sample is read once an epoch")
-    if _reads_again(sampler):
-        return Choice("lru", f"{kind} reads samples several times an epoch, in an order that is not known")
-    return Choice("keep", f"{kind} is taken to read every sample once an epoch")
+        # Where other hosts take part, this one gets other samples every epoch.
+        return "keep" if sampler.num_replicas <= ranks else "clairvoyant"
+    is_random = isinstance(sampler, data.RandomSampler)
+    if isinstance(sampler, data.WeightedRandomSampler) or (is_random and sampler.replacement):
+        # Each rank draws by itself, and what the others draw is not known.
+        return "lru" if ranks > 1 else "clairvoyant"
+    is_known = is_random or isinstance(sampler, data.SequentialSampler | data.SubsetRandomSampler)
+    return "lru" if not is_known and _reads_again(sampler) else "keep"
 
 
 def innermost(sampler: Any) -> Any:
@@ -83,11 +67,6 @@ def _reads_again(sampler: Any) -> bool:
         return source is not None and len(sampler) > len(source)
     except TypeError:
         return False
-
-
-def _number(environ: Mapping[str, str], name: str, otherwise: int) -> int:
-    text = environ.get(name, "")
-    return int(text) if text.isdigit() else otherwise
 
 
 # Keep: never evict, except for a sample that is clearly more expensive to load. When every sample is read once an

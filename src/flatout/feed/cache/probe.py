@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...records.message import Message, message
 from ..forked import ask_child
+from ..reasons import error_text
 from .cut import Cut, NoCut, Reader, find_cut
 from .format import Payload, decode, encode
 from .randomness import is_deterministic
@@ -31,10 +33,9 @@ _SOON_S = 20e-6
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What a few samples have shown. `refusal` is empty where the dataset may be cached."""
+    """What a few samples have shown. `refusal` is None where the dataset may be cached."""
 
-    refusal: str
-    because: str = ""
+    refusal: Message | None
     cut: Cut | None = None
     sample_bytes: float = 0.0
     load_s: float = 0.0
@@ -47,25 +48,25 @@ def probe(dataset: Any, samples: int, limit_s: float = LIMIT_S) -> Probe:
     try:
         found = ask_child(lambda: _look(dataset, indices), limit_s)
     except TimeoutError:
-        return Probe(f"its samples could not be looked at within {limit_s:g} s")
-    return found if isinstance(found, Probe) else Probe("the process that looked at its samples died")
+        return Probe(message("cache.look_late", limit_s=limit_s))
+    return found if isinstance(found, Probe) else Probe(message("cache.look_died"))
 
 
 def _look(dataset: Any, indices: Sequence[int]) -> Probe:
     try:
         verdict = is_deterministic(dataset, indices)
-        if verdict.deterministic:
-            return _if_worth_it(_sized(dataset, indices, verdict.because, None), verdict.first_s)
+        if verdict.why_not is None:
+            return _if_worth_it(_sized(dataset, indices, None), verdict.first_s)
         try:
             cut = find_cut(dataset, indices)
         except NoCut as reason:
-            return Probe(f"{verdict.because}, and {reason}")
-        return _sized(dataset, indices, f"{verdict.because}; kept is what comes {cut}", cut)
+            return Probe(message("cache.and", first=verdict.why_not, second=reason.why))
+        return _sized(dataset, indices, cut)
     except Exception as error:
-        return Probe(f"looking at its samples failed ({type(error).__name__}: {error})")
+        return Probe(message("cache.look_failed", error=error_text(error)))
 
 
-def _sized(dataset: Any, indices: Sequence[int], because: str, cut: Cut | None) -> Probe:
+def _sized(dataset: Any, indices: Sequence[int], cut: Cut | None) -> Probe:
     reader = Reader(dataset, cut) if cut is not None else None
     took_s = math.inf
     for _ in range(_ROUNDS):
@@ -76,7 +77,7 @@ def _sized(dataset: Any, indices: Sequence[int], because: str, cut: Cut | None) 
             break  # what else the machine does at the moment does not count in that
     payloads = [encode(sample) for sample in samples]
     mean_bytes = sum(payload.nbytes for payload in payloads) / len(payloads)
-    return Probe("", because, cut, mean_bytes, took_s / len(samples), min(map(_get_s, payloads)))
+    return Probe(None, cut, mean_bytes, took_s / len(samples), min(map(_get_s, payloads)))
 
 
 def _get_s(payload: Payload) -> float:
@@ -95,7 +96,4 @@ def _if_worth_it(found: Probe, first_s: float) -> Probe:
     least_s = max(found.load_s, first_s)
     if least_s >= max(WORTHWHILE * found.get_s, _SOON_S):
         return found
-    return Probe(
-        f"loading a sample takes {1e6 * least_s:.0f} µs, getting it from the cache {1e6 * found.get_s:.0f} µs: "
-        f"nothing to gain"
-    )
+    return Probe(message("cache.nothing_to_gain", load_us=1e6 * least_s, get_us=1e6 * found.get_s))

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ...records.message import Message, message
 from ..seeding import moved_generator, random_states, seed_all, set_random_states
 from .format import NotFlat, encode
 from .key import globals_of, is_of_library, settings_of
@@ -31,10 +32,9 @@ _SEEDS = (20_011, 911_003)
 
 @dataclass(frozen=True, slots=True)
 class Determinism:
-    """The verdict, and what it rests on in words."""
+    """Whether samples are the same every time."""
 
-    deterministic: bool
-    because: str
+    why_not: Message | None
     first_s: float = 0.0  # the least that reading a sample for the first time took
 
 
@@ -60,19 +60,20 @@ def is_deterministic(dataset: Any, indices: Sequence[int]) -> Determinism:
                 began_s = time.perf_counter()
                 sample = dataset[index]
                 first_s = first_s if seen else min(first_s, time.perf_counter() - began_s)
-                drawn_from = moved_generator(before) or ("its own" if generators.states() != own_before else None)
+                drawn_from = moved_generator(before)
+                if drawn_from is None and generators.states() != own_before:
+                    drawn_from = message("cache.of_its_own")
             if drawn_from is not None:
-                return Determinism(False, f"reading sample {index} draws from {drawn_from} random generator")
+                return Determinism(message("cache.draws", index=index, whose=drawn_from))
             try:
                 encode(sample)
             except NotFlat as error:
-                return Determinism(False, f"sample {index} cannot be kept: {error}")
+                return Determinism(message("cache.sample_not_flat", index=index, why=error.why))
             # The next reading may well write into the same memory.
             seen.append(copy.deepcopy(sample))
         if not alike(seen[0], seen[1]):
-            return Determinism(False, f"sample {index} differs between two readings")
-    said = f"{len(indices)} samples read twice under different random states were the same"
-    return Determinism(True, said, first_s)
+            return Determinism(message("cache.sample_differs", index=index))
+    return Determinism(None, first_s)
 
 
 def alike(one: Any, other: Any) -> bool:

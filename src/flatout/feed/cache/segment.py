@@ -21,6 +21,9 @@ import weakref
 from collections.abc import Callable, Iterator
 from enum import IntEnum
 
+from ...records.message import message
+from ..reasons import Reasoned, error_text
+
 HEADER_WORDS = 512
 WORDS_PER_LINE = 8
 PROCESSES = 1024
@@ -28,6 +31,8 @@ COUNTERS_AT = HEADER_WORDS
 TABLE_AT = COUNTERS_AT + PROCESSES * WORDS_PER_LINE
 PREFIX = "flatout-cache-"
 SHARED_MEMORY = "/dev/shm"
+# Of a sample; free room has worth 0.
+MOST_WORTH = (1 << 62) - 1
 _MAGIC = int.from_bytes(b"flatout1", "little")
 _WRITER_BYTE, _FIRST_PROCESS_BYTE = 0, 1
 _CHUNK_BYTES = 64 << 20
@@ -72,8 +77,21 @@ class Counter(IntEnum):
     LOCK_TIMEOUTS = 7
 
 
-class Unavailable(Exception):
-    """There can be no cache; the message says why."""
+class Field(IntEnum):
+    """Places in a sample's line. HEAD holds the length of the head above, the CRC below."""
+
+    GENERATION = 0
+    PLACE = 1
+    CAPACITY = 2
+    NBYTES = 3
+    HEAD = 4
+    WORTH = 5
+    COST_NS = 6
+    LAYOUT = 7
+
+
+class Unavailable(Reasoned):
+    """There can be no cache."""
 
 
 class Segment:
@@ -93,7 +111,7 @@ class Segment:
         self.words = self.data[: TABLE_AT * 8].cast("Q")
         self.samples = self.words[Word.SAMPLES]
         if self.words[Word.MAGIC] != _MAGIC or size != self.words[Word.DATA_AT] + self.words[Word.DATA_BYTES]:
-            raise Unavailable(f"{path} is not a cache of this version")
+            raise Unavailable(message("cache.other_version", path=path))
         self.words = self.data[: (TABLE_AT + self.samples * WORDS_PER_LINE) * 8].cast("Q")
         _open.add(self)
 
@@ -188,7 +206,7 @@ class Segment:
 def open_segment(folder: str, name: str, samples: int, budget_bytes: int) -> Segment:
     """Join the segment of that name, or make it. Raises Unavailable with the reason."""
     if not hasattr(fcntl, "F_OFD_SETLK"):
-        raise Unavailable("this system has no locks that end with their holder (F_OFD_SETLK)")
+        raise Unavailable(message("cache.no_locks"))
     path = os.path.join(folder, name)
     deadline = time.monotonic() + _PATIENCE_S
     while True:
@@ -197,9 +215,9 @@ def open_segment(folder: str, name: str, samples: int, budget_bytes: int) -> Seg
             if joined.samples == samples:
                 return joined
             joined.close()
-            raise Unavailable(f"{path} holds {joined.samples} samples, not {samples}")
+            raise Unavailable(message("cache.other_samples", path=path, there=joined.samples, wanted=samples))
         if time.monotonic() > deadline:
-            raise Unavailable(f"{path} is held by {PROCESSES} processes or more")
+            raise Unavailable(message("cache.too_many_processes", path=path, most=PROCESSES))
         time.sleep(0.005)
 
 
@@ -232,7 +250,7 @@ def _join(path: str) -> Segment | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise Unavailable(f"{path} cannot be opened ({error.strerror})") from error
+        raise Unavailable(message("cache.cannot_open", path=path, error=error.strerror)) from error
     process = _claim(fd)
     # Between the opening and the claim it may have been removed as unowned.
     if process is None or os.fstat(fd).st_nlink == 0:
@@ -240,9 +258,12 @@ def _join(path: str) -> Segment | None:
         return None
     try:
         return Segment(path, fd, process)
-    except (Unavailable, OSError, ValueError, IndexError) as error:
+    except Unavailable:
         os.close(fd)
-        raise Unavailable(str(error)) from error
+        raise
+    except (OSError, ValueError, IndexError) as error:
+        os.close(fd)
+        raise Unavailable(error_text(error)) from error
 
 
 def _make(path: str, samples: int, budget_bytes: int) -> Segment | None:
@@ -251,12 +272,12 @@ def _make(path: str, samples: int, budget_bytes: int) -> Segment | None:
     data_at = table_bytes + -table_bytes % _PAGE_BYTES
     data_bytes = (budget_bytes - data_at) // _PAGE_BYTES * _PAGE_BYTES
     if data_bytes <= 0:
-        raise Unavailable(f"a budget of {budget_bytes} bytes does not even hold the table of {samples} samples")
+        raise Unavailable(message("cache.small_budget", budget=budget_bytes, samples=samples))
     unready = f"{path}.{os.getpid()}.{secrets.token_hex(4)}"
     try:
         fd = os.open(unready, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise Unavailable(f"{unready} cannot be made ({error.strerror})") from error
+        raise Unavailable(message("cache.cannot_make", path=unready, error=error.strerror)) from error
     try:
         process = _claim(fd)
         assert process is not None, "nobody else knows that name"
@@ -274,7 +295,8 @@ def _make(path: str, samples: int, budget_bytes: int) -> Segment | None:
         return Segment(path, fd, process)
     except OSError as error:
         os.close(fd)
-        raise Unavailable(f"{os.path.dirname(path)} has no room for it ({error.strerror})") from error
+        folder = os.path.dirname(path)
+        raise Unavailable(message("cache.folder_full", folder=folder, error=error.strerror)) from error
     finally:
         with contextlib.suppress(OSError):
             os.unlink(unready)
@@ -286,7 +308,8 @@ def _checked(path: str) -> int:
     facts = os.fstat(fd)
     if facts.st_uid != os.geteuid() or facts.st_mode & 0o077:
         os.close(fd)
-        raise Unavailable(f"{path} belongs to user {facts.st_uid} with mode {facts.st_mode & 0o777:o}: not used")
+        mode = f"{facts.st_mode & 0o777:o}"
+        raise Unavailable(message("cache.not_ours", path=path, user=facts.st_uid, mode=mode))
     return fd
 
 

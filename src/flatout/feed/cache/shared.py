@@ -5,17 +5,15 @@ from __future__ import annotations
 import atexit
 import os
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from . import policy as keep
-from . import policy as lru
 from .place import Place, may_take
 from .plan import PlanWatch, publish
-from .policy import MOST_WORTH, Clairvoyant, Keep, Lru, Policy, foreseen_hits
+from .policy import Clairvoyant, Keep, Lru, Policy, foreseen_hits, keep_hit_rate, lru_hit_rate
 from .segment import Counter, Segment, Word, open_segment
-from .table import Field, Table
+from .table import Table
 
 POLICIES = ("keep", "lru", "clairvoyant")
 _tables: dict[str, SharedTable] = {}
@@ -32,12 +30,9 @@ class SharedTable(Table):
         super().__init__(segment, self.made(policy), may_take)
 
     def made(self, policy: str) -> Policy:
-        makers: dict[str, Callable[[], Policy]] = {
-            "keep": Keep,
-            "lru": Lru,
-            "clairvoyant": lambda: Clairvoyant(self.plans),
-        }
-        return makers[policy]()
+        if policy == "clairvoyant":
+            return Clairvoyant(self.plans)
+        return Keep() if policy == "keep" else Lru()
 
     def change_policy(self, policy: str) -> None:
         if self.policy.name != policy:
@@ -50,7 +45,7 @@ class SharedTable(Table):
         hits, again = foreseen_hits(order, places, self.kept(), self.seen())
         words[Word.FORESEEN_HITS] += hits
         words[Word.FORESEEN_AGAIN] += again
-        publish(self.segment, order, int(Field.WORTH), MOST_WORTH, chances)
+        publish(self.segment, order, chances)
 
     def release(self) -> None:
         self.forget_views()
@@ -159,4 +154,4 @@ def predicted_hit_rate(policy: str, sample_bytes: float, segment: Segment) -> fl
         again = words[Word.FORESEEN_AGAIN]
         return words[Word.FORESEEN_HITS] / again if again else None
     fraction = words[Word.DATA_BYTES] / max(1.0, segment.samples * sample_bytes)
-    return keep.keep_hit_rate(fraction) if policy == "keep" else lru.lru_hit_rate(fraction)
+    return keep_hit_rate(fraction) if policy == "keep" else lru_hit_rate(fraction)

@@ -16,14 +16,13 @@ import mmap
 import struct
 import zlib
 from collections.abc import Callable
-from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .format import ALIGN_BYTES, NotFlat, Payload, decode, encode, label_of, labelled
 from .policy import Policy
-from .segment import TABLE_AT, WORDS_PER_LINE, Counter, Segment, Word
+from .segment import TABLE_AT, WORDS_PER_LINE, Counter, Field, Segment, Word
 
 MISS = object()
 _CHECK_EVERY = 1024
@@ -32,20 +31,15 @@ _MOST_LISTED = 512
 _KNOWN = struct.Struct("=qq")
 
 
-class Field(IntEnum):
-    """Places in a sample's line. HEAD holds the length of the head above, the CRC below."""
-
-    GENERATION = 0
-    PLACE = 1
-    CAPACITY = 2
-    NBYTES = 3
-    HEAD = 4
-    WORTH = 5
-    COST_NS = 6
-    LAYOUT = 7
-
-
 _PLACE, _CAPACITY, _NBYTES, _HEAD, _WORTH, _COST_NS, _LAYOUT = (int(field) for field in list(Field)[1:])
+
+
+class _Room(NamedTuple):
+    """A place in the data, and whose it was, if anyone's."""
+
+    place: int
+    capacity: int
+    victim: int | None = None
 
 
 class Table:
@@ -151,7 +145,7 @@ class Table:
             if room is None:
                 self._segment.count(Counter.NOT_ADMITTED)
                 return False
-            self._write(index, payload, crc, worth, *room)
+            self._write(index, payload, crc, worth, room)
             return True
 
     def _holds(self, index: int) -> bool:
@@ -203,21 +197,21 @@ class Table:
         self._segment.fence()
         words[line] += 1
 
-    def _room(self, index: int, size: int, standing: int) -> tuple[int, int, int | None] | None:
-        """Place, capacity, and whose place it is, if anyone's."""
+    def _room(self, index: int, size: int, standing: int) -> _Room | None:
         words, line = self._words, TABLE_AT + index * WORDS_PER_LINE
         if words[line + _CAPACITY]:
             # Left from a sample that went; a line never has two places.
-            return (words[line + _PLACE], words[line + _CAPACITY], None) if words[line + _CAPACITY] >= size else None
+            capacity = words[line + _CAPACITY]
+            return _Room(words[line + _PLACE], capacity) if capacity >= size else None
         used = words[Word.USED]
         short = used + size - words[Word.ALLOCATED]
         if short <= 0 or self._segment.grow(short, self._may_take):
-            return words[Word.DATA_AT] + used, size, None
+            return _Room(words[Word.DATA_AT] + used, size)
         victim = self._victim(size, standing)
         if victim is None:
             return None
         theirs = TABLE_AT + victim * WORDS_PER_LINE
-        return words[theirs + _PLACE], words[theirs + _CAPACITY], victim
+        return _Room(words[theirs + _PLACE], words[theirs + _CAPACITY], victim)
 
     def _victim(self, size: int, standing: int) -> int | None:
         for attempt in range(2):
@@ -253,20 +247,18 @@ class Table:
             fits, worth = fits[first], worth[first]
         self._leaving = sorted(zip(worth.tolist(), fits.tolist(), strict=True))
 
-    def _write(
-        self, index: int, payload: Payload, crc: int, worth: int, place: int, capacity: int, victim: int | None
-    ) -> None:
+    def _write(self, index: int, payload: Payload, crc: int, worth: int, room: _Room) -> None:
         words, line = self._words, TABLE_AT + index * WORDS_PER_LINE
-        words[Word.PLACE], words[Word.CAPACITY] = place, capacity
-        words[Word.VICTIM] = 0 if victim is None else victim + 1
+        words[Word.PLACE], words[Word.CAPACITY] = room.place, room.capacity
+        words[Word.VICTIM] = 0 if room.victim is None else room.victim + 1
         self._segment.fence()
         words[Word.NEWCOMER] = index + 1
         self._segment.fence()
-        self._settle(index, place, capacity, victim)
+        self._settle(index, room)
         # It is odd already where one that was emptying it was killed.
         words[line] |= 1
         self._segment.fence()
-        at = place
+        at = room.place
         for part in payload.parts:
             self._data[at : at + len(part)] = part
             at += len(part)
@@ -281,18 +273,18 @@ class Table:
         self._segment.fence()
         words[Word.NEWCOMER] = 0
 
-    def _settle(self, index: int, place: int, capacity: int, victim: int | None) -> None:
+    def _settle(self, index: int, room: _Room) -> None:
         """The place goes over to `index`, empty. Done twice, it is as if done once."""
         words, line = self._words, TABLE_AT + index * WORDS_PER_LINE
-        if victim is not None:
-            theirs = TABLE_AT + victim * WORDS_PER_LINE
+        if room.victim is not None:
+            theirs = TABLE_AT + room.victim * WORDS_PER_LINE
             if words[theirs + _NBYTES]:
                 self._empty(theirs)
                 self._segment.count(Counter.EVICTIONS)
             words[theirs + _CAPACITY] = 0
         words[line + _NBYTES] = 0
-        words[line + _PLACE], words[line + _CAPACITY] = place, capacity
-        words[Word.USED] = max(words[Word.USED], place + capacity - words[Word.DATA_AT])
+        words[line + _PLACE], words[line + _CAPACITY] = room.place, room.capacity
+        words[Word.USED] = max(words[Word.USED], room.place + room.capacity - words[Word.DATA_AT])
 
     def _put_in_order(self) -> None:
         """Finish or undo what a writer was at when it was killed; the writers' lock is held."""
@@ -306,7 +298,7 @@ class Table:
         if not whole:
             words[line] |= 1
             self._segment.fence()
-            self._settle(index, words[Word.PLACE], words[Word.CAPACITY], None if victim < 0 else victim)
+            self._settle(index, _Room(words[Word.PLACE], words[Word.CAPACITY], None if victim < 0 else victim))
             self._segment.fence()
             words[line] += 1
         live = self._lines[:, _NBYTES]

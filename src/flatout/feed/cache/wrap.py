@@ -9,32 +9,34 @@ from typing import Any
 
 import torch.utils.data as data
 
-from .dataset import cached, foresee, is_cached, say, set_policy, uncached
+from ...records.message import message
+from ..machine import ranks_here
+from ..reasons import error_text
+from .dataset import foresee, is_cached, keep_samples, set_policy, uncached, write_note
 from .place import Note
 from .policy import choose, innermost
 
 _EPOCHS_AHEAD = 3
 
 
-def wrap(loader_or_dataset: Any, options: Mapping[str, Any] | None = None, note: Note = say) -> Any:
+def wrap(loader_or_dataset: Any, options: Mapping[str, Any] | None = None, note: Note = write_note) -> Any:
     """Returns what it was given: a loader with its dataset cached, or the dataset, cached. Refusals go to `note`.
 
     Options: `budget`, `policy` and `spill` as for `cached`. A loader is wrapped right after it was made.
     """
     options = dict(options or {})
     if not isinstance(loader_or_dataset, data.DataLoader):
-        return cached(loader_or_dataset, **options, note=note)
+        return keep_samples(loader_or_dataset, note, **options)
     loader = loader_or_dataset
     sampler = _sampler_of(loader)
-    choice = choose(sampler)
-    policy = options.pop("policy", None) or choice.policy
-    dataset = cached(loader.dataset, policy=policy, **options, note=note)
+    policy = options.pop("policy", None) or choose(sampler)
+    dataset = keep_samples(loader.dataset, note, policy=policy, **options)
     if not is_cached(dataset):
         return loader
     if policy == "clairvoyant" and not _watch(sampler, dataset, note):
         policy = "lru"
         set_policy(dataset, policy)
-        note(f"the order of {type(sampler).__name__} cannot be known in advance: the cache's policy is lru")
+        note(message("cache.order_unknown", sampler=type(sampler).__name__))
     # DataLoader refuses to set its dataset once it is made; nothing in it depends on which object that is.
     loader.__dict__["dataset"] = dataset
     return loader
@@ -86,7 +88,7 @@ def _watch(sampler: Any, dataset: Any, note: Note) -> bool:
             if foreseen is not None:
                 foresee(dataset, foreseen, _chances(sampler))
         except Exception as error:
-            note(f"the cache does not know the order of this epoch ({type(error).__name__}: {error})")
+            note(message("cache.epoch_unknown", error=error_text(error)))
 
     sampler._flatout_publish = publish
     sampler.__class__ = _watched(kind)
@@ -106,7 +108,7 @@ def _host_order(sampler: Any, order: list[int]) -> list[int] | None:
     """What all ranks of this host read in this epoch and the next ones; told by the first of them."""
     if int(os.environ.get("LOCAL_RANK", "0")) != 0:
         return None
-    here = range(sampler.rank, sampler.rank + int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    here = range(sampler.rank, sampler.rank + ranks_here())
     foreseen: list[int] = []
     for epoch in range(sampler.epoch, sampler.epoch + _EPOCHS_AHEAD):
         orders = [_order_of(sampler, rank, epoch) for rank in here]

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import atexit
 import builtins
-import functools
 import inspect
 import io
 import os
@@ -63,89 +62,69 @@ def apply(site: Site, value: Any) -> None:
         raise Refused(message("checkpoint.needs_linux"))
     saver = Saver()
     first = [install_waits(site, saver)]
-    for owner in (site.torch, site.torch.serialization):
-        site.replace(owner, "save", lambda original: _make_save(site, saver, first, original))
-    site.each_step(lambda step: saver.poll())
-    atexit.register(saver.finish)
-    site.undo(lambda: atexit.unregister(saver.finish))
-    site.undo(saver.finish)
 
-
-def _make_save(site: Site, saver: Any, first: list[Callable[[], None]], original: Any) -> Any:
-    signature = inspect.signature(original)
-
-    def save(*args: Any, **kwargs: Any) -> Any:
-        path = _path_of(signature, args, kwargs) if site.in_force else None
-        if path is None:
+    def save(original: Any, *args: Any, **kwargs: Any) -> Any:
+        given = _bind(original, args, kwargs)
+        path = _path_of(given) if given is not None else None
+        if given is None or path is None:
             return original(*args, **kwargs)
         while first:
             site.guarded(first.pop())
-        if saver.is_mine and _is_under_way(site.torch, saver, path, original, signature, args, kwargs):
+
+        def write(file: Any) -> None:
+            given.arguments["f"] = file
+            original(*given.args, **given.kwargs)
+
+        if saver.is_mine and _is_under_way(site.torch, saver, path, write):
             site.guarded(lambda: _tell(site, saver))
             return None
         if saver.concerns(path, below=False):
             saver.wait_all()
         return original(*args, **kwargs)
 
-    return save
+    for owner in (site.torch, site.torch.serialization):
+        site.around(owner, "save", save)
+    site.each_step(lambda step: saver.poll())
+    atexit.register(saver.finish)
+    site.undo(lambda: atexit.unregister(saver.finish))
+    site.undo(saver.finish)
 
 
-def _is_under_way(
-    torch: Any,
-    saver: Any,
-    path: str,
-    original: Any,
-    signature: inspect.Signature,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> bool:
-    # Threads take turns: whether torch makes check sums is one setting for all of them.
-    with saver.turn:
-        sums = _makes_sums(torch)
-        serialise = partial(_serialise, torch, sums, original, signature, args, kwargs)
-        return bool(saver.save(path, serialise, sums))
-
-
-def _path_of(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
-    """None for what is left to torch: an open file, the old format, a call that is wrong."""
+def _bind(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> inspect.BoundArguments | None:
+    """None for a call that is wrong: torch says so."""
     try:
-        given = signature.bind(*args, **kwargs).arguments
+        return inspect.signature(function).bind(*args, **kwargs)
     except TypeError:
         return None
-    if not given.get("_use_new_zipfile_serialization", True) or not isinstance(given["f"], str | os.PathLike):
+
+
+def _path_of(given: inspect.BoundArguments) -> str | None:
+    """None for what is left to torch: an open file, the old format."""
+    is_old = not given.arguments.get("_use_new_zipfile_serialization", True)
+    if is_old or not isinstance(given.arguments["f"], str | os.PathLike):
         return None
-    path = os.fspath(given["f"])
+    path = os.fspath(given.arguments["f"])
     return path if isinstance(path, str) else None
 
 
-def _makes_sums(torch: Any) -> bool:
-    """Whether torch would put check sums into the archive and can leave them out (from 2.6): the writer makes them."""
-    asks = getattr(torch.serialization, "get_crc32_options", None)
-    return asks is not None and bool(asks())
+def _is_under_way(torch: Any, saver: Saver, path: str, write: Callable[[Any], None]) -> bool:
+    # Threads take turns: whether torch makes check sums is one setting for all of them.
+    with saver.turn:
+        # Torch can leave them out from 2.6 on; then the writer makes them.
+        asks = getattr(torch.serialization, "get_crc32_options", None)
+        makes_sums = asks is not None and bool(asks())
+        return saver.save(path, partial(_write_without_sums, torch, write) if makes_sums else write, makes_sums)
 
 
-def _serialise(
-    torch: Any,
-    sums: bool,
-    original: Any,
-    signature: inspect.Signature,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    file: Any,
-) -> None:
-    given = signature.bind(*args, **kwargs)
-    given.arguments["f"] = file
-    if not sums:
-        original(*given.args, **given.kwargs)
-        return
+def _write_without_sums(torch: Any, write: Callable[[Any], None], file: Any) -> None:
     torch.serialization.set_crc32_options(False)
     try:
-        original(*given.args, **given.kwargs)
+        write(file)
     finally:
         torch.serialization.set_crc32_options(True)
 
 
-def _tell(site: Site, saver: Any) -> None:
+def _tell(site: Site, saver: Saver) -> None:
     # The first few, and then ever more rarely: a script may save in every step.
     if saver.saved & (saver.saved - 1) == 0:
         site.tell(saves=saver.saved, mebibytes_each=round(saver.saved_bytes / saver.saved / 2**20, 2))
@@ -185,22 +164,19 @@ _ABLE = (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks, os.sup
 def install_waits(site: Site, saver: Saver) -> Callable[[], None]:
     """Gives back what is to be called before the first save."""
     before = {(owner, name): getattr(owner, name, None) for owner, name in (*_ONE_FILE, *_ONE_BELOW, *_TWO, *_RENAMES)}
-    for owner, name in _ONE_FILE:
-        _replace(site, owner, name, functools.partial(_waiting, saver, 1, False))
-    for owner, name in _ONE_BELOW:
-        _replace(site, owner, name, functools.partial(_waiting, saver, 1, True))
-    for owner, name in _TWO:
-        _replace(site, owner, name, functools.partial(_waiting, saver, 2, True))
-    for owner, name in _RENAMES:
-        _replace(site, owner, name, functools.partial(_renaming, saver))
-    for owner, name in _OTHERS:
-        _replace(site, owner, name, functools.partial(_waiting_for_all, saver))
-    site.replace(site.torch, "load", functools.partial(_waiting, saver, 1, False))
+    for places, make in (
+        (_ONE_FILE, partial(_waiting, saver, 1, False)),
+        (_ONE_BELOW, partial(_waiting, saver, 1, True)),
+        (_TWO, partial(_waiting, saver, 2, True)),
+        (_RENAMES, partial(_renaming, saver)),
+        (_OTHERS, partial(_waiting_for_all, saver)),
+    ):
+        for owner, name in places:
+            _replace(site, owner, name, make)
+    site.replace(site.torch, "load", partial(_waiting, saver, 1, False))
     site.after_import("torch.distributed.distributed_c10d", lambda module: _between_ranks(site, saver, module))
     for module in _STARTS:
-        site.after_import(
-            module, lambda found: site.replace(found.Popen, "_launch", functools.partial(_waiting_for_all, saver))
-        )
+        site.after_import(module, lambda found: site.replace(found.Popen, "_launch", partial(_waiting_for_all, saver)))
     return lambda: _reach_taken_over(site, {id(value): getattr(*place) for place, value in before.items()})
 
 
@@ -222,14 +198,14 @@ def _replace(site: Site, owner: Any, name: str, make: Callable[[Any], Any]) -> N
     for able in _ABLE:
         if original in able:
             able.add(getattr(owner, name))
-            site.undo(functools.partial(able.discard, getattr(owner, name)))
+            site.undo(partial(able.discard, getattr(owner, name)))
 
 
 def _between_ranks(site: Site, saver: Saver, module: Any) -> None:
     for name in _BETWEEN_RANKS:
         for owner in (module, site.torch.distributed):
             if hasattr(owner, name):
-                site.replace(owner, name, functools.partial(_waiting_for_all, saver))
+                site.replace(owner, name, partial(_waiting_for_all, saver))
 
 
 def _waiting(saver: Saver, paths: int, below: bool, original: Any) -> Callable[..., Any]:

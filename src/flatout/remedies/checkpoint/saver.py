@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ...feed.host_memory import free_bytes
+from ...feed.machine import free_bytes
 from . import writer_process
 from .target_file import (
     TargetFile,
@@ -276,14 +276,17 @@ class Saver:
 
     def _lost_writer(self) -> None:
         """It is gone: somebody has killed it. The bytes are here."""
+        self._end_writer()
+        for number in sorted(self.pending):
+            self._finish_here(self.pending.pop(number))
+
+    def _end_writer(self) -> None:
         if self._channel is not None:
             self._channel.close()
             self._channel = None
         if self._writer is not None:
             self._writer.wait()
             self._writer = None
-        for number in sorted(self.pending):
-            self._finish_here(self.pending.pop(number))
 
     def _finish_here(self, job: Job) -> None:
         """What the writer could not do, by ourselves."""
@@ -322,12 +325,7 @@ class Saver:
         with self._own_calls(), self._lock:
             while self.pending:
                 self._hear(wait=True)
-            if self._channel is not None:
-                self._channel.close()
-                self._channel = None
-            if self._writer is not None:
-                self._writer.wait()
-                self._writer = None
+            self._end_writer()
             self._memory.close()
         if self.failures:
             sys.stderr.write(f"flatout: checkpoints could not be written: {self.failures}\n")

@@ -17,12 +17,13 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from ...feed.reasons import error_text
 from ...records.message import message
 from ..answers import Answer, Report, has_finding, no, ran_on_gpu, torch_state, yes
-from ..model.call_arguments import map_tensors
+from ..model.call_arguments import gradients_of, map_tensors
 from ..model.module_calls import CallAttempts, FullSavedState, replace_call
 from ..model.roots import Root, find_roots, tensors_in
-from ..site import Refused, Site, error_text
+from ..site import Refused, Site
 from ..traits import Bottleneck, Traits, WarmUp
 from ..values import Choice
 from .worth import CompileWorth
@@ -112,15 +113,8 @@ class _Compiled:
         before = FullSavedState(torch, module)
         try:
             result = self._run(args, kwargs)
-            ends = [tensor for tensor in tensors_in(torch, result) if tensor.requires_grad]
-            leaves = [
-                parameter
-                for parameter in (*module.parameters(), *tensors_in(torch, (args, kwargs)))
-                if parameter.requires_grad
-            ]
-            if ends and leaves:
-                seeds = [torch.zeros_like(tensor) for tensor in ends]
-                torch.autograd.grad(ends, leaves, seeds, allow_unused=True)
+            ends = [(tensor, torch.zeros_like(tensor)) for tensor in tensors_in(torch, result)]
+            gradients_of(torch, ends, [*module.parameters(), *tensors_in(torch, (args, kwargs))])
         except Exception as error:
             self._site.give_up(message("compile.fails", module=type(module).__name__, error=error_text(error)))
             return False

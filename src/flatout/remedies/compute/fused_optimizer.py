@@ -17,7 +17,7 @@ from typing import Any
 from ...records.message import Message, message
 from ..answers import Answer, Report, has_finding, no, optimizers, ran_on_gpu, share_of_training, yes
 from ..site import Site
-from ..torch_hooks import hook_steps
+from ..torch_hooks import hook_steps, parameters_of
 from ..traits import Bottleneck, Traits
 from ..values import Flag
 
@@ -89,7 +89,7 @@ class Forms:
         count = sum(len(group["params"]) for group in optimizer.param_groups)
         known, waiting = self._known.get(optimizer, (0, []))
         if count != known:
-            waiting = _tensors(optimizer)
+            waiting = parameters_of(optimizer)
             if is_fused and _form(optimizer) != "fused":
                 self._leave_alone(optimizer, message("optimizer.unfusible"))
         arrived = [parameter.grad for parameter in waiting if parameter.grad is not None]
@@ -125,12 +125,8 @@ class Forms:
                     optimizer.state[parameter]["step"] = count.to(parameter.device if value else "cpu", torch.float32)
 
 
-def _tensors(optimizer: Any) -> list[Any]:
-    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
-
-
 def _form(optimizer: Any) -> str:
-    tensors = _tensors(optimizer)
+    tensors = parameters_of(optimizer)
     plain = all(tensor.is_floating_point() and tensor.device.type in _DEVICES for tensor in tensors)
     if type(optimizer).__name__ in _FUSED and plain and len({tensor.device.type for tensor in tensors}) == 1:
         return "fused"
@@ -149,6 +145,6 @@ def _why_kept(optimizer: Any) -> Message | None:
     for name in ("differentiable", "capturable"):
         if any(group.get(name) for group in groups):
             return message("optimizer.sets", option=name)
-    if any(tensor.grad is not None and tensor.grad.is_sparse for tensor in _tensors(optimizer)):
+    if any(tensor.grad is not None and tensor.grad.is_sparse for tensor in parameters_of(optimizer)):
         return message("optimizer.sparse")
     return None if "foreach" in optimizer.defaults else message("optimizer.one_form")

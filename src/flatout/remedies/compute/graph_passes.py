@@ -11,15 +11,15 @@ from __future__ import annotations
 import gc
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ...feed.reasons import Reasoned
 from ...records.message import Message, message
-from ..model.call_arguments import Modes, current_autocast, fill_tensors, form_of, map_tensors, tensors_of
+from ..model.call_arguments import Modes, current_autocast, fill_tensors, form_of, gradients_of, map_tensors, tensors_of
 from ..model.module_calls import SavedState
 from ..model.roots import graph_nodes
-from ..site import Reasoned
 
 _WARM_UPS = 3
 # Of what the activations take: they stay for good, beside those of calls that are not replayed.
@@ -96,25 +96,30 @@ class Passes:
         with tapes.aside():
             for number in range(_WARM_UPS):
                 held, versions = tapes.held_bytes(), [tensor._version for tensor in self._inputs]
-                ends = self._ends(self._plain_call())
+                ends = [tensor for tensor in self._unique(self._plain_call()) if tensor.requires_grad]
                 if [tensor._version for tensor in self._inputs] != versions:
                     raise NotRecorded(message("call.changes_arguments"))
                 if number == 0:
                     self._check(ends, tapes.held_bytes() - held)
-                self._gradients(ends, [torch.ones_like(tensor) for tensor in ends])
+                self._gradients(ends, map(torch.ones_like, ends))
                 del ends
         self._draws = tapes.random_state() != before
         result, self._forward = tapes.record(self._plain_call)
-        outputs = list(tensors_of(torch, result))
-        unique = list({id(output): output for output in outputs}.values())
-        self._places = [next(n for n, tensor in enumerate(unique) if tensor is output) for output in outputs]
-        self._is_trained = [tensor.requires_grad for tensor in unique]
+        unique = self._unique(result)
+        place_of = {id(tensor): place for place, tensor in enumerate(unique)}
+        self._places = [place_of[id(output)] for output in tensors_of(torch, result)]
+        # Which of the results have gradients.
+        self.is_trained = [tensor.requires_grad for tensor in unique]
         ends = [tensor for tensor in unique if tensor.requires_grad]
         self._seeds = [torch.zeros_like(tensor) for tensor in ends]
         found, self._backward = tapes.record(lambda: self._gradients(ends, self._seeds))
         self._outputs = [tensor.detach() for tensor in unique]
-        self._result = map_tensors(torch, result, lambda one: one.detach())
-        self._keep_gradients(found)
+        self._result = map_tensors(torch, result, lambda tensor: tensor.detach())
+        if all(item is None for item in found):
+            raise NotRecorded(message("graphs.no_gradient"))
+        if any(item is not None and item.layout is not torch.strided for item in found):
+            raise NotRecorded(message("graphs.sparse"))
+        self._found = found
 
     def _check(self, ends: list[Any], held_bytes: int) -> None:
         if not ends:
@@ -134,27 +139,14 @@ class Passes:
         with self._autocast():
             return self._torch.func.functional_call(self._module, self._leaves, args, kwargs)
 
-    def _ends(self, result: Any) -> list[Any]:
-        unique = {id(tensor): tensor for tensor in tensors_of(self._torch, result)}
-        return [tensor for tensor in unique.values() if tensor.requires_grad]
+    def _unique(self, result: Any) -> list[Any]:
+        """Its tensors; one that stands in two places once."""
+        return list({id(tensor): tensor for tensor in tensors_of(self._torch, result)}.values())
 
-    @property
-    def _wanted(self) -> list[Any]:
-        return [tensor for tensor in (*self._inputs, *self._leaves.values()) if tensor.requires_grad]
-
-    def _gradients(self, ends: list[Any], seeds: list[Any]) -> tuple[Any, ...]:
-        found: tuple[Any, ...] = self._torch.autograd.grad(ends, self._wanted, seeds, allow_unused=True)
-        return found
-
-    def _keep_gradients(self, found: tuple[Any, ...]) -> None:
+    def _gradients(self, ends: Iterable[Any], seeds: Iterable[Any]) -> list[Any]:
         """One for each input and each weight, None where it has none."""
-        if all(item is None for item in found):
-            raise NotRecorded(message("graphs.no_gradient"))
-        if any(item is not None and item.layout is not self._torch.strided for item in found):
-            raise NotRecorded(message("graphs.sparse"))
-        wanted = iter(found)
         everything = (*self._inputs, *self._leaves.values())
-        self._found = [next(wanted) if tensor.requires_grad else None for tensor in everything]
+        return gradients_of(self._torch, zip(ends, seeds, strict=True), everything)
 
     # Replaying
 
@@ -172,21 +164,16 @@ class Passes:
     def inputs_count(self) -> int:
         return len(self._inputs)
 
-    @property
-    def is_trained(self) -> list[bool]:
-        """Which of the results have gradients."""
-        return self._is_trained
-
     def stands_for(self, ticket: Ticket, gradients: tuple[Any, ...]) -> bool:
         """Whether the recorded backward pass is the one that is asked for."""
         if ticket.is_used or self._open() is not ticket or self._torch.is_grad_enabled():
             return False
-        given = zip(gradients, self._is_trained, strict=True)
+        given = zip(gradients, self.is_trained, strict=True)
         return all(item is not None for item, is_trained in given if is_trained)
 
     def backward(self, ticket: Ticket, gradients: tuple[Any, ...]) -> list[Any]:
         torch = self._torch
-        given = zip(gradients, self._is_trained, strict=True)
+        given = zip(gradients, self.is_trained, strict=True)
         for seed, entry in zip(self._seeds, [item for item, is_trained in given if is_trained], strict=True):
             seed.copy_(entry)
         self._backward()
@@ -205,14 +192,8 @@ class Passes:
         with_graph = torch.is_grad_enabled()
         if not with_graph:
             given = tuple(tensor.detach().requires_grad_(tensor.requires_grad) for tensor in given)
-        result = self._call_again(ticket, given)
-        unique = list({id(tensor): tensor for tensor in tensors_of(torch, result)}.values())
-        pairs = [(tensor, seed) for tensor, seed in zip(unique, gradients, strict=True) if seed is not None]
-        everything = (*given, *self._parameters.values())
-        wanted = [tensor for tensor in everything if tensor.requires_grad]
-        ends, seeds = [item for item, _ in pairs], [seed for _, seed in pairs]
-        found = iter(torch.autograd.grad(ends, wanted, seeds, create_graph=with_graph, allow_unused=True))
-        return [next(found) if tensor.requires_grad else None for tensor in everything]
+        ends = zip(self._unique(self._call_again(ticket, given)), gradients, strict=True)
+        return gradients_of(torch, ends, (*given, *self._parameters.values()), with_graph)
 
     def _call_again(self, ticket: Ticket, given: tuple[Any, ...]) -> Any:
         torch, tapes = self._torch, self._tapes
@@ -266,14 +247,10 @@ class Passes:
                 result = self._module._call_impl(*args, **kwargs)
         if self._plain_values(result) != self._plain_values(self._result):
             raise NotRecorded(message("graphs.values_change"))
-        found = list({id(tensor): tensor for tensor in tensors_of(torch, result)}.values())
+        found = self._unique(result)
         if backward:
-            ends = [item for item in found if item.requires_grad]
-            found += [
-                gradient
-                for gradient in self._gradients(ends, [torch.ones_like(tensor) for tensor in ends])
-                if gradient is not None
-            ]
+            gradients = self._gradients(found, list(map(torch.ones_like, found)))
+            found += [gradient for gradient in gradients if gradient is not None]
         return [item.detach().clone() for item in (*found, *self._module.buffers())]
 
     def _plain_values(self, result: Any) -> Any:
@@ -283,18 +260,18 @@ class Passes:
         torch = self._torch
         found = list(self.forward(tuple(tensors_of(torch, arguments))))
         if backward:
-            results = zip(self._outputs, self._is_trained, strict=True)
+            results = zip(self._outputs, self.is_trained, strict=True)
             seeds = tuple(torch.ones_like(item) if is_trained else None for item, is_trained in results)
             found += [item for item in self.backward(Ticket(None), seeds) if item is not None]
         return [*found, *(buffer.detach().clone() for buffer in self._module.buffers())]
 
 
-def _far(torch: Any, ones: list[Any], others: list[Any]) -> float:
+def _far(torch: Any, results: list[Any], others: list[Any]) -> float:
     """How far results are apart, in tolerances; rounding alone stays below 1."""
     sizes = [float(other.double().nan_to_num().abs().max()) if other.numel() else 0.0 for other in others]
     # A gradient that is nothing but rounding, of a bias before a normalisation, may be any such.
     least, far = 0.01 * max(sizes, default=0.0), 0.0
-    for item, other, size in zip(ones, others, sizes, strict=True):
+    for item, other, size in zip(results, others, sizes, strict=True):
         if not (item.is_floating_point() or item.is_complex()):
             far = max(far, 0.0 if torch.equal(item, other) else 2.0)
         elif item.numel():

@@ -24,13 +24,14 @@ from collections.abc import Sequence
 from threading import get_ident
 from typing import Any
 
+from ...feed.reasons import error_text
 from ...records.message import Message, message
 from ..answers import Answer, Report, has_finding, no, ran_on_gpu, share_of_training, torch_state, yes
 from ..model.call_arguments import NotPlain, form_of, tensors_of
-from ..model.module_calls import SavedState, check_hooks, replace_call
+from ..model.module_calls import SavedState, check_hooks, has_gradient_hook, replace_call
 from ..model.roots import Root, find_roots
 from ..model.snapshot import HostRandomness, ModelSnapshot
-from ..site import Refused, Site, error_text
+from ..site import Refused, Site
 from ..traits import Bottleneck, Traits, WarmUp
 from ..values import Flag
 from .graph_passes import CudaTapes, NotRecorded, Passes, PlainCalls, Tapes
@@ -132,11 +133,8 @@ def check_module(torch: Any, module: Any) -> None:
             raise Refused(message("model.sparse", module=name))
         if part is not module and part._compiled_call_impl is not None:
             raise Refused(message("graphs.part_compiled", module=name))
-        for parameter in part._parameters.values():
-            if parameter is not None and (
-                parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None)
-            ):
-                raise Refused(message("graphs.parameter_hook", module=name))
+        if has_gradient_hook(part):
+            raise Refused(message("graphs.parameter_hook", module=name))
 
 
 # Is it faster? Steps are timed before and after.

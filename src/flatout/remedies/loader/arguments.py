@@ -11,8 +11,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from ...feed.reasons import Reasoned
 from ...records.message import Message
-from ..site import Reasoned, Site
+from ..site import Site
 from ..user_code import caller
 
 # Gets the arguments by name and changes them; what it gives back is told, None where the loader is left as it is.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...records.message import Message, message, verbatim
+from ...records.message import Message, message
 from ..answers import by_finding
 from ..site import Site, join_reasons
 from ..traits import Bottleneck, Traits
@@ -45,7 +45,7 @@ def apply(site: Site, value: Any) -> None:
         if not hasattr(loader.dataset, "__getitem__"):
             return None
         told: list[Message] = []
-        wrap(loader, options, lambda line: told.append(verbatim(line)))
+        wrap(loader, options, told.append)
         if is_cached(loader.dataset):
             wrapped.append(loader)
             told.insert(0, message("cache.set"))

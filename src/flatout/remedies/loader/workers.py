@@ -78,7 +78,7 @@ _WORKERS_PER_PROCESSOR = 2
 
 def _numbers_to_try(is_alone: bool) -> tuple[int, ...]:
     """Beside other knobs a ladder will do: each step of it is a factor in the number of settings."""
-    from ...feed.processors import processors
+    from ...feed.machine import processors
 
     most = max(2, math.floor(processors()) * _WORKERS_PER_PROCESSOR)
     ladder = sorted({0, most, *(2**n for n in range(most.bit_length()) if 2**n <= most)})
@@ -96,7 +96,7 @@ applies = by_finding(ID, message("workers.keep_up"), evidence="workers", value="
 
 
 def apply(site: Site, value: Any) -> None:
-    from ...feed.processors import workers_allowed
+    from ...feed.machine import workers_allowed
 
     torch = site.torch
     tunes = value == "auto"

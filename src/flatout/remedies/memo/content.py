@@ -16,8 +16,8 @@ import types
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
+from ...feed.reasons import Reasoned
 from ...records.message import Message, message
-from ..site import Reasoned
 
 _DEEPEST = 12
 _ROW = 4096

@@ -29,6 +29,7 @@ from ...records.message import Message, message
 from ..answers import Answer, Report
 from ..site import Site, join_reasons
 from ..traits import Bottleneck, Evidence, Traits
+from ..values import Value
 
 ID = "memo.function"
 TITLE = "A function's results are kept for when the same arguments come again"
@@ -44,7 +45,7 @@ _THERE_BY_STEP = 3
 
 
 @dataclass(frozen=True, slots=True)
-class _FunctionNames:
+class _FunctionNames(Value):
     """`module:function`, several with commas or as a list."""
 
     @property
@@ -55,7 +56,7 @@ class _FunctionNames:
         parts = written if isinstance(written, list | tuple) else str(written).split(",")
         names = [str(part).strip() for part in parts]
         if not names or not all(_ONE.fullmatch(name) for name in names):
-            raise ValueError(f"must be {self.words}, got {written!r}")
+            raise self._refusal(written)
         return ",".join(dict.fromkeys(names))
 
 

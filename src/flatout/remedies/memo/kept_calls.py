@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from ...feed.host_memory import free_bytes as available_bytes
+from ...feed.machine import free_bytes, ranks_here
 from ...records.message import Message, message
 from ..site import Site
 from .call_key import CallKey, KeyMaker
@@ -289,9 +289,8 @@ def memory_left(torch: Any, kind: str) -> int | None:
         return int(free + torch.cuda.memory_reserved() - torch.cuda.memory_allocated())
     if kind != "cpu":
         return None
-    known = available_bytes()
-    ranks = os.environ.get("LOCAL_WORLD_SIZE", "1")
-    return known // max(1, int(ranks) if ranks.isdigit() else 1) if known is not None else None
+    known = free_bytes()
+    return known // ranks_here() if known is not None else None
 
 
 # Results kept by one trial of a search, for the next: it need not run an epoch to have them. They are found by the

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from ...feed.reasons import Reasoned
 from ...records.message import Message, message
-from ..site import Reasoned
 from .known_names import (
     ATTRIBUTES_REFUSED,
     CHANGES_CONTAINER,

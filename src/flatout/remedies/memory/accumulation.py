@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ...feed.reasons import Reasoned, error_text
 from ...records.message import message
 from ..answers import Answer, Report, has_finding, no, yes
 from ..model.call_arguments import (
@@ -29,12 +30,13 @@ from ..model.call_arguments import (
     current_autocast,
     fill_tensors,
     form_of,
+    gradients_of,
     map_tensors,
     tensors_of,
 )
 from ..model.module_calls import SavedState, at_first_calls, check_hooks, check_plain, replace_call
 from ..model.snapshot import HostRandomness, ModelSnapshot
-from ..site import Reasoned, Refused, Site, error_text
+from ..site import Refused, Site
 from ..traits import Bottleneck, Traits
 from ..values import Choice, Count, Options
 
@@ -308,22 +310,8 @@ class MicroBatchedCall:
                 result = torch.func.functional_call(self._module, {**leaves, **buffers}, args, kwargs)
         finally:
             self._is_busy = False
-        pairs = zip(tensors_of(torch, result), seeds, strict=True)
-        ends = [(item, seed) for item, seed in pairs if seed is not None and item.requires_grad]
-        everything = [*tensors, *leaves.values()]
-        wanted = [tensor for tensor in everything if tensor.requires_grad]
-        if not ends or not wanted:
-            return [None] * len(everything)
-        found = iter(
-            torch.autograd.grad(
-                [item for item, _ in ends],
-                wanted,
-                [seed for _, seed in ends],
-                create_graph=with_graph,
-                allow_unused=True,
-            )
-        )
-        return [next(found) if tensor.requires_grad else None for tensor in everything]
+        ends = zip(tensors_of(torch, result), seeds, strict=True)
+        return gradients_of(torch, ends, [*tensors, *leaves.values()], with_graph)
 
 
 def _sum(old: Any, new: Any) -> Any:

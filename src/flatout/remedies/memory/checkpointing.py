@@ -22,12 +22,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+from ...feed.reasons import error_text
 from ...records.message import Message, message
 from ..answers import Answer, Report, has_finding, no, yes
 from ..model.call_arguments import GivenTensors, Modes, NotPlain, fill_tensors, tensors_of
 from ..model.module_calls import SavedState, at_first_calls, check_hooks, is_compiled, replace_call
 from ..model.snapshot import HostRandomness, ModelSnapshot
-from ..site import Refused, Site, error_text
+from ..site import Refused, Site
 from ..traits import Bottleneck, Traits
 from ..user_code import is_called_within
 from ..values import Flag

@@ -234,7 +234,7 @@ def room_bytes(torch: Any, device: Any) -> float:
         # What this process has reserved it can use, as far as the script lets it; what it used at most it will again.
         usable = min(free + torch.cuda.memory_reserved(device), _allowed_share(torch, device) * total)
         return float(_OF_DEVICE * usable - torch.cuda.max_memory_allocated(device))
-    from ...feed.host_memory import free_bytes
+    from ...feed.machine import free_bytes
 
     free = free_bytes()
     return float("inf") if free is None else _OF_HOST * free

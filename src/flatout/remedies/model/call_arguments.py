@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from ...feed.reasons import Reasoned
 from ...records.message import message
-from ..site import Reasoned
 
 
 def fill_tensors(torch: Any, arguments: Any, tensors: Iterable[Any]) -> Any:
@@ -21,6 +21,19 @@ def current_autocast(torch: Any, device_type: str) -> Callable[[], Any]:
     """A context as it is now, without its cache of casts."""
     enabled, dtype = torch.is_autocast_enabled(device_type), torch.get_autocast_dtype(device_type)
     return lambda: torch.autocast(device_type, dtype=dtype, enabled=enabled, cache_enabled=False)
+
+
+def gradients_of(
+    torch: Any, ends: Iterable[tuple[Any, Any]], everything: Sequence[Any], create_graph: bool = False
+) -> list[Any]:
+    """One for each tensor of `everything`, None where it has none. `ends` are results with what comes back to them."""
+    pairs = [(end, seed) for end, seed in ends if seed is not None and end.requires_grad]
+    wanted = [tensor for tensor in everything if tensor.requires_grad]
+    if not pairs or not wanted:
+        return [None] * len(everything)
+    results, seeds = zip(*pairs, strict=True)
+    found = iter(torch.autograd.grad(results, wanted, seeds, create_graph=create_graph, allow_unused=True))
+    return [next(found) if tensor.requires_grad else None for tensor in everything]
 
 
 class Modes:

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from ...feed.reasons import error_text
 from ...records.message import message
-from ..site import Refused, Site, error_text
+from ..site import Refused, Site
 from ..torch_hooks import hook_steps
 from .roots import MOST_ROOTS, CallWatch, Root
 
@@ -197,6 +198,15 @@ def check_hooks(torch: Any, module: Any) -> None:
     for part in module.modules():
         if any(getattr(part, hooks, None) for hooks in _HOOKS):
             raise Refused(message("model.hook", module=type(part).__name__))
+
+
+def has_gradient_hook(part: Any) -> bool:
+    """Whether a parameter of its own has one."""
+    return any(
+        parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None)
+        for parameter in part._parameters.values()
+        if parameter is not None
+    )
 
 
 def check_plain(module: Any) -> None:

@@ -22,9 +22,10 @@ from typing import Any
 
 from ...records.message import message
 from ..answers import Answer, Report, half_share, has_finding, no, yes
+from ..model.module_calls import has_gradient_hook
 from ..model.roots import Root, graph_nodes, tensors_in
 from ..site import Refused, Site
-from ..torch_hooks import hook_steps
+from ..torch_hooks import hook_steps, parameters_of
 from ..traits import Bottleneck, Traits, WarmUp
 from ..values import Flag
 from .autocast import LateAnswer, LossWatch, autocast_roots
@@ -77,11 +78,8 @@ def _begin(site: Site, scale: GradientScale, roots: list[Root], hooked: set[str]
             raise Refused(message("fp16.hook", module=name))
         if getattr(part, "sparse", False):
             raise Refused(message("model.sparse", module=name))
-        for parameter in part._parameters.values():
-            if parameter is not None and (
-                parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None)
-            ):
-                raise Refused(message("fp16.parameter_hook", module=name))
+        if has_gradient_hook(part):
+            raise Refused(message("fp16.parameter_hook", module=name))
     scale.begin(modules, next(iter(devices)))
     _watch_skipped(site, scale)
 
@@ -90,7 +88,7 @@ def _scale_passes(site: Site, scale: GradientScale) -> None:
     loss = LossWatch(site)
 
     def make(original: Any) -> Any:
-        def backward(
+        def backward(  # as torch has it
             tensors: Any,
             grad_tensors: Any = None,
             retain_graph: Any = None,
@@ -246,12 +244,7 @@ class GradientScale:
         seen: set[int] = set()
         parts: list[tuple[Any, list[Any]]] = []
         for optimizer in list(self._optimizers):
-            own = [
-                parameter
-                for group in optimizer.param_groups
-                for parameter in group["params"]
-                if id(parameter) not in seen
-            ]
+            own = [parameter for parameter in parameters_of(optimizer) if id(parameter) not in seen]
             seen.update(map(id, own))
             parts.append((optimizer, own))
         modules = [module for module in (reference() for reference in self._modules) if module is not None]
@@ -317,7 +310,7 @@ class GradientScale:
 
     def _overflow_of(self, optimizer: Any) -> Any:
         """Of its tensors, whichever optimizer they were looked at with: a script may have made a second one."""
-        own = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+        own = set(map(id, parameters_of(optimizer)))
         looked_at_with = [other for other, part in self._parameters() if any(id(item) in own for item in part)]
         flags = [self._overflowed_elsewhere if item is None else self._overflowed.get(item) for item in looked_at_with]
         self._counted.update(item for item in looked_at_with if item is not None and item in self._overflowed)
@@ -336,12 +329,7 @@ class GradientScale:
         if _takes_flag(optimizer):
             optimizer.found_inf = overflowed
         elif overflowed.item():
-            held = [
-                parameter
-                for group in optimizer.param_groups
-                for parameter in group["params"]
-                if parameter.grad is not None
-            ]
+            held = [parameter for parameter in parameters_of(optimizer) if parameter.grad is not None]
             self._put_aside = [(tensor, tensor.grad) for tensor in held]
             for tensor in held:
                 tensor.grad = None

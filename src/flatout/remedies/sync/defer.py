@@ -16,7 +16,7 @@ import atexit
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -36,8 +36,10 @@ _WRITER_OTHERS = (
     "add_image", "add_images", "add_image_with_boxes", "add_figure", "add_histogram", "add_video", "add_audio",
     "add_text", "add_graph", "add_embedding", "add_pr_curve", "add_mesh", "add_hparams", "flush", "close",
 )  # fmt: skip
-# module → (class, calls that are deferred, calls that wait for them)
-_LOGGERS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
+# A class, calls of it that are deferred, and calls that wait for them.
+_Logger = tuple[str, tuple[str, ...], tuple[str, ...]]
+# By module.
+_LOGGERS: dict[str, _Logger] = {
     "torch.utils.tensorboard.writer": ("SummaryWriter", _WRITER, _WRITER_OTHERS),
     "tensorboardX.writer": ("SummaryWriter", _WRITER, _WRITER_OTHERS),
     "wandb.sdk.wandb_run": ("Run", ("log",), ("finish", "_atexit_cleanup")),
@@ -59,42 +61,34 @@ def applies(report: Report) -> Answer:
 
 
 def apply(site: Site, value: Any) -> None:
-
     if site.torch.version.cuda is None:
         raise Refused(message("defer.no_cuda"))
     calls = DeferredCalls(site.torch)
-    for module, (owner, deferred, others) in _LOGGERS.items():
-        site.after_import(module, partial(_watch, site, calls, owner, deferred, others))
+    for module, logger in _LOGGERS.items():
+        site.after_import(module, partial(_watch, site, calls, logger))
     site.each_step(lambda step: calls.hand_on(step))
     atexit.register(calls.hand_on_all)
     site.undo(lambda: atexit.unregister(calls.hand_on_all))
     site.undo(calls.hand_on_all)
 
 
-def _watch(site: Site, calls: Any, owner: str, deferred: tuple[str, ...], others: tuple[str, ...], module: Any) -> None:
-    for name in deferred:
-        site.replace(getattr(module, owner), name, partial(_make_deferred, site, calls, name))
-    for name in others:
-        site.replace(getattr(module, owner), name, partial(_make_waiting, calls))
+def _watch(site: Site, calls: DeferredCalls, logger: _Logger, module: Any) -> None:
+    owner, deferred, others = logger
 
-
-def _make_deferred(site: Site, calls: Any, name: str, original: Any) -> Any:
-    def call(logger: Any, *args: Any, **kwargs: Any) -> Any:
-        if site.in_force and site.step and calls.takes(logger, name, original, args, kwargs, site.step):
+    def defer(name: str, original: Any, logger: Any, *args: Any, **kwargs: Any) -> Any:
+        if site.step and calls.takes(name, LoggerCall(logger, original, args, kwargs, site.step)):
             site.tell(deferred_from_step=site.live.get("deferred_from_step", site.step))
             return None
+        return wait(original, logger, *args, **kwargs)
+
+    def wait(original: Any, logger: Any, *args: Any, **kwargs: Any) -> Any:
         calls.hand_on_all(logger)
         return original(logger, *args, **kwargs)
 
-    return call
-
-
-def _make_waiting(calls: Any, original: Any) -> Any:
-    def call(logger: Any, *args: Any, **kwargs: Any) -> Any:
-        calls.hand_on_all(logger)
-        return original(logger, *args, **kwargs)
-
-    return call
+    for name in deferred:
+        site.around(getattr(module, owner), name, partial(defer, name))
+    for name in others:
+        site.around(getattr(module, owner), name, wait)
 
 
 # Calls of loggers whose values are still being copied from the device, in their order.
@@ -105,42 +99,46 @@ _PLAIN = (int, float, str, bool, type(None))
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class LoggerCall:
     logger: Any
     original: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    # When all its values are on the host; None if none is under way.
-    arrived: Any
     step: int
+    # When all its values are on the host; None if none is under way.
+    arrived: Any = None
+
+    @property
+    def is_due(self) -> bool:
+        return self.arrived is None or bool(self.arrived.query())
 
 
 class DeferredCalls:
     def __init__(self, torch: Any) -> None:
         self._torch = torch
-        self._waiting: deque[_Call] = deque()
+        self._waiting: deque[LoggerCall] = deque()
         self._lock = threading.RLock()
 
-    def takes(
-        self, logger: Any, name: str, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any], step: int
-    ) -> bool:
+    def takes(self, name: str, call: LoggerCall) -> bool:
         """Whether this call is ours now. Not if it holds anything but numbers, words and results on the device."""
         with self._lock:
-            found = _device_scalars((args, kwargs))
-            queued = any(call.logger is logger for call in self._waiting)
+            found = _device_scalars((call.args, call.kwargs))
+            queued = any(other.logger is call.logger for other in self._waiting)
             if found is None or not (found or queued):
                 return False
             if len({str(tensor.device) for tensor in found}) > 1 or self._torch.cuda.is_current_stream_capturing():
                 return False
-            if name.startswith("add_scalar"):
-                kwargs = _with_time_of_day(name, args, kwargs)
+            kwargs = call.kwargs
+            # `walltime` is the fourth argument of both; left out, it would be the time of the late call.
+            if name.startswith("add_scalar") and len(call.args) <= 3 and kwargs.get("walltime") is None:
+                kwargs = {**kwargs, "walltime": time.time()}
             copies = {id(tensor): self._to_host(tensor) for tensor in found}
             arrived = None
             if found:
                 arrived = self._torch.cuda.Event()
                 arrived.record(self._torch.cuda.current_stream(found[0].device))
-            ours: tuple[tuple[Any, ...], dict[str, Any]] = _replaced((args, kwargs), copies)
-            self._waiting.append(_Call(logger, original, *ours, arrived, step))
+            args, kwargs = _replaced((call.args, kwargs), copies)
+            self._waiting.append(replace(call, args=args, kwargs=kwargs, arrived=arrived))
             return True
 
     def _to_host(self, tensor: Any) -> Any:
@@ -153,7 +151,7 @@ class DeferredCalls:
         with self._lock:
             while self._waiting:
                 first = self._waiting[0]
-                if first.step >= step or not (_is_there(first) or step - first.step > _MOST_STEPS_LATE):
+                if first.step >= step or not (first.is_due or step - first.step > _MOST_STEPS_LATE):
                     return
                 self._make_first()
 
@@ -168,10 +166,6 @@ class DeferredCalls:
         if call.arrived is not None:
             call.arrived.synchronize()
         call.original(call.logger, *call.args, **call.kwargs)
-
-
-def _is_there(call: _Call) -> bool:
-    return call.arrived is None or bool(call.arrived.query())
 
 
 def _device_scalars(value: Any) -> list[Any] | None:
@@ -193,10 +187,3 @@ def _replaced(value: Any, copies: dict[int, Any]) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(_replaced(part, copies) for part in value)
     return copies.get(id(value), value)
-
-
-def _with_time_of_day(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """`walltime` is the fourth argument of both; left out, it would be the time of the late call."""
-    if len(args) > 3 or kwargs.get("walltime") is not None:
-        return kwargs
-    return {**kwargs, "walltime": time.time()}

@@ -1,9 +1,11 @@
-"""How much memory this process may take: the machine's, and that of every control group it is in."""
+"""What this process may use of the machine, processors and memory, within every control group it is in."""
 
 from __future__ import annotations
 
+import math
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +13,60 @@ from pathlib import Path
 _UNLIMITED_BYTES = 1 << 60
 
 
+def ranks_here(environ: Mapping[str, str] = os.environ) -> int:
+    """The processes that train on this machine together."""
+    text = environ.get("LOCAL_WORLD_SIZE", "")
+    return max(1, int(text)) if text.isdigit() else 1
+
+
+# Processors
+
+
+def processors(root: Path = Path("/")) -> float:
+    """Those it may run on, or the time its control group grants if that is less. `root` stands for "/"."""
+    allowed = float(len(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else float(os.cpu_count() or 1)
+    base = _control_groups(root)
+    found = [_text(level / "cpu.max") for level in _levels(base, _group_paths(root).get("", "/"))]
+    found.append(f"{_text(base / 'cpu' / 'cpu.cfs_quota_us')} {_text(base / 'cpu' / 'cpu.cfs_period_us')}")
+    quotas = [words.split() for words in found]
+    return min([allowed, *(int(q[0]) / int(q[1]) for q in quotas if len(q) == 2 and q[0].isdigit() and q[1].isdigit())])
+
+
+def cpus_of_rank(environ: Mapping[str, str] = os.environ, cpus: float | None = None) -> float:
+    """The processors of this process, shared with the other ranks on this machine."""
+    return (processors() if cpus is None else cpus) / ranks_here(environ)
+
+
+def workers_allowed(environ: Mapping[str, str], allowed: float | None = None) -> int:
+    """Workers for this rank: its part of the processors less one, which trains; at least one."""
+    return max(1, math.floor(cpus_of_rank(environ, allowed) - 1 + 1e-9))
+
+
+class CpuClock:
+    """Time in which this thread computed or wanted to: waiting for a CPU that others use counts as computing."""
+
+    def __init__(self) -> None:
+        # Of that, waiting for a CPU, when it was last read.
+        self.waiting_ns = 0
+        try:
+            self._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self._file = -1
+
+    def read_ns(self) -> int:
+        if self._file < 0:
+            return time.process_time_ns()
+        running_ns, waiting_ns, *_ = os.pread(self._file, 128, 0).split()
+        self.waiting_ns = int(waiting_ns)
+        return int(running_ns) + self.waiting_ns
+
+
+# Memory
+
+
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What this process's memory limit is and how much of it is free; file cache that can be dropped counts as free."""
+    """This process's limit and how much of it is free; file cache that can be dropped counts as free."""
 
     limit_bytes: int
     free_bytes: int
@@ -25,8 +78,8 @@ class Memory:
 
 
 def memory(root: Path = Path("/")) -> Memory:
-    """The tightest of the machine's memory and every cgroup above this process. `root` stands for "/"."""
-    found = [_machine(root), *_cgroups(root)]
+    """The tightest of the machine's memory and every control group above this process. `root` stands for "/"."""
+    found = [_machine(root), *_limits_of_groups(root)]
     return min((m for m in found if m is not None), key=lambda m: m.free_bytes, default=Memory(0, 0))
 
 
@@ -43,18 +96,44 @@ def _machine(root: Path) -> Memory | None:
     return Memory(facts["MemTotal:"] << 10, facts["MemAvailable:"] << 10)
 
 
-def _cgroups(root: Path) -> list[Memory | None]:
-    """One for every level of the v1 memory controller, or of the v2 tree, that has a limit."""
+def _limits_of_groups(root: Path) -> list[Memory | None]:
+    """One for every level of the v1 memory controller, or of the v2 tree; None where it has no limit."""
+    paths, base = _group_paths(root), _control_groups(root)
+    if (base / "memory").is_dir() and "memory" in paths:
+        names, prefix = ("memory.limit_in_bytes", "memory.usage_in_bytes"), "total_"
+        levels = _levels(base / "memory", paths["memory"])
+    else:
+        names, prefix = ("memory.max", "memory.current"), ""
+        levels = _levels(base, paths.get("", "/"))
+    return [_limited(level, *names, prefix) for level in levels]
+
+
+def _limited(level: Path, limit_name: str, used_name: str, prefix: str) -> Memory | None:
+    limit, used = _text(level / limit_name).strip(), _text(level / used_name).strip()
+    if not limit.isdigit() or not used.isdigit() or int(limit) >= _UNLIMITED_BYTES:
+        return None
+    # A training that reads its files again and again has most of them among the active ones.
+    facts = _fields(level / "memory.stat")
+    cache_bytes = sum(facts.get(f"{prefix}{name}", 0) for name in ("inactive_file", "active_file"))
+    return Memory(int(limit), max(0, int(limit) - int(used) + cache_bytes))
+
+
+# Control groups
+
+
+def _control_groups(root: Path) -> Path:
+    return root / "sys" / "fs" / "cgroup"
+
+
+def _group_paths(root: Path) -> dict[str, str]:
+    """By controller, where this process is; "" stands for the tree of v2."""
     paths = {}
     for line in _text(root / "proc" / "self" / "cgroup").split("\n"):
         _, _, rest = line.partition(":")
         controllers, found, path = rest.partition(":")
         if found:
             paths.update(dict.fromkeys(controllers.split(","), path))
-    base = root / "sys" / "fs" / "cgroup"
-    if (base / "memory").is_dir() and "memory" in paths:
-        return [_v1(level) for level in _levels(base / "memory", paths["memory"])]
-    return [_v2(level) for level in _levels(base, paths.get("", "/"))]
+    return paths
 
 
 def _levels(mount: Path, inside: str) -> list[Path]:
@@ -63,29 +142,6 @@ def _levels(mount: Path, inside: str) -> list[Path]:
     if "/.." in inside or not folder.is_dir():
         return [mount]
     return [folder, *(parent for parent in folder.parents if parent == mount or mount in parent.parents)]
-
-
-def _v1(level: Path) -> Memory | None:
-    cache = _file_cache(level, "total_inactive_file", "total_active_file")
-    return _limited(level / "memory.limit_in_bytes", level / "memory.usage_in_bytes", cache)
-
-
-def _v2(level: Path) -> Memory | None:
-    cache = _file_cache(level, "inactive_file", "active_file")
-    return _limited(level / "memory.max", level / "memory.current", cache)
-
-
-def _file_cache(level: Path, *names: str) -> int:
-    """A training that reads its files again and again has most of them among the active ones."""
-    facts = _fields(level / "memory.stat")
-    return sum(facts.get(name, 0) for name in names)
-
-
-def _limited(limit: Path, used: Path, cache_bytes: int) -> Memory | None:
-    limit_text, used_text = _text(limit).strip(), _text(used).strip()
-    if not limit_text.isdigit() or not used_text.isdigit() or int(limit_text) >= _UNLIMITED_BYTES:
-        return None
-    return Memory(int(limit_text), max(0, int(limit_text) - int(used_text) + cache_bytes))
 
 
 def _fields(path: Path) -> dict[str, int]:
