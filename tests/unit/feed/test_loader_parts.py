@@ -371,7 +371,8 @@ def test_workers_do_not_go_through_what_they_have_from_their_parent() -> None:
     found = [int(count) for batch in DataLoader(Frozen(), 2, num_workers=2) for count in batch]
 
     assert min(found) > 10_000, "torch alone is more"
-    assert gc.get_freeze_count() == before, "the parent's own collector is left as it is"
+    # Fewer where one of those that were frozen before has gone meanwhile.
+    assert gc.get_freeze_count() <= before, "the parent's own collector is left as it is"
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from flatout.remedies.compute.compiled_model import _compile
+from flatout.remedies.compute.compiled_model import CompiledCall
 from flatout.remedies.compute.worth import graph_breaks
+from flatout.remedies.model.module_calls import replace_call
 from flatout.remedies.site import Site
 from tests.unit.remedies.applied import applied, reason, site_for
 from tests.unit.remedies.training import Net, steps_told_to, train
@@ -103,7 +104,7 @@ def test_what_cannot_be_compiled_runs_without(monkeypatch: pytest.MonkeyPatch, c
         model = nn.Sequential(Net(), nn.Dropout(0.5))
         torch.manual_seed(3)
         if compiling:
-            _compile(site, model, "default")
+            replace_call(site, model, CompiledCall(site, model, "default"))
         return train(site, model)
 
     torch.manual_seed(0)

@@ -68,14 +68,14 @@ def _measure_then_compile(site: Site, roots: list[Root], mode: str) -> None:
 
     def begin() -> None:
         for root in trained:
-            replace_call(site, root.inner, _Compiled(site, root.inner, mode))
+            replace_call(site, root.inner, CompiledCall(site, root.inner, mode))
         site.tell(since_step=site.step)
 
     worth = CompileWorth(site, begin, on_device=any(root.device_type == "cuda" for root in trained))
     site.each_step(worth.step)
 
 
-class _Compiled:
+class CompiledCall:
     """A module's call, compiled; without compiling where that fails."""
 
     def __init__(self, site: Site, module: Any, mode: str) -> None:
