@@ -114,15 +114,12 @@ def _loops_of_generators(loader: Loader, code: Code) -> Iterator[tuple[Loop, Fun
             continue
         for call in function.calls:
             for callee in code.project.resolve(call, function) if call.args or call.keywords else ():
-                for loop in _yielding_loops(callee):
-                    if _iterates_over(loop.iter, callee, loader, code):
+                for loop in own_nodes(callee):
+                    if not isinstance(loop, ast.For):
+                        continue
+                    yields = any(isinstance(node, ast.Yield) for node in walk_scope(loop))
+                    if yields and _iterates_over(loop.iter, callee, loader, code):
                         yield loop, callee
-
-
-def _yielding_loops(function: Function) -> Iterator[ast.For]:
-    for node in own_nodes(function):
-        if isinstance(node, ast.For) and any(isinstance(inner, ast.Yield) for inner in walk_scope(node)):
-            yield node
 
 
 def _innermost_around(node: ast.AST, function: Function, code: Code, depth: int) -> tuple[Loop, Function] | None:

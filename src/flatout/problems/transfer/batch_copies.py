@@ -54,7 +54,10 @@ def find_copies(code: Code) -> list[BatchCopy]:
     for region, call in (*((where, call) for where, _, call in code.calls_each_step("to", "cuda")), *_in_lambdas(code)):
         if not isinstance(call.func, ast.Attribute) or id(region.root.function) in there:
             continue  # a function of that name; or the loader's samples are on the device already
-        of = _without_views(call.func.value)
+        # Without what only shapes it: `batch["image"]` of `batch["image"].squeeze(0).float()`.
+        of = call.func.value
+        while isinstance(of, ast.Call) and isinstance(of.func, ast.Attribute) and of.func.attr in _SHAPING:
+            of = of.func.value
         if id(call) in seen or moves_to(call) != "device" or not uses_device(region.module):
             continue
         kind = code.tensors.of(region).of(of)
@@ -97,13 +100,6 @@ def _in_lambdas(code: Code) -> Iterator[tuple[Region, ast.Call]]:
                     and not {"graph", "device"} & set(others)
                 ):
                     yield region, call
-
-
-def _without_views(node: ast.expr) -> ast.expr:
-    """What is copied, without what only shapes it: `batch["image"]` of `batch["image"].squeeze(0).float()`."""
-    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _SHAPING:
-        node = node.func.value
-    return node
 
 
 def _has_a_name_of_its_class(copy: BatchCopy, code: Code) -> bool:
@@ -211,10 +207,14 @@ class _Made:
         return isinstance(node, ast.BinOp | ast.Compare)
 
     def _is_named(self, name: str, depth: int, seen: frozenset[str]) -> bool:
-        # `x = x.to(device)` is the copy itself.
         since, over = self._gone_over(name)
-        known = self.function.bindings.get(name, ())
-        values = [value for value in known if since <= value.lineno < self.before and not _moves(value)]
+        known = [value for value in self.function.bindings.get(name, ()) if since <= value.lineno < self.before]
+        # `x = x.to(device)` is the copy itself.
+        values = [
+            value
+            for value in known
+            if not any(isinstance(call, ast.Call) and moves_to(call) == "device" for call in ast.walk(value))
+        ]
         return any(self.is_made(value, depth + 1, seen) for value in (*values, *over))
 
     def _gone_over(self, name: str) -> tuple[int, list[ast.expr]]:
@@ -271,10 +271,6 @@ def _computes(function: Function) -> bool:
 def _leaves_gaps(node: ast.Subscript) -> bool:
     """`x[:, 0]` does; `x[0]`, `x[:8]` and `batch["x"]` do not."""
     return isinstance(node.slice, ast.Tuple) and any(isinstance(element, ast.Slice) for element in node.slice.elts)
-
-
-def _moves(node: ast.expr) -> bool:
-    return any(isinstance(call, ast.Call) and moves_to(call) == "device" for call in ast.walk(node))
 
 
 def _counterpart(name: str, target: ast.expr, over: ast.expr) -> ast.expr:

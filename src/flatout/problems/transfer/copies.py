@@ -22,7 +22,7 @@ _SLOWEST_BUS = 12e6
 # of 40 to 105 MiB. For large batches that is slower than the driver's own copy of pageable memory.
 _PINNING_BYTES_PER_MS = 2.4e6
 # Enqueueing a copy takes the host about this long, whatever its size.
-ASKING_MS = 0.01
+_ASKING_MS = 0.01
 _SMALL_BYTES = 64 << 10
 _EVALUATING = re.compile(r"eval|valid|test|infer|predict|checkpoint|load", re.I)
 
@@ -57,7 +57,7 @@ def unblocked_part(sites: Sequence[CopySite]) -> float:
 def blocked_ms(run: Evidence, sites: Sequence[CopySite]) -> float:
     """What these copies hold the host up in a step: never more than the phase, which leaves evaluations out."""
     held_ms = min(sum(site.ms for site in sites), run.phase("h2d").ms)
-    return max(0.0, held_ms - ASKING_MS * sum(site.per_step for site in sites))
+    return max(0.0, held_ms - _ASKING_MS * sum(site.per_step for site in sites))
 
 
 def gain_unblocked(run: Evidence, sites: Sequence[CopySite], to_pin: bool) -> Gain | None:
@@ -77,7 +77,12 @@ def gain_unblocked(run: Evidence, sites: Sequence[CopySite], to_pin: bool) -> Ga
     return by_sparing_host(run, held_ms, method, device_ms=-bus_ms, floor_ms=pinning_ms)
 
 
-def list_sites(run: Evidence, sites: Sequence[CopySite], most: int = 4) -> str:
+def mib_per_step(sites: Sequence[CopySite]) -> float:
+    return sum(site.bytes_per_step for site in sites) / 2**20
+
+
+def list_sites(sites: Sequence[CopySite]) -> str:
+    """The dearest of them: where, how often, how much."""
     return ", ".join(
-        f"{place_name(s.location)} {s.per_step:.3g}x {s.bytes_per_step / 2**20:.3g} MiB" for s in sites[:most]
+        f"{place_name(s.location)} {s.per_step:.3g}x {s.bytes_per_step / 2**20:.3g} MiB" for s in sites[:4]
     )

@@ -29,7 +29,7 @@ from collections.abc import Iterator
 
 from flatout.problems.found import FoundInRun
 from flatout.problems.prediction import by_step
-from flatout.problems.transfer.copies import is_small, list_sites, moving_ms, training_copies
+from flatout.problems.transfer.copies import is_small, list_sites, mib_per_step, moving_ms, training_copies
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
 
@@ -57,14 +57,14 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     left_ms = _SIDE_BY_SIDE * max(copying_ms, computing_ms)
     method = message("tr206.gain", copying_ms=copying_ms, computing_ms=computing_ms)
     gain = by_step(run, 0.5 * (run.step_ms + left_ms), left_ms, max(copying_ms, computing_ms), method)
-    mebibytes = sum(site.bytes_per_step for site in sites) / 2**20
+    mebibytes = mib_per_step(sites)
     yield FoundInRun(
         location=sites[0].location,
         evidence={
             "mib_per_step": round(mebibytes, 2),
             "copying_ms_per_step": round(copying_ms, 2),
             "drained_share": round(drained, 3),
-            "lines": list_sites(run, sites),
+            "lines": list_sites(sites),
         },
         cause=message("tr206.cause", mib=mebibytes, copying_ms=copying_ms, step_ms=run.step_ms),
         change=message("tr206.change"),

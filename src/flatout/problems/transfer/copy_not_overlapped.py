@@ -22,41 +22,46 @@ When it is fine: the device is busy anyway, or something else waits for it right
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from flatout.problems.found import FoundInRun, FoundInSource, step_of
 from flatout.problems.transfer.batch_copies import BatchCopy, find_copies, may_be_no_tensor, takes_no_options
-from flatout.problems.transfer.copies import blocked_ms, gain_unblocked, list_sites, training_copies, unblocked_part
+from flatout.problems.transfer.copies import (
+    blocked_ms,
+    gain_unblocked,
+    list_sites,
+    mib_per_step,
+    training_copies,
+    unblocked_part,
+)
 from flatout.records.evidence import Evidence
 from flatout.records.message import message, verbatim
 from flatout.records.source import Edit, Fix
 from flatout.source.code import Code, call_path
 from flatout.source.syntax.edits import add_keyword, replace_node
-from flatout.source.syntax.nodes import has_star_arguments, short_text
+from flatout.source.syntax.nodes import argument, has_star_arguments, short_text
 from flatout.source.training.loaders import loader_setting
 
 CODE = "TR204"
 REMEDY = "transfer.async"
-Line = tuple[str, int | None, int]
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
     sites = [site for site in training_copies(run) if site.pinned_share >= 0.5 and site.non_blocking_share < 0.5]
     if not run.on_gpu or not sites:
         return
-    gain = gain_unblocked(run, sites, to_pin=False)
     held_ms = blocked_ms(run, sites)
     yield FoundInRun(
         location=sites[0].location,
         evidence={
             "h2d_ms_per_step": round(held_ms, 2),
-            "mib_per_step": round(sum(site.bytes_per_step for site in sites) / 2**20, 2),
+            "mib_per_step": round(mib_per_step(sites), 2),
             "non_blocking_share": round(unblocked_part(sites), 2),
-            "lines": list_sites(run, sites),
+            "lines": list_sites(sites),
         },
         cause=message("tr204.cause", blocked_ms=held_ms, step_ms=run.step_ms),
-        change=message("tr204.change", lines=list_sites(run, sites)),
-        predicted_gain=gain,
+        change=message("tr204.change", lines=list_sites(sites)),
+        predicted_gain=gain_unblocked(run, sites, to_pin=False),
     )
 
 
@@ -66,11 +71,15 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
     pinning = [
         made for made in code.loaders if made.trains and not loader_setting(made, "pin_memory", code.values).is_off()
     ]
-    by_line: dict[Line, list[BatchCopy]] = {}
+    by_line: dict[tuple[str, int | None, int], list[BatchCopy]] = {}
     for copy in copies:
         place = copy.region.module.place(copy.call)
         by_line.setdefault((place.file, place.cell, place.line), []).append(copy)
-    for copy, *others in by_line.values():
+    for here in by_line.values():
+        copy, edits = here[0], [_edit(other, code) for other in here]
+        # The device gets the same batch in the same order; only the host no longer waits for it.
+        is_safe = not any(may_be_no_tensor(other, code) for other in here)
+        known = tuple(edit for edit in edits if edit is not None)
         pinned = any(code.training.are_together(made.function.module, copy.region.module) for made in pinning)
         yield FoundInSource(
             title=None if pinned else message("tr204.title_not_pinned"),
@@ -80,20 +89,13 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             change=verbatim("non_blocking=True") if pinned else message("tr204.source_change"),
             loader_setting=None if pinned else "pin_memory",
             related=call_path(copy.region),
-            fix=_fix([copy, *others], code),
+            fix=Fix(verbatim("non_blocking=True"), known, is_safe) if len(known) == len(here) else None,
         )
-
-
-def _fix(copies: Sequence[BatchCopy], code: Code) -> Fix | None:
-    """The device gets the same batch in the same order; only the host no longer waits for it."""
-    edits = [edit for copy in copies if (edit := _edit(copy, code)) is not None]
-    is_safe = not any(may_be_no_tensor(copy, code) for copy in copies)
-    return Fix(verbatim("non_blocking=True"), tuple(edits), is_safe) if len(edits) == len(copies) else None
 
 
 def _edit(copy: BatchCopy, code: Code) -> Edit | None:
     call, module = copy.call, copy.region.module
-    given = next((keyword.value for keyword in call.keywords if keyword.arg == "non_blocking"), None)
+    given = argument(call, "non_blocking")
     given = given or next((arg for arg in call.args[1:] if isinstance(arg, ast.Constant)), None)
     if has_star_arguments(call) or takes_no_options(copy, code):
         return None

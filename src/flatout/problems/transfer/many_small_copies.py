@@ -28,13 +28,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from flatout.problems.found import FoundInRun, FoundInSource, step_of
+from flatout.problems.found import FoundInRun, FoundInSource, found_in_step, step_of
 from flatout.problems.prediction import by_sparing_host
 from flatout.problems.transfer.batch_copies import find_copies
 from flatout.problems.transfer.copies import is_small, list_sites, training_copies
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
-from flatout.source.code import Code, call_path
+from flatout.source.code import Code
 from flatout.source.flow.devices import moves_to
 from flatout.source.syntax.nodes import (
     argument,
@@ -48,11 +48,12 @@ from flatout.source.syntax.nodes import (
     short_text,
     walk_scope,
 )
-from flatout.source.training.loaders import Loader, resolve_collate
+from flatout.source.training.loaders import Loader, loader_argument, resolve_collate
 from flatout.source.training.regions import Region
 
 CODE = "TR202"
 _MANY = 8
+_OF_A_DICT = ("items", "values", "keys")
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
@@ -71,22 +72,18 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "copies_per_step": round(count, 1),
             "h2d_ms_per_step": round(took_ms, 2),
             "bytes_each": int(sum(site.bytes_per_step for site in sites) / count),
-            "lines": list_sites(run, sites),
+            "lines": list_sites(sites),
         },
         cause=message("tr202.cause", copies=count, copy_ms=took_ms, step_ms=run.step_ms),
-        change=message("tr202.change", lines=list_sites(run, sites)),
+        change=message("tr202.change", lines=list_sites(sites)),
         predicted_gain=gain,
     )
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
     for copy in find_sample_copies(code):
-        yield FoundInSource(
-            place=copy.region.module.place(copy.call),
-            cause=message("tr202.source_cause", code=short_text(copy.over, 40), step=step_of(copy.region)),
-            change=message("tr202.source_change"),
-            related=call_path(copy.region),
-        )
+        cause = message("tr202.source_cause", code=short_text(copy.over, 40), step=step_of(copy.region))
+        yield found_in_step(copy.region, copy.call, cause, message("tr202.source_change"))
 
 
 # Where a training step goes over its batch one sample at a time to copy each of them to the device.
@@ -131,7 +128,11 @@ def find_sample_copies(code: Code) -> Iterator[SampleCopy]:
     for region, moves in moving:
         found = [copy for call, loops in moves if (copy := _sample_copy(call, loops, region, plain))]
         # Next to samples that are dicts, a list is one of samples too.
-        apart = any(copy.is_dict for copy in found) or (bool(found) and _are_kept_apart(region, code))
+        together = code.training.are_together
+        loaders = [made for made in code.loaders if made.trains and together(made.function.module, region.module)]
+        apart = any(copy.is_dict for copy in found) or (
+            bool(found) and any(_keeps_apart(made, code) for made in loaders)
+        )
         for copy in found:
             if (id(region.module), copy.call.lineno) in seen or not (copy.is_sure or apart):
                 continue
@@ -152,15 +153,13 @@ def _find_moves(region: Region) -> Iterator[tuple[ast.Call, _Loops]]:
         call = point.node
         if isinstance(call, ast.Call) and (moves_to(call) == "device" or argument(call, "device") is not None):
             outer = [
-                (loop.target, loop.iter) for loop in point.loops if isinstance(loop, ast.For) and not _trains(loop)
+                (loop.target, loop.iter)
+                for loop in point.loops
+                if isinstance(loop, ast.For) and not any(is_call(node, "backward", "step") for node in walk_scope(loop))
             ]
             loops = [*outer, *around.get(id(call), [])]
             if loops:
                 yield call, loops
-
-
-def _trains(loop: ast.For) -> bool:
-    return any(is_call(node, "backward", "step") for node in walk_scope(loop))
 
 
 def _sample_copy(call: ast.Call, loops: _Loops, region: Region, plain: set[int]) -> SampleCopy | None:
@@ -173,9 +172,9 @@ def _sample_copy(call: ast.Call, loops: _Loops, region: Region, plain: set[int])
         return None
     target, over = used[-1]
     outer = loops[loops.index(used[-1]) - 1] if loops.index(used[-1]) else None
-    if _is_of_a_dict(over):
+    if is_call(over, *_OF_A_DICT):
         # One dict is a batch; a dict for each of something is a sample's.
-        if outer is None or root_name(over) not in bound_names(outer[0]) or _is_of_a_dict(outer[1]):
+        if outer is None or root_name(over) not in bound_names(outer[0]) or is_call(outer[1], *_OF_A_DICT):
             return None
         return SampleCopy(region, call, outer[1], True, True)
     if _is_by_sample(target, over, what):
@@ -223,10 +222,6 @@ def _is_batch_size(node: ast.expr) -> bool:
     return bool(_BATCH_SIZE.search(_last_name(node)))
 
 
-def _is_of_a_dict(over: ast.expr) -> bool:
-    return is_call(over, "items", "values", "keys")
-
-
 def _last_name(node: ast.expr) -> str:
     """The last name of what is gone over."""
     if isinstance(node, ast.Call) and node.args and called_name(node) in ("enumerate", "list", "tqdm", "reversed"):
@@ -234,27 +229,18 @@ def _last_name(node: ast.expr) -> str:
     return last_name(node)
 
 
-def _are_kept_apart(region: Region, code: Code) -> bool:
-    together = [made for made in code.loaders if code.training.are_together(made.function.module, region.module)]
-    return any(made.trains and keeps_apart(made, code) for made in together)
-
-
-def keeps_apart(loader: Loader, code: Code) -> bool:
+def _keeps_apart(loader: Loader, code: Code) -> bool:
     """Does its collate function only sort the samples' parts into lists: `tuple(zip(*batch))`, or return them as is?"""
-    given = argument(loader.call, "collate_fn", 6)
-    if given is None:
-        return False
+    given = loader_argument(loader, "collate_fn")
     if isinstance(given, ast.Lambda):
         return _only_sorts(given.body, [arg.arg for arg in given.args.args])
-    for function in resolve_collate(given, loader.function, code.project):
-        plain = function.definition
-        if plain is None:
-            continue
-        names = [arg.arg for arg in plain.args.args]
-        returned = [node.value for node in ast.walk(plain) if isinstance(node, ast.Return) and node.value is not None]
-        if any(_only_sorts(value, names) for value in returned):
-            return True
-    return False
+    functions = resolve_collate(given, loader.function, code.project) if given is not None else []
+    return any(
+        _only_sorts(node.value, function.parameters)
+        for function in functions
+        for node in ast.walk(function.node)
+        if isinstance(node, ast.Return) and node.value is not None
+    )
 
 
 def _only_sorts(node: ast.expr, given: list[str]) -> bool:

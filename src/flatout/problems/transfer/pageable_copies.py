@@ -22,13 +22,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.found import FoundInRun, FoundInSource, setting_words
+from flatout.problems.found import FoundInRun, FoundInSource, setting_words, where_written
 from flatout.problems.transfer.batch_copies import find_copies
 from flatout.problems.transfer.copies import (
     blocked_ms,
     gain_unblocked,
     is_small,
     list_sites,
+    mib_per_step,
     pinned_part,
     training_copies,
 )
@@ -51,20 +52,19 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     use = run.training_loader
     if not run.on_gpu or not sites or (use is not None and use.settings.get("pin_memory") and pinned_part(sites) < 0.1):
         return  # a loader that pins, and to no effect, is another problem
-    gain = gain_unblocked(run, sites, to_pin=True)
     held_ms = blocked_ms(run, sites)
-    mebibytes = sum(site.bytes_per_step for site in sites) / 2**20
+    mebibytes = mib_per_step(sites)
     yield FoundInRun(
         location=sites[0].location,
         evidence={
             "h2d_ms_per_step": round(held_ms, 2),
             "mib_per_step": round(mebibytes, 2),
             "pinned_share": round(pinned_part(sites), 2),
-            "lines": list_sites(run, sites),
+            "lines": list_sites(sites),
         },
         cause=message("tr201.cause", mib=mebibytes, blocked_ms=held_ms, step_ms=run.step_ms),
         change=message("tr201.change"),
-        predicted_gain=gain,
+        predicted_gain=gain_unblocked(run, sites, to_pin=True),
     )
 
 
@@ -77,19 +77,15 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         # Who copies may be in another file than who loads; without any copy the batches stay where they are.
         if not made.trains or not pins.is_off() or not copies or has_device_samples(made, code.project):
             continue  # what is on a device already cannot be pinned
-        here = module.place(made.call)
         value = pins.value
-        written = here if value is None or value.is_direct else value.place
+        written, related = where_written(value, made.place, "related.reaches_loader")
         first = copies[0].region.module.place(copies[0].call)
         yield FoundInSource(
             place=value.place if value is not None and value.is_direct else written,
             cause=message("tr201.source_cause", setting=setting_words("pin_memory", value)),
             change=message("tr201.source_change"),
             loader_setting="pin_memory",
-            related=(
-                *(() if written == here else (Related(here, message("related.reaches_loader")),)),
-                Related(first, message("related.copies")),
-            ),
+            related=(*related, Related(first, message("related.copies"))),
             fix=_fix(made, pins, code),
         )
 

@@ -27,16 +27,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from flatout.problems.found import FoundInRun, FoundInSource, step_of
+from flatout.problems.found import FoundInRun, FoundInSource, found_in_step, step_of
 from flatout.problems.transfer.copies import blocked_ms, gain_unblocked, list_sites, pinned_part, training_copies
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
 from flatout.records.source import Related
-from flatout.source.code import Code, call_path
+from flatout.source.code import Code
 from flatout.source.flow.devices import moves_to
-from flatout.source.syntax.module import Class, Function, own_nodes
+from flatout.source.syntax.module import Class
 from flatout.source.syntax.nodes import argument, called_name, is_call, last_name, short_text
-from flatout.source.training.loaders import Loader, loader_setting, resolve_collate
+from flatout.source.training.loaders import Loader, loader_argument, loader_setting, resolve_collate
 
 CODE = "TR203"
 REMEDY = "loader.pin"
@@ -50,7 +50,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     enough = sum(site.per_step for site in sites) >= _EACH_STEP
     if not run.on_gpu or use is None or not use.settings.get("pin_memory") or not enough or pinned_part(sites) > _NONE:
         return
-    gain = gain_unblocked(run, sites, to_pin=True)
     held_ms = blocked_ms(run, sites)
     count = sum(site.per_step for site in sites)
     yield FoundInRun(
@@ -61,18 +60,20 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "copies_per_step": round(count, 1),
             "h2d_ms_per_step": round(held_ms, 2),
             "collate_fn": str(use.settings.get("collate_fn")),
-            "lines": list_sites(run, sites),
+            "lines": list_sites(sites),
         },
         cause=message("tr203.cause", copies=count, blocked_ms=held_ms, step_ms=run.step_ms),
         change=message("tr203.change"),
-        predicted_gain=gain,
+        predicted_gain=gain_unblocked(run, sites, to_pin=True),
     )
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
     pinning = [made for made in code.loaders if made.trains and _pins(made, code)]
     for made in pinning:
-        batch = find_unpinnable_batch(made, code)
+        # No `pin_memory`, and none of the mappings, sequences and tuples that the loader looks into: it is passed over.
+        classes = (cls for cls in _batch_classes(made, code) if not code.project.methods(cls, "pin_memory"))
+        batch = next((cls for cls in classes if _is_plain(cls, code, 0)), None)
         if batch is not None:
             yield FoundInSource(
                 place=made.place,
@@ -86,12 +87,12 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         if moves_to(call) != "device" or not _is_new(changed) or code.tensors.of(region).of(changed) != "host":
             continue
         if any(code.training.are_together(made.function.module, region.module) for made in pinning):
-            yield FoundInSource(
+            yield found_in_step(
+                region,
+                call,
+                message("tr203.source_new_tensor", code=short_text(changed, 40), step=step_of(region)),
+                message("tr203.source_new_tensor_change"),
                 severity="low",
-                place=region.module.place(call),
-                cause=message("tr203.source_new_tensor", code=short_text(changed, 40), step=step_of(region)),
-                change=message("tr203.source_new_tensor_change"),
-                related=call_path(region),
             )
 
 
@@ -121,18 +122,10 @@ _NUMBERS = {"len", "range", "time", "int"}
 _PLAIN = {"object", "ABC", "Generic", "Protocol"}
 
 
-def find_unpinnable_batch(loader: Loader, code: Code) -> Class | None:
-    """The class of its batches, where the loader's pinning passes them over."""
-    given = argument(loader.call, "collate_fn", 6)
+def _batch_classes(loader: Loader, code: Code) -> list[Class]:
+    given, function = loader_argument(loader, "collate_fn"), loader.function
     if given is None:
-        return None
-    for cls in _batch_classes(given, loader.function, code):
-        if _is_passed_over(cls, code):
-            return cls
-    return None
-
-
-def _batch_classes(given: ast.expr, function: Function, code: Code) -> list[Class]:
+        return []
     if isinstance(given, ast.Lambda):
         made = code.project.class_of(given.body, function)
         return [made] if made is not None else []
@@ -141,26 +134,15 @@ def _batch_classes(given: ast.expr, function: Function, code: Code) -> list[Clas
         if collate.name == "__init__" and collate.owner is not None:
             found.append(collate.owner)
             continue
-        returned = [node.value for node in own_nodes(collate) if isinstance(node, ast.Return)]
-        promised = _annotated_class(collate, code)
-        classes = [code.project.class_of(value, collate) or promised for value in returned if value is not None]
+        # What it says that it returns, as `samples[0]` does not tell by itself.
+        said = collate.node.returns if isinstance(collate.node, ast.FunctionDef) else None
+        meant = code.project.lookup(said.id, collate) if isinstance(said, ast.Name) else None
+        promised = meant if isinstance(meant, Class) else None
+        returned = [value for value in collate.returned() if value is not None]
+        classes = [code.project.class_of(value, collate) or promised for value in returned]
         # Where one way through it gives something else, that may be the usual one.
         found += [cls for cls in classes if cls is not None] if None not in classes else []
     return found
-
-
-def _annotated_class(function: Function, code: Code) -> Class | None:
-    """The class of the project that a function says it returns, as `samples[0]` does not tell by itself."""
-    said = function.node.returns if isinstance(function.node, ast.FunctionDef) else None
-    meant = code.project.lookup(said.id, function) if isinstance(said, ast.Name) else None
-    return meant if isinstance(meant, Class) else None
-
-
-def _is_passed_over(cls: Class, code: Code) -> bool:
-    """No `pin_memory`, and none of the mappings, sequences and tuples that the loader looks into."""
-    if code.project.methods(cls, "pin_memory"):
-        return False
-    return _is_plain(cls, code, 0)
 
 
 def _is_plain(cls: Class, code: Code, depth: int) -> bool:

@@ -27,20 +27,18 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from flatout.problems.found import FoundInRun, FoundInSource
+from flatout.problems.found import FoundInRun, FoundInSource, loader_is_here
 from flatout.problems.hot_lines import place_name
 from flatout.problems.prediction import by_removing, by_sparing_host, by_step
 from flatout.problems.transfer.copies import blocked_ms, is_small, moving_ms, training_copies
 from flatout.records.evidence import Evidence, NarrowCopy
 from flatout.records.message import Message, message
 from flatout.records.report import CopySite, Gain
-from flatout.records.source import Related
 from flatout.source.code import Code
 from flatout.source.flow.devices import uses_device
 from flatout.source.syntax.module import Function, own_nodes
-from flatout.source.syntax.nodes import called_name, dotted_name, root_name, short_text
+from flatout.source.syntax.nodes import all_names_in, called_name, dotted_name, root_name, short_text
 from flatout.source.training.loaders import Loader
 
 CODE = "TR205"
@@ -59,7 +57,9 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         return
     total = sum(site.bytes_per_step for site, _ in found)
     saved = sum(_saved_bytes(pair) for pair in found)
-    gain = max(_gains(run, found, saved), key=lambda gain: gain.mid, default=None)
+    # By what shrinks with the bytes: what blocks the host, what is in the device's queue, what collating takes.
+    gains = (_gain_of_blocking(run, found), _gain_of_queue(run, found), _gain_of_collating(run, saved))
+    gain = max((gain for gain in gains if gain is not None), key=lambda gain: gain.mid, default=None)
     site, narrow = max(found, key=_saved_bytes)
     yield FoundInRun(
         location=site.location,
@@ -83,23 +83,13 @@ def _find_wide_copies(run: Evidence) -> list[_Pair]:
     at = {narrow.location: narrow for narrow in run.narrow_copies if narrow.saved_share >= _WORTH}
     mine = [(site, at[site.location]) for site in training_copies(run) if site.location in at and not is_small(site)]
     # A model in float64 wants its inputs in it.
-    return [pair for pair in mine if pair[1].narrow != "float32" or not _computes_in_float64(run)]
+    dtypes = run.live_torch.get("grad_dtypes")
+    in_float64 = isinstance(dtypes, dict) and float(dtypes.get("float64", 0.0)) > 0.1
+    return [pair for pair in mine if pair[1].narrow != "float32" or not in_float64]
 
 
 def _saved_bytes(pair: _Pair) -> float:
     return pair[0].bytes_per_step * pair[1].saved_share
-
-
-def _computes_in_float64(run: Evidence) -> bool:
-    state: Any = run.report.live.get("torch")
-    dtypes = state.get("grad_dtypes") if isinstance(state, dict) else None
-    return isinstance(dtypes, dict) and float(dtypes.get("float64", 0.0)) > 0.1
-
-
-def _gains(run: Evidence, found: Sequence[_Pair], saved: float) -> list[Gain]:
-    """By what shrinks with the bytes: what blocks the host, what is in the device's queue, what collating takes."""
-    gains = [_gain_of_blocking(run, found), _gain_of_queue(run, found), _gain_of_collating(run, found, saved)]
-    return [gain for gain in gains if gain is not None]
 
 
 def _gain_of_blocking(run: Evidence, found: Sequence[_Pair]) -> Gain | None:
@@ -127,7 +117,7 @@ def _gain_of_queue(run: Evidence, found: Sequence[_Pair]) -> Gain | None:
     return by_step(run, low_ms, mid_ms, high_ms, message("tr205.gain_queue", mib=saved / 2**20, bus_ms=bus_ms))
 
 
-def _gain_of_collating(run: Evidence, found: Sequence[_Pair], saved: float) -> Gain | None:
+def _gain_of_collating(run: Evidence, saved: float) -> Gain | None:
     """Torch's own collating copies bytes, in the training process itself where there are no workers."""
     use = run.training_loader
     if use is None or use.workers or use.cost is None or use.settings.get("collate_fn") not in _TORCH_OWN:
@@ -164,7 +154,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             place=function.module.place(node),
             cause=message("tr205.source_cause", code=short_text(node, 50)),
             change=message("tr205.source_change"),
-            related=(Related(used[0].place, message("related.its_loader")),),
+            related=loader_is_here(used[0]),
         )
 
 
@@ -197,20 +187,18 @@ _DEEPEST = 4
 def find_widening(function: Function) -> Iterator[ast.expr]:
     """Divisions by 255, and conversions to floats of what was read from a picture's file, in the order of the text."""
     for node in own_nodes(function):
-        if isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.Div) and _is_255(_divisor(node)):
-            of = node.left if isinstance(node, ast.BinOp) else node.target
-            if _may_be_a_picture(of):
-                yield node if isinstance(node, ast.BinOp) else node.target
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+            if _is_255(node.right) and _may_be_a_picture(node.left):
+                yield node
+        elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div):
+            if _is_255(node.value) and _may_be_a_picture(node.target):
+                yield node.target
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             if node.func.attr in ("div", "div_", "true_divide") and node.args and _is_255(node.args[0]):
                 if _may_be_a_picture(node.func.value):
                     yield node
             elif _makes_floats(node) and _is_read(node.func.value, function, 0):
                 yield node
-
-
-def _divisor(node: ast.BinOp | ast.AugAssign) -> ast.expr:
-    return node.right if isinstance(node, ast.BinOp) else node.value
 
 
 def _is_255(node: ast.expr) -> bool:
@@ -220,9 +208,7 @@ def _is_255(node: ast.expr) -> bool:
 def _may_be_a_picture(node: ast.expr) -> bool:
     if isinstance(node, ast.Constant | ast.List | ast.Tuple):
         return False
-    names = [inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)]
-    names += [inner.attr for inner in ast.walk(node) if isinstance(inner, ast.Attribute)]
-    return not any(_CONSTANTS.search(name) for name in names)
+    return not any(_CONSTANTS.search(name) for name in all_names_in(node))
 
 
 def _makes_floats(call: ast.Call) -> bool:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from flatout.source.project.project import Project
 from flatout.source.syntax.module import Function, Module, own_nodes
-from flatout.source.syntax.nodes import MAX_HOPS, called_name, defaults, dotted_name
+from flatout.source.syntax.nodes import MAX_HOPS, called_name, defaults, dotted_name, receiver_of
 
 # Callers of a function that are looked at for what they pass: where so many agree, the others do as well.
 MOST_CALLERS = 20
@@ -56,7 +55,9 @@ class Definitions:
             found = self._of_call(made, inside, depth)
         else:
             return None
-        changed = {dotted_name(node): function, **dict.fromkeys(_names_of(made, inside), inside)}
+        # Under its name here, and under those that it has where it is made.
+        names = [name for name, values in inside.bindings.items() if any(value is made for value in values)]
+        changed = {dotted_name(node): function, **dict.fromkeys(names, inside)}
         if found is None or any(_is_changed(name, where) for name, where in changed.items() if name):
             return None
         return found
@@ -99,19 +100,14 @@ class Definitions:
         plain = function.definition
         assert plain is not None
         default = defaults(plain).get(name)
+        left_out = None if default is None else (default, function)
         found: list[Definition | None] = []
         for call, caller in self.project.callers(function)[:MOST_CALLERS]:
             given = function.arguments(call).get(name)
-            if given is not None:
-                found.append(self.of(given, caller, depth + 1))
-            else:
-                found.append(None if default is None else (default, function))
-        if not found:
-            return None if default is None else (default, function)
-        first = found[0]
-        if first is None or any(definition is None or definition[0] is not first[0] for definition in found):
-            return None
-        return first
+            found.append(left_out if given is None else self.of(given, caller, depth + 1))
+        first = found[0] if found else left_out
+        agree = first is not None and all(other is not None and other[0] is first[0] for other in found)
+        return first if agree else None
 
     def _attribute(self, node: ast.Attribute, function: Function, depth: int) -> Definition | None:
         base = node.value
@@ -143,26 +139,16 @@ def is_namespace(call: ast.Call) -> bool:
     return called_name(call) in _NAMESPACES or dotted_name(call.func) == "OmegaConf.create"
 
 
-def _names_of(made: ast.expr, function: Function) -> Iterator[str]:
-    """Names of the dict in the function that makes it."""
-    return (name for name, values in function.bindings.items() if any(value is made for value in values))
-
-
 def _is_changed(name: str, function: Function) -> bool:
     """Are entries added or removed after it was made?"""
     last = name.split(".")[-1]
     if last not in function.module.text:
         return False
     for node in own_nodes(function):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and dotted_name(node.func.value) == name
-            and node.func.attr in ("update", "setdefault", "pop")
-        ):
+        if receiver_of(node, ("update", "setdefault", "pop")) == name:
             return True
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and dotted_name(node.value) == name:
-            return True
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and dotted_name(node.value) == name:
-            return name != "self"
+        if not isinstance(node, ast.Subscript | ast.Attribute) or not isinstance(node.ctx, ast.Store):
+            continue
+        if dotted_name(node.value) == name:
+            return isinstance(node, ast.Subscript) or name != "self"
     return False

@@ -80,9 +80,10 @@ def _block(body: Sequence[ast.stmt], function: Function, loops: Loops) -> Iterat
         if isinstance(statement, ast.If):
             yield from _parts(statement.test, statement, function, loops)
             now, otherwise = branch_frequency(statement.test, function)
-            if (now == "always" and not _ends_loop(statement.body)) or (
-                now == "always" and _returns_value(statement.body)
-            ):
+            # `if self.kind == "l1": return f(x)`: one of several paths through a function, not the end of a run.
+            last = statement.body[-1]
+            returns = isinstance(last, ast.Return) and last.value is not None
+            if now == "always" and (returns or not _ends_loop(statement.body)):
                 yield from _block(statement.body, function, loops)
             if otherwise == "always":
                 yield from _block(statement.orelse, function, loops)
@@ -106,7 +107,8 @@ def _block(body: Sequence[ast.stmt], function: Function, loops: Loops) -> Iterat
 def _compound(statement: ast.stmt, function: Function, loops: Loops) -> Iterator[ProgramPoint]:
     if isinstance(statement, ast.For | ast.AsyncFor):
         yield from _parts(statement.iter, statement, function, loops)
-        if not _EVALUATING.search(_iterated(statement.iter)):
+        # `val_loader` of `enumerate(tqdm(val_loader))`.
+        if not _EVALUATING.search(" ".join(sorted(all_names_in(statement.iter)))):
             yield from _block(statement.body, function, (*loops, statement))
             yield from _block(statement.orelse, function, loops)
     elif isinstance(statement, ast.While):
@@ -261,11 +263,6 @@ def _asks_for_failure(node: ast.AST) -> bool:
     return any(_BROKEN.search(name) for name in all_names_in(node))
 
 
-def _iterated(node: ast.expr) -> str:
-    """Names in what a loop iterates over: `val_loader` of `enumerate(tqdm(val_loader))`."""
-    return " ".join(sorted(all_names_in(node)))
-
-
 def leaves_block(body: Sequence[ast.stmt]) -> bool:
     return bool(body) and isinstance(body[-1], ast.Continue | ast.Return | ast.Break)
 
@@ -276,11 +273,6 @@ def _ends_loop(body: Sequence[ast.stmt]) -> bool:
     if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
         return dotted_name(last.value.func) in ("sys.exit", "exit", "quit", "os._exit")
     return isinstance(last, ast.Raise | ast.Break | ast.Return)
-
-
-def _returns_value(body: Sequence[ast.stmt]) -> bool:
-    """`if self.kind == "l1": return f(x)`: one of several paths through a function, not the end of a run."""
-    return bool(body) and isinstance(body[-1], ast.Return) and body[-1].value is not None
 
 
 def _is_switch_to_eval(node: ast.expr) -> bool:

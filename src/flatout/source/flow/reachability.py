@@ -33,7 +33,9 @@ def runs_by_default(node: ast.AST, function: Function, project: Project, values:
         return False
     callers = project.callers(function)
     if not callers:
-        return bool(_STARTED.search(function.name)) or _is_started_by_decorator(function)
+        # Or by a command line framework: `@hydra.main()`, `@click.command()`.
+        decorators = function.definition.decorator_list
+        return bool(_STARTED.search(function.name)) or any(is_call(call, "main", "command") for call in decorators)
     return any(
         runs_by_default(call, inside, project, values, depth + 1) for call, inside in callers if inside is not function
     )
@@ -45,7 +47,9 @@ def enclosing_tests(node: ast.AST, function: Function) -> list[tuple[ast.expr, b
     for parent, child in function.module.ancestors(node):
         if parent is function.node:
             break
-        if isinstance(parent, ast.If) and child is not parent.test and not _is_main(parent.test):
+        if isinstance(parent, ast.If) and child is not parent.test:
+            if isinstance(parent.test, ast.Compare) and dotted_name(parent.test.left) == "__name__":
+                continue
             found.append((parent.test, any(child is statement for statement in parent.body)))
     return found[::-1]
 
@@ -87,13 +91,3 @@ def _evaluate_comparison(test: ast.Compare, function: Function, values: Values) 
     if isinstance(op, ast.Lt | ast.LtE):
         return left_value < other or (isinstance(op, ast.LtE) and left_value == other)
     return None
-
-
-def _is_main(test: ast.expr) -> bool:
-    return isinstance(test, ast.Compare) and dotted_name(test.left) == "__name__"
-
-
-def _is_started_by_decorator(function: Function) -> bool:
-    """Is it started by a command line framework: `@hydra.main()`, `@click.command()`?"""
-    plain = function.definition
-    return plain is not None and any(is_call(call, "main", "command") for call in plain.decorator_list)

@@ -104,15 +104,17 @@ class SettingUses:
         if name == "getattr":
             return len(call.args) > 1 and not isinstance(call.args[1], ast.Constant) and _is_whole(call.args[0])
         given = all_arguments(call)
-        whole = [value for value in given if _is_whole(value) and not self._is_class(value, function)]
+        # `tyro.cli(Args)`: the class is filled in, and its fields are read by name.
+        whole = [
+            value
+            for value in given
+            if _is_whole(value)
+            and not (isinstance(value, ast.Name) and isinstance(self.project.lookup(value.id, function), Class))
+        ]
         if not whole or _SHOWING.match(name) or name in _COPYING or self.project.resolve(call, function):
             return False
         meant = self.project.lookup(name, function) if isinstance(call.func, ast.Name) else None
         return not isinstance(meant, Class)
-
-    def _is_class(self, node: ast.expr, function: Function) -> bool:
-        """`tyro.cli(Args)`: the class is filled in, and its fields are read by name."""
-        return isinstance(node, ast.Name) and isinstance(self.project.lookup(node.id, function), Class)
 
     # What a value is used for.
 
@@ -141,7 +143,11 @@ class SettingUses:
     def _is_target_used(self, target: ast.expr, value: ast.AST | None, read: _Read) -> bool:
         if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
             pairs = zip(target.elts, value.elts, strict=True)
-            return any(self._is_target_used(to, None, read) for to, part in pairs if _holds(part, read.node))
+            return any(
+                self._is_target_used(to, None, read)
+                for to, part in pairs
+                if any(inner is read.node for inner in ast.walk(part))
+            )
         if isinstance(target, ast.Name):
             return self._is_local_used(target.id, read.function, read)
         if isinstance(target, ast.Attribute):
@@ -305,7 +311,3 @@ def _only_raises(body: Sequence[ast.stmt]) -> bool:
         or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and called_name(node.value) in _RAISING)
         for node in body
     )
-
-
-def _holds(node: ast.AST, wanted: ast.AST) -> bool:
-    return any(part is wanted for part in ast.walk(node))

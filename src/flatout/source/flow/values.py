@@ -232,12 +232,8 @@ class Values:
                 continue
             returned = [node.value for node in plain.body if isinstance(node, ast.Return)]
             if len(returned) == 1 and returned[0] is not None:
-                known = self.of(returned[0], made, depth + 1)
-                return (
-                    None
-                    if known is None
-                    else replace(known, how=known.how or message("source.default", name=attr), is_set=True)
-                )
+                known, how = self.of(returned[0], made, depth + 1), message("source.default", name=attr)
+                return None if known is None else replace(known, how=known.how or how, is_set=True)
         return None
 
     def field(self, cls: Class, attr: str, depth: int = 0) -> Value | None:
@@ -306,7 +302,10 @@ class Values:
         path = (*chain[at + 1 :], *below, attr)
         stored = [value for where, value in self._stores(attr) if where[-len(path) :] == path]
         if len(path) == 1 and attr in self._options:
-            return _common_value([self._option(attr, function.module), *stored])
+            # The default in this file, else the one that all files agree on.
+            here = [value for value, of in self._options[attr] if of is function.module]
+            default = _common_value(here or [value for value, _ in self._options[attr]])
+            return _common_value([default, *stored])
         named = self.configs.named_in(root[0]) if root is not None else frozenset()
         found = [*self._in_files(path, named), *stored]
         return _common_value(found) if found else self._of_settings_class(attr, function, depth)
@@ -355,12 +354,6 @@ class Values:
         if option.is_number:
             known = _as_number(known, "int")
         return None if known is None else replace(known, how=how, is_direct=False, is_set=True)
-
-    def _option(self, attr: str, module: Module) -> Value | None:
-        """The default of an option: in this file, else the one that all files agree on."""
-        found = self._options.get(attr, [])
-        here = [value for value, of in found if of is module]
-        return _common_value(here) if here else _common_value([value for value, _ in found])
 
     @cached_property
     def _options(self) -> dict[str, list[tuple[Value | None, Module]]]:

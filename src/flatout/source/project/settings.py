@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePath
@@ -124,7 +124,8 @@ def find_options(module: Module) -> Iterator[Option]:
     if "DEFINE_" in module.text:
         for name in _DEFINES:
             for call, function in module.calls.get(name, ()):
-                yield from _absl(call, function)
+                for flag in _string_constants(call.args[:1]):
+                    yield Option(flag, f"--{flag}", call, function, "absl", argument(call, "default", 1))
 
 
 def find_set_defaults(module: Module) -> Iterator[tuple[str, ast.expr, Function]]:
@@ -167,12 +168,6 @@ def _argparse(call: ast.Call, function: Function) -> Iterator[Option]:
     )
 
 
-def _absl(call: ast.Call, function: Function) -> Iterator[Option]:
-    flags = _string_constants(call.args[:1])
-    if flags:
-        yield Option(flags[0], f"--{flags[0]}", call, function, "absl", argument(call, "default", 1))
-
-
 def _click(call: ast.Call, flags: list[str], function: Function) -> Option:
     plain = function.definition
     assert plain is not None
@@ -193,7 +188,7 @@ def _parameter_of(flags: list[str], plain: Def) -> str:
     return next((parameter for parameter in parameters(plain) if parameter.lower() == name), name)
 
 
-def _string_constants(nodes: Sequence[ast.expr]) -> list[str]:
+def _string_constants(nodes: Iterable[ast.AST]) -> list[str]:
     return [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
 
 
@@ -250,21 +245,14 @@ class ConfigFiles:
 
     def named_in(self, node: ast.expr) -> frozenset[str]:
         """The files that an expression names: `yaml.safe_load(open("configs/train.yaml"))`."""
+        names = [name for name in _string_constants(ast.walk(node)) if name.endswith(_SUFFIXES)]
+        endings = [tuple(part for part in PurePath(name).parts if part not in (".", "..", "/")) for name in names]
         return frozenset(
-            file for name in _config_names(node) for file in self.project.configs if _is_called(file, name)
+            file
+            for file in self.project.configs
+            if any(ending and PurePath(file).parts[-len(ending) :] == ending for ending in endings)
         )
 
 
 def is_config_load(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and called_name(node) in _LOADING
-
-
-def _config_names(node: ast.expr) -> Iterator[str]:
-    for part in ast.walk(node):
-        if isinstance(part, ast.Constant) and isinstance(part.value, str) and part.value.endswith(_SUFFIXES):
-            yield part.value
-
-
-def _is_called(file: str, name: str) -> bool:
-    parts = [part for part in PurePath(name).parts if part not in (".", "..", "/")]
-    return bool(parts) and list(PurePath(file).parts[-len(parts) :]) == parts

@@ -201,7 +201,7 @@ _ELSEWHERE = re.compile(
 
 def torch_setting(path: KeyPath, on_command_line: bool = False) -> str | None:
     """The setting of torch that the value at this path is for; None where that is not certain."""
-    parts = [_normalize(part) for part in path]
+    parts = [part.strip("-").lower().replace("-", "_") for part in path]
     if any(_ELSEWHERE.fullmatch(word) for part in parts for word in part.split("_")):
         return None
     key = parts[-1].removeprefix("train_") if parts[-1] not in TORCH_SETTINGS else parts[-1]
@@ -210,7 +210,3 @@ def torch_setting(path: KeyPath, on_command_line: bool = False) -> str | None:
     if on_command_line and len(parts) == 1 and key in _ON_COMMAND_LINE:
         return _ON_COMMAND_LINE[key]
     return TORCH_SETTINGS.get(key)
-
-
-def _normalize(name: str) -> str:
-    return name.strip("-").lower().replace("-", "_")

@@ -17,6 +17,7 @@ from functools import cached_property, lru_cache
 
 from flatout.records.source import Place
 from flatout.source.syntax.nodes import (
+    DEFINITIONS,
     Def,
     bound_names,
     called_name,
@@ -323,17 +324,10 @@ def parse_text(text: str, file: str = "") -> Module:
 def own_nodes(function: Function) -> Iterator[ast.AST]:
     """All nodes of a function's body but those of functions defined in it."""
     for statement in function.node.body:
-        if isinstance(statement, ast.ClassDef):
-            yield from _of_class(statement)
-        elif not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield from walk_scope(statement)
-
-
-def _of_class(node: ast.ClassDef) -> Iterator[ast.AST]:
-    """What a class body runs itself: it runs once, where it stands."""
-    for statement in node.body:
-        if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield from walk_scope(statement)
+        # What a class body runs itself runs once, where it stands.
+        for part in statement.body if isinstance(statement, ast.ClassDef) else [statement]:
+            if not isinstance(part, DEFINITIONS):
+                yield from walk_scope(part)
 
 
 def _bind(node: ast.AST, found: dict[str, list[ast.expr]]) -> None:

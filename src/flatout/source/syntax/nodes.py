@@ -68,6 +68,13 @@ def is_call(node: ast.AST | None, *names: str) -> TypeGuard[ast.Call]:
     return isinstance(node, ast.Call) and own_name(node.func) in names
 
 
+def receiver_of(node: ast.AST, methods: Container[str]) -> str:
+    """The object whose method of such a name a node calls, as a chain of names; empty if it does not."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods:
+        return dotted_name(node.func.value)
+    return ""
+
+
 def callable_of(node: ast.expr) -> ast.expr:
     """What is called, of a call; the expression itself otherwise: `@cache` and `@cache(3)`."""
     return node.func if isinstance(node, ast.Call) else node

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from flatout.source.flow.reachability import enclosing_tests
 from flatout.source.flow.values import Values
 from flatout.source.project.project import Project
-from flatout.source.syntax.module import Class, Function, own_nodes
+from flatout.source.syntax.module import Function, own_nodes
 from flatout.source.syntax.nodes import (
     argument,
     callable_of,
@@ -19,6 +19,7 @@ from flatout.source.syntax.nodes import (
     is_call,
     last_name,
     names_in,
+    receiver_of,
     targets_of,
 )
 from flatout.source.training.datasets import Dataset
@@ -73,16 +74,16 @@ def _find_in(dataset: Dataset, values: Values) -> Iterator[Cache]:
         yield from _find_decorated(dataset, function)
         for node in own_nodes(function):
             for name, key, value in _stores(node):
-                if _is_cache(name, function, dataset) and _is_a_sample(name, value, function):
-                    if _is_device_key(key):
-                        continue  # one entry for each device, not samples
-                    if any(_is_off(test, function, values) for test in _tests_before(node, function)):
-                        continue
-                    yield _cache(dataset, function, node, name, key)
-
-
-def _is_device_key(key: ast.expr) -> bool:
-    return any(isinstance(node, ast.Attribute) and node.attr in ("device", "dtype") for node in ast.walk(key))
+                if not _is_cache(name, function, dataset) or not _is_a_sample(name, value, function):
+                    continue
+                if any(isinstance(part, ast.Attribute) and part.attr in ("device", "dtype") for part in ast.walk(key)):
+                    continue  # one entry for each device, not samples
+                tests = [test for test, expected in enclosing_tests(node, function) if expected]
+                if any(_is_off(test, function, values) for test in tests):
+                    continue
+                throws_out = _throws_out(name, function)
+                is_limited = throws_out or _is_made_limited(name, function) or _asks_for_room(name, tests)
+                yield Cache(dataset, function, node, name, is_limited, throws_out, _is_index(key, function))
 
 
 def _outlives_sample(function: Function, dataset: Dataset, project: Project) -> bool:
@@ -108,12 +109,6 @@ def _outlives_sample(function: Function, dataset: Dataset, project: Project) -> 
     )
 
 
-def _cache(dataset: Dataset, function: Function, node: ast.AST, name: str, key: ast.expr) -> Cache:
-    throws_out = _throws_out(name, function)
-    limited = throws_out or _is_made_limited(name, function) or _is_filled_within_limit(name, node, function)
-    return Cache(dataset, function, node, name, limited, throws_out, _is_index(key, function))
-
-
 def _stores(node: ast.AST) -> Iterator[tuple[str, ast.expr, ast.expr]]:
     """Container, key and value of `self.cache[key] = value` and `self.cache.setdefault(key, value)`."""
     if isinstance(node, ast.Assign):
@@ -126,15 +121,8 @@ def _stores(node: ast.AST) -> Iterator[tuple[str, ast.expr, ast.expr]]:
             for to, value in pairs:
                 if isinstance(to, ast.Subscript) and dotted_name(to.value) and not isinstance(to.slice, ast.Slice):
                     yield dotted_name(to.value), to.slice, value
-    elif isinstance(node, ast.Call) and len(node.args) == 2 and (holder := _receiver_of(node, {"setdefault"})):
+    elif isinstance(node, ast.Call) and len(node.args) == 2 and (holder := receiver_of(node, {"setdefault"})):
         yield holder, node.args[0], node.args[1]
-
-
-def _receiver_of(node: ast.AST, names: set[str]) -> str:
-    """The object whose method of such a name a node calls; empty if it does not."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in names:
-        return dotted_name(node.func.value)
-    return ""
 
 
 def _is_cache(name: str, function: Function, dataset: Dataset) -> bool:
@@ -142,36 +130,27 @@ def _is_cache(name: str, function: Function, dataset: Dataset) -> bool:
     made = _made(name, function)
     if not made or not all(_starts_empty(value) for value in made):
         return False
-    return any(
-        _looks_up(node, name, function)
-        for function in _functions_with(function, dataset)
-        for node in own_nodes(function)
-    )
-
-
-def _functions_with(function: Function, dataset: Dataset) -> list[Function]:
-    """Functions that may use the same attribute."""
+    # Functions that may use the same attribute.
     own = list(function.owner.methods.values()) if function.owner is not None else []
-    return [*own, *(other for other in dataset.functions if other.owner is function.owner and other not in own)]
+    own += [other for other in dataset.functions if other.owner is function.owner and other not in own]
+    return any(_looks_up(node, name, user) for user in own for node in own_nodes(user))
 
 
 def _made(name: str, function: Function) -> list[ast.expr]:
     first, _, attribute = name.partition(".")
     if first in ("self", "cls") and attribute and function.owner is not None:
+        # In a method, or in the class body: `cache = {}`.
         found = [value for value, _ in function.owner.assigned(attribute)]
-        return found or _of_class_body(function.owner, attribute)
+        body = [node for node in function.owner.node.body if isinstance(node, ast.Assign | ast.AnnAssign)]
+        return found or [
+            node.value
+            for node in body
+            for target in targets_of(node)
+            if node.value is not None and dotted_name(target) == attribute
+        ]
     if "." in name or name in function.bindings or name in function.parameters:
         return []
     return function.module.body.bindings.get(name, [])
-
-
-def _of_class_body(cls: Class, attribute: str) -> list[ast.expr]:
-    """`cache = {}` in the class body."""
-    found = []
-    for node in cls.node.body:
-        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-            found += [node.value for target in targets_of(node) if dotted_name(target) == attribute]
-    return found
 
 
 def _starts_empty(node: ast.expr) -> bool:
@@ -200,15 +179,11 @@ def _looks_up(node: ast.AST, name: str, function: Function) -> bool:
             keys = is_call(right, "keys")
             return dotted_name(right.func.value if keys else right) == name  # type: ignore[attr-defined]
         if isinstance(node.ops[0], ast.Is | ast.IsNot) and isinstance(right, ast.Constant) and right.value is None:
-            return _is_entry_of(node.left, name, function)
-    if _receiver_of(node, {"get", "setdefault"}) == name:
+            bound = function.bindings.get(node.left.id, []) if isinstance(node.left, ast.Name) else []
+            return any(isinstance(v, ast.Subscript) and dotted_name(v.value) == name for v in (node.left, *bound))
+    if receiver_of(node, {"get", "setdefault"}) == name:
         return True
     return isinstance(node, ast.ExceptHandler) and node.type is not None and dotted_name(node.type) == "KeyError"
-
-
-def _is_entry_of(node: ast.expr, name: str, function: Function) -> bool:
-    taken = [node, *(function.bindings.get(node.id, ()) if isinstance(node, ast.Name) else ())]
-    return any(isinstance(value, ast.Subscript) and dotted_name(value.value) == name for value in taken)
 
 
 def _is_a_sample(name: str, value: ast.expr, function: Function) -> bool:
@@ -270,8 +245,9 @@ def _has_size(decorator: ast.expr) -> bool:
 
 
 def _throws_out(name: str, function: Function) -> bool:
-    for node in _nodes_of_owner(function):
-        if _receiver_of(node, _DROPS) == name:
+    own = function.owner.methods.values() if function.owner is not None else function.module.functions
+    for node in (node for method in own for node in own_nodes(method)):
+        if receiver_of(node, _DROPS) == name:
             return True
         targets = node.targets if isinstance(node, ast.Delete) else []
         if any(isinstance(target, ast.Subscript) and dotted_name(target.value) == name for target in targets):
@@ -283,24 +259,10 @@ def _is_made_limited(name: str, function: Function) -> bool:
     return any(isinstance(call, ast.Call) and _LIMITED.search(called_name(call)) for call in _made(name, function))
 
 
-def _is_filled_within_limit(name: str, node: ast.AST, function: Function) -> bool:
+def _asks_for_room(name: str, tests: list[ast.expr]) -> bool:
     """Is it filled only while it is small enough: `if len(self.cache) < self.most`, `if self.has_room()`?"""
-    for test in _tests_before(node, function):
-        text = ast.unparse(test)
-        if f"len({name})" in text or _LIMIT.search(text):
-            return True
-    return False
-
-
-def _nodes_of_owner(function: Function) -> Iterator[ast.AST]:
-    own = function.owner.methods.values() if function.owner is not None else function.module.functions
-    for method in own:
-        yield from own_nodes(method)
-
-
-def _tests_before(node: ast.AST, function: Function) -> list[ast.expr]:
-    """Tests that are true where a node runs."""
-    return [test for test, expected in enclosing_tests(node, function) if expected]
+    texts = [ast.unparse(test) for test in tests]
+    return any(f"len({name})" in text or _LIMIT.search(text) for text in texts)
 
 
 def _is_off(test: ast.expr, function: Function, values: Values) -> bool:

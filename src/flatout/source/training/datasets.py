@@ -57,12 +57,9 @@ def find_datasets(project: Project, training: Training, loaders: Iterable[Loader
     for module in project.mentioning("__getitem__") if open_loaders else ():
         together = [other for other in open_loaders if training.are_together(other.function.module, module)]
         for cls in module.classes.values() if together else ():
-            if id(cls) not in given and _is_dataset(cls, project) and not is_evaluation(cls.name):
+            is_dataset = project.is_a(cls, "Dataset") and any(project.methods(cls, name) for name in _MAKES)
+            if id(cls) not in given and is_dataset and not is_evaluation(cls.name):
                 yield Dataset(cls, _sample_functions(cls, project), tuple(together), False)
-
-
-def _is_dataset(cls: Class, project: Project) -> bool:
-    return project.is_a(cls, "Dataset") and any(project.methods(cls, name) for name in _MAKES)
 
 
 def _sample_functions(cls: Class, project: Project) -> tuple[Function, ...]:
@@ -110,7 +107,8 @@ class _DatasetClasses:
             return self._of(node.value, function, depth + 1)
         if isinstance(node, ast.Call):
             return self._of_call(node, function, depth)
-        return self._of_name(dotted_name(node), function, depth)
+        sources = self.project.sources(dotted_name(node), function)
+        return [cls for value, scope in sources for cls in self._of(value, scope, depth + 1)]
 
     def _all(self, nodes: Iterable[ast.expr], function: Function, depth: int) -> list[Class]:
         return [cls for node in nodes for cls in self._of(node, function, depth + 1)]
@@ -126,8 +124,3 @@ class _DatasetClasses:
             returned = [node.value for node in ast.walk(callee.node) if isinstance(node, ast.Return)]
             found += self._all([value for value in returned if value is not None], callee, depth)
         return found
-
-    def _of_name(self, name: str, function: Function, depth: int) -> list[Class]:
-        return [
-            cls for value, scope in self.project.sources(name, function) for cls in self._of(value, scope, depth + 1)
-        ]

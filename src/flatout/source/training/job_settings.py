@@ -21,7 +21,7 @@ from flatout.source.project.settings import (
     is_settings_class,
     is_settings_name,
 )
-from flatout.source.syntax.config_files import TORCH_SETTINGS, ConfigValue, ConfigValues, KeyPath, torch_setting
+from flatout.source.syntax.config_files import TORCH_SETTINGS, ConfigValues, KeyPath, torch_setting
 from flatout.source.syntax.module import Function, Module
 from flatout.source.syntax.nodes import is_call, names_in
 from flatout.source.training.jobs import TrainingJob
@@ -122,16 +122,18 @@ class JobSettings:
     def _find(self, is_wanted: Callable[[DeclaredSetting], bool], stems: Sequence[str]) -> list[DeclaredSetting]:
         """Only files with one of the stems are parsed."""
         written = [*stems, *(stem.upper() for stem in stems)]
-        modules = [module for module in self._declaring if any(stem in module.text for stem in written)]
-        found = [setting for module in modules for setting in self._of_module(module) if is_wanted(setting)]
-        for values in (*self.values.configs.files.values(), *self._python_files):
+        found = []
+        for module in self.modules:
+            if not any(stem in module.text for stem in written) or not any(mark in module.text for mark in _DECLARING):
+                continue
+            if id(module) not in self._declared:
+                self._declared[id(module)] = tuple(self._in_code(module))
+            found += [setting for setting in self._declared[id(module)] if is_wanted(setting)]
+        in_python = [values for module, values in self.values.configs.in_python if not self.training.takes_part(module)]
+        for values in (*self.values.configs.files.values(), *in_python):
             keys = [key for key in _settings_of_file(values) if is_wanted(key)]
             found += keys if keys and self._loads(values) else []
         return found
-
-    @cached_property
-    def _declaring(self) -> list[Module]:
-        return [module for module in self.modules if any(mark in module.text for mark in _DECLARING)]
 
     @cached_property
     def uses(self) -> SettingUses:
@@ -190,17 +192,7 @@ class JobSettings:
         """Words that may be read as an attribute or a key."""
         return frozenset().union(*(_READ.findall(module.text) for module in self.modules))
 
-    @cached_property
-    def _python_files(self) -> list[ConfigValues]:
-        configs = self.values.configs.in_python
-        return [values for module, values in configs if not self.training.takes_part(module)]
-
     # Code.
-
-    def _of_module(self, module: Module) -> tuple[DeclaredSetting, ...]:
-        if id(module) not in self._declared:
-            self._declared[id(module)] = tuple(self._in_code(module))
-        return self._declared[id(module)]
 
     def _in_code(self, module: Module) -> Iterator[DeclaredSetting]:
         for option in find_options(module):
@@ -270,11 +262,8 @@ def find_job_settings(
 def _settings_of_file(values: ConfigValues) -> Iterator[DeclaredSetting]:
     for path, value in values.items():
         if value.line is not None and not isinstance(value.value, list | dict):
-            yield DeclaredSetting(path[-1], ".".join(path), value.value, _place(value), "key", path[:-1])
-
-
-def _place(value: ConfigValue) -> Place:
-    return Place(value.file, value.line or 1)
+            place = Place(value.file, value.line)
+            yield DeclaredSetting(path[-1], ".".join(path), value.value, place, "key", path[:-1])
 
 
 def _entries(node: ast.expr, sections: KeyPath, module: Module) -> Iterator[DeclaredSetting]:

@@ -291,7 +291,10 @@ class Training:
 
     def _mark_imported(self, number: int, root: Module) -> None:
         assert self._of_module is not None
-        waiting = [root, *self._starters_of(root)]
+        # Scripts that call a training function of this module take part as well.
+        inside = {id(f): f for _, f in self.loops if f.module is root and f.definition is not None}
+        starters = [caller.module for function in inside.values() for _, caller in self.project.callers(function)]
+        waiting = [root, *starters]
         while waiting:
             here = waiting.pop()
             if number not in self._of_module[id(here)]:
@@ -303,11 +306,6 @@ class Training:
             found = (self.project.module_from(name, module) for name in module.imported_names)
             self._imports[id(module)] = [imported for imported in found if imported is not None]
         return self._imports[id(module)]
-
-    def _starters_of(self, module: Module) -> list[Module]:
-        """Scripts that call a training function of this module."""
-        inside = {id(f): f for _, f in self.loops if f.module is module and f.definition is not None}
-        return [caller.module for node in inside.values() for _, caller in self.project.callers(node)]
 
 
 def _is_scoring(loop: Loop, function: Function) -> bool:

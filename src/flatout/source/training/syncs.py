@@ -70,15 +70,12 @@ def find_syncs(training: Training, kinds: RegionTensors) -> Iterator[Sync]:
                     _is_tensor_test(test, tensors) for test in tests_in_region(region, node)
                 ):
                     continue
-                line = _line(node, op)
+                # The line that reads: the last one of a chain over several lines.
+                is_chain = op in ("item", "tolist", "cpu", "numpy")
+                line = (node.end_lineno or node.lineno) if is_chain else node.lineno
                 if (id(region.module), line) not in seen:
                     seen.add((id(region.module), line))
                     yield Sync(region, node, op, of, id(node) in inside or _goes_over_parameters(point))
-
-
-def _line(node: ast.expr, op: str) -> int:
-    """The line that reads: the last one of a chain over several lines."""
-    return (node.end_lineno or node.lineno) if op in ("item", "tolist", "cpu", "numpy") else node.lineno
 
 
 def _reads(point: ProgramPoint, tensors: Tensors) -> Iterator[tuple[str, ast.expr]]:
@@ -93,7 +90,8 @@ def _reads(point: ProgramPoint, tensors: Tensors) -> Iterator[tuple[str, ast.exp
             if _is_on_device(given, tensors):
                 yield "format", given
                 return
-    if isinstance(node, ast.expr) and _is_test(point, node) and _is_tensor_test(node, tensors):
+    is_test = isinstance(point.statement, ast.If | ast.While | ast.Assert) and point.statement.test is node
+    if is_test and isinstance(node, ast.expr) and _is_tensor_test(node, tensors):
         yield "bool", node
 
 
@@ -120,17 +118,13 @@ def _of_call(call: ast.Call, tensors: Tensors) -> Iterator[tuple[str, ast.expr]]
             yield "item", of
     elif name in ("float", "int", "bool") and len(call.args) == 1 and _is_on_device(call.args[0], tensors):
         yield name, call.args[0]
-    if name == "clip_grad_norm_" and _is_true(argument(call, "error_if_nonfinite", 3)):
+    if name == "clip_grad_norm_" and getattr(argument(call, "error_if_nonfinite", 3), "value", None) is True:
         yield "bool", call
     if name in _WRITERS or _LOGS.search(dotted_name(func)):
         for given in _written_values(call):
             if _is_on_device(given, tensors):
                 yield "print" if name != "add_scalar" else name, given
                 return
-
-
-def _is_true(node: ast.expr | None) -> bool:
-    return isinstance(node, ast.Constant) and node.value is True
 
 
 def _goes_to_an_environment(node: ast.expr, point: ProgramPoint, region: Region) -> bool:
@@ -179,11 +173,6 @@ def _is_non_blocking(call: ast.Call) -> bool:
 def _is_on_device(node: ast.expr, tensors: Tensors) -> bool:
     """Is it certainly a tensor on the device? A model is there as well, but there is nothing to wait for."""
     return tensors.is_on_device(node) and not _MODULE.search(last_name(node))
-
-
-def _is_test(point: ProgramPoint, node: ast.expr) -> bool:
-    statement = point.statement
-    return isinstance(statement, ast.If | ast.While | ast.Assert) and statement.test is node
 
 
 def _is_tensor_test(test: ast.expr, tensors: Tensors) -> bool:

@@ -376,9 +376,10 @@ class Tensors:
         if key not in self._returns:
             self._returns[key] = None, ()  # while it is followed: recursion ends here
             result = Tensors(self.project, callee, kinds, self._returns, self._depth + 1)
-            self._returns[key] = (
-                (result.returned, result.parts) if result.returns else (_kind_without_return(callee), ())
-            )
+            # Without a `return` it gives nothing; not known if it is only there to be overridden.
+            is_open = any(isinstance(node, ast.Raise | ast.Pass) for node in callee.node.body)
+            nothing: Kind = None if is_open else "host"
+            self._returns[key] = (result.returned, result.parts) if result.returns else (nothing, ())
         return self._returns[key]
 
     def _of_unknown_call(self, call: ast.Call, name: str, receiver: Kind, given: list[Kind]) -> Kind:
@@ -401,11 +402,6 @@ class Tensors:
         # An object that is called with tensors is a model, unless it is named as a metric.
         bound = (name in self.function.bindings or name in self._given) and not words.COUNTING.search(name)
         return "graph" if bound and ("device" in given or "graph" in given) else None
-
-
-def _kind_without_return(function: Function) -> Kind:
-    """The kind of what a function without `return` gives; not known if it is only there to be overridden."""
-    return None if any(isinstance(node, ast.Raise | ast.Pass) for node in function.node.body) else "host"
 
 
 def parameter_kinds(call: ast.Call, callee: Function, tensors: Tensors) -> Kinds:
