@@ -62,7 +62,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     first, share = _half_first(state), state.get("convolution_share")
     if first < _MOSTLY or share is None or float(share) < _DOMINATE:
         return
-    part = needed_shares(run)
+    part, active = needed_shares(run), unit_activity(run)
     if part is not None and part[1] > 1 - _LOSE:
         return
     yield FoundInRun(
@@ -71,7 +71,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             "channels_first_share": round(first, 3),
             "convolution_share": round(float(share), 3),
             "device_ms_per_step": round(gpu_passes_ms(run), 2),
-            **_active(run),
+            **({} if active is None else {"memory_active": round(active[0], 3), "tensor_active": round(active[1], 3)}),
         },
         cause=message(
             "co506.cause_uncounted" if part is None else "co506.cause",
@@ -90,12 +90,6 @@ def _gain(run: Evidence, part: tuple[float, float, float]) -> Gain | None:
     method = message("co506.gain", active=sum(unit_activity(run) or ()), likely=likely, passes_ms=passes_ms)
     low_ms = run.step_ms - _CAUTIOUS * passes_ms * (1 - worst)
     return by_step(run, low_ms, run.step_ms - passes_ms * (1 - likely), run.step_ms - passes_ms * (1 - best), method)
-
-
-def _active(run: Evidence) -> dict[str, float]:
-    """Of the card's counters, where it has them."""
-    active = unit_activity(run)
-    return {} if active is None else {"memory_active": round(active[0], 3), "tensor_active": round(active[1], 3)}
 
 
 def _half_first(state: dict[str, Any]) -> float:

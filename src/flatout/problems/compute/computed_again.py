@@ -25,7 +25,7 @@ from typing import Any
 from flatout.problems.found import FoundInRun
 from flatout.problems.memory.growth import amount
 from flatout.problems.prediction import WORTH, by_removing, device_work_ms, feed_ms
-from flatout.records.evidence import Evidence, GpuState
+from flatout.records.evidence import Evidence
 from flatout.records.message import message
 
 CODE = "CO512"
@@ -37,7 +37,10 @@ _BUSY = 0.9
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
     per_step = _per_step(run.torch_states)
-    used, total = _memory(run.gpus)
+    # Used and in all, of the fullest device.
+    memory = [(state.memory_used_bytes or 0.0, state.memory_total_bytes) for state in run.gpus]
+    known = [(used, total) for used, total in memory if total]
+    used, total = max(known, key=lambda memory: memory[0] / memory[1], default=(0.0, 0.0))
     if per_step is None or not run.on_gpu or not total or used > _ROOM * total:
         return
     calls, host_ms = per_step
@@ -51,7 +54,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     removed_ms = device_ms if is_busy else host_ms
     floor_ms = max((work_ms or 0.0) - device_ms, feed_ms(run))
     gain = by_removing(run, removed_ms, message("co512.gain", calls=calls, forward_ms=host_ms), floor_ms)
-    if gain is None or gain.mid <= 1.0:
+    if gain is not None and gain.mid <= 1.0:
         return
     yield FoundInRun(
         evidence={
@@ -78,9 +81,3 @@ def _per_step(states: tuple[dict[str, Any], ...]) -> tuple[float, float] | None:
     if steps < 1:
         return None
     return (last["calls"] - first["calls"]) / steps, 1e3 * (last["seconds"] - first["seconds"]) / steps
-
-
-def _memory(gpus: tuple[GpuState, ...]) -> tuple[float, float]:
-    """Used and in all, of the fullest device."""
-    known = [(state.memory_used_bytes or 0.0, state.memory_total_bytes) for state in gpus if state.memory_total_bytes]
-    return max(known, key=lambda memory: memory[0] / memory[1], default=(0.0, 0.0))

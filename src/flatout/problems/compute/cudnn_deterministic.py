@@ -29,12 +29,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from flatout.problems.compute.device import gpu_passes_ms, is_gpu_bound, needed_shares, unit_activity
-from flatout.problems.found import FoundInRun, FoundInSource, Severity
+from flatout.problems.found import FoundInRun, FoundInSource, where_written
 from flatout.problems.prediction import by_step
 from flatout.records.evidence import Evidence
-from flatout.records.message import Message, message, verbatim
+from flatout.records.message import message, verbatim
 from flatout.records.report import Gain
-from flatout.records.source import Fix, Related
+from flatout.records.source import Fix
 from flatout.source.code import Code
 from flatout.source.flow.reachability import runs_by_default
 from flatout.source.flow.values import Value
@@ -148,18 +148,15 @@ def _find_assignments(function: Function, convolves: bool, code: Code) -> Iterat
         owner, _, attribute = name.rpartition(".")
         if owner.split(".")[-1] != "cudnn":
             continue
+        known = [code.values.of(given, function) for given in function.bindings.get(f"{owner}.benchmark", ())]
+        is_searched = any(value is not None and value.value is True for value in known)
         for what, guilty in _SWITCHES:
             if what != attribute or (what == "benchmark" and not convolves):
                 continue
             for given in values:
                 value = code.values.of(given, function)
                 if value is not None and isinstance(value.value, bool | int) and bool(value.value) is guilty:
-                    yield Switch(what, function, given, given, value, convolves, _is_searched(owner, function, code))
-
-
-def _is_searched(owner: str, function: Function, code: Code) -> bool:
-    known = [code.values.of(given, function) for given in function.bindings.get(f"{owner}.benchmark", ())]
-    return any(value is not None and value.value is True for value in known)
+                    yield Switch(what, function, given, given, value, convolves, is_searched)
 
 
 def _find_calls(function: Function, convolves: bool, code: Code) -> Iterator[Switch]:
@@ -175,26 +172,18 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
     for together in find_switches(code):
         first = together[0]
         here = first.function.module.place(first.node)
-        written = here if first.value.is_direct else first.value.place
+        written, related = where_written(first.value, here, "related.reaches_switch")
+        is_searched = first.what == "deterministic" and first.is_searched
+        is_minor = first.what == "benchmark" or first.is_searched
+        is_wide = first.what in ("algorithms", "enabled") or first.has_convolutions
         yield FoundInSource(
             place=written,
-            cause=_cause(first),
+            cause=message("co503.deterministic_searched" if is_searched else f"co503.{first.what}"),
             change=message(f"co503.change_{first.what}"),
-            severity=_severity(first),
-            related=() if written == here else (Related(here, message("related.reaches_switch")),),
+            severity="medium" if is_wide and not is_minor else "low",
+            related=related,
             fix=_fix(together),
         )
-
-
-def _severity(switch: Switch) -> Severity:
-    if switch.what == "benchmark" or switch.is_searched:
-        return "low"
-    return "medium" if switch.what in ("algorithms", "enabled") or switch.has_convolutions else "low"
-
-
-def _cause(switch: Switch) -> Message:
-    is_searched = switch.what == "deterministic" and switch.is_searched
-    return message("co503.deterministic_searched" if is_searched else f"co503.{switch.what}")
 
 
 def _fix(together: tuple[Switch, ...]) -> Fix | None:

@@ -40,7 +40,6 @@ from flatout.records.report import Gain
 from flatout.records.source import Fix
 from flatout.source.code import Code
 from flatout.source.syntax.edits import insert_after_imports
-from flatout.source.training.jobs import TrainingJob
 
 CODE = "CO501"
 REMEDY = "precision.tf32"
@@ -98,15 +97,12 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             continue
         if not has_large_products(job):
             continue
+        edit = insert_after_imports(job.module, _HIGH)
+        words = message("fix.add_after_imports", code=_HIGH)
         yield FoundInSource(
             place=job.place,
             cause=message("co501.source_cause"),
             change=message("co501.source_change"),
             severity="hint",
-            fix=_fix(job),
+            fix=None if edit is None else Fix(words, (edit,), is_safe=False),
         )
-
-
-def _fix(job: TrainingJob) -> Fix | None:
-    edit = insert_after_imports(job.module, _HIGH)
-    return None if edit is None else Fix(message("fix.add_after_imports", code=_HIGH), (edit,), is_safe=False)

@@ -30,10 +30,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from flatout.problems.compute.device import gpu_passes_ms, is_gpu_bound
-from flatout.problems.found import FoundInRun, FoundInSource
+from flatout.problems.found import FoundInRun, FoundInSource, where_written
 from flatout.problems.prediction import by_step, feed_ms
 from flatout.records.evidence import Evidence, Padding
-from flatout.records.message import Message, message
+from flatout.records.message import message
 from flatout.records.report import Gain
 from flatout.records.source import Related
 from flatout.source.code import Code
@@ -63,7 +63,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if any(_LEAVES_IT_OUT.search(text) for text in run.files.values()):
         return
     gain = _gain(run, padding)
-    use = run.training_loader
+    use, trimmed = run.training_loader, (1 - padding.share) / (1 - padding.share_if_trimmed)
     yield FoundInRun(
         location=None if use is None else use.made_at,
         evidence={
@@ -82,7 +82,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             passes_ms=_passes_ms(run),
             step_ms=run.step_ms,
         ),
-        change=_change(padding),
+        change=message("co507.change_trim" if trimmed < 0.95 else "co507.change"),
         predicted_gain=gain,
     )
 
@@ -107,11 +107,6 @@ def _gain(run: Evidence, padding: Padding) -> Gain | None:
 
     method = message("co507.gain", passes_ms=_passes_ms(run), sorted=in_order, rows=padding.rows, unpadded=text)
     return by_step(run, step_ms(1 - _CAUTIOUS * (1 - in_order)), step_ms(in_order), step_ms(text), method)
-
-
-def _change(padding: Padding) -> Message:
-    trimmed = (1 - padding.share) / (1 - padding.share_if_trimmed)
-    return message("co507.change_trim" if trimmed < 0.95 else "co507.change")
 
 
 # Where the sequences of a training are filled up to one fixed length.
@@ -173,18 +168,14 @@ def _by_tokenizer(module: Module, code: Code) -> Iterator[FixedPadding]:
 def _by_hand(module: Module, code: Code) -> Iterator[FixedPadding]:
     """`ids + [0] * (self.max_len - len(ids))` in what makes a sample of a dataset."""
     for function in module.functions:
-        if function.owner is None or not _makes_samples(function, code):
+        owner = function.owner
+        if owner is None or not code.project.is_a(owner, "Dataset") or is_evaluation(owner.name):
             continue
         for node in own_nodes(function):
             lacking = _fill(node)
             if lacking is not None and _is_fixed(lacking, function):
                 yield FixedPadding(function, node, None, ast.unparse(lacking))
                 break
-
-
-def _makes_samples(function: Function, code: Code) -> bool:
-    assert function.owner is not None
-    return code.project.is_a(function.owner, "Dataset") and not is_evaluation(function.owner.name)
 
 
 def _fill(node: ast.AST) -> ast.expr | None:
@@ -223,7 +214,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             by_file.setdefault(padded.function.module.shown, []).append(padded)
     for first, *others in by_file.values():
         here, value = first.function.module.place(first.node), first.value
-        written = here if value is None or value.is_direct else value.place
+        written, related = where_written(value, here, "related.reaches_tokenizer")
         filled = (
             message("co507.source_cause_length", length=first.length) if first.length else message("co507.source_cause")
         )
@@ -233,7 +224,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             change=message("co507.source_change" if value is None else "co507.source_change_tokenizer"),
             severity="low" if value is None else "medium",
             related=(
-                *(() if written == here else (Related(here, message("related.reaches_tokenizer")),)),
+                *related,
                 *(Related(other.function.module.place(other.node), message("related.and_here")) for other in others),
             ),
         )

@@ -38,7 +38,9 @@ _COMPUTES = 0.9
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
     stages = [stage for stage in run.report.stages or () if stage.share is not None]
-    if len(stages) < _FEWEST_STAGES or not _computing_binds(run):
+    passes = sum(run.phase(name).share for name in ("forward", "backward", "optimizer"))
+    binds = is_gpu_bound(run) if run.on_gpu else passes >= _COMPUTES
+    if len(stages) < _FEWEST_STAGES or not binds:
         return
     top = max(stages, key=lambda stage: stage.share or 0.0)
     if (top.share or 0.0) <= _MOST or top.samples < _FEWEST_SAMPLES:
@@ -68,9 +70,3 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         ),
         change=message("co508.change", stage=top.name, gain=top.if_twice or 1.0),
     )
-
-
-def _computing_binds(run: Evidence) -> bool:
-    if run.on_gpu:
-        return is_gpu_bound(run)
-    return sum(run.phase(name).share for name in ("forward", "backward", "optimizer")) >= _COMPUTES

@@ -44,7 +44,6 @@ from flatout.problems.input.throughput import (
 from flatout.problems.prediction import WORTH
 from flatout.records.evidence import Evidence, LoaderUse, Value
 from flatout.records.message import Message, message
-from flatout.records.report import Gain
 from flatout.records.source import Edit, Fix, Related
 from flatout.source.code import Code
 from flatout.source.syntax.edits import add_keyword, replace_node
@@ -62,7 +61,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if not found:
         return
     workers = _workers(run, use, found)
-    gain = _gain(run, use, workers)
+    gain = gain_with_workers(run, use, workers, epoch_start_ms(run)) if workers > use.workers else None
+    gain = gain if gain is not None and gain.mid >= _LEAST_GAIN else None
     is_worth = gain is not None
     yield FoundInRun(
         severity=None if is_worth else "low",
@@ -88,15 +88,28 @@ def _differences(run: Evidence, use: LoaderUse) -> Iterator[Difference]:
     checks = {
         "num_workers": live_workers_if_missing,
         "batch_size": _batch,
-        "prefetch_factor": _prefetch,
-        "pin_memory": _pinning,
-        "persistent_workers": _persistence,
     }
-    for name, live_value in checks.items():
+    for name in ("num_workers", "batch_size", "prefetch_factor", "pin_memory", "persistent_workers"):
         configured = run.configured.setting(name)
-        live = None if configured is None else live_value(run, use, configured.value)
-        if configured is not None and live is not None:
+        if configured is None:
+            continue
+        if name in checks:
+            live = checks[name](run, use, configured.value)
+        else:
+            live = _live_if_other(run, use, name, configured.value)
+        if live is not None:
             yield Difference(configured, live)
+
+
+def _live_if_other(run: Evidence, use: LoaderUse, name: str, wanted: Value) -> Value | None:
+    live = use.settings.get(name)
+    # Scripts rightly pin nothing where there is no GPU to copy to; the others are of no effect without workers.
+    matters = run.on_gpu if name == "pin_memory" else use.workers > 0
+    if name == "prefetch_factor":
+        is_known = is_count(wanted, least=1) and isinstance(live, int)
+    else:
+        is_known = isinstance(wanted, bool) and isinstance(live, bool)
+    return live if matters and is_known and live != wanted else None
 
 
 def _batch(run: Evidence, use: LoaderUse, wanted: Value) -> Value | None:
@@ -110,28 +123,6 @@ def _batch(run: Evidence, use: LoaderUse, wanted: Value) -> Value | None:
     return None if wanted in explained else live
 
 
-def _prefetch(run: Evidence, use: LoaderUse, wanted: Value) -> Value | None:
-    live = use.settings.get("prefetch_factor")
-    if not is_count(wanted, least=1) or not use.workers or not isinstance(live, int):
-        return None
-    return None if live == wanted else live
-
-
-def _pinning(run: Evidence, use: LoaderUse, wanted: Value) -> Value | None:
-    """Scripts rightly pin nothing where there is no GPU to copy to."""
-    live = use.settings.get("pin_memory")
-    if not isinstance(wanted, bool) or not isinstance(live, bool) or not run.on_gpu:
-        return None
-    return None if live == wanted else live
-
-
-def _persistence(run: Evidence, use: LoaderUse, wanted: Value) -> Value | None:
-    live = use.settings.get("persistent_workers")
-    if not isinstance(wanted, bool) or not isinstance(live, bool) or not use.workers:
-        return None
-    return None if live == wanted else live
-
-
 def _workers(run: Evidence, use: LoaderUse, found: list[Difference]) -> int:
     """Of the configured ones, as many as the training needs; 0 where workers are not what is missing."""
     wanted = next((differs.setting.value for differs in found if differs.item == "num_workers"), None)
@@ -141,11 +132,6 @@ def _workers(run: Evidence, use: LoaderUse, found: list[Difference]) -> int:
     if use.workers and (busy is None or busy < BUSY):
         return 0
     return min(wanted, workers_for(run, use))
-
-
-def _gain(run: Evidence, use: LoaderUse, workers: int) -> Gain | None:
-    gain = gain_with_workers(run, use, workers, epoch_start_ms(run)) if workers > use.workers else None
-    return gain if gain is not None and gain.mid >= _LEAST_GAIN else None
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
@@ -190,7 +176,8 @@ def _fix(ignored: IgnoredSettings) -> Fix | None:
     """Only where one value is to be handed on, and it is at hand."""
     missed = ignored.missed[0]
     module = ignored.loader.function.module
-    if len(ignored.missed) > 1 or missed.handed is None or (missed.given is not None and not _is_plain(missed.given)):
+    is_plain = missed.given is None or isinstance(missed.given, ast.Constant)
+    if len(ignored.missed) > 1 or missed.handed is None or not is_plain:
         return None
     if missed.given is not None:
         edit: Edit | None = replace_node(module, missed.given, missed.handed)
@@ -198,7 +185,3 @@ def _fix(ignored: IgnoredSettings) -> Fix | None:
         edit = add_keyword(module, ignored.loader.call, f"{missed.name}={missed.handed}")
     # Workers have random states of their own, and batches decide what is computed.
     return None if edit is None else Fix(message("cf801.fix", code=missed.handed), (edit,), is_safe=False)
-
-
-def _is_plain(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant)

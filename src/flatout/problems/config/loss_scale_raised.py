@@ -36,7 +36,7 @@ from flatout.records.source import Place
 from flatout.source.code import Code
 from flatout.source.flow.values import Values
 from flatout.source.syntax.module import Function, Module, own_nodes
-from flatout.source.syntax.nodes import argument, called_name, is_call, short_text, walk_scope
+from flatout.source.syntax.nodes import all_names_in, argument, called_name, is_call, own_name, short_text, walk_scope
 
 CODE = "CF804"
 
@@ -48,6 +48,7 @@ _SOUND = re.compile(r"isfinite|is_finite|all_finite|no_overflow|underflow", re.I
 _SINCE = re.compile(r"last|since|iter|step|window|count|tolerance", re.I)
 # Most files with a scale in them never change it by a factor.
 _RAISING = re.compile(r"scal\w*\s*[*/]=|scal\w*\s*=[^=\n][^\n]*scal[^\n]*[*/]|\.update\([^\n]*[*/]", re.I)
+_LOSS_SCALE = re.compile(r"loss_?scal", re.I)
 _COMMENT = re.compile(r"#[^\n]*")
 _TROUBLE = r"(?:\bnan\b|overflow|溢出)"
 _MORE = r"(?:increase|raise|enlarge|double|higher|larger|bigger|增大|调大|提高|加大|增加)"
@@ -68,22 +69,15 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         text = module.text
         if "_factor" in text and "GradScaler" in text:
             yield from _swapped_factors(module, code.values)
-        if "scale" in text and _may_break(text) and _RAISING.search(text) and _is_of_a_training(module, code):
+        # Does it speak of what is not finite? Cheaper to ask than what is done about it.
+        may_break = "scale" in text and any(word in text for word in ("nan", "overflow", "_inf", "isinf", "finite"))
+        if may_break and _RAISING.search(text) and (code.training.takes_part(module) or _LOSS_SCALE.search(text)):
             yield from _find_raises(module, code.values)
         yield from (_advice(module.at(line)) for line in _find_advice(text))
     for file in code.project.configs:
         text = code.project.read(file)
         if len(text) <= _MOST_CONFIG_TEXT:
             yield from (_advice(Place(file, line)) for line in _find_advice(text))
-
-
-def _may_break(text: str) -> bool:
-    """Does it speak of what is not finite? Cheaper to ask than what is done about it."""
-    return "nan" in text or "overflow" in text or "_inf" in text or "isinf" in text or "finite" in text
-
-
-def _is_of_a_training(module: Module, code: Code) -> bool:
-    return code.training.takes_part(module) or bool(re.search(r"loss_?scal", module.text, re.I))
 
 
 def _find_advice(text: str) -> Iterator[int]:
@@ -153,7 +147,7 @@ def _overflow_branch(node: ast.If) -> list[ast.stmt]:
         return (
             node.body if any(_is_broken(value) and not isinstance(value, ast.UnaryOp) for value in test.values) else []
         )
-    names = " ".join(_names(test))
+    names = " ".join(all_names_in(test))
     if _SOUND.search(names) and not isinstance(test, ast.BoolOp):
         body = node.body if is_turned else node.orelse
     elif _is_broken(test):
@@ -164,21 +158,13 @@ def _overflow_branch(node: ast.If) -> list[ast.stmt]:
 
 
 def _is_broken(node: ast.expr) -> bool:
-    names = _names(node)
+    names = all_names_in(node)
     if any(_SOUND.search(name) or _SINCE.search(name) for name in names):
         return False
     # `(step - last_overflow) % window`: that it is long ago.
     return any(_BROKEN.search(name) for name in names) and not any(
         isinstance(inner, ast.BinOp) for inner in ast.walk(node)
     )
-
-
-def _names(node: ast.expr) -> list[str]:
-    return [
-        inner.id if isinstance(inner, ast.Name) else inner.attr
-        for inner in ast.walk(node)
-        if isinstance(inner, ast.Name | ast.Attribute)
-    ]
 
 
 def _raises(node: ast.AST, function: Function, values: Values) -> bool:
@@ -211,5 +197,4 @@ def _grows(op: ast.operator, by: ast.expr, function: Function, values: Values) -
 def _is_scale(node: ast.expr) -> bool:
     if isinstance(node, ast.Call):
         return called_name(node) == "get_scale"
-    name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
-    return bool(_SCALE.search(name))
+    return bool(_SCALE.search(own_name(node)))

@@ -27,9 +27,9 @@ from flatout.problems.found import FoundInSource
 from flatout.records.message import message
 from flatout.source.code import Code
 from flatout.source.epochs import find_loops_over
-from flatout.source.syntax.nodes import argument, called_name, is_call
+from flatout.source.syntax.nodes import argument, called_name, has_star_arguments, is_call
 from flatout.source.training.datasets import Dataset
-from flatout.source.training.loaders import Loader, is_in_memory
+from flatout.source.training.loaders import Loader, is_in_memory, loader_argument
 
 CODE = "IN116"
 # One sample is a whole world in these.
@@ -65,16 +65,10 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
 
 def _is_one(made: Loader) -> bool:
     """In the call itself: a setting that is 1 is somebody's choice."""
-    if any(keyword.arg is None for keyword in made.call.keywords) or any(
-        isinstance(arg, ast.Starred) for arg in made.call.args
-    ):
+    others = (loader_argument(made, name) for name in ("batch_sampler", "collate_fn", "sampler"))
+    if has_star_arguments(made.call) or any(other is not None for other in others):
         return False
-    if any(
-        argument(made.call, *position) is not None
-        for position in (("batch_sampler", 4), ("collate_fn", 6), ("sampler", 3))
-    ):
-        return False
-    given = argument(made.call, "batch_size", 1)
+    given = loader_argument(made, "batch_size")
     return given is None or (isinstance(given, ast.Constant) and given.value == 1)
 
 

@@ -24,9 +24,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from flatout.problems.found import FoundInSource
+from flatout.problems.found import FoundInSource, loader_is_here
 from flatout.records.message import message
-from flatout.records.source import Related
 from flatout.source.code import Code
 from flatout.source.syntax.module import Function, own_nodes
 from flatout.source.syntax.nodes import called_name, dotted_name, is_call, root_name, short_text
@@ -44,13 +43,12 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
                 if id(call) in seen or not _is_returned(call, function) or not _is_held(copied, function):
                     continue
                 seen.add(id(call))
-                made = dataset.trains[0]
                 yield FoundInSource(
                     severity="low",
                     place=function.module.place(call),
                     cause=message("in115.source_cause", code=short_text(copied, 40)),
                     change=message("in115.source_change"),
-                    related=(Related(made.place, message("related.its_loader")),),
+                    related=loader_is_here(dataset.trains[0]),
                 )
 
 
@@ -83,7 +81,8 @@ def _is_returned(call: ast.Call, function: Function) -> bool:
     """Handed out as it is: returned itself, or under a name that nothing else is done with but picking from it."""
     nodes = list(own_nodes(function))
     returned = [node.value for node in nodes if isinstance(node, ast.Return | ast.Yield) and node.value is not None]
-    if any(_gives(value, call) for value in returned):
+    handed_out = [part for value in returned for part in _parts_of_return(value)]
+    if any(part is call for part in handed_out):
         return True
     names = {
         target.id
@@ -96,32 +95,17 @@ def _is_returned(call: ast.Call, function: Function) -> bool:
         return False
     name = names.pop()
     uses = [node for node in nodes if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)]
-    given = [
-        given
-        for value in returned
-        for given in _parts_of_return(value)
-        if isinstance(given, ast.Name) and given.id == name
-    ]
-    return bool(given) and len(uses) == len(given) and not _is_bound_again(name, function)
-
-
-def _gives(value: ast.expr, call: ast.Call) -> bool:
-    return any(given is call for given in _parts_of_return(value))
+    given = [part for part in handed_out if isinstance(part, ast.Name) and part.id == name]
+    is_bound_again = len(function.bindings.get(name, ())) > 1 or any(
+        isinstance(node, ast.AugAssign) and root_name(node.target) == name for node in nodes
+    )
+    return bool(given) and len(uses) == len(given) and not is_bound_again
 
 
 def _parts_of_return(value: ast.expr) -> Iterator[ast.expr]:
     """What a return hands out, through tuples, lists and dicts."""
-    if isinstance(value, ast.Tuple | ast.List):
-        for element in value.elts:
-            yield from _parts_of_return(element)
-    elif isinstance(value, ast.Dict):
-        for element in value.values:
+    if isinstance(value, ast.Tuple | ast.List | ast.Dict):
+        for element in value.values if isinstance(value, ast.Dict) else value.elts:
             yield from _parts_of_return(element)
     else:
         yield value
-
-
-def _is_bound_again(name: str, function: Function) -> bool:
-    return len(function.bindings.get(name, ())) > 1 or any(
-        isinstance(node, ast.AugAssign) and root_name(node.target) == name for node in own_nodes(function)
-    )

@@ -39,7 +39,10 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     use = run.training_loader
     if use is None or not use.workers or not use.batch_bytes or not run.step_ms:
         return
-    mib, each_ms, work_ms = _mib_a_step(run, use), _each_ms(run, use), device_work_ms(run)
+    # A step may take several batches, or a part of one.
+    size, taken = use.batch_size or 1, run.samples_per_step
+    mib = (taken / size if taken is not None and size > 1 else 1.0) * use.batch_bytes / 2**20
+    each_ms, work_ms = _each_ms(run, use), device_work_ms(run)
     if each_ms is None or work_ms is None or mib < _FEWEST_MIB:
         return
     taken_ms = mib * each_ms
@@ -59,13 +62,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         change=message("in117.change"),
         predicted_gain=gain,
     )
-
-
-def _mib_a_step(run: Evidence, use: LoaderUse) -> float:
-    """A step may take several batches, or a part of one."""
-    size, taken = use.batch_size or 1, run.samples_per_step
-    batches = taken / size if taken is not None and size > 1 else 1.0
-    return batches * (use.batch_bytes or 0) / 2**20
 
 
 def _each_ms(run: Evidence, use: LoaderUse) -> float | None:

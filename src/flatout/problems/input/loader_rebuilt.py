@@ -23,10 +23,10 @@ When it is fine: the settings change each time (a growing batch, another crop), 
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
-from flatout.problems.found import FoundInRun, FoundInSource, step_of
+from flatout.problems.found import FoundInRun, FoundInSource, found_in_step, step_of
+from flatout.problems.hot_lines import lines_in
 from flatout.problems.input.throughput import (
     Loading,
     StartCost,
@@ -39,14 +39,12 @@ from flatout.problems.input.throughput import (
 from flatout.problems.prediction import WORTH, by_removing
 from flatout.records.evidence import Evidence, LoaderUse
 from flatout.records.message import message
-from flatout.records.report import Gain, Location
-from flatout.source.code import Code, call_path
+from flatout.source.code import Code
 from flatout.source.loops import enclosing_loops, names_changed_in, repeats_training
-from flatout.source.syntax.nodes import is_call, names_in
+from flatout.source.syntax.nodes import is_call, names_in, own_name
 
 CODE = "IN106"
 _OFTEN = 3
-_BETWEEN = ("other", "eval")
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
@@ -59,8 +57,9 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
 
 def _for_every_epoch(run: Evidence, use: LoaderUse) -> Iterator[FoundInRun]:
     start = start_cost(run, use) or StartCost(0.0, 0.0, use.made)
-    made_ms = _making_ms(run, use)
-    gain = gain_without_starts(run, start, made_ms)
+    # Constructors between the steps, and the line that makes the loader: the dataset's own start.
+    between = lines_in(run, "other", "eval")
+    made_ms = sum(line.ms for line in between if line.function == "__init__" or line.location == use.made_at)
     yield FoundInRun(
         location=use.made_at,
         evidence={
@@ -71,26 +70,26 @@ def _for_every_epoch(run: Evidence, use: LoaderUse) -> Iterator[FoundInRun]:
         },
         cause=message("in106.cause", loaders=use.made, start_ms=start.per_step_ms + made_ms, step_ms=run.step_ms),
         change=message("in106.change_persistent" if use.workers else "in106.change"),
-        predicted_gain=gain,
-    )
-
-
-def _making_ms(run: Evidence, use: LoaderUse) -> float:
-    """Constructors between the steps, and the line that makes the loader: the dataset's own start."""
-    seen = run.all_lines or run.report.lines
-    return sum(
-        line.ms
-        for line in seen
-        if line.phase in _BETWEEN and (line.function == "__init__" or line.location == use.made_at)
+        predicted_gain=gain_without_starts(run, start, made_ms),
     )
 
 
 def _for_every_batch(run: Evidence, use: LoaderUse) -> Iterator[FoundInRun]:
-    work_ms = batch_ms(run, use)
-    if work_ms is None or _is_one_batch(use) or run.starved_ms < WORTH * run.step_ms:
+    work_ms, length = batch_ms(run, use), use.settings.get("dataset_len")
+    is_one_batch = isinstance(length, int) and use.batch_size is not None and length <= use.batch_size
+    if work_ms is None or is_one_batch or run.starved_ms < WORTH * run.step_ms:
         return
-    asked_at = _asked_at(run)
-    gain = _gain_by_keeping(run, use, work_ms, _ending_ms(run, asked_at))
+    # The line that most of the waiting is seen under. There workers are ended, when their iterator is dropped.
+    asked = max(lines_in(run, "data"), key=lambda line: line.ms, default=None)
+    asked_at = None if asked is None else asked.location
+    ending_ms = sum(line.ms for line in lines_in(run, "forward", "other") if line.location == asked_at)
+    if use.workers:
+        words = message("in106.gain_workers", work_ms=work_ms, workers=use.workers, ending_ms=ending_ms)
+        # They work ahead again. The CPUs' work of this run is mostly starting workers and batches thrown away.
+        loading = Loading(work_ms / use.workers, words, starts_ms=-ending_ms, caution=1.3, least_ms=0.0)
+        gain = gain_at(run, loading)
+    else:
+        gain = by_removing(run, run.phase("data").ms - work_ms, message("in106.gain"))
     yield FoundInRun(
         location=asked_at or use.made_at,
         evidence={
@@ -106,32 +105,6 @@ def _for_every_batch(run: Evidence, use: LoaderUse) -> Iterator[FoundInRun]:
         change=message("in106.keep_iterator"),
         predicted_gain=gain,
     )
-
-
-def _gain_by_keeping(run: Evidence, use: LoaderUse, work_ms: float, ending_ms: float) -> Gain | None:
-    """With workers they work ahead again; without, only the making of the iterator goes."""
-    if use.workers:
-        words = message("in106.gain_workers", work_ms=work_ms, workers=use.workers, ending_ms=ending_ms)
-        # The CPUs' work of this run is mostly starting workers and batches thrown away: no bound.
-        return gain_at(run, Loading(work_ms / use.workers, words, starts_ms=-ending_ms, caution=1.3, least_ms=0.0))
-    return by_removing(run, run.phase("data").ms - work_ms, message("in106.gain"))
-
-
-def _ending_ms(run: Evidence, asked_at: Location | None) -> float:
-    """Workers are ended when their iterator is dropped: on the line that asked for the batch, after it has come."""
-    seen = run.all_lines or run.report.lines
-    return sum(line.ms for line in seen if line.location == asked_at and line.phase in ("forward", "other"))
-
-
-def _is_one_batch(use: LoaderUse) -> bool:
-    length = use.settings.get("dataset_len")
-    return isinstance(length, int) and use.batch_size is not None and length <= use.batch_size
-
-
-def _asked_at(run: Evidence) -> Location | None:
-    """The line that most of the waiting is seen under."""
-    asked = [line for line in run.all_lines or run.report.lines if line.phase == "data"]
-    return max(asked, key=lambda line: line.ms).location if asked else None
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
@@ -150,16 +123,6 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             )
     for region, _, call in code.calls_each_step("next"):
         given = call.args[0] if call.args else None
-        if is_call(given, "iter") and given.args and _is_loader(given.args[0]):
-            yield FoundInSource(
-                severity="high",
-                place=region.module.place(call),
-                cause=message("in106.source_next", step=step_of(region)),
-                change=message("in106.keep_iterator"),
-                related=call_path(region),
-            )
-
-
-def _is_loader(node: ast.expr) -> bool:
-    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-    return "loader" in name.lower()
+        if is_call(given, "iter") and given.args and "loader" in own_name(given.args[0]).lower():
+            cause = message("in106.source_next", step=step_of(region))
+            yield found_in_step(region, call, cause, message("in106.keep_iterator"), severity="high")

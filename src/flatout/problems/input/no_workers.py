@@ -23,13 +23,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.found import FoundInRun, FoundInSource, setting_words
+from flatout.problems.found import FoundInRun, FoundInSource, setting_words, where_written
 from flatout.problems.input.symptoms import dearest_line, has_missing_workers
 from flatout.problems.input.throughput import gain_with_workers, is_per_batch, workers_for
 from flatout.problems.prediction import WORTH
 from flatout.records.evidence import Evidence
 from flatout.records.message import message, verbatim
-from flatout.records.source import Edit, Fix, Related
+from flatout.records.source import Edit, Fix
 from flatout.source.code import Code
 from flatout.source.flow.value_edits import replace_value
 from flatout.source.syntax.edits import add_keyword
@@ -81,15 +81,14 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         workers = loader_setting(made, "num_workers", code.values)
         if not workers.is_off():
             continue
-        here = made.place
         value = workers.value
-        written = here if value is None or value.is_direct else value.place
+        written, related = where_written(value, made.place, "related.reaches_loader")
         yield FoundInSource(
             place=value.place if value is not None and value.is_direct else written,
             cause=message("in101.source_cause", setting=setting_words("num_workers", value)),
             change=message("in101.source_change"),
             loader_setting="num_workers",
-            related=() if written == here else (Related(here, message("related.reaches_loader")),),
+            related=related,
             fix=_fix(made, workers, code),
         )
 

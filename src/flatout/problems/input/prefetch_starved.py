@@ -32,7 +32,7 @@ from flatout.problems.input.throughput import (
     starving_loader,
 )
 from flatout.problems.prediction import without_waiting_ms
-from flatout.records.evidence import Evidence, LoaderUse
+from flatout.records.evidence import Evidence
 from flatout.records.message import message, verbatim
 
 CODE = "IN112"
@@ -49,13 +49,15 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     if waiting.empty_share < _EMPTY or has_stragglers(run, use):
         return
     busy, work_ms = busy_share(run, use), batch_ms(run, use)
-    ahead = _ahead(run, use)
+    slowest_ms = use.cost.slowest_batch_ms if use.cost is not None else 0.0
+    # Batches ahead for each worker, so that together they last while the slowest batch is made.
+    lasting = slowest_ms / max(without_waiting_ms(run), 1e-6) / use.workers
+    ahead = min(_MOST_AHEAD, math.ceil(1.2 * lasting) + 1)
     now = int(use.settings.get("prefetch_factor") or 2)
     if busy is None or busy >= BUSY or work_ms is None or ahead <= now:
         return
     words = message("in112.gain", work_ms=work_ms, workers=use.workers)
     gain = gain_at(run, Loading(work_ms / use.workers, words, epoch_start_ms(run), caution=1.3))
-    slowest_ms = use.cost.slowest_batch_ms if use.cost is not None else 0.0
     yield FoundInRun(
         location=use.made_at,
         evidence={
@@ -77,10 +79,3 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         change=verbatim(f"prefetch_factor={ahead}"),
         predicted_gain=gain,
     )
-
-
-def _ahead(run: Evidence, use: LoaderUse) -> int:
-    """Batches ahead for each worker, so that together they last while the slowest batch is made."""
-    slowest_ms = use.cost.slowest_batch_ms if use.cost is not None else 0.0
-    lasting = slowest_ms / max(without_waiting_ms(run), 1e-6) / use.workers
-    return min(_MOST_AHEAD, math.ceil(1.2 * lasting) + 1)

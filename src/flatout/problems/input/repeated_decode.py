@@ -63,7 +63,10 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         return
     # Without a sampler nothing says that an epoch takes each sample once.
     by_index = use.settings.get("sampler") is not None
-    times = times_loaded(use) if by_index and not _is_kept(run, use) else None
+    # A cache stands before the dataset already: what is still made for each epoch is what it may not keep.
+    is_kept = any(remedy.id == REMEDY and remedy.state == "applied" for remedy in run.report.remedies)
+    is_kept = is_kept or str(use.settings.get("dataset")).endswith(_CACHED)
+    times = times_loaded(use) if by_index and not is_kept else None
     if times is None or times < REPEATED or not _at_the_limit(run, use) or has_stragglers(run, use):
         return
     kept = _kept_part(run, use)
@@ -89,12 +92,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         change=message("in110.change") if kept > 0.99 else message("in110.change_part", kept_share=kept),
         predicted_gain=gain,
     )
-
-
-def _is_kept(run: Evidence, use: LoaderUse) -> bool:
-    """A cache stands before the dataset already: what is still made for each epoch is what it may not keep."""
-    applied = any(remedy.id == REMEDY and remedy.state == "applied" for remedy in run.report.remedies)
-    return applied or str(use.settings.get("dataset")).endswith(_CACHED)
 
 
 def _at_the_limit(run: Evidence, use: LoaderUse) -> bool:

@@ -24,7 +24,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from flatout.problems.found import FoundInRun, FoundInSource
+from flatout.problems.found import FoundInRun, FoundInSource, loader_is_here
 from flatout.problems.input.symptoms import sample_lines
 from flatout.problems.input.throughput import (
     Loading,
@@ -38,8 +38,7 @@ from flatout.problems.input.throughput import (
 from flatout.problems.prediction import by_removing
 from flatout.records.evidence import Evidence, LoaderUse
 from flatout.records.message import Message, message
-from flatout.records.report import Gain, Location
-from flatout.records.source import Related
+from flatout.records.report import Gain
 from flatout.source.code import Code
 from flatout.source.loops import enclosing_loops
 from flatout.source.syntax.module import Function, own_nodes
@@ -64,8 +63,11 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         return
     gain = _gain(run, use, part)
     collate_ms = part * (batch_ms(run, use) or 0.0)
+    # The dearest line of it that whoever collates was seen in.
+    name = str(use.settings.get("collate_fn")).rsplit(".", 1)[-1]
+    own = [line for line in sample_lines(run) if line.function == name]
     yield FoundInRun(
-        location=_line(run, use) or use.made_at,
+        location=next((line.location for line in own), use.made_at),
         evidence={
             "collate_fn": str(use.settings.get("collate_fn")),
             "collate_ms_per_step": round(collate_ms, 2),
@@ -100,12 +102,6 @@ def _can_be_quicker(run: Evidence, use: LoaderUse) -> bool:
     return copied > 0 and collate_s > 0 and copied / collate_s < _SLOW_BYTES_PER_S
 
 
-def _line(run: Evidence, use: LoaderUse) -> Location | None:
-    """The dearest line of it that whoever collates was seen in."""
-    name = str(use.settings.get("collate_fn")).rsplit(".", 1)[-1]
-    return next((line.location for line in sample_lines(run) if line.function == name), None)
-
-
 def in_source(code: Code) -> Iterator[FoundInSource]:
     seen: set[int] = set()
     for made in code.loaders:
@@ -120,7 +116,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
                     place=function.module.place(node),
                     cause=cause,
                     change=change,
-                    related=(Related(made.place, message("related.its_loader")),),
+                    related=loader_is_here(made),
                 )
                 break
 
@@ -128,17 +124,10 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
 def _slow_parts(function: Function) -> Iterator[tuple[ast.AST, Message, Message]]:
     for node in own_nodes(function):
         if isinstance(node, ast.Assign) and (cat := _growing_cat(node)) is not None and enclosing_loops(node, function):
-            yield (
-                node,
-                message("in107.source_cat", code=short_text(cat, 50)),
-                message("in107.source_cat_change"),
-            )
+            yield node, message("in107.source_cat", code=short_text(cat, 50)), message("in107.source_cat_change")
         elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and _is_an_element(node, function):
-            yield (
-                node,
-                message("in107.source_element", code=short_text(node, 50)),
-                message("in107.source_element_change"),
-            )
+            cause = message("in107.source_element", code=short_text(node, 50))
+            yield node, cause, message("in107.source_element_change")
 
 
 def _growing_cat(node: ast.Assign) -> ast.Call | None:

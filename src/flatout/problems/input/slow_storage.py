@@ -39,7 +39,7 @@ from flatout.problems.input.throughput import (
     starving_loader,
     workers_for,
 )
-from flatout.records.evidence import Evidence, LoaderUse
+from flatout.records.evidence import Evidence
 from flatout.records.message import Message, message
 
 CODE = "IN104"
@@ -59,6 +59,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     starts_ms = epoch_start_ms(run, sooner_ms=waits * mean_batch_ms(run, use))
     gain = gain_at(run, Loading(near_ms, words, starts_ms, caution=1.5))
     workers = workers_for(run, use)
+    cause = message("in104.cause", sample_ms=use.sample_ms or 0.0, waiting_share=waits)
+    filesystem = slow_filesystem(run, use)
     yield FoundInRun(
         location=use.made_at,
         evidence={
@@ -69,16 +71,10 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             **dearest_line(run),
             **storage_signs(run, use),
         },
-        cause=_cause(run, use, waits),
+        cause=cause if filesystem is None else message("in104.cause_on", cause=cause, filesystem=filesystem),
         change=_change(run, workers if workers > use.workers else 0),
         predicted_gain=gain,
     )
-
-
-def _cause(run: Evidence, use: LoaderUse, waits: float) -> Message:
-    cause = message("in104.cause", sample_ms=use.sample_ms or 0.0, waiting_share=waits)
-    filesystem = slow_filesystem(run, use)
-    return cause if filesystem is None else message("in104.cause_on", cause=cause, filesystem=filesystem)
 
 
 def _change(run: Evidence, workers: int) -> Message:

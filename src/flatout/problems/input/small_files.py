@@ -33,7 +33,7 @@ from flatout.problems.input.throughput import (
 )
 from flatout.records.evidence import Evidence, LoaderUse
 from flatout.records.message import message
-from flatout.records.report import Gain, LineCost
+from flatout.records.report import Gain
 
 CODE = "IN114"
 # Calls that open and read one file of raw or pickled data. Decoders of images are none: they work on what they read.
@@ -56,11 +56,13 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         return
     if use.workers and (not has_busy_workers(run, use) or is_storage_bound(run, use)):
         return
-    lines = [line for line in sample_lines(run) if _opens(run, line)]
+    texts = [(line, text_at(run, line.location)) for line in sample_lines(run)]
+    lines = [line for line, text in texts if _OPENS.search(text) and not _DECODES.search(text)]
     opening_ms = sum(line.ms for line in lines)
     if not lines or size is None or size > _SMALL_BYTES or opening_ms < _MOST_OF_IT * (use.sample_ms or 0.0):
         return
-    per_file_ms = opening_ms * _samples_in_file(run, use)
+    # Where the loader does not batch, an item of the dataset is a batch, and so is a file.
+    per_file_ms = opening_ms * (1.0 if use.batch_size is not None else max(1.0, run.samples_per_step or 1.0))
     if size / max(1e-3 * per_file_ms, 1e-9) > _SLOW_BYTES_PER_S:
         return
     gain = _gain(run, use, opening_ms)
@@ -77,16 +79,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         change=message("in114.change"),
         predicted_gain=gain,
     )
-
-
-def _opens(run: Evidence, line: LineCost) -> bool:
-    text = text_at(run, line.location)
-    return bool(_OPENS.search(text)) and not _DECODES.search(text)
-
-
-def _samples_in_file(run: Evidence, use: LoaderUse) -> float:
-    """One, unless the loader does not batch: then an item of the dataset is a batch, and so is a file."""
-    return 1.0 if use.batch_size is not None else max(1.0, run.samples_per_step or 1.0)
 
 
 def _gain(run: Evidence, use: LoaderUse, opening_ms: float) -> Gain | None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
-from flatout.problems.hot_lines import place_name, text_at
+from flatout.problems.hot_lines import lines_in, place_name, text_at
 from flatout.problems.input.throughput import BUSY, batch_ms, busy_share, computing_share, ranks_here, spare_cpus
 from flatout.problems.prediction import WORTH
 from flatout.records.evidence import Evidence, LoaderUse, Value
@@ -42,11 +42,10 @@ def storage_signs(run: Evidence, use: LoaderUse) -> dict[str, float | str]:
     """Named figures that say it is storage which is waited for; empty where nothing does."""
     signs: dict[str, float | str] = {}
     processes = use.processes
-    reads = _reads(use)
     filesystem = slow_filesystem(run, use)
     if filesystem is not None:
         signs["filesystem"] = english(filesystem)
-    if processes is not None and reads:
+    if processes is not None and (processes.read_bytes_per_s or 0.0) >= _READ_BYTES_PER_S:
         signs["worker_read_mb_per_s"] = round((processes.read_bytes_per_s or 0.0) * 1e-6, 1)
     if processes is not None and (processes.major_faults_per_s or 0.0) >= _FAULTS_PER_S:
         signs["worker_major_faults_per_s"] = round(processes.major_faults_per_s or 0.0, 1)
@@ -61,10 +60,6 @@ def storage_signs(run: Evidence, use: LoaderUse) -> dict[str, float | str]:
     return signs
 
 
-def _reads(use: LoaderUse) -> bool:
-    return use.processes is not None and (use.processes.read_bytes_per_s or 0.0) >= _READ_BYTES_PER_S
-
-
 def slow_filesystem(run: Evidence, use: LoaderUse) -> Message | None:
     """The file system that most of the data is on, if it is a network's, or a rotating disk's that is read from.
 
@@ -72,7 +67,8 @@ def slow_filesystem(run: Evidence, use: LoaderUse) -> Message | None:
     """
     found: Any = run.report.environment.get("data_filesystems") or ()
     most = max(found, key=lambda filesystem: filesystem.get("files", 0), default=None)
-    if most is None or not (most.get("is_network") or (_reads(use) and most.get("is_rotational"))):
+    reads = use.processes is not None and (use.processes.read_bytes_per_s or 0.0) >= _READ_BYTES_PER_S
+    if most is None or not (most.get("is_network") or (reads and most.get("is_rotational"))):
         return None
     kind = message("in104.network" if most.get("is_network") else "in104.rotating_disk")
     return message("in104.filesystem", type=most.get("type"), mount_point=most.get("mount_point"), kind=kind)
@@ -137,7 +133,7 @@ def sample_lines(run: Evidence) -> tuple[LineCost, ...]:
         return ()
     if use.workers:
         return run.worker_lines or run.report.worker_lines
-    lines = [line for line in run.all_lines or run.report.lines if line.phase == "data"]
+    lines = lines_in(run, "data")
     total_ms = sum(line.ms for line in lines)
     if not total_ms:
         return ()
@@ -176,8 +172,9 @@ def live_workers_if_missing(run: Evidence, use: LoaderUse, wanted: Value) -> Val
     """The live number of workers if the configured one cannot have led to it."""
     if not is_count(wanted, least=0) or use.workers == wanted or "num_workers" not in use.settings:
         return None
-    if _is_written(run, "num_workers"):
-        return use.workers
+    call = run.configured.call
+    if call is not None and call.get("num_workers", "literal") == "literal":
+        return use.workers  # the call has a number there, or nothing: no config can have a say in it
     assert isinstance(wanted, int)
     ranks = max(ranks_here(run), run.report.run.ranks)
     shared_out = {wanted // ranks, math.ceil(wanted / ranks), wanted * ranks}
@@ -197,9 +194,3 @@ def _caps(run: Evidence, use: LoaderUse, ranks: int) -> set[int]:
 
 def is_count(value: Value, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
-def _is_written(run: Evidence, keyword: str) -> bool:
-    """The call that makes the loader has a number there, or nothing: no config can have a say in it."""
-    call = run.configured.call
-    return call is not None and call.get(keyword, "literal") == "literal"

@@ -52,8 +52,11 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     host = run.report.host
     if host is None or host.cpu_cores is None or host.cpu_cores < _TAKEN * run.cpus:
         return  # other processes take the CPUs
-    busy, lost_ms = busy_share(run, use) or 0.0, _lost_ms(run)
-    threads = _threads(use)
+    # The training thread's time in phases in which it computes, beyond the processor time its process got.
+    active_ms, got = sum(run.phase(name).ms for name in _ACTIVE), run.main_cpu_share
+    busy, lost_ms = busy_share(run, use) or 0.0, 0.0 if got is None else active_ms - got * run.step_ms
+    seen = use.processes.threads
+    threads = 1.0 if seen is None else max(1.0, seen - _HELPERS)
     wanted = ranks_here(run) * (use.workers * threads + 1)
     if busy < BUSY or wanted < _CROWDED * run.cpus or lost_ms < _LOST * run.step_ms:
         return
@@ -80,19 +83,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         change=message("in103.change_threads", workers=workers) if threads > 1 else verbatim(f"num_workers={workers}"),
         predicted_gain=gain,
     )
-
-
-def _threads(use: LoaderUse) -> float:
-    """Computing threads of a worker."""
-    seen = use.processes.threads if use.processes is not None else None
-    return 1.0 if seen is None else max(1.0, seen - _HELPERS)
-
-
-def _lost_ms(run: Evidence) -> float:
-    """The training thread's time in phases in which it computes, beyond the processor time its process got."""
-    if run.main_cpu_share is None:
-        return 0.0
-    return sum(run.phase(name).ms for name in _ACTIVE) - run.main_cpu_share * run.step_ms
 
 
 def _gain(run: Evidence, use: LoaderUse, threads: float, workers: int, lost_ms: float) -> Gain | None:

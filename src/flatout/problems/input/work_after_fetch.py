@@ -29,14 +29,14 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from flatout.problems.found import FoundInRun, FoundInSource, step_of
+from flatout.problems.found import FoundInRun, FoundInSource, found_in_step, step_of
 from flatout.problems.hot_lines import host_lines, place_name
 from flatout.problems.input.throughput import batch_ms, computing_share, spare_cpus
 from flatout.problems.prediction import by_sparing_host
 from flatout.records.evidence import Evidence, LoaderUse
 from flatout.records.message import Message, message
 from flatout.records.report import Gain
-from flatout.source.code import Code, call_path
+from flatout.source.code import Code
 from flatout.source.syntax.module import Function, parse_text
 from flatout.source.syntax.nodes import (
     argument,
@@ -137,12 +137,8 @@ def _span(node: ast.AST) -> set[int]:
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
     for region, call, work in find_host_work(code):
-        yield FoundInSource(
-            place=region.module.place(call),
-            cause=message("in109.source_cause", code=short_text(call, 40), work=work, step=step_of(region)),
-            change=message("in109.source_change"),
-            related=call_path(region),
-        )
+        cause = message("in109.source_cause", code=short_text(call, 40), work=work, step=step_of(region))
+        yield found_in_step(region, call, cause, message("in109.source_change"))
 
 
 # Work on the fetched batch with libraries of the host, in the thread that trains.

@@ -87,10 +87,8 @@ def _fix(made: Loader) -> Fix | None:
     """Not a safe one: a dataset that lives on keeps what each epoch changed in it, and its random state."""
     given = argument(made.call, "num_workers", 5)
     written = argument(made.call, "persistent_workers")
-    is_refused = any(keyword.arg is None for keyword in made.call.keywords) or not accepts_setting(
-        made, "persistent_workers"
-    )
-    if given is None or is_refused:
+    is_open = any(keyword.arg is None for keyword in made.call.keywords)
+    if given is None or is_open or not accepts_setting(made, "persistent_workers"):
         return None
     # Without workers torch refuses it: where their number is a setting, it has to follow.
     text = "True" if isinstance(given, ast.Constant) else f"{ast.unparse(given)} > 0"

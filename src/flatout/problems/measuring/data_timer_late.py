@@ -24,12 +24,11 @@ import re
 from collections.abc import Iterator
 
 from flatout.problems.found import FoundInSource
-from flatout.problems.measuring.clocks import Interval, find_intervals
+from flatout.problems.measuring.clocks import find_intervals
 from flatout.records.message import message
 from flatout.records.source import Related
 from flatout.source.code import Code
-from flatout.source.syntax.nodes import called_name, last_name
-from flatout.source.training.regions import Region
+from flatout.source.syntax.nodes import called_name, is_call, last_name
 
 CODE = "MS001"
 
@@ -49,20 +48,18 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
     for region in code.training.regions:
         if region.loop is None or not _hands_out_batches(region.loop):
             continue
-        of_data = [interval for interval in find_intervals(region) if _is_of_data(interval.name)]
-        for interval in of_data:
-            if not any(_fetches(node) or _computes(node) for node in interval.inside):
-                yield _make_finding(interval, region)
+        for interval in find_intervals(region):
+            if not _DATA.search(interval.name) or _OTHER.search(interval.name):
+                continue
+            if not any(_fetches(node) or is_call(node, *_COMPUTES) for node in interval.inside):
+                begun = Related(region.module.place(interval.begins), message("related.clock_starts_with_batch"))
+                yield FoundInSource(
+                    place=region.module.place(interval.ends),
+                    cause=message("ms001.source_cause", name=interval.name.split(" ")[-1]),
+                    change=message("ms001.source_change"),
+                    related=(begun,),
+                )
                 break
-
-
-def _make_finding(interval: Interval, region: Region) -> FoundInSource:
-    return FoundInSource(
-        place=region.module.place(interval.ends),
-        cause=message("ms001.source_cause", name=interval.name.split(" ")[-1]),
-        change=message("ms001.source_change"),
-        related=(Related(region.module.place(interval.begins), message("related.clock_starts_with_batch")),),
-    )
 
 
 def _hands_out_batches(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
@@ -71,10 +68,6 @@ def _hands_out_batches(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
         return False
     over = loop.iter
     return not (isinstance(over, ast.Call) and called_name(over) in _COUNTED)
-
-
-def _is_of_data(called: str) -> bool:
-    return bool(_DATA.search(called)) and not _OTHER.search(called)
 
 
 def _fetches(node: ast.AST) -> bool:
@@ -89,7 +82,3 @@ def _iterated_name(node: ast.AST) -> str:
     name = last_name(over) if over is not None else ""
     # A batch's own parts, `data[0]`, are there already.
     return name if re.search(r"set$|loader$", name) else ""
-
-
-def _computes(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and called_name(node) in _COMPUTES

@@ -58,9 +58,13 @@ def find_unsynced(code: Code) -> Iterator[Interval]:
                 isinstance(node, LOOPS) for node in interval.inside
             ):
                 continue
-            if _may_wait(interval, waits, tensors, code) or _is_whole_step(interval, region, tensors, code):
+            if _may_wait(interval, waits, tensors, code):
                 continue
-            yield interval
+            # All of the step's work without a wait: the launches of the next steps wait then, and the mean is right.
+            inside = {id(node) for node in interval.inside}
+            rest = [point.node for point in region.main_path() if id(point.node) not in inside]
+            if _works(rest, tensors, region, code) or any(sync.region.root is region.root for sync in code.syncs):
+                yield interval
 
 
 def _works(nodes: Iterable[ast.AST], tensors: Tensors, region: Region, code: Code) -> bool:
@@ -111,13 +115,6 @@ def _call_may_wait(call: ast.Call, interval: Interval, tensors: Tensors, code: C
     # Something that is not known gets a tensor: it may do anything with it.
     given = (*call.args, *(part.value for part in call.keywords))
     return any(tensors.is_on_device(part) for part in given)
-
-
-def _is_whole_step(interval: Interval, region: Region, tensors: Tensors, code: Code) -> bool:
-    """All of the step's work, and nothing waits: then the launches of the next steps wait, and the mean is right."""
-    inside = {id(node) for node in interval.inside}
-    rest = [point.node for point in region.main_path() if id(point.node) not in inside]
-    return not _works(rest, tensors, region, code) and not any(sync.region.root is region.root for sync in code.syncs)
 
 
 def in_source(code: Code) -> Iterator[FoundInSource]:

@@ -29,8 +29,7 @@ COMES_FROM = ("ME710",)
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
-    torch = run.report.live.get("torch")
-    retries = torch.get("alloc_retries") if isinstance(torch, dict) else None
+    retries = run.live_torch.get("alloc_retries")
     if not run.on_gpu or not retries:
         return
     per_step = retries / max(1, run.report.run.steps)

@@ -44,7 +44,7 @@ from flatout.records.report import Gain
 from flatout.records.source import Related
 from flatout.source.code import Code
 from flatout.source.epochs import known_workers
-from flatout.source.training.loaders import Loader, loader_setting
+from flatout.source.training.loaders import loader_setting
 
 CODE = "ME709"
 COMES_FROM = ("ME706",)
@@ -149,7 +149,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         if not cache.by_index or not cache.dataset.is_certain:
             continue  # what several samples share may well be asked for again in the same epoch
         for made in cache.dataset.trains:
-            place = made.place
+            place, shuffle = made.place, loader_setting(made, "shuffle", code.values).value
             filled = Related(cache.function.module.place(cache.node), message("related.fills", name=cache.name))
             if known_workers(made, code) and loader_setting(made, "persistent_workers", code.values).is_off():
                 yield FoundInSource(
@@ -159,7 +159,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
                     loader_setting="persistent_workers",
                     related=(filled,),
                 )
-            elif cache.throws_out and _shuffles(made, code):
+            elif cache.throws_out and shuffle is not None and shuffle.value is True:
                 yield FoundInSource(
                     severity="low",
                     place=filled.place,
@@ -167,8 +167,3 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
                     change=message("me709.source_evicts_change"),
                     related=(Related(place, message("related.shuffles")),),
                 )
-
-
-def _shuffles(made: Loader, code: Code) -> bool:
-    shuffle = loader_setting(made, "shuffle", code.values)
-    return shuffle.value is not None and shuffle.value.value is True

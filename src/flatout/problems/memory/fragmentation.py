@@ -37,17 +37,17 @@ _LARGE_BYTES = 1 * GIB
 # Of that difference, so much must lie in pieces of blocks that are in use: the rest is whole blocks, free for anyone.
 _SPLIT = 0.5
 _NEAR = 0.9
-_EXPANDS = "expandable_segments:true"
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
-    state = run.report.live.get("torch")
-    if not run.on_gpu or not isinstance(state, dict):
+    state = run.live_torch
+    if not run.on_gpu:
         return
     reserved, allocated, split = (
         _number(state, name) for name in ("memory_peak", "memory_allocated_peak", "memory_split_peak")
     )
-    if reserved is None or allocated is None or split is None or _expands(state):
+    expands = "expandable_segments:true" in str(state.get("alloc_conf") or "").lower().replace(" ", "")
+    if reserved is None or allocated is None or split is None or expands:
         return
     idle = reserved - allocated
     if idle < max(_LARGE_BYTES, _LARGE_SHARE * reserved) or split < _SPLIT * idle:
@@ -74,10 +74,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
 def _number(state: dict[str, Any], name: str) -> float | None:
     value = state.get(name)
     return float(value) if isinstance(value, int | float) else None
-
-
-def _expands(state: dict[str, Any]) -> bool:
-    return _EXPANDS in str(state.get("alloc_conf") or "").lower().replace(" ", "")
 
 
 def _filled_share(run: Evidence, reserved: float, allowed_share: float | None) -> float | None:

@@ -57,6 +57,10 @@ def lasting_growth(series: Series | None) -> Growth | None:
     return Growth(gained_bytes, rate, series.values[-1])
 
 
+def last_value(series: Series | None) -> float:
+    return series.values[-1] if series is not None and series.values else 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class MemoryLimit:
     """Bytes the run may take, and whose limit it is."""

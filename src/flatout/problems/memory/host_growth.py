@@ -23,14 +23,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from flatout.problems.found import FoundInRun, FoundInSource, step_of
+from flatout.problems.found import FoundInRun, FoundInSource, found_in_step, step_of
 from flatout.problems.memory.growth import DAY_S, TOO_FAR_S, amount, duration, lasting_growth, memory_limit, room_bytes
 from flatout.records.evidence import Evidence
 from flatout.records.message import message, verbatim
 from flatout.records.source import Fix
-from flatout.source.code import Code, call_path
+from flatout.source.code import Code
 from flatout.source.syntax.edits import replace_node, source_text
 from flatout.source.syntax.nodes import (
     bound_names,
@@ -44,6 +43,7 @@ from flatout.source.syntax.nodes import (
 from flatout.source.training.regions import Region
 
 CODE = "ME701"
+_EMPTYING = ("clear", "pop", "popleft", "backward", "zero_")
 # Datasets of torch's own that keep nothing they have handed out.
 _KEEP_NOTHING = ("TensorDataset", "IterableDataset")
 
@@ -88,41 +88,10 @@ def _may_be_a_cache(run: Evidence, bytes_per_s: float, room: float) -> bool:
     return bool(length * bytes_per_s / rate < room)
 
 
-def in_source(code: Code) -> Iterator[FoundInSource]:
-    for kept in find_kept_graphs(code):
-        yield FoundInSource(
-            title=message("me701.source_title"),
-            severity="high",
-            place=kept.region.module.place(kept.node),
-            cause=message("me701.source_cause", holder=kept.holder, value=kept.what, step=step_of(kept.region)),
-            change=message("me701.source_change", value=kept.what),
-            related=call_path(kept.region),
-            fix=_fix(kept),
-        )
-
-
-def _fix(kept: KeptGraph) -> Fix:
-    """Not a safe one: printed, such a tensor no longer names its grad_fn, and no later backward can start from it."""
-    module = kept.region.module
-    edit = replace_node(module, kept.value, f"{source_text(module, kept.value)}.detach()")
-    return Fix(verbatim(f"{kept.what}.detach()"), (edit,), is_safe=False)
-
-
 # What outlives a training step together with its graph: lists and sums that begin before the loop.
 
 
-@dataclass(frozen=True, slots=True)
-class KeptGraph:
-    """`holder` is what keeps it."""
-
-    region: Region
-    node: ast.AST
-    holder: str
-    what: str
-    value: ast.expr
-
-
-def find_kept_graphs(code: Code) -> Iterator[KeptGraph]:
+def in_source(code: Code) -> Iterator[FoundInSource]:
     """Only where it can be seen when the holder begins: before the loop, or outside of a function that a step calls."""
     for region in code.training.regions:
         tensors = code.tensors.of(region)
@@ -137,7 +106,19 @@ def find_kept_graphs(code: Code) -> Iterator[KeptGraph]:
                 continue  # only what is certain: the very loss that backward starts from
             if holder.split(".")[0] in begun or holder in begun or holder in losses or not _outlives(holder, region):
                 continue
-            yield KeptGraph(region, point.node, holder, short_text(value, 30), value)
+            what, module = short_text(value, 30), region.module
+            edit = replace_node(module, value, f"{source_text(module, value)}.detach()")
+            yield found_in_step(
+                region,
+                point.node,
+                message("me701.source_cause", holder=holder, value=what, step=step_of(region)),
+                message("me701.source_change", value=what),
+                title=message("me701.source_title"),
+                severity="high",
+                # Not a safe one: printed, such a tensor no longer names its grad_fn, and no later backward can start
+                # from it.
+                fix=Fix(verbatim(f"{what}.detach()"), (edit,), is_safe=False),
+            )
 
 
 def _outlives(holder: str, region: Region) -> bool:
@@ -197,13 +178,7 @@ def _names_reset_in(region: Region) -> set[str]:
                 for target in node.targets:
                     found |= bound_names(target) | ({dotted_name(target)} if dotted_name(target) else set())
             elif isinstance(node, ast.Call):
-                if isinstance(node.func, ast.Attribute) and node.func.attr in (
-                    "clear",
-                    "pop",
-                    "popleft",
-                    "backward",
-                    "zero_",
-                ):
+                if isinstance(node.func, ast.Attribute) and node.func.attr in _EMPTYING:
                     found.add(dotted_name(node.func.value))
                 elif called_name(node) in ("sum", "stack", "cat", "backward"):
                     found |= {dotted_name(given) for given in node.args if dotted_name(given)}

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.found import FoundInRun
-from flatout.problems.memory.growth import amount, memory_limit
+from flatout.problems.memory.growth import amount, last_value, memory_limit
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
 
@@ -34,7 +34,8 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     limit, peak = memory_limit(run), _peak_bytes(run)
     if limit is None or peak is None or peak < _NEAR * limit.bytes:
         return
-    workers, each = _last(run, "workers_alive"), _most(run, "worker_rss_bytes")
+    workers, resident = last_value(run.series.get("workers_alive")), run.series.get("worker_rss_bytes")
+    each = max(resident.values, default=0.0) if resident is not None else 0.0
     yield FoundInRun(
         severity="high" if peak >= _DANGER * limit.bytes else "medium",
         evidence={
@@ -58,13 +59,3 @@ def _peak_bytes(run: Evidence) -> float | None:
         return own
     charged = max(a - b for a, b in zip(used.values, cache.values, strict=False))
     return max(own or 0.0, charged)
-
-
-def _most(run: Evidence, name: str) -> float:
-    series = run.series.get(name)
-    return max(series.values) if series is not None and series.values else 0.0
-
-
-def _last(run: Evidence, name: str) -> float:
-    series = run.series.get(name)
-    return series.values[-1] if series is not None and series.values else 0.0

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.found import FoundInRun, FoundInSource
+from flatout.problems.found import FoundInRun, FoundInSource, loader_is_here
 from flatout.problems.memory.growth import (
     DAY_S,
     TOO_FAR_S,
@@ -39,7 +39,6 @@ from flatout.problems.memory.growth import (
 )
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
-from flatout.records.source import Related
 from flatout.source.code import Code
 from flatout.source.epochs import known_workers
 
@@ -100,8 +99,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         loaders = [made for made in cache.dataset.trains if known_workers(made, code) != 0]
         if not loaders:
             continue
-        first = loaders[0]
-        count = known_workers(first, code)
+        count = known_workers(loaders[0], code)
         several = count is not None and count > 1
         who = message("me706.each_of_workers", workers=count) if several else message("me706.each_worker")
         yield FoundInSource(
@@ -112,5 +110,5 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
                 "me706.source_limited" if cache.is_limited else "me706.source_unlimited", who=who, cache=cache.name
             ),
             change=message("me706.source_change"),
-            related=(Related(first.place, message("related.workers_loader")),),
+            related=loader_is_here(loaders[0], "related.workers_loader"),
         )

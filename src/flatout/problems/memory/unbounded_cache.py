@@ -22,9 +22,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.found import FoundInSource
+from flatout.problems.found import FoundInSource, loader_is_here
 from flatout.records.message import message
-from flatout.records.source import Related
 from flatout.source.code import Code
 from flatout.source.epochs import known_workers
 
@@ -36,11 +35,10 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         loaders = cache.dataset.trains
         if cache.is_limited or not loaders or any(known_workers(made, code) != 0 for made in loaders):
             continue
-        first = loaders[0]
         yield FoundInSource(
             severity="low",
             place=cache.function.module.place(cache.node),
             cause=message("me711.source_cause", cache=cache.name),
             change=message("me711.source_change"),
-            related=(Related(first.place, message("related.its_loader")),),
+            related=loader_is_here(loaders[0]),
         )

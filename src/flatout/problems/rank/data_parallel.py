@@ -32,7 +32,7 @@ from flatout.records.evidence import Evidence
 from flatout.records.message import message
 from flatout.source.code import Code
 from flatout.source.flow.guards import is_evaluation
-from flatout.source.syntax.module import Class, Function, Module
+from flatout.source.syntax.module import Class, Function
 from flatout.source.syntax.nodes import argument, called_name, last_name, parameters
 
 CODE = "RA904"
@@ -74,8 +74,9 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
     modules = code.project.mentioning("DataParallel")
     # Some derive a class of their own from it, to reach the model's methods.
     own = {cls.name for m in modules if _DERIVED.search(m.text) for cls in m.classes.values() if _is_derived(cls)}
-    for module in modules if not own else [m for m in code.project.modules if _may_use(m, own)]:
-        if not code.training.takes_part(module):
+    for module in code.project.modules if own else modules:
+        may_use = not own or any(f"{name}(" in module.text for name in ("DataParallel", *own))
+        if not may_use or not code.training.takes_part(module):
             continue
         offers_better = any(word in module.text for word in _EACH_ITS_OWN)
         calls = [found for name in ("DataParallel", *sorted(own)) for found in module.calls.get(name, [])]
@@ -89,10 +90,6 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
                 cause=message("ra904.source_cause"),
                 change=message("ra904.change", gpus="N"),
             )
-
-
-def _may_use(module: Module, own: set[str]) -> bool:
-    return any(f"{name}(" in module.text for name in ("DataParallel", *own))
 
 
 def _is_derived(cls: Class) -> bool:

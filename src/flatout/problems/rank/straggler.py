@@ -52,8 +52,10 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         return
     phase, more_ms = _slowest_phase(late, rest)
     method = message("ra901.gain", delay_ms=delay_ms)
-    gain = by_removing(run, min(delay_ms, 0.95 * run.step_ms), method, floor_ms=_together_ms(run))
-    if gain is None or phase in _CADENCE:
+    # Ranks that no longer wait compute at the same time: processors that do it then share caches and memory.
+    together_ms = 0.0 if run.on_gpu else _ALL_AT_WORK * processors_floor_ms(run)
+    gain = by_removing(run, min(delay_ms, 0.95 * run.step_ms), method, floor_ms=together_ms)
+    if phase in _CADENCE:
         return
     yield FoundInRun(
         location=_location(run, phase, late, rest),
@@ -69,11 +71,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         change=_change(phase, late),
         predicted_gain=gain,
     )
-
-
-def _together_ms(run: Evidence) -> float:
-    """Ranks that no longer wait compute at the same time: processors that do it then share caches and memory."""
-    return 0.0 if run.on_gpu else _ALL_AT_WORK * processors_floor_ms(run)
 
 
 def _change(phase: str, late: Times) -> Message:

@@ -25,7 +25,7 @@ from flatout.problems.prediction import by_step
 from flatout.problems.rank.ranks import Times, name_of, rank_times, samples_per_step
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
-from flatout.records.report import Gain, RankUse
+from flatout.records.report import Gain
 
 CODE = "RA902"
 _WORTH = 0.05
@@ -33,7 +33,7 @@ _WORTH = 0.05
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
     ranks = run.report.ranks
-    shares = [(work, rank) for rank in ranks if (work := _work(rank)) is not None]
+    shares = [(taken * rank.steps, rank) for rank in ranks if (taken := samples_per_step(rank)) is not None]
     if len(ranks) < 2 or len(shares) < len(ranks) or not all(rank.ended for rank in ranks) or not rank_times(run):
         return
     (most, busiest), (least, idlest) = max(shares, key=itemgetter(0)), min(shares, key=itemgetter(0))
@@ -55,11 +55,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         change=message("ra902.change"),
         predicted_gain=gain,
     )
-
-
-def _work(rank: RankUse) -> float | None:
-    per_step = samples_per_step(rank)
-    return per_step * rank.steps if per_step is not None else None
 
 
 def _gain(run: Evidence) -> Gain | None:

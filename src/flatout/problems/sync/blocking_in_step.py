@@ -22,18 +22,16 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from flatout.problems.found import FoundInRun, FoundInSource, step_of
+from flatout.problems.found import FoundInRun, FoundInSource, found_in_step, step_of
 from flatout.problems.hot_lines import host_lines, text_at
 from flatout.problems.prediction import by_sparing_host
 from flatout.records.evidence import Evidence
 from flatout.records.message import Message, message
-from flatout.source.code import Code, call_path
+from flatout.source.code import Code
 from flatout.source.syntax.module import Function, full_name
 from flatout.source.syntax.nodes import argument, called_name, dotted_name, last_name, short_text
 from flatout.source.training.cadence import iterates_batches, runs_each_step
-from flatout.source.training.regions import Region
 
 CODE = "SY305"
 REMEDY = "cadence.throttle"
@@ -47,7 +45,10 @@ _WORTH = 0.02
 
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
-    waits = [line for line in host_lines(run) if _is_blocking(text_at(run, line.location))]
+    texts = [(line, text_at(run, line.location)) for line in host_lines(run)]
+    waits = [
+        line for line, text in texts if not text.startswith("#") and _BLOCKS.search(text) and not _POLLS.search(text)
+    ]
     wait_ms = sum(line.ms for line in waits)
     if not waits or wait_ms < _WORTH * run.step_ms:
         return
@@ -66,10 +67,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     )
 
 
-def _is_blocking(text: str) -> bool:
-    return not text.startswith("#") and bool(_BLOCKS.search(text)) and not _POLLS.search(text)
-
-
 # Calls that block the training thread: on a clock, a process, a server, a person.
 
 _RUNS = {"run", "call", "check_call", "check_output", "getoutput", "getstatusoutput"}
@@ -84,24 +81,17 @@ _NAMES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class BlockingCall:
-    """`waits_for` completes "the training thread waits for …"."""
-
-    region: Region
-    call: ast.Call
-    waits_for: Message
-    # Whatever the settings are, it happens at each step.
-    is_certain: bool
-
-
-def find_blocking_calls(code: Code) -> Iterator[BlockingCall]:
+def in_source(code: Code) -> Iterator[FoundInSource]:
     for region, point, call in code.calls_each_step(*_NAMES):
         if any(isinstance(loop, ast.While) for loop in point.loops) and called_name(call) == "sleep":
             continue  # `while paused: sleep(…)` waits only if there is something to wait for
         waits_for = _waits_for(call, region.function)
         if waits_for is not None and iterates_batches(region.root):
-            yield BlockingCall(region, call, waits_for, runs_each_step(region, call))
+            # Whatever the settings are, it happens at each step.
+            is_certain = runs_each_step(region, call) and called_name(call) != "barrier"
+            cause = message("sy305.source_cause", code=short_text(call, 40), waits_for=waits_for, step=step_of(region))
+            severity = "high" if is_certain else "medium"
+            yield found_in_step(region, call, cause, message("sy305.source_change"), severity=severity)
 
 
 def _waits_for(call: ast.Call, function: Function) -> Message | None:
@@ -130,32 +120,13 @@ def _of_socket(name: str, func: ast.Attribute, function: Function) -> Message | 
     text = function.module.text
     if "socket" not in text and "zmq" not in text:
         return None
-    is_peer = _PEER.search(last_name(func.value)) or _is_socket(func.value, function)
+    made = [value for value in function.bindings.get(dotted_name(func.value), ()) if isinstance(value, ast.Call)]
+    is_socket = any(full_name(value.func, function.module).startswith("socket.") for value in made)
+    is_peer = _PEER.search(last_name(func.value)) or is_socket
     if not is_peer or (name == "accept" and _NON_BLOCKING.search(text)):
         return None
     return message("sy305.peer")
 
 
-def _is_socket(node: ast.expr, function: Function) -> bool:
-    made = [value for value in function.bindings.get(dotted_name(node), ()) if isinstance(value, ast.Call)]
-    return any(full_name(value.func, function.module).startswith("socket.") for value in made)
-
-
 def _is_nothing(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and not node.value
-
-
-def in_source(code: Code) -> Iterator[FoundInSource]:
-    for blocking in find_blocking_calls(code):
-        yield FoundInSource(
-            severity="high" if blocking.is_certain and called_name(blocking.call) != "barrier" else "medium",
-            place=blocking.region.module.place(blocking.call),
-            cause=message(
-                "sy305.source_cause",
-                code=short_text(blocking.call, 40),
-                waits_for=blocking.waits_for,
-                step=step_of(blocking.region),
-            ),
-            change=message("sy305.source_change"),
-            related=call_path(blocking.region),
-        )

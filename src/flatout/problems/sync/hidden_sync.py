@@ -26,9 +26,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from flatout.problems.found import FoundInRun, FoundInSource, step_of
+from flatout.problems.found import FoundInRun, FoundInSource, found_in_step, step_of
 from flatout.problems.hot_lines import ms_at
 from flatout.problems.sync.waits import (
     HIDDEN,
@@ -40,7 +39,7 @@ from flatout.problems.sync.waits import (
 )
 from flatout.records.evidence import Evidence
 from flatout.records.message import Message, message
-from flatout.source.code import Code, call_path
+from flatout.source.code import Code
 from flatout.source.flow.devices import uses_device
 from flatout.source.flow.guards import ProgramPoint
 from flatout.source.syntax.module import Function, full_name
@@ -53,7 +52,6 @@ from flatout.source.syntax.nodes import (
     short_text,
     walk_body,
 )
-from flatout.source.training.regions import Region
 from flatout.source.training.tensors import Tensors
 
 CODE = "SY302"
@@ -104,19 +102,13 @@ _MASK_NAME = re.compile(r"(^|_)masks?$", re.I)
 _DEEPEST = 3
 
 
-@dataclass(frozen=True, slots=True)
-class HiddenRead:
-    """`why` says what the host has to know before it can go on; `instead` what needs no wait."""
-
-    region: Region
-    node: ast.expr
-    unknown: Message
-    instead: Message
-
-
-def find_hidden_reads(code: Code) -> Iterator[HiddenRead]:
+def in_source(code: Code) -> Iterator[FoundInSource]:
     """One for each line, without those that are plain reads of a result."""
-    seen = {(id(sync.region.module), line) for sync in code.syncs for line in _lines(sync.node)}
+    seen = {
+        (id(sync.region.module), line)
+        for sync in code.syncs
+        for line in range(sync.node.lineno, (sync.node.end_lineno or sync.node.lineno) + 1)
+    }
     for region in code.training.regions:
         if not (uses_device(region.module) or uses_device(region.root.module)):
             continue
@@ -129,11 +121,8 @@ def find_hidden_reads(code: Code) -> Iterator[HiddenRead]:
             key = (id(region.module), node.lineno)
             if key not in seen:
                 seen.add(key)
-                yield HiddenRead(region, node, unknown, instead)
-
-
-def _lines(node: ast.expr) -> range:
-    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
+                cause = message("sy302.source_cause", code=short_text(node, 40), unknown=unknown, step=step_of(region))
+                yield found_in_step(region, node, cause, instead)
 
 
 _FIXED = message("sy302.keep_shape")
@@ -189,7 +178,9 @@ def _writes_tensor(node: ast.Subscript, point: ProgramPoint, known: _Certain) ->
 def _of_call(call: ast.Call, known: _Certain) -> _Found | None:
     name, func = called_name(call), call.func
     of_torch = known.is_of_torch(func)
-    subject = _subject(call, of_torch)
+    # The tensor that is worked on.
+    owner = func.value if isinstance(func, ast.Attribute) else None
+    subject = next(iter(call.args), None) if of_torch else owner
     if subject is not None and known.is_on_device(subject):
         if name in _SIZED_BY_VALUES or (name == "where" and of_torch and len(call.args) == 1 and not call.keywords):
             return call, message("sy302.size"), _FIXED
@@ -213,13 +204,6 @@ def _of_call(call: ast.Call, known: _Certain) -> _Found | None:
     if chooses and any(known.is_tensor(given) for given in call.args):
         return call, message("sy302.larger"), message("sy302.maximum")
     return None
-
-
-def _subject(call: ast.Call, of_torch: bool) -> ast.expr | None:
-    """The tensor that is worked on."""
-    if of_torch:
-        return call.args[0] if call.args else None
-    return call.func.value if isinstance(call.func, ast.Attribute) else None
 
 
 class _Certain:
@@ -325,18 +309,3 @@ class _Certain:
     def _is_named_mask(self, node: ast.expr, name: str) -> bool:
         """Where it is made is out of sight, but its name says it."""
         return bool(_MASK_NAME.search(name)) and self.is_on_device(node)
-
-
-def in_source(code: Code) -> Iterator[FoundInSource]:
-    for hidden in find_hidden_reads(code):
-        yield FoundInSource(
-            place=hidden.region.module.place(hidden.node),
-            cause=message(
-                "sy302.source_cause",
-                code=short_text(hidden.node, 40),
-                unknown=hidden.unknown,
-                step=step_of(hidden.region),
-            ),
-            change=hidden.instead,
-            related=call_path(hidden.region),
-        )

@@ -22,13 +22,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flatout.problems.found import FoundInRun, FoundInSource, step_of
+from flatout.problems.found import FoundInRun, FoundInSource, found_in_step, step_of
 from flatout.problems.hot_lines import ms_at, place_name
 from flatout.problems.prediction import by_sparing_host
 from flatout.problems.sync.waits import RESULTS, is_per_parameter, timed_ms
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
-from flatout.source.code import Code, call_path
+from flatout.source.code import Code
 from flatout.source.syntax.nodes import short_text
 
 CODE = "SY304"
@@ -67,10 +67,5 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
     for sync in code.syncs:
         if not sync.over_parameters:
             continue
-        yield FoundInSource(
-            severity="high",
-            place=sync.region.module.place(sync.node),
-            cause=message("sy304.source_cause", code=short_text(sync.of, 40), step=step_of(sync.region)),
-            change=message("sy304.source_change"),
-            related=call_path(sync.region),
-        )
+        cause = message("sy304.source_cause", code=short_text(sync.of, 40), step=step_of(sync.region))
+        yield found_in_step(sync.region, sync.node, cause, message("sy304.source_change"), severity="high")

@@ -24,12 +24,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from flatout.problems.found import FoundInRun, FoundInSource, step_of
+from flatout.problems.found import FoundInRun, FoundInSource, found_in_step, step_of
 from flatout.problems.sync.waits import RESULTS, is_per_parameter, report_waits, sites_of, timed_ms
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
 from flatout.records.source import Edit, Fix
-from flatout.source.code import Code, call_path
+from flatout.source.code import Code
 from flatout.source.syntax.edits import replace_node, source_text
 from flatout.source.syntax.module import Function
 from flatout.source.syntax.nodes import called_name, is_call, short_text, walk_body
@@ -68,7 +68,9 @@ def defer_read(sync: Sync, code: Code) -> tuple[Edit, ...] | None:
     """
     function, module = sync.region.function, sync.region.module
     statement = next((point.statement for point in sync.region.main_path() if point.node is sync.node), None)
-    if not isinstance(statement, ast.AugAssign) or not isinstance(statement.op, ast.Add) or not _is_plain(sync, code):
+    if not isinstance(statement, ast.AugAssign) or not isinstance(statement.op, ast.Add):
+        return None
+    if sync.op not in ("item", "float", "int") or not code.tensors.of(sync.region).is_on_device(sync.of):
         return None
     target, kind = statement.target, _kind(sync, statement.value)
     if not isinstance(target, ast.Name) or kind is None or not _begins_with(target.id, kind, function):
@@ -81,15 +83,13 @@ def defer_read(sync: Sync, code: Code) -> tuple[Edit, ...] | None:
     for name, above in reads:
         if isinstance(above, ast.Call) and called_name(above) == kind and above.args == [name]:
             continue
-        if source_text(module, name) != name.id or _is_labelled(name, above, sync):
+        # `f"{total=}"` shows the text of what it prints.
+        rest = module.lines[(name.end_lineno or name.lineno) - 1].encode()[name.end_col_offset or 0 :]
+        is_labelled = isinstance(above, ast.FormattedValue) and rest.lstrip().startswith(b"=")
+        if is_labelled or source_text(module, name) != name.id:
             return None
         edits.append(replace_node(module, name, f"{kind}({name.id})"))
     return tuple(edits)
-
-
-def _is_plain(sync: Sync, code: Code) -> bool:
-    on_device = code.tensors.of(sync.region).is_on_device(sync.of)
-    return on_device and sync.op in ("item", "float", "int") and isinstance(sync.of, ast.expr)
 
 
 def _kind(sync: Sync, value: ast.expr) -> str | None:
@@ -155,12 +155,6 @@ def _with_parents(top: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
             stack.append(node)
 
 
-def _is_labelled(name: ast.Name, above: ast.AST, sync: Sync) -> bool:
-    """`f"{total=}"` shows the text of what it prints."""
-    line = sync.region.module.lines[(name.end_lineno or name.lineno) - 1].encode()
-    return isinstance(above, ast.FormattedValue) and line[name.end_col_offset or 0 :].lstrip().startswith(b"=")
-
-
 def _detach(sync: Sync) -> str:
     of, text = sync.of, source_text(sync.region.module, sync.of)
     if (is_call(of, "detach")) or (isinstance(of, ast.Attribute) and of.attr == "data"):
@@ -176,17 +170,12 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
     for sync in code.syncs:
         if sync.over_parameters:
             continue  # reported as SY304
-        kind = _KINDS.get(sync.op, "read")
-        yield FoundInSource(
-            place=sync.region.module.place(sync.node),
-            cause=message(f"sy301.source_cause_{kind}", code=short_text(sync.of, 40), step=step_of(sync.region)),
-            change=message(f"sy301.source_change_{kind}"),
-            related=call_path(sync.region),
-            fix=_fix(sync, code),
+        kind, edits = _KINDS.get(sync.op, "read"), defer_read(sync, code)
+        yield found_in_step(
+            sync.region,
+            sync.node,
+            message(f"sy301.source_cause_{kind}", code=short_text(sync.of, 40), step=step_of(sync.region)),
+            message(f"sy301.source_change_{kind}"),
+            # Not a safe one: the device adds in the precision of the loss, Python in double precision.
+            fix=None if edits is None else Fix(message("sy301.fix"), edits, is_safe=False),
         )
-
-
-def _fix(sync: Sync, code: Code) -> Fix | None:
-    """Not a safe one: the device adds in the precision of the loss, Python in double precision."""
-    edits = defer_read(sync, code)
-    return None if edits is None else Fix(message("sy301.fix"), edits, is_safe=False)

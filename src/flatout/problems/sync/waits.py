@@ -65,18 +65,14 @@ def _around(run: Evidence, site: SyncSite) -> str:
     return " ".join(lines[number - 1] for number in (*heads, site.location.line) if number <= len(lines))
 
 
-def list_sites(run: Evidence, sites: Sequence[SyncSite], most: int = 5) -> str:
-    """The most expensive of them: where, what, how often."""
-    return ", ".join(f"{place_name(s.location)} {s.op} {s.per_step:.3g}x" for s in sites[:most])
-
-
 def report_waits(
     run: Evidence, code: str, sites: Sequence[SyncSite], wait_ms: float, evidence: dict[str, float | int | str]
 ) -> Iterator[FoundInRun]:
     """The finding of waits that take `wait_ms` a step, the most expensive site first; none if the GPU is busy."""
     if not sites:
         return
-    count, lines = sum(site.per_step for site in sites), list_sites(run, sites)
+    count = sum(site.per_step for site in sites)
+    lines = ", ".join(f"{place_name(site.location)} {site.op} {site.per_step:.3g}x" for site in sites[:5])
     yield FoundInRun(
         location=sites[0].location,
         evidence={**evidence, "lines": lines},
