@@ -22,7 +22,7 @@ def count_samples(batch: Any) -> int:
 
 
 def find_samples(batch: Any, asked: int = 0) -> tuple[Path, int]:
-    """The way to the telling part of a batch (empty: not worth remembering), and the number of samples.
+    """Where in a batch its size can be read (empty: not worth remembering), and the number of samples.
 
     `asked` is how many samples the loader takes for a batch, 0 if that is not known.
     """
@@ -45,7 +45,7 @@ def _is_list_of_samples(batch: Any, asked: int) -> bool:
 
 
 def count_at(path: Path, batch: Any) -> int:
-    """The number of samples, by the way found in an earlier batch. Raises where this one is built otherwise."""
+    """The number of samples, read where an earlier batch had it. Raises where this one is built differently."""
     value = batch
     for how, key in path:
         value = value[key] if how == "item" else getattr(value, key)
@@ -53,11 +53,11 @@ def count_at(path: Path, batch: Any) -> int:
 
 
 def count_again(path: Path, batch: Any, asked: int) -> tuple[Path, int]:
-    """The number of samples by the way found in an earlier batch, or by a new one; 0 if it cannot be told."""
+    """The number of samples, read where an earlier batch had it or else searched for; 0 if it cannot be told."""
     try:
         return path, count_at(path, batch)
     except Exception:
-        pass  # the first batch, or one that is built otherwise
+        pass  # the first batch, or one that is built differently
     try:
         return find_samples(batch, asked)
     except Exception:
@@ -83,7 +83,7 @@ def tensors_in(batch: Any) -> list[Any]:
 
 
 def tensor_bytes(batch: Any) -> int:
-    """Of its tensors on the host."""
+    """Bytes of a batch's tensors that are on the host."""
     held = [t for t in tensors_in(batch) if hasattr(t, "element_size") and t.device.type == "cpu"]
     return sum(tensor.numel() * tensor.element_size() for tensor in held)
 
@@ -133,7 +133,7 @@ _SHORTEST, _LONGEST = 16, 1 << 16
 _IN_TEXT = 0.02
 # A row with one value throughout tells nothing; with more such rows than this, neither does the tensor.
 _EMPTY_ROWS = 0.25
-# Batches looked at without a backward after them (a pass for statistics, say), until that is left off.
+# Batches looked at in a row without a backward after them (a pass for statistics, say) before looking stops.
 _MOST_UNUSED_LOOKS = 8
 _IDS = ("int64", "int32", "int16", "uint8")
 _MASKS = ("bool", *_IDS, "float32")
@@ -198,7 +198,7 @@ def find_padding(torch: Any, parts: Iterable[Any]) -> dict[str, Any] | None:
 
 
 def _weight(found: dict[str, Any]) -> tuple[bool, int]:
-    """A mask says it outright; of several others the longest counts."""
+    """A mask is sure; among others the longest counts."""
     return found["kind"] == "mask", found["length"]
 
 
@@ -206,7 +206,7 @@ def _lengths(torch: Any, part: Any) -> tuple[str, int, list[int]] | None:
     name = str(part.dtype).removeprefix("torch.")
     if name not in _MASKS:
         return None
-    # Not more than a core does in some ten microseconds.
+    # No more than some ten microseconds of work.
     most = max(2, min(_MOST_ROWS, _MOST_VALUES // part.shape[1]))
     part = part.detach()[:: max(1, -(-part.shape[0] // most))]
     if float(part.min()) >= 0 and float(part.max()) <= 1:

@@ -75,7 +75,7 @@ class DeviceClock:
             self.drop()
 
     def wakes(self, steps: int) -> None:
-        """So many steps went by."""
+        """That many steps were only counted."""
         self._index += steps
         if self._loaderless and steps:
             self._maybe_begin(loaderless=True)

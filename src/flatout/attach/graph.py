@@ -32,7 +32,7 @@ class GraphInspector:
         # Often switched on around the passes only, and off again wherever else one might ask.
         if self._is_anomaly_enabled():
             self.anomaly = True
-            # What it costs goes by their number, and is far more than counting them.
+            # Its cost grows with their number, and counting them is cheap beside it.
             self.operations = len(self._nodes(roots, _MOST_COUNTED))
         sizes: Counter[int] = Counter()
         shapes: set[tuple[int, ...]] = set()
@@ -92,7 +92,7 @@ class ConvolutionLayouts:
         self._last = torch.channels_last
         # Two-dimensional convolutions that tensor cores can take, by layout and dtype: "channels_first bfloat16".
         self.layouts: Counter[str] = Counter()
-        self.counts = {"convolutions": 0, "products": 0}  # those of matrices
+        self.counts = {"convolutions": 0, "products": 0}  # of matrices
 
     def look(self, node: Any, name: str) -> None:
         if name.startswith("ConvolutionBackward"):

@@ -11,9 +11,9 @@ from typing import Any
 _RUNS, _RUN = 8, 96
 # Values of 8 bits, shifted and scaled, lie on this many steps at most; fewer different ones than this tell nothing.
 _STEPS, _TELLING = 255, 16
-# Of a step, that a value may be off by its rounding.
+# How far rounding may move a value off its step, in steps.
 _OFF = 0.1
-# The same shift for every channel is not given, so all channels together may reach further.
+# Channels may have different shifts, so all of them together may span more.
 _ALL_CHANNELS = 2.5
 _MOST_CHANNELS = 4
 _FLOATS = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
@@ -36,7 +36,7 @@ class DtypeFit:
         self.kinds: dict[tuple[str, tuple[int, ...]], dict[str, Any]] = {}
 
     def look(self, torch: Any, tensor: Any, count: int) -> bool:
-        """Look at the `count`-th copy made at the line. Tells whether anything is known of what is copied there."""
+        """Look at the `count`-th copy made at the line. Returns whether anything is known of what is copied there."""
         size = tensor.numel() * tensor.element_size()
         self.looks += 1
         self.bytes += size
@@ -105,7 +105,7 @@ def _fit_integers(low: int, high: int) -> Type | None:
         return ("bool", 1) if high <= 1 else ("uint8", 1)
     if low >= -128 and high <= 127:
         return "int8", 1
-    # A few values do not show the largest there is, so nothing between is promised.
+    # A few values do not show the largest there is, so no type in between is promised.
     return ("int32", 4) if low >= -(2**31) and high < 2**31 else None
 
 

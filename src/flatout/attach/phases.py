@@ -133,7 +133,7 @@ class Phases:
     def _set_pace(self, step_s: float, plain_loop: bool, looking_s: float) -> None:
         self._steps_per_record = steps_per_record(self.index, step_s, self.on_device)
         rest_for = steps_to_rest(self.index, step_s, looking_s, self.on_device) if plain_loop else 0
-        # Only when it is known what a step is like can others be taken to be like it.
+        # Steps are only counted once it is known what one of them is like.
         self.rest_for = rest_for if self._learning else 0
         self._learning = rest_for > 0
 
@@ -142,7 +142,7 @@ class Phases:
         self._carved += 1
 
     def _glossed_over(self, steps: int) -> None:
-        """So many steps went by without a closer look: they are taken to be like the last one that had it."""
+        """That many steps were only counted: they are taken to be like the last one that was traced in full."""
         self._resting = False
         if steps:
             typical = self._typical
@@ -168,7 +168,7 @@ class Phases:
 
     @property
     def pending_becomes(self) -> int:
-        """What the time that is open after a step most likely is."""
+        """The phase that the time after a step most likely turns out to be."""
         return self.after_step if self._pending_before_eval is None else EVAL
 
     def _settle_after_step(self, phase: int) -> None:
@@ -282,7 +282,7 @@ class Phases:
             self._writer.span(EVAL, self._eval_since, self.last)
 
     def _take_from_pending(self) -> bool:
-        """What has passed since a module's eval() was evaluation, if there was one; whether there was."""
+        """Book what has passed since a module's eval() as evaluation. Returns whether there was an eval()."""
         before, self._pending_before_eval = self._pending_before_eval, None
         if before is None or self.cur != PENDING:
             return False

@@ -98,7 +98,7 @@ class Site:
         self.dirty = True
 
     def add_alike(self, count: int, seconds: float, size: int) -> None:
-        """So many more, which went on like the others, and their bytes."""
+        """That many more of the same kind, with their bytes."""
         self.count += count
         self.seconds += seconds
         self.bytes += size

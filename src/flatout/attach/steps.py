@@ -36,7 +36,7 @@ def steps_per_record(index: int, step_s: float, on_device: bool) -> int:
     return share * (_LOOKED_AT_ONE_IN if step_s < _SHORT_STEP_S and not on_device else 1)
 
 
-# What the steps that are only counted are taken to have been like.
+# What steps that are only counted are taken to be like.
 
 _STEP_PHASES = (DATA, H2D, FORWARD, BACKWARD, OPTIMIZER, OTHER)
 # Time beyond this multiple of a typical step is something else the script did, and is not shared out like a step.
@@ -97,7 +97,7 @@ class OwnCost:
 class UnreportedCost:
     """Seconds that watching has cost, and that no record of steps tells yet.
 
-    They are told of the steps that follow, at the rate of those that were read last, but never more than there are:
+    They are booked on the steps that follow, at the rate of those that were read last, but never more than there are:
     after a reading of one step (a window for hidden waits) dozens may follow that are only counted.
     """
 
@@ -106,12 +106,12 @@ class UnreportedCost:
         self._read = 0
 
     def by_steps(self, read: int) -> None:
-        """So many steps were read: the rate that is told from now on is theirs."""
+        """That many steps were read: the rate from now on is theirs."""
         self._read = read
 
     def pay(self, rate_s: float, steps: int) -> float:
-        """What a record of so many steps should tell; `rate_s` a step."""
-        # Only now is all that the reading led to in the rate.
+        """The seconds to book on a record of that many steps; `rate_s` per step."""
+        # Only now does the rate hold all that the reading led to.
         self._left_s += rate_s * self._read
         self._read = 0
         paid_s = min(rate_s * steps, self._left_s)

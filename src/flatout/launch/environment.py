@@ -112,7 +112,7 @@ def _memory_bytes() -> int | None:
 
 @cache
 def fresh_memory_ms() -> dict[str, float] | None:
-    """Milliseconds a MiB on this machine, for "reading" and "freeing"; None where it cannot be measured."""
+    """Milliseconds per MiB on this machine, for "reading" and "freeing"; None where it cannot be measured."""
     if not hasattr(os, "memfd_create"):
         return None
     try:

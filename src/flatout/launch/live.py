@@ -28,12 +28,12 @@ _REDRAW_S = 0.5
 _UNKNOWN_SAMPLES = 0xFFFFFFFF
 # Before that there is nothing to judge.
 FEWEST_STEPS = 5
-# Between two judgements: what is found in the first seconds changes soon, later it seldom does.
+# Between two judgements: findings change in the first seconds, and rarely later.
 _SHORTEST_S, _LONGEST_S = 15.0, 120.0
-# Of one core: what judging may take over time, however long the run has become. The first judgement is free: it is the
-# one that everybody waits for, and reads the source, which the next ones know.
+# Share of one core that judging may take, however long the run is. The first judgement is free: everybody waits for it,
+# and it reads the source, which the next ones know.
 _MOST_OF_A_CORE = 0.0005
-# As much as the verdict at the end has for the source.
+# Seconds for the source, as the verdict at the end has.
 _SOURCE_S = 0.3
 
 
@@ -74,7 +74,7 @@ class Follower:
         for name, tail in self._trainers():
             self._add(name, tail.poll(), now_s)
             while tail.is_behind:
-                # What has more after it is not of the last seconds.
+                # There is more to read, so this is older than the last seconds.
                 self._recent.pop(name, None)
                 self._add(name, tail.poll(), now_s)
         slices = {name: _since(recent, now_s - _WINDOW_S) for name, recent in self._recent.items()}
@@ -275,11 +275,11 @@ class LiveView:
                     figures = replace(figures, report=self._judged.report(figures.steps))
                 self._view.show(figures)
         except Exception:
-            # A view is a comfort; the run is recorded without it.
+            # The run is recorded without its view.
             self._ended.set()
 
 
-# What a run comes to while it goes on: the verdict and the findings, judged now and then and never in a hurry.
+# The verdict and the findings of a run that goes on, judged now and then.
 
 
 class LiveVerdict:
@@ -327,7 +327,7 @@ class LiveVerdict:
 
 
 class BackgroundVerdict:
-    """The same for a view that draws several times a second: it gets the last report, and never waits for one."""
+    """For a view that draws several times a second: it gets the last report, and never waits for a new one."""
 
     def __init__(self, path: Path) -> None:
         self._judging = LiveVerdict(path)

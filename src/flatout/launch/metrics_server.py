@@ -1,7 +1,7 @@
 """`--metrics-port`: the live figures for Prometheus, over HTTP on this machine only.
 
-It runs beside the training, in flatout's own process. Figures are worked out when they are asked for, so that nobody
-asking costs nothing.
+It runs beside the training, in flatout's own process. Figures are worked out when they are asked for: it costs
+nothing while nobody asks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PORT = re.compile(r":\d*$")
 
 
 class MetricsServer:
-    """Listens from the start; `follow` tells it which run, `on_tick` what was sampled last."""
+    """Listens from the start; `start` tells it which run, `on_tick` what was sampled last."""
 
     def __init__(self, port: int) -> None:
         if not 0 <= port <= 65535:
@@ -132,7 +132,7 @@ def _handler(page: Callable[[], str]) -> type[BaseHTTPRequestHandler]:
             try:
                 return 200, page()
             except Exception as error:
-                # A figure less is no reason to disturb anybody.
+                # A figure that fails must not disturb the run.
                 return 500, f"not now: {type(error).__name__}\n"
 
         def log_message(self, *_: object) -> None:

@@ -19,7 +19,7 @@ from flatout.store.directory import RunDirectory
 from flatout.store.run import StoredRun
 from flatout.words import english
 
-# A verdict is waited for: the source has no more than this for its part.
+# Somebody waits for the verdict: seconds that reading the source may take.
 _SOURCE_S = 0.3
 
 

@@ -57,7 +57,7 @@ class RunDirectory:
         return signed
 
     def update(self, manifest: Manifest) -> None:
-        """More has become known of a run that goes on: whoever looks at it now, or after a crash, finds it."""
+        """Write what has become known of a run that goes on, for who looks at it now or after a crash."""
         write_manifest(self.path, manifest)
 
     def finish(self, manifest: Manifest) -> Manifest:
@@ -240,7 +240,7 @@ def _new_id(script: str, clock: Callable[[], float], root: Path) -> str:
     begun = f"{time.strftime(_TIME, time.localtime(clock()))}-{stem}"
     while True:
         drawn = f"{begun}-{os.urandom(2).hex()}"
-        # Of many that begin in one second two may draw the same.
+        # Two runs that begin in the same second may draw the same.
         if not os.path.lexists(root / drawn):
             return drawn
 

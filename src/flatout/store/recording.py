@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 
 from flatout.errors import FlatoutError
 
-# What one look at a growing file takes at most: who begins to follow a long run must not hold all of it at once.
+# Read of a growing file in one look at most: a reader that joins a long run must not hold all of it at once.
 _MOST_BLOCKS = 8
 MAGIC = b"FLATOUT\x01"
 VERSION = 1
 SLOT_BYTES = 128
 _BLOCK_BYTES = 8192 * SLOT_BYTES
-# What it reads first. The file is longer than what is written of it, and zeros cost as much to look at as records do.
+# Read first. The file is longer than what is written of it, and zeros cost as much to look at as records.
 _GLANCE_BYTES = 512 * SLOT_BYTES
 BODY_BYTES = 124
 PAYLOAD_AT = 4
@@ -233,7 +233,7 @@ def _slots(data: bytes) -> NDArray[np.uint8]:
 
 
 def _checked(block: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Which slots carry the right checksum. zlib in a plain loop beats a table in numpy by two here."""
+    """Which slots carry the right checksum. zlib in a plain loop is twice as fast as a table in numpy."""
     flat = memoryview(block.tobytes())
     crc32 = zlib.crc32
     sums = [crc32(flat[i : i + BODY_BYTES]) for i in range(0, len(flat), SLOT_BYTES)]

@@ -283,7 +283,7 @@ def is_surely_secret_name(name: str) -> bool:
 
 
 def is_doubtful_name(name: str) -> bool:
-    """Might it, so that the value has to tell?"""
+    """May a name like this hold a secret, depending on the value?"""
     words = _WORD.findall(name)
     return bool(words) and words[-1].lower() in _DOUBTFUL_WORDS
 

@@ -1,4 +1,4 @@
-"""Rows of floats under named columns: what the parent process samples, a file a source.
+"""Rows of floats under named columns: what the parent process samples, one file per source.
 
 Every row carries a checksum, so a torn tail costs the torn row and no other. NaN stands for "not measured".
 """
@@ -26,7 +26,7 @@ _HEAD = struct.Struct("<8sIIIIQ")  # magic, version, JSON length, CRC of the JSO
 _DROPPED_AT = _HEAD.size - 8
 _CRC = struct.Struct("<I")
 _HEAD_BYTES = 1 << 16
-# The room for an answer is made before it comes: most looks find a row or two.
+# A buffer is allocated before the read: most looks find a row or two.
 _GLANCE_BYTES, _MOST_BYTES = 1 << 14, 8 << 20
 
 

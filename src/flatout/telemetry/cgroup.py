@@ -19,7 +19,7 @@ _UNLIMITED_BYTES = 1 << 60
 
 
 class CgroupSampler:
-    """Reads the cgroup of `pid`. `root` stands for "/", so that a made file tree can be read as well."""
+    """Reads the cgroup of `pid`. `root` stands for "/", so that tests can read a file tree of their own."""
 
     def __init__(self, pid: int | None = None, root: Path = Path("/")) -> None:
         proc = root / "proc" / ("self" if pid is None else str(pid))

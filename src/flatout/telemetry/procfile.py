@@ -60,7 +60,7 @@ class ProcFile:
 
 
 class Rate:
-    """A counter's change a second. The first reading has nothing to compare with, so it is not measured."""
+    """A counter's change per second. The first reading has nothing to compare with, so it is not measured."""
 
     def __init__(self) -> None:
         self._last: tuple[float, float] | None = None

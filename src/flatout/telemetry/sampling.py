@@ -33,7 +33,7 @@ from flatout.telemetry.processes import ProcessSampler
 _Sample = TypeVar("_Sample", covariant=True)
 # (from this age of the run on, seconds between ticks at least): a week's record stays in the tens of megabytes.
 _STRETCH = ((0.0, 0.0), (600.0, 1.0), (7200.0, 5.0), (86400.0, 30.0))
-# Of the processors there are, this share is ours to take: on a small machine ticks come more seldom.
+# Share of the machine's processors that sampling may take: on a small machine ticks come less often.
 _BUDGET = 0.003
 _LONGEST_FOR_BUDGET_S = 1.0
 # Sources that change slowly, or give many rows, have their turn every so many ticks.
@@ -149,7 +149,7 @@ class Sampling:
             self._tick()
             took_s = time.thread_time() - cpu_s
             self._cpu_s += took_s
-            # From zero on: the first ticks are dear, and a short run should not be left without samples for them.
+            # From zero on: the first ticks are expensive, and a short run should still get its samples.
             self._recent_cpu_s += (took_s - self._recent_cpu_s) / 8
             now_s = time.perf_counter()
             interval_s = self._interval_at(now_s - started_s)
@@ -157,7 +157,7 @@ class Sampling:
             # After a pause (suspend, a stopped process) go on from now instead of catching up.
             due_s = max(due_s + interval_s, now_s)
             self._stopping.wait(due_s - now_s)
-        # To be killed for want of memory is often the last thing that happens to a run.
+        # Runs often end by being killed for want of memory.
         self._file(Tick(t_s=time.perf_counter(), cgroup=self._try("cgroup", self._cgroup)))
 
     def _interval_at(self, age_s: float) -> float:
@@ -211,7 +211,7 @@ class Sampling:
         if self._processes is None or len(self._data_files) >= _ENOUGH_FILES:
             return
         pids = sorted(self._processes.pids)[:_MANY_PROCESSES]
-        # Reading the memory map of a large process takes milliseconds: seldom.
+        # Reading the memory map of a large process takes milliseconds: rarely.
         self._data_files |= open_data_files(pids, mapped=self.ticks % _MAPS_EVERY == 0)
 
     def _try(self, what: str, sampler: Sampler[_Sample]) -> _Sample | None:

@@ -1,8 +1,8 @@
 """The throughput of the script's loaders alone: how fast batches come when nothing is done with them.
 
-The first steps train as usual, which shows the loaders in use and how many batches of each a step takes. The next batch
-that the script requests it never gets: from there on batches are taken from its own iterators, in the same order as in
-a step, one right after the other. A loader that is exhausted begins again. Then the trial is over.
+The first steps train as usual, which shows the loaders in use and how many batches of each a step takes. The script
+never gets the next batch that it requests: from there on batches are taken from its own iterators, in the same order as
+in a step, one right after the other. A loader that is exhausted begins again. Then the trial is over.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ..patching import Patches
 # alternate.
 _WATCHED_STEPS = 8
 TAKES_OVER_AFTER = 1 + _WATCHED_STEPS
-# Where some steps take no batch, this is how long one is waited for.
+# Some steps take no batch: this is how many steps to wait for one.
 _GIVES_UP_AFTER = 4 * TAKES_OVER_AFTER
 # Without a step for two minutes a trial is taken to hang.
 _MOST_S = 60.0
-# However quick the batches are, a shorter measurement tells little. More steps than these are not recorded.
+# A shorter measurement says little, however fast the batches come. At most this many steps are recorded.
 _LEAST_S = 1.0
 _MOST_STEPS = 4000
 # Prefetched batches would overstate the throughput: they are taken first, for this share of the time at most.
@@ -87,7 +87,7 @@ class LoaderThroughput:
             patches.replace(kind, "__next__", self._make_next)
 
     def end_step(self, count: int) -> bool:
-        """The optimizer that has made most steps has made so many. Whether it is of no use to wait any longer."""
+        """The furthest optimizer has made `count` steps. Returns whether waiting any longer is of no use."""
         if self._is_at_work:
             return False  # batches are fetched by another thread, and there were some left
         if count > self._count:
@@ -153,9 +153,9 @@ class LoaderThroughput:
             raise
 
     def _usual_turns(self) -> list[Turn]:
-        """Those to repeat. A step like no other had something else in it, as an evaluation.
+        """The turns to repeat. One that was seen only once had something else in it, such as an evaluation.
 
-        None as long as one of their loaders is gone: the script may be about to make it again.
+        Empty while one of their loaders is gone: the script may be about to make it again.
         """
         seen = Counter(self._turns)
         usual = [turn for turn in self._turns if seen[turn] > 1]

@@ -48,7 +48,7 @@ class Trial:
         is_alone = os.environ.get("WORLD_SIZE", "1") == "1"
         self._seconds = float(wanted.get("seconds") or math.inf) if is_alone else math.inf
         self._began_s = 0.0
-        # This many steps are enough if this many seconds have passed since step `counted_from`; ranks share no clock.
+        # That many steps are enough if that many seconds have passed since step `counted_from`; ranks share no clock.
         enough: tuple[int, int, float] = tuple(wanted.get("enough") or (self._last_step, 0, 0.0))
         self._enough_steps, self._counted_from, self._enough_s = enough
         self._counted_s: float | None = None
@@ -165,7 +165,7 @@ class Trial:
             self._weights = []  # no room: those at the end will have to do
 
     def _finish_throughput(self, figures: dict[str, object]) -> None:
-        """The script's loaders were taken over, and that is done."""
+        """The measurement of the script's loaders is done."""
         session.text("feed", figures)
         self._leave(max(self._taken.values()))
 

@@ -67,7 +67,7 @@ class Screening:
         self.states: dict[str, dict[str, tuple[str, str]]] = {name: {} for name, _ in self._arms}
 
     def end_step(self, count: int) -> None:
-        """A training step is over: so many are."""
+        """A training step is over: `count` in all."""
         if self._waiting:
             self._waiting -= 1
             if not self._waiting:

@@ -69,7 +69,7 @@ class DatasetCaches:
         self._off = self._off or time.perf_counter() - begun > _TOO_LONG_S
 
     def look_after(self, samples: int, fetched: int) -> None:
-        """It is over, and fetched so many samples; `samples` were fetched in this process so far."""
+        """A fetch of `fetched` samples is over; `samples` were fetched in this process so far."""
         found, self._found = self._found, []
         try:
             for name, kind, cache in found:
@@ -93,7 +93,7 @@ class DatasetCaches:
             keys, before = _keys(cache), known.keys
             known.keys = None
             if keys is None or before is None or (keys == before and not known.samples):
-                return  # too large, or nothing was ever put in: a table of the dataset's
+                return  # too large, or a table that nothing is ever added to
             known.new += len(keys - before)
             known.thrown_out += len(before - keys)
             known.samples += fetched

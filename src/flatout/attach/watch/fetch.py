@@ -226,7 +226,7 @@ class FetchWatch(SamplerWatch):
         return __init__
 
     def _schedule_of(self, dataset: Any, worker: int) -> CacheSchedule:
-        """The same for every epoch of a process: what a dataset keeps, it keeps beyond one."""
+        """One per dataset of a process: what a dataset caches outlives an epoch."""
         for schedule in self._schedules:
             if schedule.is_of(dataset):
                 return schedule

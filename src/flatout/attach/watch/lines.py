@@ -54,7 +54,7 @@ class _Line:
 class Sampler(ABC):
     """Runs until `stop`; `make_output` is called when there is first something to write.
 
-    Which thread is looked at, and when, is for those to say that derive from it: in `_look`.
+    A subclass says in `_look` which thread is looked at, and when.
     """
 
     def __init__(self, make_output: Callable[[], Output], hz: float) -> None:
@@ -119,7 +119,7 @@ class Sampler(ABC):
                         self._own_s += cpu_s - self._cpu_s
                         self._cpu_s = cpu_s
         except Exception:
-            self._stopped = True  # a sampler that fails is a sampler less, never a training less
+            self._stopped = True  # a sampler that fails must not take the training with it
 
     @abstractmethod
     def _look(self, seconds: float) -> None:
@@ -162,7 +162,7 @@ class Sampler(ABC):
         line.dirty = False
 
     def _keep_to_budget(self) -> None:
-        """Sample less often where a sample is dear, more often again where it is cheap."""
+        """Sample less often where a sample is expensive, more often again where it is cheap."""
         cost_s = time.thread_time() / max(1, self._samples)
         self._interval_s = min(_LONGEST_S, max(self._shortest_s, cost_s / _BUDGET))
 
@@ -198,9 +198,9 @@ class LineSampler(Sampler):
         self._beat = self._get_output().put(self._beat, _BEAT(_BEAT_KIND, 0, 0, time.perf_counter_ns(), phase))
 
     def _forget(self) -> None:
-        """What lines took up to the end of the first step: it loads kernels and modules, which no other step does.
+        """Forget what lines took in the first step: it loads kernels and modules, which no other step does.
 
-        An evaluation before it is not known for one yet, and its lines would pass for those of the forward.
+        An evaluation before it is not recognised yet, and its lines would pass for those of the forward.
         """
         for line in self._lines.values():
             line.samples, line.seconds, line.dirty = 0, 0.0, True
@@ -229,7 +229,7 @@ class LineSampler(Sampler):
 
 
 class SamplerWatch(Watcher):
-    """Has a sampler at work, or none."""
+    """A watcher that may have a sampler at work."""
 
     _sampler: Sampler | None = None
 
@@ -282,7 +282,7 @@ _BASE_PHASES = {
 
 
 def current_phase(codes: Sequence[int], resting: int) -> int:
-    """The phase open after these events, for one who looks in from another thread. `resting`: if they do not say.
+    """The phase open after these events, as seen from another thread; `resting` if they do not say.
 
     PENDING is the time after an optimizer step: what it is shows only in what follows.
     """
@@ -319,7 +319,7 @@ def current_phase(codes: Sequence[int], resting: int) -> int:
 # A sample is often quicker than that and would be seen only where it releases the interpreter: reading a file, copying
 # an array. So the sampler wakes up a second time for each look, shortly after, with a very short switch interval.
 
-# How long Python lets another thread wait, and how long it lets us: only while a look is under way.
+# How long Python lets another thread wait, and how long it lets us wait while a look is under way.
 _PATIENT_S, _IMPATIENT_S = 0.005, 0.00005
 
 

@@ -187,7 +187,7 @@ class LoaderWatch(Watcher):
             self._output().text("batch", {"loader": number, "bytes": tensor_bytes(batch)})
 
     def _number(self, loader: Any) -> int:
-        """This loader's number; its settings as they live now go into the recording when it is first used."""
+        """This loader's number; its current settings go into the recording when it is first used."""
         number: int | None = loader.__dict__.get("_flatout_number")
         if number is None:
             self._loaders += 1

@@ -247,10 +247,10 @@ class TransferWatch(Watcher):
 # there was for them. Their number and bytes are exact. Any other event (a wait for the device, a backward pass, the end
 # of a step) ends a burst, because the next copy may have to wait for what was launched since.
 
-# So many are timed at first, then one among as many as a part of them. What is let pass at the end of a burst is
-# missing in the step's phases, not in the totals of its line: it has to stay a small part.
+# How many are timed at first; then up to this share of them, and this many at most, pass untimed between two that are
+# timed. What passes at the end of a burst is missing in the step's phases, not in the totals of its line.
 _ALL_TIMED, _PASSED_SHARE, _MOST_PASSED = 24, 0.2, 40
-# A copy of so many costs by its size, and is always timed.
+# A copy of this many bytes or more costs by its size, and is always timed.
 LARGE_BYTES = 64 << 10
 
 
@@ -298,7 +298,7 @@ class CopyBursts:
         self._draw = random.Random(20261).random  # our own: the script's random state is not ours to move
 
     def count_if_in_burst(self, tensor: Any, frame: FrameType) -> bool:
-        """Whether a copy of this tensor, made there, needs only to be counted. Then it has been."""
+        """Count a copy of this tensor, made there, if it need not be timed. Returns whether it was counted."""
         burst = self.at.get(id(frame.f_code) + frame.f_lasti)
         tracer = self._tracer
         if burst is None or not burst.left or burst.events != len(tracer.codes) or burst.steps != tracer.ended:
@@ -314,7 +314,7 @@ class CopyBursts:
         return True
 
     def add_timed(self, begun: float, now: float, size: int, frame: FrameType) -> Site:
-        """A copy was timed. Writes it down, with those that were only counted since the last; gives its site."""
+        """Book a copy that was timed, with those that were only counted since the last. Returns its site."""
         burst = self.at.get(id(frame.f_code) + frame.f_lasti)
         if burst is None or burst.code is not frame.f_code:
             burst = self._begin(frame)
@@ -428,7 +428,7 @@ class HiddenSyncWatch(Watcher):
         if _FILTER in filters:
             filters.remove(_FILTER)
         _invalidate_filters()
-        # If the script has put its own in place since, that one stays and hands over to nobody.
+        # If the script has put its own in place since, that one stays.
         if warnings.showwarning == self._show:
             warnings.showwarning = self._show_before
 

@@ -54,7 +54,7 @@ class OpenCalls:
             return posix.open(where, flags, mode)
 
     def path_for_writing(self, asked: str, flags: int, follow: bool = True) -> str:
-        """Where to open it, with what it takes for that to be right."""
+        """Where to open it, after what has to be made there first."""
         overlay = self._overlay
         canonical = overlay.resolve(asked, follow)
         if not overlay.places.is_contained(canonical):

@@ -74,7 +74,7 @@ def _follow_links(overlay: Overlay, original: Callable[..., Any]) -> Callable[..
 
 
 def _keep_links(overlay: Overlay, original: Callable[..., Any]) -> Callable[..., Any]:
-    """Of a link, the link itself."""
+    """For calls that look at a link itself, not at what it leads to."""
     words = overlay.words
 
     def look(path: Any, *args: Any, dir_fd: int | None = None, **kwargs: Any) -> Any:
@@ -94,7 +94,7 @@ def _keep_links(overlay: Overlay, original: Callable[..., Any]) -> Callable[...,
 
 
 class FolderCalls:
-    """Those that are about folders."""
+    """The calls about folders."""
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
@@ -258,8 +258,9 @@ class WriteCalls:
     def functions(self) -> dict[str, Callable[..., Any]]:
         """What takes the place of each, by name."""
         made: dict[str, Callable[..., Any]] = {
-            name: getattr(self, name) for name in ("mkdir", "rmdir", "unlink", "link", "symlink", "mkfifo", "mknod")
+            name: getattr(self, name) for name in ("rmdir", "unlink", "link", "symlink")
         }
+        made |= {name: self._of_making(getattr(posix, name)) for name in ("mkdir", "mkfifo", "mknod")}
         made |= {"remove": self.unlink, "rename": self.rename, "replace": self.rename}
         made |= {name: self._of_attributes(getattr(posix, name)) for name in _ATTRIBUTES}
         made["lchown"] = self._of_attributes(posix.lchown, follow=False)
@@ -271,14 +272,11 @@ class WriteCalls:
 
     # Names and folders
 
-    def mkdir(self, path: Any, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
-        self._make(path, dir_fd, lambda where: posix.mkdir(where, mode))
+    def _of_making(self, original: Callable[..., None]) -> Callable[..., None]:
+        def make(path: Any, *args: Any, dir_fd: int | None = None, **kwargs: Any) -> None:
+            self._make(path, dir_fd, lambda where: original(where, *args, **kwargs))
 
-    def mkfifo(self, path: Any, mode: int = 0o666, *, dir_fd: int | None = None) -> None:
-        self._make(path, dir_fd, lambda where: posix.mkfifo(where, mode))
-
-    def mknod(self, path: Any, mode: int = 0o600, device: int = 0, *, dir_fd: int | None = None) -> None:
-        self._make(path, dir_fd, lambda where: posix.mknod(where, mode, device))
+        return make
 
     def symlink(self, src: Any, dst: Any, target_is_directory: bool = False, *, dir_fd: int | None = None) -> None:
         with errors_named_after(src, dst):
@@ -409,7 +407,7 @@ class WriteCalls:
                 prepare_parent(overlay, target)
             if stat.S_ISDIR(mode):
                 raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), src, None, dst)
-            # A second name for the user's own file would let it be changed through it: for one of its mirror.
+            # A second name for the user's own file would let it be changed: its mirror gets that name.
             where = overlay.copy_up(source) if overlay.places.is_contained(source) else source
             _link(where, overlay.mirror(target) if contained else target)
             if contained:

@@ -1,8 +1,8 @@
 """A view of the file system in which what a trial writes lies over the user's files, which stay as they are.
 
 `canonical` is a path as the script sees it, absolute and free of links. `<scratch>/files<canonical>` is its mirror.
-Seen is the mirror where there is one, else the original unless it, or a folder above it, is gone. The mirror on disk
-and the journal are the truth; what is remembered here holds until the journal's word changes.
+The script sees the mirror where there is one, else the original, unless that or a folder above it was removed. The
+mirror on disk and the journal are the truth; what is remembered here holds until the journal's word changes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Folder(NamedTuple):
 class Overlay:
     def __init__(self, scratch: str, places: Places) -> None:
         self.scratch = scratch
-        # Where a script that looks through all of its folder would come upon its own files again.
+        # Hidden from a script that looks through its whole folder: it would find its own files again.
         self._scratch_parent, _, self._scratch_name = scratch.rpartition("/")
         self.files = f"{scratch}/{MIRROR}"
         posix_makedirs(self.files)
@@ -335,13 +335,13 @@ def posix_makedirs(folder: str) -> None:
 
 # One question for each file costs less than to look through the folder, until it was asked this often.
 _ASKED_BEFORE_LOOKING = 50
-# To look through a larger folder would be felt.
+# Looking through a larger folder would take noticeably long.
 _MOST_ENTRIES = 20_000
 _MOST_COUNTED_FOLDERS = 10_000
 
 
 class LinkFreeFolders:
-    """About originals, which no trial changes: once known, it stays so."""
+    """Folders of originals, which no trial changes: what is known once stays true."""
 
     def __init__(self) -> None:
         self.folders: set[str] = set()
@@ -419,7 +419,7 @@ def check_can_add(overlay: Overlay, folder: str, canonical: str) -> None:
 
 @contextmanager
 def errors_named_after(asked: Any, second: Any = None) -> Iterator[None]:
-    """What goes wrong is told by the script's own names."""
+    """Errors name the paths that the script gave."""
     try:
         yield
     except OSError as error:

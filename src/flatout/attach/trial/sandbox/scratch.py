@@ -49,7 +49,7 @@ class Journal:
         self.announce_change()
 
     def catch_up(self) -> None:
-        """Read what others have buried since."""
+        """Read what other processes have whited out since."""
         begun = self._read
         try:
             if posix.stat(self._log).st_size == begun:
@@ -74,7 +74,7 @@ _AT_ONCE = 1 << 30
 
 
 def copy_file(source: str, target: str, known: os.stat_result, scratch: str, empty: bool = False) -> None:
-    """Made aside and put in place whole, for others may look for it; whoever is first wins."""
+    """Written aside and put in place whole, because other processes may look for it; the first one wins."""
     aside = f"{scratch}/copying-{os.getpid()}-{next(_numbers)}"
     out = posix.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
@@ -155,7 +155,7 @@ class Places:
     """The nearest folder above a path that is marked decides; what has none is contained."""
 
     def __init__(self, scratch: str, roots: Sequence[str], environ: Mapping[str, str]) -> None:
-        # In the order of their say: a root that is the temporary folder itself stays writable, sockets live there.
+        # Later marks win: a root that is the temporary folder itself stays writable, because sockets live there.
         self._contained: dict[str, bool] = {}
         self._mark(roots, True)
         # Folders that may be written to, and hold one that may not.

@@ -103,7 +103,7 @@ def find_uncontained_program(words: Sequence[str]) -> str | None:
             return name
         return find_uncontained_program(inner)
     if re.fullmatch(r"(python|pypy)[\d.]*", name) or words[0] == sys.executable:
-        # What we start ourselves is told where things really lie.
+        # Programs that we start are given the real paths.
         is_ours = any(word.startswith(f"{_PACKAGE}/") for word in words[1:])
         return f"{name} without site packages" if _is_bare(words[1:]) and not is_ours else None
     if name in _HARMLESS or _is_written_in_python(words[0]):
