@@ -43,6 +43,7 @@ class Trial:
 
     def __init__(self, torch: Any, wanted: Mapping[str, Any]) -> None:
         self._torch = torch
+        self._wanted = wanted
         self._last_step = int(wanted["steps"])
         # Ranks must end at the same step: one that left by its own clock would leave the others waiting.
         is_alone = os.environ.get("WORLD_SIZE", "1") == "1"
@@ -59,13 +60,7 @@ class Trial:
         perturb: tuple[float, int] = tuple(wanted.get("perturb") or (0.0, 0))
         self._perturbed_by, self._perturbation = perturb
         self._reseeds = int(wanted.get("reseed") or 0)
-        self._replays = int(wanted.get("replay") or 0)
-        self._throughput_s = float(wanted.get("seconds") or math.inf) if wanted.get("feed") else 0.0
         self._throughput: LoaderThroughput | None = None
-        self._arms = [(str(name), dict(arm)) for name, arm in wanted.get("arms") or ()]
-        # Steps before they begin to take turns, and those of a turn that are timed.
-        self._warm_up = int(wanted.get("warm_up") or 1)
-        self._timed, self._settling = int(wanted.get("timed") or 0), int(wanted.get("settling") or 0)
         self._screening: Screening | None = None
         self._screened = 0
         self._losses: list[Any] = []
@@ -76,23 +71,23 @@ class Trial:
         self._hook: Any = None
 
     def begin(self) -> None:
-        self._patches.replace(self._torch.autograd, "backward", self._make_backward)
-        if self._replays:
+        torch, wanted = self._torch, self._wanted
+        self._patches.replace(torch.autograd, "backward", self._make_backward)
+        if wanted.get("replay"):
             from .replay import Replay
 
-            _install_on_loaders(Replay(self._torch, self._replays))
-        if self._throughput_s:
+            _install_on_loaders(Replay(torch, int(wanted["replay"])))
+        if wanted.get("feed"):
             from .loader_throughput import LoaderThroughput
 
-            self._throughput = LoaderThroughput(
-                self._torch, self._last_step, self._throughput_s, self._finish_throughput
-            )
+            seconds = float(wanted.get("seconds") or math.inf)
+            self._throughput = LoaderThroughput(torch, self._last_step, seconds, self._finish_throughput)
             _install_on_loaders(self._throughput)
-        if self._arms:
+        if wanted.get("arms"):
             from .screening import TIMED, Screening, Turns
 
-            turns = Turns(self._warm_up, self._timed or TIMED, self._settling)
-            self._screening = Screening(self._torch, self._arms, turns, remedies.make_sites, remedies.suspend)
+            turns = Turns(wanted.get("warm_up") or 1, wanted.get("timed") or TIMED, wanted.get("settling") or 0)
+            self._screening = Screening(torch, wanted["arms"], turns, remedies.make_sites, remedies.suspend)
         # torch.optim hides the module of this name behind its own namespace.
         optimizer = sys.modules["torch.optim.optimizer"]
         self._hook = optimizer.register_optimizer_step_post_hook(self._after_step)
