@@ -28,62 +28,24 @@ def make_read_calls(overlay: Overlay) -> dict[str, Callable[..., Any]]:
     following = ("stat", "access", "statvfs", "pathconf", "getxattr", "listxattr")
     folder_calls = FolderCalls(overlay)
     return {
-        **{name: _follow_links(overlay, getattr(posix, name)) for name in following},
-        **{name: _keep_links(overlay, getattr(posix, name)) for name in ("lstat", "readlink")},
+        **{name: _make_read_call(overlay, getattr(posix, name), follow=True) for name in following},
+        **{name: _make_read_call(overlay, getattr(posix, name), follow=False) for name in ("lstat", "readlink")},
         **{
             name: getattr(folder_calls, name) for name in ("listdir", "scandir", "chdir", "fchdir", "getcwd", "getcwdb")
         },
     }
 
 
-def _follow_links(overlay: Overlay, original: Callable[..., Any]) -> Callable[..., Any]:
-    words, path_for_reading, text = overlay.words, overlay.path_for_reading, str
-
-    def look(path: Any, *args: Any, **kwargs: Any) -> Any:
-        if not words[0] or type(path) is int:
-            return original(path, *args, **kwargs)
-        if kwargs and ("dir_fd" in kwargs or "follow_symlinks" in kwargs):
-            return look_closer(path, *args, **kwargs)
-        try:
-            asked = path if type(path) is text else path_of(path, overlay)
-            where = path_for_reading(asked) if asked else None
-        except OSError as error:
-            rename_in_error(error, path)
-            raise
-        except Exception:
-            where = None
-        if where is None:
-            return original(path, *args, **kwargs)
-        try:
-            return original(where, *args, **kwargs)
-        except OSError as error:
-            rename_in_error(error, path)
-            raise
-
-    closer = _keep_links(overlay, original)
-
-    def look_closer(path: Any, *args: Any, **kwargs: Any) -> Any:
-        if not kwargs.get("follow_symlinks", True):
-            return closer(path, *args, **kwargs)
-        kwargs.pop("follow_symlinks", None)
-        dir_fd = kwargs.pop("dir_fd", None)
-        asked = path_of(path, overlay, dir_fd) if dir_fd is not None else None
-        return look(path if asked is None else asked, *args, **kwargs)
-
-    return look
-
-
-def _keep_links(overlay: Overlay, original: Callable[..., Any]) -> Callable[..., Any]:
-    """For calls that look at a link itself, not at what it leads to."""
+def _make_read_call(overlay: Overlay, original: Callable[..., Any], follow: bool) -> Callable[..., Any]:
+    """`follow`: the call is about what a link leads to, unless it says otherwise; else about the link itself."""
     words = overlay.words
 
     def look(path: Any, *args: Any, dir_fd: int | None = None, **kwargs: Any) -> Any:
-        given = kwargs if dir_fd is None else {**kwargs, "dir_fd": dir_fd}
-        if not words[0]:
-            return original(path, *args, **given)
-        where = redirect_read(path, overlay, dir_fd, follow=False)
+        where = None
+        if words[0] and type(path) is not int:
+            where = redirect_read(path, overlay, dir_fd, follow and kwargs.get("follow_symlinks", True))
         if where is None:
-            return original(path, *args, **given)
+            return original(path, *args, **(kwargs if dir_fd is None else {**kwargs, "dir_fd": dir_fd}))
         try:
             return original(where, *args, **kwargs)
         except OSError as error:
