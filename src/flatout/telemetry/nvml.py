@@ -10,7 +10,8 @@ import importlib
 import threading
 import time
 from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -188,40 +189,27 @@ class NvmlDevices:
     def _open(self, setting: str | None) -> list[_Device]:
         lib = self._lib
         cards = [lib.nvmlDeviceGetHandleByIndex(index) for index in range(lib.nvmlDeviceGetCount())]
-        handles: dict[str, Any] = {}
         listed: list[Listed] = []
         for index, card in enumerate(cards):
-            uuid = _text(lib.nvmlDeviceGetUUID(card))
-            handles[uuid] = card
-            listed.append(Listed(uuid, index))
-            for slice_handle in self._slices(card) if "MIG-" in (setting or "") else ():
-                slice_uuid = _text(lib.nvmlDeviceGetUUID(slice_handle))
-                handles[slice_uuid] = slice_handle
-                listed.append(Listed(slice_uuid, None, parent=index))
-        return [
-            self._device(number, gpu, handles[gpu.uuid], cards)
-            for number, gpu in enumerate(visible_gpus(listed, setting))
-        ]
-
-    def _device(self, number: int, gpu: Listed, handle: Any, cards: list[Any]) -> _Device:
-        card = handle if gpu.parent is None else cards[gpu.parent]
-        name = _text(self._lib.nvmlDeviceGetName(card))
-        return _Device(
-            self._lib, handle, card, GpuFacts(number, gpu.nvml_index, gpu.uuid, name, is_mig=gpu.parent is not None)
-        )
+            listed.append(Listed(_text(lib.nvmlDeviceGetUUID(card)), index, handle=card))
+            for part in self._slices(card) if "MIG-" in (setting or "") else ():
+                listed.append(Listed(_text(lib.nvmlDeviceGetUUID(part)), None, parent=index, handle=part))
+        devices = []
+        for number, gpu in enumerate(visible_gpus(listed, setting)):
+            card = gpu.handle if gpu.parent is None else cards[gpu.parent]
+            name = _text(lib.nvmlDeviceGetName(card))
+            facts = GpuFacts(number, gpu.nvml_index, gpu.uuid, name, is_mig=gpu.parent is not None)
+            devices.append(_Device(lib, gpu.handle, card, facts))
+        return devices
 
     def _slices(self, card: Any) -> list[Any]:
         lib = self._lib
-        slices = []
-        try:
+        slices: list[Any] = []
+        # A card that knows no MIG raises, and so does a place without a slice.
+        with suppress(lib.NVMLError):
             for place in range(lib.nvmlDeviceGetMaxMigDeviceCount(card)):
-                try:
+                with suppress(lib.NVMLError):
                     slices.append(lib.nvmlDeviceGetMigDeviceHandleByIndex(card, place))
-                except lib.NVMLError:
-                    continue
-        except lib.NVMLError:
-            # A card that knows no MIG.
-            return []
         return slices
 
 
@@ -361,6 +349,7 @@ class Listed:
     uuid: str
     nvml_index: int | None
     parent: int | None = None
+    handle: Any = field(default=None, compare=False)
 
 
 def visible_gpus(listed: Sequence[Listed], setting: str | None) -> list[Listed]:
