@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -69,7 +70,7 @@ def test_on_a_full_disk_recording_stops_quietly_and_goes_on_when_there_is_room(s
 def test_on_a_full_disk_rows_are_dropped_counted_and_taken_up_again(small_disk: Path) -> None:
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(200_000))
-    with RowWriter(small_disk / "gpu.rows", ("t_s", "x")) as writer:
+    with closing(RowWriter(small_disk / "gpu.rows", ("t_s", "x"))) as writer:
         count = 0
         while writer.dropped < 50:
             writer.append((count, None))

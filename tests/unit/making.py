@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,7 @@ class Making:
         return Process(path, facts(pid, start_ns=start_ns, thread="lines", **more))
 
     def rows(self, source: str, columns: Sequence[str], rows: Iterable[Sequence[float | None]]) -> None:
-        with RowWriter(self.directory.work / "telemetry" / f"{source}.rows", columns) as writer:
+        with closing(RowWriter(self.directory.work / "telemetry" / f"{source}.rows", columns)) as writer:
             for row in rows:
                 writer.append(row)
 

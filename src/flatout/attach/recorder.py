@@ -55,7 +55,6 @@ class Recorder(Output):
     def __init__(self, path: str, facts: dict[str, object], chunk_bytes: int = 1 << 20) -> None:
         self.path = path
         self.dropped = 0
-        self.records = 0
         self._pid = os.getpid()
         self._gap_start_ns = 0
         self._chunk_bytes = max(1, chunk_bytes // _PAGE) * _PAGE
@@ -91,7 +90,6 @@ class Recorder(Output):
             at = self._at
         self._map[at : at + 128] = body + _CRC.pack(zlib.crc32(body))
         self._at = at + 128
-        self.records += 1
         return self._chunk_start + at
 
     def put(self, place: int, body: bytes) -> int:

@@ -89,12 +89,6 @@ class RowWriter:
         fd, self._fd = self._fd, -1
         os.close(fd)
 
-    def __enter__(self) -> RowWriter:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 def read_rows(path: Path | str) -> Rows:
     """All whole rows of the file, which may still be growing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 from flatout.store.rows import GrowingRows, RowWriter, read_rows
@@ -13,7 +14,7 @@ def test_each_row_is_seen_once(tmp_path: Path) -> None:
     seen = []
 
     before = growing.poll()
-    with RowWriter(file, ("t_s", "util")) as writer:
+    with closing(RowWriter(file, ("t_s", "util"))) as writer:
         for moment in range(5):
             writer.append((float(moment), None))
             if moment % 2:
@@ -30,7 +31,7 @@ def test_each_row_is_seen_once(tmp_path: Path) -> None:
 
 def test_a_row_that_is_half_written_is_waited_for(tmp_path: Path) -> None:
     file = tmp_path / "gpu.rows"
-    with RowWriter(file, ("t_s",)) as writer:
+    with closing(RowWriter(file, ("t_s",))) as writer:
         writer.append((1.0,))
         whole = file.read_bytes()
         writer.append((2.0,))
@@ -52,7 +53,7 @@ def test_a_row_that_is_half_written_is_waited_for(tmp_path: Path) -> None:
 
 def test_a_damaged_row_costs_itself_only(tmp_path: Path) -> None:
     file = tmp_path / "gpu.rows"
-    with RowWriter(file, ("t_s",)) as writer:
+    with closing(RowWriter(file, ("t_s",))) as writer:
         for moment in (1.0, 2.0, 3.0):
             writer.append((moment,))
     data = bytearray(file.read_bytes())

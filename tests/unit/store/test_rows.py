@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import struct
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ COLUMNS = ("t_s", "gpu", "power_w")
 
 
 def written(path: Path, rows: int = 5) -> bytes:
-    with RowWriter(path, COLUMNS) as writer:
+    with closing(RowWriter(path, COLUMNS)) as writer:
         for i in range(rows):
             writer.append((float(i), 0.0, None))
     return path.read_bytes()
@@ -27,7 +28,7 @@ def test_rows_round_trip_with_none_as_nan(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[float | None, ...]]
 ) -> None:
     path = tmp_path_factory.mktemp("rows") / "a.rows"
-    with RowWriter(path, COLUMNS) as writer:
+    with closing(RowWriter(path, COLUMNS)) as writer:
         for row in rows:
             writer.append(row)
 
@@ -39,7 +40,7 @@ def test_rows_round_trip_with_none_as_nan(
 
 
 def test_rows_are_readable_while_they_are_written(tmp_path: Path) -> None:
-    with RowWriter(tmp_path / "a.rows", COLUMNS) as writer:
+    with closing(RowWriter(tmp_path / "a.rows", COLUMNS)) as writer:
         for i in range(3):
             writer.append((i, 1, 2))
             assert len(read_rows(tmp_path / "a.rows").values) == i + 1
