@@ -176,15 +176,20 @@ class LoaderWatch(Watcher):
                 iterator._flatout_key = path[0][1] if len(path) == 1 and path[0][0] == "item" else _NO_KEY
                 self._weigh(iterator, batch)
             return size
-        except Exception:
-            return 0  # a batch whose attributes raise when looked at
+        except Exception as error:
+            self._trouble(error)
+            return 0
 
     def _weigh(self, iterator: Any, batch: Any) -> None:
         """What torch's own workers hand over in memory of its own, by the first batch of each loader."""
         number = iterator._flatout_loader >> 5
         if type(iterator) is self._torchs and number not in self._weighed:
             self._weighed.add(number)
-            self._output().text("batch", {"loader": number, "bytes": tensor_bytes(batch)})
+            try:
+                size = tensor_bytes(batch)
+            except Exception:
+                return  # a batch whose attributes raise when looked at
+            self._output().text("batch", {"loader": number, "bytes": size})
 
     def _number(self, loader: Any) -> int:
         """This loader's number; its current settings go into the recording when it is first used."""
