@@ -99,10 +99,7 @@ def take_first_look(
     report_of: Callable[[Trial], RunReport],
     clock: Callable[[], float] = time.monotonic,
 ) -> tuple[Bench, RunReport]:
-    """Look at the script as it is: then it is known how long trials have to be, and how long all of them may take.
-
-    Raises FlatoutError if the script does not train.
-    """
+    """Diagnose the script as it is, which says how long trials have to be. Raises FlatoutError if it does not train."""
     elapsed_s = _stopwatch(clock)
     look = make(_request(settings, {}, "look", _look_length(settings, {}), with_lines=True))
     if not look.step_s:
@@ -193,10 +190,7 @@ class Bench:
         )
 
     def _is_hasty(self, trial: Trial) -> bool:
-        """Whether it was over so soon that batches made ahead of time may have carried it: then a longer one counts.
-
-        Ranks have no clock in common, and end after so many steps whatever these take.
-        """
+        """Whether it ended so soon that prefetched batches may have carried it, as ranks do, which share no clock."""
         return trial.ended_well and sum(trial.step_s) < _HASTY * self.sizes.window_s
 
     def ceiling(self, profile: Mapping[str, Any]) -> Trial:
@@ -229,10 +223,7 @@ class Bench:
         self.made.add(key, self._timed({}, RESEEDED, max(steps, LOSSES), reseeded=seed))
 
     def screening(self, profile: Mapping[str, Any], arms: Arms, instead_of: int, settling: int = 0) -> Trial | None:
-        """Arms that take turns within one process, on top of a profile.
-
-        None where so many processes would be sooner done, or there is no time for it.
-        """
+        """Arms that take turns within one process; None where that many processes are faster, or time is short."""
         rounds = self._rounds(profile, arms, instead_of, settling)
         # Turns would be taken before what waits for an epoch is in force.
         if rounds is None or self.sizes.waits(profile):
@@ -295,10 +286,7 @@ class Bench:
         return min(self.settings.reserve * self.settings.budget_s, needed_s)
 
     def bare_sees(self, profile: Mapping[str, Any]) -> int:
-        """Steps in which the bare script has the pauses that a profile is about; 0 where there is no time for them.
-
-        Each of its steps may take many times what one takes under the profile. What was seen already needs no time.
-        """
+        """Steps in which the baseline has the pauses that a profile is about; 0 where there is no time to see them."""
         each_s = self.sizes.start_s + self.to_see(profile, under={}) * self.sizes.step_s
         has_time, seen = _FEWEST_SEEN * each_s <= _SEEN_SHARE * self.settings.budget_s, self.sizes.sees(profile)
         return seen if has_time or len(self.made.timed({}, seen)) >= _FEWEST_SEEN else 0

@@ -50,11 +50,7 @@ def coarsest_rounding(names: Iterable[str]) -> float:
 
 
 def make_control_trials(bench: Bench, profile: Mapping[str, Any], reserve_s: float) -> list[Trial]:
-    """What losses under a profile differ by when nothing else is changed, or next to nothing.
-
-    Three where there is time for as many, and for what is kept in reserve. Losses of a profile that changes no number
-    are those of the script.
-    """
+    """Up to three trials of a profile whose losses differ by chance alone, if there is time beside the reserve."""
     for _ in range(MOST_CONTROLS):
         made = with_enough_losses(bench.made.of(profile))
         has_time = bench.affords(profile, max(1, FEWEST_CONTROLS - len(made)), reserve_s, LOSSES)
@@ -134,10 +130,7 @@ class Attempt:
 
 
 def measure_until_sure(bench: Bench, turns: Turns, attempt: Attempt, is_brief: bool = False) -> Decision:
-    """By as many trials of both as it takes, and as there is time for; in turns where that is sooner done.
-
-    `is_brief`: what looks like little, and is not sure, may stay so.
-    """
+    """By as many trials as it takes and there is time for. `is_brief`: what looks like little may stay unsure."""
     before, after = attempt.before, attempt.after
     pausing, by = bench.sizes.sees(attempt.values), coarsest_rounding(attempt.values)
     # Where losses will have to be compared with such a rounding, trials made anyway serve as control trials too.
@@ -180,10 +173,7 @@ def measure_until_sure(bench: Bench, turns: Turns, attempt: Attempt, is_brief: b
 
 
 def _is_open(decision: Decision, is_known: bool) -> bool:
-    """Whether more trials could turn it: one that is not sure yet, or sure of little after a single trial.
-
-    What the bare script differs by may be far more than what these do: `is_known` says whether they have told.
-    """
+    """Whether more trials could change it. `is_known`: whether trials like these have shown what they differ by."""
     gain = decision.gain
     if is_promising(decision) or (not is_known and gain is not None and gain.mid > BAR > gain.low):
         return True
@@ -248,10 +238,7 @@ class Turns:
 
 
 def measure_distance(bench: Bench, profile: Mapping[str, Any], feed: Sequence[Trial] = ()) -> Ceiling | None:
-    """Counted as the profile's own gain is: with evaluations and checkpoints where it is about them.
-
-    Where the ceiling saw none of them, it is one of the steps alone.
-    """
+    """To the ceiling; with pauses where the profile is about them and the ceiling has seen some."""
     at, by, seen = bench.ceiling(profile), counted_by(profile), bench.sizes.sees(profile)
     if by == "total" and not (any(at.pause_s) and bench.made.timed(profile, seen)):
         by, seen = "blocks", 0

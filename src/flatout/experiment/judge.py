@@ -27,7 +27,7 @@ _FEEDING = (Bottleneck.LOADING, Bottleneck.TRANSFER)
 
 def only_feeds(group: Sequence[Planned]) -> bool:
     """Whether it gains nothing but batches that come sooner; what it gains between epochs no ceiling tells of."""
-    every = [traits_of(one.id) for one in group]
+    every = [traits_of(remedy.id) for remedy in group]
     return all(traits.acts_on in _FEEDING and not traits.gains_in_pauses for traits in every)
 
 
@@ -91,17 +91,14 @@ def _workers_set(told: object) -> int | None:
 
 
 def workers_of(trials: Sequence[Trial], findings: Iterable[Finding]) -> int | None:
-    """How many workers the training's loader had in these trials: the middle of what they settled at.
-
-    Of several loaders that one line makes it is the one with the most.
-    """
+    """Workers that the training's loader settled at: their median; of several loaders on one line, the most."""
     loaders = {
-        f"{PurePath(one.location.file).name}:{one.location.line}"
-        for one in findings
-        if one.remedy is not None
-        and _sets_workers(one.remedy)
-        and not one.code.startswith(_OF_PAUSES)
-        and one.location is not None
+        f"{PurePath(finding.location.file).name}:{finding.location.line}"
+        for finding in findings
+        if finding.remedy is not None
+        and _sets_workers(finding.remedy)
+        and not finding.code.startswith(_OF_PAUSES)
+        and finding.location is not None
     }
     said = [
         [
@@ -128,16 +125,13 @@ def _line(place: str) -> str:
 
 
 def as_tried(
-    one: Planned, decision: Decision, before: Mapping[str, Any], group: Sequence[Planned], same: Identity | None
+    remedy: Planned, decision: Decision, before: Mapping[str, Any], group: Sequence[Planned], same: Identity | None
 ) -> Tried:
-    """One of a group that was tried together, on top of `before`.
-
-    A value that does not beat the one that is kept does no harm to the script: it is just not the best.
-    """
-    is_outdone = one.id in before and decision.judgement in ("neutral", "harmful")
-    others = tuple(other.id for other in group if other is not one)
+    """One remedy of a group. A value that gains less than the one that is kept is outdone, not harmful."""
+    is_outdone = remedy.id in before and decision.judgement in ("neutral", "harmful")
+    others = tuple(other.id for other in group if other is not remedy)
     why = message("tried.together", why=decision.why, remedies=others) if others else decision.why
-    return Tried(one, "outdone" if is_outdone else decision.judgement, why, decision, same, others)
+    return Tried(remedy, "outdone" if is_outdone else decision.judgement, why, decision, same, others)
 
 
 def refusal(remedy: Planned, trial: Trial) -> tuple[State, Message | str] | None:

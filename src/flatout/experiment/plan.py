@@ -83,17 +83,17 @@ def find_conflict(remedy: Remedy, kept: Mapping[str, Any]) -> Message | None:
 def group_remedies(remedies: Sequence[Planned]) -> list[list[Planned]]:
     """In the same order, with those in one group that only help each other."""
     groups: list[list[Planned]] = []
-    for one in remedies:
-        group = next((group for group in groups if group[0].id in traits_of(one.id).pairs_with), None)
+    for remedy in remedies:
+        group = next((group for group in groups if group[0].id in traits_of(remedy.id).pairs_with), None)
         if group is None:
-            groups.append([one])
+            groups.append([remedy])
         else:
-            group.append(one)
+            group.append(remedy)
     return groups
 
 
 def _plan_remedy(remedy: Remedy, value: Any, why: Message | str, findings: Sequence[Finding]) -> Planned:
-    answered = [one for one in findings if one.remedy == remedy.id or one.code in remedy.answers]
+    answered = [finding for finding in findings if finding.remedy == remedy.id or finding.code in remedy.answers]
     gains = [finding.predicted_gain for finding in answered if finding.predicted_gain is not None]
     best: Gain | None = max(gains, key=lambda gain: gain.mid, default=None)
     if best is not None and remedy.part is not None:
@@ -109,14 +109,14 @@ def _in_part(gain: Gain, low: float, mid: float) -> Gain:
     return Gain(1.0 / (1.0 - low * share), 1.0 / (1.0 - mid * share), gain.high, method)
 
 
-def _order(one: Planned) -> tuple[bool, float, int, str]:
-    return one.safety != SAFETIES[0], -per_risk(one), SAFETIES.index(one.safety), one.id
+def _order(remedy: Planned) -> tuple[bool, float, int, str]:
+    return remedy.safety != SAFETIES[0], -per_risk(remedy), SAFETIES.index(remedy.safety), remedy.id
 
 
-def per_risk(one: Planned) -> float:
+def per_risk(remedy: Planned) -> float:
     """What it promises, as a logarithm, for what may go wrong with it."""
-    promised = one.predicted.mid if one.predicted is not None else _UNPROMISED[one.safety]
-    return math.log(max(1e-3, promised)) / _RISK[one.safety]
+    promised = remedy.predicted.mid if remedy.predicted is not None else _UNPROMISED[remedy.safety]
+    return math.log(max(1e-3, promised)) / _RISK[remedy.safety]
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:
@@ -144,14 +144,14 @@ class Order:
 def order_remedies(remedies: Sequence[Planned], is_slight: Callable[[Group], bool]) -> Order:
     """`is_slight`: whether so little is expected of them that it takes many trials to be seen."""
     able = switchable(remedies)
-    groups: list[Group] = list(group_remedies([one for one in remedies if one not in able]))
+    groups: list[Group] = list(group_remedies([remedy for remedy in remedies if remedy not in able]))
     last = [group for group in groups if is_slight(group)]
     last += [group for group in groups if group not in last and traits_of(group[0].id).compiles_s]
     soon = [group for group in groups if group not in last]
-    first = [group for group in soon if all(one.safety == SAFETIES[0] for one in group)]
+    first = [group for group in soon if all(remedy.safety == SAFETIES[0] for remedy in group)]
     soon = [group for group in soon if group not in first]
     # What can be switched seldom promises anything: taking turns can wait for what does.
-    promising = [group for group in soon if all(per_risk(group[0]) > per_risk(one) for one in able)]
+    promising = [group for group in soon if all(per_risk(group[0]) > per_risk(remedy) for remedy in able)]
     second = [group for group in soon if group in promising or helps_launching(group[0])]
     return Order(first, second, able, [*(group for group in soon if group not in second), *last])
 
@@ -168,7 +168,7 @@ def helps_launching(remedy: Planned) -> bool:
 
 def is_device_speedup(group: Group) -> bool:
     """Whether all of it makes the device itself quicker."""
-    return all(traits_of(one.id).acts_on is Bottleneck.DEVICE for one in group)
+    return all(traits_of(remedy.id).acts_on is Bottleneck.DEVICE for remedy in group)
 
 
 def finest_first(able: Sequence[Planned]) -> list[Planned]:
@@ -178,15 +178,15 @@ def finest_first(able: Sequence[Planned]) -> list[Planned]:
 def worth_its_rounding(helpful: Sequence[Planned], gain_of: Callable[[Planned], float]) -> list[Planned]:
     """Without a coarser rounding that gains hardly more than a finer one."""
     coarse = _coarse(helpful)
-    finer = max((gain_of(one) for one in helpful if one not in coarse and _rounds(one)), default=0.0)
-    return [one for one in helpful if one not in coarse or gain_of(one) > _WORTH_ITS_ROUNDING * finer]
+    finer = max((gain_of(remedy) for remedy in helpful if remedy not in coarse and _rounds(remedy)), default=0.0)
+    return [remedy for remedy in helpful if remedy not in coarse or gain_of(remedy) > _WORTH_ITS_ROUNDING * finer]
 
 
 def _coarse(able: Sequence[Planned]) -> list[Planned]:
     """Those that round more than the finest that rounds at all: such products gain the same way, and may gain more."""
-    finest = min((by for one in able if (by := _rounds(one))), default=0.0)
-    return [one for one in able if _rounds(one) > finest]
+    finest = min((by for remedy in able if (by := _rounds(remedy))), default=0.0)
+    return [remedy for remedy in able if _rounds(remedy) > finest]
 
 
-def _rounds(one: Planned) -> float:
-    return traits_of(one.id).rounding
+def _rounds(remedy: Planned) -> float:
+    return traits_of(remedy.id).rounding

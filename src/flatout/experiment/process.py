@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Literal
 
 from flatout.feed.machine import memory
@@ -40,40 +39,28 @@ class Exit:
 
 
 class Process:
-    """Starts on entry, or goes on where it waited; whatever is left of it is killed on exit."""
+    """Starts at once, or goes on where it waited. A context manager: whatever is left of it is killed on exit."""
 
     def __init__(
         self, argv: Sequence[str], environ: Mapping[str, str], output: Path, started: Prestarted | None = None
     ) -> None:
-        self._argv = argv
-        self._environ = environ
-        self._output = output
-        self._started = started
-        self._process: subprocess.Popen[bytes] | None = None
-        self._began_s = 0.0
+        self._began_s = time.perf_counter()
+        if started is not None:
+            (started.place / OUTPUT).replace(output)
+            self._began_s -= started.took_s
+            self._process = started.go(environ)
+        else:
+            self._process = start_session(argv, environ, output)
+        self.pid = self._process.pid
 
     def __enter__(self) -> Process:
-        if self._started is not None:
-            (self._started.place / OUTPUT).replace(self._output)
-            self._began_s = time.perf_counter() - self._started.took_s
-            self._process = self._started.go(self._environ)
-        else:
-            self._began_s = time.perf_counter()
-            self._process = start_session(self._argv, self._environ, self._output)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        assert self._process is not None
+    def __exit__(self, *_: object) -> None:
         end_session(self._process, _GRACE_S)
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
 
     def wait(self, limit_s: float, steps: Callable[[], int], first_step_s: float) -> Exit:
         """Until it ends or is cut off. `steps` tells how many it has made; the first may take `first_step_s`."""
-        assert self._process is not None
         cut: Cut | None = None
         seen, moved_s, next_look_s = 0, self._began_s, self._began_s + _STEPS_LOOK_S
         while not cut:
@@ -189,8 +176,8 @@ class PrestartedPool:
     def __enter__(self) -> PrestartedPool:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._end_all()
+    def __exit__(self, *_: object) -> None:
+        self._end(self._waiting)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def begin(self) -> None:
@@ -198,16 +185,13 @@ class PrestartedPool:
         self._is_known = True
 
     def take(self, argv: Sequence[str], environ: Callable[[Path], Mapping[str, str]]) -> Prestarted | None:
-        """One that waits, with a folder for what it has; None where a process has to be started for the trial.
-
-        `environ` is that of one before it knows what it is to try.
-        """
+        """A process that waits, or None where one has to be started. `environ` is that of a process without a trial."""
         if not self._is_known or self._is_given_up or self._most < 2:
             return None
         if tuple(argv) != self._argv:
-            self._end_all()
+            self._end(self._waiting)
         # The machine may have been short of memory meanwhile, and one of them gone.
-        self._end([one for one in self._waiting if one.process.poll() is not None])
+        self._end([prestarted for prestarted in self._waiting if prestarted.process.poll() is not None])
         if not self._waiting:
             self._argv = tuple(argv)
             try:
@@ -215,7 +199,7 @@ class PrestartedPool:
             except OSError:
                 self._is_given_up = True
         if self._is_given_up:
-            self._end_all()
+            self._end(self._waiting)
             return None
         return self._waiting.pop(0)
 
@@ -234,18 +218,15 @@ class PrestartedPool:
             self._waiting.append(Prestarted(process, variables, place, orders, 0.0))
         is_good = _all_here(answers)
         took_s = (time.perf_counter() - began_s) / self._most
-        self._waiting = [replace(one, took_s=took_s) for one in self._waiting]
+        self._waiting = [replace(prestarted, took_s=took_s) for prestarted in self._waiting]
         return is_good
 
-    def _end_all(self) -> None:
-        self._end(list(self._waiting))
-
     def _end(self, ended: Sequence[Prestarted]) -> None:
-        for one in ended:
-            self._waiting.remove(one)
-            os.close(one.orders)
-            end_session(one.process)
-            shutil.rmtree(one.place, ignore_errors=True)
+        for prestarted in list(ended):
+            self._waiting.remove(prestarted)
+            os.close(prestarted.orders)
+            end_session(prestarted.process)
+            shutil.rmtree(prestarted.place, ignore_errors=True)
 
 
 def _all_here(answers: Sequence[int]) -> bool:

@@ -103,11 +103,7 @@ def _gain(bench: Bench, profile: Mapping[str, Any]) -> MeasuredGain | None:
 
 
 def _arms(bench: Bench, profile: Mapping[str, Any]) -> tuple[list[Trial], list[Trial]]:
-    """Both arms of the proof. Where a remedy is about pauses, trials that were too short to see them do not count.
-
-    Where there is no time for the bare script to see them it counts without any: its time is less than it is, and so
-    is the gain.
-    """
+    """Both arms. Where the baseline has no time to see pauses it counts without them, which makes the gain smaller."""
     bare, after = bench.made.timed({}, bench.bare_sees(profile)), bench.made.timed(profile, bench.sizes.sees(profile))
     return [without_pauses(trial) for trial in bare] if _sees_none(bench, profile) else bare, after
 
@@ -172,7 +168,7 @@ def conclude(bench: Bench, search: Search, report: RunReport, quality: Quality) 
         device=report.run.device,
         verdict=report.verdict,
         tried=tuple(found.tried),
-        left_out=tuple(one for one in found.left_out.values() if one.id not in found.profile),
+        left_out=tuple(left_out for left_out in found.left_out.values() if left_out.id not in found.profile),
         profile=found.profile,
         unit=unit,
         before_per_s=arm_per_s(bare, unit, by) if bare else None,
@@ -196,7 +192,9 @@ def conclude(bench: Bench, search: Search, report: RunReport, quality: Quality) 
 
 def _sources(findings: Sequence[Finding]) -> tuple[str, ...]:
     """Where they are, and where what they are about is written. Only what a patch can be made for."""
-    places = [place for one in findings for place in (one.location, *(more.location for more in one.related))]
+    places = [
+        place for finding in findings for place in (finding.location, *(more.location for more in finding.related))
+    ]
     return tuple(dict.fromkeys(place.file for place in places if place is not None and place.file.endswith(".py")))
 
 
@@ -256,7 +254,7 @@ def find_warnings(
     trials: Sequence[Trial], profile: Mapping[str, Any], findings: Sequence[Finding] = ()
 ) -> tuple[Message, ...]:
     """Each once, in the order in which they came up."""
-    keeps = any(one.code == _KEEPS for one in findings) and any(
+    keeps = any(finding.code == _KEEPS for finding in findings) and any(
         traits_of(name).acts_on is Bottleneck.LOADING for name in profile
     )
     return (*dict.fromkeys(_warnings(trials, profile)), *([message("fix.dataset_keeps", code=_KEEPS)] if keeps else ()))

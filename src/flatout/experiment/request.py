@@ -67,7 +67,7 @@ class Request:
     @property
     def key(self) -> str:
         """Equal for requests that ask for the same: a search that was cut off finds its finished trials by it."""
-        asked = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in _NOT_ASKED}
+        asked = {part.name: getattr(self, part.name) for part in fields(self) if part.name not in _NOT_ASKED}
         return hashlib.blake2b(json.dumps(asked, sort_keys=True, default=_plain).encode(), digest_size=8).hexdigest()
 
 

@@ -28,6 +28,7 @@ from flatout.launch.live import Follower
 from flatout.launch.observer import Observer
 from flatout.launch.process import child_environment, command_line, reap_shared_memory
 from flatout.launch.terminal import Notices
+from flatout.records.atomic import write_atomic
 from flatout.records.report import RunReport
 from flatout.records.trial import Trial
 from flatout.remedies.loader.workers import WORKERS_VARIABLE as WORKERS
@@ -70,9 +71,7 @@ class TrialRunner:
         self.tell(request)
         shutil.rmtree(place, ignore_errors=True)  # what a trial that was cut off has left
         trial = self._made(request, place)
-        partial = place / f"{_RESULT}.part"
-        partial.write_text(json.dumps(encode(trial, only_finite=False)), encoding="utf-8")
-        partial.replace(place / _RESULT)
+        write_atomic(place / _RESULT, json.dumps(encode(trial, only_finite=False)))
         return trial
 
     def report(self, trial: Trial) -> RunReport:
@@ -176,7 +175,7 @@ def can_prestart(ranks: Sequence[Rank], pid: int, environ: Mapping[str, str]) ->
     It has to train in the very process that is started, and to leave variables alone that are read too soon then.
     """
     told = [rank.recording.values("trial") for rank in ranks if rank.recording.facts.get("pid") == pid]
-    return any(one[0].get("compiler") == compiler_variables(environ) for one in told if one)
+    return any(facts[0].get("compiler") == compiler_variables(environ) for facts in told if facts)
 
 
 def _plain_environ() -> dict[str, str]:

@@ -118,10 +118,7 @@ class Search:
             self._is_at_ceiling()
 
     def _try_all(self, remedies: Sequence[Planned]) -> None:
-        """One by one; after the lossless ones, all that can be switched in mid-training in turns.
-
-        Where what was kept brings the batches as soon as they can be used, nothing more of that kind is tried.
-        """
+        """Lossless remedies one by one, then those that can be switched in mid-training in turns, then the others."""
         self._planned += len(remedies)
         order = order_remedies(remedies, self._is_slight)
         self.found.ended = End.NOTHING_LEFT
@@ -155,10 +152,7 @@ class Search:
         return {**self.found.profile, **{remedy.id: remedy.value for remedy in group}}
 
     def _is_slight(self, group: Sequence[Planned]) -> bool:
-        """Whether no more is expected of it than what processes differ by here: it takes many trials to be seen.
-
-        What the bare script differs by says little of what it does under what was kept.
-        """
+        """Whether no more is expected of it than what processes differ by now: that takes many trials."""
         bench, now = self._bench, self.found.profile
         expected = [remedy.predicted.high for remedy in group if remedy.predicted is not None]
         if not expected or (now and not bench.made.knows_spread(now)):
@@ -176,11 +170,7 @@ class Search:
         return step_s[1] > LARGE * step_s[0]
 
     def _try_self_tuning(self, remedy: Planned, tuning: SelfTuning) -> None:
-        """First with the number that it finds while it runs. Where that gains nothing, what the findings call for.
-
-        Where it does, the next look says whether more is called for. Which number is best is for the clock to say then:
-        twice as many are tried as long as that helps.
-        """
+        """First the number it finds while it runs, then what findings call for, then twice as many while that helps."""
         kept = self.found.profile
         if remedy.id not in kept and self._try_value(remedy, tuning.value):
             return
@@ -200,10 +190,7 @@ class Search:
         return bool(self.found.profile.get(remedy.id) == value)
 
     def _screened(self, able: Sequence[Planned]) -> Sequence[Sequence[Planned]]:
-        """Those that are left to try: what can take turns is weighed in one process where that pays.
-
-        Where there is no time for that, nor for each by itself, they are tried together.
-        """
+        """The groups that are left to try. In turns where that pays; all together where there is no time for each."""
         if not able:
             return []
         # What is recorded goes on as it was, whatever is switched: those that may go with it take no turns.
@@ -251,10 +238,7 @@ class Search:
         return True
 
     def _try(self, group: Sequence[Planned], is_brief: bool = False, is_alone: bool = False) -> None:
-        """Measure them on top of what is kept, and keep them if they help.
-
-        `is_brief`: a doubt may stay for now. `is_alone`: not on top of what is doubtful itself.
-        """
+        """Measure them on top of what is kept. `is_brief`: a doubt may stay. `is_alone`: without doubtful ones."""
         bench, found = self._bench, self.found
         self._spared -= {_key(remedy) for remedy in group}
         own = []

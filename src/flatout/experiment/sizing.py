@@ -161,7 +161,7 @@ def _epoch_steps(report: RunReport) -> int | None:
     """Batches of the loader that the training goes through; None where there are several, or it does not say."""
     live: Any = report.live
     training = live.get("torch", {}).get("training_loaders") or ()
-    loaders = [one for one in live.get("loaders", ()) if one.get("id") in training]
+    loaders = [loader for loader in live.get("loaders", ()) if loader.get("id") in training]
     if len(loaders) != 1 or not loaders[0].get("dataset_len"):
         return None
     size = loaders[0].get("batch_sampler_size") or loaders[0].get("batch_size") or 1

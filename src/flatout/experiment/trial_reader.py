@@ -93,7 +93,9 @@ def _victim(code: int, killed: OomKill, last: str) -> str:
 def _limit_bytes(run: StoredRun) -> float | None:
     """Of the container's memory."""
     rows = run.rows("cgroup")
-    known = [] if rows is None else [one for one in rows.column("memory_limit_bytes").tolist() if np.isfinite(one)]
+    known = (
+        [] if rows is None else [limit for limit in rows.column("memory_limit_bytes").tolist() if np.isfinite(limit)]
+    )
     return known[-1] if known else None
 
 
@@ -139,11 +141,7 @@ def read_turns(trial: Trial, ranks: Sequence[Rank]) -> dict[str, Trial]:
 def training_seconds(
     seconds: Sequence[float], after: Sequence[int], timed: int, times: Any, pauses: Any
 ) -> list[float]:
-    """Seconds a step of each turn, without the steps that an evaluation or a checkpoint came into.
-
-    What follows one may be long as well, when a loader or the device begins anew: it goes with it. A turn of which less
-    than half is left has nothing to say.
-    """
+    """Seconds a step of each turn without pauses and the long steps after them; turns with less than half left go."""
     found = []
     for step_s, first in zip(seconds, after, strict=True):
         own_s, paused_s = times[first : first + timed], pauses[first : first + timed]
@@ -161,7 +159,7 @@ def without_long(seconds: Sequence[float]) -> tuple[float, ...]:
     if not seconds:
         return ()
     usual = float(np.median(seconds))
-    short = tuple(one for one in seconds if one <= _LONG_TURN * usual)
+    short = tuple(turn_s for turn_s in seconds if turn_s <= _LONG_TURN * usual)
     return short if len(short) >= (1.0 - _MOST_LONG) * len(seconds) else tuple(seconds)
 
 
@@ -229,7 +227,7 @@ def read_trial(request: Request, place: Path, ended: Exit, ranks: Sequence[Rank]
     kept: dict[str, Any] = next((value for rank in ranks for value in rank.recording.values("trial")), {})
     in_force_from = _in_force_from(report.remedies, ranks, request.warm_up, is_found=bool(request.workers))
     step_s, samples, pause_s = _steps(ranks, max(request.warm_up, in_force_from))
-    losses = tuple(None if one is None else float.fromhex(one) for one in kept.get("losses", ()))
+    losses = tuple(None if loss is None else float.fromhex(loss) for loss in kept.get("losses", ()))
     ending, why = read_ending(ended, StoredRun(place), kept, bool(ranks), losses)
     metrics = _metrics(request.metric, place / OUTPUT)
     written, programs = _written(scratch / WRITTEN)
@@ -261,10 +259,7 @@ def read_trial(request: Request, place: Path, ended: Exit, ranks: Sequence[Rank]
 
 
 def _steps(ranks: Sequence[Rank], warm_up: int) -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]:
-    """Seconds, samples and seconds of pause of each step after warm-up.
-
-    All ranks take a step together: the first one's time counts.
-    """
+    """Seconds, samples and pause of each step after warm-up. Ranks step together: the first one's time counts."""
     if not ranks:
         return (), (), ()
     times, samples, pauses = read_steps(ranks[0].steps)
@@ -306,16 +301,13 @@ def _metrics(pattern: str | None, output: Path) -> tuple[float, ...]:
     if pattern is None:
         return ()
     try:
-        return tuple(float(one) for one in re.findall(pattern, read_tail(output)))
+        return tuple(float(figure) for figure in re.findall(pattern, read_tail(output)))
     except (TypeError, ValueError):
         return ()
 
 
 def _written(file: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Files by the script's own names, and programs that were not contained.
-
-    What a process beside it has renamed was not noted, but lies there.
-    """
+    """Files by the script's own names, also renamed by another process, and programs that were not contained."""
     try:
         facts = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     except OSError:

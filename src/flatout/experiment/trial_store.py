@@ -91,10 +91,7 @@ class TrialStore:
         return self.timed(max(parts, key=len)) if parts else []
 
     def spread(self, under: Mapping[str, Any], steps: int = 0, by: By = "blocks", evenly: bool = False) -> Spread:
-        """What a profile differs by that all of `under` is part of, when it is simply run again.
-
-        `evenly`: in its pauses alone, as if ordinary steps were as long in all trials.
-        """
+        """What profiles that hold `under` differ by when run again. `evenly`: in their pauses alone."""
         near, every = (self._arms(part, steps) for part in (under, {}))
         if evenly:
             near, every = even_out_steps(near), even_out_steps(every)

@@ -93,10 +93,7 @@ def weigh_turns(trials: Mapping[str, Trial], remedies: Sequence[Planned]) -> Scr
 
 
 def compare_with_and_without(trials: Mapping[str, Trial]) -> Decision | None:
-    """Of turns with and without some remedies, what they gain together; None where the turns cannot tell.
-
-    Where the script as it is differs from itself in its turns, a gain counts that is surely more than that.
-    """
+    """What some remedies gain together; None where turns cannot tell. More than what the baseline differs by itself."""
     luck = _luck(trials)
     if luck is None or ALL not in trials:
         return None

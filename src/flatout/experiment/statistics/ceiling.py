@@ -36,10 +36,7 @@ def measure_ceiling(
     spread: Spread | None = None,
     by: By = "blocks",
 ) -> Ceiling | None:
-    """None where nothing was achieved to compare. A ceiling of which no trial succeeded is not measured.
-
-    A loader by itself knows no evaluations: beside it there is nothing but steps to compare, whatever `by` says.
-    """
+    """None where nothing was achieved. A loader alone has no pauses: beside it only steps are compared."""
     achieved = keep_measured(achieved)
     if not achieved:
         return None

@@ -44,10 +44,7 @@ class Candidate:
 def judge_candidates(
     before: Sequence[Trial], candidates: Sequence[Candidate], spread: Spread, looks: int = 1
 ) -> tuple[Decision, ...]:
-    """A decision on each candidate, in their order.
-
-    `looks` is how many times in all they may be judged, with more trials each time.
-    """
+    """A decision on each, in order. `looks` is how many times they may be judged in all, with more trials each time."""
     assert looks >= 1
     decided: dict[int, Decision] = {}
     found: dict[int, Comparison] = {}
@@ -71,10 +68,7 @@ def judge_candidates(
 
 
 def settles_after(gain: MeasuredGain, freedom: float | None = None) -> int | None:
-    """How many more trials of each arm would settle it, if the gain stays what it is; None where over eight.
-
-    `freedom` is how many trials' worth is known of the spread: where that is little, each more makes much of it.
-    """
+    """How many more trials of each arm would settle it; None where over eight. `freedom` is that of the spread."""
     bar, mid = math.log(BAR), math.log(gain.mid)
     half = mid - math.log(gain.low) if mid > bar else math.log(gain.high) - mid
     now, probability = min(gain.trials), (1.0 + gain.confidence) / 2.0

@@ -230,10 +230,7 @@ def calibrate(arms: Sequence[Sequence[Trial]], by: By = "blocks") -> Spread:
 
 
 def calibrate_near(near: Sequence[Sequence[Trial]], all_arms: Sequence[Sequence[Trial]], by: By = "blocks") -> Spread:
-    """By the arms that are like those to be judged, where they were run again often enough; else by all.
-
-    A script whose batches come late differs from itself by what its loader does; once they come in time it does not.
-    """
+    """By arms like those to be judged where they were repeated often enough; a late loader adds a spread of its own."""
     return calibrate(near if is_known(near) else all_arms, by)
 
 
@@ -319,10 +316,7 @@ def _scale(spread: Spread, draw: np.random.Generator) -> Floats:
 
 
 def _arm_errors(arm: Sequence[Trial], unit: Unit, by: By, spread: Spread, draw: np.random.Generator) -> Floats:
-    """What the mean of an arm's trials may be off by; both levels, before the spread's factor.
-
-    A trial with calmer steps than those of the calibration is not one with better luck: it gets their variance too.
-    """
+    """What an arm's mean may be off by, before the spread's factor. A calm trial gets the usual variance too."""
     usual = spread.typical**2 / spread.factor
     total = np.zeros(_DRAWS)
     for trial in arm:

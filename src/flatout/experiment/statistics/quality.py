@@ -48,7 +48,7 @@ def judge_identity(bare: Sequence[Trial], changed: Trial) -> Identity:
         return Identity("not comparable", 0, message("identity.unread"))
     agreed = max((met for met in meetings if not met.differs), key=lambda met: met.compared, default=None)
     departed = max((met for met in meetings if met.differs), key=lambda met: met.compared, default=None)
-    itself = [met for met in (_met(one, other) for one, other in combinations(bare, 2)) if met.differs]
+    itself = [met for met in (_met(trial, other) for trial, other in combinations(bare, 2)) if met.differs]
     # A script that has several ways to go may well go one of them with the remedy.
     if agreed is not None and (departed is None or (itself and agreed.compared > departed.compared)):
         return Identity("identical", agreed.compared, _agreed(agreed), weights_equal=agreed.weights_equal)
@@ -61,15 +61,15 @@ def judge_identity(bare: Sequence[Trial], changed: Trial) -> Identity:
     return Identity("differs", departed.compared, sentence, departed.first, departed.values, departed.weights_equal)
 
 
-def _met(one: Trial, other: Trial) -> _Meeting:
+def _met(trial: Trial, other: Trial) -> _Meeting:
     compared = 0
-    for step, (left, right) in enumerate(zip(one.losses, other.losses, strict=False), 1):
+    for step, (left, right) in enumerate(zip(trial.losses, other.losses, strict=False), 1):
         if left is None or right is None:
             continue
         if _bits(left) != _bits(right):
-            return _Meeting(compared, step, (float(left).hex(), float(right).hex()), _weights(one, other))
+            return _Meeting(compared, step, (float(left).hex(), float(right).hex()), _weights(trial, other))
         compared += 1
-    return _Meeting(compared, None, None, _weights(one, other))
+    return _Meeting(compared, None, None, _weights(trial, other))
 
 
 def _bits(loss: float) -> bytes:
@@ -77,10 +77,10 @@ def _bits(loss: float) -> bytes:
     return struct.pack("<d", loss)
 
 
-def _weights(one: Trial, other: Trial) -> bool | None:
-    if one.weights is None or other.weights is None or _digested_at(one) != _digested_at(other):
+def _weights(trial: Trial, other: Trial) -> bool | None:
+    if trial.weights is None or other.weights is None or _digested_at(trial) != _digested_at(other):
         return None
-    return one.weights == other.weights
+    return trial.weights == other.weights
 
 
 def _digested_at(trial: Trial) -> tuple[str, int]:

@@ -119,10 +119,7 @@ def without_pauses(trial: Trial) -> Trial:
 
 
 def even_out_steps(arms: Sequence[Sequence[Trial]]) -> list[list[Trial]]:
-    """The same with ordinary steps as long in all of them: they differ by their long steps alone.
-
-    A process that is slow in every step says nothing of pauses by that. Only for what changes nothing but pauses.
-    """
+    """The same with ordinary steps as long in all: only for what changes nothing but pauses."""
     usual = [[_usual_seconds(trial) for trial in arm] for arm in arms]
     common = math.exp(float(np.mean([math.log(median) for arm in usual for median in arm if median > 0] or [0.0])))
     return [

@@ -9,18 +9,18 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from flatout.errors import FlatoutError
 from flatout.experiment.tuning.configs import check_config
 from flatout.launch.profile import read_profile
-from flatout.records.tune import Kind, Knob
+from flatout.records.tune import Knob
 from flatout.remedies.catalogue import known, traits_of
 from flatout.source.syntax.config_files import CONFIG_SUFFIXES, torch_setting
 
-AUTO = "auto"
+AUTO, _WORST = "auto", "training"
 _HOW = "write it as batch_size=4,8,16 or '--window=8,7,6' or 'config.yaml:MODEL.DEPTH=2,4'"
 _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.(\d+))?")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(\.\d+)?")
@@ -28,19 +28,8 @@ _OPENING, _CLOSING, _QUOTES = "([{", ")]}", "\"'"
 _MOST_VALUES = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A knob as the user wrote it."""
-
-    name: str
-    kind: Kind
-    target: str
-    values: tuple[Any, ...]
-    file: str = ""
-
-
-def parse_knob(word: str) -> Written:
-    """Raises FlatoutError where it cannot be understood."""
+def parse_knob(word: str) -> Knob:
+    """A knob as the user wrote it, its class the worst. Raises FlatoutError where it cannot be understood."""
     name, equals, text = word.partition("=")
     name = name.strip()
     if not name or not equals:
@@ -52,13 +41,13 @@ def parse_knob(word: str) -> Written:
     if double is not None:
         raise FlatoutError(f"--knob {word!r} names the value {double!r} twice; name it once")
     if name.startswith("-"):
-        return Written(name, "flag", name, values)
+        return Knob(name, "flag", name, values, _WORST)
     file, colon, key = name.rpartition(":")
     if colon:
         if not file.lower().endswith(CONFIG_SUFFIXES) or not key.strip():
             raise FlatoutError(f"--knob {word!r}: {file!r} is no config file ({', '.join(CONFIG_SUFFIXES)}) with a key")
-        return Written(name, "config", key.strip(), values, file)
-    return Written(name, "remedy", name, values)
+        return Knob(name, "config", key.strip(), values, _WORST, file)
+    return Knob(name, "remedy", name, values, _WORST)
 
 
 def distinct(knobs: Iterable[Knob]) -> tuple[Knob, ...]:
@@ -129,8 +118,7 @@ def read_knobs(words: Sequence[str], command: Sequence[str], cwd: Path) -> tuple
     """Raises FlatoutError with the first mistake."""
     if not words:
         raise FlatoutError("nothing to tune: give a knob, as --knob workers=auto or --knob batch_size=4,8,16")
-    written = [parse_knob(word) for word in words]
-    return distinct(_knob(one, command, cwd, is_alone=len(written) == 1) for one in written)
+    return distinct(_knob(parse_knob(word), command, cwd, is_alone=len(words) == 1) for word in words)
 
 
 def remedies_for(knob: Knob, value: Any) -> dict[str, Any]:
@@ -150,54 +138,54 @@ def _aliases() -> dict[str, str]:
     }
 
 
-def _knob(one: Written, command: Sequence[str], cwd: Path, is_alone: bool) -> Knob:
-    if one.kind == "config":
-        return _config(one, command, cwd)
-    if one.kind == "flag" or names_override(command, one.name):
-        if one.values == (AUTO,):
-            raise FlatoutError(f"--knob {one.name}=auto: only workers, prefetch and batch_size find their own values")
-        found = torch_setting(tuple(one.name.lstrip("-").split(".")), on_command_line=True) or ""
-        return Knob(one.name, "flag", one.name, one.values, _safety(found), meaning=found)
-    return _remedy(one, is_alone)
+def _knob(written: Knob, command: Sequence[str], cwd: Path, is_alone: bool) -> Knob:
+    if written.kind == "config":
+        return _config(written, command, cwd)
+    if written.kind == "flag" or names_override(command, written.name):
+        if written.values == (AUTO,):
+            raise _no_auto(written)
+        found = torch_setting(tuple(written.name.lstrip("-").split(".")), on_command_line=True) or ""
+        return replace(written, kind="flag", safety=_safety(found), meaning=found)
+    return _remedy(written, is_alone)
 
 
-def _config(one: Written, command: Sequence[str], cwd: Path) -> Knob:
-    if not names_file(command, one.file):
+def _config(written: Knob, command: Sequence[str], cwd: Path) -> Knob:
+    if not names_file(command, written.file):
         raise FlatoutError(
-            f"--knob {one.name}: the command does not name {one.file!r}, so a copy of it could not be handed over; "
-            f"write it as in the command"
+            f"--knob {written.name}: the command does not name {written.file!r}, so a copy of it could not be handed "
+            "over; write it as in the command"
         )
-    check_config(cwd / one.file, one.target, one.values)
-    found = torch_setting(tuple(one.target.split("."))) or ""
-    return Knob(one.name, "config", one.target, one.values, _safety(found), one.file, found)
+    check_config(cwd / written.file, written.target, written.values)
+    found = torch_setting(tuple(written.target.split("."))) or ""
+    return replace(written, safety=_safety(found), meaning=found)
 
 
-def _remedy(one: Written, is_alone: bool) -> Knob:
-    target = _aliases().get(one.name, one.name)
+def _remedy(written: Knob, is_alone: bool) -> Knob:
+    target = _aliases().get(written.name, written.name)
     if target not in known():
         names = ", ".join(sorted({*known(), *_aliases()}))
-        raise FlatoutError(f"--knob {one.name}: no remedy is called so (flags begin with --); there are {names}")
-    values = _values(one, target, is_alone)
+        raise FlatoutError(f"--knob {written.name}: no remedy is called so (flags begin with --); there are {names}")
     traits = traits_of(target).knob
+    if written.values != (AUTO,):
+        values = tuple(_switch(value) for value in written.values)
+    elif traits is not None:
+        values = traits.auto(is_alone)
+    else:
+        raise _no_auto(written)
     setting = "" if traits is None else traits.setting
     # A batch size that is found is so many times the script's own, which is what the remedy's own name means.
-    name = target if one.name == setting == "batch_size" and one.values == (AUTO,) else one.name
+    name = target if written.name == setting == "batch_size" and written.values == (AUTO,) else written.name
     knob = Knob(name, "remedy", target, values, known()[target].safety, meaning=setting)
     for value in values:
         try:
             read_profile(None, remedies_for(knob, value))
         except FlatoutError as error:
-            raise FlatoutError(f"--knob {one.name}: {error}") from None
+            raise FlatoutError(f"--knob {written.name}: {error}") from None
     return knob
 
 
-def _values(one: Written, target: str, is_alone: bool) -> tuple[Any, ...]:
-    if one.values != (AUTO,):
-        return tuple(_switch(value) for value in one.values)
-    traits = traits_of(target).knob
-    if traits is None:
-        raise FlatoutError(f"--knob {one.name}=auto: only workers, prefetch and batch_size find their own values")
-    return traits.auto(is_alone)
+def _no_auto(knob: Knob) -> FlatoutError:
+    return FlatoutError(f"--knob {knob.name}=auto: only workers, prefetch and batch_size find their own values")
 
 
 def _switch(value: Any) -> Any:
@@ -208,7 +196,7 @@ def _switch(value: Any) -> Any:
 
 def _safety(found: str) -> str:
     """Of a flag or a key by what it is known to set; anything else may change what is learnt."""
-    return "lossless" if found in _LOSSLESS else "numeric" if found in _NUMERIC else "training"
+    return "lossless" if found in _LOSSLESS else "numeric" if found in _NUMERIC else _WORST
 
 
 # The user's command with other words: a flag's value, or a copy in the place of a config file.

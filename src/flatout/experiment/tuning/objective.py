@@ -68,7 +68,9 @@ class Objective:
 
     @property
     def most_memory_bytes(self) -> float | None:
-        limits = [one.limit for one in self.constraints if one.figure == "memory" and one.is_upper]
+        limits = [
+            constraint.limit for constraint in self.constraints if constraint.figure == "memory" and constraint.is_upper
+        ]
         return min(limits, default=None)
 
 
@@ -144,5 +146,5 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None or value <= 0 else round(math.log(value) / _STEP)
 
 
-def _beats(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    return one != other and all(a >= b for a, b in zip(one, other, strict=True))
+def _beats(left: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return left != other and all(a >= b for a, b in zip(left, other, strict=True))

@@ -14,8 +14,9 @@ from pathlib import Path
 
 from flatout.experiment.tuning.objective import Objective
 from flatout.experiment.tuning.strategies import setting_key
-from flatout.experiment.tuning.trials import SettingTrials, write
+from flatout.experiment.tuning.trials import SettingTrials
 from flatout.launch.profile import profile_toml
+from flatout.records.atomic import write_atomic
 from flatout.records.message import Message, message
 from flatout.records.tune import Goal, Knob, Pick, Point, describe_setting
 from flatout.words import english
@@ -147,10 +148,11 @@ def write_pick(pick: Pick, trials: SettingTrials, folder: Path, figures: str) ->
         return pick
     remedies = trials.profile(pick.point.setting).values
     comments = [f"{pick.name}: {describe_setting(pick.point.setting)}", figures, english(pick.why)]
+    folder.mkdir(parents=True, exist_ok=True)
     if remedies:
-        write(folder / PROFILE, profile_toml(remedies, [one for one in comments if one]))
+        write_atomic(folder / PROFILE, profile_toml(remedies, [comment for comment in comments if comment]))
     command = command_text(trials.command_for(pick.point.setting, folder), bool(remedies), folder, trials.cwd)
-    write(folder / COMMAND, command + "\n")
+    write_atomic(folder / COMMAND, command + "\n")
     return replace(pick, folder=os.path.relpath(folder, trials.cwd), command=command)
 
 

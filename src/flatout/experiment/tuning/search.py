@@ -122,10 +122,7 @@ def longest(points: Sequence[Point]) -> list[Point]:
 
 
 def finalists(points: Sequence[Point], steps: int) -> tuple[list[Point], bool]:
-    """Those to choose from, and whether they are rough: where fewer than two have `steps`, shorter ones have to do.
-
-    The script as it is stands among them in any case. Its long trial comes last, and the search may have ended before.
-    """
+    """Those to choose from, and whether they are rough: shorter trials where fewer than two have `steps`."""
     usable = [point for point in points if point.is_usable]
     full = [point for point in usable if point.steps == steps]
     if len(full) < 2 and any(point.setting for point in usable):

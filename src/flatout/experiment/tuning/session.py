@@ -6,7 +6,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,13 +21,13 @@ from flatout.experiment.tuning.search import (
     MemoryModel,
     OutOfTime,
     SettingSearch,
-    Spread,
     finalists,
     longest,
     one_by_one,
 )
 from flatout.experiment.tuning.strategies import Lengths, choose_method, count
-from flatout.experiment.tuning.trials import SettingTrials, write
+from flatout.experiment.tuning.trials import SettingTrials
+from flatout.records.atomic import write_atomic
 from flatout.records.message import Message, message
 from flatout.records.trial import is_out_of_memory
 from flatout.records.tune import Ask, Pick, Point, Tuned, describe_setting
@@ -42,12 +42,6 @@ _WINDOW_S = 5.0
 _FEWEST, _MOST = 30, 400
 # From one trial of the script as it is to the next: beyond this the machine has changed its pace meanwhile.
 _DRIFT = 0.1
-_SAY = {
-    "begin": "flatout: tuning {knobs}: {method}; trials are kept in {folder}\n",
-    "again": "flatout: {n} trials of this search were made before and are not made again\n",
-    "point": "flatout: {n:>3} {setting}: {figures}\n",
-    "failed": "flatout: {n:>3} {setting}: {why}\n",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +68,6 @@ class Tuning:
         self._known = len(journal)
         self._began_s = time.monotonic()
         self._width = 1 if place is None else place.width
-        spread: Spread = one_by_one if place is None else place.spread
         limits = [USABLE * size for size in (_device_bytes(),) if size is not None]
         limits += [size for size in (objective.most_memory_bytes,) if size is not None]
         until_s = float("inf") if extent.budget_s is None else self._began_s + extent.budget_s
@@ -82,7 +75,7 @@ class Tuning:
             measure=trials,
             journal=journal,
             fits=MemoryModel(trials.knobs, min(limits, default=None)),
-            spread=spread,
+            spread=one_by_one if place is None else place.spread,
             tell=self._tell,
             clock=time.monotonic,
             until_s=until_s,
@@ -97,14 +90,14 @@ class Tuning:
         lengths = Lengths.of(self._extent.steps or _FIRST_STEPS)
         try:
             if self._known:
-                self._say("again", n=self._known)
+                self._say(f"{self._known} trials of this search were made before and are not made again")
             first = self._first_look()
             lengths = self._lengths(first)
             chosen = choose_method(self._trials.knobs, self._objective, lengths, self._extent.settings, self._width)
             self._method = chosen.words
             names = ", ".join(knob.name for knob in self._trials.knobs)
             folder = os.path.relpath(self._trials.folder, self._trials.cwd)
-            self._say("begin", knobs=names, method=english(chosen.words), folder=folder)
+            self._say(f"tuning {names}: {english(chosen.words)}; trials are kept in {folder}")
             as_it_is = [Ask({}, lengths.long)] if first.is_usable else []
             if self._objective.metric is not None:
                 self._search.ask(as_it_is)  # quality is compared with it, however early the search ends
@@ -125,9 +118,8 @@ class Tuning:
         if is_out_of_memory(point.why):
             self._notices.append(message("tune.baseline_out_of_memory"))
         elif point.why:
-            raise FlatoutError(
-                f"the script as it is cannot be measured: {english(point.why)}; see {self._trials.folder}"
-            )
+            why = english(point.why)
+            raise FlatoutError(f"the script as it is cannot be measured: {why}; see {self._trials.folder}")
         elif point.samples_per_s is None:
             self._objective = replace(self._objective, rate="steps/s")
             self._notices.append(message("tune.steps_decide"))
@@ -157,25 +149,21 @@ class Tuning:
                 self._notices.append(message("tune.drift", share=share))
 
     def _tell(self, point: Point, is_new: bool) -> None:
-        if not is_new:
-            return
-        shown = describe_setting(point.setting)
-        if point.why:
-            self._say("failed", n=len(self._search.points), setting=shown, why=english(point.why))
-        else:
-            self._say("point", n=len(self._search.points), setting=shown, figures=self._figures(point))
+        if is_new:
+            told = english(point.why) if point.why else self._figures(point)
+            self._say(f"{len(self._search.points):>3} {describe_setting(point.setting)}: {told}")
 
     def _figures(self, point: Point) -> str:
         speed = self._objective.speed(point)
-        base = next((point for point in self._search.points if not point.setting and point.is_usable), None)
+        base = _find_baseline(self._search.points)
         before = None if base is None else self._objective.speed(base)
         gain = f" (×{speed / before:.2f})" if speed and before and point.setting else ""
         rate = f"{speed:.4g} {self._objective.rate}{gain}" if speed else f"no {self._objective.rate}"
         figure = "" if point.metric is None else f" · metric {point.metric:.6g}"
         return f"{rate}{figure} · {duration(time.monotonic() - self._began_s)} so far"
 
-    def _say(self, what: str, **words: object) -> None:
-        self._extent.say(_SAY[what].format(**words))
+    def _say(self, words: str) -> None:
+        self._extent.say(f"flatout: {words}\n")
 
     def _concluded(self, lengths: Lengths, ended: Message | str) -> Tuned:
         wanted, knobs = self._objective, self._trials.knobs
@@ -183,7 +171,7 @@ class Tuning:
         final, is_rough = finalists(points, lengths.long)
         if is_rough:
             self._notices.append(message("tune.short"))
-        baseline = next((point for point in points if not point.setting and point.is_usable), None)
+        baseline = _find_baseline(points)
         if all(point.metric is None for point in final) and any(knob.safety == "training" for knob in knobs):
             self._notices.append(message("tune.no_quality"))
         if wanted.metric is not None and all(point.metric is None for point in final):
@@ -191,39 +179,42 @@ class Tuning:
         presets = [pick_preset(name, final, knobs, wanted, baseline) for name in NAMES]
         picked = next((preset for preset in presets if preset.name == self._extent.preset), None)
         chosen = picked if picked is not None else pick_best(final, knobs, wanted, baseline)
-        tuned = Tuned(
-            command=self._trials.command,
-            knobs=knobs,
-            method=self._method,
-            goal=wanted.goal,
-            metric=wanted.metric,
-            constraints=tuple(limit.text for limit in wanted.constraints),
-            baseline=baseline,
-            points=tuple(replace(point, why=wanted.obstacle(point)) for point in points),
-            front=tuple(pareto_front(final, wanted)),
-            chosen=chosen,
-            presets=tuple(presets),
-            rate=wanted.rate,
-            memory="GPU memory" if any(point.is_device_memory for point in points) else "host memory",
-            trials=self._search.made + self._known,
-            settings=count(knobs),
-            wall_s=time.monotonic() - self._began_s,
-            ended=ended,
-            folder=os.path.relpath(self._trials.folder, self._trials.cwd),
-            notices=tuple(self._notices),
+        return self._written(
+            Tuned(
+                command=self._trials.command,
+                knobs=knobs,
+                method=self._method,
+                goal=wanted.goal,
+                metric=wanted.metric,
+                constraints=tuple(limit.text for limit in wanted.constraints),
+                baseline=baseline,
+                points=tuple(replace(point, why=wanted.obstacle(point)) for point in points),
+                front=tuple(pareto_front(final, wanted)),
+                chosen=chosen,
+                presets=tuple(presets),
+                rate=wanted.rate,
+                memory="GPU memory" if any(point.is_device_memory for point in points) else "host memory",
+                trials=self._search.made + self._known,
+                settings=count(knobs),
+                wall_s=time.monotonic() - self._began_s,
+                ended=ended,
+                folder=os.path.relpath(self._trials.folder, self._trials.cwd),
+                notices=tuple(self._notices),
+            )
         )
-        return self._written(tuned)
 
     def _written(self, tuned: Tuned) -> Tuned:
         def with_files(pick: Pick) -> Pick:
             figures = "" if pick.point is None else report.point_figures(tuned, pick.point)
             return write_pick(pick, self._trials, self._trials.folder / pick.name, figures)
 
-        done = replace(
-            tuned, chosen=with_files(tuned.chosen), presets=tuple(with_files(pick) for pick in tuned.presets)
-        )
-        write(self._trials.folder / "result.json", json.dumps(report.to_json(done), indent=2) + "\n")
+        done = replace(tuned, chosen=with_files(tuned.chosen), presets=tuple(map(with_files, tuned.presets)))
+        write_atomic(self._trials.folder / "result.json", json.dumps(report.to_json(done), indent=2) + "\n")
         return done
+
+
+def _find_baseline(points: Sequence[Point]) -> Point | None:
+    return next((point for point in points if not point.setting and point.is_usable), None)
 
 
 def _device_bytes() -> float | None:

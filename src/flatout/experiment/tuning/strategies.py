@@ -170,13 +170,15 @@ def find_knee(knob: Knob, objective: Objective, lengths: Lengths) -> Strategy:
         point = yield from _try(knob, value, lengths, points)
         if not _speed(point, objective):
             # Sizes that the memory model rules out cost nothing, so this asks for few trials.
-            yield from _largest_that_fits(knob, [one for one in values if (good or 0) < one < value], lengths, points)
+            yield from _largest_that_fits(
+                knob, [size for size in values if (good or 0) < size < value], lengths, points
+            )
             break
         if good is not None and not _pays(last, point, good, value, objective):
             if _is_sure(last, point):
                 break
             # Noise may hide the gain. The long trials would be made of these two anyway.
-            last, point = yield [Ask(one.setting, lengths.long) for one in (last, point)]
+            last, point = yield [Ask(tried.setting, lengths.long) for tried in (last, point)]
             if not _pays(last, point, good, value, objective):
                 break
         good, last = value, point
@@ -308,17 +310,14 @@ class Curve:
         return min(rising, self._line(value, right, behind)) if is_bound and behind is not None else rising
 
     def _is_trusted(self, left: float, right: float) -> bool:
-        """Whether the line behind `right` bounds what lies before it: far from its top the curve falls in a bow.
-
-        It does where it lies above what was measured before it, and the points are close or the curve is level.
-        """
+        """Whether the line behind `right` bounds what lies before it: only near the top, where the curve is level."""
         behind = self._neighbour(right, 1)
         if behind is None or self._line(left, right, behind) * self._room < self._speeds[left]:
             return False
         return right <= _CLOSE * left or self._is_level(right, behind)
 
-    def _is_level(self, one: float, other: float) -> bool:
-        first, second = self._speeds[one], self._speeds[other]
+    def _is_level(self, value: float, other: float) -> bool:
+        first, second = self._speeds[value], self._speeds[other]
         return max(first, second) <= min(first, second) * self._room
 
     def _neighbour(self, value: float, side: int) -> float | None:
@@ -419,16 +418,16 @@ def _values(point: Point, objective: Objective, known: Sequence[Point]) -> list[
 
 
 def _value(point: Point, objective: Objective, name: str, known: Sequence[Point]) -> float:
-    def figure(one: Point) -> float:
-        if name == "score" or objective.obstacle(one):
-            return objective.score(one)
-        quality = objective.quality(one)
+    def figure(seen: Point) -> float:
+        if name == "score" or objective.obstacle(seen):
+            return objective.score(seen)
+        quality = objective.quality(seen)
         return -math.inf if quality is None else quality
 
     value = figure(point)
     if math.isfinite(value):
         return value
-    worst = min((figure(one) for one in known if math.isfinite(figure(one))), default=0.0)
+    worst = min((figure(seen) for seen in known if math.isfinite(figure(seen))), default=0.0)
     return worst - abs(worst) - 1.0
 
 

@@ -14,6 +14,7 @@ from flatout.experiment.sizing import warm_up_steps
 from flatout.experiment.tuning.configs import edit_config
 from flatout.experiment.tuning.knobs import remedies_for, with_files, with_flag
 from flatout.launch.profile import Profile, read_profile
+from flatout.records.atomic import write_atomic
 from flatout.records.message import Message, message
 from flatout.records.trial import Trial
 from flatout.records.tune import Ask, Knob, Setting, describe_setting
@@ -94,7 +95,8 @@ class SettingTrials:
             text = edit_config(original, changed)
             digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
             copy = folder / f"{original.stem}-{digest}{original.suffix}"
-            write(copy, text)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(copy, text)
             found[file] = os.path.relpath(copy, self.cwd)
         return found
 
@@ -114,14 +116,6 @@ class SettingTrials:
         found += [value for id, value in remedies.items() if (knob := traits_of(id).knob) and knob.setting == meaning]
         value = found[0] if found else None
         return value if isinstance(value, int) and not isinstance(value, bool) else otherwise
-
-
-def write(file: Path, text: str) -> None:
-    """All of it or nothing; the bytes as they are, line ends too."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    partial = file.with_name(f".{file.name}.{os.getpid()}.part")
-    partial.write_bytes(text.encode())
-    partial.replace(file)
 
 
 def digest_search(command: Sequence[str], knobs: Sequence[Knob], rest: Sequence[object], cwd: Path) -> str:
