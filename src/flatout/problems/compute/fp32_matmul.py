@@ -25,13 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flatout.problems.compute.device import float32_share, gpu_passes_ms, is_gpu_bound, product_share, tf32_factor
-from flatout.problems.compute.precision import (
-    DECIDED,
-    HALF,
-    WIDE,
-    has_large_products,
-    is_agent_training,
-)
+from flatout.problems.compute.precision import DECIDED, HALF, WIDE, has_large_products, is_agent_training
 from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.prediction import by_step
 from flatout.records.evidence import Evidence

@@ -285,17 +285,34 @@ def _is_fallback(node: ast.AST, module: Module) -> bool:
 def in_source(code: Code) -> Iterator[FoundInSource]:
     for old in find_old_amp(code.project):
         use = next(iter(old.uses), None)
+        served = old.uses if isinstance(old.node, ast.stmt) else ()
+        # Old autocast is float16 unless told; the new one takes what an autocast around it has, and that may be bf16.
+        inherits = bool(_OTHER_TYPE.search(old.module.text)) and any(_takes_type_around(use) for use in old.uses)
         yield FoundInSource(
             place=old.module.place(old.node),
-            cause=message("co511.source_cause_import")
-            if use is None
-            else message("co511.source_cause", name=f"torch.{use.device}.amp.{use.name}"),
+            cause=_cause(use),
             change=_change(use),
             severity="low",
-            related=_related_uses(old),
-            fix=None if not old.edits else Fix(message("co511.fix"), old.edits, is_safe=_keeps_the_type(old)),
+            related=tuple(
+                Related(old.module.place(use.call or use.node), message("related.uses", name=use.name))
+                for use in served
+            ),
+            fix=None if not old.edits else Fix(message("co511.fix"), old.edits, is_safe=not inherits),
         )
     yield from _of_apex(code)
+
+
+def _takes_type_around(use: Use) -> bool:
+    if use.name != "autocast" or use.call is None:
+        return False
+    is_off = getattr(argument(use.call, "enabled", 0), "value", None) is False
+    return not is_off and argument(use.call, "dtype", 1) is None
+
+
+def _cause(use: Use | None) -> Message:
+    if use is None:
+        return message("co511.source_cause_import")
+    return message("co511.source_cause", name=f"torch.{use.device}.amp.{use.name}")
 
 
 def _change(use: Use | None) -> Message:
@@ -306,42 +323,17 @@ def _change(use: Use | None) -> Message:
     return verbatim(f'torch.amp.{use.name}("{use.device}", …)')
 
 
-def _related_uses(old: OldAmp) -> tuple[Related, ...]:
-    if not isinstance(old.node, ast.stmt):
-        return ()
-    return tuple(
-        Related(old.module.place(use.call or use.node), message("related.uses", name=use.name)) for use in old.uses
-    )
-
-
-def _keeps_the_type(old: OldAmp) -> bool:
-    """Old autocast is float16 unless told; the new one takes what an autocast around it has, and that may be bf16."""
-    if not _OTHER_TYPE.search(old.module.text):
-        return True
-    return not any(use.name == "autocast" and not _is_type_plain(use) for use in old.uses)
-
-
-def _is_type_plain(use: Use) -> bool:
-    assert use.call is not None
-    enabled = argument(use.call, "enabled", 0)
-    is_off = isinstance(enabled, ast.Constant) and enabled.value is False
-    return is_off or argument(use.call, "dtype", 1) is not None
-
-
 def _of_apex(code: Code) -> Iterator[FoundInSource]:
     for module in code.project.mentioning("apex"):
         for call, _ in module.calls.get("initialize", ()):
-            if _is_apex_amp(dotted_name(call.func), module) and not _NATIVE.search(module.text):
+            name, brought = dotted_name(call.func), module.imports.get(dotted_name(call.func).split(".")[0])
+            is_apex = (
+                module.library_of(name) == "apex" and name.endswith(".initialize") and "amp" in f"{brought} {name}"
+            )
+            if is_apex and not _NATIVE.search(module.text):
                 yield FoundInSource(
                     place=module.place(call),
                     cause=message("co511.source_cause_apex"),
                     change=message("co511.source_change_apex"),
                     severity="low",
                 )
-
-
-def _is_apex_amp(name: str, module: Module) -> bool:
-    brought = module.imports.get(name.split(".")[0])
-    if brought is None:
-        return False
-    return brought.module.split(".")[0] == "apex" and name.endswith(".initialize") and "amp" in f"{brought} {name}"

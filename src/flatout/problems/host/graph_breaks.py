@@ -36,14 +36,7 @@ from flatout.records.source import Related
 from flatout.source.code import Code
 from flatout.source.flow.guards import walk_main_path
 from flatout.source.syntax.module import Function, Module, full_name
-from flatout.source.syntax.nodes import (
-    argument,
-    callable_of,
-    called_name,
-    dotted_name,
-    has_decorator,
-    short_text,
-)
+from flatout.source.syntax.nodes import argument, callable_of, called_name, dotted_name, has_decorator, short_text
 
 CODE = "HO407"
 # An evaluation or a last, smaller batch compiles once more.

@@ -29,7 +29,7 @@ from flatout.source.code import Code
 from flatout.source.syntax.edits import add_keyword
 from flatout.source.syntax.module import Module
 from flatout.source.syntax.nodes import has_star_arguments
-from flatout.source.training.jobs import TrainingJob, text_pattern
+from flatout.source.training.jobs import text_pattern
 
 CODE = "HO409"
 _WORTH_FUSING = ("AdamW", "Adam", "SGD")
@@ -46,7 +46,10 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
     for job in code.jobs:
         if job.kind == "transformers" or not job.is_on_gpu or job.says(_OTHERWISE):
             continue
-        optimizer = _unfused_optimizer(job)
+        # The training's own: of its file, else the only one of what it imports.
+        others = _find_unfused([module for module in job.modules if module is not job.module])
+        found = _find_unfused([job.module])[:1] or (others if len(others) == 1 else [])
+        optimizer = found[0] if found else None
         if optimizer is None or id(optimizer.function.module) in said:
             continue
         module = optimizer.function.module
@@ -59,15 +62,6 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
             change=verbatim("fused=True"),
             fix=None if edit is None else Fix(verbatim("fused=True"), (edit,), is_safe=False),
         )
-
-
-def _unfused_optimizer(job: TrainingJob) -> Optimizer | None:
-    """The training's own optimizer: of its file, else the only one of what it imports."""
-    here = _find_unfused([job.module])
-    if here:
-        return here[0]
-    others = _find_unfused([module for module in job.modules if module is not job.module])
-    return others[0] if len(others) == 1 else None
 
 
 def _find_unfused(modules: list[Module]) -> list[Optimizer]:

@@ -34,14 +34,7 @@ from flatout.records.message import message
 from flatout.source.code import Code
 from flatout.source.flow.guards import walk_main_path
 from flatout.source.syntax.module import Function, Module, full_name
-from flatout.source.syntax.nodes import (
-    LOOPS,
-    argument,
-    dotted_name,
-    has_star_arguments,
-    is_call,
-    walk_body,
-)
+from flatout.source.syntax.nodes import LOOPS, argument, dotted_name, has_star_arguments, is_call, walk_body
 
 CODE = "HO406"
 _PROFILERS = ("profiler.profile", "profile", "profiler.emit_nvtx", "emit_nvtx")

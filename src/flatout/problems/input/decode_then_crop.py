@@ -31,12 +31,7 @@ from flatout.problems.found import FoundInRun, FoundInSource
 from flatout.problems.hot_lines import place_name
 from flatout.problems.input.crops import Cropped, find_crops
 from flatout.problems.input.symptoms import sample_lines
-from flatout.problems.input.throughput import (
-    batch_ms,
-    gain_by_cheaper,
-    has_busy_workers,
-    starving_loader,
-)
+from flatout.problems.input.throughput import batch_ms, gain_by_cheaper, has_busy_workers, starving_loader
 from flatout.records.evidence import Evidence, LoaderUse
 from flatout.records.message import message
 from flatout.records.report import Gain, LineCost, Location

@@ -31,16 +31,9 @@ from flatout.problems.input.symptoms import (
     storage_signs,
     waiting_share,
 )
-from flatout.problems.input.throughput import (
-    Loading,
-    batch_ms,
-    epoch_start_ms,
-    gain_at,
-    starving_loader,
-    workers_for,
-)
+from flatout.problems.input.throughput import Loading, batch_ms, epoch_start_ms, gain_at, starving_loader, workers_for
 from flatout.records.evidence import Evidence
-from flatout.records.message import Message, message
+from flatout.records.message import message
 
 CODE = "IN104"
 # A disk with requests in flight all the time gives no more to more workers.
@@ -60,7 +53,9 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     gain = gain_at(run, Loading(near_ms, words, starts_ms, caution=1.5))
     workers = workers_for(run, use)
     cause = message("in104.cause", sample_ms=use.sample_ms or 0.0, waiting_share=waits)
-    filesystem = slow_filesystem(run, use)
+    filesystem, change, disk = slow_filesystem(run, use), message("in104.change"), run.series.get("disk_busy_share")
+    is_full = disk is not None and bool(disk.values) and max(disk.values) >= _DISK_FULL
+    more_help = workers > use.workers and not is_full
     yield FoundInRun(
         location=use.made_at,
         evidence={
@@ -72,14 +67,6 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
             **storage_signs(run, use),
         },
         cause=cause if filesystem is None else message("in104.cause_on", cause=cause, filesystem=filesystem),
-        change=_change(run, workers if workers > use.workers else 0),
+        change=message("in104.change_meanwhile", change=change, workers=workers) if more_help else change,
         predicted_gain=gain,
     )
-
-
-def _change(run: Evidence, workers: int) -> Message:
-    change = message("in104.change")
-    disk = run.series.get("disk_busy_share")
-    if not workers or (disk is not None and disk.values and max(disk.values) >= _DISK_FULL):
-        return change
-    return message("in104.change_meanwhile", change=change, workers=workers)

@@ -25,12 +25,7 @@ from collections.abc import Iterator
 from flatout.problems.found import FoundInRun
 from flatout.problems.hot_lines import place_name, text_at
 from flatout.problems.input.symptoms import is_storage_bound, sample_lines
-from flatout.problems.input.throughput import (
-    batch_ms,
-    gain_by_cheaper,
-    has_busy_workers,
-    starving_loader,
-)
+from flatout.problems.input.throughput import batch_ms, gain_by_cheaper, has_busy_workers, starving_loader
 from flatout.records.evidence import Evidence, LoaderUse
 from flatout.records.message import message
 from flatout.records.report import Gain

@@ -46,7 +46,8 @@ _COMPUTES = {"backward", "step", "zero_grad"}
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
     for region in code.training.regions:
-        if region.loop is None or not _hands_out_batches(region.loop):
+        # `for batch in loader`, not `for step in range(n)`: there the body fetches.
+        if not isinstance(region.loop, ast.For | ast.AsyncFor) or is_call(region.loop.iter, *_COUNTED):
             continue
         for interval in find_intervals(region):
             if not _DATA.search(interval.name) or _OTHER.search(interval.name):
@@ -62,23 +63,10 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
                 break
 
 
-def _hands_out_batches(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
-    """`for batch in loader`, not `for step in range(n)`: there the body fetches."""
-    if isinstance(loop, ast.While):
-        return False
-    over = loop.iter
-    return not (isinstance(over, ast.Call) and called_name(over) in _COUNTED)
-
-
 def _fetches(node: ast.AST) -> bool:
-    if isinstance(node, ast.For | ast.AsyncFor | ast.While | ast.Subscript) and _DATA.search(_iterated_name(node)):
+    # What a loop goes over, or what an element is taken of. A batch's own parts, `data[0]`, are there already.
+    over = node.value if isinstance(node, ast.Subscript) else getattr(node, "iter", None)
+    name = last_name(over) if isinstance(node, ast.Subscript | ast.For | ast.AsyncFor) and over is not None else ""
+    if re.search(r"set$|loader$", name) and _DATA.search(name):
         return True
     return isinstance(node, ast.Call) and bool(_FETCHES.search(called_name(node)))
-
-
-def _iterated_name(node: ast.AST) -> str:
-    """What a loop goes over, or what an element is taken of."""
-    over = node.value if isinstance(node, ast.Subscript) else getattr(node, "iter", None)
-    name = last_name(over) if over is not None else ""
-    # A batch's own parts, `data[0]`, are there already.
-    return name if re.search(r"set$|loader$", name) else ""

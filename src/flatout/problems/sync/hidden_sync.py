@@ -29,29 +29,14 @@ from collections.abc import Iterator
 
 from flatout.problems.found import FoundInRun, FoundInSource, found_in_step, step_of
 from flatout.problems.hot_lines import ms_at
-from flatout.problems.sync.waits import (
-    HIDDEN,
-    hidden_ms,
-    is_per_parameter,
-    report_waits,
-    sites_of,
-    timed_ms,
-)
+from flatout.problems.sync.waits import HIDDEN, hidden_ms, is_per_parameter, report_waits, sites_of, timed_ms
 from flatout.records.evidence import Evidence
 from flatout.records.message import Message, message
 from flatout.source.code import Code
 from flatout.source.flow.devices import uses_device
 from flatout.source.flow.guards import ProgramPoint
 from flatout.source.syntax.module import Function, full_name
-from flatout.source.syntax.nodes import (
-    argument,
-    bound_names,
-    called_name,
-    children,
-    dotted_name,
-    short_text,
-    walk_body,
-)
+from flatout.source.syntax.nodes import argument, bound_names, called_name, children, dotted_name, short_text, walk_body
 from flatout.source.training.tensors import Tensors
 
 CODE = "SY302"

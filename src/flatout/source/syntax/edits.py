@@ -24,7 +24,7 @@ def add_keyword(module: Module, call: ast.Call, text: str) -> Edit | None:
     close = _offset(module, call.end_lineno or call.lineno, call.end_col_offset or 0) - 1
     given = all_arguments(call)
     if not given:
-        return _edit_between(module, close, close, text)
+        return _edit(module, close, close, text)
     last = max(given, key=lambda node: (node.end_lineno or 0, node.end_col_offset or 0))
     tail = _tail(module.text, _offset(module, last.end_lineno or 1, last.end_col_offset or 0), close)
     return None if tail is None else _append_argument(module, call, last, tail, text)
@@ -37,7 +37,8 @@ def replace_node(module: Module, node: ast.AST, text: str) -> Edit:
 
 def remove_statement(module: Module, statement: ast.stmt) -> Edit | None:
     """Removes a statement with its lines; puts `pass` where its block would be empty."""
-    body = _block_of(module, statement)
+    blocks = [getattr(module.parents.get(id(statement)), name, None) for name in ("body", "orelse", "finalbody")]
+    body = next((block for block in blocks if isinstance(block, list) and statement in block), None)
     first, last = statement.lineno, statement.end_lineno or statement.lineno
     if body is None or any(
         node is not statement and node.lineno <= last and (node.end_lineno or node.lineno) >= first for node in body
@@ -98,13 +99,13 @@ def _append_argument(module: Module, call: ast.Call, last: ast.expr, tail: _Tail
     if tail.comma is not None:
         if tail.line_end is not None and first.lineno > (call.func.end_lineno or 0):
             # After a comment on the last argument.
-            return _edit_between(module, tail.line_end, tail.line_end, f"\n{indent}{text},")
-        return _edit_between(module, tail.comma, tail.comma, f" {text},")
+            return _edit(module, tail.line_end, tail.line_end, f"\n{indent}{text},")
+        return _edit(module, tail.comma, tail.comma, f" {text},")
     if not begins_its_line:
-        return _edit_between(module, tail.last, tail.last, f", {text}")
+        return _edit(module, tail.last, tail.last, f", {text}")
     if tail.line_end is not None and "#" in (rest := module.text[tail.last : tail.line_end]):
-        return _edit_between(module, tail.last, tail.line_end, f",{rest}\n{indent}{text}")
-    return _edit_between(module, tail.last, tail.last, f",\n{indent}{text}")
+        return _edit(module, tail.last, tail.line_end, f",{rest}\n{indent}{text}")
+    return _edit(module, tail.last, tail.last, f",\n{indent}{text}")
 
 
 def _is_at_its_place(module: Module, call: ast.Call) -> bool:
@@ -122,23 +123,14 @@ def _offset(module: Module, line: int, column_bytes: int) -> int:
     return sum(map(len, before)) + len(before) + column
 
 
-def _edit_between(module: Module, first: int, last: int, text: str) -> Edit:
-    return Edit(_place(module, first, last), text)
-
-
-def _place(module: Module, first: int, last: int) -> Place:
-    line, column = _line_and_column(module.text, first)
-    return module.at(line, column) if first == last else module.at(line, column, *_line_and_column(module.text, last))
+def _edit(module: Module, first: int, last: int, text: str) -> Edit:
+    """`text` between two offsets."""
+    begins, ends = _line_and_column(module.text, first), _line_and_column(module.text, last)
+    return Edit(module.at(*begins) if first == last else module.at(*begins, *ends), text)
 
 
 def _line_and_column(text: str, at: int) -> tuple[int, int]:
     return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
-
-
-def _block_of(module: Module, statement: ast.stmt) -> list[ast.stmt] | None:
-    blocks = [getattr(module.parents.get(id(statement)), name, None) for name in ("body", "orelse", "finalbody")]
-    found = (block for block in blocks if isinstance(block, list) and any(node is statement for node in block))
-    return next(found, None)
 
 
 # Imports that a fix needs.
@@ -163,7 +155,7 @@ def _insert_import(module: Module, wanted: _Import, statement: str) -> Edit:
     """After the last import of the same package, else after the first block of imports."""
     head = _leading_imports(module.tree.body)
     imports = [node for node in head if isinstance(node, ast.Import | ast.ImportFrom)]
-    plain = [node for node in imports if not _is_future(node)]
+    plain = [node for node in imports if not (isinstance(node, ast.ImportFrom) and node.module == "__future__")]
     same = [part for part in plain if _package(part) == _package(wanted)]
     after = (same or plain or imports or head)[-1:]
     if after:
@@ -190,15 +182,12 @@ def insert_after_imports(module: Module, statement: str) -> Edit | None:
             )
         elif not (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)):
             break
-    if last is None or not has_torch or _shares_a_line(module, last):
+    if last is None or not has_torch:
         return None
     line = last.end_lineno or last.lineno
+    if any(node is not last and node.lineno == line for node in module.tree.body):
+        return None
     return Edit(module.at(line, len(module.lines[line - 1].rstrip("\r")) + 1), f"\n\n{statement}")
-
-
-def _shares_a_line(module: Module, statement: ast.stmt) -> bool:
-    end = statement.end_lineno or statement.lineno
-    return any(node is not statement and node.lineno == end for node in module.tree.body)
 
 
 def _leading_imports(body: list[ast.stmt]) -> list[ast.stmt]:
@@ -261,10 +250,6 @@ def _package(node: _Import) -> str:
     return name.split(".")[0]
 
 
-def _is_future(node: _Import) -> bool:
-    return isinstance(node, ast.ImportFrom) and node.module == "__future__"
-
-
 # Applying edits. Lines that an edit adds end as the lines around it do.
 
 # Not what `splitlines` splits at: a form feed does not end a line of Python.
@@ -305,7 +290,8 @@ class Text:
     def offset(self, line: int, column: int) -> int:
         if line == len(self._starts) + 1 and column == 1:
             return len(self.text)
-        if not 1 <= line <= len(self._starts) or not 1 <= column <= self._width(line) + 1:
+        is_known = 1 <= line <= len(self._starts)
+        if not is_known or not 1 <= column <= self._stops[line - 1] - self._starts[line - 1] + 1:
             raise FlatoutError(f"has no line {line} to edit as it was read")
         return self._starts[line - 1] + column - 1
 
@@ -313,9 +299,6 @@ class Text:
         """Line and column."""
         line = bisect_right(self._starts, offset)
         return line, offset - self._starts[line - 1] + 1
-
-    def _width(self, line: int) -> int:
-        return self._stops[line - 1] - self._starts[line - 1]
 
     def _end_at(self, line: int) -> str:
         at = min(line, len(self._starts)) - 1

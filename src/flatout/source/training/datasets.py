@@ -9,12 +9,7 @@ from dataclasses import dataclass
 from flatout.source.flow.guards import is_evaluation
 from flatout.source.project.project import Project
 from flatout.source.syntax.module import Class, Function
-from flatout.source.syntax.nodes import (
-    MAX_HOPS,
-    all_arguments,
-    called_name,
-    dotted_name,
-)
+from flatout.source.syntax.nodes import MAX_HOPS, all_arguments, called_name, dotted_name
 from flatout.source.training.loaders import Loader
 from flatout.source.training.regions import Training
 
