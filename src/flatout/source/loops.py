@@ -90,13 +90,20 @@ def _loop(node: ast.AST, defined: set[str], light: set[str]) -> TextLoop:
         trains=trains,
         heavy=heavy,
         sums_up=_sums_up(inside, calls),
-        fills=_fills(inside),
+        fills=any(
+            isinstance(part, ast.Assign)
+            and isinstance(part.targets[0], ast.Subscript)
+            and isinstance(part.value, ast.Call)
+            for part in inside
+        ),
         calls=frozenset(names & defined),
     )
 
 
 def _kind(node: ast.AST, inside: list[ast.AST], nested: bool, heavy: bool) -> Kind:
-    iterations = _iterations(node)
+    # What it binds, and what it iterates over.
+    parts = [node] if isinstance(node, ast.For) else getattr(node, "generators", [])
+    iterations: list[tuple[ast.expr, ast.expr]] = [(part.target, part.iter) for part in parts]
     over = " ".join(ast.unparse(iterated) for _, iterated in iterations)
     targets = {name for target, _ in iterations for name in names_in(target)}
     if isinstance(node, ast.While) or not targets or _only_gathers(node, inside):
@@ -119,13 +126,6 @@ def _only_gathers(node: ast.AST, inside: list[ast.AST]) -> bool:
         return False
     works = (part for part in inside if isinstance(part, ast.Call | ast.BinOp))
     return all(isinstance(call, ast.Call) and called_name(call) in _GATHERS for call in works)
-
-
-def _iterations(node: ast.AST) -> list[tuple[ast.expr, ast.expr]]:
-    """What a loop or comprehension binds, and what it iterates over."""
-    if isinstance(node, ast.For):
-        return [(node.target, node.iter)]
-    return [(part.target, part.iter) for part in getattr(node, "generators", ())]
 
 
 def _indexes_by(inside: list[ast.AST], targets: set[str]) -> bool:
@@ -180,13 +180,6 @@ def _sums_up(inside: list[ast.AST], calls: list[ast.Call]) -> bool:
         ):
             return True
     return "append" in names
-
-
-def _fills(inside: list[ast.AST]) -> bool:
-    return any(
-        isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript) and isinstance(node.value, ast.Call)
-        for node in inside
-    )
 
 
 def _is_heavy(call: ast.Call, light: set[str]) -> bool:

@@ -284,14 +284,14 @@ def _is_fallback(node: ast.AST, module: Module) -> bool:
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
     for old in find_old_amp(code.project):
-        use = next(iter(old.uses), None)
+        first = next(iter(old.uses), None)
         served = old.uses if isinstance(old.node, ast.stmt) else ()
         # Old autocast is float16 unless told; the new one takes what an autocast around it has, and that may be bf16.
         inherits = bool(_OTHER_TYPE.search(old.module.text)) and any(_takes_type_around(use) for use in old.uses)
         yield FoundInSource(
             place=old.module.place(old.node),
-            cause=_cause(use),
-            change=_change(use),
+            cause=_cause(first),
+            change=_change(first),
             severity="low",
             related=tuple(
                 Related(old.module.place(use.call or use.node), message("related.uses", name=use.name))
@@ -326,10 +326,8 @@ def _change(use: Use | None) -> Message:
 def _of_apex(code: Code) -> Iterator[FoundInSource]:
     for module in code.project.mentioning("apex"):
         for call, _ in module.calls.get("initialize", ()):
-            name, brought = dotted_name(call.func), module.imports.get(dotted_name(call.func).split(".")[0])
-            is_apex = (
-                module.library_of(name) == "apex" and name.endswith(".initialize") and "amp" in f"{brought} {name}"
-            )
+            name = imported_name(call.func, module)
+            is_apex = name.startswith("apex.") and name.endswith(".initialize") and "amp" in name
             if is_apex and not _NATIVE.search(module.text):
                 yield FoundInSource(
                     place=module.place(call),

@@ -13,7 +13,7 @@ from flatout.source.flow.values import Values
 from flatout.source.project.settings import is_settings_name
 from flatout.source.syntax.config_files import torch_setting
 from flatout.source.syntax.module import Function
-from flatout.source.syntax.nodes import argument, is_call
+from flatout.source.syntax.nodes import is_call
 from flatout.source.training.job_settings import DeclaredSetting, JobSettings
 from flatout.source.training.loaders import Loader, Setting, accepts_setting, loader_argument, loader_setting
 
@@ -121,7 +121,7 @@ def _matters(name: str, loader: Loader, values: Values) -> bool:
     if isinstance(size, ast.Constant) and size.value is None:
         return False  # its samples are already batches
     return name != "batch_size" or (
-        argument(loader.call, "batch_sampler", 4) is None and argument(loader.call, "sampler", 3) is None
+        loader_argument(loader, "batch_sampler") is None and loader_argument(loader, "sampler") is None
     )
 
 

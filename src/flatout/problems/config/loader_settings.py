@@ -85,10 +85,7 @@ def _change(run: Evidence, found: list[Difference]) -> Message:
 
 
 def _differences(run: Evidence, use: LoaderUse) -> Iterator[Difference]:
-    checks = {
-        "num_workers": live_workers_if_missing,
-        "batch_size": _batch,
-    }
+    checks = {"num_workers": live_workers_if_missing, "batch_size": _batch}
     for name in ("num_workers", "batch_size", "prefetch_factor", "pin_memory", "persistent_workers"):
         configured = run.configured.setting(name)
         if configured is None:

@@ -60,7 +60,7 @@ _AUTOCAST = ("amp", "precision")
 
 def in_run(run: Evidence) -> Iterator[FoundInRun]:
     # Without a GPU scripts rightly leave all of this alone.
-    live: dict[str, Any] = run.report.live.get("torch", {})  # type: ignore[assignment]
+    live = run.live_torch
     if not run.on_gpu or not live:
         return
     known = (_difference(run, name, live) for name in (*_TORCH_NAMES, *_AUTOCAST))
@@ -96,7 +96,7 @@ def _difference(run: Evidence, name: str, live: dict[str, Any]) -> Difference | 
 def _switch(name: str, value: Value) -> bool | None:
     if isinstance(value, bool):
         return value
-    if name in ("amp", "precision"):
+    if name in _AUTOCAST:
         return _NAMED.get(str(value).lower())
     return bool(value) if value in (0, 1) else None
 
@@ -107,7 +107,7 @@ def _live(name: str, live: dict[str, Any], wanted: bool) -> bool | None:
     if name == "tf32":
         known = live.get("matmul_allow_tf32"), live.get("matmul_precision")
         return None if known == (None, None) else bool(known[0]) or known[1] in ("high", "medium")
-    if name in ("amp", "precision"):
+    if name in _AUTOCAST:
         dtypes: dict[str, float] = live.get("grad_dtypes") or {}
         # Reduced precision that nobody configured is somebody's choice in the code; only the reverse is a loss.
         return None if not dtypes or not wanted else any(kind in _REDUCED for kind in dtypes)
@@ -139,13 +139,9 @@ def _setting_words(declared: DeclaredSetting) -> Message:
 
 # Settings for torch's own switches (cudnn, TF32, autocast, compile) that nothing reads.
 
-_HALF_NAMES = {"16", "fp16", "bf16", "float16", "bfloat16", "half", "16-mixed", "bf16-mixed"}
+_HALF_NAMES = {"half", *(name for name, is_half in _NAMED.items() if is_half)}
 # Assignments that turn a switch: how the name ends.
-_SWITCHES = {
-    "cudnn_benchmark": "cudnn.benchmark",
-    "cudnn_deterministic": "cudnn.deterministic",
-    "tf32": "matmul.allow_tf32",
-}
+_SWITCHES = {name: ".".join(whole.split(".")[-2:]) for name, whole in _TORCH_NAMES.items()}
 # Other ways to have it.
 _OTHERWISE = {
     "cudnn_deterministic": re.compile(r"use_deterministic_algorithms|deterministic\s*=\s*True"),
@@ -155,8 +151,8 @@ _OTHERWISE = {
 }
 _OTHERWISE["precision"] = _OTHERWISE["amp"]
 # Switches that a launcher's own settings turn as well.
-_OF_LAUNCHERS = ("amp", "precision", "compile")
-SWITCHES = ("cudnn_benchmark", "cudnn_deterministic", "tf32", "amp", "precision", "compile")
+_OF_LAUNCHERS = (*_AUTOCAST, "compile")
+SWITCHES = (*_TORCH_NAMES, *_OF_LAUNCHERS)
 
 
 @dataclass(frozen=True, slots=True)

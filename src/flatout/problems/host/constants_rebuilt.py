@@ -52,6 +52,7 @@ from flatout.source.syntax.nodes import (
     decorator_names,
     dotted_name,
     is_call,
+    literal,
     short_text,
     walk_scope,
 )
@@ -166,10 +167,7 @@ class Rebuilt:
 
 def _literal(call: ast.Call) -> object | None:
     """What a call is given, where it is one literal."""
-    try:
-        return ast.literal_eval(call.args[0]) if len(call.args) == 1 else None
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        return None
+    return literal(call.args[0]) if len(call.args) == 1 else None
 
 
 def find_rebuilt(code: Code) -> Iterator[Rebuilt]:

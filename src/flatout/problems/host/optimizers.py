@@ -81,9 +81,12 @@ def find_updates(code: Code) -> Iterator[ParameterUpdate]:
             if not isinstance(loop, ast.For) or id(loop) in seen or not goes_over_parameters(loop):
                 continue
             done = _done_by(point.node, bound_names(loop.target))
-            if done == "changed" if region is None else done is not None and runs_each_step_if_enabled(region, loop):
+            # Of an optimizer's own step only the update counts.
+            if done is None or (region is None and done != "changed"):
+                continue
+            if region is None or runs_each_step_if_enabled(region, loop):
                 seen.add(id(loop))
-                yield ParameterUpdate(region, loop, point.node, done or "changed", function)
+                yield ParameterUpdate(region, loop, point.node, done, function)
 
 
 def _steps_of_own_optimizers(code: Code) -> Iterator[Function]:
@@ -93,9 +96,9 @@ def _steps_of_own_optimizers(code: Code) -> Iterator[Function]:
         if not code.training.takes_part(module) or "def step" not in module.text:
             continue
         for cls in module.classes.values():
-            made = re.compile(rf"(?<!class )\b{cls.name}\b")
-            is_own = "step" in cls.methods and code.project.is_a(cls, "Optimizer")
-            if is_own and any(made.search(trained.text) for trained in trains.values()):
+            if "step" not in cls.methods or not code.project.is_a(cls, "Optimizer"):
+                continue
+            if any(re.search(rf"(?<!class )\b{cls.name}\b", trained.text) for trained in trains.values()):
                 yield cls.methods["step"]
 
 

@@ -126,7 +126,7 @@ def _trains(statement: ast.With | ast.AsyncWith, function: Function, code: Code)
     """A training loop runs inside, itself or by a call, and more than a few steps of it."""
     loops = {id(loop): of for loop, of in code.training.loops}
     holders = {id(of): loop for loop, of in code.training.loops}
-    for inner in (node for node in walk_body(statement.body)):
+    for inner in walk_body(statement.body):
         if isinstance(inner, LOOPS) and id(inner) in loops:
             return not _is_short(inner)
         if isinstance(inner, ast.Call):

@@ -27,7 +27,7 @@ from flatout.problems.found import FoundInSource
 from flatout.records.message import message
 from flatout.source.code import Code
 from flatout.source.epochs import find_loops_over
-from flatout.source.syntax.nodes import argument, called_name, has_star_arguments, is_call
+from flatout.source.syntax.nodes import called_name, has_star_arguments, is_call
 from flatout.source.training.datasets import Dataset
 from flatout.source.training.loaders import Loader, is_in_memory, loader_argument
 
@@ -53,7 +53,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         if _WORLDS.search(module.text) or _WORLDS.search(dataset.cls.module.text):
             continue
         told.add(id(module))
-        given = argument(made.call, "batch_size", 1)
+        given = loader_argument(made, "batch_size")
         setting = message("in116.default" if given is None else "in116.written")
         yield FoundInSource(
             severity="low",

@@ -42,8 +42,8 @@ from flatout.records.report import Gain
 from flatout.source.code import Code
 from flatout.source.loops import enclosing_loops
 from flatout.source.syntax.module import Function, own_nodes
-from flatout.source.syntax.nodes import argument, bound_names, dotted_name, names_in, root_name, short_text
-from flatout.source.training.loaders import resolve_collate
+from flatout.source.syntax.nodes import bound_names, dotted_name, names_in, root_name, short_text
+from flatout.source.training.loaders import loader_argument, resolve_collate
 
 CODE = "IN107"
 _LARGE_PART = 0.3
@@ -105,7 +105,7 @@ def _can_be_quicker(run: Evidence, use: LoaderUse) -> bool:
 def in_source(code: Code) -> Iterator[FoundInSource]:
     seen: set[int] = set()
     for made in code.loaders:
-        given = argument(made.call, "collate_fn", 6) if made.trains else None
+        given = loader_argument(made, "collate_fn") if made.trains else None
         for function in resolve_collate(given, made.function, code.project) if given is not None else ():
             if id(function) in seen:
                 continue

@@ -158,7 +158,7 @@ def _is_repeated(call: ast.Call, method: Function) -> bool:
 
 def _hands_out_many(loop: Loop) -> bool:
     """`while True: yield from torch.randperm(n)`: one draw serves a whole epoch."""
-    for node in (n for n in walk_body(loop.body)):
+    for node in walk_body(loop.body):
         if isinstance(node, ast.YieldFrom) or (
             isinstance(node, LOOPS) and any(isinstance(n, ast.Yield) for n in walk_scope(node))
         ):

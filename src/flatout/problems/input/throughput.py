@@ -138,21 +138,14 @@ def computing_share(run: Evidence, use: LoaderUse) -> float:
 
     1 where that is not known: then more workers than CPUs are never advised.
     """
+    share, each, data_ms = 1.0, _cpu_available(run), run.phase("data").ms
     if use.workers:
         busy = use.cost.busy_share if use.cost is not None else None
-        share = use.processes.cpu_share / busy / _cpu_available(run) if use.processes is not None and busy else 1.0
-    else:
-        share = _computing_in_main(run)
+        share = use.processes.cpu_share / busy / each if use.processes is not None and busy else 1.0
+    elif run.main_cpu_share is not None and data_ms > 0:
+        # The main process's processor time beyond what the rest of the step takes at least, over its time in `data`.
+        share = (run.main_cpu_share * run.step_ms - each * (run.step_ms - data_ms)) / (each * data_ms)
     return min(1.0, max(0.02, share))
-
-
-def _computing_in_main(run: Evidence) -> float:
-    """The main process's processor time beyond what the rest of the step takes at least, over its time in `data`."""
-    data_ms = run.phase("data").ms
-    if run.main_cpu_share is None or data_ms <= 0:
-        return 1.0
-    each = _cpu_available(run)
-    return (run.main_cpu_share * run.step_ms - each * (run.step_ms - data_ms)) / (each * data_ms)
 
 
 def _cpu_available(run: Evidence) -> float:
@@ -238,7 +231,11 @@ def gain_at(run: Evidence, loading: Loading) -> Gain | None:
     target_ms = without_waiting_ms(run)
     least_ms = processors_floor_ms(run, loading.spared_ms) if loading.least_ms is None else loading.least_ms
     handed_ms = handover_ms(run) + loading.touch_ms
-    fed_ms = _with_handover(run, target_ms, handed_ms)
+    fed_ms, busy_ms = target_ms + handed_ms, run.device_busy_ms
+    if busy_ms is not None:
+        # On a GPU the host takes the next batch while the device still computes.
+        host_ms = run.step_ms - run.phase("data").ms - run.phase("sync").ms
+        fed_ms = max(busy_ms, _CROWDED * host_ms + handed_ms)
     ideal_ms = max(target_ms, loading.ms, least_ms) + loading.starts_ms
     expected_ms = max(fed_ms, loading.ms, least_ms) + loading.starts_ms
     cautious_ms = max(fed_ms + handed_ms, loading.caution * loading.ms, 1.15 * least_ms) + loading.starts_ms
@@ -261,15 +258,6 @@ def _least_ms(run: Evidence, use: LoaderUse, workers: int) -> float:
         return least_ms
     own = ranks_here(run) * (1 + workers)
     return max(least_ms, run.step_ms * host.cpu_cores / (processors * min(1.0, own / (own + others))))
-
-
-def _with_handover(run: Evidence, target_ms: float, handed_ms: float) -> float:
-    """On a GPU the host takes the next batch while the device still computes."""
-    busy_ms = run.device_busy_ms
-    if busy_ms is None:
-        return target_ms + handed_ms
-    host_ms = run.step_ms - run.phase("data").ms - run.phase("sync").ms
-    return max(busy_ms, _CROWDED * host_ms + handed_ms)
 
 
 def gain_by_cheaper(

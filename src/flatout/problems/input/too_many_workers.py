@@ -32,7 +32,8 @@ from flatout.records.evidence import Evidence, LoaderUse
 from flatout.records.message import message, verbatim
 from flatout.records.report import Gain
 from flatout.source.code import Code
-from flatout.source.syntax.nodes import argument, is_call, short_text
+from flatout.source.syntax.nodes import is_call, short_text
+from flatout.source.training.loaders import loader_argument
 
 CODE = "IN103"
 REMEDY = "loader.workers"
@@ -103,7 +104,7 @@ _WRITTEN_DOWN = 32
 
 def in_source(code: Code) -> Iterator[FoundInSource]:
     for made in code.loaders:
-        given = argument(made.call, "num_workers", 5)
+        given = loader_argument(made, "num_workers")
         if not made.trains or given is None:
             continue
         function = made.function

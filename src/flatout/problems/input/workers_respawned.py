@@ -32,7 +32,7 @@ from flatout.source.code import Code
 from flatout.source.epochs import find_epoch_loop, is_framework_loader, known_workers
 from flatout.source.syntax.edits import add_keyword, replace_node
 from flatout.source.syntax.nodes import argument
-from flatout.source.training.loaders import Loader, accepts_setting, loader_setting
+from flatout.source.training.loaders import Loader, accepts_setting, loader_argument, loader_setting
 
 CODE = "IN105"
 REMEDY = "loader.persistent"
@@ -85,7 +85,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
 
 def _fix(made: Loader) -> Fix | None:
     """Not a safe one: a dataset that lives on keeps what each epoch changed in it, and its random state."""
-    given = argument(made.call, "num_workers", 5)
+    given = loader_argument(made, "num_workers")
     written = argument(made.call, "persistent_workers")
     is_open = any(keyword.arg is None for keyword in made.call.keywords)
     if given is None or is_open or not accepts_setting(made, "persistent_workers"):

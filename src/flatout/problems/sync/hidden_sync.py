@@ -49,7 +49,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
     sites = [site for site in sites_of(run, HIDDEN) if not is_per_parameter(run, site)]
     wait_ms = hidden_ms(run, sites) + timed_ms(run, [site for site in sites if site.ms is not None])
     by_cost = sorted(sites, key=lambda site: -(site.ms or ms_at(run, site.location)))
-    evidence: dict[str, float | int | str] = {
+    evidence = {
         "hidden_syncs_per_step": round(sum(site.per_step for site in sites), 2),
         "wait_ms_per_step": round(wait_ms, 2),
     }

@@ -44,7 +44,7 @@ def in_run(run: Evidence) -> Iterator[FoundInRun]:
         return
     sites = [site for site in sites_of(run, RESULTS) if not is_per_parameter(run, site)]
     wait_ms = timed_ms(run, sites)
-    evidence: dict[str, float | int | str] = {
+    evidence = {
         "syncs_per_step": round(sum(site.per_step for site in sites), 2),
         "sync_ms_per_step": round(wait_ms, 2),
         "drained_share": round(run.drained_share or 0.0, 3),

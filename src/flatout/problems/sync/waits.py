@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from flatout.problems.found import FoundInRun
 from flatout.problems.hot_lines import ms_at, place_name, text_at
@@ -66,7 +66,7 @@ def _around(run: Evidence, site: SyncSite) -> str:
 
 
 def report_waits(
-    run: Evidence, code: str, sites: Sequence[SyncSite], wait_ms: float, evidence: dict[str, float | int | str]
+    run: Evidence, code: str, sites: Sequence[SyncSite], wait_ms: float, evidence: Mapping[str, float | int | str]
 ) -> Iterator[FoundInRun]:
     """The finding of waits that take `wait_ms` a step, the most expensive site first; none if the GPU is busy."""
     if not sites:

@@ -35,7 +35,7 @@ from flatout.records.source import Related
 from flatout.source.code import Code
 from flatout.source.flow.devices import moves_to
 from flatout.source.syntax.module import Class
-from flatout.source.syntax.nodes import argument, called_name, is_call, last_name, short_text
+from flatout.source.syntax.nodes import called_name, is_call, last_name, short_text
 from flatout.source.training.loaders import Loader, loader_argument, loader_setting, resolve_collate
 
 CODE = "TR203"
@@ -100,7 +100,7 @@ def _pins(made: Loader, code: Code) -> bool:
     """Known to, or by a rule such as `device.type == "cuda"`."""
     pins = loader_setting(made, "pin_memory", code.values)
     if pins.state == "unknown":
-        return isinstance(argument(made.call, "pin_memory", 7), ast.Compare | ast.Call)
+        return isinstance(loader_argument(made, "pin_memory"), ast.Compare | ast.Call)
     return not pins.is_off()
 
 

@@ -39,6 +39,7 @@ from flatout.source.syntax.nodes import (
     has_decorator,
     has_star_arguments,
     is_call,
+    literal,
 )
 
 
@@ -85,7 +86,8 @@ class Values:
         if isinstance(node, ast.Constant):
             return Value(node.value, function.module.place(node), is_direct=depth == 0)
         if isinstance(node, ast.UnaryOp | ast.List | ast.Tuple):
-            return _literal(node, function)
+            value = literal(node, unknown=self)
+            return None if value is self else Value(value, function.module.place(node))
         if isinstance(node, ast.Dict):
             return self._dict_value(node, function, depth)
         if isinstance(node, ast.IfExp):
@@ -377,13 +379,6 @@ def _as_number(known: Value | None, kind: str) -> Value | None:
     if kind == "int":
         return replace(known, value=int(text)) if text.isdigit() else None
     return replace(known, value=bool(text))
-
-
-def _literal(node: ast.expr, function: Function) -> Value | None:
-    try:
-        return Value(ast.literal_eval(node), function.module.place(node))
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        return None
 
 
 def _common_value(values: list[Value | None]) -> Value | None:

@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
 
+from flatout.source.syntax.nodes import literal
+
 CONFIG_SUFFIXES = (".yaml", ".yml", ".json", ".toml", ".py")
-_UNKNOWN = object()
 _KEY = re.compile(r"([\w.\-]+)[\"']?\s*[:=]")
 KeyPath = tuple[str, ...]
 
@@ -130,7 +131,7 @@ def _parse_python(file: str, text: str, read: Reader, depth: int) -> ConfigValue
 
 
 def _bases(node: ast.expr) -> list[str]:
-    value = _literal(node)
+    value = literal(node)
     if isinstance(value, str):
         return [value]
     if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
@@ -149,19 +150,11 @@ def _values(node: ast.expr, path: KeyPath, file: str) -> ConfigValues:
             raise UncertainConfig
         pairs = [(str(key.value), item) for key, item in zip(node.keys, node.values, strict=True)]  # type: ignore[union-attr]
     if pairs is None:
-        value = _literal(node)
-        return {path: ConfigValue(None if value is _UNKNOWN else value, file, node.lineno)}
+        return {path: ConfigValue(literal(node), file, node.lineno)}
     found: ConfigValues = {}
     for key, item in pairs:
         found.update(_values(item, (*path, key), file))
     return found
-
-
-def _literal(node: ast.expr) -> Any:
-    try:
-        return ast.literal_eval(node)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        return _UNKNOWN
 
 
 # Keys that mean a setting of torch. Only those whose meaning is certain.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Container, Iterable, Iterator
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -185,6 +185,14 @@ def assigned_names(node: ast.AST) -> set[str]:
 def registers_hook(call: ast.Call) -> bool:
     """`loss.register_hook(check)`: what is handed over runs in the backward pass."""
     return called_name(call) in ("register_hook", "register_full_backward_hook", "register_post_accumulate_grad_hook")
+
+
+def literal(node: ast.AST, unknown: object = None) -> Any:
+    """The value of an expression that is nothing but literals."""
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return unknown
 
 
 def short_text(node: ast.AST, most: int = 60) -> str:
