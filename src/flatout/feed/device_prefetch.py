@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -88,15 +89,13 @@ def prefetch(loader: Iterable[Any], device: torch.device | str | int, depth: int
 _DEPTH = 2
 
 
+@dataclass(slots=True)
 class _Iteration:
     """One iterator of a loader, with the batches that are on their way."""
 
-    __slots__ = ("ended", "started", "taken")
-
-    def __init__(self) -> None:
-        self.started: deque[tuple[Any, Any]] = deque()
-        self.ended = False
-        self.taken = 0
+    started: deque[tuple[Any, Any]] = field(default_factory=deque)
+    ended: bool = False
+    taken: int = 0
 
 
 class BringAhead:

@@ -240,10 +240,7 @@ class SkippingSampler:
 
     def __iter__(self) -> Iterator[Any]:
         # The sampler's own `__iter__` runs now, as it does without us; what it gives is drawn when it is asked for.
-        return _without(iter(self._sampler), self._take_entries())
-
-    def _take_entries(self) -> int:
-        return self._entries
+        return itertools.islice(iter(self._sampler), self._entries, None)
 
     def stop(self) -> None:
         """From the next epoch on nothing is skipped."""
@@ -254,10 +251,6 @@ class SkippingSampler:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._sampler, name)
-
-
-def _without(entries: Iterator[Any], skipped: int) -> Iterator[Any]:
-    return itertools.islice(entries, skipped, None)
 
 
 def draw_first(iterator: Any) -> None:

@@ -91,7 +91,7 @@ def ran_on_gpu(report: Report) -> bool:
 # or not all of the time, so the gain cannot be predicted. A trial is cheap, for the precision can be switched during
 # training.
 
-WORDS = message("precision.tensor_cores_idle")
+TENSOR_CORES_IDLE = message("precision.tensor_cores_idle")
 _COMPUTES, _TENSOR_CORES_REST, _MOSTLY = 0.3, 0.02, 0.9
 
 

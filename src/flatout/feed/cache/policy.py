@@ -7,7 +7,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch.utils.data as data
 
@@ -16,25 +16,25 @@ from .plan import Plan
 from .segment import MOST_WORTH
 
 
-class Policy(Protocol):
+class Policy:
     """Gives every sample its worth: an integer from 1 to MOST_WORTH. Free room has worth 0."""
 
-    name: str
-    touches: bool  # whether a hit changes a sample's worth
-    lowers: bool  # whether it may become less by a hit
-    needs_two_readings: bool  # whether the first is too little to go by for taking another's place
+    name = ""
+    touches = False  # whether a hit changes a sample's worth
+    lowers = False  # whether it may become less by a hit
+    needs_two_readings = False  # whether the first is too little to go by for taking another's place
 
     def worth(self, index: int, load_ns: int, nbytes: int) -> int:
         """Of a sample that has just been loaded."""
-        ...
+        return self.touched(index)
 
     def touched(self, index: int) -> int:
         """Of a sample that has just been hit."""
-        ...
+        raise NotImplementedError
 
     def admits(self, newcomer: int, resident: int) -> bool:
         """May a sample of worth `newcomer` take the place of one of worth `resident`?"""
-        ...
+        return newcomer > resident
 
 
 def choose(sampler: Any, environ: Mapping[str, str] = os.environ) -> str:
@@ -77,19 +77,14 @@ def _reads_again(sampler: Any) -> bool:
 CLEARLY = 2
 
 
-class Keep:
+class Keep(Policy):
     """Worth: nanoseconds of loading per MiB."""
 
     name = "keep"
-    touches = False
-    lowers = False
     needs_two_readings = True
 
     def worth(self, index: int, load_ns: int, nbytes: int) -> int:
         return max(1, min(MOST_WORTH, (load_ns << 20) // max(1, nbytes)))
-
-    def touched(self, index: int) -> int:
-        raise AssertionError("a hit does not change what a sample costs")
 
     def admits(self, newcomer: int, resident: int) -> bool:
         return newcomer >= CLEARLY * resident
@@ -103,16 +98,11 @@ def keep_hit_rate(fraction: float) -> float:
 # LRU: the least recently read sample is evicted first, for orders that soon come back to what they read.
 
 
-class Lru:
+class Lru(Policy):
     """Worth: the moment of the last reading, on the clock that all processes of a host share."""
 
     name = "lru"
     touches = True
-    lowers = False
-    needs_two_readings = False
-
-    def worth(self, index: int, load_ns: int, nbytes: int) -> int:
-        return time.monotonic_ns()
 
     def touched(self, index: int) -> int:
         return time.monotonic_ns()
@@ -136,19 +126,15 @@ def lru_hit_rate(fraction: float) -> float:
 _MOST_SIMULATED = 50_000
 
 
-class Clairvoyant:
+class Clairvoyant(Policy):
     """Worth: the sooner the next reading, the more."""
 
     name = "clairvoyant"
     touches = True
     lowers = True
-    needs_two_readings = False
 
     def __init__(self, current_plan: Callable[[], Plan | None]) -> None:
         self._current_plan = current_plan
-
-    def worth(self, index: int, load_ns: int, nbytes: int) -> int:
-        return self.touched(index)
 
     def touched(self, index: int) -> int:
         plan = self._current_plan()
@@ -156,9 +142,6 @@ class Clairvoyant:
             return 1
         place = plan.next_place(index)
         return 1 + plan.chances[index] if place is None else MOST_WORTH - place
-
-    def admits(self, newcomer: int, resident: int) -> bool:
-        return newcomer > resident
 
 
 def foreseen_hits(

@@ -76,29 +76,23 @@ def is_deterministic(dataset: Any, indices: Sequence[int]) -> Determinism:
     return Determinism(None, first_s)
 
 
-def alike(one: Any, other: Any) -> bool:
+def alike(first: Any, second: Any) -> bool:
     """The same types, shapes and bytes all the way down."""
-    if type(one) is not type(other):
+    if type(first) is not type(second):
         return False
-    if isinstance(one, (tuple, list)):
-        return len(one) == len(other) and all(alike(a, b) for a, b in zip(one, other, strict=True))
-    if isinstance(one, dict):
-        return list(one) == list(other) and all(alike(one[key], other[key]) for key in one)
-    if callable(getattr(one, "tobytes", None)) and hasattr(one, "size"):
+    if isinstance(first, (tuple, list)):
+        return len(first) == len(second) and all(alike(a, b) for a, b in zip(first, second, strict=True))
+    if isinstance(first, dict):
+        return list(first) == list(second) and all(alike(first[key], second[key]) for key in first)
+    if callable(getattr(first, "tobytes", None)) and hasattr(first, "size"):
         # Arrays, numpy's scalars, and images.
-        facts = [(a.size, getattr(a, "mode", None), str(getattr(a, "dtype", ""))) for a in (one, other)]
-        return (
-            facts[0] == facts[1] and getattr(one, "shape", 0) == getattr(other, "shape", 0) and _bytes_equal(one, other)
-        )
+        facts = [(a.size, *(str(getattr(a, name, "")) for name in ("mode", "dtype", "shape"))) for a in (first, second)]
+        return facts[0] == facts[1] and bool(first.tobytes() == second.tobytes())
     try:
-        a, b = encode(one), encode(other)
+        a, b = encode(first), encode(second)
     except NotFlat:
         return False
     return a.nbytes == b.nbytes and all(bytes(x) == bytes(y) for x, y in zip(a.parts, b.parts, strict=True))
-
-
-def _bytes_equal(one: Any, other: Any) -> bool:
-    return bool(one.tobytes() == other.tobytes())
 
 
 # Random generators that a dataset holds itself, in its attributes and transforms. A sample that is flipped every

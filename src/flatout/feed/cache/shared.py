@@ -89,18 +89,18 @@ class CacheStats:
 
     dataset: str
     policy: str
-    items: int
-    used_bytes: int
-    budget_bytes: int
-    hits: int
-    misses: int
-    first_reads: int
-    evictions: int
-    corrupt: int
-    not_admitted: int
-    not_flat: int
-    lock_timeouts: int
-    predicted_hit_rate: float | None
+    items: int = 0
+    used_bytes: int = 0
+    budget_bytes: int = 0
+    hits: int = 0
+    misses: int = 0
+    first_reads: int = 0
+    evictions: int = 0
+    corrupt: int = 0
+    not_admitted: int = 0
+    not_flat: int = 0
+    lock_timeouts: int = 0
+    predicted_hit_rate: float | None = None
 
     @property
     def hit_rate(self) -> float:
@@ -126,24 +126,16 @@ class CacheStats:
 def read_stats(dataset: str, policy: str, sample_bytes: float, segment: Segment | None) -> CacheStats:
     """Zeros where this process has no cache."""
     if segment is None:
-        return CacheStats(dataset, policy, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, None)
-    words, total = segment.words, segment.total
-    budget = words[Word.DATA_BYTES]
+        return CacheStats(dataset, policy)
+    words = segment.words
     return CacheStats(
         dataset,
         policy,
         items=words[Word.ITEMS],
         used_bytes=words[Word.LIVE_BYTES],
-        budget_bytes=budget,
-        hits=total(Counter.HITS),
-        misses=total(Counter.MISSES),
-        first_reads=total(Counter.FIRST_READS),
-        evictions=total(Counter.EVICTIONS),
-        corrupt=total(Counter.CORRUPT),
-        not_admitted=total(Counter.NOT_ADMITTED),
-        not_flat=total(Counter.NOT_FLAT),
-        lock_timeouts=total(Counter.LOCK_TIMEOUTS),
+        budget_bytes=words[Word.DATA_BYTES],
         predicted_hit_rate=predicted_hit_rate(policy, sample_bytes, segment),
+        **{counter.name.lower(): segment.total(counter) for counter in Counter},
     )
 
 

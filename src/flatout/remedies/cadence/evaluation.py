@@ -110,21 +110,12 @@ class _EvaluationSchedule:
 
     def _take(self, frame: FrameType, caller: FrameType) -> None:
         code, site = frame.f_code, self._site
-        more = other_effect(code)
-        if more is not None:
-            site.give_up(message("cadence_eval.does_more", function=code.co_name, effect=more))
-            return
-        used = None if self._force else use_of_result(caller, code.co_name)
-        if used is not None:
-            site.give_up(message("cadence_eval.result_used", function=code.co_name, use=used))
-            return
-        left = None if self._force else outer_target(code)
-        if left is not None:
-            site.give_up(message("cadence_eval.sets", function=code.co_name, target=left))
-            return
-        owners = list(_owners(frame, caller))
-        if not owners:
-            site.give_up(message("cadence_eval.not_found", function=code.co_name))
+        owners = _owners(frame, caller)
+        why_not = self._why_not(code, caller)
+        if why_not is None and not owners:
+            why_not = message("cadence_eval.not_found", function=code.co_name)
+        if why_not is not None:
+            site.give_up(why_not)
             return
         self._evaluates = code
         self._caller = (caller.f_code, caller.f_lineno)
@@ -135,6 +126,19 @@ class _EvaluationSchedule:
             site.replace(owner, name, self._make)
         ends = loop_position(caller) is not None
         site.tell(function=code.co_name, every=self._every, keeps_last=ends, from_step=site.step)
+
+    def _why_not(self, code: CodeType, caller: FrameType) -> Message | None:
+        """Why calls of this function must not be left out."""
+        name, more = code.co_name, other_effect(code)
+        if more is not None:
+            return message("cadence_eval.does_more", function=name, effect=more)
+        if self._force:
+            return None
+        used = use_of_result(caller, name)
+        if used is not None:
+            return message("cadence_eval.result_used", function=name, use=used)
+        left = outer_target(code)
+        return message("cadence_eval.sets", function=name, target=left) if left is not None else None
 
     def _make(self, original: Any) -> Any:
         def call(*args: Any, **kwargs: Any) -> Any:

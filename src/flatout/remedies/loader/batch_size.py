@@ -15,11 +15,10 @@ size, batches of one, which as a rule hold a batch each, and data too small for 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from ...records.message import Message, message
-from ..answers import Answer, Report, no, yes
+from ..answers import Answer, Report, no, optimizers, yes
 from ..site import Site
 from ..torch_hooks import hook_steps
 from ..traits import Bottleneck, Knob, Traits
@@ -52,32 +51,25 @@ _BY_ROOT = ("Adam", "AdamW", "NAdam", "RAdam", "Adamax", "RMSprop", "Lion")
 def applies(report: Report) -> Answer:
     if not any(finding.remedy == ID for finding in report.findings):
         return no(message("batch.large_enough"))
-    known = report.live.get("optimizers")
-    names = [str(item.get("type")) for item in known if isinstance(item, dict)] if isinstance(known, list) else []
-    rate = "sqrt" if any(name in _BY_ROOT for name in names) else "linear"
+    rate = "sqrt" if any(str(known.get("type")) in _BY_ROOT for known in optimizers(report)) else "linear"
     return yes({"times": 2, "rate": rate}, message("batch.small_kernels"))
 
 
 def apply(site: Site, value: Any) -> None:
     size, rate = value.get("size"), value["rate"]
     rates = _Rates(rate, 1.0 if size is not None else float(value["times"]), site)
-
-    def scaled(times: float) -> None:
-        rates.times = times
-
-    other = _Other(int(value["times"]), size, scaled)
-    change_arguments(site, other.change)
+    change_arguments(site, _LargerBatches(int(value["times"]), size, rates).change)
     if rate != "none":
         hook_steps(site, lambda optimizer, *_: rates.raise_in(optimizer), lambda optimizer, *_: rates.restore())
         site.undo(rates.restore)
 
 
-class _Other:
-    def __init__(self, times: int, size: int | None, scaled: Callable[[float], None]) -> None:
+class _LargerBatches:
+    def __init__(self, times: int, size: int | None, rates: _Rates) -> None:
         self._times = times
         self._size = size
         # Told how many times as large the batches are, where that is only seen at the loader.
-        self._scaled = scaled
+        self._rates = rates
         # Frameworks make a loader again from the one they are given: {id of the data: batch size we have set}.
         self._set: dict[int, int] = {}
 
@@ -95,7 +87,7 @@ class _Other:
         if hasattr(dataset, "__len__") and len(dataset) < _FEWEST_BATCHES * after:
             raise LeftAlone(message("batch.too_few", samples=len(dataset), batches=_FEWEST_BATCHES, size=after))
         arguments["batch_size"] = self._set[id(dataset)] = after
-        self._scaled(after / before)
+        self._rates.times = after / before
         return message("batch.set", before=before, after=after)
 
 

@@ -107,15 +107,14 @@ def reads_of(body: Body) -> Reads:
     reads = Reads()
     waiting, seen = [body], {body.place}
     while waiting:
-        one = waiting.pop()
-        reads.functions.append(one.name)
+        function = waiting.pop()
+        reads.functions.append(function.name)
         if len(reads.functions) > _MOST_FUNCTIONS:
             raise Impure(message("memo.too_many_functions", most=_MOST_FUNCTIONS))
-        walk = _Walk(one, reads)
-        for other in walk.calls:
-            if other.place not in seen:
-                seen.add(other.place)
-                waiting.append(other)
+        for called in _Walk(function, reads).calls:
+            if called.place not in seen:
+                seen.add(called.place)
+                waiting.append(called)
     return reads
 
 
@@ -472,13 +471,13 @@ def path_of(node: ast.expr) -> tuple[str, ...] | None:
     return (node.id, *names) if isinstance(node, ast.Name) else None
 
 
-def _either(one: str | None, other: str | None) -> str | None:
+def _either(kind: str | None, other: str | None) -> str | None:
     """What is sure of a value that may be either."""
-    if _OPEN in (one, other):
-        return other if one == _OPEN else one
-    if one is None or other is None or one == other:
-        return one if one == other else None
-    return NEW
+    if _OPEN in (kind, other):
+        return other if kind == _OPEN else kind
+    if kind == other:
+        return kind
+    return None if kind is None or other is None else NEW
 
 
 def _outside_comprehensions(node: ast.AST) -> Iterator[ast.AST]:

@@ -175,7 +175,7 @@ class MicroBatchedCall:
         device = next(iter(self._parameters.values())).device.type
         given = GivenTensors(tensors, keeps=True) if self._is_split is None else None
         modes, autocast = Modes(self._module), current_autocast(self._torch, device)
-        nested = map_tensors(self._torch, arguments, lambda one: one.new_empty(0))
+        nested = map_tensors(self._torch, arguments, lambda tensor: tensor.new_empty(0))
         return _Parts(nested, sizes, is_split, autocast, modes, given, [])
 
     # Trying it out
@@ -252,11 +252,11 @@ class MicroBatchedCall:
     def forward(self, parts: _Parts, tensors: tuple[Any, ...]) -> tuple[Any, ...]:
         torch, pieces = self._torch, []
         device = next(iter(self._parameters.values())).device
-        for one, size in zip(parts.of(torch, tensors), parts.sizes, strict=True):
+        for piece, size in zip(parts.of(torch, tensors), parts.sizes, strict=True):
             parts.random.append(RandomNumbers(torch, device))
-            pieces.append(self._results(parts, one, size))
+            pieces.append(self._results(parts, piece, size))
         # No tensor of the results is kept alive by how they were nested.
-        self._nested = map_tensors(torch, self._nested, lambda one: one.new_empty(0))
+        self._nested = map_tensors(torch, self._nested, lambda tensor: tensor.new_empty(0))
         if "batches" not in self._site.live:
             self._site.tell(modules=type(self._module).__name__, batches=" + ".join(map(str, parts.sizes)))
         return tuple(torch.cat(item) for item in zip(*pieces, strict=True))

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...records.message import message
-from ..answers import WORDS, Answer, Report, are_tensor_cores_idle, half_share, has_finding, no, yes
+from ..answers import TENSOR_CORES_IDLE, Answer, Report, are_tensor_cores_idle, half_share, has_finding, no, yes
 from ..site import Site
 from ..traits import Bottleneck, Traits, WarmUp
 from ..values import Flag
@@ -41,7 +41,7 @@ def applies(report: Report) -> Answer:
         if has_finding(report, code):
             return yes(True, words)
     if are_tensor_cores_idle(report):
-        return yes(True, WORDS)
+        return yes(True, TENSOR_CORES_IDLE)
     return no(message("precision.not_bound"))
 
 

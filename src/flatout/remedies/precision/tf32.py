@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...records.message import message
-from ..answers import WORDS, Answer, Report, are_tensor_cores_idle, half_share, has_finding, no, yes
+from ..answers import TENSOR_CORES_IDLE, Answer, Report, are_tensor_cores_idle, half_share, has_finding, no, yes
 from ..site import Refused, Site
 from ..torch_hooks import refuse_when_set, when_attribute_set, when_called, when_set
 from ..traits import Bottleneck, Traits
@@ -29,7 +29,7 @@ def applies(report: Report) -> Answer:
     if half_share(report):
         return no(message("tf32.half_precision"))
     if are_tensor_cores_idle(report):
-        return yes(True, WORDS)
+        return yes(True, TENSOR_CORES_IDLE)
     return no(message("tf32.no_products"))
 
 

@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any
 
 from ...records.message import message
-from ..answers import Answer, Report, no, yes
+from ..answers import Answer, Report, has_finding, no, yes
 from ..site import Refused, Site
 from ..traits import Bottleneck, Traits
 from ..values import Flag
@@ -50,7 +50,7 @@ _CALLS = ("add_scalar", ".log(", "set_postfix")
 
 
 def applies(report: Report) -> Answer:
-    if not any(finding.code == "SY301" for finding in report.findings):
+    if not has_finding(report, "SY301"):
         return no(message("defer.no_waits"))
     texts = {(snippet.location.file, snippet.location.line): snippet.text for snippet in report.snippets}
     waits = [texts.get((sync.location.file, sync.location.line), "") for sync in report.syncs]

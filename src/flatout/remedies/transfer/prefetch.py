@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...records.message import message
-from ..answers import Answer, Report, no, yes
+from ..answers import Answer, Report, has_finding, no, yes
 from ..site import Refused, Site
 from ..torch_hooks import has_gpu
 from ..traits import Bottleneck, Traits, WarmUp
@@ -34,7 +34,7 @@ _CODES = ("TR206", "TR204")
 
 
 def applies(report: Report) -> Answer:
-    if any(finding.code in _CODES for finding in report.findings):
+    if has_finding(report, *_CODES):
         return yes(True, message("transfer_prefetch.take_turns"))
     return no(message("transfer_prefetch.not_needed"))
 
