@@ -33,7 +33,7 @@ from benchmarks.common.cache_theory import belady_hits, keep_hits, lru_hits
 from benchmarks.common.child import ROOT
 from benchmarks.common.memory import total_pss_bytes
 from benchmarks.common.stats import Estimate, estimate
-from flatout.feed.cache import probe
+from flatout.feed.cache import place
 from flatout.feed.cache.dataset import cached, foresee, is_cached
 from flatout.feed.cache.segment import TABLE_AT, Field, Word
 from flatout.feed.cache.shared import release_all
@@ -80,7 +80,7 @@ def budget_bytes(length: int, places: int) -> int:
 
 
 # Samples cost nothing to make here, so that only the cache is measured; as data they would not be worth caching.
-probe.WORTHWHILE = 0.0
+place.WORTHWHILE = 0.0
 
 
 @contextlib.contextmanager

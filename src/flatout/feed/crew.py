@@ -98,7 +98,7 @@ class Crew:
         self.fill_up(count + self.leaving)
 
     def fill_up(self, count: int) -> None:
-        """Start workers in the places of those that have gone, up to `count` with those that still are to go."""
+        """Replace workers that have left, up to `count` including those that still have to leave."""
         while len(self.members) < count:
             self._hire(next(number for number in range(SEATS) if number not in self.members))
 
@@ -150,7 +150,7 @@ class Crew:
     # What is going on
 
     def wait(self, timeout_s: float, tasks_too: bool) -> bool:
-        """Until an answer is there, a worker has ended, or a task can be sent; False when none of it happened."""
+        """Until an answer arrives, a worker ends, or a task can be sent; False if none of that happened."""
         if tasks_too:
             self._poller.register(self.tasks, select.POLLOUT)
         try:
@@ -176,7 +176,7 @@ class Crew:
         return dead
 
     def send_first(self, packet: bytes) -> None:
-        """A task to be taken before all others; raises BlockingIOError where there are too many of them."""
+        """Send a task that is taken before all others; raises BlockingIOError if there are too many."""
         self.first_tasks.send(packet)
         try:
             self.tasks.send(LOOK)

@@ -30,7 +30,7 @@ _RANDOM = (
 
 
 class Feed:
-    """Of one loader, of ours or of torch's: its iterators ask here and tell here."""
+    """What the iterators of one loader share, whether it is ours or torch's."""
 
     def __init__(
         self, seeding: str = "worker", compensate: bool = False, restarts: int = 10, draws_late: bool = False
@@ -47,14 +47,14 @@ class Feed:
         self.tuner: Tuner | None = None
         self.epoch = -1
         self.skipped = 0
-        # Told when there are other workers than before: how many.
+        # Called with the number of workers when that changes.
         self.on_workers: Callable[[int], None] | None = None
-        # Told, once, that samples or batches draw random numbers where that makes runs differ.
+        # Called once, when samples or batches draw random numbers and runs will differ by it.
         self.on_random: Callable[[], None] = _warn_of_random
-        # The workers that the script asked for, where it gets others; and told, once, that some show its numbers.
+        # How many workers the script asked for, if it gets another number; called once, when some show its numbers.
         self.known_workers: int | None = None
         self.on_renumbered: Callable[[], None] | None = None
-        # Told what was done when memory ran short.
+        # Called with what was done when memory ran short.
         self.on_short: Callable[[Message], None] | None = None
         self._made = 0
         self._warned = self._is_renewing = False
@@ -90,7 +90,7 @@ class Feed:
     def make_iterator(self, loader: Any, crew: Crew | None = None) -> FeedIterator:
         return FeedIterator(loader, self, crew or self.make_crew(loader))
 
-    # What an iterator asks and tells
+    # For iterators
 
     def ahead(self, iterator: FeedIterator) -> int:
         """How many batches may be under way."""
@@ -129,7 +129,7 @@ class Feed:
             self.on_workers(workers)
 
     def _look_at_memory(self, iterator: FeedIterator) -> None:
-        """Workers that the script has not asked for must not take the memory that it needs."""
+        """Additional workers must not take memory that the script needs."""
         if self.known_workers is None:
             return
         if self._is_renewing:

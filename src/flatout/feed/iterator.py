@@ -27,16 +27,16 @@ from .messages import SLOW, UNSENDABLE, Answer, read_answer
 from .schedule import Epoch, Schedule
 
 _LOOK_AROUND_S = 1.0
-# Batches that have come are taken in at least so often: how many there are is asked by those who judge a loader's pace.
+# Arrived batches are taken in at least this often: whoever judges a loader's pace asks how many are ready.
 _LOOK_IN_S = 0.02
 
 
 class Ready:
-    """Stands where torch keeps its queue of results: tells how many batches are ready."""
+    """In the place of torch's queue of results: tells how many batches are ready."""
 
     def __init__(self, iterator: FeedIterator | None = None) -> None:
         self.batches: dict[int, Any] = {}
-        # It holds this, and would stay until a collection.
+        # Weak: the iterator holds this object, and a cycle would keep its workers until a collection.
         self._iterator = weakref.ref(iterator) if iterator is not None else lambda: None
 
     def qsize(self) -> int:
@@ -67,7 +67,7 @@ class FeedIterator(_MultiProcessingDataLoaderIter):
         self._queue = Ready(self)
         self._looked_in_s = 0.0
         self._data_queue: Any = self._queue
-        # Where batches are pinned torch has two, and who counts adds them up: all of ours lie in the one.
+        # With pinning torch has two queues, and watchers add them up: all of our batches are in the first.
         self._worker_result_queue: Any = Ready()
         self._seed = int(self._base_seed)
         self._schedule = Schedule(crew, feed.costs)
@@ -88,7 +88,7 @@ class FeedIterator(_MultiProcessingDataLoaderIter):
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         if not first_iter and self._feed.compensate:
-            # What iterators made anew would draw here.
+            # What a new iterator would draw here.
             self._sampler_iter = iter(self._index_sampler)
             self._seed = int(torch.empty((), dtype=torch.int64).random_(generator=loader.generator).item())
         if self._feed.draws_late:
@@ -154,7 +154,7 @@ class FeedIterator(_MultiProcessingDataLoaderIter):
         return batch
 
     def look_in(self, now_s: float) -> None:
-        """Take what has come, without waiting for more."""
+        """Take what has arrived, without waiting."""
         if now_s - self._looked_in_s < _LOOK_IN_S or self._shutdown or os.getpid() != self._owner:
             return
         self._looked_in_s = now_s
@@ -165,7 +165,7 @@ class FeedIterator(_MultiProcessingDataLoaderIter):
             self._schedule.send()
 
     def _receive(self) -> None:
-        """Wait until something has come of the workers."""
+        """Wait until workers have sent something."""
         limit_s = self._timeout or _LOOK_AROUND_S
         deadline = time.monotonic() + limit_s
         while True:
@@ -236,11 +236,11 @@ class FeedIterator(_MultiProcessingDataLoaderIter):
         self._fill()
 
     def renew(self, workers: int) -> None:
-        """So many go when they have finished what they are at; `fill_up` puts others in their places."""
+        """Let this many leave after the sample they are loading; `fill_up` replaces them."""
         self._schedule.let_go(workers)
 
     def fill_up(self) -> bool:
-        """Whether all that were to go have gone, and others are in their places."""
+        """Replace those that have left; whether all of them have."""
         began_s = time.perf_counter()
         dead = self._crew.ended()
         if dead:
@@ -251,7 +251,7 @@ class FeedIterator(_MultiProcessingDataLoaderIter):
         return not self._crew.leaving
 
     def _tell_watcher(self, began_s: float) -> None:
-        """Whoever watches this loader knows its workers from the epoch's beginning; there are others now."""
+        """Watchers know the workers of the epoch's beginning: tell them about new ones."""
         watcher, loader = getattr(self, "_flatout_on_workers", None), self.loader()
         if watcher is not None and loader is not None:
             watcher(loader, self._workers, began_s)
@@ -301,7 +301,7 @@ def _receive(crew: Crew) -> Arrival | None:
     try:
         return Arrival(answer, packing.unpack(buffer, answer.place))
     except Exception:
-        # As when a worker's error: it is raised where the batch is asked for.
+        # Raised where the batch is asked for, like a worker's error.
         return Arrival(answer, ExceptionWrapper(where="while a batch was received"))
 
 
@@ -384,7 +384,7 @@ class PinningInbox:
             self._thread.join(5.0)
 
 
-# Names a worker that makes no progress: a lock inherited by fork, a network that does not answer.
+# Which worker makes no progress, and why: a lock inherited by fork, a network that does not answer.
 
 _LOCKED = (
     "it waits for a lock and computes nothing: perhaps one that a thread held when the worker was forked, as OpenMP's "

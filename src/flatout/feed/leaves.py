@@ -55,7 +55,7 @@ def map_tensors(batch: Any, change: Callable[[Path, torch.Tensor], torch.Tensor]
 
 
 def wants_pinning() -> bool:
-    """Asked for every batch: a loader that was made to pin may go without it for a while."""
+    """Asked for every batch: a remedy that pins may rest for a while."""
     return True
 
 
@@ -63,12 +63,12 @@ def pin_batch(batch: Any) -> Any:
     """`batch` as torch pins it; of an object that torch hands on as it is, a copy with its tensors pinned."""
     if not wants_pinning():
         return batch
-    # Asked for by name: whoever wants to know what was pinned stands there.
+    # By its name in torch's module, which remedies patch.
     return pin_all(torch_pinning.pin_memory(batch))
 
 
 def pin_all(batch: Any) -> Any:
-    """What torch has pinned, with the rest pinned as well."""
+    """Pin also what torch has not."""
     return map_tensors(batch, lambda path, tensor: tensor if tensor.is_pinned() else tensor.pin_memory())
 
 

@@ -75,7 +75,7 @@ class Memory:
         self._guards: dict[int, Any] = {}
 
     def close(self) -> None:
-        """Give the file up; what is still in use of it stays mapped until it is let go."""
+        """Close the file; parts that are still in use stay mapped."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
@@ -101,7 +101,7 @@ class Memory:
             fcntl.lockf(self.descriptor, fcntl.LOCK_UN, 1, at)
 
     def open_slot(self, slot: int, ticket: int, parts: int) -> None:
-        """Make the slot that of another batch. Parts which came for the former one are given back."""
+        """Give the slot to another batch. Parts that arrived for the former one are released."""
         with self._locked(slot) as at:
             self._clear(at)
             _SLOT.pack_into(self._control, at, ticket, 0, parts)
@@ -218,7 +218,7 @@ class Memory:
 
 
 class Segment:
-    """One that its owner is filling: data is put one after the other."""
+    """Memory that its owner fills, one piece of data after the other."""
 
     def __init__(self, seat: int, number: int, offset: int, capacity: int, mapped: mmap.mmap) -> None:
         self.seat = seat
@@ -278,7 +278,7 @@ class Area:
         self._memory.release(self._seat, segment.number)
 
     def drop_unused(self) -> None:
-        """Return the memory of segments that nobody reads: their owner leaves."""
+        """Return the memory of segments that nobody reads, before their owner leaves."""
         for segment in self._segments:
             if not self._memory.is_taken(self._seat, segment.number):
                 segment.mapped.madvise(mmap.MADV_REMOVE)

@@ -13,7 +13,7 @@ from .memory import MOST_PARTS, SLOTS, Area, Memory, Place, Segment
 from .messages import LARGEST, NO_SLOT, Task, read_task, write_retire, write_task
 from .tuning import Costs
 
-# Of the workers, for slow samples that are begun early; and of one batch's samples.
+# The share of workers that may begin slow samples early, and the most of them in one batch.
 _EARLY_SHARE = 0.75
 _MOST_EARLY = 8
 
@@ -73,8 +73,8 @@ class Schedule:
         return bool(self._backlog)
 
     def begin(self, epoch: Epoch) -> None:
-        """Forget what is left of the epoch before."""
-        # Who has been told to leave is leaving, though it may not have ended yet: only the others are told again.
+        """Forget what is left of the last epoch."""
+        # Workers that have read their order to leave are leaving; only orders that nobody has read are sent again.
         untold = [*self._crew.take_back_tasks(), *self._backlog].count(write_retire())
         self._backlog = deque([write_retire()] * untold)
         for batch in list(self.in_flight.values()):
@@ -170,7 +170,7 @@ class Schedule:
         self.send()
 
     def finish(self, batch: Batch) -> None:
-        """It is done with, one way or the other."""
+        """It has arrived, or is not wanted any more."""
         del self.in_flight[batch.ticket]
         if batch.slot != NO_SLOT:
             self._memory.close_slot(batch.slot)
@@ -179,7 +179,7 @@ class Schedule:
             self._area.give_back(batch.segment)
 
     def load_whole(self, ticket: int) -> None:
-        """Its samples cannot be sent between workers: one worker loads all of it, and of those that follow."""
+        """Its samples cannot be sent between workers: from now on one worker loads a whole batch."""
         self._costs.may_split = False
         batch = self.in_flight.get(ticket)
         if batch is not None:
@@ -209,7 +209,7 @@ class Schedule:
         return work.indices, max((self._deaths[place] for place in places), default=0)
 
     def replay(self, dead_seats: Sequence[int]) -> None:
-        """After a death: load again what nobody has any more, before all that waits."""
+        """After a death: load what was lost again, before everything that waits."""
         queued = [p for p in self._crew.take_back_tasks() if read_task(p) is not None]
         waiting = [*queued, *self._backlog]
         known = {(task.ticket, task.part) for packet in waiting for task in _tasks(packet)}

@@ -18,11 +18,11 @@ from .messages import Tally
 
 MOST_WORKERS = 32
 _FIRST_STEPS = 4
-# What a pace is judged by: so many steps, or fewer that took long.
+# Steps needed to judge a pace; fewer are enough where they take long.
 _LEAST_STEPS = 16
 _LONG_STEPS, _LONG_S = 6, 4.0
-_ENOUGH = 0.03  # of the loop's time spent waiting: nothing left to gain
-_KEEPS_UP = 0.9  # of the batches taken: fewer were made, so that those lying ready will run out
+_ENOUGH = 0.03  # waiting takes no more of the loop's time: nothing is left to gain
+_KEEPS_UP = 0.9  # batches made per batch taken; with fewer, those that are ready run out
 _MOSTLY = 0.5
 _BETTER = 1.05
 _FACTOR = 1.5
@@ -44,7 +44,7 @@ class Limits:
 
 
 class Tuner:
-    """Told of every step, it changes `workers` and `ahead` until the pace is not to be improved."""
+    """Is told every step, and changes `workers` and `ahead` until the pace improves no more."""
 
     def __init__(self, workers: int, ahead: int, limits: Limits | None = None, is_found: bool = False) -> None:
         """`is_found`: so many were enough for such a run before: they need no guess, only to be seen to be so."""
@@ -70,12 +70,12 @@ class Tuner:
             self._begin(self.workers + 2)
 
     def settle_for(self, workers: int) -> None:
-        """So many and no more: there is no memory for what others would keep."""
+        """Stay at this number: there is no memory for more."""
         self.workers = workers
         self.settled_at = self.steps
 
     def begin_epoch(self) -> None:
-        """What a script does between two epochs, and the wait for the first batch of one, tell nothing of its pace."""
+        """The time between two epochs, and the wait for a first batch, say nothing about the pace."""
         self._last_s = None
 
     def _begin(self, skip: int) -> None:
@@ -85,9 +85,9 @@ class Tuner:
         self._made_then: int | None = None
 
     def step(self, asked_s: float, arrived_s: float, made: int, costs: Costs, batch: int) -> bool:
-        """A batch was asked for and has arrived; `made` have been made in all, taken or not.
+        """A batch was asked for and has arrived; `made` is the number made so far, taken or not.
 
-        True: workers or batches ahead are others from now on.
+        True: `workers` or `ahead` has changed.
         """
         self.steps += 1
         last_s, self._last_s = self._last_s, arrived_s
@@ -103,7 +103,7 @@ class Tuner:
         if made - self._made_then < self._skip:
             return False
         if self._skip:
-            # From here on it counts: batches made, since what lay ready before is taken at any pace.
+            # Counting begins here, with batches made: those that were ready before are taken at any pace.
             self._skip, self._made_then = 0, made
             return False
         self._steps += 1
@@ -128,20 +128,20 @@ class Tuner:
         return self._try(max(1, min(wanted, self._most(costs))), costs, batch)
 
     def _most(self, costs: Costs) -> int:
-        """More workers than that would only share the same CPUs."""
+        """More workers than this would share the same CPUs."""
         return max(1, min(self._most_of_use, round(self._cpus / max(costs.cpu_share, 0.01))))
 
     def _try(self, workers: int, costs: Costs, batch: int) -> bool:
         ahead = self._ahead_for(workers, costs, batch)
         changes = (workers, ahead) != (self.workers, self.ahead)
         self._tried.add(workers)
-        # Batches that were under way are still the work of the former number.
+        # Batches that are under way now are made by the former number of workers.
         self._begin(max(workers, self.workers) + 2)
         self.workers, self.ahead = workers, ahead
         return changes
 
     def _ahead_for(self, workers: int, costs: Costs, batch: int) -> int:
-        """Batches for every worker, and enough to go on with while one is held up by a slow sample."""
+        """Two batches for every worker, and enough to continue while one is at a slow sample."""
         ahead = max(2.0 * workers, _LEAST_AHEAD)
         if costs.sample_ns:
             ahead += workers / batch * costs.slowest_ns / costs.sample_ns
@@ -170,9 +170,9 @@ class Tuner:
         return self._try(following, costs, batch)
 
     def _keeps_up(self, costs: Costs, batch: int) -> bool:
-        """Nobody waits as long as batches lie ready: it counts whether they become fewer.
+        """Whether as many batches are made as taken: while some are ready, nobody waits even if workers are too slow.
 
-        They do so at the end of an epoch as well, where none are left to be made; then workers are not too slow.
+        At the end of an epoch fewer are made too; then the time of a batch decides.
         """
         loading_s = batch * costs.sample_ns / 1e9 / self.workers
         busy_s = (self._wall_s - self._wait_s) / self._steps
@@ -180,7 +180,7 @@ class Tuner:
 
     def _next(self, workers: int, costs: Costs) -> int | None:
         """The number to try after `workers`, None when none is left."""
-        # So many times as many would do, if they got in nobody's way.
+        # How many times as many would be enough, if they did not slow each other down.
         short = self._wall_s / max(self._wall_s - self._wait_s, 1e-9)
         short = min(max(short, self._steps / max(1, self._made)), _LARGEST_FACTOR)
         cpus = self._most(costs)
@@ -252,7 +252,7 @@ class Costs:
             self._slow_now.add(index)
 
     def begin_epoch(self) -> None:
-        """A sample that was slow is taken to be so again, until it is not."""
+        """A slow sample is expected to be slow again, until it is not."""
         self._known_slow = self._slow_now | (self._known_slow - self._asked)
         self._slow_now, self._asked = set(), set()
 

@@ -55,7 +55,7 @@ class Orders:
 
 @dataclass(frozen=True, slots=True)
 class Channels:
-    """A worker's ends, which all workers share. What lies in `first_tasks` is taken before what lies in `tasks`."""
+    """The workers' shared ends of the channels. `first_tasks` are taken before `tasks`."""
 
     tasks: socket.socket
     first_tasks: socket.socket
@@ -160,7 +160,7 @@ class _Worker:
         return pickle.loads(self._memory.map_segment(place.offset, place.data_bytes)[: place.data_bytes])
 
     def _begin(self, base_seed: int) -> None:
-        """First of all, and with workers that seed anew, in each epoch."""
+        """At the start, and in every epoch where workers seed anew."""
         orders = self._orders
         first = self._epoch < 0
         self._number.show(seed_worker(base_seed, orders.worker))
@@ -258,7 +258,7 @@ class _Worker:
         self._typical_ns = typical + 0.1 * (min(took_ns, _STRAGGLER * typical) - typical)
 
     def _waited_for_cpu_ns(self) -> int:
-        """Since the task began, or this was last asked: that is the machine's doing, not the sample's."""
+        """Since the task began, or since the last call: caused by the machine, not by the sample."""
         before = self._waiting_ns
         self._cpu_clock.read_ns()
         self._waiting_ns = self._cpu_clock.waiting_ns
@@ -267,7 +267,7 @@ class _Worker:
     # Putting the batch together
 
     def _join(self, task: Task, samples: Any) -> list[Any] | None:
-        """Leave this part for the others; the last one gets all of them."""
+        """Hand this part over; the worker with the last part gets all of them."""
         began = time.perf_counter_ns()
         memory = self._memory
         last = memory.count_part(task.slot, task.ticket, only_if_last=True)

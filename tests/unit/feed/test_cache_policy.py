@@ -129,7 +129,7 @@ def test_a_plan_that_cannot_be_written_is_no_reason_to_fail(folder: Path, monkey
     notes: list[str] = []
     loader = data.DataLoader(Constant(), sampler=data.WeightedRandomSampler([1.0] * SAMPLES, 50), batch_size=10)
     wrap(loader, {"budget": "4MB"}, lambda fact: notes.append(say(fact)))
-    monkeypatch.setattr("flatout.feed.cache.plan._write_all", lambda fd, data: (_ for _ in ()).throw(OSError("full")))
+    monkeypatch.setattr("flatout.feed.cache.policy._write_all", lambda fd, data: (_ for _ in ()).throw(OSError("full")))
 
     assert sum(len(labels) for _, labels in loader) == 50
     assert len(notes) == 1 and "full" in notes[0]

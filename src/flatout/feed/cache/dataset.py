@@ -117,7 +117,7 @@ class CachedDataset(data.Dataset[Any]):
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        # A loader that begins an epoch asks what it has: a moment for a script to have changed something before.
+        # A loader asks this when an epoch begins: a script may have changed the dataset before.
         self.__dict__["_flatout_state"].due_s = 0.0
         return type(self.__dict__["_flatout_dataset"])
 
@@ -150,7 +150,7 @@ class CachedDataset(data.Dataset[Any]):
         return sample if reader is None or not is_ready else reader.finish(sample)
 
     def _flatout_drawing(self, load: Callable[[], Any]) -> tuple[Any, bool]:
-        """What is loaded, and whether it may be kept: not where random numbers were drawn for it."""
+        """What `load()` gives, and whether it may be kept: not if it drew random numbers."""
         generators = self.__dict__["_flatout_generators"]
         before, own_before = random_states(), generators.states()
         loaded = load()
@@ -196,7 +196,7 @@ class CachedDataset(data.Dataset[Any]):
             self._flatout_stop(error_text(error))
 
     def _flatout_stop(self, why: Message) -> Any:
-        """From now on this process reads without the cache; returns the dataset. Told once for all processes."""
+        """Read without the cache from now on; returns the dataset. One process of all says so."""
         table, self.__dict__["_flatout_table"] = self.__dict__["_flatout_table"], None
         object.__setattr__(self, "_flatout_hot", (0, None, None, self.__dict__["_flatout_dataset"], None))
         try:

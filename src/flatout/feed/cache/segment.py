@@ -65,7 +65,7 @@ class Word(IntEnum):
 
 
 class Counter(IntEnum):
-    """Places in a process's own line. A later process that takes the line over counts on, so the sum is of all."""
+    """Places in a process's own line. A process that takes the line over continues the counts."""
 
     HITS = 0
     MISSES = 1
@@ -124,7 +124,7 @@ class Segment:
 
     @contextlib.contextmanager
     def writing(self, patience_s: float = 0.05) -> Iterator[bool]:
-        """Holds the writers' lock; False where another keeps it too long: one that is stopped must stop no other."""
+        """Holds the writers' lock; False if another holds it too long: a stopped process must not stop others."""
         deadline = time.monotonic() + patience_s
         if self._fd < 0 or not self._threads.acquire(timeout=patience_s):
             yield False
@@ -171,7 +171,7 @@ class Segment:
                 continue
             self.words[Word.ALLOCATED] = allocated + size
             return True
-        # Asking costs more than a miss should; room may come back, though.
+        # Asking costs more than a miss should; it is asked again later.
         self._full_until_s = time.monotonic() + _FULL_FOR_S
         return False
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .place import Place, may_take
-from .plan import PlanWatch, publish
-from .policy import Clairvoyant, Keep, Lru, Policy, foreseen_hits, keep_hit_rate, lru_hit_rate
+from .policy import Clairvoyant, Keep, Lru, PlanWatch, Policy, foreseen_hits, keep_hit_rate, lru_hit_rate, publish
 from .segment import Counter, Segment, Word, open_segment
 from .table import Table
 

@@ -86,7 +86,7 @@ class Table:
                 # The head is not read: it would be one more wait for memory.
                 sample = build(self._data, place, (known[at + 1],))
         except Exception:
-            # Bytes that changed under the reader can look like anything.
+            # Bytes that change while they are read may decode to anything.
             return self._discard(index, generation)
         # The copying above has atomic counts of references in it: this look is not made before it.
         if words[line] != generation:
@@ -128,7 +128,7 @@ class Table:
             self._segment.count(Counter.NOT_FLAT)
             return False
         worth = self.policy.worth(index, cost_ns, payload.nbytes)
-        # What it counts for against those that are there.
+        # Its worth in comparison with samples that are there.
         standing = worth if is_sure or not self.policy.needs_two_readings else 0
         if self._least and not self.policy.admits(standing, self._least):
             self._segment.count(Counter.NOT_ADMITTED)
