@@ -48,7 +48,7 @@ test: export TESTS_OF := $(shell date +%s%N)
 test: export TESTS_OF_BEFORE := $(VENV)/.before-tests.json
 test: quick browser
 	@$(PY) tests/last/before.py $(TESTS_OF_BEFORE)
-	@$(PY) -m pytest -m "timing and not variant"
+	@$(PY) -m pytest -m "timing and not variant" $$(grep -rl --include='test_*.py' mark.timing tests)
 	@$(PY) -m pytest -m "not timing and not variant" -n 2 --dist worksteal
 	@$(PY) -m pytest tests/last
 

@@ -124,6 +124,7 @@ def test_detach_puts_the_very_originals_back(run_bare: Run, tmp_path: Path) -> N
     assert seen.stderr == ""
 
 
+@pytest.mark.variant
 def test_memory_stays_flat(watch: Watch) -> None:
     steps = 12_000
 

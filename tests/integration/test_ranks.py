@@ -70,6 +70,7 @@ def test_a_rank_that_starts_late_is_no_straggler(watch: Watch) -> None:
     assert "slowest rank" not in told.lower()
 
 
+@pytest.mark.variant
 def test_ranks_without_a_launcher(watch: Watch, tmp_path: Path) -> None:
     seen = watch("mp_spawn.py", str(tmp_path / "store"))
 

@@ -7,7 +7,9 @@ import pytest
 from tests.integration.watching import Run, Watch, line_of
 
 
-@pytest.mark.parametrize("method", ["none", "fork", "spawn", pytest.param("forkserver", marks=pytest.mark.variant)])
+@pytest.mark.parametrize(
+    "method", ["none", "fork", *(pytest.param(name, marks=pytest.mark.variant) for name in ("spawn", "forkserver"))]
+)
 def test_cost_per_sample_in_workers(watch_once: Watch, method: str) -> None:
     seen = watch_once("workers.py", method)
 

@@ -86,7 +86,7 @@ def fed(tmp_path_factory: pytest.TempPathFactory) -> Fixed:
     folder = tmp_path_factory.mktemp("project")
     _write(folder)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    words = ["--budget", "90s", "--only", "loader.workers", "--metric", r"PSNR: ([0-9.]+)", "--higher", "--apply"]
+    words = ["--budget", "60s", "--only", "loader.workers", "--metric", r"PSNR: ([0-9.]+)", "--higher", "--apply"]
     done = _flatout(folder, "fix", *words, "--json", "fix.json", "train.py")
     assert done.returncode == 0, done.stderr
     return Fixed(folder, before, done, json.loads((folder / "fix.json").read_text()))
@@ -188,7 +188,7 @@ def test_a_profile_is_verified(project: Path) -> None:
 
 
 def test_a_search_that_was_killed_goes_on(project: Path) -> None:
-    words = [sys.executable, "-m", "flatout", "fix", "--budget", "40s", "--only", "gc.defer", "train.py"]
+    words = [sys.executable, "-m", "flatout", "fix", "--budget", "30s", "--only", "gc.defer", "train.py"]
     begun = subprocess.Popen(words, cwd=project, stderr=subprocess.DEVNULL, start_new_session=True)
     deadline = time.monotonic() + 60
     while not list(project.glob(".flatout/fix/*/*/trial.json")) and time.monotonic() < deadline:
@@ -196,7 +196,7 @@ def test_a_search_that_was_killed_goes_on(project: Path) -> None:
     os.killpg(begun.pid, signal.SIGKILL)
     begun.wait()
 
-    done = _flatout(project, "fix", "--budget", "40s", "--only", "gc.defer", "train.py")
+    done = _flatout(project, "fix", "--budget", "30s", "--only", "gc.defer", "train.py")
 
     assert "going on with 1 trials" in done.stderr
     assert done.returncode == 1

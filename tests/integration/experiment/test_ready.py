@@ -79,7 +79,8 @@ def test_remedies_and_the_place_of_the_recording_reach_it_at_its_gate(attempt: T
 
 
 @pytest.mark.parametrize(
-    "mode", ["waits", pytest.param("fails", marks=pytest.mark.variant), "thread", "child", "compiler"]
+    "mode",
+    ["waits", *(pytest.param(mode, marks=pytest.mark.variant) for mode in ("fails", "thread", "child")), "compiler"],
 )
 def test_a_script_that_cannot_wait_there_is_started_for_each_trial(
     attempt: Try, mode: str, monkeypatch: pytest.MonkeyPatch

@@ -178,6 +178,7 @@ def test_all_ranks_of_torchrun_leave_together(tmp_path: Path) -> None:
     assert set(trial.samples) == {16}
 
 
+@pytest.mark.variant
 def test_one_rank_that_is_out_of_memory_speaks_for_all(tmp_path: Path) -> None:
     """Then a smaller size is tried, on every rank: torchrun's own words for it would have been a crash."""
     command = ("torchrun", "--standalone", "--nproc-per-node", "2", str(_SCRIPT.with_name("ddp.py")), "--memory")
