@@ -169,7 +169,7 @@ class PrestartedPool:
     def __init__(self, folder: Path, most: int) -> None:
         self._folder = folder
         self._most = most
-        self._is_known = self._is_given_up = False
+        self._is_known = self._is_given_up = self._imports_compiler = False
         self._waiting: list[Prestarted] = []
         self._argv: tuple[str, ...] = ()
 
@@ -180,9 +180,10 @@ class PrestartedPool:
         self._end(self._waiting)
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def begin(self) -> None:
-        """The script is known to train in the process that is started."""
-        self._is_known = True
+    def begin(self, imports_compiler: bool) -> None:
+        """The script is known to train in the process that is started, and whether it imports torch's compiler."""
+        if not self._is_known:
+            self._is_known, self._imports_compiler = True, imports_compiler
 
     def take(self, argv: Sequence[str], environ: Callable[[Path], Mapping[str, str]]) -> Prestarted | None:
         """A process that waits, or None where one has to be started. `environ` is that of a process without a trial."""
@@ -210,7 +211,7 @@ class PrestartedPool:
             place = Path(tempfile.mkdtemp(prefix="", dir=self._folder))
             told, orders = os.pipe()
             answer, said = os.pipe()
-            variables = {**environ(place), GATE: f"{os.getpid()}:{told}:{said}"}
+            variables = {**environ(place), GATE: f"{os.getpid()}:{told}:{said}:{self._imports_compiler:d}"}
             process = start_session(self._argv, variables, place / OUTPUT, pass_fds=(told, said))
             os.close(told)
             os.close(said)

@@ -11,10 +11,11 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from flatout import __version__
 from flatout.attach.trial.run import compiler_variables
@@ -111,8 +112,8 @@ class TrialRunner:
             )
         )
         ranks = training_ranks(StoredRun(place))
-        if self.ready is not None and can_prestart(ranks, process.pid, os.environ):
-            self.ready.begin()
+        if self.ready is not None and (told := _told_if_prestartable(ranks, process.pid)):
+            self.ready.begin(imports_compiler=told["imports_compiler"])
         trial = read_trial(request, place, ended, ranks, scratch)
         # The next trial shall not come upon the files of this one, and checkpoints are large.
         shutil.rmtree(scratch if started is None else scratch.parent, ignore_errors=True)
@@ -169,13 +170,14 @@ def prestarting_runner(folder: Path, python: str | None, tell: Callable[[Request
             shutil.rmtree(folder / _CARRIED, ignore_errors=True)  # it may be large, and was for these trials only
 
 
-def can_prestart(ranks: Sequence[Rank], pid: int, environ: Mapping[str, str]) -> bool:
-    """Whether processes of this script may be started ahead of time, by a trial of one that was not.
+def _told_if_prestartable(ranks: Sequence[Rank], pid: int) -> dict[str, Any] | None:
+    """What a trial told of itself, if processes of its script may be started ahead of time.
 
     It has to train in the very process that is started, and to leave variables alone that are read too soon then.
     """
     told = [rank.recording.values("trial") for rank in ranks if rank.recording.facts.get("pid") == pid]
-    return any(facts[0].get("compiler") == compiler_variables(environ) for facts in told if facts)
+    variables = compiler_variables(os.environ)
+    return next((values[0] for values in told if values and values[0].get("compiler") == variables), None)
 
 
 def _plain_environ() -> dict[str, str]:

@@ -43,8 +43,12 @@ def attempt(tmp_path: Path, ahead: PrestartedPool, monkeypatch: pytest.MonkeyPat
 
 def _said(trial: Trial) -> list[str]:
     """What the script printed: its process, when it began, a variable that it set, and its gate."""
-    line = next(line for line in (Path(trial.run) / "output.txt").read_text().splitlines() if line.startswith("TRAINS"))
+    line = next(line for line in _output(trial) if line.startswith("TRAINS"))
     return line.split(maxsplit=3)[1:]
+
+
+def _output(trial: Trial) -> list[str]:
+    return (Path(trial.run) / "output.txt").read_text().splitlines()
 
 
 def test_the_gate_and_whoever_starts_it_mean_the_same() -> None:
@@ -66,6 +70,15 @@ def test_a_trial_in_such_a_process_is_a_trial_as_any_other(attempt: Try, tmp_pat
     # The first shows how the script is; from then on two are started at once.
     apart_s = [float(later) - float(sooner) for sooner, later in pairwise(began_s)]
     assert max(apart_s[1::2]) < 0.5 < min(apart_s[::2])
+
+
+@pytest.mark.variant
+@pytest.mark.parametrize("mode", ["plain", "imports"])
+def test_the_compiler_is_imported_ahead_where_the_script_imports_it(attempt: Try, mode: str) -> None:
+    trials = [attempt(mode, repeat, steps=20, warm_up=5) for repeat in range(2)]
+
+    told = [next(line for line in _output(trial) if line.startswith("COMPILER")) for trial in trials]
+    assert told == ["COMPILER False", f"COMPILER {mode == 'imports'}"]
 
 
 def test_remedies_and_the_place_of_the_recording_reach_it_at_its_gate(attempt: Try) -> None:

@@ -33,6 +33,9 @@ with open(note, "a") as file:
 gc.disable()
 import torch  # noqa: E402
 
+was_compiler_there = "torch._dynamo" in sys.modules
+if mode == "imports":
+    import torch._dynamo
 if mode == "compiler":
     os.environ["TORCHINDUCTOR_MAX_AUTOTUNE"] = "1"
 from torch import nn  # noqa: E402
@@ -42,6 +45,7 @@ model = nn.Linear(4, 1)
 optimizer = torch.optim.SGD(model.parameters(), 0.01)
 gc.freeze()
 gc.enable()
+print("COMPILER", was_compiler_there)
 for step in range(40):
     if step == 1:
         print(

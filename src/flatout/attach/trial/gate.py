@@ -14,8 +14,8 @@ import threading
 
 VARIABLE = "FLATOUT_GATE"
 HERE, BUSY = b"here", b"busy"
-# The first optimizer of any script imports it, which takes as long as torch itself.
-_IMPORTED_LATER = "torch._dynamo"
+# The first step of any of torch's optimizers imports it, which takes as long as torch itself.
+COMPILER = "torch._dynamo"
 
 
 def wait() -> None:
@@ -23,13 +23,14 @@ def wait() -> None:
     named = os.environ.pop(VARIABLE, None)
     if named is None:
         return
-    starter, orders, answers = map(int, named.split(":"))
+    starter, orders, answers, imports_compiler = map(int, named.split(":"))
     if os.getppid() != starter:
         return  # not the process that was started: one of its own
-    try:
-        importlib.import_module(_IMPORTED_LATER)
-    except Exception:
-        pass  # the script will meet the same, or do without
+    if imports_compiler:
+        try:
+            importlib.import_module(COMPILER)
+        except Exception:
+            pass  # the script will meet the same, or do without
     # One with threads or children would go on working while another trial is timed.
     is_busy = threading.active_count() > 1 or bool(multiprocessing.active_children())
     os.write(answers, BUSY if is_busy else HERE)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import imports, remedies, session
 from ..patching import Patches
+from .gate import COMPILER
 
 if TYPE_CHECKING:
     from .loader_throughput import LoaderThroughput
@@ -189,7 +190,8 @@ class Trial:
         try:
             steps = self._digest_at if self._weights else steps
             figures = {"losses": self._read_losses(), "weights": self._digest(), "steps": steps}
-            session.text("trial", {**figures, "compiler": compiler_variables(os.environ)})
+            imports = {"compiler": compiler_variables(os.environ), "imports_compiler": COMPILER in sys.modules}
+            session.text("trial", {**figures, **imports})
             if self._screening is not None:
                 session.text("screening", self._screening.figures())
             remedies.finish()
