@@ -22,6 +22,7 @@ from flatout.report.json import from_json
 from flatout.report.live import LiveFigures, StatusRow, status_text
 from flatout.store.recording import Recording, Tail
 from flatout.store.run import StoredRun
+from flatout.telemetry.procfile import list_folder
 
 _WINDOW_S = 5.0
 _REDRAW_S = 0.5
@@ -89,11 +90,7 @@ class Follower:
         )
 
     def _trainers(self) -> list[tuple[str, Tail]]:
-        try:
-            names = os.listdir(self._proc_dir)
-        except OSError:
-            names = []
-        for name in names:
+        for name in list_folder(self._proc_dir):
             if name not in self._tails:
                 is_trainer = name.endswith(".rec") and not name.endswith(".lines.rec")
                 self._tails[name] = Tail(self._proc_dir / name) if is_trainer else None

@@ -134,13 +134,10 @@ class Tail:
     def poll(self) -> Recording:
         """New records and texts; empty as long as there are none. `lost` counts from the beginning."""
         try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            with self.path.open("rb", buffering=0) as file:
+                return self._poll(file.fileno())
         except FileNotFoundError:
             return Recording(self.path, None, {}, ())
-        try:
-            return self._poll(fd)
-        finally:
-            os.close(fd)
 
     def _poll(self, fd: int) -> Recording:
         if self._decoder is None:

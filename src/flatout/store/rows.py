@@ -142,15 +142,10 @@ class GrowingRows:
     def poll(self) -> Rows | None:
         """None where there is nothing new, or no file of rows."""
         try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return None
-        try:
-            return self._poll(fd)
+            with self.path.open("rb", buffering=0) as file:
+                return self._poll(file.fileno())
         except (OSError, FlatoutError):
             return None
-        finally:
-            os.close(fd)
 
     def _poll(self, fd: int) -> Rows | None:
         if not self._columns:
