@@ -36,6 +36,7 @@ from flatout.experiment.search import Search
 from flatout.experiment.trial_reader import without_long
 from flatout.experiment.turns import Arms
 from flatout.problems.catalogue import problems
+from flatout.records.message import verbatim
 from flatout.records.report import Finding, Gain, RemedyState, RunReport
 from flatout.records.trial import Trial
 from flatout.remedies.catalogue import known
@@ -140,10 +141,11 @@ def planted(names: Sequence[str]) -> RunReport:
     codes = {one.remedy: one for one in problems() if one.remedy}
     codes |= {name: one for one in problems() for name in names if one.code in known()[name].answers}
     is_on_gpu = _LAUNCHING in names
-    gain = None if is_on_gpu else Gain(1.2, 1.2, 1.2, "given")
+    gain = None if is_on_gpu else Gain(1.2, 1.2, 1.2, verbatim("given"))
+    planted_cause = verbatim("planted")
     findings = [
         Finding(
-            codes[name].code, "x", codes[name].title, "high", HERE, {"workers": 2}, "planted", name, None, gain
+            codes[name].code, "x", codes[name].title, "high", HERE, {"workers": 2}, planted_cause, name, None, gain
         )
         for name in names
     ]  # fmt: skip

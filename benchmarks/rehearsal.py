@@ -31,6 +31,7 @@ from flatout.experiment.search import Search
 from flatout.experiment.sizing import settling
 from flatout.problems.catalogue import problems
 from flatout.records.fix import Fix, Quality
+from flatout.records.message import verbatim
 from flatout.records.report import Finding, Gain, Location, RemedyState, RunReport
 from flatout.records.trial import Trial
 from flatout.remedies.catalogue import known
@@ -234,10 +235,11 @@ class Machine:
 
 def _finding(name: str) -> Finding:
     problem = next(one for one in problems() if one.remedy == name)
-    gain = Gain(1.5, 1.5, 1.5, "given") if name in ("loader.workers", "memo.function") else Gain(1.1, 1.1, 1.1, "given")
+    ratio = 1.5 if name in ("loader.workers", "memo.function") else 1.1
+    gain = Gain(ratio, ratio, ratio, verbatim("given"))
     evidence: dict[str, Any] = {"workers": 8}
     where = _TARGETS if name == "memo.function" else HERE
-    return Finding(problem.code, "x", problem.title, "high", where, evidence, "planted", name, None, gain)
+    return Finding(problem.code, "x", problem.title, "high", where, evidence, verbatim("planted"), name, None, gain)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from flatout.records.evidence import Evidence, LoaderUse, Series, Waiting
+from flatout.records.message import verbatim
 from flatout.records.report import (
     PHASES,
     GpuUse,
@@ -117,7 +118,7 @@ def run(
         throughput=Throughput(1e3 / step_ms, None if samples is None else samples * 1e3 / step_ms),
         phases=phases(**division),
         gpu=gpu,
-        verdict=Verdict("compute", True, "Healthy."),
+        verdict=Verdict("compute", True, verbatim("Healthy.")),
         findings=(),
         overhead=Overhead(10.0, 0.0001),
         live=live_state(cudnn_benchmark=True, matmul_precision="high"),

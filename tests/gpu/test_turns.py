@@ -10,6 +10,7 @@ import pytest
 from flatout.experiment.request import Request
 from flatout.experiment.runner import TrialRunner
 from flatout.experiment.turns import build_resting_arms, compare_with_and_without, count_turn_steps, resting_steps
+from flatout.records.message import verbatim
 from flatout.records.plan import Planned
 
 pytestmark = pytest.mark.gpu
@@ -19,7 +20,7 @@ _SCRIPT = _SCRIPTS / "pinned_each_step.py"
 
 @pytest.mark.parametrize("workers", [{}, {"loader.workers": 2}])
 def test_batches_are_pinned_in_some_turns_and_not_in_others(tmp_path: Path, workers: dict[str, int]) -> None:
-    both = [Planned(name, True, "lossless", name, "to be tried") for name in ("loader.pin", "transfer.async")]
+    both = [Planned(name, True, "lossless", name, verbatim("to be tried")) for name in ("loader.pin", "transfer.async")]
     arms, settling, rounds, warm_up = build_resting_arms(both), resting_steps(both, 2), 4, 40
     steps = count_turn_steps(arms, warm_up, rounds, settling=settling)
     profile = {**workers, "loader.pin": True, "transfer.async": True}
@@ -40,7 +41,7 @@ def test_batches_are_pinned_in_some_turns_and_not_in_others(tmp_path: Path, work
 
 
 def test_a_model_is_replayed_in_some_turns_and_not_in_others(tmp_path: Path) -> None:
-    graphs = [Planned("graphs.model", True, "numeric", "graphs", "to be tried")]
+    graphs = [Planned("graphs.model", True, "numeric", "graphs", verbatim("to be tried"))]
     arms, settling, rounds, warm_up = build_resting_arms(graphs), resting_steps(graphs, 0), 4, 90
     steps = count_turn_steps(arms, warm_up, rounds, settling=settling)
     command = (str(_SCRIPTS / "graphed.py"), "long")

@@ -88,7 +88,7 @@ def _show(fix: Fix, asked: VerifyOptions) -> int:
     return 0 if why is None else 1
 
 
-def _objection(fix: Fix) -> Message | str | None:
+def _objection(fix: Fix) -> Message | None:
     if fix.gain is None:
         return next(iter(fix.failures.values()), message("verify.unmeasured"))
     quality = fix.quality

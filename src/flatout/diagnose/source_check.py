@@ -10,7 +10,7 @@ from dataclasses import replace
 from flatout.diagnose.findings import not_judged
 from flatout.errors import FlatoutError
 from flatout.problems.catalogue import Problem, problems
-from flatout.records.message import Message, message
+from flatout.records.message import Message, message, verbatim
 from flatout.records.source import SYNTAX, UNUSED, CheckReport, Place, SourceFinding
 from flatout.source.code import Code
 from flatout.source.project.project import Project
@@ -52,7 +52,7 @@ def check_project(project: Project, looked_for: Iterable[Problem]) -> CheckRepor
 
 def _find_all(project: Project, known: tuple[Problem, ...]) -> CheckReport:
     code = Code(project)
-    trouble: list[Message | str] = list(project.trouble)
+    trouble: list[Message] = [verbatim(line) for line in project.trouble]
     found: list[SourceFinding] = []
     for problem in known:
         try:
@@ -166,7 +166,7 @@ def _syntax(module: Module) -> SourceFinding:
         title="The file is no Python",
         severity="error",
         place=module.at(line, column),
-        cause=words,
+        cause=verbatim(words),
         change=None,
     )
 

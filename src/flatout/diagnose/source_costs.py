@@ -18,7 +18,7 @@ from typing import Literal, Protocol, TypeVar
 
 from flatout.problems.prediction import device_work_ms
 from flatout.records.evidence import Evidence, LoaderUse
-from flatout.records.message import message
+from flatout.records.message import NOTHING, message
 from flatout.records.report import Finding, Location
 from flatout.records.source import SYNTAX, UNUSED, CheckReport, Measured, MeasuredRun, Place, Severity, SourceFinding
 from flatout.source.project.project import Project
@@ -205,7 +205,7 @@ class CostJudge:
         step_ms = self._run.step_ms
         busy_ms = device_work_ms(self._run) if may_hide else 0.0
         exposed_ms = min(ms, max(0.0, step_ms - (busy_ms or 0.0)))
-        words = message("check.hidden", ms=ms) if exposed_ms < 0.5 * ms else ""
+        words = message("check.hidden", ms=ms) if exposed_ms < 0.5 * ms else NOTHING
         return Measured("costs" if exposed_ms >= FREE * step_ms else "free", exposed_ms, exposed_ms / step_ms, words)
 
     def _not_seen(self, finding: SourceFinding) -> Measured:

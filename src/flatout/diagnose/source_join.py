@@ -186,9 +186,9 @@ def _explain_finding(finding: Finding, judged: Sequence[SourceFinding], judge: C
     return replace(finding, related=(RelatedLine(_location(candidate), _setting(candidate.cause)),), fix=fix)
 
 
-def _setting(cause: Message | str) -> Message | str:
+def _setting(cause: Message) -> Message:
     """Which setting a cause is about, and what it is, where it says that apart from its effect."""
-    setting = cause.args.get("setting") if isinstance(cause, Message) else None
+    setting = cause.args.get("setting")
     return setting if isinstance(setting, Message) else cause
 
 
@@ -207,8 +207,8 @@ def _way_there(finding: SourceFinding) -> tuple[RelatedLine, ...]:
     return tuple(RelatedLine(Location(other.place.file, other.place.line), other.words) for other in calls[:2])
 
 
-def _is_one_of(words: Message | str, ids: Sequence[str]) -> bool:
-    return isinstance(words, Message) and words.id in ids
+def _is_one_of(words: Message, ids: Sequence[str]) -> bool:
+    return words.id in ids
 
 
 def _effect(finding: SourceFinding) -> Location | None:

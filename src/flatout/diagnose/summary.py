@@ -193,9 +193,9 @@ def _rank_use(rank: Rank) -> RankUse:
     )
 
 
-def notices(run: StoredRun, ranks: Sequence[Rank], gpu: GpuUse | None, on_gpu: bool) -> tuple[Message | str, ...]:
+def notices(run: StoredRun, ranks: Sequence[Rank], gpu: GpuUse | None, on_gpu: bool) -> tuple[Message, ...]:
     """What the reader of a report must know about the recording: not measured, lost, broken off. Each said once."""
-    lines: list[Message | str] = [
+    lines: list[Message] = [
         *run.manifest.notices,
         *_recorded(run),
         *_broken_off(run, ranks),

@@ -134,7 +134,7 @@ def as_tried(
     return Tried(remedy, "outdone" if is_outdone else decision.judgement, why, decision, same, others)
 
 
-def refusal(remedy: Planned, trial: Trial) -> tuple[State, Message | str] | None:
+def refusal(remedy: Planned, trial: Trial) -> tuple[State, Message] | None:
     """Why this trial says nothing of the remedy's speed."""
     if not trial.ended_well:
         ending = ENDINGS[trial.ending]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flatout.errors import FlatoutError
-from flatout.records.message import Message, message
+from flatout.records.message import Message, message, verbatim
 from flatout.records.plan import NOT_ALLOWED, LeftOut, Plan, Planned
 from flatout.records.report import Finding, Gain, RunReport
 from flatout.remedies.catalogue import SAFETIES, Remedy, known, remedies, traits_of
@@ -92,7 +92,7 @@ def group_remedies(remedies: Sequence[Planned]) -> list[list[Planned]]:
     return groups
 
 
-def _plan_remedy(remedy: Remedy, value: Any, why: Message | str, findings: Sequence[Finding]) -> Planned:
+def _plan_remedy(remedy: Remedy, value: Any, why: Message, findings: Sequence[Finding]) -> Planned:
     answered = [finding for finding in findings if finding.remedy == remedy.id or finding.code in remedy.answers]
     gains = [finding.predicted_gain for finding in answered if finding.predicted_gain is not None]
     best: Gain | None = max(gains, key=lambda gain: gain.mid, default=None)
@@ -105,7 +105,7 @@ def _plan_remedy(remedy: Remedy, value: Any, why: Message | str, findings: Seque
 def _in_part(gain: Gain, low: float, mid: float) -> Gain:
     """Of one that would take all of a time away, what is left where only a part of it goes."""
     share = 1.0 - 1.0 / gain.high
-    method = f"{english(gain.method)}; from outside {low:.0%} to {mid:.0%} of them go"
+    method = verbatim(f"{english(gain.method)}; from outside {low:.0%} to {mid:.0%} of them go")
     return Gain(1.0 / (1.0 - low * share), 1.0 / (1.0 - mid * share), gain.high, method)
 
 

@@ -48,7 +48,7 @@ def prove_profile(bench: Bench, search: Search) -> Quality:
     return _prove_once(bench, search) if search.found.profile else Quality()
 
 
-def _objection(quality: Quality, profile: Mapping[str, Any]) -> Message | str | None:
+def _objection(quality: Quality, profile: Mapping[str, Any]) -> Message | None:
     """Why the training is not what it was. One that is meant to change is judged by the user's metric alone."""
     remedies = known()
     is_meant = any(remedies[name].safety == "training" for name in profile)
@@ -158,7 +158,7 @@ def conclude(bench: Bench, search: Search, report: RunReport, quality: Quality) 
         if _sees_none(bench, found.profile)
         else _on_pauses(bare, after, bench.made.all, by)
     )
-    failures: dict[str, Message | str] = {
+    failures: dict[str, Message] = {
         trial.arm: message("trial.ended", ending=ENDINGS[trial.ending], why=trial.why)
         for trial in bench.made.all
         if not trial.ended_well

@@ -306,7 +306,7 @@ class Search:
             self.found.profile = dict(attempt.after)
         return [as_tried(remedy, decision, before, group, same) for remedy in group]
 
-    def _drifts(self, trials: Sequence[Trial]) -> Message | str | None:
+    def _drifts(self, trials: Sequence[Trial]) -> Message | None:
         """Why their losses are not what rounding makes of them, if so. What cannot be told yet is left to the proof."""
         bench, profile = self._bench, trials[0].remedies
         reserve_s = bench.reserve_s(profile)
@@ -322,7 +322,7 @@ class Search:
     def lossless(self) -> dict[str, Any]:
         return lossless_part(self.found.profile)
 
-    def withdraw(self, why: Message | str, kept: Mapping[str, Any] | None = None) -> None:
+    def withdraw(self, why: Message, kept: Mapping[str, Any] | None = None) -> None:
         """The profile as a whole did not hold: nothing is left of it but `kept`."""
         found = self.found
         found.profile = dict(kept or {})

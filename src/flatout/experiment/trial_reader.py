@@ -20,7 +20,7 @@ from flatout.experiment.process import Exit
 from flatout.experiment.request import Request
 from flatout.experiment.sizing import settling
 from flatout.records.evidence import OomKill
-from flatout.records.message import Message, message, restore, verbatim
+from flatout.records.message import NOTHING, Message, message, restore, verbatim
 from flatout.records.report import PHASES, RemedyState
 from flatout.records.trial import Ending, Trial
 from flatout.remedies.catalogue import known, traits_of
@@ -47,7 +47,7 @@ _RANKED = re.compile(r"\[rank\d+\]: ?")
 
 def read_ending(
     ended: Exit, run: StoredRun, kept: Mapping[str, Any], is_trained: bool, losses: Sequence[float | None]
-) -> tuple[Ending, Message | str]:
+) -> tuple[Ending, Message]:
     """`kept` is what the trial told when it was stopped after its steps; empty where it was not."""
     if ended.cut == "out of memory":
         return ended.cut, message("trial.cut_off_for_memory", wall_s=ended.wall_s)
@@ -60,7 +60,7 @@ def read_ending(
     for step, loss in enumerate(losses, 1):
         if loss is not None and not np.isfinite(loss):
             return "not finite", message("trial.loss_not_finite", step=step, loss=loss)
-    return ("stopped" if kept else "finished"), ""
+    return ("stopped" if kept else "finished"), NOTHING
 
 
 def read_tail(output: Path) -> str:
@@ -233,7 +233,7 @@ def read_trial(request: Request, place: Path, ended: Exit, ranks: Sequence[Rank]
     written, programs = _written(scratch / WRITTEN)
     if request.feeds:
         step_s, samples, pause_s = *read_loaders_alone(ranks, in_force_from), ()
-        why = why or ("" if step_s else NOT_FED)
+        why = why or (NOTHING if step_s else NOT_FED)
     return Trial(
         arm=request.arm,
         remedies=dict(request.remedies),

@@ -21,7 +21,6 @@ from flatout.records.proof import BAR, Decision
 from flatout.records.trial import Trial
 from flatout.remedies.catalogue import traits_of
 from flatout.remedies.traits import Bottleneck
-from flatout.words import english
 
 # Batches that a worker has made ahead of time are as they were made; one is being used.
 _MADE_AHEAD, _FEWEST_SETTLING = 2, 8
@@ -40,7 +39,7 @@ class Screened:
 
     decisions: dict[str, Decision]
     # Refused or failed in this process, and why.
-    refused: dict[str, tuple[State, Message | str]]
+    refused: dict[str, tuple[State, Message]]
 
 
 def build_arms(remedies: Sequence[Planned]) -> Arms:
@@ -81,8 +80,8 @@ def weigh_turns(trials: Mapping[str, Trial], remedies: Sequence[Planned]) -> Scr
     bare = _alike(trials)
     if bare is None:
         return None
-    refused: dict[str, tuple[State, Message | str]] = {
-        remedy.id: (state_of_refusal(state), english(state.why))
+    refused: dict[str, tuple[State, Message]] = {
+        remedy.id: (state_of_refusal(state), state.why)
         for remedy in remedies
         for state in trials[remedy.id].states
         if state.id == remedy.id and state.state != "applied"

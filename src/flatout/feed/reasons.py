@@ -16,7 +16,7 @@ class Reasoned(Exception):
         return say(self.why)
 
 
-def say(fact: Message | str) -> str:
+def say(fact: Message) -> str:
     """In English, for stderr. Only then are the words loaded."""
     from ..words.render import english
 

@@ -162,7 +162,7 @@ class CapturedOutput:
         sys.stdout.flush()
 
 
-class Notices(list[Message | str]):
+class Notices(list[Message]):
     """Lines for the user on what is missing."""
 
     def unless(self, what: Message) -> _Attempt:

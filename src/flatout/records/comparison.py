@@ -34,7 +34,7 @@ class Arm:
     samples_per_step: float | None
     # What bounds its first run.
     bound: str
-    sentence: Message | str
+    sentence: Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Comparison:
     before: Arm
     after: Arm
     judgement: Judgement
-    sentence: Message | str
+    sentence: Message
     # Rate after over rate before: of all the time there was, and of the training without evaluations, checkpoints and
     # other rare long steps.
     gain: MeasuredGain | None
@@ -80,7 +80,7 @@ class Comparison:
     # In both, as the later run has them.
     stayed: tuple[Finding, ...]
     # One line each on how far the two can be compared at all.
-    notices: tuple[Message | str, ...] = ()
+    notices: tuple[Message, ...] = ()
 
     @property
     def same_batch(self) -> bool:

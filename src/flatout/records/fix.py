@@ -22,7 +22,7 @@ class Tried:
 
     planned: Planned
     state: State
-    why: Message | str
+    why: Message
     decision: Decision | None = None
     # For a lossless one: were the numbers the very same?
     identity: Identity | None = None
@@ -77,7 +77,7 @@ class Fix:
     ceiling: Ceiling | None
     quality: Quality
     # Why the search ended: at the ceiling, out of time, nothing left to try.
-    ended: Message | str
+    ended: Message
     trials: int
     took_s: float
     # Files that the script writes: in the trials they went to a scratch folder.
@@ -88,6 +88,6 @@ class Fix:
     sources: tuple[str, ...] = ()
     # Workers of the training's loader under the profile, as the trials had them; None where it is not about workers.
     workers: int | None = None
-    notices: tuple[Message | str, ...] = ()
+    notices: tuple[Message, ...] = ()
     # Trials that did not end well, by arm.
-    failures: dict[str, Message | str] = field(default_factory=dict)
+    failures: dict[str, Message] = field(default_factory=dict)

@@ -75,7 +75,7 @@ class LogSummary:
     whole_samples_per_s: float | None
     batch_size: float | None
     # Where the batch size is from, in words.
-    batch_from: Message | str | None
+    batch_from: Message | None
     step_ms: float | None
     data_ms: float | None
     data_share: float | None
@@ -97,5 +97,5 @@ class LogComparison:
     high: float
     it_ratio: float | None
     same_batch: bool | None
-    sentence: Message | str
-    hint: Message | str | None = None
+    sentence: Message
+    hint: Message | None = None

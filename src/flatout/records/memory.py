@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flatout.records.message import Message
+from flatout.records.message import NOTHING, Message
 
 SCHEMA = 1
 
@@ -77,6 +77,6 @@ class MemoryVerdict:
     safe: LoaderPlan | None
     safe_need: MemoryNeed | None
     # Where the size of a sample is from, in words.
-    sample_from: Message | str = ""
+    sample_from: Message = NOTHING
     # What a stored run was seen to take at most.
     measured_peak_bytes: float | None = None

@@ -24,6 +24,10 @@ class Message:
     def __hash__(self) -> int:
         return hash((self.id, repr(sorted(self.args.items()))))
 
+    def __bool__(self) -> bool:
+        """Whether it says anything."""
+        return self.id != VERBATIM or bool(self.args["text"])
+
 
 def message(id: str, /, **args: Any) -> Message:
     return Message(id, args)
@@ -31,6 +35,9 @@ def message(id: str, /, **args: Any) -> Message:
 
 def verbatim(text: str) -> Message:
     return Message(VERBATIM, {"text": text})
+
+
+NOTHING = verbatim("")
 
 
 def to_plain(fact: Message) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class GpuSummary:
     gpu: int
     name: str | None
     status: GpuStatus
-    sentence: Message | str
+    sentence: Message
     util_percent: Spread | None = None
     fluctuation_points: float | None = None
     memory_util_percent: Spread | None = None
@@ -70,6 +70,6 @@ class MonitorSummary:
     readings: int
     gpus: tuple[GpuSummary, ...]
     host: HostSummary
-    notes: tuple[Message | str, ...] = ()
-    reason: Message | str | None = None
+    notes: tuple[Message, ...] = ()
+    reason: Message | None = None
     skipped_lines: int = 0

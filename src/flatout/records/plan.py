@@ -27,7 +27,7 @@ class Planned:
     value: Any
     safety: str
     title: str
-    why: Message | str
+    why: Message
     codes: tuple[str, ...] = ()
     predicted: Gain | None = None
 
@@ -39,13 +39,13 @@ class Planned:
 @dataclass(frozen=True, slots=True)
 class LeftOut:
     id: str
-    why: Message | str
+    why: Message
 
     @property
     def forbidden_class(self) -> str | None:
         """The class of remedies that the user has not allowed, if that is why."""
         why = self.why
-        return str(why.args["safety"]) if isinstance(why, Message) and why.id == NOT_ALLOWED else None
+        return str(why.args["safety"]) if why.id == NOT_ALLOWED else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ class Decision:
     arm: str
     judgement: Judgement
     gain: MeasuredGain | None
-    why: Message | str
+    why: Message
     # Trials of each of the two arms that would probably settle it; 0 where it is settled, None where too many.
     more_trials: int | None = 0
 
@@ -86,7 +86,7 @@ class Identity:
     verdict: Literal["identical", "alike", "differs", "not comparable"]
     # How many were compared, up to the first that differs.
     steps: int
-    sentence: Message | str
+    sentence: Message
     first_step: int | None = None
     # The two losses there, as `float.hex` writes them.
     values: tuple[str, str] | None = None
@@ -99,7 +99,7 @@ class Envelope:
     """Whether the loss stayed within what the script itself varies by. Shares are of the loss: 0.05 is 5%."""
 
     verdict: Literal["inside", "outside", "not verified"]
-    sentence: Message | str
+    sentence: Message
     steps: int = 0
     # A drift of less than this could not have been seen.
     least_seen: float | None = None
@@ -117,7 +117,7 @@ class MetricVerdict:
     """Whether the user's own metric stayed within what the script itself varies by, in the metric's own unit."""
 
     verdict: Literal["inside", "worse", "not verified"]
-    sentence: Message | str
+    sentence: Message
     before: float | None = None
     after: float | None = None
     # A loss of less than this could not have been seen.
@@ -137,7 +137,7 @@ class Ceiling:
     reached: MeasuredGain | None
     # Less than 5% is left, so there is nothing more to look for.
     enough: bool
-    sentence: Message | str
+    sentence: Message
 
     @property
     def left(self) -> float | None:

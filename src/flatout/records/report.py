@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from flatout.records.message import Message
+from flatout.records.message import NOTHING, Message
 
 SCHEMA = 1
 
@@ -91,7 +91,7 @@ class RemedyState:
     safety: str
     value: object
     state: str
-    why: Message | str = ""
+    why: Message = NOTHING
     step: int = 0
     # Where it took effect, as read from the living objects.
     live: dict[str, object] = field(default_factory=dict)
@@ -132,7 +132,7 @@ class Verdict:
 
     bound: Bound
     healthy: bool
-    sentence: Message | str
+    sentence: Message
     # None where no step was seen.
     grounds: Grounds | None = None
 
@@ -150,7 +150,7 @@ class Gain:
     low: float
     mid: float
     high: float
-    method: Message | str
+    method: Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class RelatedLine:
     """Another place that a finding has to do with: where the value is written that arrives at its line."""
 
     location: Location
-    words: Message | str
+    words: Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +169,9 @@ class Finding:
     severity: str
     location: Location | None
     evidence: dict[str, float | int | str]
-    cause: Message | str
+    cause: Message
     remedy: str | None
-    change: Message | str | None
+    change: Message | None
     predicted_gain: Gain | None
     related: tuple[RelatedLine, ...] = ()
     # The command that makes the change in the source, where flatout can.
@@ -339,7 +339,7 @@ class RunReport:
     live: dict[str, object] = field(default_factory=dict)
     environment: dict[str, object] = field(default_factory=dict)
     # One line each on what was not measured, lost, or noteworthy about the recording itself.
-    notices: tuple[Message | str, ...] = ()
+    notices: tuple[Message, ...] = ()
     pauses: tuple[PauseSite, ...] = ()
     ranks: tuple[RankUse, ...] = ()
     # Steps at the start that are in no rate and no share, because the run had not settled; the most of any rank.
@@ -373,6 +373,6 @@ class Check:
     """One line of the checklist: what is asked for, whether it is met, and the figure that says so."""
 
     group: str
-    asked: Message | str
+    asked: Message
     state: CheckState
-    figure: Message | str
+    figure: Message

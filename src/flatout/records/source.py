@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from flatout.records.message import Message
+from flatout.records.message import NOTHING, Message
 
 # A hint is about nothing that is wrong; it does not make a check fail.
 Severity = Literal["high", "medium", "low", "hint", "error"]
@@ -35,7 +35,7 @@ class Related:
     """Another place one has to see to understand a finding: where a value is written, how a line is reached."""
 
     place: Place
-    words: Message | str
+    words: Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Edit:
 class Fix:
     """How flatout can make the change itself. A safe one keeps what the script computes, prints and writes."""
 
-    words: Message | str
+    words: Message
     edits: tuple[Edit, ...]
     is_safe: bool
     # Statements the edits need at the top of the edited file, where they are not there yet: `import torch`.
@@ -66,7 +66,7 @@ class Measured:
     ms_per_step: float | None = None
     share: float | None = None
     # Why it is free or not measured, or what the figure is of.
-    words: Message | str = ""
+    words: Message = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +87,8 @@ class SourceFinding:
     title: str
     severity: Severity
     place: Place
-    cause: Message | str
-    change: Message | str | None
+    cause: Message
+    change: Message | None
     related: tuple[Related, ...] = ()
     fix: Fix | None = None
     # The setting of a DataLoader that the change is about.
@@ -105,11 +105,11 @@ class CheckReport:
     # The text of the lines that findings point at, by file, cell and line.
     lines: dict[tuple[str, int | None, int], str] = field(default_factory=dict)
     # One line each on what could not be read or judged.
-    trouble: tuple[Message | str, ...] = ()
+    trouble: tuple[Message, ...] = ()
     seconds: float = 0.0
     # What `--fix` has done before: the findings are those that are left.
     fixed: int = 0
     fixed_files: int = 0
     run: MeasuredRun | None = None
     # One line each on how far the run and the source belong together.
-    notices: tuple[Message | str, ...] = ()
+    notices: tuple[Message, ...] = ()

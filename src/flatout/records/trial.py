@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from flatout.records.message import Message, message
+from flatout.records.message import NOTHING, Message, message
 from flatout.records.report import RemedyState
 
 # "stopped" from outside after enough steps, "finished" by itself before; all others are failures.
@@ -23,7 +23,7 @@ class Trial:
     arm: str
     remedies: dict[str, Any]
     ending: Ending
-    why: Message | str = ""
+    why: Message = NOTHING
     # Of the steps after warm-up, in their order.
     step_s: tuple[float, ...] = ()
     samples: tuple[float, ...] = ()
@@ -76,7 +76,7 @@ def describe_ending(trial: Trial) -> Message:
     return message("trial.ended", ending=ending, why=trial.why) if trial.why else ending
 
 
-def is_out_of_memory(why: Message | str) -> bool:
+def is_out_of_memory(why: Message) -> bool:
     """Whether this describes a trial that ran out of memory."""
     memory = ENDINGS["out of memory"]
-    return isinstance(why, Message) and (why == memory or why.args.get("ending") == memory)
+    return why == memory or why.args.get("ending") == memory

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from flatout.records.message import Message
+from flatout.records.message import NOTHING, Message
 
 SCHEMA = 1
 
@@ -56,7 +56,7 @@ class Point:
     setting: Setting
     steps: int
     repeat: int = 0
-    why: Message | str = ""
+    why: Message = NOTHING
     samples_per_s: float | None = None
     steps_per_s: float | None = None
     # Relative standard error of the rate, from its spread between blocks of steps.
@@ -93,7 +93,7 @@ class Pick:
 
     name: str
     point: Point | None
-    why: Message | str
+    why: Message
     # Where its profile and config copies are, and what to type.
     folder: str = ""
     command: str = ""
@@ -105,7 +105,7 @@ class Tuned:
 
     command: tuple[str, ...]
     knobs: tuple[Knob, ...]
-    method: Message | str
+    method: Message
     goal: Goal
     metric: Metric | None
     constraints: tuple[str, ...]
@@ -123,9 +123,9 @@ class Tuned:
     trials: int
     settings: int
     wall_s: float
-    ended: Message | str
+    ended: Message
     folder: str
-    notices: tuple[Message | str, ...] = ()
+    notices: tuple[Message, ...] = ()
     schema: int = field(default=SCHEMA)
 
     def speed(self, point: Point) -> float | None:

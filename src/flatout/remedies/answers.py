@@ -20,14 +20,14 @@ class Answer:
     """`value` is what to apply, None for no."""
 
     value: Any
-    why: Message | str
+    why: Message
 
     @property
     def is_yes(self) -> bool:
         return self.value is not None
 
 
-def yes(value: Any, why: Message | str) -> Answer:
+def yes(value: Any, why: Message) -> Answer:
     return Answer(value, why)
 
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
-from flatout.records.message import Message
+from flatout.records.message import Message, verbatim
 from flatout.records.report import Finding, Location, RunReport
 from flatout.records.source import CheckReport, Edit, Fix, Place, Related, Severity, SourceFinding
 from flatout.report.check import measured_to_dict
 from flatout.words import english
-from flatout.words.codec import encode
+from flatout.words.codec import FACTS, encode
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {"error": "error", "high": "warning", "medium": "warning", "low": "note", "hint": "note"}
@@ -30,14 +29,14 @@ def run_sarif(report: RunReport, cwd: str, version: str, texts: Mapping[str, str
     located = [one for one in report.findings if one.location is not None]
     more = [{"properties": _of_run(one, report.run.id)} for one in located]
     elsewhere = [one for one in report.findings if one.location is None]
-    trouble = [f"{one.code} {one.title}: {english(one.cause)} (no place in the source)" for one in elsewhere]
+    trouble = [verbatim(f"{one.code} {one.title}: {english(one.cause)} (no place in the source)") for one in elsewhere]
     return _document([_as_source(one, cwd) for one in located], more, trouble, version, texts)
 
 
 def _document(
     findings: Sequence[SourceFinding],
     more: Sequence[dict[str, Any]],
-    trouble: Sequence[Message | str],
+    trouble: Sequence[Message],
     version: str,
     texts: Mapping[str, str],
 ) -> str:
@@ -75,9 +74,8 @@ def _place(location: Location, cwd: str) -> Place:
 
 
 def _of_run(one: Finding, run: str) -> dict[str, Any]:
-    gain = one.predicted_gain
-    told = None if gain is None else replace(gain, method=english(gain.method))
-    return encode({"run": run, "evidence": one.evidence, "predicted_gain": told, "remedy": one.remedy})
+    told = {"run": run, "evidence": one.evidence, "predicted_gain": one.predicted_gain, "remedy": one.remedy}
+    return {name: value for name, value in encode(told).items() if name != FACTS}
 
 
 def _rule(code: str, findings: Sequence[SourceFinding], texts: Mapping[str, str]) -> dict[str, Any]:

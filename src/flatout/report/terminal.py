@@ -281,13 +281,13 @@ def _site(kind: str, where: str, function: str, values: tuple[str, str], page: P
     return left.append(first, "bold").append(second, "dim")
 
 
-def _notices(page: Page) -> tuple[Message | str, ...]:
+def _notices(page: Page) -> tuple[Message, ...]:
     """Where the run made no use of a GPU, nobody misses its figures."""
     notices = page.report.notices
     if page.verbose:
         return notices
     if page.report.run.device == "cpu":
-        notices = tuple(notice for notice in notices if isinstance(notice, str) or notice.id != "nvml.absent")
+        notices = tuple(notice for notice in notices if notice.id != "nvml.absent")
     return notices[:6]
 
 

@@ -16,7 +16,7 @@ _MOST_FAILED = 8
 def render(tuned: Tuned, verbose: bool = False, unicode: bool = True) -> str:
     """Plain text that ends in a newline."""
     ended = f" · {english(tuned.ended)}" if tuned.ended else ""
-    head = f"{tuned.method} · {tuned.trials} trials in {text.duration(tuned.wall_s)}{ended}"
+    head = f"{english(tuned.method)} · {tuned.trials} trials in {text.duration(tuned.wall_s)}{ended}"
     lines = [f" {head}", "", *_table(tuned), *_failed(tuned, verbose)]
     lines += [""] * bool(tuned.notices) + [f" {english(notice)}" for notice in tuned.notices]
     lines += ["", *_picks(tuned)]

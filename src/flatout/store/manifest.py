@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from flatout.errors import FlatoutError
 from flatout.records.atomic import PRIVATE, write_atomic
-from flatout.records.message import Message
+from flatout.records.message import Message, from_plain
 from flatout.store.redaction import redact, redact_argv
 from flatout.words.codec import encode, with_messages
 
@@ -32,7 +32,7 @@ class Manifest:
     python: str | None = None
     flatout: str | None = None
     environment: dict[str, Any] = field(default_factory=dict)
-    notices: tuple[Message | str, ...] = ()
+    notices: tuple[Message, ...] = ()
     wall_s: float | None = None
     pid: int | None = None
     pid_start: str | None = None
@@ -57,7 +57,8 @@ def read_manifest(folder: Path) -> Manifest:
     known = {name: value[name] for name in Manifest.__slots__ if name in value}
     try:
         known["argv"] = tuple(known["argv"])
-        known["notices"] = tuple(known.get("notices", ()))
+        notices = known.get("notices", ())
+        known["notices"] = tuple(from_plain(line) if isinstance(line, str) else line for line in notices)
         return Manifest(**known)
     except (KeyError, TypeError) as error:
         raise FlatoutError(

@@ -14,7 +14,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from ..records.message import Message, from_plain, to_plain
+from ..records.message import Message, from_plain, to_plain, verbatim
 from .render import english
 
 FACTS = "facts"
@@ -56,7 +56,8 @@ class _Writer:
 
     def plain(self, value: Any, pointer: str) -> Any:
         if isinstance(value, Message):
-            self.facts[pointer] = to_plain(value)
+            if value:
+                self.facts[pointer] = to_plain(value)
             return english(value)
         if isinstance(value, float):
             return value if math.isfinite(value) or not self._only_finite else None
@@ -90,6 +91,8 @@ class _Reader:
         origin, parts = get_origin(hint), get_args(hint)
         if origin in (Union, UnionType):
             return self._first(parts, value)
+        if hint is Message and isinstance(value, str):
+            return verbatim(value)
         if is_dataclass(hint) and hint is not Message:
             return self.record(hint, value)
         if origin is tuple:

@@ -26,12 +26,12 @@ def chinese(fact: Message | str) -> str:
 
 
 def chinese_if_known(fact: Message | str) -> str | None:
-    """None for a string, as reports of an older flatout hold: there it is English only."""
+    """None for a string: it is English only."""
     return None if isinstance(fact, str) else chinese(fact)
 
 
 def render(fact: Message | str, language: Language) -> str:
-    """A string is a message that was written before there were ids: it stays as it is."""
+    """A string stays as it is."""
     if isinstance(fact, str):
         return fact
     if fact.id == VERBATIM:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import reduce
 
-from ..records.message import Message, message
+from ..records.message import VERBATIM, Message, message
 from ..records.report import Cost, Grounds, Verdict
 from .render import chinese
 from .table import Words
@@ -69,7 +69,7 @@ def verdict_sentence(grounds: Grounds | None, healthy: bool) -> Message:
 
 def verdict_in_chinese(verdict: Verdict) -> str | None:
     """None where the record has neither a message nor grounds, as those of an older flatout."""
-    if isinstance(verdict.sentence, Message):
+    if verdict.sentence.id != VERBATIM:
         return chinese(verdict.sentence)
     return None if verdict.grounds is None else chinese(verdict_sentence(verdict.grounds, verdict.healthy))
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from flatout.problems.input.repeated_decode import REMEDY
 from flatout.records.evidence import WorkerProcesses
+from flatout.records.message import verbatim
 from flatout.records.report import CopySite, HostUse, Location, RemedyState
 from tests.cases.evidence import Case, loader, on_gpu, run, starved_run, worker_cost
 
@@ -69,7 +70,7 @@ CASES = (
             _DEAR,
             cpus=5.0,
             host=_FULL,
-            remedies=(RemedyState(REMEDY, "lossless", {}, "refused", "samples are random"),),
+            remedies=(RemedyState(REMEDY, "lossless", {}, "refused", verbatim("samples are random")),),
         ),
         found=True,
     ),

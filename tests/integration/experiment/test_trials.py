@@ -16,6 +16,7 @@ from flatout.experiment.judge import compare_bits
 from flatout.experiment.request import Request
 from flatout.experiment.runner import TrialRunner
 from flatout.experiment.turns import build_arms, build_resting_arms, count_turn_steps, resting_steps, weigh_turns
+from flatout.records.message import verbatim
 from flatout.records.plan import Planned
 from flatout.records.trial import Trial
 from flatout.words import english
@@ -243,4 +244,4 @@ def test_results_that_one_trial_kept_are_there_for_the_next(tmp_path: Path) -> N
 
 
 def planned(name: str) -> Planned:
-    return Planned(name, True, "numeric", name, "to be tried")
+    return Planned(name, True, "numeric", name, verbatim("to be tried"))

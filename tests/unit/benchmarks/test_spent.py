@@ -1,25 +1,26 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.common.spent import by_kind, each, spent
+from flatout.records.message import verbatim
 from flatout.records.report import RemedyState
 from flatout.records.trial import Trial
+from flatout.words.codec import encode
 
-_REFUSED = RemedyState("sync.skip", "lossless", True, "refused", "nothing waits")
+_REFUSED = RemedyState("sync.skip", "lossless", True, "refused", verbatim("nothing waits"))
 _TRIALS = (
     Trial("as it is", {}, "stopped", step_s=(0.1,) * 20, wall_s=5.0),
     Trial("as it is", {}, "stopped", step_s=(0.1,) * 20, wall_s=6.0),
-    Trial("sync.skip", {"sync.skip": True}, "crashed", "boom", wall_s=3.0, states=(_REFUSED,)),
+    Trial("sync.skip", {"sync.skip": True}, "crashed", verbatim("boom"), wall_s=3.0, states=(_REFUSED,)),
 )
 
 
 def test_the_time_of_a_search_is_told_by_trial_and_by_kind(tmp_path: Path) -> None:
     for place, trial in enumerate(_TRIALS):
         (tmp_path / str(place)).mkdir()
-        (tmp_path / str(place) / "trial.json").write_text(json.dumps(asdict(trial)))
+        (tmp_path / str(place) / "trial.json").write_text(json.dumps(encode(trial)))
 
     found = sorted(spent(tmp_path), key=lambda one: one.wall_s, reverse=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flatout.diagnose.verdict import make_checklist
 from flatout.records.evidence import Evidence, Series
+from flatout.records.message import verbatim
 from flatout.records.report import Check
 from flatout.report.terminal import render_checklist
 from flatout.words import english
@@ -48,7 +49,10 @@ def test_swapping_during_the_run_is_seen_and_before_it_is_not() -> None:
 
 
 def test_it_is_shown_by_groups_with_marks() -> None:
-    checks = (Check("resources", "no swapping", "met", "0.00 GiB more"), Check("the run", "ended", "missed", "±1"))
+    checks = (
+        Check("resources", verbatim("no swapping"), "met", verbatim("0.00 GiB more")),
+        Check("the run", verbatim("ended"), "missed", verbatim("±1")),
+    )
 
     assert render_checklist(checks) == " Resources\n   ✓ no swapping  0.00 GiB more\n\n The run\n   ✗ ended        ±1\n"
     assert "x no swapping" in render_checklist(checks, unicode=False) and "±" not in render_checklist(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from flatout.diagnose.comparison import compare_findings, compare_phases, compare_settings
+from flatout.records.message import verbatim
 from flatout.records.report import (
     Finding,
     Location,
@@ -26,7 +27,7 @@ REPORT = RunReport(
     throughput=Throughput(10.0, 320.0),
     phases={"data": PhaseShare(0.8, 80.0), "forward": PhaseShare(0.2, 20.0), "eval": PhaseShare(0.0, 0.0)},
     gpu=None,
-    verdict=Verdict("input", False, "It waits."),
+    verdict=Verdict("input", False, verbatim("It waits.")),
     findings=(),
     overhead=Overhead(None, None),
     live={"torch": {"cudnn_benchmark": False, "compile_s": 1.0}, "loaders": [LOADER], "optimizers": []},
@@ -44,7 +45,7 @@ def _changes(after: RunReport) -> list[tuple[str, str, object, object]]:
 
 def _finding(code: str, file: str | None = "train.py", line: int = 1) -> Finding:
     place = None if file is None else Location(file, line)
-    return Finding(code, "input", f"{code}'s title", "medium", place, {}, "cause", None, None, None)
+    return Finding(code, "input", f"{code}'s title", "medium", place, {}, verbatim("cause"), None, None, None)
 
 
 def test_the_same_run_differs_in_nothing() -> None:

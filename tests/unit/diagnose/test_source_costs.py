@@ -12,6 +12,7 @@ import pytest
 from flatout.diagnose.source_check import check_project, select_problems
 from flatout.diagnose.source_costs import join_costs
 from flatout.records.evidence import Evidence
+from flatout.records.message import verbatim
 from flatout.records.report import (
     CopySite,
     Finding,
@@ -187,7 +188,7 @@ def test_a_setting_that_came_from_the_command_line_is_no_matter_in_this_run(proj
 
     report = result(project, run(gpu=DRY, ms={**MS, "data": 60.0}, loaders=(use,)), "IN101")
 
-    assert replace(only(report), words="") == Measured("free", 0.0, 0.0)
+    assert replace(only(report), words=verbatim("")) == Measured("free", 0.0, 0.0)
     assert english(only(report).words) == "num_workers is 8 in this run"
 
 
@@ -213,14 +214,16 @@ def test_a_finding_of_the_run_speaks_for_its_cause_in_another_file(project: Path
     write(project, 'parser.add_argument("--workers", type=int, default=0)\n', "options.py")
     write(project, "from options import args\n" + TRAIN.replace("num_workers=4", "num_workers=args.workers"))
     use = loader(made_at=at(project, LOADER + 1), num_workers=0)
-    gain = Gain(1.5, 2.0, 2.0, "")
-    found = Finding("IN101", "input", "T", "high", use.made_at, {}, "the main process makes it", None, None, gain)
+    gain = Gain(1.5, 2.0, 2.0, verbatim(""))
+    found = Finding(
+        "IN101", "input", "T", "high", use.made_at, {}, verbatim("the main process makes it"), None, None, gain
+    )
 
     report = result(project, run(loaders=(use,), ms={**MS, "data": 60.0}, findings=(found,)), "IN101")
 
     assert report.findings[0].place.file == "options.py"
     assert only(report).state == "costs" and only(report).share == pytest.approx(0.5)
-    assert only(report).words == "the main process makes it"
+    assert english(only(report).words) == "the main process makes it"
 
 
 # Lines and pauses.
@@ -258,7 +261,9 @@ def test_what_is_set_once_is_not_free_because_its_line_takes_no_time(project: Pa
     assert only(result(project, evidence, "HO405")).state == "not_measured"
 
 
-SAVING = SourceFinding("CA603", "cadence", "T", "medium", Place("train.py", COLLECT + 1, 5), "saves", "save less")
+SAVING = SourceFinding(
+    "CA603", "cadence", "T", "medium", Place("train.py", COLLECT + 1, 5), verbatim("saves"), verbatim("save less")
+)
 
 
 @pytest.mark.parametrize(
@@ -267,7 +272,7 @@ SAVING = SourceFinding("CA603", "cadence", "T", "medium", Place("train.py", COLL
         (6.0, 20.0, Measured("costs", 20.0, 20.0 / 120.0)),
         (0.003, 0.01, Measured("free", 0.01, 0.01 / 100.01)),
         # Something else pauses the training.
-        (0.0, 20.0, Measured("not_measured", words="a run does not show what this costs")),
+        (0.0, 20.0, Measured("not_measured", words=verbatim("a run does not show what this costs"))),
     ],
 )
 def test_a_pause_is_measured_where_it_is_made(
@@ -279,13 +284,15 @@ def test_a_pause_is_measured_where_it_is_made(
 
     report = join_costs(CheckReport((SAVING,), 1), load([Path(".")]), stored(project), evidence)
 
-    assert only(report).state == expected.state and english(only(report).words) == expected.words
+    assert only(report).state == expected.state and english(only(report).words) == english(expected.words)
     assert only(report).ms_per_step == pytest.approx(expected.ms_per_step)
 
 
 def test_a_line_of_a_worker_costs_its_part_of_the_wait(project: Path) -> None:
     write(project, "class Images(Dataset):\n    def __getitem__(self, i):\n        return slow(i)\n" + TRAIN)
-    slow = SourceFinding("IN199", "input", "T", "medium", Place("train.py", 3, 9), "slow", "cache it")
+    slow = SourceFinding(
+        "IN199", "input", "T", "medium", Place("train.py", 3, 9), verbatim("slow"), verbatim("cache it")
+    )
     line = LineCost(at(project, 3), "__getitem__", "worker", 0.5, 3.0)
     evidence = replace(run(ms={**MS, "data": 60.0}), worker_lines=(line,))
 

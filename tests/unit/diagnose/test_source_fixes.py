@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from flatout.diagnose.source_fixes import Fixed, apply_fixes
 from flatout.problems.catalogue import Problem
 from flatout.problems.found import FoundInSource
+from flatout.records.message import verbatim
 from flatout.records.source import Edit, Fix, Place
 from flatout.source.code import Code
 from flatout.source.project.loading import load_texts
@@ -24,13 +25,15 @@ def problem(fixing: Fixing, name: str = "bad", code: str = "ZZ101") -> Problem:
         for module in project.project.modules:
             for call, _ in module.calls.get(name, ()):
                 if not call.keywords:
-                    yield FoundInSource(place=module.place(call), cause="c", change="c", fix=fixing(module, call))
+                    yield FoundInSource(
+                        place=module.place(call), cause=verbatim("c"), change=verbatim("c"), fix=fixing(module, call)
+                    )
 
     return Problem(code, name, "input", "t", "", None, (), None, in_source)
 
 
 def edits(*found: Edit | None, imports: tuple[str, ...] = (), is_safe: bool = True) -> Fix:
-    return Fix("w", tuple(one for one in found if one is not None), is_safe, imports)
+    return Fix(verbatim("w"), tuple(one for one in found if one is not None), is_safe, imports)
 
 
 def done(text: str, *looked_for: Problem, unsafe: bool = False) -> Fixed:

@@ -13,6 +13,7 @@ import pytest
 from flatout.diagnose import source_join as merging
 from flatout.diagnose.source_join import join_source, own_files
 from flatout.records.evidence import Evidence
+from flatout.records.message import verbatim
 from flatout.records.report import Finding, Gain, LineCost, Location, RemedyState, RunReport
 from flatout.store.run import StoredRun
 from flatout.words import english
@@ -41,7 +42,7 @@ LOOP = """\
             maps[row, column] = torch.exp(-row * points[column])
 """
 LOADER, ITEM, COLLECT = 5, 11, 12
-GAIN = Gain(1.3, 1.5, 1.5, "")
+GAIN = Gain(1.3, 1.5, 1.5, verbatim(""))
 MS = {"data": 40.0, "forward": 20.0, "backward": 20.0, "other": 20.0}
 
 
@@ -76,7 +77,9 @@ class Scene:
 
 
 def finding(code: str, location: Location | None, family: str = "input") -> Finding:
-    return Finding(code, family, "Title", "high", location, {}, "because", None, "num_workers=4", GAIN)
+    return Finding(
+        code, family, "Title", "high", location, {}, verbatim("because"), None, verbatim("num_workers=4"), GAIN
+    )
 
 
 def test_a_finding_learns_where_its_value_is_written(tmp_path: Path) -> None:

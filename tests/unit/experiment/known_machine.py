@@ -15,6 +15,7 @@ from flatout.experiment.request import Request
 from flatout.experiment.search import Search
 from flatout.problems.catalogue import problems
 from flatout.records.fix import Fix, Quality
+from flatout.records.message import NOTHING, Message, verbatim
 from flatout.records.report import Finding, Gain, Location, RemedyState, RunReport
 from flatout.records.trial import Trial
 from flatout.remedies.catalogue import known
@@ -51,7 +52,7 @@ class Machine:
     def __call__(self, request: Request) -> Trial:
         self.asked.append(request)
         if set(request.remedies) & self.fails:
-            return Trial(request.arm, dict(request.remedies), "crashed", "RuntimeError: broken")
+            return Trial(request.arm, dict(request.remedies), "crashed", verbatim("RuntimeError: broken"))
         is_alone = request.replays or request.feeds
         mean_s = self._ceiling_s if is_alone else self._seconds(request.remedies)
         steps = _steps_of(request, mean_s)
@@ -84,8 +85,8 @@ class Machine:
             run=",".join(sorted(request.remedies)),
         )
 
-    def _state(self, name: str) -> tuple[str, str]:
-        return ("refused", self.refused[name]) if name in self.refused else ("applied", "")
+    def _state(self, name: str) -> tuple[str, Message]:
+        return ("refused", verbatim(self.refused[name])) if name in self.refused else ("applied", NOTHING)
 
     def report(self, trial: Trial) -> RunReport:
         return self.looks.get(trial.run, run().report)
@@ -103,12 +104,21 @@ def _steps_of(request: Request, mean_s: float) -> int:
 def found(*remedies: str, gain: float = 1.5, **evidence: int) -> RunReport:
     """A run with one finding for each remedy."""
     codes = {one.remedy: one for one in problems() if one.remedy}
-    here, predicted = Location("train.py", 7), Gain(gain, gain, gain, "given")
+    here, predicted = Location("train.py", 7), Gain(gain, gain, gain, verbatim("given"))
     return replace(
         run().report,
         findings=tuple(
             Finding(
-                codes[name].code, "x", codes[name].title, "high", here, dict(evidence), "why", name, None, predicted
+                codes[name].code,
+                "x",
+                codes[name].title,
+                "high",
+                here,
+                dict(evidence),
+                verbatim("why"),
+                name,
+                None,
+                predicted,
             )
             for name in remedies
         ),

@@ -13,6 +13,7 @@ from flatout.experiment.bench import Settings, take_first_look
 from flatout.experiment.plan import Wishes, finest_first, worth_its_rounding
 from flatout.experiment.request import Request
 from flatout.experiment.search import Search
+from flatout.records.message import verbatim
 from flatout.records.plan import Planned
 from flatout.records.report import GpuUse, RunReport
 from flatout.records.trial import Trial
@@ -20,8 +21,8 @@ from flatout.words import english
 from tests.cases.evidence import phases
 from tests.unit.experiment.known_machine import Turning, found, on_gpu
 
-_PRECISIONS = [Planned(name, True, "numeric", "", "") for name in ("precision.bf16", "precision.tf32")]
-_FUSED = Planned("optimizer.fused", True, "numeric", "", "")
+_PRECISIONS = [Planned(name, True, "numeric", "", verbatim("")) for name in ("precision.bf16", "precision.tf32")]
+_FUSED = Planned("optimizer.fused", True, "numeric", "", verbatim(""))
 
 
 def _launching() -> RunReport:

@@ -10,7 +10,7 @@ import pytest
 from flatout.app.fix import FixOptions, _with_patch
 from flatout.experiment.judge import workers_of
 from flatout.experiment.proof import _sources
-from flatout.records.message import Message, message
+from flatout.records.message import Message, message, verbatim
 from flatout.records.plan import Planned
 from flatout.records.report import Location, RelatedLine, RemedyState
 from flatout.records.trial import Trial
@@ -37,7 +37,9 @@ def train(model, dataset, optimizer):
 def test_safe_changes_are_written_and_made_on_demand(tmp_path: Path, edit: bool) -> None:
     script = tmp_path / "train.py"
     script.write_text(_SOURCE)
-    kept = replace(FIX.tried[0], planned=Planned("loader.pin", True, "lossless", "t", "why", ("TR201", "TR204")))
+    kept = replace(
+        FIX.tried[0], planned=Planned("loader.pin", True, "lossless", "t", verbatim("why"), ("TR201", "TR204"))
+    )
     fix = replace(FIX, tried=(kept,), sources=(str(script),))
 
     said = _with_patch(fix, FixOptions(("train.py",), edit=edit, profile=tmp_path / "flatout.toml"))
@@ -64,7 +66,9 @@ def test_what_is_not_safe_stays_with_the_profile(tmp_path: Path) -> None:
 def test_the_patch_has_the_number_of_workers_that_was_measured(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(_SOURCE.replace("num_workers=4", "num_workers=0"))
-    kept = replace(FIX.tried[0], planned=Planned("loader.workers", "auto", "lossless", "t", "why", ("IN101",)))
+    kept = replace(
+        FIX.tried[0], planned=Planned("loader.workers", "auto", "lossless", "t", verbatim("why"), ("IN101",))
+    )
     fix = replace(FIX, tried=(kept,), sources=(str(script),), workers=11)
 
     _with_patch(fix, FixOptions(("train.py",), edit=True, profile=tmp_path / "flatout.toml"))
@@ -104,7 +108,7 @@ def test_of_several_loaders_that_one_line_makes_the_training_has_the_most_worker
 
 def test_a_patch_is_made_for_source_only() -> None:
     (finding,) = found("loader.workers").findings
-    written = RelatedLine(Location("options.py", 3), "is written here")
+    written = RelatedLine(Location("options.py", 3), verbatim("is written here"))
     in_config = replace(finding, location=Location("configs/full.yaml", 34))
 
     assert _sources([replace(finding, related=(written,)), in_config]) == ("train.py", "options.py")

@@ -8,16 +8,18 @@ import pytest
 
 from flatout.experiment.plan import Wishes, make_plan, switchable
 from flatout.experiment.turns import build_arms
+from flatout.records.message import verbatim
 from flatout.records.plan import Planned
 from flatout.records.report import Gain, RunReport
 from flatout.remedies import catalogue
+from flatout.words import english
 from tests.unit.experiment.known_machine import found
 
 
 def _report(**gains: float) -> RunReport:
     """Names with two underscores for the point."""
     report = found(*(name.replace("__", ".") for name in gains))
-    predicted = [Gain(gain, gain, gain, "given") for gain in gains.values()]
+    predicted = [Gain(gain, gain, gain, verbatim("given")) for gain in gains.values()]
     return replace(
         report,
         findings=tuple(replace(one, predicted_gain=gain) for one, gain in zip(report.findings, predicted, strict=True)),
@@ -44,7 +46,7 @@ def test_what_promises_most_for_its_risk_comes_first(report: RunReport, order: l
 
 def test_one_alone_takes_turns_with_the_script_as_it_is() -> None:
     throttle = catalogue.known()["cadence.throttle"]
-    one = Planned(throttle.id, "viewer:draw=50", throttle.safety, throttle.title, "waits")
+    one = Planned(throttle.id, "viewer:draw=50", throttle.safety, throttle.title, verbatim("waits"))
 
     assert switchable([one]) == [one]
     assert [dict(profile) for _, profile in build_arms([one])] == [{}, {}, {"cadence.throttle": "viewer:draw=50"}]
@@ -67,4 +69,4 @@ def test_a_remedy_that_takes_a_part_away_promises_no_more() -> None:
     assert saves.predicted is not None
     assert saves.predicted.low == pytest.approx(1 / (1 - 0.25 * 0.5)) and saves.predicted.high == 2.0
     assert saves.predicted.low < saves.predicted.mid < 1.5
-    assert saves.predicted.method == "given; from outside 25% to 60% of them go"
+    assert english(saves.predicted.method) == "given; from outside 25% to 60% of them go"

@@ -13,7 +13,7 @@ from flatout.errors import FlatoutError
 from flatout.experiment.bench import Bench, Settings, take_first_look
 from flatout.experiment.request import Request
 from flatout.experiment.sizing import Sizes, sizes
-from flatout.records.message import message
+from flatout.records.message import message, verbatim
 from flatout.records.trial import Trial
 from flatout.words import english
 from tests.cases.evidence import run
@@ -283,7 +283,7 @@ def test_a_script_that_does_not_train_is_one_line() -> None:
     settings = Settings(("train.py",))
 
     with pytest.raises(FlatoutError, match=r"does not train as it is \(crashed: boom\)"):
-        take_first_look(settings, lambda request: Trial("look", {}, "crashed", "boom"), machine.report)
+        take_first_look(settings, lambda request: Trial("look", {}, "crashed", verbatim("boom")), machine.report)
 
 
 def test_no_trial_is_made_when_the_time_is_spent() -> None:

@@ -14,6 +14,7 @@ from flatout.experiment.plan import Wishes
 from flatout.experiment.search import Search
 from flatout.experiment.sizing import Sizes
 from flatout.experiment.turns import build_arms, count_timed_steps, count_turn_steps
+from flatout.records.message import verbatim
 from flatout.records.plan import Planned
 from flatout.records.report import GpuUse
 from flatout.records.trial import Trial
@@ -106,7 +107,7 @@ def test_a_gain_that_was_foretold_is_seen_once_more_before_turns_are_taken() -> 
 def test_graphs_are_weighed_in_turns_where_processes_differ_by_much(gain: float, judgement: str) -> None:
     machine = Turning(lambda profile: 0.05 / (gain if "graphs.model" in profile else 1.0), noise=0.15)
     bench = Bench(Settings(("train.py",)), machine, Sizes(10, 30, 5.0, 0.05, 2.0))
-    graphs = [Planned("graphs.model", True, "numeric", "", "")]
+    graphs = [Planned("graphs.model", True, "numeric", "", verbatim(""))]
 
     decision = Turns(bench, machine.in_turns).together(graphs, {"graphs.model": True}, instead_of=6)
 
@@ -135,7 +136,7 @@ def test_a_gain_that_is_more_than_luck_counts_all_the_same(gain: float, is_told:
     """The machine is slower for some minutes, and faster again; what is kept in memory gains far more than that."""
     machine = Turning(lambda profile: 0.4 / (gain if "memory.keep" in profile else 1.0))
     bench = Bench(Settings(("train.py",)), machine, Sizes(10, 30, 60.0, 0.4, 2.0))
-    keep = [Planned("memory.keep", True, "lossless", "", "")]
+    keep = [Planned("memory.keep", True, "lossless", "", verbatim(""))]
 
     def lucky(trial: Trial) -> dict[str, Trial]:
         arms = machine.in_turns(trial)
@@ -155,7 +156,7 @@ def test_a_gain_that_is_more_than_luck_counts_all_the_same(gain: float, is_told:
 def test_nothing_is_switched_in_what_was_recorded_once() -> None:
     machine = Turning(lambda profile: 0.05)
     bench = Bench(Settings(("train.py",)), machine, Sizes(10, 30, 5.0, 0.05, 2.0))
-    able = [Planned(name, True, "numeric", name, "") for name in ("precision.tf32", "cudnn.benchmark")]
+    able = [Planned(name, True, "numeric", name, verbatim("")) for name in ("precision.tf32", "cudnn.benchmark")]
     turns = Turns(bench, machine.in_turns)
 
     assert turns.switched(able, {"loader.workers": 2}) is not None
@@ -164,7 +165,9 @@ def test_nothing_is_switched_in_what_was_recorded_once() -> None:
 
 @pytest.mark.parametrize(("step_s", "timed"), [(0.01, 8), (0.3, 5), (2.0, 4)])
 def test_turns_of_slow_steps_are_shorter(step_s: float, timed: int) -> None:
-    arms = build_arms([Planned(name, True, "numeric", "", "") for name in ("precision.tf32", "precision.bf16")])
+    arms = build_arms(
+        [Planned(name, True, "numeric", "", verbatim("")) for name in ("precision.tf32", "precision.bf16")]
+    )
 
     # As it is, twice; each remedy; both together.
     assert count_timed_steps(step_s) == timed

@@ -8,6 +8,7 @@ from pathlib import Path
 from flatout.launch.live import BackgroundVerdict, LiveVerdict
 from flatout.report.json import to_json
 from flatout.store.directory import RunDirectory
+from flatout.words import english
 from tests.dashboard import GrowingRun
 from tests.integration.running import until
 
@@ -59,7 +60,7 @@ def test_a_finished_run_says_what_it_said(tmp_path: Path) -> None:
 
     report = LiveVerdict(run.path).judge()
 
-    assert report is not None and report.verdict.sentence == "What the terminal said."
+    assert report is not None and english(report.verdict.sentence) == "What the terminal said."
 
 
 def test_a_run_that_cannot_be_judged_is_not_judged(tmp_path: Path) -> None:

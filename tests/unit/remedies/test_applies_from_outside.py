@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from flatout.problems.catalogue import problems
+from flatout.records.message import verbatim
 from flatout.records.report import Finding, Location, RunReport, Snippet, SyncSite
 from flatout.remedies.catalogue import known
 from flatout.words import english
@@ -25,7 +26,9 @@ def _report(remedy: str | None = None, **evidence: float | int | str) -> RunRepo
     if remedy is None:
         return report
     (problem,) = [one for one in problems() if one.remedy == remedy][:1]
-    finding = Finding(problem.code, "x", problem.title, "high", HERE, evidence, "the cause", remedy, None, None)
+    finding = Finding(
+        problem.code, "x", problem.title, "high", HERE, evidence, verbatim("the cause"), remedy, None, None
+    )
     return replace(report, findings=(finding,))
 
 

@@ -13,6 +13,7 @@ from flatout.app.explain import run_explain
 from flatout.attach import imports
 from flatout.attach.patching import Patches
 from flatout.problems.catalogue import Problem, problems, problems_of_remedy
+from flatout.records.message import verbatim
 from flatout.records.report import Finding, RunReport
 from flatout.remedies.catalogue import SAFETIES, Remedy, remedies
 from flatout.remedies.site import Refused, Site
@@ -114,7 +115,9 @@ def test_a_problem_that_calls_for_it_names_it(remedy: Remedy) -> None:
 
 
 def _with_finding(problem: Problem) -> RunReport:
-    finding = Finding(problem.code, problem.family, problem.title, "high", None, {}, "", problem.remedy, "", None)
+    finding = Finding(
+        problem.code, problem.family, problem.title, "high", None, {}, verbatim(""), problem.remedy, verbatim(""), None
+    )
     return replace(run(gpu=on_gpu()).report, findings=(finding,))
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from flatout.experiment.sizing import warm_up_steps
-from flatout.records.message import message
+from flatout.records.message import message, verbatim
 from flatout.records.report import Finding, GpuUse, PhaseShare, RunReport
 from flatout.remedies.catalogue import known
 from flatout.remedies.compute import graphed_model as graphs
@@ -26,7 +26,9 @@ from tests.unit.remedies.training import Net, train
 
 def _report(*codes: str, **changes: Any) -> RunReport:
     report = run(gpu=on_gpu()).report
-    findings = tuple(Finding(code, "x", "x", "high", None, {}, "the cause", None, None, None) for code in codes)
+    findings = tuple(
+        Finding(code, "x", "x", "high", None, {}, verbatim("the cause"), None, None, None) for code in codes
+    )
     return replace(report, findings=findings, **changes)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from flatout.records.message import verbatim
 from flatout.records.report import Finding, Location, RemedyState, RunReport
 from flatout.remedies.catalogue import known
 from flatout.remedies.memo.proposal import module_of
@@ -47,7 +48,9 @@ for epoch in range(3):
 
 def found_at(path: Path, line: int, code: str = "HO402", loop: str = "") -> Finding:
     evidence: dict[str, float | int | str] = {"loop_lines": loop} if loop else {}
-    return Finding(code, "host", "", "high", Location(str(path), line), evidence, "", "memo.function", None, None)
+    return Finding(
+        code, "host", "", "high", Location(str(path), line), evidence, verbatim(""), "memo.function", None, None
+    )
 
 
 @pytest.fixture

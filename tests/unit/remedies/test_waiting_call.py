@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flatout.records.message import message
+from flatout.records.message import message, verbatim
 from flatout.records.report import Finding, Location, RelatedLine, RunReport
 from flatout.remedies.catalogue import known
 from flatout.words import english
@@ -37,7 +37,7 @@ def found(folder: Path, line: str, called: str = "View.serve") -> RunReport:
     )
     here = Location(str(viewer), 11)
     finding = Finding(
-        "SY305", "sync", "x", "medium", here, {}, "it waits", "cadence.throttle", None, None, related=hops
+        "SY305", "sync", "x", "medium", here, {}, verbatim("it waits"), "cadence.throttle", None, None, related=hops
     )
     report = run().report
     return replace(report, findings=(finding,), run=replace(report.run, argv=("python", str(script))))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from flatout.records.message import verbatim
 from flatout.records.source import SYNTAX, CheckReport, Place, Related, SourceFinding
 from flatout.report.check import render_concise, render_full, render_statistics
 from flatout.report.check_json import render_github, to_json
@@ -15,14 +16,22 @@ WAIT = SourceFinding(
     title="GPU sync in every step",
     severity="medium",
     place=Place("src/a b.py", 12, 10, 12, 21),
-    cause="reading `loss` waits: 100% of it",
-    change="keep it on the device",
-    related=(Related(Place("src/main.py", 3, 5), "calls step"),),
+    cause=verbatim("reading `loss` waits: 100% of it"),
+    change=verbatim("keep it on the device"),
+    related=(Related(Place("src/main.py", 3, 5), verbatim("calls step")),),
 )
 CELL = SourceFinding(
-    "IN101", "input", "Batches are made", "low", Place("n.ipynb", 2, 1, 3, 4, cell=7), "no workers", "num_workers=4"
+    "IN101",
+    "input",
+    "Batches are made",
+    "low",
+    Place("n.ipynb", 2, 1, 3, 4, cell=7),
+    verbatim("no workers"),
+    verbatim("num_workers=4"),
 )
-BROKEN = SourceFinding(SYNTAX, "check", "The file is no Python", "error", Place("x.py", 1, 7), "invalid syntax", None)
+BROKEN = SourceFinding(
+    SYNTAX, "check", "The file is no Python", "error", Place("x.py", 1, 7), verbatim("invalid syntax"), None
+)
 REPORT = CheckReport(
     findings=(CELL, WAIT, BROKEN),
     files=3,
@@ -31,7 +40,7 @@ REPORT = CheckReport(
         ("n.ipynb", 7, 2): "loader = DataLoader(",
         ("x.py", None, 1): "def f(:",
     },
-    trouble=("y.py: holds null bytes",),
+    trouble=(verbatim("y.py: holds null bytes"),),
 )
 
 FULL = """\

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from flatout.records.message import verbatim
 from flatout.records.source import CheckReport, Edit, Fix, Place, SourceFinding
 from flatout.report.check import render_concise, render_diff, render_full, render_outlook
 from flatout.report.check_json import to_json
@@ -18,15 +19,17 @@ PIN = SourceFinding(
     title="Batches are copied",
     severity="medium",
     place=Place("a b.py", 4, 1, 4, 20),
-    cause="not pinned",
-    change="pin_memory=True",
+    cause=verbatim("not pinned"),
+    change=verbatim("pin_memory=True"),
     fix=Fix(
-        "pin_memory=True",
+        verbatim("pin_memory=True"),
         (Edit(Place("a b.py", 4, 19), ", pin_memory=True"), Edit(Place("c.yaml", 2, 3, 2, 4), "4")),
         is_safe=True,
     ),
 )
-DROP = replace(PIN, code="HO404", fix=Fix("the call deleted", (Edit(Place("a b.py", 9, 1, 10, 1), ""),), is_safe=False))
+DROP = replace(
+    PIN, code="HO404", fix=Fix(verbatim("the call deleted"), (Edit(Place("a b.py", 9, 1, 10, 1), ""),), is_safe=False)
+)
 NONE = replace(PIN, code="SY304", fix=None)
 REPORT = CheckReport((PIN, DROP, NONE), 3)
 
@@ -80,7 +83,7 @@ def test_sarif_holds_replacements_by_file() -> None:
 
 
 def test_sarif_leaves_out_what_counts_in_a_cell() -> None:
-    cell = Fix("x", (Edit(Place("n.ipynb", 1, 1, 1, 2, cell=3), "x"),), is_safe=True)
+    cell = Fix(verbatim("x"), (Edit(Place("n.ipynb", 1, 1, 1, 2, cell=3), "x"),), is_safe=True)
 
     (result,) = json.loads(check_sarif(CheckReport((replace(PIN, fix=cell),), 1), "1", {}))["runs"][0]["results"]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from flatout.records.message import verbatim
 from flatout.records.report import Finding, Location, RelatedLine, Snippet, SourceSide, Unmeasured
 from flatout.records.source import CheckReport, Measured, MeasuredRun, Place, SourceFinding
 from flatout.report import check, check_json
@@ -27,13 +28,13 @@ COSTS = Measured("costs", 3.1, 3.1 / 48.0)
     [
         (COSTS, "3.10 ms of 48.0 ms per step", "3.10 ms of 48.0 ms per step (6%)"),
         (
-            Measured("free", 0.02, 0.0004, "hidden"),
+            Measured("free", 0.02, 0.0004, verbatim("hidden")),
             "free: 20 µs of 48.0 ms per step",
             "free in this run, 20 µs of 48.0 ms per step: hidden",
         ),
         (Measured("not_reached"), "not reached", "not reached in this run"),
-        (Measured("not_measured", words="no GPU"), "not measured", "not measured in this run: no GPU"),
-        (Measured("costs", words="memory grows"), "costs something, not in time", "memory grows"),
+        (Measured("not_measured", words=verbatim("no GPU")), "not measured", "not measured in this run: no GPU"),
+        (Measured("costs", words=verbatim("memory grows")), "costs something, not in time", "memory grows"),
     ],
 )
 def test_each_state_has_its_words(measured: Measured, short: str, words: str) -> None:
@@ -42,7 +43,7 @@ def test_each_state_has_its_words(measured: Measured, short: str, words: str) ->
 
 
 def test_without_a_run_nothing_of_it_is_said() -> None:
-    finding = SourceFinding("SY301", "sync", "T", "medium", Place("a.py", 3, 1), "why", "help")
+    finding = SourceFinding("SY301", "sync", "T", "medium", Place("a.py", 3, 1), verbatim("why"), verbatim("help"))
     report = CheckReport((finding,), 1)
 
     assert "measured" not in check.render_full(report, color=False, unicode=True)
@@ -61,8 +62,9 @@ def test_without_a_run_nothing_of_it_is_said() -> None:
 
 
 FINDING = Finding(
-    "IN101", "input", "Batches are made in it", "high", Location("data.py", 17), {}, "c", None, "more", None,
-    related=(RelatedLine(Location("options.py", 5), "the default of --num-workers is 0"),),
+    "IN101", "input", "Batches are made in it", "high", Location("data.py", 17), {}, verbatim("c"), None,
+    verbatim("more"), None,
+    related=(RelatedLine(Location("options.py", 5), verbatim("the default of --num-workers is 0")),),
     fix="flatout check --fix --select IN101 .",
 )  # fmt: skip
 SIDE = SourceSide(2, 1, (Unmeasured("SY301", "The host waits", Location("train.py", 21)),), "train.py")

@@ -8,19 +8,22 @@ from dataclasses import replace
 import pytest
 
 from flatout.records.comparison import Arm, Compared, Comparison, Gate, PhaseChange, SettingChange
+from flatout.records.message import verbatim
 from flatout.records.proof import MeasuredGain
 from flatout.records.report import Finding, Location
 from flatout.report.compare import render, to_json
 
 GAIN = MeasuredGain(1.9, 2.0, 2.1, 0.95, "sample", "total", (1, 1))
-BEFORE = Arm("one", ("runs/one",), "train.py", "cpu", 1, 200, 10.0, 320.0, 100.0, 32.0, "input", "It waits.")
+BEFORE = Arm("one", ("runs/one",), "train.py", "cpu", 1, 200, 10.0, 320.0, 100.0, 32.0, "input", verbatim("It waits."))
 AFTER = replace(BEFORE, name="two", runs=("runs/two",), steps_per_s=20.0, samples_per_s=640.0, step_ms=50.0)
-FOUND = Finding("IN101", "input", "No workers", "medium", Location("train.py", 3), {}, "cause", None, None, None)
+FOUND = Finding(
+    "IN101", "input", "No workers", "medium", Location("train.py", 3), {}, verbatim("cause"), None, None, None
+)
 ONE = Comparison(
     BEFORE,
     AFTER,
     "faster",
-    "two is faster than one: ×2 (+90.0% … ×2.1) samples/s",
+    verbatim("two is faster than one: ×2 (+90.0% … ×2.1) samples/s"),
     GAIN,
     GAIN,
     (
@@ -31,7 +34,7 @@ ONE = Comparison(
     (FOUND,),
     (),
     (),
-    ("one process each",),
+    (verbatim("one process each"),),
 )
 
 
@@ -84,7 +87,7 @@ def test_the_gate_says_what_it_did(failed: tuple[str, ...], word: str) -> None:
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_words_are_wrapped_to_the_terminal(width: int) -> None:
-    long = replace(ONE, notices=("word " * 60,), sentence="word " * 60)
+    long = replace(ONE, notices=(verbatim("word " * 60),), sentence=verbatim("word " * 60))
 
     lines = _page(Compared((long,)), width).splitlines()
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 from flatout.records.fix import Fix, Quality, Tried
-from flatout.records.message import message
+from flatout.records.message import message, verbatim
 from flatout.records.plan import LeftOut, Plan, Planned
 from flatout.records.proof import Ceiling, Decision, Hours, Identity, MeasuredGain
 from flatout.records.report import Gain, Verdict
@@ -18,8 +18,8 @@ def _gain(low: float, mid: float, high: float) -> MeasuredGain:
     return MeasuredGain(low, mid, high, 0.95, "sample", "blocks", (2, 2))
 
 
-WORKERS = Planned("loader.workers", 8, "lossless", "t", "why", ("IN101",), Gain(2, 3, 4, "m"))
-SKIP = Planned("sync.skip", True, "lossless", "t", "why")
+WORKERS = Planned("loader.workers", 8, "lossless", "t", verbatim("why"), ("IN101",), Gain(2, 3, 4, verbatim("m")))
+SKIP = Planned("sync.skip", True, "lossless", "t", verbatim("why"))
 CEILING = message(
     "ceiling.reached_of_one",
     percent=98.0,
@@ -31,10 +31,15 @@ CEILING = message(
 FIX = Fix(
     command=("train.py", "--lr", "1"),
     device="NVIDIA H200",
-    verdict=Verdict("input", False, "It waits."),
+    verdict=Verdict("input", False, verbatim("It waits.")),
     tried=(
-        Tried(WORKERS, "kept", "+205%", Decision("loader.workers", "kept", _gain(2.9, 3.05, 3.2), "+205%")),
-        Tried(SKIP, "refused", "the script has streams of its own"),
+        Tried(
+            WORKERS,
+            "kept",
+            verbatim("+205%"),
+            Decision("loader.workers", "kept", _gain(2.9, 3.05, 3.2), verbatim("+205%")),
+        ),
+        Tried(SKIP, "refused", verbatim("the script has streams of its own")),
     ),
     left_out=(LeftOut("precision.tf32", message("plan.not_allowed", safety="numeric")),),
     profile={"loader.workers": 8},

@@ -12,6 +12,7 @@ import pytest
 from flatout.diagnose.verdict import make_checklist
 from flatout.experiment.statistics.ceiling import measure_ceiling
 from flatout.experiment.statistics.quality import judge_envelope, judge_identity, judge_metric
+from flatout.records.message import verbatim
 from flatout.records.report import Cost, Finding, Gain, Grounds, SourceSide, Unmeasured
 from flatout.records.trial import Trial
 from flatout.report.html.fix_page import FixMaterial, fix_page
@@ -32,10 +33,10 @@ FOUND = Finding(
     "high",
     HERE,
     {},
-    "it takes 47 ms",
+    verbatim("it takes 47 ms"),
     "x",
-    "num_workers=2",
-    Gain(1.2, 1.5, 2, "m"),
+    verbatim("num_workers=2"),
+    Gain(1.2, 1.5, 2, verbatim("m")),
 )
 VERDICT = replace(STARVED.verdict, grounds=Grounds(True, 103.7, None, (Cost("input", 0.61),)))
 
@@ -86,7 +87,7 @@ def test_a_problem_of_another_flatout_keeps_its_own_words() -> None:
     html = draw_page(run_page(RunMaterial(replace(STARVED, findings=(replace(FOUND, code="XX999"),)))))
 
     assert "XX999 Batches are made" in _seen(html, "zh") and "It takes 47 ms." in _seen(html, "zh")
-    assert show_verdict(STARVED.verdict) == f'<span lang="en">{STARVED.verdict.sentence}</span>'
+    assert show_verdict(STARVED.verdict) == f'<span lang="en">{english(STARVED.verdict.sentence)}</span>'
 
 
 def test_the_fix_is_told_in_chinese() -> None:
@@ -161,4 +162,4 @@ def test_messages_have_chinese_and_the_sentences_of_an_older_flatout_keep_their_
         == "脚本原样再跑一次从第 1 步起就不同，因此无法要求逐位一致（使用措施后从第 1 步起不同）"
     )
     assert chinese_if_known("a worker was killed") is None and chinese_if_known("") is None
-    assert show("a worker was killed") == '<span lang="en">a worker was killed</span>'
+    assert show(verbatim("a worker was killed")) == "a worker was killed"

@@ -10,9 +10,11 @@ from html import unescape
 import pytest
 
 from flatout.records.comparison import Compared, Gate, PhaseChange, SettingChange
+from flatout.records.message import verbatim
 from flatout.report.compare import render
 from flatout.report.html.compare_page import compare_page
 from flatout.report.html.page import draw_page
+from flatout.words import english
 from flatout.words.pages import TABLE
 from tests.unit.report.test_compare import AFTER, FOUND, GAIN, ONE
 
@@ -33,7 +35,15 @@ def test_sentence_rates_and_interval_are_those_of_the_terminal() -> None:
     words = " ".join(unescape(re.sub(r"<[^>]+>", " ", _body(_html(compared)))).split())
     page = " ".join(render(compared, width=200, color=False, unicode=True).split())
 
-    for said in (ONE.sentence, "×2.000 (1.900 … 2.100)", "640", "20.0", "50.0 ms", "num_workers", "IN101 No workers"):
+    for said in (
+        english(ONE.sentence),
+        "×2.000 (1.900 … 2.100)",
+        "640",
+        "20.0",
+        "50.0 ms",
+        "num_workers",
+        "IN101 No workers",
+    ):
         assert said in words and said in page, said
     assert "Gate passed" in words
 
@@ -46,14 +56,14 @@ def test_both_languages_say_it_with_the_same_values(id: str) -> None:
 
 
 def test_names_of_strangers_are_inert_and_nothing_is_fetched() -> None:
-    finding = replace(FOUND, title=EVIL, cause=EVIL)
+    finding = replace(FOUND, title=EVIL, cause=verbatim(EVIL))
     evil = replace(
         ONE,
         after=replace(AFTER, name=EVIL, device=EVIL),
-        sentence=EVIL,
+        sentence=verbatim(EVIL),
         settings=(SettingChange(EVIL, EVIL, EVIL, [EVIL]),),
         new=(finding,),
-        notices=(EVIL,),
+        notices=(verbatim(EVIL),),
     )
 
     html = _html(Compared((evil,), Gate(0.97, (EVIL,))))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from flatout.errors import FlatoutError
 from flatout.experiment import bench
 from flatout.experiment.proof import PROFILE as PROFILE_ARM
 from flatout.records.fix import Fix
+from flatout.records.message import verbatim
 from flatout.records.proof import Envelope, MetricVerdict
 from flatout.records.trial import Trial
 from flatout.report.fix import to_json
@@ -22,6 +23,7 @@ from flatout.report.html.page import draw_page
 from flatout.report.html.proof_drawing import draw_arms, draw_gains, draw_losses, is_arm
 from flatout.report.json import fix_from_json, trial_from_json
 from flatout.report.overview import next_after_fix
+from flatout.words.codec import encode
 from tests.browser.recorded import whole_run
 from tests.unit.report.test_fix import FIX
 
@@ -44,9 +46,11 @@ PROFILE = [_trial("profile", {"loader.workers": 8}, 33.0)]
 
 def test_a_fix_is_the_same_after_json() -> None:
     quality = replace(
-        FIX.quality, envelope=Envelope("inside", "s", 40, 0.1, 0.01, (1, 8), 2), metric=MetricVerdict("inside", "m")
+        FIX.quality,
+        envelope=Envelope("inside", verbatim("s"), 40, 0.1, 0.01, (1, 8), 2),
+        metric=MetricVerdict("inside", verbatim("m")),
     )
-    fix = replace(FIX, quality=quality, failures={"x": "crashed: y"}, notices=("n",))
+    fix = replace(FIX, quality=quality, failures={"x": verbatim("crashed: y")}, notices=(verbatim("n"),))
 
     assert _again(fix) == fix
 
@@ -88,7 +92,7 @@ def test_a_record_that_was_written_in_by_hand_is_refused_in_one_line(place: tupl
 
 
 def test_trials_of_other_versions_are_read() -> None:
-    value = {**asdict(BARE[0]), "later": 1}
+    value = {**encode(BARE[0]), "later": 1}
     del value["states"]
 
     trial = trial_from_json(json.loads(json.dumps(value)))
@@ -185,10 +189,10 @@ def test_the_trials_and_the_look_are_found_beside_the_record(tmp_path: Path) -> 
     folder.mkdir()
     (folder / "fix.json").write_text(json.dumps(to_json(FIX)))
     look = whole_run(tmp_path).path.rename(folder / "look-1")
-    (look / "trial.json").write_text(json.dumps(asdict(_trial("look", {}, 100.0))))
+    (look / "trial.json").write_text(json.dumps(encode(_trial("look", {}, 100.0))))
     for n, trial in enumerate([*BARE, *PROFILE]):
         (folder / f"arm-{n}").mkdir()
-        (folder / f"arm-{n}" / "trial.json").write_text(json.dumps(asdict(trial)))
+        (folder / f"arm-{n}" / "trial.json").write_text(json.dumps(encode(trial)))
 
     stem, page = make_page(str(folder))
 

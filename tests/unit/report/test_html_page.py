@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flatout.diagnose.verdict import make_checklist
+from flatout.records.message import verbatim
 from flatout.records.report import Finding, Gain, LineCost, Location, RemedyState, SourceSide, Unmeasured
 from flatout.records.timeline import Curves, Excerpt, Mark, ProcessUse, SettingLine, StepTimes, Timeline
 from flatout.report.fix import render
@@ -72,16 +73,28 @@ def timeline(name: str = "util") -> Timeline:
 
 
 def evil_material() -> RunMaterial:
-    finding = Finding(EVIL, "input", EVIL, "high", HERE, {EVIL: EVIL}, EVIL, "x", EVIL, Gain(1, 2, 3, EVIL), fix=EVIL)
+    finding = Finding(
+        EVIL,
+        "input",
+        EVIL,
+        "high",
+        HERE,
+        {EVIL: EVIL},
+        verbatim(EVIL),
+        "x",
+        verbatim(EVIL),
+        Gain(1, 2, 3, verbatim(EVIL)),
+        fix=EVIL,
+    )
     report = replace(
         STARVED,
         run=replace(STARVED.run, id=EVIL, argv=(EVIL, "--name", EVIL)),
-        verdict=replace(STARVED.verdict, sentence=EVIL),
+        verdict=replace(STARVED.verdict, sentence=verbatim(EVIL)),
         findings=(finding,),
         lines=(LineCost(replace(HERE, file=EVIL), EVIL, "data", 0.4, 4.0),),
-        notices=(EVIL,),
+        notices=(verbatim(EVIL),),
         environment={"host": EVIL, "os": EVIL},
-        remedies=(RemedyState(EVIL, EVIL, EVIL, EVIL, EVIL),),
+        remedies=(RemedyState(EVIL, EVIL, EVIL, EVIL, verbatim(EVIL)),),
         source=SourceSide(1, 0, (Unmeasured(EVIL, EVIL, HERE),), EVIL),
     )
     return RunMaterial(

@@ -14,6 +14,7 @@ from flatout.app.report import make_page, run_report
 from flatout.errors import FlatoutError
 from flatout.launch.run_page import run_html
 from flatout.launch.verdict import judge_finished_run
+from flatout.records.message import verbatim
 from flatout.records.report import Finding, RunReport
 from flatout.report import text
 from flatout.report.html.page import draw_page
@@ -26,7 +27,9 @@ from flatout.words import english
 from tests.browser.recorded import whole_run
 from tests.unit.report.test_terminal import HEALTHY, STARVED, UNSEEN
 
-_FOUND = Finding("IN101", "input", "t", "high", None, {}, "c", "loader.workers", "num_workers=2", None)
+_FOUND = Finding(
+    "IN101", "input", "t", "high", None, {}, verbatim("c"), "loader.workers", verbatim("num_workers=2"), None
+)
 
 
 def _words(page: str) -> str:

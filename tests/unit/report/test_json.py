@@ -7,7 +7,7 @@ import math
 import pytest
 
 from flatout.errors import FlatoutError
-from flatout.records.message import message
+from flatout.records.message import VERBATIM, message, verbatim
 from flatout.records.report import (
     PHASES,
     CopySite,
@@ -37,12 +37,21 @@ REPORT = RunReport(
     throughput=Throughput(10.0, None),
     phases={name: PhaseShare(1 / len(PHASES), 1.0) for name in PHASES},
     gpu=GpuUse(starved_share=0.25, memory_peak=10**10, device_ms={"step": 10.0}),
-    verdict=Verdict("input", False, "The GPU waits.", Grounds(True, 10.0, None, (Cost("input", 0.5),))),
+    verdict=Verdict("input", False, verbatim("The GPU waits."), Grounds(True, 10.0, None, (Cost("input", 0.5),))),
     findings=(
         Finding(
-            "IN101", "input", "No workers", "high", HERE, {"share": 0.3}, "why", "workers", "how", Gain(1, 2, 3, "m")
+            "IN101",
+            "input",
+            "No workers",
+            "high",
+            HERE,
+            {"share": 0.3},
+            verbatim("why"),
+            "workers",
+            verbatim("how"),
+            Gain(1, 2, 3, verbatim("m")),
         ),
-        Finding("CO501", "compute", "TF32 off", "low", None, {}, "why", None, None, None),
+        Finding("CO501", "compute", "TF32 off", "low", None, {}, verbatim("why"), None, None, None),
     ),
     overhead=Overhead(8.0, 0.001),
     lines=(LineCost(HERE, "main", "data", 0.5, 5.0),),
@@ -51,7 +60,7 @@ REPORT = RunReport(
     workers=(WorkerCost(1, 4, 100, 1.0, 0.1, 20.0, None, 0.3, None),),
     live={"loaders": [{"id": 1}]},
     environment={"cpus": 2},
-    notices=("one", "two"),
+    notices=(verbatim("one"), verbatim("two")),
     pauses=(PauseSite(HERE, "main", "checkpoint", 2, 1.0, 0.6),),
     ranks=(RankUse(0, "box", 100, 50, 10.0, None, {"data": 1.0}, True),),
     warmup_steps=3,
@@ -69,14 +78,15 @@ def test_messages_are_sentences_and_come_back_as_messages() -> None:
     (finding, *_) = REPORT.findings
     gain = Gain(1, 2, 3, full)
     said = dataclasses.replace(finding, cause=full, change=full, predicted_gain=gain)
-    report = dataclasses.replace(REPORT, findings=(said,), notices=(full, "two"))
+    report = dataclasses.replace(REPORT, findings=(said,), notices=(full, verbatim("two")))
 
     value = json.loads(json.dumps(to_json(report), allow_nan=False))
 
     assert value["findings"][0]["cause"] == value["notices"][0] == "out of memory"
     pointers = [f"/findings/0/{name}" for name in ("cause", "change", "predicted_gain/method")]
-    assert list(value["facts"]) == [*pointers, "/notices/0"] and from_json(value) == report
-    assert "facts" not in to_json(REPORT)
+    said = [pointer for pointer, fact in value["facts"].items() if fact["id"] != VERBATIM]
+    assert said == [*pointers, "/notices/0"] and from_json(value) == report
+    assert all(fact["id"] == VERBATIM for fact in to_json(REPORT)["facts"].values())
 
 
 def test_the_agreed_keys_come_first_and_in_order() -> None:

@@ -7,14 +7,27 @@ from io import StringIO
 
 from rich.console import Console
 
+from flatout.records.message import verbatim
 from flatout.records.report import Finding, Gain
 from flatout.report.live import LiveFigures, Log, screen_layout
+from flatout.words import english
 from tests.unit.report.test_terminal import STARVED
 
 FOUND = replace(
     STARVED,
     findings=(
-        Finding("IN101", "input", "Too few workers", "warning", None, {}, "", None, None, Gain(1.2, 1.3, 1.4, "")),
+        Finding(
+            "IN101",
+            "input",
+            "Too few workers",
+            "warning",
+            None,
+            {},
+            verbatim(""),
+            None,
+            None,
+            Gain(1.2, 1.3, 1.4, verbatim("")),
+        ),
     ),
 )
 
@@ -61,7 +74,7 @@ def test_findings_so_far_stand_below_the_output_and_push_none_of_its_last_lines_
 
     page = out.getvalue()
     assert len(page.splitlines()) == 24
-    assert FOUND.verdict.sentence[:40] in page and "IN101 Too few workers  ×1.20 to ×1.40" in page
+    assert english(FOUND.verdict.sentence)[:40] in page and "IN101 Too few workers  ×1.20 to ×1.40" in page
     assert "line 39" in page
 
 

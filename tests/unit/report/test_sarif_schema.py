@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from flatout.records.message import verbatim
 from flatout.records.report import (
     Finding,
     Gain,
@@ -31,22 +32,44 @@ FINDINGS = (
         title="The host waits",
         severity="medium",
         place=HERE,
-        cause="reading `loss` waits",
-        change="keep it on the device",
-        related=(Related(Place("src/main.py", 3, 5), "calls step"),),
-        fix=Fix("summed on the device", (Edit(HERE, "loss.detach()"), Edit(Place("b.py", 1, 1, 1, 1), "x\n")), False),
-        measured=Measured("costs", 12.0, 0.3, "of the line"),
+        cause=verbatim("reading `loss` waits"),
+        change=verbatim("keep it on the device"),
+        related=(Related(Place("src/main.py", 3, 5), verbatim("calls step")),),
+        fix=Fix(
+            verbatim("summed on the device"),
+            (Edit(HERE, "loss.detach()"), Edit(Place("b.py", 1, 1, 1, 1), "x\n")),
+            False,
+        ),
+        measured=Measured("costs", 12.0, 0.3, verbatim("of the line")),
     ),
-    SourceFinding("IN101", "input", "No workers", "low", Place("n.ipynb", 2, 1, 3, 4, cell=7), "none", "num_workers=4"),
-    SourceFinding(SYNTAX, "check", "The file is no Python", "error", Place("x.py", 1, 7), "invalid syntax", None),
-    SourceFinding("CO509", "compute", "Not compiled", "hint", Place("x.py", 3, 1), "nothing is compiled", "compile it"),
+    SourceFinding(
+        "IN101",
+        "input",
+        "No workers",
+        "low",
+        Place("n.ipynb", 2, 1, 3, 4, cell=7),
+        verbatim("none"),
+        verbatim("num_workers=4"),
+    ),
+    SourceFinding(
+        SYNTAX, "check", "The file is no Python", "error", Place("x.py", 1, 7), verbatim("invalid syntax"), None
+    ),
+    SourceFinding(
+        "CO509",
+        "compute",
+        "Not compiled",
+        "hint",
+        Place("x.py", 3, 1),
+        verbatim("nothing is compiled"),
+        verbatim("compile it"),
+    ),
 )
 OF_RUN = RunReport(
     run=RunFacts("a1", ("train.py",), 0, 100, 9.0, 1, "cpu", "2.11.0", "3.11.7"),
     throughput=Throughput(10.0, 320.0),
     phases={},
     gpu=None,
-    verdict=Verdict("input", False, "It waits."),
+    verdict=Verdict("input", False, verbatim("It waits.")),
     findings=(
         Finding(
             code="IN101",
@@ -55,19 +78,19 @@ OF_RUN = RunReport(
             severity="medium",
             location=Location("/proj/src/a b.py", 13),
             evidence={"data_ms": 4.2, "num_workers": 0},
-            cause="4.2 of 5 ms",
+            cause=verbatim("4.2 of 5 ms"),
             remedy="loader.workers",
-            change="num_workers=2",
-            predicted_gain=Gain(1.0, 1.5, 2.0, "by the slowest"),
-            related=(RelatedLine(Location("/proj/conf.yaml", 2), "where it is written"),),
+            change=verbatim("num_workers=2"),
+            predicted_gain=Gain(1.0, 1.5, 2.0, verbatim("by the slowest")),
+            related=(RelatedLine(Location("/proj/conf.yaml", 2), verbatim("where it is written")),),
         ),
-        Finding("ME701", "memory", "Nearly full", "high", None, {}, "97% used", None, None, None),
+        Finding("ME701", "memory", "Nearly full", "high", None, {}, verbatim("97% used"), None, None, None),
     ),
     overhead=Overhead(None, None),
 )
 REPORTS: dict[str, CheckReport | RunReport] = {
     "run": OF_RUN,
-    "findings": CheckReport(FINDINGS, files=4, lines={}, trouble=("y.py: holds null bytes",)),
+    "findings": CheckReport(FINDINGS, files=4, lines={}, trouble=(verbatim("y.py: holds null bytes"),)),
     "nothing": CheckReport((), files=0, lines={}),
 }
 

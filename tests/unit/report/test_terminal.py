@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from flatout.records.message import verbatim
 from flatout.records.report import (
     PHASES,
     Finding,
@@ -49,7 +50,7 @@ STARVED = RunReport(
     throughput=Throughput(9.64, 1234.0),
     phases={name: PhaseShare(_SHARES[name], _SHARES[name] * 103.7) for name in PHASES},
     gpu=GpuUse(0.61, 34.0, 21.0, 0.28, 0.12, 0.04, 12 << 30, 0.4),
-    verdict=Verdict("input", False, "The GPU waits for data for 61% of each step (63.3 of 103.7 ms)."),
+    verdict=Verdict("input", False, verbatim("The GPU waits for data for 61% of each step (63.3 of 103.7 ms).")),
     findings=(),
     overhead=Overhead(8.2, 0.00008),
     lines=(
@@ -66,12 +67,14 @@ STARVED = RunReport(
     ),
     pauses=(PauseSite(_at("train.py", 95), "save", "checkpoint", 12, 31.0, 4.0),),
     workers=(WorkerCost(0, 2, 1000, 14.2, 0.3, 200.0, 0.99, 0.8, 0.1),),
-    notices=("PSS not measured: no permission to read the memory map of a worker that belongs to somebody else",),
+    notices=(
+        verbatim("PSS not measured: no permission to read the memory map of a worker that belongs to somebody else"),
+    ),
 )
 HEALTHY = replace(
     STARVED,
     run=replace(STARVED.run, steps=40, wall_s=12.3, ranks=2),
-    verdict=Verdict("compute", True, "The GPU computes for 97% of each step; nothing else would gain 5%."),
+    verdict=Verdict("compute", True, verbatim("The GPU computes for 97% of each step; nothing else would gain 5%.")),
     gpu=GpuUse(starved_share=0.01, util_mean=98.0, util_spread=1.0),
     findings=(),
     lines=(),
@@ -85,10 +88,10 @@ UNSEEN = RunReport(
     throughput=Throughput(None, None),
     phases={},
     gpu=None,
-    verdict=Verdict("balanced", True, "No step was recorded."),
+    verdict=Verdict("balanced", True, verbatim("No step was recorded.")),
     findings=(),
     overhead=Overhead(None, None),
-    notices=("python was started with -S, which keeps flatout out: leave it away to watch the script",),
+    notices=(verbatim("python was started with -S, which keeps flatout out: leave it away to watch the script"),),
 )
 
 
@@ -144,14 +147,16 @@ def test_what_was_not_measured_is_said_not_shown_as_zero() -> None:
 def test_escape_sequences_in_names_do_not_reach_the_terminal() -> None:
     evil = LineCost(Location("/x/\x1b[2Jevil\n.py", 1), "f\x1b]0;t\x07", "data", 0.5, 1.0)
 
-    drawn = render(replace(STARVED, lines=(evil,), notices=("a\x1b[31mb",)))
+    drawn = render(replace(STARVED, lines=(evil,), notices=(verbatim("a\x1b[31mb"),)))
 
     assert "\x1b" not in drawn and "\x07" not in drawn
 
 
 def test_findings_are_shown_with_place_and_gain() -> None:
-    gain = Gain(1.8, 2.1, 2.4, "workers")
-    finding = Finding("IN101", "input", "Too few workers", "high", _at("train.py", 7), {}, "", None, None, gain)
+    gain = Gain(1.8, 2.1, 2.4, verbatim("workers"))
+    finding = Finding(
+        "IN101", "input", "Too few workers", "high", _at("train.py", 7), {}, verbatim(""), None, None, gain
+    )
 
     drawn = render(replace(STARVED, findings=(finding,)), Look(cwd=_CWD))
 
@@ -161,7 +166,7 @@ def test_findings_are_shown_with_place_and_gain() -> None:
 def test_lines_of_a_worker_are_shown_where_the_training_waits_for_them() -> None:
     line = LineCost(_at("data/sets.py", 52), "ImageSet.decode", "worker", 0.7, 4.2)
     waits = replace(STARVED, worker_lines=(line,))
-    computes = replace(waits, verdict=Verdict("compute", True, "The GPU computes."))
+    computes = replace(waits, verdict=Verdict("compute", True, verbatim("The GPU computes.")))
 
     assert re.search(r"worker +data/sets\.py:52 +ImageSet\.decode +70% +4\.20 ms", render(waits, Look(cwd=_CWD)))
     assert "sets.py:52" not in render(computes, Look(cwd=_CWD))

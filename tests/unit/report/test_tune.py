@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from flatout.records.message import verbatim
 from flatout.records.tune import Knob, Metric, Pick, Point, Tuned
 from flatout.report.tune import render, to_json
 
@@ -13,27 +14,32 @@ FAST = Point(
     {"workers": 8, "c.yaml:M.D": "[4]"}, 60, samples_per_s=252.0, error=0.02, memory_bytes=2.0**34, metric=31.1
 )
 SHORT = Point({"workers": 4, "c.yaml:M.D": "[4]"}, 20, samples_per_s=50.0)
-FAILED = Point({"workers": 64, "c.yaml:M.D": "[4]"}, 20, why="out of memory: \x1b[31mno room")
+FAILED = Point({"workers": 64, "c.yaml:M.D": "[4]"}, 20, why=verbatim("out of memory: \x1b[31mno room"))
 TUNED = Tuned(
     command=("train.py",),
     knobs=(Knob("workers", "remedy", "loader.workers", (4, 8, 64), "lossless"),),
-    method="all 3 settings",
+    method=verbatim("all 3 settings"),
     goal="samples/s",
     metric=Metric("PSNR: (.*)", True),
     constraints=("memory<70GB",),
     baseline=BASE,
     points=(BASE, FAST, SHORT, FAILED),
     front=(FAST, BASE),
-    chosen=Pick("chosen", FAST, "the fastest", "tune/chosen", "flatout run --with tune/chosen/flatout.toml train.py"),
-    presets=(Pick("conservative", BASE, "the script as it is"), Pick("low-memory", None, "memory was not measured")),
+    chosen=Pick(
+        "chosen", FAST, verbatim("the fastest"), "tune/chosen", "flatout run --with tune/chosen/flatout.toml train.py"
+    ),
+    presets=(
+        Pick("conservative", BASE, verbatim("the script as it is")),
+        Pick("low-memory", None, verbatim("memory was not measured")),
+    ),
     rate="samples/s",
     memory="GPU memory",
     trials=5,
     settings=3,
     wall_s=200.0,
-    ended="",
+    ended=verbatim(""),
     folder="tune",
-    notices=("The machine changed its pace.",),
+    notices=(verbatim("The machine changed its pace."),),
 )
 
 

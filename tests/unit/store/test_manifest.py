@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from flatout.errors import FlatoutError
+from flatout.records.message import verbatim
 from flatout.store.manifest import Manifest, read_manifest, write_manifest
 
 MANIFEST = Manifest("20260101-120000-train-beef", ("train.py", "--lr", "0.1"), "/somewhere", 1000.5, exit_code=3)
@@ -14,7 +15,10 @@ MANIFEST = Manifest("20260101-120000-train-beef", ("train.py", "--lr", "0.1"), "
 
 def test_a_manifest_round_trips(tmp_path: Path) -> None:
     manifest = dataclasses.replace(
-        MANIFEST, environment={"gpus": [{"name": "H200"}], "load": 0.5}, notices=("one", "two"), state="finished"
+        MANIFEST,
+        environment={"gpus": [{"name": "H200"}], "load": 0.5},
+        notices=(verbatim("one"), verbatim("two")),
+        state="finished",
     )
     write_manifest(tmp_path, manifest)
 
@@ -65,7 +69,7 @@ def test_secrets_are_taken_out_whoever_writes(tmp_path: Path) -> None:
         MANIFEST,
         argv=("train.py", "--api-key", "Zq8PlantedOne"),
         environment={"HF_TOKEN": "Zq8PlantedTwo", "proxy": "http://me:Zq8PlantedThree@proxy:3128"},
-        notices=("see https://host/?token=Zq8PlantedFour",),
+        notices=(verbatim("see https://host/?token=Zq8PlantedFour"),),
     )
 
     write_manifest(tmp_path, manifest)

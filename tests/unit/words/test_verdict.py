@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flatout.diagnose.verdict import judge_bound, with_findings
+from flatout.records.message import verbatim
 from flatout.records.report import PHASES, Bound, Cost, Finding, Gain, GpuUse, Grounds, PhaseShare, Verdict
 from flatout.words.render import english
 from flatout.words.verdict import verdict_in_chinese, verdict_sentence
 
 CAUSES: tuple[Bound, ...] = ("input", "transfer", "sync", "host", "cadence")
 _PAIRS: list[tuple[Bound, ...]] = [*((one,) for one in CAUSES), *permutations(CAUSES, 2)]
-GAINS = Finding("IN101", "input", "t", "high", None, {}, "c", None, None, Gain(1.1, 1.2, 1.3, "m"))
+GAINS = Finding("IN101", "input", "t", "high", None, {}, verbatim("c"), None, None, Gain(1.1, 1.2, 1.3, verbatim("m")))
 
 
 def _figures(sentence: str) -> list[str]:
@@ -37,7 +38,7 @@ def test_every_cause_is_said_with_the_same_figures(on_gpu: bool, causes: tuple[B
     grounds = Grounds(on_gpu, step_ms, None, costs)
 
     said = english(verdict_sentence(grounds, False))
-    chinese = _spoken(Verdict(causes[0], False, said, grounds))
+    chinese = _spoken(Verdict(causes[0], False, verbatim(said), grounds))
 
     assert _figures(said) == _figures(chinese) and len(_figures(said)) == 3 * len(causes)
     assert chinese.endswith("。") and not re.search("[;,.] ", chinese)
@@ -51,16 +52,18 @@ def test_so_is_computing(on_gpu: bool, healthy: bool, costs: tuple[Cost, ...]) -
     grounds = Grounds(on_gpu, 50.0, 0.93, costs)
 
     said = english(verdict_sentence(grounds, healthy))
-    chinese = _spoken(Verdict("compute", healthy, said, grounds))
+    chinese = _spoken(Verdict("compute", healthy, verbatim(said), grounds))
 
     assert _figures(said) == _figures(chinese) and "93%" in chinese
     assert ("nothing worth fixing" in said) == ("没有值得修复的问题" in chinese) == healthy
 
 
 def test_the_sentences_as_they_are_read() -> None:
-    data = Verdict("input", False, "", Grounds(True, 103.7, None, (Cost("input", 0.61),)))
-    both = Verdict("balanced", False, "", Grounds(False, 50.0, None, (Cost("cadence", 0.3), Cost("host", 0.28))))
-    fine = Verdict("compute", True, "", Grounds(True, 50.0, 0.97, ()))
+    data = Verdict("input", False, verbatim(""), Grounds(True, 103.7, None, (Cost("input", 0.61),)))
+    both = Verdict(
+        "balanced", False, verbatim(""), Grounds(False, 50.0, None, (Cost("cadence", 0.3), Cost("host", 0.28)))
+    )
+    fine = Verdict("compute", True, verbatim(""), Grounds(True, 50.0, 0.97, ()))
 
     assert _spoken(data) == "GPU 等待数据的时间占每步的 61%（63.3 / 104 ms）。"
     assert _spoken(both) == (
@@ -77,7 +80,7 @@ def test_no_step_is_said_too() -> None:
 
 
 def test_the_record_of_an_older_flatout_has_its_own_words_only() -> None:
-    assert verdict_in_chinese(Verdict("input", False, "The GPU waits.")) is None
+    assert verdict_in_chinese(Verdict("input", False, verbatim("The GPU waits."))) is None
 
 
 def test_a_finding_takes_the_health_out_of_both() -> None:

@@ -21,7 +21,7 @@ from flatout.experiment.statistics.intervals import (
     with_interval,
 )
 from flatout.experiment.statistics.rates import FEWEST_STEPS, keep_measured
-from flatout.records.message import Message, message
+from flatout.records.message import Message, message, verbatim
 from flatout.records.proof import BAR, By, Decision, MeasuredGain, Spread
 from flatout.records.trial import WELL, Trial, describe_ending
 
@@ -115,7 +115,7 @@ def _decision(
     return Decision(arm, "neutral", gain, why, settles_after(gain, freedom))
 
 
-def _not_measured(before: Sequence[Trial], candidate: Candidate) -> Message | str | None:
+def _not_measured(before: Sequence[Trial], candidate: Candidate) -> Message | None:
     """Why there is nothing to compare, if so."""
     if not keep_measured(before):
         return message("decision.baseline_unmeasured", why=_first_ending(before))
@@ -126,7 +126,9 @@ def _not_measured(before: Sequence[Trial], candidate: Candidate) -> Message | st
         asked = [state for state in trial.states if state.id in trial.remedies]
         if asked and all(state.state != "applied" for state in asked):
             first = asked[0]
-            return message("decision.not_applied", state=first.state, why=first.why) if first.why else first.state
+            if not first.why:
+                return verbatim(first.state)
+            return message("decision.not_applied", state=first.state, why=first.why)
     return None
 
 

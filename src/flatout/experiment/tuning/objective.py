@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from flatout.errors import FlatoutError
 from flatout.experiment.request import check_metric
-from flatout.records.message import Message, message
+from flatout.records.message import NOTHING, Message, message
 from flatout.records.tune import Goal, Metric, Point
 
 _FORM = re.compile(r"\s*(memory|metric|samples/s|steps/s)\s*(<=|>=|<|>)\s*([0-9.eE+-]+)\s*([kKmMgGtT]?(?:i?[bB])?)\s*")
@@ -60,11 +60,11 @@ class Objective:
         }[self.goal]
         return float("-inf") if value is None or self.obstacle(point) else value
 
-    def obstacle(self, point: Point) -> Message | str:
+    def obstacle(self, point: Point) -> Message:
         """Why the point cannot be used; empty where it can."""
         if point.why:
             return point.why
-        return next((why for limit in self.constraints if (why := limit.obstacle(point)) is not None), "")
+        return next((why for limit in self.constraints if (why := limit.obstacle(point)) is not None), NOTHING)
 
     @property
     def most_memory_bytes(self) -> float | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from flatout.errors import FlatoutError
 from flatout.experiment.tuning.search import Measure
+from flatout.records.message import verbatim
 from flatout.records.trial import Trial
 from flatout.records.tune import Ask
 
@@ -82,7 +83,9 @@ def share(nodes: Sequence[dict[str, float]]) -> tuple[dict[str, float], int]:
 
 
 def lost(ask: Ask, error: Exception) -> Trial:
-    return Trial(arm=str(dict(ask.setting)), remedies={}, ending="crashed", why=_line(error), knobs=dict(ask.setting))
+    return Trial(
+        arm=str(dict(ask.setting)), remedies={}, ending="crashed", why=verbatim(_line(error)), knobs=dict(ask.setting)
+    )
 
 
 def _made(measure: Measure, ask: Ask, folder: str, threads: str | None) -> Trial:

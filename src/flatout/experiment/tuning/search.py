@@ -14,7 +14,7 @@ from typing import IO
 
 from flatout.errors import FlatoutError
 from flatout.experiment.tuning.strategies import Strategy, setting_key
-from flatout.records.message import Message, message
+from flatout.records.message import NOTHING, Message, message
 from flatout.records.report import RemedyState
 from flatout.records.trial import Trial, describe_ending, is_out_of_memory
 from flatout.records.tune import Ask, Knob, Point, Setting
@@ -46,7 +46,7 @@ class SettingSearch:
     tell: Callable[[Point, bool], None] = lambda point, is_new: None
     clock: Callable[[], float] = lambda: 0.0
     until_s: float = float("inf")
-    refusal: Callable[[Ask], Message | str | None] = lambda ask: None
+    refusal: Callable[[Ask], Message | None] = lambda ask: None
     # All that was seen, in order.
     points: list[Point] = field(default_factory=list)
     made: int = 0
@@ -95,7 +95,7 @@ class SettingSearch:
         trial = self.journal.find(ask)
         return None if trial is None else self._note(read_point(ask, trial), is_new=False)
 
-    def _spared(self, ask: Ask) -> Message | str | None:
+    def _spared(self, ask: Ask) -> Message | None:
         return self.refusal(ask) or self.fits.obstacle(ask.setting)
 
     def _tried(self, asks: Sequence[Ask]) -> Iterator[tuple[int, Trial]]:
@@ -273,11 +273,11 @@ def _blocks(steps: int) -> list[slice]:
     return [slice(begin, end) for begin, end in itertools.pairwise(edges) if end > begin]
 
 
-def _obstacle(trial: Trial) -> Message | str:
+def _obstacle(trial: Trial) -> Message:
     """Why the trial is no measurement of its setting; empty if it is."""
     if not trial.ended_well:
         return describe_ending(trial)
-    return next((why for state in trial.states if (why := _not_in_force(state)) is not None), "")
+    return next((why for state in trial.states if (why := _not_in_force(state)) is not None), NOTHING)
 
 
 def _not_in_force(state: RemedyState) -> Message | None:

@@ -28,7 +28,7 @@ from flatout.experiment.tuning.search import (
 from flatout.experiment.tuning.strategies import Lengths, choose_method, count
 from flatout.experiment.tuning.trials import SettingTrials
 from flatout.records.atomic import write_atomic
-from flatout.records.message import Message, message
+from flatout.records.message import NOTHING, Message, message
 from flatout.records.trial import is_out_of_memory
 from flatout.records.tune import Ask, Pick, Point, Tuned, describe_setting
 from flatout.report import tune as report
@@ -81,12 +81,12 @@ class Tuning:
             until_s=until_s,
             refusal=trials.refusal,
         )
-        self._notices: list[Message | str] = []
-        self._method: Message | str = ""
+        self._notices: list[Message] = []
+        self._method: Message = NOTHING
         self.is_interrupted = False
 
     def to_the_end(self) -> Tuned:
-        ended: Message | str = ""
+        ended: Message = NOTHING
         lengths = Lengths.of(self._extent.steps or _FIRST_STEPS)
         try:
             if self._known:
@@ -165,7 +165,7 @@ class Tuning:
     def _say(self, words: str) -> None:
         self._extent.say(f"flatout: {words}\n")
 
-    def _concluded(self, lengths: Lengths, ended: Message | str) -> Tuned:
+    def _concluded(self, lengths: Lengths, ended: Message) -> Tuned:
         wanted, knobs = self._objective, self._trials.knobs
         points = longest(self._search.points)
         final, is_rough = finalists(points, lengths.long)

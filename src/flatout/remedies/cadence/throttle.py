@@ -144,11 +144,7 @@ def find_waiting_call(report: Report) -> str | None:
 
 
 def _function_name(finding: Finding, argv: tuple[str, ...]) -> str | None:
-    hops = [
-        (line.location, str(line.words.args["function"]))
-        for line in finding.related
-        if not isinstance(line.words, str) and line.words.id == _CALLS
-    ]
+    hops = [(line.location, str(line.words.args["function"])) for line in finding.related if line.words.id == _CALLS]
     if not hops or finding.location is None or not _is_statement(hops[0][0]):
         return None
     name = hops[0][1]

@@ -193,6 +193,6 @@ def _shown(value: object) -> str:
     return " ".join(str(item) for item in value) if isinstance(value, list | tuple) else str(value)
 
 
-def _finding(finding: Finding) -> tuple[str, str, str, Message | str]:
+def _finding(finding: Finding) -> tuple[str, str, str, Message]:
     place = "" if finding.location is None else f"{finding.location.file}:{finding.location.line}"
     return finding.code, finding.title, place, finding.cause

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from flatout.records.message import Message
+from flatout.records.message import VERBATIM, Message
 from flatout.records.report import Finding, Location, RelatedLine
 from flatout.report import text
 from flatout.report.html.page import in_both, say, show
@@ -80,11 +80,11 @@ def _shown(finding: Finding, explained: str) -> ShownFinding:
     )
 
 
-def show_sentence(words: Message | str) -> Markup:
+def show_sentence(words: Message) -> Markup:
     """With a capital and a full stop."""
-    if isinstance(words, Message):
+    if words.id != VERBATIM:
         return say("sentence", words=words)
-    return in_both(f"{_sentence(words).rstrip('.')}.", None)
+    return in_both(f"{_sentence(english(words)).rstrip('.')}.", None)
 
 
 def _sentence(cause: str) -> str:

@@ -51,7 +51,7 @@ class TriedLine:
     predicted: str
     measured: str
     state: str
-    why: Message | str
+    why: Message
     identity: Markup | None
 
 
@@ -145,7 +145,7 @@ def _quality(fix: Fix) -> Iterator[tuple[str, str, Markup]]:
         yield "quality_metric", _key(metric.verdict), show(metric.sentence)
 
 
-def _with_full_stop(sentence: Message | str) -> Markup:
+def _with_full_stop(sentence: Message) -> Markup:
     translated = chinese_if_known(sentence)
     return in_both(f"{english(sentence)}.", None if translated is None else f"{translated}。")
 

@@ -88,7 +88,7 @@ def say(name: str, **values: object) -> Markup:
     return show(Message(f"page.{name}", values))
 
 
-def show(words: Message | str) -> Markup:
+def show(words: Message) -> Markup:
     """A message in both languages. What a record holds as text is English for all."""
     return in_both(words, chinese_if_known(words))
 

@@ -7,6 +7,7 @@ import pytest
 
 from flatout.experiment.statistics.decision import Candidate, is_promising, judge_candidates, settles_after
 from flatout.experiment.statistics.intervals import IN_TURNS, calibrate
+from flatout.records.message import verbatim
 from flatout.records.proof import Decision, MeasuredGain, Spread
 from flatout.records.report import RemedyState
 from flatout.records.trial import Trial
@@ -55,7 +56,7 @@ def test_what_was_not_measured_says_why(before: list[Trial], after: list[Trial],
 
 
 def test_a_remedy_that_was_refused_was_not_measured() -> None:
-    state = RemedyState("loader.workers", "lossless", 8, "refused", "the dataset cannot be pickled")
+    state = RemedyState("loader.workers", "lossless", 8, "refused", verbatim("the dataset cannot be pickled"))
     after = made([0.05] * 50, states=(state,))
 
     decision = decided([made([0.1] * 50)], [replace(after, remedies={"loader.workers": 8})])
@@ -133,9 +134,9 @@ def test_how_many_more_trials_would_settle_it(gain: MeasuredGain, more: int | No
 
 
 def test_more_trials_go_where_they_may_help() -> None:
-    far = Decision("far", "neutral", measured_gain(0.99, 1.05, 1.11), "", 3)
-    near = Decision("near", "neutral", measured_gain(1.005, 1.05, 1.10), "", 1)
-    hopeless = Decision("hopeless", "neutral", measured_gain(0.9, 0.97, 1.045), "", 3)
-    kept = Decision("kept", "kept", measured_gain(1.2, 1.3, 1.4), "")
+    far = Decision("far", "neutral", measured_gain(0.99, 1.05, 1.11), verbatim(""), 3)
+    near = Decision("near", "neutral", measured_gain(1.005, 1.05, 1.10), verbatim(""), 1)
+    hopeless = Decision("hopeless", "neutral", measured_gain(0.9, 0.97, 1.045), verbatim(""), 3)
+    kept = Decision("kept", "kept", measured_gain(1.2, 1.3, 1.4), verbatim(""))
 
     assert [is_promising(one) for one in (far, kept, hopeless, near)] == [True, False, False, True]

@@ -10,6 +10,7 @@ from typing import Any
 from flatout.experiment.tuning.objective import Objective
 from flatout.experiment.tuning.search import Journal, MemoryModel, SettingSearch
 from flatout.experiment.tuning.strategies import Lengths, Strategy
+from flatout.records.message import verbatim
 from flatout.records.trial import Trial
 from flatout.records.tune import Ask, Knob, Point
 
@@ -45,7 +46,7 @@ class Formula:
         self.asked.append(ask)
         used = None if self.memory is None else int(self.memory(ask.setting))
         if used is not None and used > self.room:
-            return Trial("x", {}, "out of memory", "no room")
+            return Trial("x", {}, "out of memory", verbatim("no room"))
         speed = self.speed(ask.setting)
         times = tuple(max(1e-9, self._random.gauss(1, self.noise)) / speed for _ in range(ask.steps))
         metric = None if self.metric is None else self.metric(ask.setting)

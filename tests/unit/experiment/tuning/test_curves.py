@@ -14,6 +14,7 @@ import pytest
 from flatout.experiment.tuning.picks import pick_best
 from flatout.experiment.tuning.search import MemoryModel, longest
 from flatout.experiment.tuning.strategies import Curve, Lengths, find_knee, find_top
+from flatout.records.message import verbatim
 from flatout.records.trial import Trial, describe_ending
 from flatout.records.tune import Ask, Knob, Point, Setting
 from flatout.words import english
@@ -156,7 +157,7 @@ def test_out_of_memory_is_a_result_and_the_largest_that_fits_is_found(tmp_path: 
     def measure(ask: Ask) -> Trial:
         size = ask.setting["batch"]
         if size > 41:
-            return Trial("x", {}, "out of memory", "no room")
+            return Trial("x", {}, "out of memory", verbatim("no room"))
         return Trial("x", {}, "stopped", step_s=(1.0,) * ask.steps, samples=(float(size),) * ask.steps)
 
     points = search(tmp_path, measure, find_knee(turned, SPEED, LENGTHS), MemoryModel([turned], None))
@@ -176,7 +177,7 @@ def test_sizes_that_will_not_fit_are_told_without_a_trial() -> None:
     assert too_large is not None and english(too_large) == "not tried: would need about 17.0 of 10.0 GiB"
     assert fits.obstacle({"batch": 16, "deep": True}) is None
     assert fits.obstacle({"batch": 64, "deep": False}) is None, "another model, another line"
-    why = describe_ending(Trial("a", {}, "out of memory", why="no room"))
+    why = describe_ending(Trial("a", {}, "out of memory", why=verbatim("no room")))
     fits.learn(Point({"batch": 16, "deep": False}, 8, why=why))
     too_large = fits.obstacle({"batch": 64, "deep": False})
     assert too_large is not None and english(too_large) == "not tried: 16 was out of memory already"

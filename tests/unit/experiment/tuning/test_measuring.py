@@ -59,7 +59,9 @@ def test_what_was_not_counted_is_no_rate(times: list[float], samples: list[float
 
 
 def _trial(ending: Ending = "stopped", why: str = "", *states: RemedyState) -> Trial:
-    return Trial("x", {}, ending, why, step_s=(0.1,) * 8, samples=(2.0,) * 8, states=states, host_peak_bytes=5)
+    return Trial(
+        "x", {}, ending, verbatim(why), step_s=(0.1,) * 8, samples=(2.0,) * 8, states=states, host_peak_bytes=5
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,11 +71,11 @@ def _trial(ending: Ending = "stopped", why: str = "", *states: RemedyState) -> T
         (_trial("out of memory", "CUDA out of memory"), "out of memory: CUDA out of memory"),
         (_trial("hung"), "hung"),
         (
-            _trial("stopped", "", RemedyState("loader.pin", "lossless", True, "refused", "there is no CUDA")),
+            _trial("stopped", "", RemedyState("loader.pin", "lossless", True, "refused", verbatim("there is no CUDA"))),
             "loader.pin was not applied, because there is no CUDA",
         ),
         (
-            _trial("stopped", "", RemedyState("precision.fp16", "numeric", True, "reverted", "NaN", 7)),
+            _trial("stopped", "", RemedyState("precision.fp16", "numeric", True, "reverted", verbatim("NaN"), 7)),
             "precision.fp16 was undone after 7 steps, because NaN",
         ),
         (

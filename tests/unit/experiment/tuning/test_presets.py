@@ -6,6 +6,7 @@ import pytest
 
 from flatout.experiment.tuning.objective import Objective
 from flatout.experiment.tuning.picks import NAMES, pick_best, pick_preset
+from flatout.records.message import verbatim
 from flatout.records.tune import Metric, Point
 from flatout.words import english
 from tests.unit.experiment.tuning.simulated import knob
@@ -113,7 +114,7 @@ def test_what_is_not_surely_faster_is_not_chosen() -> None:
 
 
 def test_where_nothing_can_be_used_nothing_is_chosen() -> None:
-    failed = Point({"window": 6}, 60, why="out of memory")
+    failed = Point({"window": 6}, 60, why=verbatim("out of memory"))
 
     assert pick_best([failed], KNOBS, BLIND, None).point is None
     assert all(pick_preset(name, [failed], KNOBS, BLIND, None).point is None for name in NAMES)

@@ -20,6 +20,7 @@ from flatout.experiment.tuning.search import (
     longest,
 )
 from flatout.experiment.tuning.strategies import all_settings, choose_method, halve
+from flatout.records.message import verbatim
 from flatout.records.report import RemedyState
 from flatout.records.trial import Trial
 from flatout.records.tune import Ask, Point
@@ -163,7 +164,7 @@ def test_what_is_refused_is_not_tried(tmp_path: Path) -> None:
             formula,
             journal,
             MemoryModel((), None),
-            refusal=lambda ask: "never so many" if ask.setting["workers"] > 2 else "",
+            refusal=lambda ask: verbatim("never so many") if ask.setting["workers"] > 2 else None,
         )
         points = running.ask([Ask(setting, 5) for setting in all_settings(KNOBS)])
 
@@ -174,7 +175,7 @@ def test_what_is_refused_is_not_tried(tmp_path: Path) -> None:
 def test_a_setting_that_failed_at_full_length_cannot_be_used(tmp_path: Path) -> None:
     def measure(ask: Ask) -> Trial:
         if ask.steps == LENGTHS.long:
-            return Trial("x", {}, "hung", "no step for 120 s")
+            return Trial("x", {}, "hung", verbatim("no step for 120 s"))
         return Trial("x", {}, "stopped", step_s=(0.1,) * 8, samples=(1.0,) * 8)
 
     points = search(tmp_path, measure, halve(list(all_settings(KNOBS)), LENGTHS, SPEED))
@@ -195,7 +196,7 @@ def test_the_script_as_it_is_can_be_chosen_however_early_a_search_ends() -> None
 
 
 def test_short_trials_have_to_do_where_no_others_were_made() -> None:
-    points = [Point({}, 30), Point({"workers": 1}, 10), Point({"workers": 2}, 10, why="crashed")]
+    points = [Point({}, 30), Point({"workers": 1}, 10), Point({"workers": 2}, 10, why=verbatim("crashed"))]
 
     assert finalists(points, 400) == (points[:2], True)
     assert finalists(points[:1], 400) == (points[:1], False)

@@ -14,6 +14,7 @@ from flatout.experiment.tuning.knobs import read_knobs
 from flatout.experiment.tuning.picks import write_pick
 from flatout.experiment.tuning.trials import SettingTrials, digest_search
 from flatout.launch.profile import read_profile
+from flatout.records.message import verbatim
 from flatout.records.trial import Trial
 from flatout.records.tune import Ask, Pick, Point
 from flatout.words import english
@@ -132,7 +133,9 @@ def test_a_pick_is_a_profile_its_copies_and_a_command(folder: Path) -> None:
     trials = _trials(folder, "workers=0,4", "c.yaml:MODEL.DEPTHS=[2,2],[4,4]")
     point = Point({"workers": 4, "c.yaml:MODEL.DEPTHS": "[4,4]"}, 60, samples_per_s=3.0)
 
-    pick = write_pick(Pick("balanced", point, "as measured"), trials, folder / "tune" / "balanced", "3.00 samples/s")
+    pick = write_pick(
+        Pick("balanced", point, verbatim("as measured")), trials, folder / "tune" / "balanced", "3.00 samples/s"
+    )
 
     assert read_profile(folder / "tune" / "balanced" / "flatout.toml", ()).values == {"loader.workers": 4}
     assert tomllib.loads((folder / "tune/balanced/flatout.toml").read_text()) == {
@@ -149,7 +152,7 @@ def test_a_pick_is_a_profile_its_copies_and_a_command(folder: Path) -> None:
 def test_a_pick_without_remedies_needs_no_flatout(folder: Path) -> None:
     trials = _trials(folder, "--window=8,7")
 
-    pick = write_pick(Pick("chosen", Point({"--window": 7}, 60), "x"), trials, folder / "tune" / "chosen", "")
+    pick = write_pick(Pick("chosen", Point({"--window": 7}, 60), verbatim("x")), trials, folder / "tune" / "chosen", "")
 
     assert pick.command == "python train.py --config c.yaml --window 7 model.depth=4"
     assert not (folder / "tune" / "chosen" / "flatout.toml").exists()
