@@ -34,8 +34,9 @@ _MOST_KEPT = 0.05
 _HEAD = ["workload", "before", "after", "gain (95%)", "claim", "of the ceiling", "expert", "kept", "quality", "took"]
 
 
-def fixed(script: Path, words: list[str], here: Path, budget: str, allow: str | None, limit_s: float) -> dict[str, Any]:
+def fixed(script: Path, words: list[str], here: Path, options: argparse.Namespace) -> dict[str, Any]:
     """The record of one `flatout fix`, or what it failed with under "failure"."""
+    budget, allow, limit_s = options.budget, options.allow, options.limit
     out = here / "fix.json"
     command = [sys.executable, "-m", "flatout", "fix", "-v", "--fresh", "--budget", budget, "--json", str(out)]
     command += ["--allow", allow] if allow else []
@@ -55,11 +56,11 @@ def _words(name: str, size: str, data: Path, steps: int, out: Path) -> list[str]
     return ["--size", size, "--data", str(data / name), *own, "--steps", str(steps), "--out", str(out)]
 
 
-def _expert_per_s(name: str, size: str, data: Path, here: Path, allow: str | None, limit_s: float) -> float | None:
+def _expert_per_s(name: str, here: Path, options: argparse.Namespace, limit_s: float) -> float | None:
     report = here / "expert.json"
     command = [sys.executable, "-m", "flatout", "run", "-q", "--json", str(report), "--out", str(here / "expert"), "--"]
-    steps = PLANS[name].expert_steps if size == "full" else 40
-    words = [*_words(name, size, data, steps, here / "out"), "--allow", allow or "lossless"]
+    steps = PLANS[name].expert_steps if options.size == "full" else 40
+    words = [*_words(name, options.size, options.data, steps, here / "out"), "--allow", options.allow or "lossless"]
     environ = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     run_to_end([*command, sys.executable, str(EXPERTS / name / "train.py"), *words], here, environ, limit_s)
     return json.loads(report.read_text())["throughput"]["samples_per_s"] if report.exists() else None
@@ -97,10 +98,8 @@ def workloads(options: argparse.Namespace) -> None:
             script = FOLDER / name / "train.py"
             words = _words(name, options.size, options.data, _STEPS, here / "out")
             run_to_end([sys.executable, str(script), *words, "--make-data-only"], here, dict(os.environ), 300.0)
-            record = fixed(script, words, here, options.budget, options.allow, options.limit)
-            expert = None
-            if options.expert:
-                expert = _expert_per_s(name, options.size, options.data, here, options.allow, 120.0)
+            record = fixed(script, words, here, options)
+            expert = _expert_per_s(name, here, options, 120.0) if options.expert else None
             if options.keep is not None:
                 _keep(here / ".flatout" / "fix", options.keep / name)
             records[name] = {**record, "expert_per_s": expert}
@@ -120,12 +119,13 @@ def _keep(folder: Path, place: Path) -> None:
 
 def healthy(options: argparse.Namespace) -> None:
     """Searches on a script that needs nothing: what is kept there is a false alarm."""
+    options.allow = options.allow or "numeric"
     kept: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="flatout-fix-") as scratch:
         for number in range(options.healthy):
             here = Path(scratch) / str(number)
             here.mkdir()
-            record = fixed(_HEALTHY, [str(number)], here, options.budget, options.allow or "numeric", options.limit)
+            record = fixed(_HEALTHY, [str(number)], here, options)
             kept.append({name: record.get(name) for name in ("profile", "tried", "failure", "trials")})
             print(f"{number}: {record.get('profile', record.get('failure'))}", file=sys.stderr, flush=True)
             alarms = [one for one in kept if one["profile"]]

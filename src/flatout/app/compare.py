@@ -11,14 +11,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from flatout import __version__
 from flatout.diagnose.comparison import compare_findings, compare_phases, compare_settings
 from flatout.diagnose.ranks import Rank, training_ranks
 from flatout.diagnose.summary import examine_run
 from flatout.errors import FlatoutError
 from flatout.experiment.statistics.intervals import measure_gain, with_interval
 from flatout.launch.terminal import detect_stdout, write_json
-from flatout.records.atomic import SHARED, write_atomic
 from flatout.records.comparison import Arm, Compared, Comparison, Gate, Judgement
 from flatout.records.message import Message, message
 from flatout.records.proof import MeasuredGain
@@ -63,7 +61,11 @@ def run_compare(request: CompareRequest) -> tuple[str, int]:
     """The text to print and the exit code: 1 if the gate fails."""
     found = compare_runs(request.names, request.fail_below, request.root)
     if request.html is not None:
-        _write_html(found, request.html, request.language)
+        # Templates take their time to import, and few want them.
+        from flatout.app.report import write_page
+        from flatout.report.html.compare_page import compare_page
+
+        write_page(compare_page(found), request.html, request.language)
     code = 1 if found.gate is not None and found.gate.failed else 0
     if request.json_file == "-":
         return json.dumps(to_json(found), indent=2) + "\n", code
@@ -72,19 +74,6 @@ def run_compare(request: CompareRequest) -> tuple[str, int]:
     screen = detect_stdout(width=100)
     page = render(found, width=screen.width, color=screen.color, unicode=screen.unicode, quiet=request.quiet)
     return page, code
-
-
-def _write_html(found: Compared, file: Path, language: str) -> None:
-    # Templates take their time to import, and few want them.
-    from flatout.report.html.compare_page import compare_page
-    from flatout.report.html.page import LANGUAGES, draw_page
-
-    if language not in LANGUAGES:
-        raise FlatoutError(f"--lang must be one of {', '.join(LANGUAGES)}, got {language!r}")
-    try:
-        write_atomic(file, draw_page(compare_page(found), language, __version__), mode=SHARED)
-    except OSError as error:
-        raise FlatoutError(f"{str(file)!r} cannot be written: {error.strerror or error}") from error
 
 
 def compare_runs(names: Sequence[str], fail_below: str | None = None, root: Path | None = None) -> Compared:

@@ -27,25 +27,36 @@ from flatout.store.run import StoredRun
 
 def run_report(name: str | None, *, out: str | None, language: str, quiet: bool) -> int:
     """Write the page of the run or fix `name` to `out` (default: beside us, by its own name; "-": stdout)."""
-    if language not in LANGUAGES:
-        raise FlatoutError(f"--lang must be one of {', '.join(LANGUAGES)}, got {language!r}")
+    _check_language(language)
     stem, page = make_page(name)
-    html = draw_page(page, language, __version__)
     if out == "-":
         # UTF-8 as the page itself says, whatever the terminal's encoding.
-        sys.stdout.buffer.write(html.encode())
+        sys.stdout.buffer.write(draw_page(page, language, __version__).encode())
         sys.stdout.flush()
         return 0
     file = Path(out or f"{stem}.html")
+    size_bytes = write_page(page, file, language)
+    if not quiet:
+        write_stderr(f"flatout: wrote {file} ({size_bytes / 1024:,.0f} KiB)\n")
+    return 0
+
+
+def write_page(page: Page, file: Path, language: str) -> int:
+    """Its size in bytes."""
+    _check_language(language)
+    data = draw_page(page, language, __version__).encode()
     try:
-        write_atomic(file, html, mode=SHARED)
+        write_atomic(file, data, mode=SHARED)
     except OSError as error:
         raise FlatoutError(
             f"{str(file)!r} could not be written ({error.strerror or error}): give another -o"
         ) from error
-    if not quiet:
-        write_stderr(f"flatout: wrote {file} ({len(html.encode()) / 1024:,.0f} KiB)\n")
-    return 0
+    return len(data)
+
+
+def _check_language(language: str) -> None:
+    if language not in LANGUAGES:
+        raise FlatoutError(f"--lang must be one of {', '.join(LANGUAGES)}, got {language!r}")
 
 
 def make_page(name: str | None) -> tuple[str, Page]:

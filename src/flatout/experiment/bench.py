@@ -224,39 +224,23 @@ class Bench:
 
     def screening(self, profile: Mapping[str, Any], arms: Arms, instead_of: int, settling: int = 0) -> Trial | None:
         """Arms that take turns within one process; None where that many processes are faster, or time is short."""
-        rounds = self._rounds(profile, arms, instead_of, settling)
         # Turns would be taken before what waits for an epoch is in force.
-        if rounds is None or self.sizes.waits(profile):
+        if self.sizes.waits(profile):
             return None
-        seconds = self._screening_s(profile, arms, rounds, settling) + self._most_s(profile)
-        warm_up, timed = self.sizes.before(profile), max(settling, count_timed_steps(self._step_s(profile)))
-        steps = count_turn_steps(arms, warm_up, rounds, timed, settling)
-        length = _Length(steps, seconds, warm_up)
-        return self._ask(profile, SCREENING, length, arms=arms, timed=timed, settling=settling)
-
-    def _rounds(self, profile: Mapping[str, Any], arms: Arms, instead_of: int, settling: int) -> int | None:
-        """As many as there is time for."""
-        apart_s = instead_of * self.lasts_s(profile)
+        step_s, each_s = self.sizes.step_s / self._speed_up(self.made.timed(profile)), self.lasts_s(profile)
+        most_s = min(instead_of * each_s, self.left_s - each_s - self.reserve_s(profile))
+        warm_up, timed = self.sizes.before(profile), max(settling, count_timed_steps(step_s))
         for rounds in ROUNDS:
-            needed_s = self.sizes.start_s + self._screening_s(profile, arms, rounds, settling)
-            if needed_s < apart_s and self.left_s - needed_s - self.lasts_s(profile) > self.reserve_s(profile):
-                return rounds
+            steps = count_turn_steps(arms, warm_up, rounds, timed, settling)
+            if self.sizes.start_s + steps * step_s < most_s:
+                length = _Length(steps, steps * step_s + self._most_s(profile), warm_up)
+                return self._ask(profile, SCREENING, length, arms=arms, timed=timed, settling=settling)
         return None
-
-    def _screening_s(self, profile: Mapping[str, Any], arms: Arms, rounds: int, settling: int) -> float:
-        step_s = self._step_s(profile)
-        return step_s * count_turn_steps(
-            arms, self.sizes.before(profile), rounds, max(settling, count_timed_steps(step_s)), settling
-        )
 
     @property
     def workers(self) -> int:
         """Of a loader, as many as were found to be good; a guess where none was asked to find out."""
         return max(self._workers.values(), default=_USUAL_WORKERS)
-
-    def _step_s(self, profile: Mapping[str, Any]) -> float:
-        """What a step takes under it, by its trials."""
-        return self.sizes.step_s / self._speed_up(self.made.timed(profile))
 
     def to_see(self, profile: Mapping[str, Any], under: Mapping[str, Any] | None = None) -> int:
         """Steps in all of a trial that sees the pauses a profile is about; of that profile, or one `under` another."""

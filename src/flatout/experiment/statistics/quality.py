@@ -51,7 +51,9 @@ def judge_identity(bare: Sequence[Trial], changed: Trial) -> Identity:
     itself = [met for met in (_met(trial, other) for trial, other in combinations(bare, 2)) if met.differs]
     # A script that has several ways to go may well go one of them with the remedy.
     if agreed is not None and (departed is None or (itself and agreed.compared > departed.compared)):
-        return Identity("identical", agreed.compared, _agreed(agreed), weights_equal=agreed.weights_equal)
+        id = "identity.same_weights" if agreed.weights_equal else "identity.weights_not_compared"
+        sentence = message(id, steps=agreed.compared)
+        return Identity("identical", agreed.compared, sentence, weights_equal=agreed.weights_equal)
     assert departed is not None
     if itself:
         return _unrepeatable(bare, changed, departed, min(itself, key=lambda met: met.compared))
@@ -86,12 +88,6 @@ def _weights(trial: Trial, other: Trial) -> bool | None:
 def _digested_at(trial: Trial) -> tuple[str, int]:
     """The step whose weights these are, or else the pass."""
     return ("step", trial.steps) if trial.steps is not None else ("pass", len(trial.losses))
-
-
-def _agreed(meeting: _Meeting) -> Message:
-    if meeting.weights_equal:
-        return message("identity.same_weights", steps=meeting.compared)
-    return message("identity.weights_not_compared", steps=meeting.compared)
 
 
 def _departed(meeting: _Meeting) -> Message:

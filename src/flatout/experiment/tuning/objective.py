@@ -13,6 +13,8 @@ from flatout.records.message import NOTHING, Message, message
 from flatout.records.tune import Goal, Metric, Point
 
 _FORM = re.compile(r"\s*(memory|metric|samples/s|steps/s)\s*(<=|>=|<|>)\s*([0-9.eE+-]+)\s*([kKmMgGtT]?(?:i?[bB])?)\s*")
+# By its name, where the user does not say: errors and losses are better low.
+_BETTER_LOW = re.compile(r"(?<![a-z])(?:loss|err|mse|mae|rmse|perplexity|ppl|fid|lpips|wer|cer|bpc|nll|epe)", re.I)
 _POWERS = {"k": 1, "m": 2, "g": 3, "t": 4}
 
 
@@ -104,18 +106,10 @@ def constraint(text: str) -> Constraint:
 def metric(pattern: str, higher: bool | None) -> Metric:
     """A pattern with one group. Raises FlatoutError."""
     check_metric(pattern)
-    return Metric(pattern, _is_better_higher(pattern) if higher is None else higher)
+    return Metric(pattern, _BETTER_LOW.search(pattern) is None if higher is None else higher)
 
 
-def _is_better_higher(pattern: str) -> bool:
-    """By its name, where the user does not say: errors and losses are better low."""
-    return (
-        re.search(r"(?<![a-z])(?:loss|err|mse|mae|rmse|perplexity|ppl|fid|lpips|wer|cer|bpc|nll|epe)", pattern, re.I)
-        is None
-    )
-
-
-# The Pareto front: points that no other beats in speed, quality and memory at once. Figures within a hundredth of each
+# The Pareto front: points that no other dominates in speed, quality and memory. Figures within a hundredth of each
 # other count as equal, since no trial tells them apart.
 
 _STEP = math.log(1.01)
@@ -131,7 +125,7 @@ def pareto_front(points: Sequence[Point], objective: Objective) -> list[Point]:
     for point in sorted(usable, key=lambda point: objective.speed(point) or 0.0, reverse=True):
         own = tuple(float(values[id(point)][n] or 0.0) for n in columns)
         others = (tuple(float(values[id(other)][n] or 0.0) for n in columns) for other in usable)
-        if own not in seen and not any(_beats(other, own) for other in others):
+        if own not in seen and not any(_dominates(other, own) for other in others):
             found.append(point)
             seen.add(own)
     return found
@@ -146,5 +140,5 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None or value <= 0 else round(math.log(value) / _STEP)
 
 
-def _beats(left: tuple[float, ...], other: tuple[float, ...]) -> bool:
+def _dominates(left: tuple[float, ...], other: tuple[float, ...]) -> bool:
     return left != other and all(a >= b for a, b in zip(left, other, strict=True))
