@@ -75,16 +75,13 @@ def _watch(sampler: Any, dataset: Any, note: Note) -> bool:
     """Have the sampler publish its order. The object stays the same, and of its own class to isinstance."""
     kind = type(sampler)
     # Only those that draw an epoch from one generator, at its beginning: drawing it at once changes nothing.
-    if kind is data.DistributedSampler:
-        order_of = _host_order
-    elif kind in (data.WeightedRandomSampler, data.RandomSampler):
-        order_of = _own_order
-    else:
+    is_shared = kind is data.DistributedSampler
+    if not is_shared and kind not in (data.WeightedRandomSampler, data.RandomSampler):
         return False
 
     def publish(sampler: Any, order: list[int]) -> None:
         try:
-            foreseen = order_of(sampler, order)
+            foreseen = _host_order(sampler) if is_shared else order
             if foreseen is not None:
                 foresee(dataset, foreseen, _chances(sampler))
         except Exception as error:
@@ -95,16 +92,12 @@ def _watch(sampler: Any, dataset: Any, note: Note) -> bool:
     return True
 
 
-def _own_order(sampler: Any, order: list[int]) -> list[int] | None:
-    return order
-
-
 def _chances(sampler: Any) -> Any:
     weights = getattr(sampler, "weights", None)
     return None if weights is None else weights.detach().cpu().numpy()
 
 
-def _host_order(sampler: Any, order: list[int]) -> list[int] | None:
+def _host_order(sampler: Any) -> list[int] | None:
     """What all ranks of this host read in this epoch and the next ones; told by the first of them."""
     if int(os.environ.get("LOCAL_RANK", "0")) != 0:
         return None

@@ -247,13 +247,10 @@ def _concerned(saver: Saver, paths: tuple[Any, ...], kwargs: dict[str, Any], bel
         if kwargs.get("dir_fd") is not None or kwargs.get("src_dir_fd") is not None:
             return saver.concerns(-1, below=True)
         named = (*paths, *(kwargs[name] for name in ("path", "file", "f", "src", "dst") if name in kwargs))
-        return any(saver.concerns(path, below) for path in named or (".",) if _is_path(path))
+        files = [path for path in named or (".",) if isinstance(path, str | bytes | int | os.PathLike)]
+        return any(saver.concerns(path, below) for path in files)
     except (OSError, ValueError, TypeError):
         return False  # no path at all: what is called says so
-
-
-def _is_path(value: Any) -> bool:
-    return isinstance(value, str | bytes | int | os.PathLike)
 
 
 def _waiting_for_all(saver: Saver, original: Any) -> Callable[..., Any]:

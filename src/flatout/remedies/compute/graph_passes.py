@@ -13,7 +13,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from ...feed.reasons import Reasoned
 from ...records.message import Message, message
@@ -54,7 +54,7 @@ class PlainCalls:
 class Passes:
     """Of one module, for calls of one form."""
 
-    def __init__(self, torch: Any, module: Any, tapes: Tapes, arguments: Any) -> None:
+    def __init__(self, torch: Any, module: Any, tapes: CudaTapes, arguments: Any) -> None:
         self._torch = torch
         self._module = module
         self._tapes = tapes
@@ -316,30 +316,8 @@ class NotRecorded(Reasoned):
     """The call cannot be recorded; the words say why."""
 
 
-class Tapes(Protocol):
-    """Records calls on one device."""
-
-    def aside(self) -> Any:
-        """A context beside the script's own work, for trying calls out. Raises NotRecorded if the host waited in it."""
-
-    def record(self, call: Callable[[], Any]) -> tuple[Any, Callable[[], None]]:
-        """The call's result in memory of its own, and what does its work again, into the same memory."""
-
-    def random_state(self) -> Any: ...
-
-    def set_random_state(self, state: Any) -> None: ...
-
-    def held_bytes(self) -> int:
-        """By tensors that live now."""
-
-    def room_bytes(self) -> int: ...
-
-    def place(self) -> object:
-        """Where work is launched just now: replays keep to one stream."""
-
-
 class CudaTapes:
-    """On a GPU."""
+    """Records calls on one GPU."""
 
     def __init__(self, torch: Any, device: Any) -> None:
         self._torch = torch
@@ -348,9 +326,11 @@ class CudaTapes:
         self._stream = torch.cuda.Stream(device)
 
     def aside(self) -> Any:
+        """A context beside the script's own work, for trying calls out. Raises NotRecorded if the host waited in it."""
         return _Aside(self._torch.cuda, self._device, self._stream)
 
     def record(self, call: Callable[[], Any]) -> tuple[Any, Callable[[], None]]:
+        """The call's result in memory of its own, and what does its work again, into the same memory."""
         cuda = self._torch.cuda
         graph = cuda.CUDAGraph()
         # Garbage with device memory in it must not be collected in the middle of a capture.
@@ -413,6 +393,7 @@ class CudaTapes:
         self._torch.cuda._set_rng_state_offset(state, self._device)
 
     def held_bytes(self) -> int:
+        """By tensors that live now."""
         return int(self._torch.cuda.memory_allocated(self._device))
 
     def room_bytes(self) -> int:
@@ -421,6 +402,7 @@ class CudaTapes:
         return int(free + cuda.memory_reserved(self._device) - cuda.memory_allocated(self._device))
 
     def place(self) -> object:
+        """Where work is launched just now: replays keep to one stream."""
         return self._torch.cuda.current_stream(self._device).cuda_stream
 
 

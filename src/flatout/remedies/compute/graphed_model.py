@@ -30,11 +30,11 @@ from ..answers import Answer, Report, has_finding, no, ran_on_gpu, share_of_trai
 from ..model.call_arguments import NotPlain, form_of, tensors_of
 from ..model.module_calls import SavedState, check_hooks, has_gradient_hook, replace_call
 from ..model.roots import Root, find_roots
-from ..model.snapshot import HostRandomness, ModelSnapshot
+from ..model.snapshot import ModelSnapshot, WatchedCall
 from ..site import Refused, Site
 from ..traits import Bottleneck, Traits, WarmUp
 from ..values import Flag
-from .graph_passes import CudaTapes, NotRecorded, Passes, PlainCalls, Tapes
+from .graph_passes import CudaTapes, NotRecorded, Passes, PlainCalls
 from .worth import Worth
 
 ID = "graphs.model"
@@ -183,7 +183,7 @@ _LOOKS, _LOOK_EVERY = (20, 200), 2000
 class GraphedCall:
     """Stands for the call of one module."""
 
-    def __init__(self, site: Site, module: Any, tapes: Tapes) -> None:
+    def __init__(self, site: Site, module: Any, tapes: CudaTapes) -> None:
         self._site = site
         self._torch = site.torch
         self._module = module
@@ -295,7 +295,7 @@ class GraphedCall:
         return self._module._call_impl(*args, **kwargs)
 
     def _watched_call(self, args: Any, kwargs: Any) -> Any:
-        look = self._site.guarded(lambda: _WatchedCall(self._torch, self._module, self._device))
+        look = self._site.guarded(lambda: WatchedCall(self._torch, self._module, self._device != "cpu"))
         result = self._module._call_impl(*args, **kwargs)
         why = self._site.guarded(look.found) if look is not None else None
         if why is not None:
@@ -342,17 +342,3 @@ class GraphedCall:
         self._site.tell(compared_replays=self.replays)
         if differs is not None:
             self._site.give_up(message("graphs.differs", module=type(self._module).__name__, why=differs))
-
-
-class _WatchedCall:
-    """At a call that is made as ever: does it do more than compute its result?"""
-
-    def __init__(self, torch: Any, module: Any, device_type: str) -> None:
-        self._fixed = ModelSnapshot(torch, module)
-        self._host = HostRandomness(torchs_too=device_type != "cpu")
-
-    def found(self) -> Message | None:
-        if self._host.was_used():
-            return message("call.draws_on_host")
-        changed = self._fixed.changed()
-        return message("call.leaves_change", changed=changed) if changed is not None else None

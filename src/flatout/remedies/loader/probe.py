@@ -91,7 +91,9 @@ class LoaderProbes:
         if is_stream(loader):
             return LoaderProbe()
         batching = Batching.of(loader)
-        key = (id(dataset), _collate_key(batching.collate_fn), type(batching.sampler))
+        # By the code: scripts define the same function again and again.
+        collate_key = getattr(batching.collate_fn, "__code__", type(batching.collate_fn))
+        key = (id(dataset), collate_key, type(batching.sampler))
         known = self._known.get(key)
         if known is not None and known[0]() is dataset:
             return known[1]
@@ -101,11 +103,6 @@ class LoaderProbes:
         except TypeError:
             pass  # a plain list
         return seen
-
-
-def _collate_key(collate_fn: Any) -> object:
-    """The same for a function that a script defines again and again."""
-    return getattr(collate_fn, "__code__", type(collate_fn))
 
 
 # IterableDatasets are not read to find out whether the same worker may iterate them again, since what is read may be
@@ -282,10 +279,6 @@ class ChildProbe:
         return drew, _alike(batch, same_batch)
 
 
-def _bytes_of(generator: Any) -> bytes:
-    return bytes(generator.get_state().numpy().tobytes())
-
-
 def _state_of(sampler: Any) -> list[object]:
     """Of a sampler and those inside it: numbers and texts, and where the generators that it holds stand."""
     found: list[object] = []
@@ -307,7 +300,7 @@ def _with_inner(sampler: Any) -> Iterator[Any]:
 def _generator_state(value: Any) -> object:
     """Of torch's, Python's and numpy's kinds of generator; None for all else."""
     if callable(getattr(value, "initial_seed", None)) and callable(getattr(value, "get_state", None)):
-        return _bytes_of(value)
+        return bytes(value.get_state().numpy().tobytes())
     if callable(getattr(value, "getstate", None)):
         return repr(value.getstate())
     bits = getattr(value, "bit_generator", None) or getattr(value, "_bit_generator", None)
@@ -356,8 +349,9 @@ def _walk(value: Any, depth: int, found: list[object]) -> None:
     if isinstance(value, _PLAIN):
         found.append(value[:_LONGEST_TEXT] if isinstance(value, str | bytes) else value)
         return
+    length = len(value) if isinstance(value, dict | list | tuple | set | bytearray) else None
     # A tensor counts what was written into it.
-    found.append((id(value), getattr(value, "_version", None), _length(value)))
+    found.append((id(value), getattr(value, "_version", None), length))
     if depth == 0:
         return
     if isinstance(value, dict):
@@ -369,10 +363,6 @@ def _walk(value: Any, depth: int, found: list[object]) -> None:
         items = list(own.values()) if isinstance(own, dict) and not callable(own) else []
     for item in items[:_MOST_ITEMS]:
         _walk(item, depth - 1, found)
-
-
-def _length(value: Any) -> int | None:
-    return len(value) if isinstance(value, dict | list | tuple | set | bytearray) else None
 
 
 # What a loader makes batches with.

@@ -93,9 +93,9 @@ def module_of(file: str, argv: tuple[str, ...]) -> str:
     if any(word.endswith(".py") and _is_same(path, word) for word in argv):
         return "__main__"
     folder, names = path.parent, [path.stem] if path.stem != "__init__" else []
-    scripts = [Path(word).parent for word in argv if word.endswith(".py")]
+    scripts = [Path(word).parent for word in argv if word.endswith(".py") and os.path.isabs(word)]
     # Without an __init__.py a folder is a package too, if it lies below the script's.
-    while (folder / "__init__.py").is_file() or any(_is_below(folder, script) for script in scripts):
+    while (folder / "__init__.py").is_file() or any(script in folder.parents for script in scripts):
         names.insert(0, folder.name)
         folder = folder.parent
     name = ".".join(names)
@@ -106,10 +106,6 @@ def _is_same(path: Path, word: str) -> bool:
     """The command may be written from another folder: then its end decides."""
     script = Path(word)
     return path == script if script.is_absolute() else path.parts[-len(script.parts) :] == script.parts
-
-
-def _is_below(folder: Path, script_folder: Path) -> bool:
-    return script_folder.is_absolute() and script_folder in folder.parents
 
 
 def _is_run_as_module(name: str, argv: tuple[str, ...]) -> bool:

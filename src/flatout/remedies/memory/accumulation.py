@@ -35,7 +35,7 @@ from ..model.call_arguments import (
     tensors_of,
 )
 from ..model.module_calls import SavedState, at_first_calls, check_hooks, check_plain, replace_call
-from ..model.snapshot import HostRandomness, ModelSnapshot
+from ..model.snapshot import WatchedCall
 from ..site import Refused, Site
 from ..traits import Bottleneck, Traits
 from ..values import Choice, Count, Options
@@ -188,15 +188,13 @@ class MicroBatchedCall:
         versions = [tensor._version for tensor in tensors]
         modes = [(part, part.training) for part in module.modules()]
         # Torch's own random numbers are the same in the second pass, others are not.
-        fixed, host = ModelSnapshot(torch, module), HostRandomness(torchs_too=False)
+        look = WatchedCall(torch, module, torchs_too=False)
         try:
             result = self._call(parts, parts.of(torch, tensors)[0])
             self._is_trained = [tensor.requires_grad for tensor in tensors_of(torch, result)]
             del result
-            if host.was_used():
-                raise NotSplit(message("call.draws_on_host"))
-            if (changed := fixed.changed()) is not None:
-                raise NotSplit(message("call.leaves_change", changed=changed))
+            if (why := look.found()) is not None:
+                raise NotSplit(why)
             if [tensor._version for tensor in tensors] != versions:
                 raise NotSplit(message("call.changes_arguments"))
             module.eval()
@@ -212,7 +210,7 @@ class MicroBatchedCall:
             for part, training in modes:
                 part.training = training
             before.restore()
-            host.restore()
+            look.host.restore()
 
     def _compare(self, whole: list[Any], joined: list[Any]) -> None:
         for result, other in zip(whole, joined, strict=True):

@@ -79,13 +79,14 @@ class GivenTensors:
 
 
 class RandomNumbers:
-    """Where torch's generators stand, the host's and the device's."""
+    """Where torch's generators stand, the host's and that of a device; of the current GPU where none is named."""
 
-    def __init__(self, torch: Any, device: Any) -> None:
+    def __init__(self, torch: Any, device: Any = None) -> None:
         self._torch = torch
-        self._device = device
+        self._device = "cuda" if device is None else device
         self._host = torch.get_rng_state()
-        self._on_device = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+        has_one = torch.cuda.is_initialized() if device is None else device.type == "cuda"
+        self._on_device = torch.cuda.get_rng_state(self._device) if has_one else None
 
     def restore(self) -> None:
         self._torch.set_rng_state(self._host)

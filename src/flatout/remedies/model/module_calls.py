@@ -17,6 +17,7 @@ from ...feed.reasons import error_text
 from ...records.message import message
 from ..site import Refused, Site
 from ..torch_hooks import hook_steps
+from .call_arguments import RandomNumbers
 from .roots import MOST_ROOTS, CallWatch, Root
 
 # So many calls of a class are first tries: random numbers, buffers and attributes are put back before a second one.
@@ -92,16 +93,12 @@ class SavedState:
 
     def __init__(self, torch: Any, module: Any) -> None:
         self._torch = torch
-        self._random = torch.get_rng_state()
-        self._on_device = torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None
+        self._random = RandomNumbers(torch)
         self._buffers = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
 
     def restore(self) -> None:
-        torch = self._torch
-        torch.set_rng_state(self._random)
-        if self._on_device is not None:
-            torch.cuda.set_rng_state(self._on_device)
-        with torch.no_grad():
+        self._random.restore()
+        with self._torch.no_grad():
             for buffer, kept in self._buffers:
                 buffer.copy_(kept)
 

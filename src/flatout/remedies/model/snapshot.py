@@ -172,3 +172,18 @@ class HostRandomness:
 
     def restore(self) -> None:
         self._seeding.set_random_states(self._states)
+
+
+class WatchedCall:
+    """Does a call that is made meanwhile do more than compute its result?"""
+
+    def __init__(self, torch: Any, module: Any, torchs_too: bool) -> None:
+        """`torchs_too`: torch's own numbers on the host count as well; else a second pass draws the same."""
+        self._fixed = ModelSnapshot(torch, module)
+        self.host = HostRandomness(torchs_too)
+
+    def found(self) -> Message | None:
+        if self.host.was_used():
+            return message("call.draws_on_host")
+        changed = self._fixed.changed()
+        return message("call.leaves_change", changed=changed) if changed is not None else None
