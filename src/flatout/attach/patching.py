@@ -27,7 +27,7 @@ class Patches:
         if current is None or getattr(current, self._mark, False):
             return
         wrapper = make(current)
-        if is_c_method(current):
+        if isinstance(current, MethodDescriptorType | WrapperDescriptorType | CMethodWrapper):
             wrapper = CMethodWrapper(current, wrapper)
         functools.update_wrapper(wrapper, current)
         setattr(wrapper, self._mark, True)
@@ -56,10 +56,6 @@ def guard(call: Callable[[], object], trouble: Callable[[Exception], None]) -> N
         call()
     except Exception as error:
         trouble(error)
-
-
-def is_c_method(method: Any) -> bool:
-    return isinstance(method, MethodDescriptorType | WrapperDescriptorType | CMethodWrapper)
 
 
 class CMethodWrapper:

@@ -371,15 +371,12 @@ _LONGEST_PAUSE_S = 60.0
 class HiddenSyncWatch(Watcher):
     """A window opens at the end of one step and closes at the end of the next."""
 
-    def __init__(self, context: Context) -> None:
-        super().__init__(context)
-        self._in_timed_sync = context.in_timed_sync
-        self._show_before: Any = None
-        self._pause_s = _FIRST_PAUSE_S
-        self._due_s = 0.0
-        self._opened_at = 0
-        self._failed = False
-        self._is_open = False
+    _show_before: Any = None
+    _pause_s = _FIRST_PAUSE_S
+    _due_s = 0.0
+    _opened_at = 0
+    _failed = False
+    _is_open = False
 
     def at_step_end(self, codes: Sequence[int], index: int, now: float) -> bool:
         """Returns whether a window is open: then the next step is read by itself."""
@@ -435,7 +432,7 @@ class HiddenSyncWatch(Watcher):
     def _show(self, message: Any, category: Any, filename: str, lineno: int, *rest: Any) -> None:
         text = str(message)
         if _MESSAGE in text:
-            if self._is_open and not self._in_timed_sync[0]:
+            if self._is_open and not self._context.in_timed_sync[0]:
                 self._sites.at("hidden", sys._getframe(1)).add(0.0)
         elif "Synchronization debug mode" not in text:
             self._show_before(message, category, filename, lineno, *rest)
