@@ -15,7 +15,9 @@ from flatout.records.message import Message, message
 from flatout.records.report import Gain, Location
 from flatout.records.source import Fix, Place, Related
 from flatout.source.code import call_path
+from flatout.source.flow.guards import ProgramPoint
 from flatout.source.flow.values import Value
+from flatout.source.syntax.edits import remove_statement
 from flatout.source.training.loaders import Loader
 from flatout.source.training.regions import Region
 
@@ -58,6 +60,15 @@ class FoundInSource:
 def found_in_step(region: Region, node: ast.AST, cause: Message, change: Message, **more: Any) -> FoundInSource:
     """At a node that runs in every step, with the calls that lead to it."""
     return FoundInSource(place=region.module.place(node), cause=cause, change=change, related=call_path(region), **more)
+
+
+def fix_by_deleting(region: Region, point: ProgramPoint) -> Fix | None:
+    """Where the call is a statement of its own. Not a safe one: something may have needed it."""
+    statement = point.statement
+    if not isinstance(statement, ast.Expr) or statement.value is not point.node:
+        return None
+    edit = remove_statement(region.module, statement)
+    return None if edit is None else Fix(message("fix.delete_call"), (edit,), is_safe=False)
 
 
 def loader_is_here(loader: Loader, words: str = "related.its_loader") -> tuple[Related]:

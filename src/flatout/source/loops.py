@@ -45,7 +45,6 @@ class TextLoop:
 
     first: int
     last: int
-    depth: int
     kind: Kind
     trains: bool
     # Each iteration calls a model or another module, which may be real work.
@@ -85,7 +84,6 @@ def _loop(node: ast.AST, defined: set[str], light: set[str]) -> TextLoop:
     return TextLoop(
         first=node.lineno,  # type: ignore[attr-defined]
         last=node.end_lineno,  # type: ignore[attr-defined]
-        depth=2 if nested else 1,
         kind=_kind(node, inside, nested, heavy),
         trains=trains,
         heavy=heavy,

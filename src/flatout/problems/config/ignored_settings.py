@@ -68,7 +68,7 @@ def find_ignored_settings(code: Code) -> Iterator[IgnoredSettings]:
             found = tuple(
                 missed
                 for name in _DEFAULTS
-                if (missed := _ignored_setting(name, loader, group, fixed[name], code.values)) is not None
+                if (missed := _ignored_setting(name, loader, fixed[name], code.values)) is not None
             )
             if found:
                 seen.add(id(loader.call))
@@ -90,7 +90,7 @@ def _settings_never_passed(name: str, group: JobSettings, values: Values) -> tup
 
 
 def _ignored_setting(
-    name: str, loader: Loader, group: JobSettings, declared: tuple[DeclaredSetting, ...], values: Values
+    name: str, loader: Loader, declared: tuple[DeclaredSetting, ...], values: Values
 ) -> IgnoredSetting | None:
     state = loader_setting(loader, name, values)
     if (

@@ -20,20 +20,15 @@ When it is fine: between epochs, or after an evaluation that needs other shapes.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
-from flatout.problems.found import FoundInRun, FoundInSource, step_of
+from flatout.problems.found import FoundInRun, FoundInSource, fix_by_deleting, found_in_step, step_of
 from flatout.problems.hot_lines import host_lines, lines_in, text_at
 from flatout.problems.prediction import by_sparing_host
 from flatout.records.evidence import Evidence
 from flatout.records.message import Message, message
-from flatout.records.source import Fix
-from flatout.source.code import Code, call_path
-from flatout.source.flow.guards import ProgramPoint
-from flatout.source.syntax.edits import remove_statement
+from flatout.source.code import Code
 from flatout.source.syntax.nodes import called_name, dotted_name
-from flatout.source.training.regions import Region
 
 CODE = "HO404"
 REMEDY = "gc.defer"
@@ -95,19 +90,11 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
         if not emptying and dotted_name(call.func) != "gc.collect":
             continue
         cause = "ho404.source_cause_empty_cache" if emptying else "ho404.source_cause_collect"
-        yield FoundInSource(
-            place=region.module.place(call),
-            cause=message(cause, call=dotted_name(call.func), step=step_of(region)),
-            change=_change(emptying, asked=True),
-            related=call_path(region),
-            fix=_fix(region, point, call),
+        yield found_in_step(
+            region,
+            call,
+            message(cause, call=dotted_name(call.func), step=step_of(region)),
+            _change(emptying, asked=True),
+            # A run that barely fits into memory may need it.
+            fix=fix_by_deleting(region, point),
         )
-
-
-def _fix(region: Region, point: ProgramPoint, call: ast.Call) -> Fix | None:
-    """Not a safe one: a run that barely fits into memory may need it."""
-    statement = point.statement
-    if not isinstance(statement, ast.Expr) or statement.value is not call:
-        return None
-    edit = remove_statement(region.module, statement)
-    return None if edit is None else Fix(message("fix.delete_call"), (edit,), is_safe=False)

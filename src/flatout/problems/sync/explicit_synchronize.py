@@ -23,16 +23,12 @@ import ast
 import re
 from collections.abc import Iterator
 
-from flatout.problems.found import FoundInRun, FoundInSource, step_of
+from flatout.problems.found import FoundInRun, FoundInSource, fix_by_deleting, found_in_step, step_of
 from flatout.problems.sync.waits import EXPLICIT, report_waits, sites_of, timed_ms
 from flatout.records.evidence import Evidence
 from flatout.records.message import message
-from flatout.records.source import Fix
-from flatout.source.code import Code, call_path
-from flatout.source.flow.guards import ProgramPoint
-from flatout.source.syntax.edits import remove_statement
+from flatout.source.code import Code
 from flatout.source.syntax.nodes import dotted_name, short_text
-from flatout.source.training.regions import Region
 
 CODE = "SY303"
 REMEDY = "sync.skip"
@@ -63,25 +59,14 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
     for region, point, call in code.calls_each_step("synchronize"):
         if _OF_RANKS.search(dotted_name(call.func)):
             continue
-        yield FoundInSource(
-            place=region.module.place(call),
-            cause=message("sy303.source_cause", code=short_text(call, 40), step=step_of(region)),
-            change=message("sy303.source_change"),
-            related=call_path(region),
-            fix=_fix(region, point, call),
+        # Only where nothing near it can need the wait: no clock, no stream, no copy that is read later.
+        is_needed = not _WHOLE_DEVICE.search(dotted_name(call.func)) or _NEEDS_IT.search(
+            ast.unparse(region.function.node)
         )
-
-
-def _fix(region: Region, point: ProgramPoint, call: ast.Call) -> Fix | None:
-    """Only where nothing near it can need the wait: no clock, no stream, no copy that is read later."""
-    statement = point.statement
-    if (
-        not isinstance(statement, ast.Expr)
-        or statement.value is not call
-        or not _WHOLE_DEVICE.search(dotted_name(call.func))
-    ):
-        return None
-    if _NEEDS_IT.search(ast.unparse(region.function.node)):
-        return None
-    edit = remove_statement(region.module, statement)
-    return None if edit is None else Fix(message("fix.delete_call"), (edit,), is_safe=False)
+        yield found_in_step(
+            region,
+            call,
+            message("sy303.source_cause", code=short_text(call, 40), step=step_of(region)),
+            message("sy303.source_change"),
+            fix=None if is_needed else fix_by_deleting(region, point),
+        )

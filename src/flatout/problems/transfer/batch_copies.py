@@ -126,7 +126,7 @@ def takes_no_options(copy: BatchCopy, code: Code) -> bool:
     )
 
 
-def may_be_no_tensor(copy: BatchCopy, code: Code) -> bool:
+def may_be_no_tensor(copy: BatchCopy) -> bool:
     """A whole batch, as tokenizers give it: older versions of its class cannot be told not to block."""
     assert isinstance(copy.call.func, ast.Attribute)
     of = copy.call.func.value

@@ -78,7 +78,7 @@ def in_source(code: Code) -> Iterator[FoundInSource]:
     for here in by_line.values():
         copy, edits = here[0], [_edit(other, code) for other in here]
         # The device gets the same batch in the same order; only the host no longer waits for it.
-        is_safe = not any(may_be_no_tensor(other, code) for other in here)
+        is_safe = not any(may_be_no_tensor(other) for other in here)
         known = tuple(edit for edit in edits if edit is not None)
         pinned = any(code.training.are_together(made.function.module, copy.region.module) for made in pinning)
         yield FoundInSource(

@@ -154,7 +154,7 @@ def branch_frequency(test: ast.expr, function: Function, depth: int = 0) -> tupl
     if isinstance(test, ast.BoolOp):
         return _frequency_of_bool_op(test, function, depth)
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
-        return _frequency_of_comparison(test, function, depth)
+        return _frequency_of_comparison(test)
     if _is_remainder(test):
         return "always", "seldom"  # `if step % 100:` holds for most steps
     if isinstance(test, ast.Name | ast.Attribute):
@@ -180,7 +180,7 @@ def _frequency_of_bool_op(test: ast.BoolOp, function: Function, depth: int) -> t
     return now, "always"
 
 
-def _frequency_of_comparison(test: ast.Compare, function: Function, depth: int) -> tuple[Frequency, Frequency]:
+def _frequency_of_comparison(test: ast.Compare) -> tuple[Frequency, Frequency]:
     left, right, op = test.left, test.comparators[0], test.ops[0]
     if any(_is_remainder(node) for node in (*ast.walk(left), *ast.walk(right))):
         return ("always", "seldom") if isinstance(op, ast.NotEq | ast.Gt) else ("seldom", "always")

@@ -32,10 +32,6 @@ class Dataset:
     def trains(self) -> tuple[Loader, ...]:
         return tuple(loader for loader in self.loaders if loader.trains)
 
-    def holds(self, attribute: str) -> list[tuple[ast.expr, Function]]:
-        """Values assigned to an attribute of the dataset, each with its method."""
-        return self.cls.assigned(attribute)
-
 
 def find_datasets(project: Project, training: Training, loaders: Iterable[Loader]) -> Iterator[Dataset]:
     """Classes that loaders are given, then other datasets in files of a training."""
