@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from flatout.diagnose.ranks import Floats, Rank, during_steps
+from flatout.diagnose.ranks import Floats, Rank, during_steps, reduce_known
 from flatout.records.evidence import LoaderUse, Waiting, WorkerProcesses
 from flatout.records.report import PHASES, WorkerCost
 from flatout.store.recording import Recording
@@ -267,7 +267,7 @@ def process_use(
     found = {}
     for loader, of_loader in pids.items():
         mine = np.isin(pid, sorted(of_loader))
-        means = {name: _mean(values[mine]) for name, values in columns.items()}
+        means = {name: reduce_known(values[mine]) for name, values in columns.items()}
         if np.isfinite(columns["cpu_share"][mine]).sum() >= _FEWEST_SAMPLES and means["cpu_share"] is not None:
             found[loader] = WorkerProcesses(
                 means["cpu_share"], means["threads"], means["read_bytes_per_s"], means["major_faults_per_s"]
@@ -283,9 +283,4 @@ def main_cpu_share(run: StoredRun, ranks: Sequence[Rank]) -> float | None:
     rows = during_steps(rows, ranks)
     trainers = [rank.recording.facts.get("pid") for rank in ranks]
     shares = rows.column("cpu_share")[np.isin(rows.column("pid"), [pid for pid in trainers if isinstance(pid, int)])]
-    return _mean(shares) if np.isfinite(shares).sum() >= _FEWEST_SAMPLES else None
-
-
-def _mean(values: Floats) -> float | None:
-    finite = values[np.isfinite(values)]
-    return float(finite.mean()) if len(finite) else None
+    return reduce_known(shares) if np.isfinite(shares).sum() >= _FEWEST_SAMPLES else None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -48,16 +48,7 @@ class Steps:
         return len(self.wall_s)
 
     def since(self, first: int) -> Steps:
-        return Steps(
-            self.index[first:],
-            self.start_ns[first:],
-            self.wall_s[first:],
-            self.count[first:],
-            self.samples[first:],
-            self.phase_s[first:],
-            self.own_s[first:],
-            self.queue_depth[first:],
-        )
+        return Steps(*(getattr(self, column.name)[first:] for column in fields(self)))
 
     @cached_property
     def total(self) -> int:
@@ -211,7 +202,17 @@ def during_steps(rows: Rows, ranks: Sequence[Rank], looks_back_s: float = 0.0, o
     end_s = max(int(steps.start_ns[-1]) * 1e-9 + float(steps.wall_s[-1]) for steps in spans)
     t_s = rows.column("t_s")
     inside = (t_s >= start_s + min(looks_back_s, 0.5 * (end_s - start_s))) & (t_s <= end_s)
-    return rows if or_all and not inside.any() else Rows(rows.columns, rows.values[inside], rows.lost)
+    return rows if or_all and not inside.any() else keep_rows(rows, inside)
+
+
+def keep_rows(rows: Rows, chosen: NDArray[np.bool_]) -> Rows:
+    return Rows(rows.columns, rows.values[chosen], rows.lost)
+
+
+def reduce_known(values: Floats, reduce: Callable[[Floats], Any] = np.mean) -> float | None:
+    """The mean (or median, maximum …) of those that were measured; None where none was."""
+    known = values[np.isfinite(values)]
+    return float(reduce(known)) if len(known) else None
 
 
 # Where a run has settled: the steps before that (first batch, compilation, allocator, autotuning) are warm-up.

@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from flatout.diagnose.evaluations import evaluated_at
-from flatout.diagnose.ranks import Floats, Rank, during_steps
+from flatout.diagnose.ranks import Floats, Rank, during_steps, keep_rows, reduce_known
 from flatout.records.evidence import Evaluations, GpuState, OomKill
 from flatout.records.report import PHASES, GpuUse, HostUse, LineCost
 from flatout.records.sample import ROLES, THROTTLE_REASONS, Role, throttle_names
@@ -115,13 +115,11 @@ def gpu_states(run: StoredRun, ranks: Sequence[Rank]) -> tuple[GpuState, ...]:
     numbers = np.unique(gpu[own > 0]) if (own > 0).any() else np.unique(gpu)
     names = cast("list[str]", run.manifest.environment.get("gpus") or [])
     return tuple(
-        _state(int(number), names, *(_of(part, part.column("gpu") == number) for part in (rows, counted, everything)))
+        _state(
+            int(number), names, *(keep_rows(part, part.column("gpu") == number) for part in (rows, counted, everything))
+        )
         for number in numbers
     )
-
-
-def _of(rows: Rows, chosen: Floats) -> Rows:
-    return Rows(rows.columns, rows.values[chosen.astype(bool)], rows.lost)
 
 
 def _state(number: int, names: Sequence[str], rows: Rows, counted: Rows, everything: Rows) -> GpuState:
@@ -133,31 +131,16 @@ def _state(number: int, names: Sequence[str], rows: Rows, counted: Rows, everyth
     return GpuState(
         gpu=number,
         name=names[number] if number < len(names) else None,
-        memory_total_bytes=_most(rows.column("memory_total_bytes")),
-        memory_used_bytes=_most(rows.column("memory_used_bytes")),
-        own_memory_bytes=_most(rows.column("own_memory_bytes")),
-        util_percent=_mean(rows.column("util_percent")),
-        temperature_c=_most(rows.column("temperature_c")),
-        dram_active=_mean(counted.column("dram_active_share")),
+        memory_total_bytes=reduce_known(rows.column("memory_total_bytes"), np.max),
+        memory_used_bytes=reduce_known(rows.column("memory_used_bytes"), np.max),
+        own_memory_bytes=reduce_known(rows.column("own_memory_bytes"), np.max),
+        util_percent=reduce_known(rows.column("util_percent")),
+        temperature_c=reduce_known(rows.column("temperature_c"), np.max),
+        dram_active=reduce_known(counted.column("dram_active_share")),
         throttled={THROTTLE_REASONS[bit]: share for bit, share in slowing.items() if share and throttle_names(bit)},
-        slowed_clock_mhz=_median(clock[hindered]),
-        best_clock_mhz=_most(everything.column("sm_clock_mhz")),
+        slowed_clock_mhz=reduce_known(clock[hindered], np.median),
+        best_clock_mhz=reduce_known(everything.column("sm_clock_mhz"), np.max),
     )
-
-
-def _most(values: Floats) -> float | None:
-    known = values[np.isfinite(values)]
-    return float(known.max()) if len(known) else None
-
-
-def _mean(values: Floats) -> float | None:
-    known = values[np.isfinite(values)]
-    return float(known.mean()) if len(known) else None
-
-
-def _median(values: Floats) -> float | None:
-    known = values[np.isfinite(values)]
-    return float(np.median(known)) if len(known) else None
 
 
 def device_ms_by_rank(ranks: Sequence[Rank]) -> tuple[dict[str, float], ...]:
@@ -165,7 +148,7 @@ def device_ms_by_rank(ranks: Sequence[Rank]) -> tuple[dict[str, float], ...]:
     found = []
     for rank in ranks:
         columns = {name: rank.recording.column("device", f"{name}_ms") for name in _TIMES}
-        means = {name: _mean(np.asarray(values, np.float64)) for name, values in columns.items()}
+        means = {name: reduce_known(np.asarray(values, np.float64)) for name, values in columns.items()}
         found.append({name: mean for name, mean in means.items() if mean is not None})
     return tuple(found)
 
@@ -200,17 +183,17 @@ def gpu_use(run: StoredRun, ranks: Sequence[Rank]) -> GpuUse | None:
         return None
     column = {name: _sampled(rows, names) for name, names in _COLUMNS.items()}
     own, used = column["own_memory_bytes"], column["memory_used_bytes"]
-    peak = _max(own) if np.isfinite(own).any() else _max(used)
+    peak = reduce_known(own, np.max) if np.isfinite(own).any() else reduce_known(used, np.max)
     starved, drained, device_ms = _timeline(ranks)
-    util = _mean_of(column["util_percent"])
+    util = reduce_known(column["util_percent"])
     is_alone = len(used) >= _FEWEST_READINGS and (used - own < _NOBODY_ELSE_BYTES).mean() > _MOSTLY
     return GpuUse(
         starved_share=starved,
         util_mean=util,
-        util_spread=_spread(column["util_percent"]),
-        power_share=_mean_of(column["power_w"] / column["power_limit_w"]),
-        sm_active=_mean_of(column["sm_active"]),
-        tensor_active=_mean_of(column["tensor_active"]),
+        util_spread=reduce_known(column["util_percent"], np.std),
+        power_share=reduce_known(column["power_w"] / column["power_limit_w"]),
+        sm_active=reduce_known(column["sm_active"]),
+        tensor_active=reduce_known(column["tensor_active"]),
         memory_peak=None if peak is None else int(peak),
         drained_share=drained,
         device_ms=device_ms,
@@ -242,7 +225,7 @@ def _timeline(ranks: Sequence[Rank]) -> tuple[float | None, float | None, dict[s
     both = np.isfinite(joined["starved"]) & np.isfinite(joined["step"])
     step_ms = float(joined["step"][both].sum())
     starved = min(1.0, float(joined["starved"][both].sum()) / step_ms) if step_ms > 0 else None
-    means = {name: _mean_of(values) for name, values in joined.items()}
+    means = {name: reduce_known(values) for name, values in joined.items()}
     return starved, drained / boundaries if boundaries else None, {k: v for k, v in means.items() if v is not None}
 
 
@@ -250,22 +233,7 @@ def _own(rows: Rows) -> Rows:
     """Only the GPUs on which our processes hold memory, where that is known."""
     gpu, own = rows.column("gpu"), rows.column("own_memory_bytes")
     used = np.unique(gpu[own > 0])
-    return Rows(rows.columns, rows.values[np.isin(gpu, used)], rows.lost) if len(used) else rows
-
-
-def _mean_of(values: Floats) -> float | None:
-    finite = values[np.isfinite(values)]
-    return float(finite.mean()) if len(finite) else None
-
-
-def _spread(values: Floats) -> float | None:
-    finite = values[np.isfinite(values)]
-    return float(finite.std()) if len(finite) else None
-
-
-def _max(values: Floats) -> float | None:
-    finite = values[np.isfinite(values)]
-    return float(finite.max()) if len(finite) else None
+    return keep_rows(rows, np.isin(gpu, used)) if len(used) else rows
 
 
 # What the watched processes took of the host, from what the parent process sampled.

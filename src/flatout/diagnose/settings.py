@@ -88,16 +88,13 @@ def _leaves(argv: Sequence[str], words: Sequence[str], cwd: Path, read: Reader) 
     for number, name in enumerate(named):
         file = _absolute(name, cwd)
         try:
-            # The number keeps two files apart, so that they can disagree.
             leaves = parse_config(str(file), read)
         except UncertainConfig:
             return {}
-        found.update({(*_apart(number), *path): leaf for path, leaf in leaves.items()})
+        # The number keeps two files apart, so that they can disagree.
+        apart = (f"#{number}",) if number else ()
+        found.update({(*apart, *path): leaf for path, leaf in leaves.items()})
     return found
-
-
-def _apart(number: int) -> KeyPath:
-    return () if number == 0 else (f"#{number}",)
 
 
 def _absolute(name: str, cwd: Path) -> Path:
@@ -290,15 +287,22 @@ def _holds(node: ast.Call, line: int) -> bool:
 def setting_lines(run: Evidence) -> tuple[SettingLine, ...]:
     """Those that were configured first, then the others that count."""
     live = _live(run)
-    lost = _lost(run)
-    read_configuration = [_line(setting, live, lost) for setting in run.configured.settings]
+    # Settings of which a finding says that they never arrived.
+    lost = {
+        key.removesuffix("_configured")
+        for finding in run.report.findings
+        if finding.family == "config"
+        for key in finding.evidence
+        if key.endswith("_configured")
+    }
+    configured = [_line(setting, live, lost) for setting in run.configured.settings]
     named = {_LIVE_AS.get(setting.name, setting.name) for setting in run.configured.settings}
     others = [
         SettingLine(name, None, None, _shown(live[name]), "not configured")
         for name in (*_OF_LOADER, *_OF_TORCH)
         if name in live and name not in named
     ]
-    return (*read_configuration, *others)
+    return (*configured, *others)
 
 
 def _line(setting: Setting, live: dict[str, Any], lost: set[str]) -> SettingLine:
@@ -316,12 +320,12 @@ def _line(setting: Setting, live: dict[str, Any], lost: set[str]) -> SettingLine
     )
 
 
-def _same(read_configuration: object, live: object) -> bool:
+def _same(configured: object, live: object) -> bool:
     """Numbers by their value, but 1 is not true; precision by the types that gradients came in."""
     if isinstance(live, dict):
-        is_wanted = read_configuration is True or str(read_configuration).lower().removesuffix("-mixed") in _REDUCED
+        is_wanted = configured is True or str(configured).lower().removesuffix("-mixed") in _REDUCED
         return is_wanted == bool(_REDUCED & set(live))
-    return read_configuration == live and isinstance(read_configuration, bool) == isinstance(live, bool)
+    return configured == live and isinstance(configured, bool) == isinstance(live, bool)
 
 
 def _live(run: Evidence) -> dict[str, Any]:
@@ -331,17 +335,6 @@ def _live(run: Evidence) -> dict[str, Any]:
     if use is not None and use.batch_size is not None:
         loader["batch_size"] = use.batch_size
     return {**{name: torch[name] for name in (*_OF_TORCH, *_LIVE_AS.values()) if name in torch}, **loader}
-
-
-def _lost(run: Evidence) -> set[str]:
-    """Settings of which a finding says that they never arrived."""
-    return set(_named(run))
-
-
-def _named(run: Evidence) -> Iterator[str]:
-    for finding in run.report.findings:
-        if finding.family == "config":
-            yield from (key.removesuffix("_configured") for key in finding.evidence if key.endswith("_configured"))
 
 
 def _place(setting: Setting) -> str:

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Literal, Protocol, TypeVar
 
+from flatout.diagnose.source_text import noted_lines
 from flatout.problems.prediction import device_work_ms
 from flatout.records.evidence import Evidence, LoaderUse
 from flatout.records.message import NOTHING, message
@@ -79,7 +80,7 @@ class CostJudge:
 
     def __init__(self, project: Project, run: StoredRun, evidence: Evidence) -> None:
         self._run = evidence
-        self.standing = LineMap(project, run.manifest.started_unix_s, _snippets(run, evidence))
+        self.standing = LineMap(project, run.manifest.started_unix_s, noted_lines(run, evidence.report))
         report = evidence.report
         self._syncs = self._by_spot(report.syncs)
         self._copies = self._by_spot(report.copies)
@@ -259,14 +260,6 @@ def _severity(finding: SourceFinding, measured: Measured) -> Severity:
 
 def _not_measured(why: Literal["check.no_gpu", "check.few_looks", "check.cannot_tell", "check.line_gone"]) -> Measured:
     return Measured("not_measured", words=message(why))
-
-
-def _snippets(run: StoredRun, evidence: Evidence) -> dict[Location, str]:
-    """Those written down when the run ended, and those of files that are still as they were."""
-    found = {}
-    for item in (run.summary or {}).get("snippets", ()):
-        found[Location(item["location"]["file"], item["location"]["line"])] = item["text"]
-    return found | {snippet.location: snippet.text for snippet in evidence.report.snippets}
 
 
 # Where the lines that a run saw stand in the source as it is now.

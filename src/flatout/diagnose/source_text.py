@@ -63,7 +63,7 @@ def _read(path: Path, begun_unix_s: float) -> list[str]:
 def excerpts(run: StoredRun, evidence: Evidence) -> dict[Location, Excerpt]:
     """By place. Of a file that was changed since, the line as it was noted when the run ended, or nothing."""
     texts: dict[str, list[str]] = {}
-    noted = _noted(run, evidence.report)
+    noted = noted_lines(run, evidence.report)
     found: dict[Location, Excerpt] = {}
     for place in dict.fromkeys(_places(evidence.report)):
         if place.file not in texts:
@@ -95,7 +95,8 @@ def _places(report: RunReport) -> Iterator[Location]:
     yield from report.sites
 
 
-def _noted(run: StoredRun, report: RunReport) -> dict[Location, str]:
+def noted_lines(run: StoredRun, report: RunReport) -> dict[Location, str]:
+    """Those written down when the run ended, and those of files that are still as they were."""
     found = {}
     for item in (run.summary or {}).get("snippets", ()):
         found[Location(item["location"]["file"], item["location"]["line"])] = str(item["text"])

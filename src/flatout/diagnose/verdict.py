@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from flatout.records.evidence import Evidence
 from flatout.records.message import Message, message, verbatim
 from flatout.records.report import Bound, Check, CheckState, Cost, Finding, GpuUse, Grounds, PhaseShare, Verdict
-from flatout.words.figures import plain
+from flatout.words.render import plain
 from flatout.words.verdict import verdict_sentence
 
 # Below this a cause is not worth fixing; from `_BINDS` on the largest names the bound.

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 import string
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, Literal
 
 from ..records.message import VERBATIM, Message
-from .figures import plain
 from .table import Words
 
 Language = Literal["en", "zh"]
 _COMMA: dict[Language, str] = {"en": ", ", "zh": "、"}
+_WITH_POWER = re.compile(r"\b\d(?:\.\d+)?e\+\d+\b")
 
 
 def english(fact: Message | str) -> str:
@@ -58,6 +59,11 @@ def tables() -> Mapping[str, Words]:
         assert not every.keys() & table.keys(), f"two tables have {sorted(every.keys() & table.keys())}"
         every |= table
     return every
+
+
+def plain(text: str) -> str:
+    """Figures as people write them: `{:.3g}` says 1.16e+03 where a sentence should say 1,160."""
+    return _WITH_POWER.sub(lambda found: f"{float(found.group()):,.0f}", text)
 
 
 class _Formatter(string.Formatter):

@@ -179,4 +179,12 @@ TABLE: dict[str, Words] = {
     "checklist.killed": Words("{count:.0f} killed", "终止 {count:.0f} 个"),
     "checklist.nothing_found": Words("nothing found", "没有发现"),
     "checklist.loss_unread": Words("flatout does not read your loss", "flatout 不读取你的损失"),
+    # What became of a remedy in a run.
+    "remedy_state.applied": Words("{id} = {value}", "{id} = {value}"),
+    "remedy_state.told": Words("{name} {value}", "{name} {value}"),
+    "remedy_state.applied_to": Words("{id} = {value} ({live})", "{id} = {value}（{live}）"),
+    "remedy_state.refused": Words("{id}: not applied: {why}", "{id}：未应用：{why}"),
+    "remedy_state.failed": Words("{id}: failed: {why}", "{id}：失败：{why}"),
+    "remedy_state.reverted": Words("{id}: reverted after {step} steps: {why}", "{id}：{step} 步后撤销：{why}"),
+    "out_of_memory": Words("out of memory", "内存不足"),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flatout.words.figures import plain
+from flatout.words.render import plain
 
 
 @pytest.mark.parametrize(
