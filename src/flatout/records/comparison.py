@@ -46,10 +46,6 @@ class PhaseChange:
     share: tuple[float, float]
     us_per_sample: tuple[float, float] | None
 
-    @property
-    def difference_ms(self) -> float:
-        return self.ms[1] - self.ms[0]
-
 
 @dataclass(frozen=True, slots=True)
 class SettingChange:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Any
 
 from flatout.records.message import Message
 from flatout.records.report import LineCost, Location, PhaseShare, RunReport, WorkerCost
 from flatout.records.sample import Role
-
-NOT_MEASURED = math.nan
-
 
 # What somebody set for the run, before anything is known of whether it arrived.
 

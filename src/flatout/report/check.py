@@ -24,20 +24,23 @@ SAFE, UNSAFE = "[*]", "[~]"
 def render_full(report: CheckReport, *, color: bool, unicode: bool) -> str:
     """Each finding with its line, what is wrong, and what to do."""
     lines: list[Text] = []
-    for one in report.findings:
-        lines += [*_shown(one, report), Text()]
+    for finding in report.findings:
+        lines += [*_shown(finding, report), Text()]
     return draw_lines([*lines, *_summary(report)], 100, color, unicode)
 
 
 def render_concise(report: CheckReport, *, color: bool, unicode: bool) -> str:
     """One line each."""
-    lines = [_head(one).append(f": {text.clean(english(one.cause))}{_cost(one, report)}") for one in report.findings]
+    lines = [
+        _head(finding).append(f": {text.clean(english(finding.cause))}{_cost(finding, report)}")
+        for finding in report.findings
+    ]
     return draw_lines([*lines, *_summary(report)], 100, color, unicode)
 
 
 def render_statistics(report: CheckReport, *, color: bool, unicode: bool) -> str:
     """How often each problem is found, the most frequent first."""
-    counts = Counter((one.code, one.title) for one in report.findings)
+    counts = Counter((finding.code, finding.title) for finding in report.findings)
     lines = [
         Text.assemble((f"{count:6} ", "bold"), (f"{code:<14} ", "bold yellow"), title)
         for (code, title), count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
@@ -51,25 +54,34 @@ def format_place(place: Place) -> str:
     return f"{text.clean(place.file)}:{cell}{place.line}:{place.column}"
 
 
-def _head(one: SourceFinding) -> Text:
-    fixable = (f" {_mark(one)}", "bold green") if one.fix is not None else ""
+def _head(finding: SourceFinding) -> Text:
+    fixable = (f" {_mark(finding)}", "bold green") if finding.fix is not None else ""
     return Text.assemble(
-        (format_place(one.place), "bold"), ": ", (one.code, _STYLE[one.severity]), fixable, " ", one.title
+        (format_place(finding.place), "bold"),
+        ": ",
+        (finding.code, _STYLE[finding.severity]),
+        fixable,
+        " ",
+        finding.title,
     )
 
 
-def _mark(one: SourceFinding) -> str:
+def _mark(finding: SourceFinding) -> str:
     """Whether flatout can fix it; the last line says what the marks mean."""
-    return "" if one.fix is None else SAFE if one.fix.is_safe else UNSAFE
+    return "" if finding.fix is None else SAFE if finding.fix.is_safe else UNSAFE
 
 
-def _cost(one: SourceFinding, report: CheckReport) -> str:
-    return "" if one.measured is None or report.run is None else f" [{measured_in_short(one.measured, report.run)}]"
+def _cost(finding: SourceFinding, report: CheckReport) -> str:
+    return (
+        ""
+        if finding.measured is None or report.run is None
+        else f" [{measured_in_short(finding.measured, report.run)}]"
+    )
 
 
-def _shown(one: SourceFinding, report: CheckReport) -> Iterator[Text]:
-    yield _head(one)
-    place = one.place
+def _shown(finding: SourceFinding, report: CheckReport) -> Iterator[Text]:
+    yield _head(finding)
+    place = finding.place
     source = report.lines.get((place.file, place.cell, place.line))
     number = str(place.line)
     gutter = " " * len(number)
@@ -82,19 +94,19 @@ def _shown(one: SourceFinding, report: CheckReport) -> Iterator[Text]:
         wide = max(1, len(source[:last].expandtabs(4)) - before)
         if before < _LONGEST:
             yield Text.assemble(
-                (f" {gutter} | ", "blue"), " " * before, ("^" * min(wide, _LONGEST - before), _STYLE[one.severity])
+                (f" {gutter} | ", "blue"), " " * before, ("^" * min(wide, _LONGEST - before), _STYLE[finding.severity])
             )
-    yield Text.assemble((f" {gutter} = ", "blue"), text.clean(english(one.cause)))
-    if one.measured is not None and report.run is not None:
-        words = text.clean(measured_in_words(one.measured, report.run))
+    yield Text.assemble((f" {gutter} = ", "blue"), text.clean(english(finding.cause)))
+    if finding.measured is not None and report.run is not None:
+        words = text.clean(measured_in_words(finding.measured, report.run))
         yield Text.assemble((f" {gutter} = ", "blue"), ("measured: ", "bold magenta"), words)
-    if one.change is not None:
-        yield Text.assemble((f" {gutter} = ", "blue"), ("help: ", "bold cyan"), text.clean(english(one.change)))
-    if one.fix is not None:
+    if finding.change is not None:
+        yield Text.assemble((f" {gutter} = ", "blue"), ("help: ", "bold cyan"), text.clean(english(finding.change)))
+    if finding.fix is not None:
         yield Text.assemble(
-            (f" {gutter} = ", "blue"), (f"fix {_mark(one)}: ", "bold green"), text.clean(english(one.fix.words))
+            (f" {gutter} = ", "blue"), (f"fix {_mark(finding)}: ", "bold green"), text.clean(english(finding.fix.words))
         )
-    for other in one.related:
+    for other in finding.related:
         yield Text.assemble((f" {gutter} = ", "blue"), (format_place(other.place), "dim"), f": {english(other.words)}")
 
 
@@ -109,7 +121,7 @@ def _summary(report: CheckReport) -> Iterator[Text]:
     if not report.findings:
         yield Text(f"Nothing {'left' if report.fixed else 'found'} in {files}.", "green")
         return
-    broken = sum(one.code == SYNTAX for one in report.findings)
+    broken = sum(finding.code == SYNTAX for finding in report.findings)
     found = len(report.findings) - broken
     parts = [count_of(found, "finding")] if found else []
     parts += [f"{count_of(broken, 'file')} that cannot be parsed"] if broken else []
@@ -119,8 +131,8 @@ def _summary(report: CheckReport) -> Iterator[Text]:
 
 
 def _legend(report: CheckReport) -> Iterator[Text]:
-    safe = sum(one.fix is not None and one.fix.is_safe for one in report.findings)
-    unsafe = sum(one.fix is not None and not one.fix.is_safe for one in report.findings)
+    safe = sum(finding.fix is not None and finding.fix.is_safe for finding in report.findings)
+    unsafe = sum(finding.fix is not None and not finding.fix.is_safe for finding in report.findings)
     parts = [f"{SAFE} {safe:,} fixable with --fix"] if safe else []
     parts += [f"{UNSAFE} {unsafe:,} {'more ' if safe else 'fixable '}with --fix --unsafe-fixes"] if unsafe else []
     if parts:
@@ -194,7 +206,7 @@ def _of_file(file: str, before: bytes, after: bytes) -> Iterator[bytes]:
     name = _name(file)
     names = (f"a/{name}".encode(errors="surrogateescape"), f"b/{name}".encode(errors="surrogateescape"))
     # A tab ends a name that has blanks in it.
-    from_file, to_file = (one + b"\t" if b" " in one else one for one in names)
+    from_file, to_file = (name + b"\t" if b" " in name else name for name in names)
     found = difflib.diff_bytes(difflib.unified_diff, _split_lines(before), _split_lines(after), from_file, to_file)
     for line in found:
         yield line if line.endswith(b"\n") else line + _MISSING
@@ -222,12 +234,15 @@ def _colored(line: bytes) -> bytes:
 def render_outlook(first: Sequence[SourceFinding], fixed: int, files: int, *, unsafe: bool) -> str:
     """What the diff does, and what it leaves: findings that need more leave, and those nobody can fix for the user."""
     lines = [f"{fixed:,} would be fixed in {count_of(files, 'file')}." if fixed else "Nothing would be changed."]
-    held = [one for one in first if one.fix is not None and not one.fix.is_safe and not unsafe]
-    never = [one for one in first if one.fix is None]
+    held = [finding for finding in first if finding.fix is not None and not finding.fix.is_safe and not unsafe]
+    never = [finding for finding in first if finding.fix is None]
     for words, findings in (
         ("Fixed only with --unsafe-fixes, which may change what the script computes or prints:", held),
         ("To be fixed by hand:", never),
     ):
         if findings:
-            lines += [words, *(f"  {format_place(one.place)}: {one.code} {clean(one.title)}" for one in findings)]
+            lines += [
+                words,
+                *(f"  {format_place(finding.place)}: {finding.code} {clean(finding.title)}" for finding in findings),
+            ]
     return "\n".join(lines) + "\n"

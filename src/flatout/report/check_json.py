@@ -19,18 +19,18 @@ def to_json(report: CheckReport) -> str:
     """Schema 1, additive from here on."""
     findings = [
         {
-            "code": one.code,
-            "family": one.family,
-            "title": one.title,
-            "severity": one.severity,
-            "location": _place(one.place),
-            "cause": one.cause,
-            "change": one.change,
-            "related": [{"location": _place(other.place), "words": other.words} for other in one.related],
-            "fix": _fix(one.fix),
-            **({} if report.run is None else {"measured": measured_to_dict(one.measured)}),
+            "code": finding.code,
+            "family": finding.family,
+            "title": finding.title,
+            "severity": finding.severity,
+            "location": _place(finding.place),
+            "cause": finding.cause,
+            "change": finding.change,
+            "related": [{"location": _place(other.place), "words": other.words} for other in finding.related],
+            "fix": _fix(finding.fix),
+            **({} if report.run is None else {"measured": measured_to_dict(finding.measured)}),
         }
-        for one in report.findings
+        for finding in report.findings
     ]
     whole: dict[str, Any] = {
         "schema": SCHEMA,
@@ -49,7 +49,7 @@ def _fix(fix: Fix | None) -> dict[str, Any] | None:
     """An edit without an end in its place is put in there."""
     if fix is None:
         return None
-    edits = [{"location": _place(one.place), "text": one.text} for one in fix.edits]
+    edits = [{"location": _place(edit.place), "text": edit.text} for edit in fix.edits]
     return {"safe": fix.is_safe, "words": fix.words, "edits": edits}
 
 
@@ -68,16 +68,25 @@ def render_github(report: CheckReport) -> str:
 
 
 def _commands(report: CheckReport) -> Iterator[str]:
-    for one in report.findings:
-        place = one.place
-        facts = {"file": place.file, "line": place.line, "col": place.column, "title": f"{one.code} {one.title}"}
+    for finding in report.findings:
+        place = finding.place
+        facts = {
+            "file": place.file,
+            "line": place.line,
+            "col": place.column,
+            "title": f"{finding.code} {finding.title}",
+        }
         if place.end_line:
             facts |= {"endLine": place.end_line}
-        words = english(one.cause) if one.change is None else f"{english(one.cause)}\nhelp: {english(one.change)}"
-        if one.measured is not None and report.run is not None:
-            words += f"\nmeasured: {measured_in_words(one.measured, report.run)}"
+        words = (
+            english(finding.cause)
+            if finding.change is None
+            else f"{english(finding.cause)}\nhelp: {english(finding.change)}"
+        )
+        if finding.measured is not None and report.run is not None:
+            words += f"\nmeasured: {measured_in_words(finding.measured, report.run)}"
         given = ",".join(f"{key}={_escaped(str(value), in_value=True)}" for key, value in facts.items())
-        yield f"::{_LEVELS[one.severity]} {given}::{_escaped(words)}\n"
+        yield f"::{_LEVELS[finding.severity]} {given}::{_escaped(words)}\n"
 
 
 def _escaped(words: str, in_value: bool = False) -> str:

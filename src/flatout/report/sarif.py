@@ -26,11 +26,14 @@ def check_sarif(report: CheckReport, version: str, texts: Mapping[str, str]) -> 
 
 def run_sarif(report: RunReport, cwd: str, version: str, texts: Mapping[str, str]) -> str:
     """The findings of a run that have a place in the source; the others are told as notifications."""
-    located = [one for one in report.findings if one.location is not None]
-    more = [{"properties": _of_run(one, report.run.id)} for one in located]
-    elsewhere = [one for one in report.findings if one.location is None]
-    trouble = [verbatim(f"{one.code} {one.title}: {english(one.cause)} (no place in the source)") for one in elsewhere]
-    return _document([_as_source(one, cwd) for one in located], more, trouble, version, texts)
+    located = [finding for finding in report.findings if finding.location is not None]
+    more = [{"properties": _of_run(finding, report.run.id)} for finding in located]
+    elsewhere = [finding for finding in report.findings if finding.location is None]
+    trouble = [
+        verbatim(f"{finding.code} {finding.title}: {english(finding.cause)} (no place in the source)")
+        for finding in elsewhere
+    ]
+    return _document([_as_source(finding, cwd) for finding in located], more, trouble, version, texts)
 
 
 def _document(
@@ -41,7 +44,7 @@ def _document(
     texts: Mapping[str, str],
 ) -> str:
     """`more` is what to add to the result of each finding."""
-    rules = list(dict.fromkeys(one.code for one in findings))
+    rules = list(dict.fromkeys(finding.code for finding in findings))
     driver = {
         "name": "flatout",
         "version": version,
@@ -50,7 +53,9 @@ def _document(
     run: dict[str, Any] = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
-        "results": [_result(one, rules.index(one.code)) | extra for one, extra in zip(findings, more, strict=True)],
+        "results": [
+            _result(finding, rules.index(finding.code)) | extra for finding, extra in zip(findings, more, strict=True)
+        ],
     }
     if trouble:
         notes = [{"level": "warning", "message": {"text": english(line)}} for line in trouble]
@@ -58,12 +63,14 @@ def _document(
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1) + "\n"
 
 
-def _as_source(one: Finding, cwd: str) -> SourceFinding:
-    assert one.location is not None
-    related = tuple(Related(_place(other.location, cwd), other.words) for other in one.related)
-    place = _place(one.location, cwd)
-    severity: Severity = one.severity if one.severity in _LEVELS else "medium"  # type: ignore[assignment]
-    return SourceFinding(one.code, one.family, one.title, severity, place, one.cause, one.change, related)
+def _as_source(finding: Finding, cwd: str) -> SourceFinding:
+    assert finding.location is not None
+    related = tuple(Related(_place(other.location, cwd), other.words) for other in finding.related)
+    place = _place(finding.location, cwd)
+    severity: Severity = finding.severity if finding.severity in _LEVELS else "medium"  # type: ignore[assignment]
+    return SourceFinding(
+        finding.code, finding.family, finding.title, severity, place, finding.cause, finding.change, related
+    )
 
 
 def _place(location: Location, cwd: str) -> Place:
@@ -73,13 +80,18 @@ def _place(location: Location, cwd: str) -> Place:
     return Place(str(file), max(1, location.line))
 
 
-def _of_run(one: Finding, run: str) -> dict[str, Any]:
-    told = {"run": run, "evidence": one.evidence, "predicted_gain": one.predicted_gain, "remedy": one.remedy}
+def _of_run(finding: Finding, run: str) -> dict[str, Any]:
+    told = {
+        "run": run,
+        "evidence": finding.evidence,
+        "predicted_gain": finding.predicted_gain,
+        "remedy": finding.remedy,
+    }
     return {name: value for name, value in encode(told).items() if name != FACTS}
 
 
 def _rule(code: str, findings: Sequence[SourceFinding], texts: Mapping[str, str]) -> dict[str, Any]:
-    first = next(one for one in findings if one.code == code)
+    first = next(finding for finding in findings if finding.code == code)
     rule: dict[str, Any] = {"id": code, "shortDescription": {"text": first.title}}
     if code in texts:
         rule["fullDescription"] = {"text": texts[code].strip().partition("\n")[0]}
@@ -88,27 +100,31 @@ def _rule(code: str, findings: Sequence[SourceFinding], texts: Mapping[str, str]
     return rule
 
 
-def _result(one: SourceFinding, at: int) -> dict[str, Any]:
-    words = english(one.cause) if one.change is None else f"{english(one.cause)}. Help: {english(one.change)}"
+def _result(finding: SourceFinding, at: int) -> dict[str, Any]:
+    words = (
+        english(finding.cause)
+        if finding.change is None
+        else f"{english(finding.cause)}. Help: {english(finding.change)}"
+    )
     result: dict[str, Any] = {
-        "ruleId": one.code,
+        "ruleId": finding.code,
         "ruleIndex": at,
-        "level": _LEVELS[one.severity],
+        "level": _LEVELS[finding.severity],
         "message": {"text": words},
-        "locations": [_location(one.place)],
+        "locations": [_location(finding.place)],
     }
-    if one.measured is not None:
-        result["properties"] = {"measured": measured_to_dict(one.measured, english(one.measured.words))}
-        if one.measured.share is not None:
-            result["rank"] = round(100.0 * min(1.0, one.measured.share), 2)
-    if one.related:
+    if finding.measured is not None:
+        result["properties"] = {"measured": measured_to_dict(finding.measured, english(finding.measured.words))}
+        if finding.measured.share is not None:
+            result["rank"] = round(100.0 * min(1.0, finding.measured.share), 2)
+    if finding.related:
         result["relatedLocations"] = [
             {**_location(other.place), "id": number, "message": {"text": english(other.words)}}
-            for number, other in enumerate(one.related)
+            for number, other in enumerate(finding.related)
         ]
     # The regions of a replacement count in the file; those of a cell count in the cell.
-    if one.fix is not None and all(edit.place.cell is None for edit in one.fix.edits):
-        result["fixes"] = [_fix(one.fix)]
+    if finding.fix is not None and all(edit.place.cell is None for edit in finding.fix.edits):
+        result["fixes"] = [_fix(finding.fix)]
     return result
 
 
