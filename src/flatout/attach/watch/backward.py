@@ -29,7 +29,7 @@ class BackwardWatch(Watcher):
         log, at, graph = tracer.log, tracer.at, self._context.graph
 
         # The parameters spelt out: packing and unpacking them would cost more than the rest of this.
-        def backward(
+        def backward(  # noqa: PLR0913
             tensors: Any,
             grad_tensors: Any = None,
             retain_graph: Any = None,

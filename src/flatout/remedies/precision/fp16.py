@@ -88,7 +88,7 @@ def _scale_passes(site: Site, scale: GradientScale) -> None:
     loss = LossWatch(site)
 
     def make(original: Any) -> Any:
-        def backward(  # as torch has it
+        def backward(  # noqa: PLR0913 (as torch has it)
             tensors: Any,
             grad_tensors: Any = None,
             retain_graph: Any = None,
