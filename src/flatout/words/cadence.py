@@ -62,15 +62,13 @@ TABLE = titles(PROBLEMS) | {
     # CA602
     "ca602.cause_workers": Words(
         "an evaluation takes {each_s:.3g} s ({share:.0%} of the run) because {workers} workers need {loading_s:.3g} s"
-        " to"
-        " load its samples",
+        " to load its samples",
         "一次评估要 {each_s:.3g} s（评估占运行的 {share:.0%}），因为 {workers} 个 worker 需要 {loading_s:.3g} s"
         " 来加载它的样本",
     ),
     "ca602.cause_main_process": Words(
         "an evaluation takes {each_s:.3g} s ({share:.0%} of the run) because the main process needs {loading_s:.3g} s"
-        " to"
-        " load its samples",
+        " to load its samples",
         "一次评估要 {each_s:.3g} s（评估占运行的 {share:.0%}），因为主进程需要 {loading_s:.3g} s 来加载它的样本",
     ),
     "ca602.cause_batch": Words(

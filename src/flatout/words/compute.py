@@ -88,8 +88,7 @@ TABLE = titles(PROBLEMS) | {
     ),
     "co501.gain": Words(
         "forward and backward take {passes_ms:.3g} ms on the GPU; the part of it that is matrix products (estimated"
-        " from"
-        " memory activity) gets {factor:g} times faster",
+        " from memory activity) gets {factor:g} times faster",
         "前向和反向在设备上占 {passes_ms:.3g} ms；其中的矩阵乘法（按显存活动估计）加快到 {factor:g} 倍",
     ),
     "co501.source_cause": Words(
@@ -117,9 +116,8 @@ TABLE = titles(PROBLEMS) | {
     ),
     "co502.gain_counters": Words(
         "of the {passes_ms:.3g} ms of forward and backward, memory is active for {memory_active:.0%} and the tensor"
-        " cores"
-        " for {tensor_active:.0%}; bf16 makes that {memory_factor:g} and {tensor_factor:g} times shorter; launches were"
-        " not seen to be the bottleneck",
+        " cores for {tensor_active:.0%}; bf16 makes that {memory_factor:g} and {tensor_factor:g} times shorter;"
+        " launches were not seen to be the bottleneck",
         "前向和反向的 {passes_ms:.3g} ms 中，显存有 {memory_active:.0%} 的时间活跃，张量核心有 {tensor_active:.0%}；"
         "bf16 使这两部分分别加快到 {memory_factor:g} 倍和 {tensor_factor:g} 倍；没有看到主机发射成为瓶颈",
     ),
@@ -210,10 +208,9 @@ TABLE = titles(PROBLEMS) | {
         " {passes_ms:.3g} ms",
     ),
     "co506.cause_uncounted": Words(
-        "{share:.0%} of the convolutions that tensor cores can take run in half precision with channels first, on a GPU"
-        " that computes for {passes_ms:.3g} of each {step_ms:.3g} ms step; the card does not count what its kernels"
-        " lose"
-        " by that",
+        "{share:.0%} of the convolutions that tensor cores can take run in half precision with channels first, on a"
+        " GPU that computes for {passes_ms:.3g} of each {step_ms:.3g} ms step; the card does not count what its"
+        " kernels lose by that",
         "张量核心能算的卷积中，{share:.0%} 以半精度、通道在前的布局运行，而设备每步 {step_ms:.3g} ms 中计算"
         " {passes_ms:.3g} ms；这块卡不统计 kernel 因此损失多少",
     ),

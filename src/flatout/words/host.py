@@ -86,9 +86,8 @@ TABLE = titles(PROBLEMS) | {
         "model = torch.compile(model)；不编译的话，形状固定时用 graphs.model",
     ),
     "ho401.gain": Words(
-        "launching takes {passes_ms:.3g} ms, the GPU computes {work_ms:.3g} ms: fusion removes half of the"
-        " difference, a"
-        " CUDA graph more",
+        "launching takes {passes_ms:.3g} ms, the GPU computes {work_ms:.3g} ms: fusion removes half of the difference,"
+        " a CUDA graph more",
         "发射占 {passes_ms:.3g} ms，设备计算 {work_ms:.3g} ms：融合可去掉两者之差的一半，CUDA graph 去掉更多",
     ),
     # HO402

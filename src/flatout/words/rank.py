@@ -39,8 +39,7 @@ TABLE = titles(PROBLEMS) | {
     # RA901
     "ra901.cause": Words(
         "{rank} takes {delay_ms:.3g} ms a step longer than the others, {phase_ms:.3g} ms of it in {phase}, and they"
-        " wait"
-        " for it in backward",
+        " wait for it in backward",
         "{rank} 每步比其他 rank 多花 {delay_ms:.3g} ms，其中 {phase_ms:.3g} ms 花在 {phase} 上，"
         "其他 rank 在 backward 里等它",
     ),
