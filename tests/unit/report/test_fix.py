@@ -39,7 +39,7 @@ FIX = Fix(
             verbatim("+205%"),
             Decision("loader.workers", "kept", _gain(2.9, 3.05, 3.2), verbatim("+205%")),
         ),
-        Tried(SKIP, "refused", verbatim("the script has streams of its own")),
+        Tried(SKIP, "refused", message("streams.own")),
     ),
     left_out=(LeftOut("precision.tf32", message("plan.not_allowed", safety="numeric")),),
     profile={"loader.workers": 8},
@@ -81,7 +81,7 @@ def test_before_after_every_remedy_and_the_quality_are_there() -> None:
         "(high",
         "impact)",
     ]
-    assert "the script has streams of its own" in page
+    assert "the script works with CUDA streams of its own" in page
     assert "bit-identical over 120 steps" in page
     assert "9 trials in 2 min 13 s" in page
     assert max(map(len, page.splitlines())) <= 80

@@ -171,7 +171,7 @@ def test_the_page_of_a_fix_says_what_was_proved() -> None:
         "loader.workers=8",
     ):
         assert words in html
-    assert next_after_fix(FIX) in html and "the script has streams of its own" in html
+    assert next_after_fix(FIX) in html and "the script works with CUDA streams of its own" in html
 
 
 def test_a_fix_that_kept_nothing_has_a_page_and_a_way_on() -> None:
